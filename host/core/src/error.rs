@@ -25,6 +25,15 @@ pub enum StoreError {
     /// The session does not exist.
     #[error("Session not found: {0}")]
     SessionNotFound(SessionKey),
+    /// Another turn of the session has begun, so the turn that this write is part of has ended.
+    #[error(
+        "another host has taken over this session, so this run has stopped; what it stored before is kept: read the \
+             session, then resume the run with its invocation id or send the message again ({0})"
+    )]
+    Fenced(SessionKey),
+    /// The session has another event of this id.
+    #[error("the session has another event of the id `{0}`; leave the id empty to get a new one")]
+    EventExists(String),
     /// The service cannot use a name.
     #[error("invalid name `{name}`: {reason}")]
     InvalidName {
@@ -83,6 +92,8 @@ impl StoreError {
         match self {
             Self::SessionExists(_) => "SESSION_EXISTS",
             Self::SessionNotFound(_) => "SESSION_NOT_FOUND",
+            Self::Fenced(_) => "TURN_TAKEN_OVER",
+            Self::EventExists(_) => "EVENT_EXISTS",
             Self::InvalidName { .. } => "INVALID_NAME",
             Self::InvalidRequest(_) => "REFUSED",
             Self::QuotaExceeded { .. } => "QUOTA_EXCEEDED",
@@ -218,11 +229,12 @@ impl From<StoreError> for ToolError {
     fn from(error: StoreError) -> Self {
         let message = error.to_string();
         match error {
-            StoreError::Backend { .. } | StoreError::Full { .. } | StoreError::Busy { .. } => {
+            StoreError::Backend { .. } | StoreError::Full { .. } | StoreError::Busy { .. } | StoreError::Fenced(_) => {
                 Self::Fatal { tool: String::new(), code: error.code().into(), message }
             }
             StoreError::SessionExists(_)
             | StoreError::SessionNotFound(_)
+            | StoreError::EventExists(_)
             | StoreError::InvalidName { .. }
             | StoreError::QuotaExceeded { .. }
             | StoreError::InvalidRequest(_) => Self::Recoverable(message),

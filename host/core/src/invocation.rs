@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::caller::{Caller, CallerOrigin};
 use crate::content::Content;
-use crate::error::{RunError, RunLimit};
+use crate::error::{RunError, RunLimit, StoreError};
 use crate::event::{Event, EventData, new_invocation_id};
 use crate::id::SessionKey;
 use crate::json::JsonMap;
@@ -20,6 +20,7 @@ use crate::services::Services;
 use crate::session::Session;
 use crate::state::{State, StateScope, state_entry_bytes};
 use crate::sync::RwLockExt;
+use crate::turn::TurnLease;
 
 /// One run for one user message: the data that all its agents, tools and callbacks share.
 ///
@@ -44,6 +45,8 @@ pub struct Invocation {
     pub depth: u32,
     /// Signs the events that the host itself has created, and verifies them.
     pub signer: EventSigner,
+    /// The lease of the session's turn; `None` if the run writes to no session.
+    pub lease: Option<Arc<TurnLease>>,
     user_content: RwLock<Arc<Content>>,
     session: RwLock<Session>,
 }
@@ -68,6 +71,8 @@ pub struct NewInvocation {
     pub signer: EventSigner,
     /// The resources that the run has used before, if it is resumed.
     pub usage: RunUsage,
+    /// The lease of the session's turn; `None` if the run writes to no session.
+    pub lease: Option<Arc<TurnLease>>,
 }
 
 impl NewInvocation {
@@ -82,6 +87,7 @@ impl NewInvocation {
             cancel: CancellationToken::new(),
             signer: EventSigner::default(),
             usage: RunUsage::default(),
+            lease: None,
             session,
         }
     }
@@ -90,7 +96,7 @@ impl NewInvocation {
 impl Invocation {
     /// Creates the invocation of a user message, and the only handle that can change it.
     pub fn new(new: NewInvocation) -> (Arc<Self>, InvocationWriter) {
-        let NewInvocation { id, session, user_content, caller, run_config, services, cancel, signer, usage } = new;
+        let NewInvocation { id, session, user_content, caller, run_config, services, cancel, signer, usage, lease } = new;
         let invocation = Self {
             id,
             session_key: session.key.clone(),
@@ -101,6 +107,7 @@ impl Invocation {
             usage: Arc::new(usage),
             depth: 0,
             signer,
+            lease,
             user_content: RwLock::new(user_content),
             session: RwLock::new(session),
         };
@@ -115,6 +122,7 @@ impl Invocation {
         let child = Self {
             usage: self.usage.clone(),
             depth: self.depth + 1,
+            lease: self.lease.clone(),
             ..self.derived(session, user_content, self.run_config.clone(), cancel)
         };
         child.with_writer()
@@ -143,6 +151,7 @@ impl Invocation {
             usage: Arc::default(),
             depth: 0,
             signer: self.signer.clone(),
+            lease: None,
             user_content: RwLock::new(user_content),
             session: RwLock::new(session),
         }
@@ -284,6 +293,18 @@ impl Invocation {
         Ok(())
     }
 
+    /// Returns once it is certain that no other host has taken over the session's turn. To be awaited directly before
+    /// anything that has an effect outside of the session.
+    ///
+    /// # Errors
+    /// As [`TurnLease::ensure`].
+    pub async fn ensure_turn(&self) -> Result<(), StoreError> {
+        match &self.lease {
+            Some(lease) => lease.ensure().await,
+            None => Ok(()),
+        }
+    }
+
     /// Calls a model for `agent`, and counts the call and the tokens of the response. Schemas in Gemini's dialect become
     /// JSON Schema. All model calls of a run use this function.
     ///
@@ -299,6 +320,7 @@ impl Invocation {
         request.normalize_schemas();
         self.check_tokens(agent)?;
         self.count_llm_call(agent)?;
+        self.ensure_turn().await?;
         match self.cancel.run_until_cancelled(model.generate(request, streaming_mode)).await {
             Some(responses) => Ok(self.usage.clone().count_tokens(responses?)),
             None => Err(RunError::Cancelled),
@@ -338,13 +360,16 @@ impl InvocationWriter {
         session.events.push_back(event.clone());
     }
 
-    /// Adds an event that was stored as `revision`.
+    /// Adds an event that was stored as `revision`. Returns false if the session has it already.
     ///
     /// # Errors
     /// If there are events before it that the session does not have: it is unchanged, and
     /// [`InvocationWriter::catch_up`] adds them all.
-    pub fn append(&self, event: &Arc<Event>, revision: u64) -> Result<(), RevisionGap> {
+    pub fn append(&self, event: &Arc<Event>, revision: u64) -> Result<bool, RevisionGap> {
         let mut session = self.invocation.write_session();
+        if revision <= session.revision {
+            return Ok(false);
+        }
         if revision != session.revision + 1 {
             return Err(RevisionGap { known: session.revision });
         }
@@ -352,7 +377,7 @@ impl InvocationWriter {
         session.last_update_time = event.timestamp;
         session.revision = revision;
         session.events.push_back(event.clone());
-        Ok(())
+        Ok(true)
     }
 
     /// Adds the events of `stored`, which are those after [`RevisionGap::known`], and takes over its state. `temp:`

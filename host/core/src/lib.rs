@@ -38,6 +38,7 @@ mod summarizer;
 pub mod sync;
 mod time;
 mod tool;
+mod turn;
 mod usage;
 mod wrapper;
 
@@ -85,8 +86,9 @@ pub use session::{EventWindow, Session, SessionService};
 pub use state::{State, StateScope, is_state_removal, state_entry_bytes};
 pub use storable::{MAX_JSON_DEPTH, UNREADABLE_EVENT, UnstorableEvent, is_json_too_deep};
 pub use summarizer::Summarizer;
-pub use time::Timestamp;
+pub use time::{Timestamp, UptimeInstant};
 pub use tool::{Tool, ToolAuthorizer, Toolset};
+pub use turn::{MAX_TURN_LEASE, Turn, TurnLease, TurnStart};
 pub use usage::{ArtifactUsage, SessionUsage, StateUsage, Usage, UserUsage};
 pub use wrapper::{WrapperModel, WrapperTool, WrapperToolset};
 

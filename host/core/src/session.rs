@@ -1,6 +1,7 @@
 //! Sessions and the service that stores them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use imbl::Vector;
@@ -13,6 +14,7 @@ use crate::id::SessionKey;
 use crate::json::JsonMap;
 use crate::state::{State, StateScope, state_entry_bytes};
 use crate::time::Timestamp;
+use crate::turn::TurnStart;
 use crate::usage::{SessionUsage, StateUsage, Usage};
 
 /// A session: its state and its event log. Cheap to clone: events and state are shared. Its JSON leaves out what [paused
@@ -104,15 +106,24 @@ pub enum EventWindow {
 /// ```
 /// use std::collections::BTreeMap;
 /// use std::sync::{Arc, Mutex};
+/// use std::time::{Duration, Instant};
 ///
 /// use async_trait::async_trait;
 /// use hatchery_core::{
-///     Event, EventWindow, JsonMap, Session, SessionKey, SessionService, State, StateScope, StoreError, Timestamp,
+///     Event, EventWindow, JsonMap, Session, SessionKey, SessionService, State, StateScope, StoreError, Timestamp, Turn,
+///     TurnStart,
 /// };
 ///
 /// /// Keeps sessions in memory. Unlike a real service, it does not share `app:` and `user:` state between sessions.
 /// #[derive(Default)]
-/// struct InMemory(Mutex<BTreeMap<SessionKey, Session>>);
+/// struct InMemory(Mutex<BTreeMap<SessionKey, Stored>>);
+///
+/// struct Stored {
+///     session: Session,
+///     /// The number of the newest turn, and the end of its lease.
+///     fence: u64,
+///     leased_until: Instant,
+/// }
 ///
 /// #[async_trait]
 /// impl SessionService for InMemory {
@@ -133,12 +144,12 @@ pub enum EventWindow {
 ///             created: now,
 ///             last_update_time: now,
 ///         };
-///         sessions.insert(key, session.clone());
+///         sessions.insert(key, Stored { session: session.clone(), fence: 0, leased_until: Instant::now() });
 ///         Ok(session)
 ///     }
 ///
 ///     async fn get(&self, key: &SessionKey, window: EventWindow) -> Result<Option<Session>, StoreError> {
-///         let mut session = self.0.lock().unwrap().get(key).cloned();
+///         let mut session = self.0.lock().unwrap().get(key).map(|stored| stored.session.clone());
 ///         if let Some(session) = &mut session {
 ///             let events = std::mem::take(&mut session.events);
 ///             session.events = match window {
@@ -153,7 +164,8 @@ pub enum EventWindow {
 ///
 ///     async fn list(&self, app: &str, user: &str) -> Result<Vec<Session>, StoreError> {
 ///         let sessions = self.0.lock().unwrap();
-///         let own = sessions.values().filter(|session| *session.key.app == *app && *session.key.user == *user);
+///         let all = sessions.values().map(|stored| &stored.session);
+///         let own = all.filter(|session| *session.key.app == *app && *session.key.user == *user);
 ///         let mut own: Vec<_> =
 ///             own.map(|session| Session { events: Default::default(), ..session.clone() }).collect();
 ///         own.sort_by_key(|session| std::cmp::Reverse(session.last_update_time));
@@ -165,9 +177,49 @@ pub enum EventWindow {
 ///         Ok(())
 ///     }
 ///
-///     async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError> {
+///     async fn begin_turn(
+///         &self,
+///         key: &SessionKey,
+///         previous: Option<u64>,
+///         lease: Duration,
+///     ) -> Result<TurnStart, StoreError> {
 ///         let mut sessions = self.0.lock().unwrap();
-///         let session = sessions.get_mut(key).ok_or_else(|| StoreError::SessionNotFound(key.clone()))?;
+///         let stored = sessions.get_mut(key).ok_or_else(|| StoreError::SessionNotFound(key.clone()))?;
+///         let now = Instant::now();
+///         if stored.leased_until > now && previous != Some(stored.fence) {
+///             return Ok(TurnStart::Held { remaining: stored.leased_until - now });
+///         }
+///         stored.fence += 1;
+///         stored.leased_until = now + lease;
+///         Ok(TurnStart::Begun(Turn { fence: stored.fence, revision: stored.session.revision }))
+///     }
+///
+///     async fn renew_turn(&self, key: &SessionKey, fence: u64, lease: Duration) -> Result<(), StoreError> {
+///         let mut sessions = self.0.lock().unwrap();
+///         let stored = sessions.get_mut(key).ok_or_else(|| StoreError::SessionNotFound(key.clone()))?;
+///         if stored.fence != fence {
+///             return Err(StoreError::Fenced(key.clone()));
+///         }
+///         stored.leased_until = Instant::now() + lease;
+///         Ok(())
+///     }
+///
+///     async fn append_with(
+///         &self,
+///         key: &SessionKey,
+///         event: &Arc<Event>,
+///         fence: Option<u64>,
+///     ) -> Result<u64, StoreError> {
+///         let mut sessions = self.0.lock().unwrap();
+///         let stored = sessions.get_mut(key).ok_or_else(|| StoreError::SessionNotFound(key.clone()))?;
+///         let session = &mut stored.session;
+///         if let Some(index) = session.events.iter().position(|other| other.id == event.id) {
+///             let is_repeated = session.events[index].json() == event.json();
+///             return if is_repeated { Ok(index as u64 + 1) } else { Err(StoreError::EventExists(event.id.clone())) };
+///         }
+///         if fence.is_some_and(|fence| fence != stored.fence) {
+///             return Err(StoreError::Fenced(key.clone()));
+///         }
 ///         session.state.apply(&event.actions.state_delta);
 ///         session.events.push_back(event.clone());
 ///         session.last_update_time = event.timestamp;
@@ -182,6 +234,7 @@ pub enum EventWindow {
 /// let session = service.create("app", "ada", Some("s1"), JsonMap::new()).await.unwrap();
 /// let event = Event::new(EventData { author: "user".into(), ..EventData::default() });
 /// assert_eq!(service.append(&session.key, &event).await.unwrap(), 1);
+/// assert_eq!(service.append(&session.key, &event).await.unwrap(), 1, "a repeated append changes nothing");
 /// let newer = service.get(&session.key, EventWindow::AfterRevision(0)).await.unwrap().unwrap();
 /// assert_eq!(newer.events.len(), 1);
 /// # });
@@ -204,13 +257,46 @@ pub trait SessionService: Send + Sync {
     /// Deletes a session with its events. Succeeds if it does not exist. Shared state is kept.
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError>;
 
+    /// Begins a turn of the session, and fences out the turns before it: they can append nothing more. The turn is held
+    /// for `lease`, at most [`MAX_TURN_LEASE`](crate::MAX_TURN_LEASE), and longer if it is
+    /// [renewed](SessionService::renew_turn). Until then no other turn can begin, except after `previous`, the fence of
+    /// the caller's own last turn.
+    ///
+    /// # Errors
+    /// [`StoreError::SessionNotFound`] if the session does not exist.
+    async fn begin_turn(
+        &self,
+        key: &SessionKey,
+        previous: Option<u64>,
+        lease: Duration,
+    ) -> Result<TurnStart, StoreError>;
+
+    /// Holds a turn for `lease` from now on. A lease of zero ends it: the next turn can begin at once.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] if another turn has begun, [`StoreError::SessionNotFound`] if the session does not exist.
+    async fn renew_turn(&self, key: &SessionKey, fence: u64, lease: Duration) -> Result<(), StoreError>;
+
     /// Appends an event and applies its state delta atomically. Returns the session's new revision. When this returns,
     /// both survive a crash of the process. `temp:` keys are never stored. Partial events are rejected.
     ///
+    /// `fence` is that of the turn that the event is part of; it is compared in the same transaction. `None` is for what
+    /// is not part of a turn, such as a change of state by a client. Ids of events are unique in a session: an event that
+    /// is there already is not appended again, and its revision is returned.
+    ///
     /// # Errors
-    /// [`StoreError::SessionNotFound`] if the session does not exist, [`StoreError::Full`] if there is no space left.
-    /// After an error nothing of the event is stored.
-    async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError>;
+    /// [`StoreError::SessionNotFound`] if the session does not exist, [`StoreError::Fenced`] if another turn has begun,
+    /// [`StoreError::EventExists`] if another event has the id, [`StoreError::Full`] if there is no space left. After an
+    /// error nothing of the event is stored.
+    async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError>;
+
+    /// Appends an event that is not part of a turn.
+    ///
+    /// # Errors
+    /// As [`SessionService::append_with`].
+    async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError> {
+        self.append_with(key, event, None).await
+    }
 
     /// Returns the storage used by the session, its user and its app. The default reads all sessions of the user, and
     /// does not see the shared state of a user without sessions: implementations should keep running totals.

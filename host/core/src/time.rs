@@ -1,7 +1,8 @@
-//! Timestamps in the format of ADK clients.
+//! Timestamps in the format of ADK clients, and the clock of leases.
 
+use std::ops::Add;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
@@ -58,6 +59,32 @@ impl<'de> Deserialize<'de> for Timestamp {
             return Err(D::Error::custom("a timestamp must lie between the years 1834 and 2106"));
         }
         Ok(Self((seconds * 1e6).round() as i64))
+    }
+}
+
+/// A time since the machine was started. It is never set back, and counts the time that the machine is suspended
+/// (`CLOCK_BOOTTIME`; other systems than Linux have only `CLOCK_MONOTONIC`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UptimeInstant(Duration);
+
+impl UptimeInstant {
+    /// Returns the current time.
+    pub fn now() -> Self {
+        use rustix::time::{ClockId, clock_gettime};
+        #[cfg(target_os = "linux")]
+        let clock = ClockId::Boottime;
+        #[cfg(not(target_os = "linux"))]
+        let clock = ClockId::Monotonic;
+        // The clock starts at zero, so the conversion cannot fail.
+        Self(Duration::try_from(clock_gettime(clock)).unwrap_or_default())
+    }
+}
+
+impl Add<Duration> for UptimeInstant {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(duration))
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
@@ -12,7 +13,8 @@ use hatchery_core::{
     ArtifactService, CallContext, Event, EventWindow, FunctionDeclaration, Invocation, JsonMap, LlmRequest,
     LlmResponse, MemoryEntry, MemoryService, Model, ModelCapabilities, ModelError, ModelErrorKind, ModelResolver,
     NewInvocation, Part, ResponseGrouping, ResponseStream, RunError, Services, Session, SessionKey, SessionService,
-    State, StoreError, StreamingMode, Timestamp, Tool, ToolError, Toolset, WrapperModel, WrapperTool, WrapperToolset,
+    State, StoreError, StreamingMode, Timestamp, Tool, ToolError, Toolset, TurnStart, WrapperModel, WrapperTool,
+    WrapperToolset,
 };
 use serde_json::{Value, json};
 
@@ -37,7 +39,15 @@ impl SessionService for NoServices {
         Ok(())
     }
 
-    async fn append(&self, _: &SessionKey, _: &Arc<Event>) -> Result<u64, StoreError> {
+    async fn begin_turn(&self, _: &SessionKey, _: Option<u64>, _: Duration) -> Result<TurnStart, StoreError> {
+        panic!("not called")
+    }
+
+    async fn renew_turn(&self, _: &SessionKey, _: u64, _: Duration) -> Result<(), StoreError> {
+        panic!("not called")
+    }
+
+    async fn append_with(&self, _: &SessionKey, _: &Arc<Event>, _: Option<u64>) -> Result<u64, StoreError> {
         panic!("not called")
     }
 }

@@ -12,12 +12,15 @@ mod session_queue;
 mod turn;
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures::Stream;
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{Event, EventSigner, Plugin, RunError, Services, SessionKey};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 
 use crate::app::App;
 use crate::history::compaction::Compactions;
@@ -33,6 +36,9 @@ use turn::TurnRequest;
 /// Most events that a client has not read. A run waits for its client from there on.
 const MAX_UNREAD_EVENTS: usize = 64;
 
+/// How long a turn is held without a renewal. After the death of a host, others wait this long for its turns.
+const TURN_LEASE: Duration = Duration::from_secs(3);
+
 /// Runs agents for users. Cheap to clone; clones share the queues of sessions.
 #[derive(Clone)]
 pub struct Runner(Arc<RunnerInner>);
@@ -44,6 +50,9 @@ struct RunnerInner {
     active_runs: watch::Sender<usize>,
     compactions: Compactions,
     signer: EventSigner,
+    turn_lease: Duration,
+    /// Turns that are being ended.
+    turn_ends: Mutex<JoinSet<()>>,
 }
 
 /// A run in progress: a stream of its events. Dropping it does not stop the run; [`RunRequest::cancel`] does.
@@ -99,6 +108,25 @@ impl Runner {
             active_runs: watch::Sender::new(0),
             compactions: Compactions::default(),
             signer,
+            turn_lease: TURN_LEASE,
+            turn_ends: Mutex::default(),
+        }))
+    }
+
+    /// Returns a separate runner that holds its turns for `lease` without a renewal instead of for three seconds. Other
+    /// hosts on the same sessions wait this long for the turns of a host that has died.
+    #[must_use]
+    pub fn with_turn_lease(&self, lease: Duration) -> Self {
+        let RunnerInner { services, plugins, signer, .. } = self.0.as_ref();
+        Self(Arc::new(RunnerInner {
+            services: services.clone(),
+            plugins: plugins.clone(),
+            queue: SessionQueue::default(),
+            active_runs: watch::Sender::new(0),
+            compactions: Compactions::default(),
+            signer: signer.clone(),
+            turn_lease: lease,
+            turn_ends: Mutex::default(),
         }))
     }
 
@@ -133,12 +161,14 @@ impl Runner {
         *self.0.active_runs.borrow()
     }
 
-    /// Waits until no run is in progress, then for the compactions that the runs started. Compactions that take longer
-    /// than ten seconds are cancelled.
+    /// Waits until no run is in progress and all turns are ended, then for the compactions that the runs started.
+    /// Compactions that take longer than ten seconds are cancelled.
     pub async fn drain(&self) {
         let mut active_runs = self.0.active_runs.subscribe();
         // The sender lives in `self`, so waiting cannot fail.
         let _ = active_runs.wait_for(|runs| *runs == 0).await;
+        let turn_ends = std::mem::take(&mut *self.0.turn_ends.lock_unpoisoned());
+        turn_ends.join_all().await;
         self.0.compactions.drain().await;
     }
 
@@ -169,7 +199,7 @@ impl Runner {
             let result = match request.cancel.run_until_cancelled(runner.acquire(&key, position, create)).await {
                 Some(Ok((cached, mut guard))) => {
                     let turn = TurnRequest { app, services, plugins, request, client: client.clone() };
-                    runner.run_turn(key, turn, cached, &mut guard).await
+                    runner.run_next_turn(key, turn, cached, &mut guard).await
                 }
                 Some(Err(error)) => Err(error),
                 None => Err(RunError::Cancelled),

@@ -153,7 +153,7 @@ pub(crate) fn detail(error: &RunError) -> String {
 fn status(error: &RunError) -> StatusCode {
     match error {
         RunError::Store(error) => match error {
-            StoreError::SessionExists(_) => StatusCode::CONFLICT,
+            StoreError::SessionExists(_) | StoreError::Fenced(_) | StoreError::EventExists(_) => StatusCode::CONFLICT,
             StoreError::SessionNotFound(_) => StatusCode::NOT_FOUND,
             StoreError::InvalidName { .. } => StatusCode::BAD_REQUEST,
             StoreError::InvalidRequest(_) => StatusCode::FORBIDDEN,

@@ -22,4 +22,5 @@ mod rollback;
 mod samples;
 mod slow_clients;
 mod trust;
+mod two_hosts;
 mod wire;

@@ -96,7 +96,10 @@ impl Tool for AgentTool {
         let answer = self.run_agent(args, cx).await.map_err(|error| match error {
             RunError::Tool(error @ ToolError::Fatal { .. }) => error,
             RunError::Store(
-                error @ (StoreError::Backend { .. } | StoreError::Full { .. } | StoreError::Busy { .. }),
+                error @ (StoreError::Backend { .. }
+                | StoreError::Full { .. }
+                | StoreError::Busy { .. }
+                | StoreError::Fenced(_)),
             ) => error.into(),
             error if matches!(error.code(), "CANCELLED" | "LIMIT_REACHED") => ToolError::Fatal {
                 tool: name.clone(),

@@ -124,8 +124,8 @@ impl EventLogInner {
         if origin == EventOrigin::Agent {
             self.cx.invocation.count_event(&event)?;
         }
-        if !event.partial {
-            self.store(&event).await?;
+        if !event.partial && !self.store(&event).await? {
+            return Ok(event);
         }
         if origin != EventOrigin::User
             && let LogState::Open { client, last_event_id } = &mut *state
@@ -142,8 +142,8 @@ impl EventLogInner {
         Ok(event)
     }
 
-    /// Appends the event to the session service and to the run's session.
-    async fn store(&self, event: &Arc<Event>) -> Result<(), RunError> {
+    /// Appends the event to the session service and to the run's session. Returns false if it is there already.
+    async fn store(&self, event: &Arc<Event>) -> Result<bool, RunError> {
         let invocation = &self.cx.invocation;
         event.check_storable().map_err(|error| {
             let (key, agent) = (&invocation.session_key, &event.author);
@@ -155,14 +155,20 @@ impl EventLogInner {
             RunError::Agent { agent: agent.clone(), code: "INVALID_EVENT".into(), message }
         })?;
         let sessions = &invocation.services.sessions;
-        let revision = sessions.append(&invocation.session_key, event).await?;
-        let Err(RevisionGap { known }) = self.writer.append(event, revision) else { return Ok(()) };
-        // Someone else has appended events since, such as a client that changed the state.
+        let revision = match &invocation.lease {
+            Some(lease) => lease.append(event).await?,
+            None => sessions.append(&invocation.session_key, event).await?,
+        };
+        let known = match self.writer.append(event, revision) {
+            Ok(is_new) => return Ok(is_new),
+            Err(RevisionGap { known }) => known,
+        };
+        // Someone else has appended events since that are not part of a turn, such as a client that changed the state.
         let window = EventWindow::AfterRevision(known);
         if let Some(now) = sessions.get(&invocation.session_key, window).await? {
             self.writer.catch_up(now, event);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Sends an event, and waits if the client is slow.

@@ -1,13 +1,23 @@
-//! Access to a session for one turn: its place in the queue, and the session as the service has it.
+//! Access to a session for one turn: its place in the queue of this host, the session as the service has it, and the
+//! lease that keeps other hosts out.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
 
-use futures::future::{MaybeDone, maybe_done};
+use futures::future::{Either, MaybeDone, maybe_done, select};
 use futures::poll;
-use hatchery_core::{EventWindow, JsonMap, RunError, Session, SessionKey, StoreError};
+use hatchery_core::sync::MutexExt;
+use hatchery_core::{
+    EventWindow, JsonMap, RunError, Session, SessionKey, StoreError, TurnLease, TurnStart, UptimeInstant,
+};
+use tokio_util::sync::CancellationToken;
 
 use super::RunnerInner;
 use super::session_queue::{AcquireSession, CachedSession, SessionGuard, json_bytes};
+
+/// How long a host waits before it looks again whether another host's turn has ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A turn's position in the queue of its session.
 pub(super) enum QueuePosition {
@@ -84,13 +94,80 @@ impl RunnerInner {
             let window = EventWindow::AfterRevision(cached.session.revision);
             let now = sessions.get(key, window).await?.ok_or_else(not_found)?;
             if now.created == cached.session.created && now.revision >= cached.session.revision {
-                let mut events = cached.session.events;
+                let mut events = cached.session.events.clone();
                 let bytes = cached.bytes + json_bytes(&now.events);
                 events.append(now.events);
-                return Ok(CachedSession { session: Session { events, ..now }, views: cached.views, bytes });
+                return Ok(CachedSession { session: Session { events, ..now }, bytes, ..cached });
             }
         }
         let session = sessions.get(key, EventWindow::All).await?.ok_or_else(not_found)?;
         Ok(CachedSession::new(session))
+    }
+
+    /// Begins a turn. Waits while another host has one, at most until that host has not renewed its lease in time.
+    /// Returns the session as it is now. `cancel` ends the waiting, and losing the lease cancels `run`.
+    ///
+    /// # Errors
+    /// [`RunError::Cancelled`], and the errors of the service.
+    pub(super) async fn begin_turn(
+        &self,
+        key: &SessionKey,
+        cached: CachedSession,
+        run: CancellationToken,
+    ) -> Result<(CachedSession, Arc<TurnLease>), RunError> {
+        let sessions = &self.services.sessions;
+        loop {
+            let acquired = (UptimeInstant::now(), self.turn_lease);
+            match sessions.begin_turn(key, cached.last_turn, self.turn_lease).await? {
+                TurnStart::Begun(turn) => {
+                    let lease = Arc::new(TurnLease::new(sessions.clone(), key.clone(), turn.fence, acquired, run));
+                    if turn.revision == cached.session.revision {
+                        return Ok((cached, lease));
+                    }
+                    let refreshed = self.refresh(key, Some(cached)).await;
+                    return match refreshed {
+                        Ok(refreshed) => Ok((refreshed, lease)),
+                        Err(error) => {
+                            self.end_turn(lease);
+                            Err(error)
+                        }
+                    };
+                }
+                TurnStart::Held { remaining } => {
+                    tracing::debug!(session = %key, ?remaining, "another host has a turn of the session");
+                    let waiting = tokio::time::sleep(remaining.min(POLL_INTERVAL));
+                    run.run_until_cancelled(waiting).await.ok_or(RunError::Cancelled)?;
+                }
+            }
+        }
+    }
+
+    /// Ends a turn in the background, for other hosts: the next turn of this one need not wait for it.
+    pub(super) fn end_turn(&self, lease: Arc<TurnLease>) {
+        let mut turn_ends = self.turn_ends.lock_unpoisoned();
+        while turn_ends.try_join_next().is_some() {}
+        turn_ends.spawn(async move {
+            match lease.end().await {
+                // Another turn has begun, or the session was deleted.
+                Ok(()) | Err(StoreError::Fenced(_) | StoreError::SessionNotFound(_)) => {}
+                Err(error) => tracing::warn!(code = error.code(), "a turn's lease was not ended: {error}"),
+            }
+        });
+    }
+}
+
+/// Awaits a run, and renews its lease until then.
+pub(super) async fn renew_during<T>(lease: &TurnLease, run: impl Future<Output = T>) -> T {
+    let renewals = async {
+        while !lease.is_lost() {
+            tokio::time::sleep(lease.renewal_interval()).await;
+            if let Err(error) = lease.renew().await {
+                tracing::warn!(code = error.code(), "a turn's lease was not renewed: {error}");
+            }
+        }
+    };
+    match select(pin!(run), pin!(renewals)).await {
+        Either::Left((result, _)) => result,
+        Either::Right(((), run)) => run.await,
     }
 }

@@ -27,13 +27,15 @@ pub(super) struct CachedSession {
     pub(super) views: PromptViews,
     /// Bytes of the events' JSON; see [`json_bytes`].
     pub(super) bytes: usize,
+    /// The fence of that turn.
+    pub(super) last_turn: Option<u64>,
 }
 
 impl CachedSession {
     /// Returns the cache entry of a session that was read completely.
     pub(super) fn new(session: Session) -> Self {
         let bytes = json_bytes(&session.events);
-        Self { session, views: PromptViews::default(), bytes }
+        Self { session, views: PromptViews::default(), bytes, last_turn: None }
     }
 }
 

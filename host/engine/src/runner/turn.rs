@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use hatchery_core::{
     CallContext, Caller, Claim, Content, Event, EventData, EventSink, Invocation, JsonMap, NewInvocation, RunError,
-    RunLimit, Services, SessionKey, USER_AUTHOR, check_message, new_invocation_id,
+    RunLimit, Services, SessionKey, StoreError, TurnLease, USER_AUTHOR, check_message, new_invocation_id,
 };
 use imbl::Vector;
 
@@ -16,6 +16,7 @@ use super::event_log::{EventLog, EventSender};
 use super::paused_run::PausedRun;
 use super::request::RunRequest;
 use super::resumption::ResumedRun;
+use super::session_access::renew_during;
 use super::session_queue::{CachedSession, json_bytes};
 use super::{RunnerInner, blobs};
 use crate::agents::{engine_host, run_agent};
@@ -41,11 +42,30 @@ struct UserInput {
 }
 
 impl RunnerInner {
-    /// Runs one turn. `cached` is the session before it; `slot` receives the session after it, for the next turn.
-    pub(super) async fn run_turn(
+    /// Begins a turn and runs it. `cached` is the session before it; `slot` receives the session after it, for the next
+    /// turn.
+    pub(super) async fn run_next_turn(
         &self,
         key: SessionKey,
         turn: TurnRequest,
+        cached: CachedSession,
+        slot: &mut Option<CachedSession>,
+    ) -> Result<(), RunError> {
+        // Cancelled too when another host takes over the turn.
+        let cancel = turn.request.cancel.child_token();
+        let (cached, lease) = self.begin_turn(&key, cached, cancel.clone()).await?;
+        let cached = CachedSession { last_turn: Some(lease.fence()), ..cached };
+        let turn = TurnRequest { request: RunRequest { cancel, ..turn.request }, ..turn };
+        let result = renew_during(&lease, self.run_turn(key, turn, &lease, cached, slot)).await;
+        self.end_turn(lease);
+        result
+    }
+
+    async fn run_turn(
+        &self,
+        key: SessionKey,
+        turn: TurnRequest,
+        lease: &Arc<TurnLease>,
         cached: CachedSession,
         slot: &mut Option<CachedSession>,
     ) -> Result<(), RunError> {
@@ -60,7 +80,7 @@ impl RunnerInner {
                 return Err(error);
             }
         };
-        let CachedSession { mut session, views, bytes } = cached;
+        let CachedSession { mut session, views, bytes, last_turn } = cached;
         let paused = resumed.as_ref().map(|resumed| resumed.paused_run(&session.events, &self.verifier(&key)));
         let PausedRun { temp_state, usage } = paused.unwrap_or_default();
         session.state.apply(&temp_state);
@@ -83,6 +103,7 @@ impl RunnerInner {
             cancel: request.cancel,
             signer: self.signer.clone(),
             usage: usage.into(),
+            lease: Some(lease.clone()),
         });
         let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);
         let log = EventLog::new(cx.clone(), writer, plugins.clone(), client, delivered_ids);
@@ -92,8 +113,9 @@ impl RunnerInner {
         let execution = within_time_limit(&run, execute(&run, &cx, &log, input, resumed));
         let result = AssertUnwindSafe(execution).catch_unwind().await;
         let result = result.unwrap_or_else(|panic| Err(panic_error(panic.as_ref())));
-        // A limit ends the run even if the agent that reached it ignored the error.
-        let result = match invocation.exceeded_limit().map_or(result, Err) {
+        // These end the run even if the agent that met them ignored the error.
+        let taken_over = lease.is_lost().then(|| StoreError::Fenced(invocation.session_key.clone()).into());
+        let result = match taken_over.or_else(|| invocation.exceeded_limit()).map_or(result, Err) {
             Ok(()) | Err(RunError::Stopped) => Ok(()),
             Err(error) => {
                 plugins.on_run_error(&cx, &error).await;
@@ -101,11 +123,13 @@ impl RunnerInner {
             }
         };
         log.close().await;
-        run.compact_after_run();
+        if !lease.is_lost() {
+            run.compact_after_run();
+        }
         let session = invocation.session();
         let bytes = bytes + json_bytes(&session.events.skip(events_before));
         self.queue.record_size(&session.key, session.events.len(), bytes);
-        *slot = Some(CachedSession { session, views: run.take_views(), bytes });
+        *slot = Some(CachedSession { session, views: run.take_views(), bytes, last_turn });
         result
     }
 }
@@ -231,10 +255,11 @@ fn event_data(cx: &CallContext, author: &str, content: Option<Arc<Content>>) -> 
 
 /// Appends a failure to the session, where the client and later readers find it, unless an event reports it already.
 async fn report(run: &RunContext, log: &EventLog, error: RunError) -> RunError {
-    if matches!(error, RunError::AlreadyReported { .. }) {
+    let invocation = &run.invocation;
+    // A turn that was taken over can store nothing.
+    if matches!(error, RunError::AlreadyReported { .. } | RunError::Store(StoreError::Fenced(_))) {
         return error;
     }
-    let invocation = &run.invocation;
     tracing::warn!(
         invocation = %invocation.id, session = %invocation.session_key, code = error.code(), "run failed: {error}"
     );

@@ -180,6 +180,7 @@ impl ToolPipeline {
                 {
                     return Ok(Outcome::Completed(Value::Object(error_map(reason))));
                 }
+                self.cx.invocation.ensure_turn().await?;
                 let cancel = &self.cx.invocation.cancel;
                 let result = cancel.run_until_cancelled(self.tool.call(args, &self.cx)).await;
                 result.ok_or(RunError::Cancelled)?.map_err(|error| error.named(&self.name))

@@ -6,13 +6,14 @@ mod summaries;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use hatchery_core::{
     Agent, AgentContext, AgentKind, CallContext, Content, CustomAgent, CustomAgentSpec, Event, EventData, EventWindow,
     FunctionDeclaration, FunctionResponse, ItemKind, ItemResolver, JsonMap, LlmRequest, Model, ModelError,
     ModelErrorKind, ModelRef, ModelResolver, Part, PartData, ResolveError, RunError, Services, Session, SessionKey,
-    SessionService, StoreError, StreamingMode, Summarizer, Tool, ToolError,
+    SessionService, StoreError, StreamingMode, Summarizer, Tool, ToolError, TurnStart,
 };
 use hatchery_engine::compaction::{
     CompactionConfig, CompactionSettings, LlmSummarizer, SlidingWindow, SummarizerRef, TailRetention,
@@ -420,15 +421,28 @@ impl SessionService for BusySessions {
         self.0.delete(key).await
     }
 
-    async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError> {
+    async fn begin_turn(
+        &self,
+        key: &SessionKey,
+        previous: Option<u64>,
+        lease: Duration,
+    ) -> Result<TurnStart, StoreError> {
+        self.0.begin_turn(key, previous, lease).await
+    }
+
+    async fn renew_turn(&self, key: &SessionKey, fence: u64, lease: Duration) -> Result<(), StoreError> {
+        self.0.renew_turn(key, fence, lease).await
+    }
+
+    async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {
         let is_answer = event.author == "user" && event.function_responses().next().is_some();
         if !is_answer {
-            return self.0.append(key, event).await;
+            return self.0.append_with(key, event, fence).await;
         }
         let mut compaction = EventData { author: "user".into(), ..EventData::default() };
         compaction.actions.compaction = Some(Box::default());
         self.0.append(key, &Event::new(EventData { author: "user".into(), ..EventData::default() })).await?;
-        let revision = self.0.append(key, event).await?;
+        let revision = self.0.append_with(key, event, fence).await?;
         self.0.append(key, &Event::new(compaction)).await?;
         Ok(revision)
     }

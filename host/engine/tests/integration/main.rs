@@ -43,5 +43,6 @@ mod toolsets;
 mod transfer;
 mod tree;
 mod trees;
+mod turns;
 mod workflow;
 mod yaml;

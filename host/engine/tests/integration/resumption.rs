@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use hatchery_core::{
     AgentContext, AgentKind, Content, CustomAgent, CustomAgentSpec, Event, EventWindow, HookPoint, JsonMap,
-    ModelErrorKind, RunError, Session, SessionKey, SessionService, StoreError, Tool,
+    ModelErrorKind, RunError, Session, SessionKey, SessionService, StoreError, Tool, TurnStart,
 };
 use hatchery_engine::{App, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
@@ -44,12 +45,25 @@ impl SessionService for CrashingSessions {
         self.inner.delete(key).await
     }
 
-    async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError> {
+    async fn begin_turn(
+        &self,
+        key: &SessionKey,
+        previous: Option<u64>,
+        lease: Duration,
+    ) -> Result<TurnStart, StoreError> {
+        self.inner.begin_turn(key, previous, lease).await
+    }
+
+    async fn renew_turn(&self, key: &SessionKey, fence: u64, lease: Duration) -> Result<(), StoreError> {
+        self.inner.renew_turn(key, fence, lease).await
+    }
+
+    async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {
         let decrement = |left: usize| left.checked_sub(1);
         if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, decrement).is_err() {
             return Err(StoreError::backend("append", "the plug was pulled"));
         }
-        self.inner.append(key, event).await
+        self.inner.append_with(key, event, fence).await
     }
 }
 

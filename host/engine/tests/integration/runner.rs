@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use hatchery_core::{
@@ -160,7 +161,7 @@ async fn a_cancelled_run_ends_with_an_event_that_reports_it() {
 
 #[tokio::test]
 async fn cancelling_ends_a_model_call_that_never_answers() {
-    let never = Reply::text("x").delay(std::time::Duration::MAX);
+    let never = Reply::text("x").delay(Duration::MAX);
     let app = Harness::new(llm("root", Scripted::new().default_reply(never))).await;
     let request = app.request(Content::user("hi"));
     let cancel = request.cancel.clone();
@@ -247,11 +248,24 @@ impl hatchery_core::SessionService for FullSessions {
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
         self.0.delete(key).await
     }
-    async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError> {
+    async fn begin_turn(
+        &self,
+        key: &SessionKey,
+        previous: Option<u64>,
+        lease: Duration,
+    ) -> Result<hatchery_core::TurnStart, StoreError> {
+        self.0.begin_turn(key, previous, lease).await
+    }
+
+    async fn renew_turn(&self, key: &SessionKey, fence: u64, lease: Duration) -> Result<(), StoreError> {
+        self.0.renew_turn(key, fence, lease).await
+    }
+
+    async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {
         if event.error_code.is_none() && event.author != "user" {
             return Err(StoreError::backend("/var/secret/path.db", "disk full"));
         }
-        self.0.append(key, event).await
+        self.0.append_with(key, event, fence).await
     }
 }
 

@@ -7,12 +7,13 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{
     Event, EventWindow, IdKind, JsonMap, Session, SessionKey, SessionService, SessionUsage, State, StateUsage,
-    StoreError, Usage, UserUsage, state_entry_bytes,
+    StoreError, TurnStart, Usage, UserUsage, state_entry_bytes,
 };
 
 use super::state_change::{StateChange, add, subtract};
@@ -137,15 +138,20 @@ impl QuotaSessions {
         created
     }
 
-    async fn append_checked(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError> {
+    async fn append_checked(
+        &self,
+        key: &SessionKey,
+        event: &Arc<Event>,
+        fence: Option<u64>,
+    ) -> Result<u64, StoreError> {
         let delta = &event.actions.state_delta;
         check_delta(self.quotas.of(&key.app), delta)?;
         let event_bytes = event.json().len() as u64;
         let growth = Growth { events: 1, event_bytes, state: StateChange::upper_bound(delta), ..Growth::default() };
         let guard = self.lock_for_write(key, growth.state.app.keys > 0).await?;
         let expected = self.reserve(key, growth, delta, &guard).await?;
-        let appended = self.inner.append(key, event).await;
-        // Any other revision means that another process has written too.
+        let appended = self.inner.append_with(key, event, fence).await;
+        // Any other revision means that another process has written too, or that the event was there already.
         if !appended.as_ref().is_ok_and(|revision| *revision == expected) {
             self.cache().invalidate(key, &guard);
         }
@@ -180,9 +186,23 @@ impl SessionService for QuotaSessions {
         deleted
     }
 
-    async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError> {
+    async fn begin_turn(
+        &self,
+        key: &SessionKey,
+        previous: Option<u64>,
+        lease: Duration,
+    ) -> Result<TurnStart, StoreError> {
         key.check()?;
-        Self::audit_denial(key, self.append_checked(key, event).await)
+        self.inner.begin_turn(key, previous, lease).await
+    }
+
+    async fn renew_turn(&self, key: &SessionKey, fence: u64, lease: Duration) -> Result<(), StoreError> {
+        self.inner.renew_turn(key, fence, lease).await
+    }
+
+    async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {
+        key.check()?;
+        Self::audit_denial(key, self.append_checked(key, event, fence).await)
     }
 
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {

@@ -6,14 +6,16 @@
 //! shared state are locked only during lookups. Nothing is written to disk and nothing is evicted.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use hatchery_core::sync::{MutexExt, RwLockExt};
 use hatchery_core::{
-    Event, EventWindow, JsonMap, Session, SessionKey, SessionService, SessionUsage, State, StateScope, StateUsage,
-    StoreError, Timestamp, Usage, UserUsage, is_state_removal, state_entry_bytes,
+    Event, EventWindow, JsonMap, MAX_TURN_LEASE, Session, SessionKey, SessionService, SessionUsage, State, StateScope,
+    StateUsage, StoreError, Timestamp, Turn, TurnStart, Usage, UserUsage, is_state_removal, state_entry_bytes,
 };
 use imbl::Vector;
 
@@ -32,6 +34,8 @@ pub struct MemorySessions {
     usage: RwLock<HashMap<AppAndUser, UserUsage>>,
     /// The latest time of creation in microseconds.
     last_created: AtomicI64,
+    /// Hashes the ids of events.
+    id_hasher: RandomState,
 }
 
 type AppAndUser = (Arc<str>, Arc<str>);
@@ -49,6 +53,12 @@ struct StoredSession {
     /// The versions of the app's and the user's state that the session's state contains.
     merged_versions: (u64, u64),
     usage: SessionUsage,
+    /// The number of the newest turn.
+    fence: u64,
+    /// The end of its lease.
+    leased_until: Option<Instant>,
+    /// The revision of each event by the hash of its id.
+    revisions: HashMap<u64, u64>,
     /// Set when the session is removed from the map, for tasks that found it there before.
     is_deleted: bool,
 }
@@ -100,6 +110,45 @@ impl MemorySessions {
         });
     }
 
+    /// Changes a session under its lock.
+    ///
+    /// # Errors
+    /// [`StoreError::SessionNotFound`] if it does not exist, and those of `change`.
+    fn change<T>(
+        &self,
+        key: &SessionKey,
+        change: impl FnOnce(&mut StoredSession) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let stored = self.find(key).ok_or_else(|| StoreError::SessionNotFound(key.clone()))?;
+        let mut stored = stored.lock_unpoisoned();
+        if stored.is_deleted {
+            return Err(StoreError::SessionNotFound(key.clone()));
+        }
+        change(&mut stored)
+    }
+
+    fn append_to(&self, stored: &mut StoredSession, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {
+        let id_hash = self.id_hasher.hash_one(&event.id);
+        if let Some(revision) = stored.revisions.get(&id_hash) {
+            let index = usize::try_from(revision - 1).unwrap_or(usize::MAX);
+            let other = stored.session.events.get(index);
+            let is_repeated = other.is_some_and(|other| Arc::ptr_eq(other, event) || other.json() == event.json());
+            return if is_repeated { Ok(*revision) } else { Err(StoreError::EventExists(event.id.clone())) };
+        }
+        stored.check_fence(fence)?;
+        self.apply(stored, &event.actions.state_delta);
+        let bytes = event.json_len() as u64;
+        stored.usage.events += 1;
+        stored.usage.event_bytes += bytes;
+        self.change_usage(&stored.session.key, |usage| usage.event_bytes += bytes);
+        let session = &mut stored.session;
+        session.events.push_back(event.clone());
+        session.last_update_time = event.timestamp;
+        session.revision += 1;
+        stored.revisions.insert(id_hash, session.revision);
+        Ok(session.revision)
+    }
+
     fn change_usage(&self, key: &SessionKey, change: impl FnOnce(&mut UserUsage)) {
         change(self.usage.write_unpoisoned().entry((key.app.clone(), key.user.clone())).or_default());
     }
@@ -122,6 +171,15 @@ impl MemorySessions {
             state: stored.session.state.clone(),
             events: Vector::new(),
             ..stored.session
+        }
+    }
+}
+
+impl StoredSession {
+    fn check_fence(&self, fence: Option<u64>) -> Result<(), StoreError> {
+        match fence {
+            Some(fence) if fence != self.fence => Err(StoreError::Fenced(self.session.key.clone())),
+            Some(_) | None => Ok(()),
         }
     }
 }
@@ -169,6 +227,9 @@ impl SessionService for MemorySessions {
             session,
             merged_versions: (0, 0),
             usage: SessionUsage::default(),
+            fence: 0,
+            leased_until: None,
+            revisions: HashMap::new(),
             is_deleted: false,
         }));
         // Locked before others can find it, so that they do not see it without its initial state.
@@ -233,23 +294,35 @@ impl SessionService for MemorySessions {
         Ok(())
     }
 
-    async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError> {
+    async fn begin_turn(
+        &self,
+        key: &SessionKey,
+        previous: Option<u64>,
+        lease: Duration,
+    ) -> Result<TurnStart, StoreError> {
+        self.change(key, |stored| {
+            let now = Instant::now();
+            let remaining = stored.leased_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+            if !remaining.is_zero() && previous != Some(stored.fence) {
+                return Ok(TurnStart::Held { remaining });
+            }
+            stored.fence += 1;
+            stored.leased_until = Some(now + lease.min(MAX_TURN_LEASE));
+            Ok(TurnStart::Begun(Turn { fence: stored.fence, revision: stored.session.revision }))
+        })
+    }
+
+    async fn renew_turn(&self, key: &SessionKey, fence: u64, lease: Duration) -> Result<(), StoreError> {
+        self.change(key, |stored| {
+            stored.check_fence(Some(fence))?;
+            stored.leased_until = Some(Instant::now() + lease.min(MAX_TURN_LEASE));
+            Ok(())
+        })
+    }
+
+    async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {
         reject_partial(event)?;
-        let stored = self.find(key).ok_or_else(|| StoreError::SessionNotFound(key.clone()))?;
-        let mut stored = stored.lock_unpoisoned();
-        if stored.is_deleted {
-            return Err(StoreError::SessionNotFound(key.clone()));
-        }
-        self.apply(&mut stored, &event.actions.state_delta);
-        let bytes = event.json_len() as u64;
-        stored.usage.events += 1;
-        stored.usage.event_bytes += bytes;
-        self.change_usage(key, |usage| usage.event_bytes += bytes);
-        let session = &mut stored.session;
-        session.events.push_back(event.clone());
-        session.last_update_time = event.timestamp;
-        session.revision += 1;
-        Ok(session.revision)
+        self.change(key, |stored| self.append_to(stored, event, fence))
     }
 
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
@@ -259,7 +332,6 @@ impl SessionService for MemorySessions {
         Ok(Usage { session, user, app })
     }
 }
-
 /// Returns the events of a window. Revision `n` is that after the `n`th event, so it is an index.
 fn select_window(events: Vector<Arc<Event>>, window: EventWindow) -> Vector<Arc<Event>> {
     match window {

@@ -14,18 +14,21 @@ mod database;
 mod failure;
 mod queries;
 mod state;
+mod turns;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use hatchery_core::{
     Event, EventWindow, JsonMap, Session, SessionKey, SessionService, SessionUsage, State, StateScope, StateUsage,
-    StoreError, Timestamp, Usage, UserUsage,
+    StoreError, Timestamp, TurnStart, Usage, UserUsage,
 };
 use imbl::Vector;
+use sha2::{Digest, Sha256};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{query, query_as, query_scalar};
 
@@ -158,15 +161,22 @@ impl SqliteSessions {
         Ok(found.into_iter().map(session).collect())
     }
 
-    /// Returns the new revision; `None` if the session does not exist.
-    async fn insert_event(&self, key: &SessionKey, event: &Event) -> Result<Option<u64>, sqlx::Error> {
+    /// Returns the new revision; `None` if the event was not inserted.
+    async fn insert_event(
+        &self,
+        key: &SessionKey,
+        event: &Event,
+        fence: Option<u64>,
+    ) -> Result<Option<u64>, sqlx::Error> {
         let json = str::from_utf8(event.json()).map_err(|error| sqlx::Error::Encode(error.into()))?;
         let insert = query_as(queries::APPEND)
             .bind(&*key.app)
             .bind(&*key.user)
             .bind(&*key.id)
             .bind(event.timestamp.as_micros())
-            .bind(json);
+            .bind(json)
+            .bind(id_hash(&event.id))
+            .bind(fence.map(u64::cast_signed));
         let delta = &event.actions.state_delta;
         // All rows are fetched, because a statement outside a transaction is committed only then.
         let inserted: Vec<(i64, i64)> = if delta.keys().all(|name| StateScope::of(name).0 == StateScope::Temp) {
@@ -254,16 +264,56 @@ impl SessionService for SqliteSessions {
         self.delete_session(key).await.map_err(self.error_for("delete the session", key))
     }
 
-    async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError> {
+    async fn begin_turn(
+        &self,
+        key: &SessionKey,
+        previous: Option<u64>,
+        lease: Duration,
+    ) -> Result<TurnStart, StoreError> {
+        let _guard = self.lock_user(key).await?;
+        let begun = self.database.begin_turn(key, previous, lease).await;
+        begun.map_err(self.error_for("begin a turn of the session", key))?.ok_or_else(not_found(key))
+    }
+
+    async fn renew_turn(&self, key: &SessionKey, fence: u64, lease: Duration) -> Result<(), StoreError> {
+        let _guard = self.lock_user(key).await?;
+        let renewed = self.database.renew_turn(key, fence, lease).await;
+        match renewed.map_err(self.error_for("renew a turn of the session", key))? {
+            Some(true) => Ok(()),
+            Some(false) => Err(StoreError::Fenced(key.clone())),
+            None => Err(not_found(key)()),
+        }
+    }
+
+    async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {
         reject_partial(event)?;
         let _guard = self.lock_user(key).await?;
-        let appended = self.insert_event(key, event).await.map_err(self.error_for("append to the session", key))?;
-        appended.ok_or_else(|| StoreError::SessionNotFound(key.clone()))
+        let doing = "append to the session";
+        let inserted = self.insert_event(key, event, fence).await.map_err(self.error_for(doing, key))?;
+        if let Some(revision) = inserted {
+            return Ok(revision);
+        }
+        let found = self.database.find_event(key, &event.id).await.map_err(self.error_for(doing, key))?;
+        match found.ok_or_else(not_found(key))? {
+            Some((revision, json)) if json == event.json()[..] => Ok(revision),
+            Some(_) => Err(StoreError::EventExists(event.id.clone())),
+            None => Err(StoreError::Fenced(key.clone())),
+        }
     }
 
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
         self.read_usage(key).await.map_err(self.error_for("read what is used", key))
     }
+}
+
+/// Returns the key of an event in the index of ids.
+fn id_hash(id: &str) -> i64 {
+    let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(Sha256::digest(id));
+    i64::from_be_bytes([a, b, c, d, e, f, g, h])
+}
+
+fn not_found(key: &SessionKey) -> impl Fn() -> StoreError + '_ {
+    move || StoreError::SessionNotFound(key.clone())
 }
 
 /// Revisions count events without a gap, so every window but [`EventWindow::Since`] is a range of them.
@@ -317,6 +367,10 @@ mod tests {
             queries::SHARED_STATE,
             queries::DELETE,
             queries::APPEND,
+            queries::FIND_EVENT,
+            queries::BEGIN_TURN,
+            queries::RENEW_TURN,
+            queries::FIND_LEASE,
             queries::SESSION_USAGE,
             queries::USER_USAGE,
             queries::APP_USAGE,

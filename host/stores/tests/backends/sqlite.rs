@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::join_all;
 use hatchery_core::{
     Content, Event, EventActions, EventData, EventWindow, JsonMap, Part, SessionKey, SessionService, SessionUsage,
-    StateUsage, StoreError, Usage, UsageMetadata, UserUsage,
+    StateUsage, StoreError, Turn, TurnStart, Usage, UsageMetadata, UserUsage,
 };
 use hatchery_stores::SqliteSessions;
 use serde_json::json;
@@ -160,7 +161,7 @@ async fn a_database_of_a_newer_version_is_rejected() {
     assert_eq!(
         error.to_string(),
         format!(
-            "session database {} has schema version 99, but this version of Hatchery knows only up to 2: \
+            "session database {} has schema version 99, but this version of Hatchery knows only up to 3: \
              use a newer Hatchery or another file",
             file.display()
         )
@@ -368,6 +369,66 @@ async fn usage_of_a_database_of_the_previous_version_is_counted_when_it_is_opene
     assert_eq!(usage, Usage { session, user, app: StateUsage { keys: 2, bytes: 6 + 7 } });
     let cem = sessions.usage(&SessionKey::new("app", "cem", "s1")).await.unwrap();
     assert_eq!((cem.session, cem.user.state.keys), (SessionUsage::default(), 1));
+}
+
+#[tokio::test]
+async fn sessions_of_the_previous_version_have_turns_and_unique_events_from_now_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sessions.db");
+    let mut old = raw(&file).await;
+    execute(&mut old, include_str!("../../src/sessions/sqlite/migrations/0001_sessions.sql")).await;
+    execute(&mut old, include_str!("../../src/sessions/sqlite/migrations/0002_usage.sql")).await;
+    // Nothing kept ids unique then.
+    let rows = "INSERT INTO sessions (app, user, id, created, updated) VALUES ('app', 'ann', 's1', 1, 1); \
+                INSERT INTO events (session, revision, time, json) VALUES \
+                  (1, 1, 1, '{\"id\":\"e1\",\"author\":\"user\",\"timestamp\":1}'), \
+                  (1, 2, 1, '{\"id\":\"e1\",\"author\":\"user\",\"timestamp\":1}')";
+    execute(&mut old, rows).await;
+    drop(old);
+    let key = SessionKey::new("app", "ann", "s1");
+    let sessions = SqliteSessions::open(&file).await.unwrap();
+    assert_eq!(sessions.get(&key, EventWindow::All).await.unwrap().unwrap().events.len(), 2);
+    let TurnStart::Begun(turn) = sessions.begin_turn(&key, None, Duration::from_secs(60)).await.unwrap() else {
+        panic!("nobody holds a turn")
+    };
+    assert_eq!(turn, Turn { fence: 1, revision: 2 });
+    let event = user_event("hello");
+    for _ in 0..2 {
+        assert_eq!(sessions.append_with(&key, &event, Some(turn.fence)).await.unwrap(), 3);
+    }
+    let fenced = error(sessions.append_with(&key, &user_event("late"), Some(0)).await);
+    assert!(matches!(fenced, StoreError::Fenced(_)), "{fenced}");
+    sessions.close().await;
+    let sessions = SqliteSessions::open(&file).await.unwrap();
+    assert_eq!(sessions.get(&key, EventWindow::All).await.unwrap().unwrap().events.len(), 3);
+}
+
+#[tokio::test]
+async fn a_lease_that_ends_too_late_is_the_result_of_a_clock_that_was_set_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sessions.db");
+    let sessions = SqliteSessions::open(&file).await.unwrap();
+    let key = sessions.create("app", "ann", None, JsonMap::new()).await.unwrap().key;
+    let lease = Duration::from_secs(60);
+    assert!(matches!(sessions.begin_turn(&key, None, lease).await.unwrap(), TurnStart::Begun(_)));
+    execute(&mut raw(&file).await, "UPDATE sessions SET leased_until = leased_until + 3600000000").await;
+    assert!(matches!(sessions.begin_turn(&key, None, lease).await.unwrap(), TurnStart::Begun(_)));
+    assert!(matches!(sessions.begin_turn(&key, None, lease).await.unwrap(), TurnStart::Held { .. }));
+}
+
+#[tokio::test]
+async fn a_turn_is_held_against_other_handles_on_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sessions.db");
+    let (one, other) = (SqliteSessions::open(&file).await.unwrap(), SqliteSessions::open(&file).await.unwrap());
+    let key = one.create("app", "ann", None, JsonMap::new()).await.unwrap().key;
+    let lease = Duration::from_secs(60);
+    let TurnStart::Begun(turn) = one.begin_turn(&key, None, lease).await.unwrap() else { panic!("nobody holds it") };
+    assert!(matches!(other.begin_turn(&key, None, lease).await.unwrap(), TurnStart::Held { .. }));
+    one.renew_turn(&key, turn.fence, Duration::ZERO).await.unwrap();
+    assert!(matches!(other.begin_turn(&key, None, lease).await.unwrap(), TurnStart::Begun(_)));
+    let error = error(one.append_with(&key, &user_event("late"), Some(turn.fence)).await);
+    assert!(matches!(error, StoreError::Fenced(_)), "{error}");
 }
 
 /// Such a change once occupied the writer for more than a minute.

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use hatchery_core::{
     ArtifactService, ArtifactUsage, Event, EventActions, EventData, EventWindow, JsonMap, Part, Session, SessionKey,
-    SessionService, StoreError,
+    SessionService, StoreError, TurnStart,
 };
 use hatchery_stores::{DirectoryArtifacts, MemoryArtifacts, MemorySessions, SqliteSessions};
 use proptest::prelude::*;
@@ -29,8 +30,21 @@ impl SessionService for Recounted<'_> {
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
         self.0.delete(key).await
     }
-    async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError> {
-        self.0.append(key, event).await
+    async fn begin_turn(
+        &self,
+        key: &SessionKey,
+        previous: Option<u64>,
+        lease: Duration,
+    ) -> Result<TurnStart, StoreError> {
+        self.0.begin_turn(key, previous, lease).await
+    }
+
+    async fn renew_turn(&self, key: &SessionKey, fence: u64, lease: Duration) -> Result<(), StoreError> {
+        self.0.renew_turn(key, fence, lease).await
+    }
+
+    async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {
+        self.0.append_with(key, event, fence).await
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use hatchery_core::{CallContext, EventWindow, RunError, Session, SessionKey, Summarizer};
+use hatchery_core::{CallContext, EventWindow, RunError, Session, SessionKey, StoreError, Summarizer};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -108,6 +108,9 @@ async fn compact(cx: &CallContext, plan: Plan, summarizer: &dyn Summarizer, plug
     if update.created != created || update.revision < revision || plan.hides_other_events(&events) {
         return Ok(());
     }
-    run.services.sessions.append(&key, &event).await?;
-    Ok(())
+    match run.services.sessions.append(&key, &event).await {
+        // Another host has summarized the same events.
+        Ok(_) | Err(StoreError::EventExists(_)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }

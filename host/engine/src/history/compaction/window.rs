@@ -38,7 +38,8 @@ impl Plan {
             .any(|item| matches!(item, HistoryItem::Event(event) if is_other(event) && event.timestamp <= self.end))
     }
 
-    /// Returns the event with the summary.
+    /// Returns the event with the summary. Its id is that of the time range, so that two hosts cannot append summaries of
+    /// the same events.
     pub(super) fn compaction_event(&self, invocation_id: String, summary: Content) -> Arc<Event> {
         let compaction = Compaction {
             start_timestamp: self.start,
@@ -47,7 +48,8 @@ impl Plan {
             ..Compaction::default()
         };
         let actions = EventActions { compaction: Some(Box::new(compaction)), ..EventActions::default() };
-        Event::new(EventData { invocation_id, author: USER_AUTHOR.into(), actions, ..EventData::default() })
+        let id = format!("compaction-{}-{}", self.start.as_micros(), self.end.as_micros());
+        Event::new(EventData { id, invocation_id, author: USER_AUTHOR.into(), actions, ..EventData::default() })
     }
 }
 

@@ -36,12 +36,33 @@ pub(super) const CREATE: &str = "\
 /// Deletes a session with its events and its own state (cascade).
 pub(super) const DELETE: &str = "DELETE FROM sessions WHERE app = ?1 AND user = ?2 AND id = ?3";
 
-/// Appends an event with time and JSON to the session of app, user and id. Returns no row if the session does not
-/// exist.
+/// Appends an event with time, JSON and the hash of its id to the session of app, user and id. Returns no row if the
+/// session does not exist, has an event of this id, or has begun another turn than that of the fence, if there is one.
 pub(super) const APPEND: &str = "\
-    INSERT INTO events (session, revision, time, json) \
-    SELECT session, revision + 1, ?4, ?5 FROM sessions WHERE app = ?1 AND user = ?2 AND id = ?3 \
-    RETURNING session, revision";
+    INSERT INTO events (session, revision, time, json, id_hash) \
+    SELECT session, revision + 1, ?4, ?5, ?6 FROM sessions \
+    WHERE app = ?1 AND user = ?2 AND id = ?3 AND (?7 IS NULL OR turn = ?7) \
+    ON CONFLICT DO NOTHING RETURNING session, revision";
+
+/// Selects the revision and the JSON of an event by the hash of its id, `NULL` if the session has none.
+pub(super) const FIND_EVENT: &str = "\
+    SELECT events.revision, events.json FROM sessions \
+    LEFT JOIN events ON events.session = sessions.session AND events.id_hash = ?4 \
+    WHERE app = ?1 AND user = ?2 AND id = ?3";
+
+/// Begins a turn at a time, with the end of its lease, if the lease of the last turn has ended, ends after the latest
+/// possible time, or is that of the caller's own turn.
+pub(super) const BEGIN_TURN: &str = "\
+    UPDATE sessions SET turn = turn + 1, leased_until = ?5 \
+    WHERE app = ?1 AND user = ?2 AND id = ?3 AND (leased_until <= ?4 OR leased_until > ?6 OR turn = ?7) \
+    RETURNING turn, revision";
+
+/// Sets the end of a turn's lease. Returns no row if the session does not exist or another turn has begun.
+pub(super) const RENEW_TURN: &str = "\
+    UPDATE sessions SET leased_until = ?5 WHERE app = ?1 AND user = ?2 AND id = ?3 AND turn = ?4 RETURNING turn";
+
+/// Selects the end of the lease of a session's newest turn.
+pub(super) const FIND_LEASE: &str = "SELECT leased_until FROM sessions WHERE app = ?1 AND user = ?2 AND id = ?3";
 
 /// Selects the usage of a session by app, user and id.
 pub(super) const SESSION_USAGE: &str =

@@ -1,0 +1,138 @@
+//! Turns of a session: the fence, which lets only one host write to a session at a time, and the lease, which says for
+//! how long a host may act without asking.
+//!
+//! The fence is a number in the stored session that grows with every turn. It makes writing safe: the events of a turn
+//! are refused once a later one has begun. The lease makes effects outside of the session rare in such a turn: a host
+//! that was frozen finds by its own clock that its lease is over, and asks the store before it goes on.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::error::StoreError;
+use crate::event::Event;
+use crate::id::SessionKey;
+use crate::session::SessionService;
+use crate::sync::MutexExt;
+use crate::time::UptimeInstant;
+
+/// The longest lease of a turn. A stored lease that ends later is taken for the result of a clock that was set back.
+pub const MAX_TURN_LEASE: Duration = Duration::from_secs(60);
+
+/// A turn that has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    /// The number of the turn, which its appends carry.
+    pub fence: u64,
+    /// The session's revision when the turn began.
+    pub revision: u64,
+}
+
+/// The result of [`SessionService::begin_turn`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TurnStart {
+    /// The turn has begun.
+    Begun(Turn),
+    /// Another turn is in progress.
+    Held {
+        /// How long it is held, unless its lease is renewed.
+        remaining: Duration,
+    },
+}
+
+/// The lease of a turn. It counts by the clock of this host, from before the request that acquired or renewed it.
+pub struct TurnLease {
+    sessions: Arc<dyn SessionService>,
+    key: SessionKey,
+    fence: u64,
+    duration: Duration,
+    /// When the host has to ask the store: a sixth of the lease before its end.
+    deadline: Mutex<UptimeInstant>,
+    /// True once another turn has begun.
+    is_lost: AtomicBool,
+    /// Cancelled then.
+    run: CancellationToken,
+}
+
+impl TurnLease {
+    /// Returns the lease of a turn that was acquired for `duration` by a request at `acquired`. Losing it cancels `run`.
+    pub fn new(
+        sessions: Arc<dyn SessionService>,
+        key: SessionKey,
+        fence: u64,
+        (acquired, duration): (UptimeInstant, Duration),
+        run: CancellationToken,
+    ) -> Self {
+        let deadline = Mutex::new(deadline(acquired, duration));
+        Self { sessions, key, fence, duration, deadline, is_lost: AtomicBool::new(false), run }
+    }
+
+    /// Returns the number of the turn.
+    pub fn fence(&self) -> u64 {
+        self.fence
+    }
+
+    /// Returns true once another turn has begun.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Acquire)
+    }
+
+    /// Appends an event of the turn.
+    ///
+    /// # Errors
+    /// As [`SessionService::append_with`]. [`StoreError::Fenced`] cancels the run.
+    pub async fn append(&self, event: &Arc<Event>) -> Result<u64, StoreError> {
+        self.observe(self.sessions.append_with(&self.key, event, Some(self.fence)).await)
+    }
+
+    /// Returns at once if the lease is valid, otherwise renews it first.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] if another turn has begun, which cancels the run, and other errors of the store.
+    pub async fn ensure(&self) -> Result<(), StoreError> {
+        if self.is_lost() {
+            return Err(StoreError::Fenced(self.key.clone()));
+        }
+        let deadline = *self.deadline.lock_unpoisoned();
+        if UptimeInstant::now() < deadline { Ok(()) } else { self.renew().await }
+    }
+
+    /// Renews the lease.
+    ///
+    /// # Errors
+    /// As [`TurnLease::ensure`].
+    pub async fn renew(&self) -> Result<(), StoreError> {
+        let requested = UptimeInstant::now();
+        self.observe(self.sessions.renew_turn(&self.key, self.fence, self.duration).await)?;
+        let mut current = self.deadline.lock_unpoisoned();
+        *current = (*current).max(deadline(requested, self.duration));
+        Ok(())
+    }
+
+    /// Ends the turn, so that the next one can begin at once.
+    ///
+    /// # Errors
+    /// As [`SessionService::renew_turn`].
+    pub async fn end(&self) -> Result<(), StoreError> {
+        self.sessions.renew_turn(&self.key, self.fence, Duration::ZERO).await
+    }
+
+    /// Returns how long to wait between renewals.
+    pub fn renewal_interval(&self) -> Duration {
+        (self.duration / 3).max(Duration::from_millis(10))
+    }
+
+    fn observe<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        if matches!(result, Err(StoreError::Fenced(_))) && !self.is_lost.swap(true, Ordering::AcqRel) {
+            tracing::warn!(session = %self.key, fence = self.fence, "another host has taken over the session's turn");
+            self.run.cancel();
+        }
+        result
+    }
+}
+
+fn deadline(requested: UptimeInstant, duration: Duration) -> UptimeInstant {
+    requested + duration.saturating_sub(duration / 6)
+}

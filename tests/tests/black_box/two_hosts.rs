@@ -1,0 +1,98 @@
+//! Two hosts on one data folder: turns of a session do not interleave, and a host that was frozen or killed loses its
+//! turn to the other one.
+
+use anyhow::{Context, Result};
+use hatchery_tests::event;
+use hatchery_tests::host::events_in;
+use hatchery_tests::{Folder, Host};
+use serde_json::Value;
+use tokio::process::Command;
+
+/// An agent that says `tick` for longer than any test takes, unless it is told that this is enough.
+const TICKER: [(&str, &str); 3] = [
+    (
+        "ticker/root_agent.yaml",
+        "agent_class: LoopAgent\nname: ticker\nmax_iterations: 100000\nsub_agents:\n  - config_path: tick.yaml\n",
+    ),
+    (
+        "ticker/tick.yaml",
+        "name: tick\nmodel: scripted:ticker/answers.yaml\ninstruction: Tick.\ntools:\n  - name: exit_loop\n",
+    ),
+    (
+        "ticker/answers.yaml",
+        "turns:\n  - when: {user: enough}\n    reply: [{call: {name: exit_loop}}]\n  - delay_ms: 20\n    reply: tick\n",
+    ),
+];
+
+async fn two_hosts() -> Result<(Host, Host)> {
+    let folder = Folder::of_samples()?;
+    for (name, text) in TICKER {
+        folder.write(name, text)?;
+    }
+    folder.write("slow/root_agent.yaml", "name: slow\nmodel: scripted:slow/answers.yaml\ninstruction: Echo.\n")?;
+    folder.write("slow/answers.yaml", "turns:\n  - delay_ms: 700\n    reply: 'You said {user}.'\n")?;
+    Ok((Host::serve(&folder).await?, Host::serve(&folder).await?))
+}
+
+async fn transcript(host: &Host, app: &str) -> Result<Vec<String>> {
+    let events = events_in(&host.session(app, "s").await?)?;
+    Ok(events.iter().map(event::text).collect())
+}
+
+async fn send_signal(host: &Host, signal: &str) -> Result<()> {
+    let id = host.process().context("it has ended")?.to_string();
+    anyhow::ensure!(Command::new("kill").args([signal, &id]).status().await?.success(), "cannot send {signal}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn messages_to_two_hosts_are_answered_one_after_the_other() -> Result<()> {
+    let (one, two) = two_hosts().await?;
+    one.create_session("slow", "s").await?;
+    let said = |text: &str| vec![text.to_owned(), format!("You said {text}.")];
+    let (first, second) = tokio::join!(one.run("slow", "s", "ONE"), two.run("slow", "s", "TWO"));
+    let (first, second) = (first?, second?);
+    assert_eq!((event::texts(&first), event::texts(&second)), (said("ONE")[1..].to_vec(), said("TWO")[1..].to_vec()));
+    let stored = transcript(&one, "slow").await?;
+    let orders = [[said("ONE"), said("TWO")].concat(), [said("TWO"), said("ONE")].concat()];
+    assert!(orders.contains(&stored), "{stored:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn another_host_goes_on_with_the_session_of_a_killed_one() -> Result<()> {
+    let (one, two) = two_hosts().await?;
+    one.create_session("ticker", "s").await?;
+    let mut ticks = one.stream("ticker", "s", "go", false).await?;
+    ticks.next().await?.context("the ticks do not end")?;
+    one.kill().await?;
+    let answer = two.run("ticker", "s", "enough").await?;
+    assert!(event::tool_response(&answer, "exit_loop").is_ok(), "{answer:?}");
+    Ok(())
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_host_that_was_frozen_loses_its_turn_and_tells_its_client() -> Result<()> {
+    let (one, two) = two_hosts().await?;
+    one.create_session("ticker", "s").await?;
+    let mut stream = one.stream("ticker", "s", "go", false).await?;
+    stream.next().await?.context("the ticks do not end")?;
+    send_signal(&one, "-STOP").await?;
+    let answer = two.run("ticker", "s", "enough").await?;
+    assert!(event::tool_response(&answer, "exit_loop").is_ok(), "{answer:?}");
+    let before = events_in(&two.session("ticker", "s").await?)?;
+    send_signal(&one, "-CONT").await?;
+    let mut last: Option<Value> = None;
+    while let Some(message) = stream.next().await? {
+        last = Some(message);
+    }
+    let last = last.context("the stream says why it ends")?;
+    assert_eq!(last["code"], "TURN_TAKEN_OVER", "{last}");
+    assert_eq!(events_in(&two.session("ticker", "s").await?)?, before, "nothing was stored late");
+    // The session can be used on both hosts.
+    for host in [&one, &two] {
+        host.run("ticker", "s", "enough").await?;
+    }
+    Ok(())
+}
