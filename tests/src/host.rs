@@ -141,6 +141,17 @@ impl Host {
         Ok(status.with_context(|| format!("still running after {TIMEOUT:?}: {}", self.log.text()))??.success())
     }
 
+    /// Sends a signal to the process, such as `-STOP`.
+    ///
+    /// # Errors
+    /// If the process has ended.
+    pub async fn signal(&self, signal: &str) -> anyhow::Result<()> {
+        let id = self.child.id().context("it has already ended")?.to_string();
+        let sent = Command::new("kill").args([signal, &id]).status().await?;
+        ensure!(sent.success(), "cannot send {signal} to it");
+        Ok(())
+    }
+
     /// Returns the process id, or `None` if the process has ended.
     pub fn process(&self) -> Option<u32> {
         self.child.id()

@@ -2,16 +2,20 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use futures::{StreamExt, stream};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::agent_context::AgentHost;
 use crate::caller::Caller;
 use crate::confirmation::ToolConfirmation;
 use crate::content::Part;
-use crate::error::{RunError, StoreError};
+use crate::error::{ModelError, ModelErrorKind, RunError, StoreError};
 use crate::event::EventActions;
 use crate::invocation::Invocation;
+use crate::journal::{EarlierCall, RunJournal, hash_arguments};
 use crate::memory::MemoryEntry;
+use crate::model::{LlmRequest, LlmResponse, Model, ResponseStream, StreamingMode};
 use crate::state::{State, is_state_removal};
 use crate::sync::MutexExt;
 
@@ -28,6 +32,11 @@ pub struct CallContext {
     pub branch: Option<Arc<str>>,
     /// The id of the function call, in tools and tool callbacks.
     pub function_call_id: Option<Arc<str>>,
+    /// The key of the call, in tools: the same when the call is made again after an interruption, and different for any
+    /// other call. For services that ignore repeated requests.
+    pub idempotency_key: Option<Arc<str>>,
+    /// The prefix of the keys of calls by the code of a custom agent.
+    agent_scope: Option<Arc<str>>,
     confirmation: Option<Arc<ToolConfirmation>>,
     host: Option<Arc<dyn AgentHost>>,
     actions: Arc<Mutex<EventActions>>,
@@ -41,6 +50,8 @@ impl CallContext {
             agent: agent.into(),
             branch,
             function_call_id: None,
+            idempotency_key: None,
+            agent_scope: None,
             confirmation: None,
             host: None,
             actions: Arc::default(),
@@ -65,7 +76,64 @@ impl CallContext {
     /// Returns the context of a function call, which collects its own changes.
     #[must_use]
     pub fn for_call(&self, id: Option<&str>) -> Self {
-        Self { function_call_id: id.map(Into::into), confirmation: None, actions: Arc::default(), ..self.clone() }
+        Self {
+            function_call_id: id.map(Into::into),
+            idempotency_key: None,
+            agent_scope: None,
+            confirmation: None,
+            actions: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    /// Sets the key of the call.
+    #[must_use]
+    pub fn with_idempotency_key(mut self, key: Option<impl Into<Arc<str>>>) -> Self {
+        self.idempotency_key = key.map(Into::into);
+        self
+    }
+
+    /// Marks this as the context of a custom agent's code, which runs again from its beginning when its run is continued:
+    /// the tools and models that it calls are recorded.
+    #[must_use]
+    pub fn for_agent_code(mut self) -> Self {
+        self.agent_scope = Some(format!("{}/{}", self.invocation.id, self.agent).into());
+        self
+    }
+
+    /// Returns the key of the next call of a tool or model by the code that has this context. `None` if that code does
+    /// not run again in the same way.
+    pub fn next_call_key(&self, name: &str, arguments: &impl Serialize) -> Option<String> {
+        let scope = self.idempotency_key.as_ref().or(self.agent_scope.as_ref())?;
+        let journal = self.invocation.journal.as_ref()?;
+        Some(journal.number(&format!("{scope}/{name}/{}", hash_arguments(arguments))))
+    }
+
+    /// Calls a model for the code that has this context. If the run is continued, a call that was completed before
+    /// returns the same responses.
+    ///
+    /// # Errors
+    /// As [`Invocation::generate`].
+    pub async fn generate(
+        &self,
+        model: &dyn Model,
+        request: LlmRequest,
+        streaming_mode: StreamingMode,
+    ) -> Result<ResponseStream, RunError> {
+        let invocation = &self.invocation;
+        let contents: Vec<_> = request.contents.iter().map(|content| &**content).collect();
+        let tools: Vec<_> = request.tools.iter().map(|tool| &**tool).collect();
+        let arguments = (contents, &request.system_instructions, tools, &request.model_tools, &request.config);
+        let key = self.next_call_key(&format!("model:{}", request.model), &arguments);
+        let (Some(key), Some(journal)) = (key, &invocation.journal) else {
+            return invocation.generate(&self.agent, model, request, streaming_mode).await;
+        };
+        if let EarlierCall::Completed(responses) = journal.earlier::<Vec<LlmResponse>>(&key) {
+            return invocation.replay_responses(&self.agent, responses);
+        }
+        let name = request.model.clone();
+        let responses = invocation.generate(&self.agent, model, request, streaming_mode).await?;
+        Ok(record_responses(journal.clone(), key, name, responses))
     }
 
     /// Sets a person's decision about the call.
@@ -170,4 +238,27 @@ impl CallContext {
         let key = &self.invocation.session_key;
         self.invocation.services.memory.search(&key.app, &key.user, query).await
     }
+}
+
+/// Records the responses of a model call when the last one has arrived. A failed call is not recorded.
+fn record_responses(journal: Arc<RunJournal>, key: String, model: String, responses: ResponseStream) -> ResponseStream {
+    let state = (responses.fuse(), Some(Vec::new()), journal);
+    let recorded = stream::unfold(state, move |(mut responses, mut received, journal)| {
+        let (key, model) = (key.clone(), model.clone());
+        async move {
+            let item = match responses.next().await {
+                Some(item) => item,
+                None => {
+                    let error = journal.complete(&key, &received.take()?).await.err()?;
+                    Err(ModelError::new(ModelErrorKind::Cancelled, model, error.to_string()))
+                }
+            };
+            match &item {
+                Ok(response) => received.iter_mut().for_each(|received| received.push(response.clone())),
+                Err(_) => received = None,
+            }
+            Some((item, (responses, received, journal)))
+        }
+    });
+    recorded.boxed()
 }

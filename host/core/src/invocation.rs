@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use futures::{StreamExt, stream};
 use imbl::Vector;
 use tokio_util::sync::CancellationToken;
 
@@ -11,8 +12,9 @@ use crate::content::Content;
 use crate::error::{RunError, RunLimit, StoreError};
 use crate::event::{Event, EventData, new_invocation_id};
 use crate::id::SessionKey;
+use crate::journal::RunJournal;
 use crate::json::JsonMap;
-use crate::model::{LlmRequest, Model, ResponseStream, StreamingMode};
+use crate::model::{LlmRequest, LlmResponse, Model, ResponseStream, StreamingMode};
 use crate::provenance::{Claim, EventSigner};
 use crate::run_config::RunConfig;
 use crate::run_usage::{ExceededLimit, RunUsage};
@@ -47,6 +49,8 @@ pub struct Invocation {
     pub signer: EventSigner,
     /// The lease of the session's turn; `None` if the run writes to no session.
     pub lease: Option<Arc<TurnLease>>,
+    /// The journal of the run's calls, shared with the runs of agents that are called as tools; `None` without a lease.
+    pub journal: Option<Arc<RunJournal>>,
     user_content: RwLock<Arc<Content>>,
     session: RwLock<Session>,
 }
@@ -73,6 +77,8 @@ pub struct NewInvocation {
     pub usage: RunUsage,
     /// The lease of the session's turn; `None` if the run writes to no session.
     pub lease: Option<Arc<TurnLease>>,
+    /// The journal of the run's calls; `None` without a lease.
+    pub journal: Option<Arc<RunJournal>>,
 }
 
 impl NewInvocation {
@@ -88,6 +94,7 @@ impl NewInvocation {
             signer: EventSigner::default(),
             usage: RunUsage::default(),
             lease: None,
+            journal: None,
             session,
         }
     }
@@ -96,7 +103,19 @@ impl NewInvocation {
 impl Invocation {
     /// Creates the invocation of a user message, and the only handle that can change it.
     pub fn new(new: NewInvocation) -> (Arc<Self>, InvocationWriter) {
-        let NewInvocation { id, session, user_content, caller, run_config, services, cancel, signer, usage, lease } = new;
+        let NewInvocation {
+            id,
+            session,
+            user_content,
+            caller,
+            run_config,
+            services,
+            cancel,
+            signer,
+            usage,
+            lease,
+            journal,
+        } = new;
         let invocation = Self {
             id,
             session_key: session.key.clone(),
@@ -108,6 +127,7 @@ impl Invocation {
             depth: 0,
             signer,
             lease,
+            journal,
             user_content: RwLock::new(user_content),
             session: RwLock::new(session),
         };
@@ -115,14 +135,16 @@ impl Invocation {
     }
 
     /// Creates the invocation of an agent that is called as a tool. It has no events yet, starts with `state`, counts
-    /// as usage of this run, and is cancelled with it.
-    pub fn child(&self, user_content: Arc<Content>, state: State) -> (Arc<Self>, InvocationWriter) {
+    /// as usage of this run, and is cancelled with it. Its id is that of the call.
+    pub fn child(&self, id: String, user_content: Arc<Content>, state: State) -> (Arc<Self>, InvocationWriter) {
         let session = Session { state, events: Vector::new(), revision: 0, ..self.session() };
         let cancel = self.cancel.child_token();
         let child = Self {
+            id,
             usage: self.usage.clone(),
             depth: self.depth + 1,
             lease: self.lease.clone(),
+            journal: self.journal.clone(),
             ..self.derived(session, user_content, self.run_config.clone(), cancel)
         };
         child.with_writer()
@@ -152,6 +174,7 @@ impl Invocation {
             depth: 0,
             signer: self.signer.clone(),
             lease: None,
+            journal: None,
             user_content: RwLock::new(user_content),
             session: RwLock::new(session),
         }
@@ -325,6 +348,16 @@ impl Invocation {
             Some(responses) => Ok(self.usage.clone().count_tokens(responses?)),
             None => Err(RunError::Cancelled),
         }
+    }
+
+    /// Returns the responses of a model call that was completed before the run was interrupted. It counts like a new one.
+    pub(crate) fn replay_responses(
+        &self,
+        agent: &str,
+        responses: Vec<LlmResponse>,
+    ) -> Result<ResponseStream, RunError> {
+        self.count_llm_call(agent)?;
+        Ok(self.usage.clone().count_tokens(stream::iter(responses.into_iter().map(Ok)).boxed()))
     }
 }
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::error::StoreError;
 use crate::event::{Event, EventData};
 use crate::id::SessionKey;
+use crate::journal::CallJournal;
 use crate::json::JsonMap;
 use crate::state::{State, StateScope, state_entry_bytes};
 use crate::time::Timestamp;
@@ -296,6 +297,12 @@ pub trait SessionService: Send + Sync {
     /// As [`SessionService::append_with`].
     async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError> {
         self.append_with(key, event, None).await
+    }
+
+    /// Returns the journal of calls, which is stored with the sessions. Without one, as by default, calls whose answers
+    /// were not stored as events when a run was interrupted are made again.
+    fn journal(&self) -> Option<&dyn CallJournal> {
+        None
     }
 
     /// Returns the storage used by the session, its user and its app. The default reads all sessions of the user, and

@@ -92,6 +92,12 @@ pub trait Tool: Send + Sync {
         false
     }
 
+    /// Returns false if a call must not be repeated when nobody knows whether it had its effect, because the host died
+    /// meanwhile. The model is told so then. The default is true: such a call is made again.
+    fn is_idempotent(&self) -> bool {
+        true
+    }
+
     /// Adds the tool to a request. The default adds its declaration.
     ///
     /// # Errors

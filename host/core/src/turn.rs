@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::StoreError;
 use crate::event::Event;
 use crate::id::SessionKey;
+use crate::journal::{CallJournal, CallRecord};
 use crate::session::SessionService;
 use crate::sync::MutexExt;
 use crate::time::UptimeInstant;
@@ -54,6 +55,8 @@ pub struct TurnLease {
     is_lost: AtomicBool,
     /// Cancelled then.
     run: CancellationToken,
+    /// True once the next turn of this host has begun.
+    is_succeeded: AtomicBool,
 }
 
 impl TurnLease {
@@ -66,7 +69,13 @@ impl TurnLease {
         run: CancellationToken,
     ) -> Self {
         let deadline = Mutex::new(deadline(acquired, duration));
-        Self { sessions, key, fence, duration, deadline, is_lost: AtomicBool::new(false), run }
+        let (is_lost, is_succeeded) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { sessions, key, fence, duration, deadline, is_lost, run, is_succeeded }
+    }
+
+    /// Returns the session.
+    pub fn session(&self) -> &SessionKey {
+        &self.key
     }
 
     /// Returns the number of the turn.
@@ -79,12 +88,34 @@ impl TurnLease {
         self.is_lost.load(Ordering::Acquire)
     }
 
+    /// Marks the turn as one that the next turn of this host has taken over.
+    pub fn set_succeeded(&self) {
+        self.is_succeeded.store(true, Ordering::Release);
+    }
+
+    /// Returns true once the next turn of this host has begun: there is nothing to end any more.
+    pub fn is_succeeded(&self) -> bool {
+        self.is_succeeded.load(Ordering::Acquire)
+    }
+
     /// Appends an event of the turn.
     ///
     /// # Errors
     /// As [`SessionService::append_with`]. [`StoreError::Fenced`] cancels the run.
     pub async fn append(&self, event: &Arc<Event>) -> Result<u64, StoreError> {
         self.observe(self.sessions.append_with(&self.key, event, Some(self.fence)).await)
+    }
+
+    pub(crate) fn journal(&self) -> Option<&dyn CallJournal> {
+        self.sessions.journal()
+    }
+
+    /// Records a call of the turn, if the service has a journal.
+    pub(crate) async fn record(&self, run: &str, record: &CallRecord) -> Result<(), StoreError> {
+        match self.journal() {
+            Some(journal) => self.observe(journal.record(&self.key, run, self.fence, record).await),
+            None => Ok(()),
+        }
     }
 
     /// Returns at once if the lease is valid, otherwise renews it first.

@@ -14,7 +14,7 @@ pub struct StateUsage {
 pub struct SessionUsage {
     /// Number of events.
     pub events: u64,
-    /// Bytes of the events' JSON.
+    /// Bytes of the events' JSON and of the [journal](crate::CallJournal).
     pub event_bytes: u64,
     /// State keys without a prefix.
     pub state: StateUsage,
@@ -25,7 +25,7 @@ pub struct SessionUsage {
 pub struct UserUsage {
     /// Number of sessions.
     pub sessions: u64,
-    /// Bytes of the JSON of all events.
+    /// Bytes of the JSON of all events and of the journals.
     pub event_bytes: u64,
     /// `user:` keys, and keys without a prefix of all sessions.
     pub state: StateUsage,

@@ -69,6 +69,11 @@ pub trait WrapperTool: Send + Sync {
         self.inner().requires_confirmation()
     }
 
+    /// See [`Tool::is_idempotent`].
+    fn is_idempotent(&self) -> bool {
+        self.inner().is_idempotent()
+    }
+
     /// See [`Tool::prepare`]. A wrapper that overrides [`WrapperTool::declaration`] need not override this: its
     /// declaration replaces the one that the inner tool has added to the request.
     async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
@@ -110,6 +115,10 @@ impl<T: WrapperTool> Tool for T {
 
     fn requires_confirmation(&self) -> bool {
         WrapperTool::requires_confirmation(self)
+    }
+
+    fn is_idempotent(&self) -> bool {
+        WrapperTool::is_idempotent(self)
     }
 
     async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {

@@ -140,6 +140,10 @@ impl Tool for InnerTool {
         true
     }
 
+    fn is_idempotent(&self) -> bool {
+        false
+    }
+
     async fn prepare(&self, request: &mut LlmRequest, _: &CallContext) -> Result<(), RunError> {
         request.system_instructions.push("prepared".into());
         request.tools.push(self.0.clone());
@@ -165,6 +169,7 @@ fn a_wrapped_tool_gets_every_call() {
     assert_eq!(tool.declaration().name, "inner");
     assert_eq!(tool.qualified_name(), "component/inner");
     assert!(tool.is_long_running() && !tool.is_callable() && tool.requires_confirmation());
+    assert!(!tool.is_idempotent());
     futures::executor::block_on(async {
         let mut request = LlmRequest::default();
         tool.prepare(&mut request, &context()).await.unwrap();

@@ -20,7 +20,6 @@ use futures::Stream;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{Event, EventSigner, Plugin, RunError, Services, SessionKey};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
 
 use crate::app::App;
 use crate::history::compaction::Compactions;
@@ -29,7 +28,7 @@ use crate::provenance::Verifier;
 use crate::run::PinnedModels;
 pub use request::RunRequest;
 use resumption::ResumedRun;
-use session_access::QueuePosition;
+use session_access::{QueuePosition, TurnEnds};
 use session_queue::SessionQueue;
 use turn::TurnRequest;
 
@@ -51,8 +50,7 @@ struct RunnerInner {
     compactions: Compactions,
     signer: EventSigner,
     turn_lease: Duration,
-    /// Turns that are being ended.
-    turn_ends: Mutex<JoinSet<()>>,
+    turn_ends: Mutex<TurnEnds>,
 }
 
 /// A run in progress: a stream of its events. Dropping it does not stop the run; [`RunRequest::cancel`] does.
@@ -168,7 +166,7 @@ impl Runner {
         // The sender lives in `self`, so waiting cannot fail.
         let _ = active_runs.wait_for(|runs| *runs == 0).await;
         let turn_ends = std::mem::take(&mut *self.0.turn_ends.lock_unpoisoned());
-        turn_ends.join_all().await;
+        turn_ends.end_all().await;
         self.0.compactions.drain().await;
     }
 
@@ -189,7 +187,9 @@ impl Runner {
         let position = self.0.enqueue(&key, create).await?;
         if let QueuePosition::Acquired(cached, _) = &position {
             let events = &cached.session.events;
-            request.check_responses(events)?;
+            if request.run_id.is_none() {
+                request.check_responses(events)?;
+            }
             ResumedRun::find(&app, &request, events, &self.0.verifier(&key))?;
         }
         let (client, events) = mpsc::channel(MAX_UNREAD_EVENTS);

@@ -29,3 +29,8 @@ fn reject_partial(event: &Event) -> Result<(), StoreError> {
     }
     Ok(())
 }
+
+/// Returns the bytes that a recorded call counts with.
+pub(crate) fn record_bytes(call: &str, outcome: Option<&str>) -> u64 {
+    (call.len() + outcome.unwrap_or_default().len()) as u64
+}

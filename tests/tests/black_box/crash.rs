@@ -1,10 +1,13 @@
 //! Recovery after `kill -9` during runs.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result};
+use hatchery_tests::effects::Effects;
 use hatchery_tests::event;
-use hatchery_tests::host::events_in;
+use hatchery_tests::host::{USER, events_in};
 use hatchery_tests::{Folder, Host};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// An agent that answers `tick` for at least ten seconds, unless the message says that this is enough.
 const TICKER: [(&str, &str); 3] = [
@@ -91,5 +94,116 @@ async fn sessions_and_artifacts_are_there_after_an_orderly_end() -> Result<()> {
     assert_eq!(host.get(&format!("{artifacts}/a.txt")).await?.json(200)?["text"], "kept");
     let events = host.ask("greeter", "t", "Hello").await?;
     assert_eq!(event::texts(&events)[0], "Hello again, Ada!");
+    Ok(())
+}
+
+/// An app whose model calls the tool of `web-fetch` with these paths at once, one after the other, then says what the
+/// last one answered.
+fn errands(server: &Effects, paths: &[&str], settings: &str) -> Result<Folder> {
+    let folder = Folder::of_samples()?;
+    let port = server.port;
+    let origin = format!("http://localhost:{port}");
+    folder.write(
+        "hatchery.yaml",
+        format!(
+            "components:\n  web-fetch:\n    grants:\n      network: [\"{origin}\"]\n      private_network: [\"localhost:{port}\"]\n\
+             apps:\n  errands:\n    tool_execution: sequential\n"
+        ),
+    )?;
+    folder.write(
+        "errands/root_agent.yaml",
+        format!(
+            "name: errands\nmodel: scripted:errands/answers.yaml\ninstruction: Run errands.\n\
+             tools:\n  - name: web-fetch/read_page\n{settings}"
+        ),
+    )?;
+    let calls =
+        paths.iter().map(|path| json!({"call": {"name": "read_page", "args": {"url": format!("{origin}{path}")}}}));
+    let turns = json!({"turns": [
+        {"when": {"tool": "read_page", "result": "error"}, "reply": "{tool.error}"},
+        {"when": {"tool": "read_page"}, "reply": "done"},
+        {"reply": calls.collect::<Vec<_>>()},
+    ]});
+    folder.write("errands/answers.yaml", turns.to_string())?;
+    Ok(folder)
+}
+
+/// The request that continues the first run of a session.
+async fn resume(host: &Host) -> Result<Value> {
+    let events = events_in(&host.session("errands", "s").await?)?;
+    let invocation = events.first().context("the user's message")?["invocationId"].clone();
+    Ok(json!({"appName": "errands", "userId": USER, "sessionId": "s", "invocationId": invocation}))
+}
+
+/// Kills a host in the middle of the last of some calls, and continues the run on another one. Returns the events of the
+/// latter, and those of the session.
+async fn kill_in_the_last_call(
+    server: &mut Effects,
+    folder: &Folder,
+    calls: usize,
+) -> Result<(Vec<Value>, Vec<Value>)> {
+    let host = Host::serve(folder).await?;
+    host.create_session("errands", "s").await?;
+    let stream = host.stream("errands", "s", "go", false).await?;
+    server.until(calls).await?;
+    host.kill().await?;
+    drop(stream);
+
+    let host = Host::serve(folder).await?;
+    let resume = resume(&host).await?;
+    let resumed: Vec<Value> = serde_json::from_value(host.post("/run", &resume).await?.json(200)?)?;
+    let again: Vec<Value> = serde_json::from_value(host.post("/run", &resume).await?.json(200)?)?;
+    assert!(again.is_empty(), "the run has ended: {again:?}");
+    Ok((resumed, events_in(&host.session("errands", "s").await?)?))
+}
+
+#[tokio::test]
+async fn a_call_that_was_completed_before_a_kill_is_not_made_again() -> Result<()> {
+    let mut server = Effects::start().await?;
+    let folder = errands(&server, &["/a", "/b", "/hang"], "")?;
+    let (resumed, stored) = kill_in_the_last_call(&mut server, &folder, 3).await?;
+    let counts = BTreeMap::from([("/a".to_owned(), 1), ("/b".to_owned(), 1), ("/hang".to_owned(), 2)]);
+    assert_eq!(server.counts(), counts);
+    assert_eq!(event::texts(&resumed).last().map(String::as_str), Some("done"));
+    let texts: Vec<&str> =
+        event::parts(&resumed[0]).map(|part| event::text_at(part, "/functionResponse/response/text")).collect();
+    assert_eq!(texts, ["/a 1", "/b 1", "/hang 2"], "the answers are those of the first calls");
+    // What was said, the calls, the answers, the end.
+    assert_eq!(stored.len(), 4, "{stored:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_call_that_must_not_be_repeated_is_not_made_again_after_a_kill() -> Result<()> {
+    let mut server = Effects::start().await?;
+    let folder = errands(&server, &["/a", "/hang"], "    idempotent: false\n")?;
+    let (resumed, _) = kill_in_the_last_call(&mut server, &folder, 2).await?;
+    assert_eq!(server.counts(), BTreeMap::from([("/a".to_owned(), 1), ("/hang".to_owned(), 1)]));
+    let answer = event::parts(&resumed[0]).nth(1).context("the second answer")?;
+    let error = event::text_at(answer, "/functionResponse/response/error");
+    assert!(error.starts_with("interrupted: the host died during this call, and nobody knows"), "{answer}");
+    assert_eq!(event::texts(&resumed).last().map(String::as_str), Some(error), "the model has been told");
+    Ok(())
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_frozen_host_makes_no_calls_after_another_one_has_continued_its_run() -> Result<()> {
+    let mut server = Effects::start().await?;
+    let folder = errands(&server, &["/a", "/hang", "/b"], "")?;
+    let (frozen, other) = (Host::serve(&folder).await?, Host::serve(&folder).await?);
+    frozen.create_session("errands", "s").await?;
+    let stream = frozen.stream("errands", "s", "go", false).await?;
+    server.until(2).await?;
+    frozen.signal("-STOP").await?;
+    other.post("/run", &resume(&other).await?).await?.json(200)?;
+    let counts = BTreeMap::from([("/a".to_owned(), 1), ("/hang".to_owned(), 2), ("/b".to_owned(), 1)]);
+    assert_eq!(server.counts(), counts);
+    let stored = events_in(&other.session("errands", "s").await?)?;
+    frozen.signal("-CONT").await?;
+    let last = stream.collect().await?.pop().context("the stream says why it ends")?;
+    assert_eq!(last["code"], "TURN_TAKEN_OVER", "{last}");
+    assert_eq!(server.counts(), counts);
+    assert_eq!(events_in(&other.session("errands", "s").await?)?, stored);
     Ok(())
 }

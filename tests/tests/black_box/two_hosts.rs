@@ -6,7 +6,6 @@ use hatchery_tests::event;
 use hatchery_tests::host::events_in;
 use hatchery_tests::{Folder, Host};
 use serde_json::Value;
-use tokio::process::Command;
 
 /// An agent that says `tick` for longer than any test takes, unless it is told that this is enough.
 const TICKER: [(&str, &str); 3] = [
@@ -25,7 +24,7 @@ const TICKER: [(&str, &str); 3] = [
 ];
 
 async fn two_hosts() -> Result<(Host, Host)> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::empty()?;
     for (name, text) in TICKER {
         folder.write(name, text)?;
     }
@@ -37,12 +36,6 @@ async fn two_hosts() -> Result<(Host, Host)> {
 async fn transcript(host: &Host, app: &str) -> Result<Vec<String>> {
     let events = events_in(&host.session(app, "s").await?)?;
     Ok(events.iter().map(event::text).collect())
-}
-
-async fn send_signal(host: &Host, signal: &str) -> Result<()> {
-    let id = host.process().context("it has ended")?.to_string();
-    anyhow::ensure!(Command::new("kill").args([signal, &id]).status().await?.success(), "cannot send {signal}");
-    Ok(())
 }
 
 #[tokio::test]
@@ -78,11 +71,11 @@ async fn a_host_that_was_frozen_loses_its_turn_and_tells_its_client() -> Result<
     one.create_session("ticker", "s").await?;
     let mut stream = one.stream("ticker", "s", "go", false).await?;
     stream.next().await?.context("the ticks do not end")?;
-    send_signal(&one, "-STOP").await?;
+    one.signal("-STOP").await?;
     let answer = two.run("ticker", "s", "enough").await?;
     assert!(event::tool_response(&answer, "exit_loop").is_ok(), "{answer:?}");
     let before = events_in(&two.session("ticker", "s").await?)?;
-    send_signal(&one, "-CONT").await?;
+    one.signal("-CONT").await?;
     let mut last: Option<Value> = None;
     while let Some(message) = stream.next().await? {
         last = Some(message);

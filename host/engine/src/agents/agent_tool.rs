@@ -1,14 +1,16 @@
 //! `AgentTool`: an agent as a tool of another agent.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
     Agent, AgentKind, CallContext, Content, Event, EventData, EventSink, FunctionDeclaration, InvocationWriter,
-    JsonMap, RunError, StoreError, Tool, ToolError, TreeError, USER_AUTHOR,
+    JsonMap, RunError, RunJournal, StoreError, Tool, ToolError, TreeError, USER_AUTHOR, new_invocation_id,
 };
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use crate::app::App;
@@ -62,16 +64,29 @@ impl AgentTool {
             Some(Value::String(request)) if args.len() == 1 => request.clone(),
             _ => Value::Object(args).to_string(),
         }));
-        let (invocation, writer) = caller.child(message.clone(), cx.full_state());
-        let collector = Arc::new(AnswerCollector { writer, caller: cx.clone() });
-        let input = EventData { author: USER_AUTHOR.into(), content: Some(message), ..EventData::default() };
-        collector.emit(Event::new(input)).await?;
+        let id = cx.idempotency_key.as_deref().map_or_else(new_invocation_id, Into::into);
+        // Without a key, the call would not be found again.
+        let journal = caller.journal.clone().filter(|_| cx.idempotency_key.is_some());
+        let recorded = journal.as_ref().map(|journal| journal.events(&id)).unwrap_or_default();
+        let (invocation, writer) = caller.child(id, message.clone(), cx.full_state());
+        let collector = Arc::new(AnswerCollector {
+            writer,
+            caller: cx.clone(),
+            journal,
+            recorded: recorded.iter().map(|event| event.id.clone()).collect(),
+            count: Mutex::default(),
+        });
+        let replay = Replay::new(&self.app.tree, recorded.iter().skip(1));
+        let input = recorded.into_iter().next().unwrap_or_else(|| {
+            Event::new(EventData { author: USER_AUTHOR.into(), content: Some(message), ..EventData::default() })
+        });
+        collector.emit(input).await?;
         let plugins = cx.host().map(|host| host.plugins()).unwrap_or_default();
         let plugins = Plugins::new_unchecked(plugins);
         let run = Arc::new(RunContext::new(self.app.clone(), invocation.clone(), plugins, engine_host));
         // A separate task, because nested agents could overflow the stack of one. Dropping the set aborts the task.
         let mut task = JoinSet::new();
-        let scope = AgentScope { branch: None, replay: Replay::empty(), sink: collector };
+        let scope = AgentScope { branch: None, replay, sink: collector };
         task.spawn(run_agent(run, self.app.root_id(), scope));
         task.join_next().await.map_or(Err(RunError::Cancelled), propagate_panic)?;
         let events = invocation.events();
@@ -132,6 +147,12 @@ impl Tool for AgentTool {
 struct AnswerCollector {
     writer: InvocationWriter,
     caller: CallContext,
+    journal: Option<Arc<RunJournal>>,
+    /// Ids of the events from before the run was interrupted, which are replayed.
+    recorded: HashSet<String>,
+    /// How many events were recorded since. Locked while one is recorded, so that the journal and the session have the
+    /// same order.
+    count: Mutex<usize>,
 }
 
 #[async_trait]
@@ -141,7 +162,16 @@ impl EventSink for AnswerCollector {
         if event.partial {
             return Ok(event);
         }
+        let mut count = self.count.lock().await;
+        if let Some(journal) = &self.journal
+            && !self.recorded.contains(&event.id)
+        {
+            let index = self.recorded.len() + *count;
+            journal.append(&self.writer.invocation().id, index, &event).await?;
+            *count += 1;
+        }
         self.writer.append_unstored(&event);
+        drop(count);
         let mut actions = self.caller.actions();
         actions.state_delta.extend(event.actions.state_delta.clone());
         actions.artifact_delta.extend(event.actions.artifact_delta.clone());

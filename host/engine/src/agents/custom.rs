@@ -12,7 +12,8 @@ use super::host::EngineHost;
 use crate::run::{AgentOutcome, AgentScope, Replay, RunContext};
 
 /// Runs the code. The steps of code cannot be skipped: when an interrupted run is resumed, the code runs again from its
-/// beginning, and each event that it emits is replaced by the one that is recorded.
+/// beginning, each event that it emits is replaced by the one that is recorded, and so is what the tools and models
+/// returned that it calls.
 pub(super) async fn run_custom_agent(
     run: &Arc<RunContext>,
     id: AgentId,
@@ -21,7 +22,7 @@ pub(super) async fn run_custom_agent(
 ) -> Result<AgentOutcome, RunError> {
     let host = Arc::new(EngineHost::new(run.clone(), id, scope.replay.clone()));
     let name = run.agent(id).name.as_str();
-    let call = CallContext::new(run.invocation.clone(), name, scope.branch).with_host(host.clone());
+    let call = CallContext::new(run.invocation.clone(), name, scope.branch).with_host(host.clone()).for_agent_code();
     let outer = AgentContext { call: call.clone(), sink: scope.sink };
     let cx = AgentContext { call, sink: Arc::new(ReplaySink { outer, replay: scope.replay, host: host.clone() }) };
     let result = custom.code.run(cx.clone()).await;

@@ -21,11 +21,20 @@ type CallResults = (Option<Arc<Event>>, Vec<String>);
 /// A call with a person's decision. `None` if no decision was requested.
 type PendingCall = (FunctionCall, Option<(ToolConfirmation, ConfirmationRequest)>);
 
+/// Returns the key of a call in the journal of the run: that of the request that a person has answered, or the position
+/// of the call in the model's response.
+fn call_key((_, decision): &PendingCall, model_event: Option<&str>, index: usize) -> Option<String> {
+    match decision {
+        Some((_, request)) => Some(request.id.clone()),
+        None => model_event.map(|event| format!("{event}/{index}")),
+    }
+}
+
 impl LoopDriver<'_> {
     /// Runs the tool calls in `answer`.
     pub(super) async fn call_tools(&self, answer: &Event) -> Result<CallResults, RunError> {
         let calls: Vec<_> = answer.function_calls().map(|call| (call.clone(), None)).collect();
-        self.run_calls(calls, &answer.long_running_tool_ids).await
+        self.run_calls(calls, Some(&answer.id), &answer.long_running_tool_ids).await
     }
 
     /// Runs calls that a person has confirmed or rejected.
@@ -34,14 +43,20 @@ impl LoopDriver<'_> {
         let calls = decided.iter().map(|it| &it.call);
         let long_running: Vec<_> = calls.filter(is_long_running).filter_map(|call| call.id.clone()).collect();
         let due = decided.into_iter().map(|it| (it.call, Some((it.confirmation, it.request))));
-        self.run_calls(due.collect(), &long_running).await
+        self.run_calls(due.collect(), None, &long_running).await
     }
 
     /// Runs `calls` and returns their results as one event, in the order of the calls. An event before it requests
-    /// confirmation of the calls that require it. `long_running` are the ids of calls of long-running tools.
-    async fn run_calls(&self, calls: Vec<PendingCall>, long_running: &[String]) -> Result<CallResults, RunError> {
+    /// confirmation of the calls that require it. `long_running` are the ids of calls of long-running tools. The calls are
+    /// those of `model_event`, if no person has decided about them.
+    async fn run_calls(
+        &self,
+        calls: Vec<PendingCall>,
+        model_event: Option<&str>,
+        long_running: &[String],
+    ) -> Result<CallResults, RunError> {
         let mut request = self.replay.next(self.cx, confirmation::is_request).await?;
-        let live = || self.emit_answers(calls, &mut request);
+        let live = || self.emit_answers(calls, model_event, &mut request);
         let response = self.replay.optional_step(self.cx, is_answer, live).await?;
         let pending = pending(request.as_deref(), long_running, response.as_deref());
         Ok((response, pending))
@@ -52,9 +67,10 @@ impl LoopDriver<'_> {
     async fn emit_answers(
         &self,
         calls: Vec<PendingCall>,
+        model_event: Option<&str>,
         request: &mut Option<Arc<Event>>,
     ) -> Result<Option<Arc<Event>>, RunError> {
-        let (content, actions, final_args) = self.run_tools(&calls).await?;
+        let (content, actions, final_args) = self.run_tools(&calls, model_event).await?;
         let final_calls = calls.iter().map(|(call, _)| call).zip(&final_args);
         if request.is_none()
             && let Some(data) = confirmation::request(final_calls, &actions)
@@ -81,8 +97,14 @@ impl LoopDriver<'_> {
     async fn run_tools(
         &self,
         calls: &[PendingCall],
+        model_event: Option<&str>,
     ) -> Result<(Option<Arc<Content>>, EventActions, Vec<JsonMap>), RunError> {
-        let calls: Vec<_> = calls.iter().map(|(call, decision)| self.prepare(call, decision.clone())).collect();
+        let is_only = calls.len() == 1;
+        let prepare = |(index, call): (usize, &PendingCall)| {
+            let key = call_key(call, model_event, index);
+            self.prepare(call.clone(), key, is_only)
+        };
+        let calls: Vec<_> = calls.iter().enumerate().map(prepare).collect();
         let invocation = &self.cx.call.invocation;
         let is_parallel = invocation.run_config.tool_execution == ToolExecution::Parallel && calls.len() > 1;
         let before = invocation.state();
@@ -101,15 +123,15 @@ impl LoopDriver<'_> {
         Ok(((!parts.is_empty()).then(|| Arc::new(Content::new("user", parts))), actions, final_args))
     }
 
-    fn prepare(&self, call: &FunctionCall, decided: Option<(ToolConfirmation, ConfirmationRequest)>) -> PreparedCall {
+    fn prepare(&self, (call, decided): PendingCall, key: Option<String>, is_only: bool) -> PreparedCall {
         let (decision, decided) = decided.unzip();
-        let cx = self.cx.call.for_call(call.id.as_deref()).with_confirmation(decision);
+        let cx = self.cx.call.for_call(call.id.as_deref()).with_idempotency_key(key).with_confirmation(decision);
         let plugins = &self.run.plugins;
         let pipeline = match self.tool(&call.name) {
-            Some(tool) => Ok(ToolPipeline::new(tool, plugins, self.hooks(), Caller::Model { decided }, cx)),
+            Some(tool) => Ok(ToolPipeline::new(tool, plugins, self.hooks(), Caller::Model { decided, is_only }, cx)),
             None => Err(unknown_tool(&call.name, &self.tools)),
         };
-        PreparedCall { call: call.clone(), pipeline }
+        PreparedCall { call, pipeline }
     }
 }
 

@@ -22,6 +22,21 @@ pub(super) type EventSender = mpsc::Sender<Result<Arc<Event>, RunError>>;
 /// where its events stopped.
 const CLIENT_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Sends stored events to a client. Returns false if it is gone or does not read.
+pub(super) async fn deliver(client: &EventSender, events: Vec<Arc<Event>>) -> bool {
+    for event in events {
+        if client.send_timeout(Ok(event), CLIENT_STALL_TIMEOUT).await.is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Returns the channel to a client that is gone.
+pub(super) fn closed_channel() -> EventSender {
+    mpsc::channel(1).0
+}
+
 /// The outermost [`EventSink`] of a run. Clones are the same log.
 #[derive(Clone)]
 pub(super) struct EventLog(Arc<EventLogInner>);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use hatchery_core::{
-    CallerOrigin, Content, Event, FunctionResponse, JsonMap, MAX_JSON_DEPTH, PartData, RunConfig, RunError,
-    USER_AUTHOR, check_message, invalid_message, is_json_too_deep,
+    CallerOrigin, Content, Event, FunctionResponse, JsonMap, MAX_ID_BYTES, MAX_JSON_DEPTH, PartData, RunConfig,
+    RunError, USER_AUTHOR, check_message, invalid_message, is_json_too_deep,
 };
 use imbl::Vector;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +21,10 @@ pub struct RunRequest {
     /// The run to resume. `None` begins a new run. If the app is resumable, a message that responds to a function call
     /// resumes the run of that call by itself, for as long as the run waits for it.
     pub invocation_id: Option<String>,
+    /// The id of the run, if the caller chooses it. If the session has a run with this id, the request attaches to it: the
+    /// run's stored events come first, then those that it still emits, and the message is ignored. So a request whose
+    /// response was lost can be repeated.
+    pub run_id: Option<String>,
     /// Changes of state that are stored with the message.
     pub state_delta: JsonMap,
     /// The run's settings. Those of the app take precedence.
@@ -39,6 +43,7 @@ impl RunRequest {
             session: session.into(),
             message: Some(message),
             invocation_id: None,
+            run_id: None,
             state_delta: JsonMap::new(),
             config: RunConfig::default(),
             origin: CallerOrigin::default(),
@@ -55,14 +60,24 @@ impl RunRequest {
     /// Checks the parts of the request that do not depend on the session.
     ///
     /// # Errors
-    /// If there is neither a message nor a run to resume, the message is not one of a user, or a state value is nested
-    /// too deeply.
+    /// If there is neither a message nor a run to resume, the message is not one of a user, the id of the run is invalid,
+    /// or a state value is nested too deeply.
     pub(super) fn check(&self) -> Result<(), RunError> {
         match &self.message {
             Some(message) => check_message(message)?,
             None if self.invocation_id.is_some() => {}
             None => {
                 return Err(RunError::BadInput("the request has neither a message nor an invocation to resume".into()));
+            }
+        }
+        if let Some(run_id) = &self.run_id {
+            if self.invocation_id.is_some() {
+                let message = "the request has an id for a new run and an invocation to resume; leave one of them out";
+                return Err(RunError::BadInput(message.into()));
+            }
+            if run_id.trim().is_empty() || run_id.len() > MAX_ID_BYTES || run_id.chars().any(char::is_control) {
+                let message = format!("the id of a run has 1 to {MAX_ID_BYTES} bytes and no control characters");
+                return Err(RunError::BadInput(message));
             }
         }
         match self.state_delta.iter().find(|(_, value)| is_json_too_deep(value)) {

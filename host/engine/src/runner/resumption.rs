@@ -30,6 +30,9 @@ impl ResumedRun {
         events: &Vector<Arc<Event>>,
         verifier: &Verifier<'_>,
     ) -> Result<Option<Self>, RunError> {
+        if let Some(run_id) = &request.run_id {
+            return Self::find_attached(run_id, events, verifier);
+        }
         let responses = request.message.as_ref().filter(|message| message.function_responses().next().is_some());
         let calls =
             responses.filter(|_| app.settings.resumable).and_then(|it| AnsweredCalls::find(it, events, verifier));
@@ -61,6 +64,36 @@ impl ResumedRun {
                 "; the session has no user message that began it".into()
             },
         })
+    }
+
+    /// Returns the run that a request with a run id attaches to, or `None` if there is no such run yet.
+    ///
+    /// # Errors
+    /// If this host did not record it.
+    fn find_attached(
+        run_id: &str,
+        events: &Vector<Arc<Event>>,
+        verifier: &Verifier<'_>,
+    ) -> Result<Option<Self>, RunError> {
+        match Self::new(run_id, events, verifier) {
+            None if events.iter().any(|event| event.invocation_id == run_id) => Err(RunError::BadInput(format!(
+                "the session has events of a run `{run_id}` that this host did not record; use another id for a new run"
+            ))),
+            attached => Ok(attached),
+        }
+    }
+
+    /// Returns the events that the run has emitted so far.
+    pub(super) fn emitted(&self, events: &Vector<Arc<Event>>) -> Vec<Arc<Event>> {
+        self.events(events).into_iter().filter(|event| event.author != USER_AUTHOR).collect()
+    }
+
+    /// Returns the failure with which the run has ended. `None` if it was cancelled, such as by the end of a host.
+    pub(super) fn failure(&self, events: &Vector<Arc<Event>>) -> Option<RunError> {
+        let events = self.events(events);
+        let reported = events.last().filter(|event| event.is_run_failure())?;
+        let (code, message) = (reported.error_code.clone()?, reported.error_message.clone().unwrap_or_default());
+        (code != RunError::Cancelled.code()).then_some(RunError::AlreadyReported { code, message })
     }
 
     fn new(invocation_id: &str, events: &Vector<Arc<Event>>, verifier: &Verifier<'_>) -> Option<Self> {

@@ -9,12 +9,17 @@ use futures::future::{Either, MaybeDone, maybe_done, select};
 use futures::poll;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{
-    EventWindow, JsonMap, RunError, Session, SessionKey, StoreError, TurnLease, TurnStart, UptimeInstant,
+    EventWindow, JsonMap, RunError, RunJournal, Session, SessionKey, StoreError, TurnLease, TurnStart, UptimeInstant,
 };
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::RunnerInner;
 use super::session_queue::{AcquireSession, CachedSession, SessionGuard, json_bytes};
+
+/// How long a turn is held after its end. Most often the next turn is of the same host and takes it over, which saves a
+/// write.
+const END_DELAY: Duration = Duration::from_millis(50);
 
 /// How long a host waits before it looks again whether another host's turn has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -105,7 +110,7 @@ impl RunnerInner {
     }
 
     /// Begins a turn. Waits while another host has one, at most until that host has not renewed its lease in time.
-    /// Returns the session as it is now. `cancel` ends the waiting, and losing the lease cancels `run`.
+    /// Returns the session as it is now. Cancelling `run` ends the waiting, and losing the lease cancels `run`.
     ///
     /// # Errors
     /// [`RunError::Cancelled`], and the errors of the service.
@@ -118,8 +123,12 @@ impl RunnerInner {
         let sessions = &self.services.sessions;
         loop {
             let acquired = (UptimeInstant::now(), self.turn_lease);
-            match sessions.begin_turn(key, cached.last_turn, self.turn_lease).await? {
+            let previous = cached.last_turn.as_ref().map(|lease| lease.fence());
+            match sessions.begin_turn(key, previous, self.turn_lease).await? {
                 TurnStart::Begun(turn) => {
+                    if let Some(last) = &cached.last_turn {
+                        last.set_succeeded();
+                    }
                     let lease = Arc::new(TurnLease::new(sessions.clone(), key.clone(), turn.fence, acquired, run));
                     if turn.revision == cached.session.revision {
                         return Ok((cached, lease));
@@ -128,7 +137,7 @@ impl RunnerInner {
                     return match refreshed {
                         Ok(refreshed) => Ok((refreshed, lease)),
                         Err(error) => {
-                            self.end_turn(lease);
+                            self.end_turn(lease, None);
                             Err(error)
                         }
                     };
@@ -142,17 +151,44 @@ impl RunnerInner {
         }
     }
 
-    /// Ends a turn in the background, for other hosts: the next turn of this one need not wait for it.
-    pub(super) fn end_turn(&self, lease: Arc<TurnLease>) {
+    /// Ends a turn in the background, for other hosts: the next turn of this one need not wait for it. Deletes the records
+    /// of the run if it has finished.
+    pub(super) fn end_turn(&self, lease: Arc<TurnLease>, finished: Option<Arc<RunJournal>>) {
         let mut turn_ends = self.turn_ends.lock_unpoisoned();
-        while turn_ends.try_join_next().is_some() {}
-        turn_ends.spawn(async move {
+        while turn_ends.tasks.try_join_next().is_some() {}
+        let hurry = turn_ends.hurry.clone();
+        turn_ends.tasks.spawn(async move {
+            if let Some(journal) = finished
+                && let Err(error) = journal.finish().await
+            {
+                tracing::warn!(code = error.code(), "the journal of a run was not deleted: {error}");
+            }
+            let _ = hurry.run_until_cancelled(tokio::time::sleep(END_DELAY)).await;
+            if lease.is_succeeded() {
+                return;
+            }
             match lease.end().await {
                 // Another turn has begun, or the session was deleted.
                 Ok(()) | Err(StoreError::Fenced(_) | StoreError::SessionNotFound(_)) => {}
                 Err(error) => tracing::warn!(code = error.code(), "a turn's lease was not ended: {error}"),
             }
         });
+    }
+}
+
+/// Turns that have ended and are still held for a moment.
+#[derive(Default)]
+pub(super) struct TurnEnds {
+    tasks: JoinSet<()>,
+    /// Cancelled if nobody should be kept waiting.
+    hurry: CancellationToken,
+}
+
+impl TurnEnds {
+    /// Ends all turns at once.
+    pub(super) async fn end_all(self) {
+        self.hurry.cancel();
+        self.tasks.join_all().await;
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{Event, Session, SessionKey};
+use hatchery_core::{Event, Session, SessionKey, TurnLease};
 use imbl::Vector;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
@@ -27,8 +27,8 @@ pub(super) struct CachedSession {
     pub(super) views: PromptViews,
     /// Bytes of the events' JSON; see [`json_bytes`].
     pub(super) bytes: usize,
-    /// The fence of that turn.
-    pub(super) last_turn: Option<u64>,
+    /// The lease of that turn, which the next turn takes over.
+    pub(super) last_turn: Option<Arc<TurnLease>>,
 }
 
 impl CachedSession {

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use futures::FutureExt;
 use hatchery_core::{
     CallContext, Caller, Claim, Content, Event, EventData, EventSink, Invocation, JsonMap, NewInvocation, RunError,
-    RunLimit, Services, SessionKey, StoreError, TurnLease, USER_AUTHOR, check_message, new_invocation_id,
+    RunJournal, RunLimit, Services, SessionKey, StoreError, TurnLease, USER_AUTHOR, check_message, new_invocation_id,
 };
 use imbl::Vector;
 
 use super::agent_selection::agents_to_run;
-use super::event_log::{EventLog, EventSender};
+use super::event_log::{EventLog, EventSender, closed_channel, deliver};
 use super::paused_run::PausedRun;
 use super::request::RunRequest;
 use super::resumption::ResumedRun;
@@ -54,13 +54,18 @@ impl RunnerInner {
         // Cancelled too when another host takes over the turn.
         let cancel = turn.request.cancel.child_token();
         let (cached, lease) = self.begin_turn(&key, cached, cancel.clone()).await?;
-        let cached = CachedSession { last_turn: Some(lease.fence()), ..cached };
+        let cached = CachedSession { last_turn: Some(lease.clone()), ..cached };
         let turn = TurnRequest { request: RunRequest { cancel, ..turn.request }, ..turn };
         let result = renew_during(&lease, self.run_turn(key, turn, &lease, cached, slot)).await;
-        self.end_turn(lease);
+        let (result, finished) = match result {
+            Ok(finished) => (Ok(()), finished),
+            Err(error) => (Err(error), None),
+        };
+        self.end_turn(lease, finished);
         result
     }
 
+    /// Runs a turn. Returns the journal of a run that has finished.
     async fn run_turn(
         &self,
         key: SessionKey,
@@ -68,11 +73,14 @@ impl RunnerInner {
         lease: &Arc<TurnLease>,
         cached: CachedSession,
         slot: &mut Option<CachedSession>,
-    ) -> Result<(), RunError> {
-        let TurnRequest { app, services, plugins, request, client } = turn;
-        let checked = request.check_responses(&cached.session.events);
-        let found =
-            checked.and_then(|()| ResumedRun::find(&app, &request, &cached.session.events, &self.verifier(&key)));
+    ) -> Result<Option<Arc<RunJournal>>, RunError> {
+        let TurnRequest { app, services, plugins, request, mut client } = turn;
+        let events = &cached.session.events;
+        let found = ResumedRun::find(&app, &request, events, &self.verifier(&key)).and_then(|resumed| {
+            // The message of a request that attaches to a run is ignored.
+            let is_attached = resumed.is_some() && request.run_id.is_some();
+            if is_attached { Ok(()) } else { request.check_responses(events) }.map(|()| resumed)
+        });
         let resumed = match found {
             Ok(resumed) => resumed,
             Err(error) => {
@@ -85,14 +93,38 @@ impl RunnerInner {
         let PausedRun { temp_state, usage } = paused.unwrap_or_default();
         session.state.apply(&temp_state);
         let events_before = session.events.len();
-        let message = request.message.map(|message| Arc::new(with_role(message, USER_AUTHOR)));
+        let is_attached = resumed.is_some() && request.run_id.is_some();
+        if is_attached && let Some(resumed) = &resumed {
+            let delivery = deliver(&client, resumed.emitted(&session.events));
+            if request.cancel.run_until_cancelled(delivery).await != Some(true) {
+                // The run goes on without the client.
+                client = closed_channel();
+            }
+            if let Some(failure) = resumed.failure(&session.events) {
+                *slot = Some(CachedSession { session, views, bytes, last_turn });
+                return Err(failure);
+            }
+        }
+        let message = request.message.filter(|_| !is_attached).map(|message| Arc::new(with_role(message, USER_AUTHOR)));
         let (id, user_content, delivered_ids) = match &resumed {
             Some(resumed) => {
                 let events = &session.events;
                 (resumed.invocation_id.clone(), resumed.user_content(events), resumed.event_ids(events))
             }
-            None => (new_invocation_id(), message.clone().unwrap_or_default(), HashSet::new()),
+            None => {
+                (request.run_id.unwrap_or_else(new_invocation_id), message.clone().unwrap_or_default(), HashSet::new())
+            }
         };
+        let journal = Arc::new(RunJournal::new(lease.clone(), id.as_str()));
+        let is_unfinished = match &resumed {
+            Some(_) => journal.load().await,
+            None => Ok(true),
+        };
+        // A finished run has nothing to do, unless an answer has come since.
+        if !matches!((&is_unfinished, &message), (Ok(true), _) | (Ok(false), Some(_))) {
+            *slot = Some(CachedSession { session, views, bytes, last_turn });
+            return is_unfinished.map(|_| None).map_err(Into::into);
+        }
         let (invocation, writer) = Invocation::new(NewInvocation {
             id,
             session,
@@ -104,19 +136,26 @@ impl RunnerInner {
             signer: self.signer.clone(),
             usage: usage.into(),
             lease: Some(lease.clone()),
+            journal: Some(journal.clone()),
         });
         let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);
         let log = EventLog::new(cx.clone(), writer, plugins.clone(), client, delivered_ids);
         let run = RunContext::new(app, invocation.clone(), plugins.clone(), engine_host);
         let run = Arc::new(run.with_history(views, self.compactions.clone()));
-        let input = UserInput { message, state_delta: request.state_delta };
+        let state_delta = if is_attached { JsonMap::new() } else { request.state_delta };
+        let input = UserInput { message, state_delta };
         let execution = within_time_limit(&run, execute(&run, &cx, &log, input, resumed));
         let result = AssertUnwindSafe(execution).catch_unwind().await;
         let result = result.unwrap_or_else(|panic| Err(panic_error(panic.as_ref())));
+        let mut finished = None;
         // These end the run even if the agent that met them ignored the error.
         let taken_over = lease.is_lost().then(|| StoreError::Fenced(invocation.session_key.clone()).into());
         let result = match taken_over.or_else(|| invocation.exceeded_limit()).map_or(result, Err) {
-            Ok(()) | Err(RunError::Stopped) => Ok(()),
+            Ok(AgentOutcome::Paused) | Err(RunError::Stopped) => Ok(()),
+            Ok(AgentOutcome::Done | AgentOutcome::Escalated | AgentOutcome::Transfer(_)) => {
+                finished = Some(journal);
+                Ok(())
+            }
             Err(error) => {
                 plugins.on_run_error(&cx, &error).await;
                 Err(report(&run, &log, error).await)
@@ -130,15 +169,15 @@ impl RunnerInner {
         let bytes = bytes + json_bytes(&session.events.skip(events_before));
         self.queue.record_size(&session.key, session.events.len(), bytes);
         *slot = Some(CachedSession { session, views: run.take_views(), bytes, last_turn });
-        result
+        result.map(|()| finished)
     }
 }
 
 /// Awaits a run for at most `max_run_time`.
 async fn within_time_limit(
     run: &RunContext,
-    execution: impl Future<Output = Result<(), RunError>>,
-) -> Result<(), RunError> {
+    execution: impl Future<Output = Result<AgentOutcome, RunError>>,
+) -> Result<AgentOutcome, RunError> {
     let limit = run.invocation.run_config.max_run_time;
     if limit.is_zero() {
         return execution.await;
@@ -160,7 +199,7 @@ async fn execute(
     log: &EventLog,
     input: UserInput,
     resumed: Option<ResumedRun>,
-) -> Result<(), RunError> {
+) -> Result<AgentOutcome, RunError> {
     let RunContext { app, invocation, plugins, .. } = run.as_ref();
     let message = append_user_message(run, cx, log, input, resumed.is_none()).await?;
     let answer = plugins.before_run(cx).await?;
@@ -198,7 +237,7 @@ async fn execute(
     {
         log.append_user_event(record).await?;
     }
-    Ok(())
+    Ok(outcome)
 }
 
 /// Returns the events up to `message`. Plugins and compactions may have appended others after it.

@@ -1,6 +1,7 @@
 //! Built-in tools. Their names take precedence over those of components.
 
 mod artifacts;
+mod at_most_once;
 pub(crate) mod examples;
 pub(crate) mod exit_loop;
 mod long_running;
@@ -16,6 +17,7 @@ use serde_json::Value;
 use crate::factories::Factories;
 
 pub use artifacts::LoadArtifacts;
+pub use at_most_once::AtMostOnce;
 pub use examples::ExampleTool;
 pub use exit_loop::ExitLoop;
 pub use long_running::LongRunning;

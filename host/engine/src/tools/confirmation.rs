@@ -32,6 +32,8 @@ pub struct ConfirmedCall {
 /// A request for a person's decision about a call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ConfirmationRequest {
+    /// The id of the call with which the person was asked.
+    pub id: String,
     /// The arguments that the person was shown. The call may only run with these.
     pub args: JsonMap,
     /// The question.
@@ -139,7 +141,7 @@ fn find_open_call(
     };
     let since_call = before.iter().take(request_index + 1).skip(call_index + 1).filter(is_own);
     let count = since_call.filter(|event| event.function_calls().any(is_request_for_call)).count();
-    Some((call.clone(), ConfirmationRequest { args, question, count }))
+    Some((call.clone(), ConfirmationRequest { id: request_id.into(), args, question, count }))
 }
 
 /// The outcome of a person's decision about a call.

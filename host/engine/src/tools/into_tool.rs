@@ -5,7 +5,8 @@ use std::sync::Arc;
 use hatchery_core::Tool;
 
 use super::builtin::{
-    ExampleTool, ExitLoop, LoadArtifacts, LoadMemory, LongRunning, ModelTool, PreloadMemory, RequireConfirmation,
+    AtMostOnce, ExampleTool, ExitLoop, LoadArtifacts, LoadMemory, LongRunning, ModelTool, PreloadMemory,
+    RequireConfirmation,
 };
 
 /// A tool for builders: a [`function_tool`](crate::build::function_tool), an [`AgentTool`](crate::AgentTool), a
@@ -41,6 +42,7 @@ macro_rules! impl_into_tool {
 pub(crate) use impl_into_tool;
 
 impl_into_tool!(
+    AtMostOnce,
     ExampleTool,
     ExitLoop,
     LoadArtifacts,

@@ -13,8 +13,11 @@
 use std::sync::Arc;
 
 use hatchery_core::{
-    CallContext, EventActions, JsonMap, RunError, Tool, ToolConfirmation, ToolError, confirmation_hint,
+    CallContext, EarlierCall, EventActions, JsonMap, RunError, RunJournal, StateScope, Tool, ToolConfirmation,
+    ToolError, confirmation_hint,
 };
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::plugins::{HookChain, Plugins};
@@ -23,6 +26,9 @@ use crate::tools::confirmation::{ConfirmationRequest, Consent, MAX_REQUESTS};
 
 /// The key of a result that is not an object, in the object that models and hooks get.
 const RESULT_KEY: &str = "result";
+/// The error of a call that was interrupted and must not be repeated.
+const INTERRUPTED: &str = "interrupted: the host died during this call, and nobody knows whether it had its effect; find \
+                           that out, or ask, before you call the tool again";
 
 /// The caller of a tool. It decides how confirmation, errors and results are handled.
 pub(crate) enum Caller {
@@ -32,6 +38,9 @@ pub(crate) enum Caller {
         /// The request that a person has decided about. The decision is in the call's context. `None` if nobody has
         /// been asked yet.
         decided: Option<ConfirmationRequest>,
+        /// True if the model makes no other call at the same time. The event with its response is stored right after it,
+        /// so the journal of the run need not have the response too.
+        is_only: bool,
     },
     /// Code of an agent or a component. It gets results and errors unchanged. A call that requires confirmation fails,
     /// because only the model of an LLM agent can wait for a person.
@@ -52,6 +61,7 @@ pub(crate) struct ToolPipeline {
 }
 
 /// A finished call by a model.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct ToolResponse {
     /// `None` if the result of a long-running tool is still pending.
     pub(crate) response: Option<JsonMap>,
@@ -59,6 +69,14 @@ pub(crate) struct ToolResponse {
     pub(crate) actions: EventActions,
     /// The arguments after all hooks.
     pub(crate) args: JsonMap,
+}
+
+/// A finished call by code, as the journal has it.
+#[derive(Serialize, Deserialize)]
+struct CodeResponse {
+    /// The result, or the error that the code may handle.
+    result: Result<Value, String>,
+    actions: EventActions,
 }
 
 /// The outcome of a call before it is converted for its caller.
@@ -89,6 +107,9 @@ impl ToolPipeline {
     /// # Errors
     /// If a hook fails, the tool fails with a fatal error, or the run is cancelled.
     pub(crate) async fn respond(self, mut args: JsonMap, state_delta: JsonMap) -> Result<ToolResponse, RunError> {
+        if let EarlierCall::Completed(response) = self.earlier() {
+            return Ok(response);
+        }
         self.cx.actions().state_delta.clone_from(&state_delta);
         let mut response = match self.run(&mut args).await? {
             Outcome::Completed(result) => Some(as_map(result)),
@@ -102,7 +123,24 @@ impl ToolPipeline {
         // A call can only request its own confirmation.
         let id = self.cx.function_call_id.as_deref();
         actions.requested_tool_confirmations.retain(|requested, _| Some(requested.as_str()) == id);
-        Ok(ToolResponse { response, actions, args })
+        let response = ToolResponse { response, actions, args };
+        let is_stored_next = matches!(self.caller, Caller::Model { is_only: true, .. }) && self.tool.is_idempotent();
+        if let Some((journal, key)) = self.journal().filter(|_| !is_stored_next) {
+            let actions = without_temp_state(response.actions.clone());
+            let (response, args) = (response.response.clone(), response.args.clone());
+            journal.complete(key, &ToolResponse { response, actions, args }).await?;
+        }
+        Ok(response)
+    }
+
+    /// Returns what is known about this call from before the run was interrupted.
+    fn earlier<T: DeserializeOwned>(&self) -> EarlierCall<T> {
+        self.journal().map_or(EarlierCall::Unknown, |(journal, key)| journal.earlier(key))
+    }
+
+    /// Returns the journal of the run and the key of the call. `None` if the call is not recorded.
+    fn journal(&self) -> Option<(&RunJournal, &str)> {
+        Some((self.cx.invocation.journal.as_deref()?, self.cx.idempotency_key.as_deref()?))
     }
 
     /// Runs a call by the code whose context is `code_cx`. The tool sees the state as the code has changed it.
@@ -115,17 +153,31 @@ impl ToolPipeline {
             return Err(needs_person(name));
         }
         let (before, state_delta) = (code_cx.full_state(), code_cx.actions().state_delta.clone());
+        if let EarlierCall::Completed(CodeResponse { result, actions }) = self.earlier() {
+            code_cx.actions().merge_concurrent(actions, &before);
+            return result.map_err(ToolError::Recoverable);
+        }
         self.cx.actions().state_delta.clone_from(&state_delta);
         let result = self.run(&mut args).await;
         let mut actions = self.take_changes(&state_delta);
         let transfer = self.check_transfer(&mut actions);
         // A confirmation would be requested under the id of the code's own call.
         let has_requested_confirmation = !std::mem::take(&mut actions.requested_tool_confirmations).is_empty();
-        code_cx.actions().merge_concurrent(actions, &before);
+        code_cx.actions().merge_concurrent(actions.clone(), &before);
         if has_requested_confirmation {
             return Err(needs_person(name));
         }
         transfer.map_err(ToolError::Recoverable)?;
+        let completed = match &result {
+            Ok(Outcome::Completed(result)) => Some(Ok(result.clone())),
+            Ok(Outcome::Pending) => Some(Ok(Value::Null)),
+            Ok(Outcome::Failed(ToolError::Recoverable(message))) => Some(Err(message.clone())),
+            Ok(Outcome::Failed(ToolError::Fatal { .. })) | Err(_) => None,
+        };
+        if let (Some(result), Some((journal, key))) = (completed, self.journal()) {
+            let response = CodeResponse { result, actions: without_temp_state(actions) };
+            journal.complete(key, &response).await.map_err(|error| ToolError::from(error).named(name))?;
+        }
         match result {
             Ok(Outcome::Completed(result)) => Ok(result),
             Ok(Outcome::Pending) => Ok(Value::Null),
@@ -175,15 +227,12 @@ impl ToolPipeline {
     async fn execute(&self, args: &JsonMap) -> Result<Outcome, RunError> {
         let result = match arguments::check(self.tool.declaration(), args.clone(), &self.cx).await? {
             Ok(args) => {
-                if let Caller::Model { decided } = &self.caller
+                if let Caller::Model { decided, .. } = &self.caller
                     && let Some(reason) = self.confirmation_block(decided.as_ref(), &args)?
                 {
                     return Ok(Outcome::Completed(Value::Object(error_map(reason))));
                 }
-                self.cx.invocation.ensure_turn().await?;
-                let cancel = &self.cx.invocation.cancel;
-                let result = cancel.run_until_cancelled(self.tool.call(args, &self.cx)).await;
-                result.ok_or(RunError::Cancelled)?.map_err(|error| error.named(&self.name))
+                self.call_tool(args).await?.map_err(|error| error.named(&self.name))
             }
             Err(error) => Err(error),
         };
@@ -201,6 +250,20 @@ impl ToolPipeline {
             ToolError::Recoverable(message) if is_model => Ok(Outcome::Completed(Value::Object(error_map(&message)))),
             error => Ok(Outcome::Failed(error)),
         }
+    }
+
+    /// Calls the tool, unless it must not be called again.
+    async fn call_tool(&self, args: JsonMap) -> Result<Result<Value, ToolError>, RunError> {
+        let invocation = &self.cx.invocation;
+        if let Some((journal, key)) = self.journal().filter(|_| !self.tool.is_idempotent()) {
+            if self.earlier::<IgnoredAny>() == EarlierCall::Interrupted {
+                return Ok(Err(ToolError::Recoverable(INTERRUPTED.into())));
+            }
+            journal.begin(key).await?;
+        }
+        invocation.ensure_turn().await?;
+        let result = invocation.cancel.run_until_cancelled(self.tool.call(args, &self.cx)).await;
+        result.ok_or(RunError::Cancelled)
     }
 
     /// Returns the reason why the tool does not run with these arguments: a person has not confirmed them. Requests the
@@ -253,6 +316,12 @@ impl ToolPipeline {
             as it is now.",
         )
     }
+}
+
+/// Removes the state that is never stored.
+fn without_temp_state(mut actions: EventActions) -> EventActions {
+    actions.state_delta.retain(|key, _| StateScope::of(key).0 != StateScope::Temp);
+    actions
 }
 
 /// Converts a tool's result to the object that a model gets.

@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use hatchery_core::{CallContext, FunctionDeclaration, RunError, Tool, Toolset, WrapperTool, WrapperToolset};
 
 use crate::tools::IntoTool;
-use crate::tools::builtin::RequireConfirmation;
+use crate::tools::builtin::{AtMostOnce, RequireConfirmation};
 
 /// Conversion into a toolset, and its adapters. Implemented for the toolsets of this module, and for any other in an
 /// [`Arc`].
@@ -49,6 +49,11 @@ pub trait IntoToolset: Sized {
     fn requiring_confirmation(self) -> ApprovalRequiredToolset {
         ApprovalRequiredToolset(self.into_toolset())
     }
+
+    /// Never repeats a call that was interrupted when the host died.
+    fn at_most_once(self) -> AtMostOnceToolset {
+        AtMostOnceToolset(self.into_toolset())
+    }
 }
 
 impl IntoToolset for Arc<dyn Toolset> {
@@ -73,7 +78,7 @@ macro_rules! toolsets {
     )* };
 }
 
-toolsets!(StaticToolset, FilteredToolset, PrefixedToolset, ApprovalRequiredToolset);
+toolsets!(StaticToolset, FilteredToolset, PrefixedToolset, ApprovalRequiredToolset, AtMostOnceToolset);
 
 /// A toolset with a fixed list of tools.
 pub struct StaticToolset {
@@ -186,5 +191,20 @@ impl WrapperToolset for ApprovalRequiredToolset {
     async fn tools(&self, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
         let tools = self.0.tools(cx).await?;
         Ok(tools.into_iter().map(|tool| Arc::new(RequireConfirmation::new(tool)) as Arc<dyn Tool>).collect())
+    }
+}
+
+/// A toolset whose interrupted calls are not repeated. Created by [`IntoToolset::at_most_once`].
+pub struct AtMostOnceToolset(Arc<dyn Toolset>);
+
+#[async_trait]
+impl WrapperToolset for AtMostOnceToolset {
+    fn inner(&self) -> &dyn Toolset {
+        self.0.as_ref()
+    }
+
+    async fn tools(&self, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
+        let tools = self.0.tools(cx).await?;
+        Ok(tools.into_iter().map(|tool| Arc::new(AtMostOnce::new(tool)) as Arc<dyn Tool>).collect())
     }
 }

@@ -23,6 +23,7 @@ mod extensions;
 mod factories;
 mod guards;
 mod interruptions;
+mod journal;
 mod limits;
 mod llm;
 mod logs;

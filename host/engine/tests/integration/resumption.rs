@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    AgentContext, AgentKind, Content, CustomAgent, CustomAgentSpec, Event, EventWindow, HookPoint, JsonMap,
-    ModelErrorKind, RunError, Session, SessionKey, SessionService, StoreError, Tool, TurnStart,
+    AgentContext, AgentKind, CallJournal, CallRecord, Content, CustomAgent, CustomAgentSpec, Event, EventData,
+    EventWindow, HookPoint, JsonMap, ModelErrorKind, RunError, Session, SessionKey, SessionService, StoreError, Tool,
+    TurnStart,
 };
 use hatchery_engine::{App, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
@@ -64,6 +65,28 @@ impl SessionService for CrashingSessions {
             return Err(StoreError::backend("append", "the plug was pulled"));
         }
         self.inner.append_with(key, event, fence).await
+    }
+
+    fn journal(&self) -> Option<&dyn CallJournal> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl CallJournal for CrashingSessions {
+    async fn record(&self, session: &SessionKey, run: &str, fence: u64, record: &CallRecord) -> Result<(), StoreError> {
+        if self.left.load(Ordering::SeqCst) == 0 {
+            return Err(StoreError::backend("record", "the plug was pulled"));
+        }
+        self.inner.journal().unwrap().record(session, run, fence, record).await
+    }
+
+    async fn read(&self, session: &SessionKey, run: &str) -> Result<Option<Vec<CallRecord>>, StoreError> {
+        self.inner.journal().unwrap().read(session, run).await
+    }
+
+    async fn finish(&self, session: &SessionKey, run: &str) -> Result<(), StoreError> {
+        self.inner.journal().unwrap().finish(session, run).await
     }
 }
 
@@ -479,4 +502,85 @@ async fn a_paused_run_survives_a_restart() {
     let second = app.send(tool_response(&call_id(&first), "order", json!({}))).await;
     assert_eq!(briefs(&second), ["orders: done"]);
     assert_eq!(second[0].invocation_id, first[0].invocation_id);
+}
+
+fn with_id(id: &str, text: &str) -> RunRequest {
+    RunRequest { run_id: Some(id.into()), ..RunRequest::new(USER, SESSION, Content::user(text)) }
+}
+
+#[tokio::test]
+async fn a_repeated_request_with_a_run_id_attaches_to_the_run() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let root = llm_with("root", calls_then_answers(&["one"], "done"), |llm| llm.tools = vec![counts("one", &runs)]);
+    let app = Harness::new(root).await;
+    let first = app.runner.run(app.app.clone(), with_id("my/run", "hi")).await.unwrap();
+    // The same while it is in progress, and after it has ended.
+    let second = app.runner.run(app.app.clone(), with_id("my/run", "hi")).await.unwrap();
+    let first = first.collect().await.unwrap();
+    assert!(first.iter().all(|event| event.invocation_id == "my/run"));
+    assert_eq!(briefs(&second.collect().await.unwrap()), briefs(&first));
+    let third = app.runner.run(app.app.clone(), with_id("my/run", "something else")).await.unwrap();
+    assert_eq!(briefs(&third.collect().await.unwrap()), briefs(&first));
+    assert_eq!((app.session().await.events.len(), runs.load(Ordering::Relaxed)), (4, 1));
+    let other = app.runner.run(app.app.clone(), with_id("another", "hi")).await.unwrap();
+    other.collect().await.unwrap();
+    assert_eq!(app.session().await.events.len(), 8);
+}
+
+#[tokio::test]
+async fn a_repeated_request_continues_an_interrupted_run() {
+    let app = Arc::new(App::new("app", counter("root", &["one", "two"], "done")).unwrap());
+    let services = services();
+    services.sessions.create("app", USER, Some(SESSION), JsonMap::new()).await.unwrap();
+    let crashing = CrashingSessions::new(services.sessions.clone(), 3);
+    let first = Runner::new(hatchery_core::Services { sessions: Arc::new(crashing), ..services.clone() });
+    assert!(first.run(app.clone(), with_id("r1", "hi")).await.unwrap().collect().await.is_err());
+    first.drain().await;
+    let second = Runner::new(services).run(app, with_id("r1", "hi")).await.unwrap().collect().await.unwrap();
+    assert_eq!(
+        briefs(&second),
+        [
+            "root: call one{}",
+            r#"root: answer one{"result":1}"#,
+            "root: call two{}",
+            r#"root: answer two{"result":2}"#,
+            "root: done"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_repeated_request_returns_the_failure_of_its_run() {
+    let model = Scripted::sequence([Reply::error(ModelErrorKind::Server, "no"), Reply::text("not now")]);
+    let app = Harness::new(llm("root", model)).await;
+    for _ in 0..2 {
+        let mut run = app.runner.run(app.app.clone(), with_id("r1", "hi")).await.unwrap();
+        let event = run.next().await.unwrap().unwrap();
+        assert!(brief(&event).starts_with("root: error MODEL_SERVER_ERROR"), "{}", brief(&event));
+        assert_eq!(run.next().await.unwrap().unwrap_err().code(), "MODEL_SERVER_ERROR");
+    }
+    assert_eq!(app.session().await.events.len(), 2);
+}
+
+#[tokio::test]
+async fn an_id_of_a_run_has_a_form() {
+    let app = Harness::new(counter("root", &[], "done")).await;
+    for id in ["", " ", "a\nb", &"x".repeat(257)] {
+        let error = app.runner.run(app.app.clone(), with_id(id, "hi")).await.unwrap_err();
+        assert_eq!(error.to_string(), "the id of a run has 1 to 256 bytes and no control characters");
+    }
+    let both = RunRequest { invocation_id: Some("e-1".into()), ..with_id("r1", "hi") };
+    let error = app.runner.run(app.app.clone(), both).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the request has an id for a new run and an invocation to resume; leave one of them out"
+    );
+    let forged = EventData { invocation_id: "r1".into(), author: "user".into(), ..EventData::default() };
+    let key = SessionKey::new("app", USER, SESSION);
+    app.runner.services().sessions.append(&key, &Event::new(forged)).await.unwrap();
+    let error = app.runner.run(app.app.clone(), with_id("r1", "hi")).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the session has events of a run `r1` that this host did not record; use another id for a new run"
+    );
 }

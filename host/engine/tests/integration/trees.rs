@@ -301,6 +301,7 @@ async fn converse(app: &Arc<App>, survive: usize, mut chance: u64) -> (Session, 
     loop {
         let run = runner.run(app.clone(), RunRequest::new(USER, SESSION, message.clone())).await.unwrap();
         if run.collect().await.is_err() {
+            runner.drain().await;
             let interrupted = session().await;
             let invocation = interrupted.events[0].invocation_id.clone();
             stored = Some(interrupted);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Router};
@@ -43,12 +43,17 @@ struct RunBody {
     new_message: Option<ClientMessage>,
     #[serde(alias = "invocation_id")]
     invocation_id: Option<String>,
+    /// The id of the run, so that the request can be repeated. The header `Idempotency-Key` does the same.
+    #[serde(alias = "run_id")]
+    run_id: Option<String>,
     streaming: Option<bool>,
     #[serde(alias = "state_delta")]
     state_delta: Option<JsonMap>,
     #[serde(alias = "cancel_on_disconnect")]
     cancel_on_disconnect: Option<bool>,
 }
+
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// A run, with a guard that cancels it when the client disconnects.
 struct StartedRun {
@@ -77,11 +82,20 @@ fn request(body: RunBody, streaming_mode: StreamingMode, cancel: CancellationTok
         session: required("sessionId", body.session_id)?,
         message: body.new_message.map(Content::try_from).transpose()?,
         invocation_id,
+        run_id: body.run_id,
         state_delta: body.state_delta.unwrap_or_default(),
         config: RunConfig { streaming_mode, ..RunConfig::default() },
         origin: CallerOrigin::Http,
         cancel,
     })
+}
+
+/// Takes the run's id from the header `Idempotency-Key` if the body has none.
+fn with_idempotency_key(body: RunBody, headers: &HeaderMap) -> Result<RunBody, ApiError> {
+    let Some(key) = headers.get(IDEMPOTENCY_KEY).filter(|_| body.run_id.is_none()) else { return Ok(body) };
+    let key = key.to_str().map_err(|_| ApiError::bad_input("the header `Idempotency-Key` is not ASCII"))?;
+    // A structured field is a string in quotation marks, which many clients leave out.
+    Ok(RunBody { run_id: Some(key.trim().trim_matches('"').to_owned()), ..body })
 }
 
 fn required(field: &'static str, value: Option<String>) -> Result<String, ApiError> {
@@ -93,8 +107,12 @@ fn missing(field: &str) -> ApiError {
 }
 
 /// Returns all events as an array. If the run fails, the error contains the events so far.
-async fn run(State(state): State<AppState>, Json(body): Json<RunBody>) -> Result<Response, ApiError> {
-    let mut started = start(&state, body, StreamingMode::Off).await?;
+async fn run(
+    State(state): State<AppState>,
+    headers: HeaderMap,
+    Json(body): Json<RunBody>,
+) -> Result<Response, ApiError> {
+    let mut started = start(&state, with_idempotency_key(body, &headers)?, StreamingMode::Off).await?;
     let mut events = Vec::new();
     while let Some(item) = started.run.next().await {
         match item {
@@ -106,9 +124,13 @@ async fn run(State(state): State<AppState>, Json(body): Json<RunBody>) -> Result
 }
 
 /// Returns the events as a stream, each as one `data:` line in one chunk: some clients parse single chunks.
-async fn run_sse(State(state): State<AppState>, Json(body): Json<RunBody>) -> Result<Response, ApiError> {
+async fn run_sse(
+    State(state): State<AppState>,
+    headers: HeaderMap,
+    Json(body): Json<RunBody>,
+) -> Result<Response, ApiError> {
     let streaming_mode = if body.streaming == Some(true) { StreamingMode::On } else { StreamingMode::Off };
-    let started = start(&state, body, streaming_mode).await?;
+    let started = start(&state, with_idempotency_key(body, &headers)?, streaming_mode).await?;
     let frames = sse_frames(started, state.config().keep_alive);
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),

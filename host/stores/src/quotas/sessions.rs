@@ -12,13 +12,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{
-    Event, EventWindow, IdKind, JsonMap, Session, SessionKey, SessionService, SessionUsage, State, StateUsage,
-    StoreError, TurnStart, Usage, UserUsage, state_entry_bytes,
+    CallJournal, CallRecord, Event, EventWindow, IdKind, JsonMap, Session, SessionKey, SessionService, SessionUsage,
+    State, StateUsage, StoreError, TurnStart, Usage, UserUsage, state_entry_bytes,
 };
 
 use super::state_change::{StateChange, add, subtract};
 use super::{AppQuotas, Quota, Quotas, audit};
 use crate::keyed_lock::{KeyedLock, KeyedLockGuard, MAX_WAIT, busy};
+use crate::sessions::record_bytes;
 
 /// Number of writes of a user after which the totals are read again, because other processes may have written too.
 const MAX_CACHED_WRITES: u32 = 256;
@@ -205,8 +206,43 @@ impl SessionService for QuotaSessions {
         Self::audit_denial(key, self.append_checked(key, event, fence).await)
     }
 
+    fn journal(&self) -> Option<&dyn CallJournal> {
+        self.inner.journal().map(|_| self as &dyn CallJournal)
+    }
+
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
         self.inner.usage(key).await
+    }
+}
+
+#[async_trait]
+impl CallJournal for QuotaSessions {
+    async fn record(&self, session: &SessionKey, run: &str, fence: u64, record: &CallRecord) -> Result<(), StoreError> {
+        let Some(journal) = self.inner.journal() else { return Ok(()) };
+        let guard = self.lock_for_write(session, false).await?;
+        let event_bytes = record_bytes(&record.call, record.outcome.as_deref());
+        let growth = Growth { event_bytes, ..Growth::default() };
+        let reserved = self.reserve(session, growth, &JsonMap::new(), &guard).await;
+        Self::audit_denial(session, reserved)?;
+        let recorded = journal.record(session, run, fence, record).await;
+        if recorded.is_err() {
+            self.cache().invalidate(session, &guard);
+        }
+        recorded
+    }
+
+    async fn read(&self, session: &SessionKey, run: &str) -> Result<Option<Vec<CallRecord>>, StoreError> {
+        match self.inner.journal() {
+            Some(journal) => journal.read(session, run).await,
+            None => Ok(Some(Vec::new())),
+        }
+    }
+
+    async fn finish(&self, session: &SessionKey, run: &str) -> Result<(), StoreError> {
+        match self.inner.journal() {
+            Some(journal) => journal.finish(session, run).await,
+            None => Ok(()),
+        }
     }
 }
 

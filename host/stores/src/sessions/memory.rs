@@ -14,12 +14,13 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use hatchery_core::sync::{MutexExt, RwLockExt};
 use hatchery_core::{
-    Event, EventWindow, JsonMap, MAX_TURN_LEASE, Session, SessionKey, SessionService, SessionUsage, State, StateScope,
-    StateUsage, StoreError, Timestamp, Turn, TurnStart, Usage, UserUsage, is_state_removal, state_entry_bytes,
+    CallJournal, CallRecord, Event, EventWindow, JsonMap, MAX_TURN_LEASE, Session, SessionKey, SessionService,
+    SessionUsage, State, StateScope, StateUsage, StoreError, Timestamp, Turn, TurnStart, Usage, UserUsage,
+    is_state_removal, state_entry_bytes,
 };
 use imbl::Vector;
 
-use super::{new_session_id, reject_partial};
+use super::{new_session_id, record_bytes, reject_partial};
 
 /// A [`SessionService`] in memory. Everything is lost when the process ends.
 #[derive(Default)]
@@ -59,6 +60,8 @@ struct StoredSession {
     leased_until: Option<Instant>,
     /// The revision of each event by the hash of its id.
     revisions: HashMap<u64, u64>,
+    /// The recorded calls of each run; `None` for a run that has finished.
+    journals: BTreeMap<String, Option<BTreeMap<String, Option<String>>>>,
     /// Set when the session is removed from the map, for tasks that found it there before.
     is_deleted: bool,
 }
@@ -137,16 +140,20 @@ impl MemorySessions {
         }
         stored.check_fence(fence)?;
         self.apply(stored, &event.actions.state_delta);
-        let bytes = event.json_len() as u64;
         stored.usage.events += 1;
-        stored.usage.event_bytes += bytes;
-        self.change_usage(&stored.session.key, |usage| usage.event_bytes += bytes);
+        self.add_event_bytes(stored, event.json_len() as u64);
         let session = &mut stored.session;
         session.events.push_back(event.clone());
         session.last_update_time = event.timestamp;
         session.revision += 1;
         stored.revisions.insert(id_hash, session.revision);
         Ok(session.revision)
+    }
+
+    /// Adds bytes to the totals. A negative number wraps around.
+    fn add_event_bytes(&self, stored: &mut StoredSession, bytes: u64) {
+        stored.usage.event_bytes = stored.usage.event_bytes.wrapping_add(bytes);
+        self.change_usage(&stored.session.key, |usage| usage.event_bytes = usage.event_bytes.wrapping_add(bytes));
     }
 
     fn change_usage(&self, key: &SessionKey, change: impl FnOnce(&mut UserUsage)) {
@@ -230,6 +237,7 @@ impl SessionService for MemorySessions {
             fence: 0,
             leased_until: None,
             revisions: HashMap::new(),
+            journals: BTreeMap::new(),
             is_deleted: false,
         }));
         // Locked before others can find it, so that they do not see it without its initial state.
@@ -325,6 +333,10 @@ impl SessionService for MemorySessions {
         self.change(key, |stored| self.append_to(stored, event, fence))
     }
 
+    fn journal(&self) -> Option<&dyn CallJournal> {
+        Some(self)
+    }
+
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
         let session = self.find(key).map(|stored| stored.lock_unpoisoned().usage).unwrap_or_default();
         let user = self.usage.read_unpoisoned().get(&(key.app.clone(), key.user.clone())).copied().unwrap_or_default();
@@ -332,6 +344,51 @@ impl SessionService for MemorySessions {
         Ok(Usage { session, user, app })
     }
 }
+#[async_trait]
+impl CallJournal for MemorySessions {
+    async fn record(&self, session: &SessionKey, run: &str, fence: u64, record: &CallRecord) -> Result<(), StoreError> {
+        self.change(session, |stored| {
+            stored.check_fence(Some(fence))?;
+            let calls = stored.journals.entry(run.into()).or_default().get_or_insert_default();
+            let replaced = calls.insert(record.call.clone(), record.outcome.clone());
+            let before = replaced.map_or(0, |outcome| record_bytes(&record.call, outcome.as_deref()));
+            let added = record_bytes(&record.call, record.outcome.as_deref()).wrapping_sub(before);
+            self.add_event_bytes(stored, added);
+            Ok(())
+        })
+    }
+
+    async fn read(&self, session: &SessionKey, run: &str) -> Result<Option<Vec<CallRecord>>, StoreError> {
+        let read = self.change(session, |stored| {
+            let record = |(call, outcome): (&String, &Option<String>)| CallRecord {
+                call: call.clone(),
+                outcome: outcome.clone(),
+            };
+            Ok(match stored.journals.get(run) {
+                None => Some(Vec::new()),
+                Some(calls) => calls.as_ref().map(|calls| calls.iter().map(record).collect()),
+            })
+        });
+        match read {
+            Err(StoreError::SessionNotFound(_)) => Ok(Some(Vec::new())),
+            result => result,
+        }
+    }
+
+    async fn finish(&self, session: &SessionKey, run: &str) -> Result<(), StoreError> {
+        let finished = self.change(session, |stored| {
+            let calls = stored.journals.insert(run.into(), None).flatten().unwrap_or_default();
+            let freed: u64 = calls.iter().map(|(call, outcome)| record_bytes(call, outcome.as_deref())).sum();
+            self.add_event_bytes(stored, 0_u64.wrapping_sub(freed));
+            Ok(())
+        });
+        match finished {
+            Err(StoreError::SessionNotFound(_)) => Ok(()),
+            result => result,
+        }
+    }
+}
+
 /// Returns the events of a window. Revision `n` is that after the `n`th event, so it is an index.
 fn select_window(events: Vector<Arc<Event>>, window: EventWindow) -> Vector<Arc<Event>> {
     match window {

@@ -12,6 +12,7 @@
 
 mod database;
 mod failure;
+mod journal;
 mod queries;
 mod state;
 mod turns;
@@ -24,8 +25,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use hatchery_core::{
-    Event, EventWindow, JsonMap, Session, SessionKey, SessionService, SessionUsage, State, StateScope, StateUsage,
-    StoreError, Timestamp, TurnStart, Usage, UserUsage,
+    CallJournal, Event, EventWindow, JsonMap, Session, SessionKey, SessionService, SessionUsage, State, StateScope,
+    StateUsage, StoreError, Timestamp, TurnStart, Usage, UserUsage,
 };
 use imbl::Vector;
 use sha2::{Digest, Sha256};
@@ -301,6 +302,10 @@ impl SessionService for SqliteSessions {
         }
     }
 
+    fn journal(&self) -> Option<&dyn CallJournal> {
+        Some(self)
+    }
+
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
         self.read_usage(key).await.map_err(self.error_for("read what is used", key))
     }
@@ -371,6 +376,10 @@ mod tests {
             queries::BEGIN_TURN,
             queries::RENEW_TURN,
             queries::FIND_LEASE,
+            queries::RECORD_CALL,
+            queries::CALLS,
+            queries::DELETE_CALLS,
+            queries::MARK_FINISHED,
             queries::SESSION_USAGE,
             queries::USER_USAGE,
             queries::APP_USAGE,

@@ -161,7 +161,7 @@ async fn a_database_of_a_newer_version_is_rejected() {
     assert_eq!(
         error.to_string(),
         format!(
-            "session database {} has schema version 99, but this version of Hatchery knows only up to 3: \
+            "session database {} has schema version 99, but this version of Hatchery knows only up to 4: \
              use a newer Hatchery or another file",
             file.display()
         )

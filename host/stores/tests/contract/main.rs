@@ -27,6 +27,7 @@ macro_rules! every_backend {
 }
 
 mod artifacts;
+mod journal;
 mod memory;
 mod quotas;
 mod sessions;

@@ -20,6 +20,7 @@ mod recorded;
 
 use std::sync::Arc;
 
+use hatchery_core::Invocation;
 use http::{Request, Response};
 use tracing::Instrument;
 use wasmtime::StoreContextMut;
@@ -85,13 +86,16 @@ struct Hooks {
     egress: Arc<Egress>,
     usage: Arc<CallUsage>,
     log: GuestLog,
+    /// The run of the call; `None` outside of runs.
+    invocation: Option<Arc<Invocation>>,
     /// True while a component describes itself: loading must not depend on a network.
     is_describing: bool,
 }
 
 impl Http {
     pub(crate) fn new(egress: Arc<Egress>, caller: &Caller, log: GuestLog, usage: Arc<CallUsage>) -> Self {
-        let hooks = Hooks { egress, usage, log, is_describing: matches!(caller, Caller::Loader) };
+        let invocation = caller.context().map(|cx| cx.invocation.clone());
+        let hooks = Hooks { egress, usage, log, invocation, is_describing: matches!(caller, Caller::Loader) };
         let mut ctx = WasiHttpCtx::new();
         ctx.set_field_size_limit(MAX_HEADERS);
         Self { ctx, hooks }
@@ -126,10 +130,13 @@ impl WasiHttpHooks for Hooks {
         _: Rest,
     ) -> Box<dyn Future<Output = Result<(Response<WasiBody>, Rest), Error>> + Send> {
         let (egress, usage, is_describing) = (self.egress.clone(), self.usage.clone(), self.is_describing);
-        let log = self.log.clone();
+        let (log, invocation) = (self.log.clone(), self.invocation.clone());
         let response = async move {
             if is_describing {
                 return Err(HttpFault::Describing.into());
+            }
+            if let Some(invocation) = invocation {
+                invocation.ensure_turn().await.map_err(|error| HttpFault::TurnLost(error.to_string()))?;
             }
             let result = egress.send(&usage, request, options.unwrap_or_default()).await;
             if let Err(HttpFault::Denied(denial)) = &result {

@@ -22,6 +22,7 @@ pub struct FunctionTool {
     declaration: Arc<FunctionDeclaration>,
     is_long_running: bool,
     requires_confirmation: bool,
+    is_idempotent: bool,
     run: Box<Run>,
 }
 
@@ -51,7 +52,7 @@ where
         let name = name.clone();
         async move { result(&name, future?.await?) }.boxed()
     });
-    FunctionTool { declaration, is_long_running: false, requires_confirmation: false, run }
+    FunctionTool { declaration, is_long_running: false, requires_confirmation: false, is_idempotent: true, run }
 }
 
 fn result(tool: &str, value: impl Serialize) -> Result<Value, ToolError> {
@@ -81,6 +82,14 @@ impl FunctionTool {
         self.requires_confirmation = true;
         self
     }
+
+    /// Sets whether a call that was interrupted when the host died may be made again, as by default. If not, the model is
+    /// told that nobody knows whether the call had its effect.
+    #[must_use]
+    pub fn idempotent(mut self, is_idempotent: bool) -> Self {
+        self.is_idempotent = is_idempotent;
+        self
+    }
 }
 
 #[async_trait]
@@ -95,6 +104,10 @@ impl Tool for FunctionTool {
 
     fn requires_confirmation(&self) -> bool {
         self.requires_confirmation
+    }
+
+    fn is_idempotent(&self) -> bool {
+        self.is_idempotent
     }
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {

@@ -137,6 +137,13 @@ pub(super) struct ToolRef {
     pub(super) args: Option<JsonMap>,
     #[serde(default, alias = "requireConfirmation")]
     pub(super) require_confirmation: bool,
+    /// False if an interrupted call must not be made again.
+    #[serde(default = "yes")]
+    pub(super) idempotent: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// A sub agent: either another file or an agent of a component.

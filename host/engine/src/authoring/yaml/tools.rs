@@ -12,7 +12,7 @@ use super::error::ConfigError;
 use super::file::Source;
 use crate::agents::AgentTool;
 use crate::llm::tool_resolution::RESERVED;
-use crate::tools::builtin::{ExampleTool, LongRunning, ModelTool, RequireConfirmation};
+use crate::tools::builtin::{AtMostOnce, ExampleTool, LongRunning, ModelTool, RequireConfirmation};
 use crate::tools::toolsets::IntoToolset;
 
 /// The entry of `tools` that stands for all tools of a toolset.
@@ -39,6 +39,7 @@ impl TreeLoader<'_> {
 
     fn tool(&mut self, reference: &ToolRef, source: &Source<'_>) -> Result<Arc<dyn Tool>, ConfigError> {
         let tool = self.plain_tool(reference, source)?;
+        let tool: Arc<dyn Tool> = if reference.idempotent { tool } else { Arc::new(AtMostOnce::new(tool)) };
         Ok(if reference.require_confirmation { Arc::new(RequireConfirmation::new(tool)) } else { tool })
     }
 
@@ -74,6 +75,9 @@ impl TreeLoader<'_> {
         }
         if reference.require_confirmation {
             toolset = toolset.requiring_confirmation().into_toolset();
+        }
+        if !reference.idempotent {
+            toolset = toolset.at_most_once().into_toolset();
         }
         Ok(toolset)
     }

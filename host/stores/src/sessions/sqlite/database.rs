@@ -14,10 +14,11 @@ use crate::permissions;
 
 /// The migrations from an empty file to the current schema. Migration `n` ends by setting `user_version` to `n`. A
 /// migration that was released must not change.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("migrations/0001_sessions.sql"),
     include_str!("migrations/0002_usage.sql"),
     include_str!("migrations/0003_turns.sql"),
+    include_str!("migrations/0004_calls.sql"),
 ];
 
 /// Set by the first migration.

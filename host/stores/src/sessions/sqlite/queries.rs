@@ -74,3 +74,24 @@ pub(super) const USER_USAGE: &str =
 
 /// Selects the usage of an app's shared state.
 pub(super) const APP_USAGE: &str = "SELECT state_keys, state_bytes FROM apps WHERE app = ?1";
+
+/// Records a call of a run with its outcome. Returns no row if the session does not exist or another turn has begun.
+pub(super) const RECORD_CALL: &str = "\
+    INSERT INTO run_calls (session, run, call, outcome) \
+    SELECT session, ?4, ?5, ?6 FROM sessions WHERE app = ?1 AND user = ?2 AND id = ?3 AND turn = ?7 \
+    ON CONFLICT DO UPDATE SET outcome = excluded.outcome RETURNING session";
+
+/// Selects the calls of a run.
+pub(super) const CALLS: &str = "\
+    SELECT call, outcome FROM sessions JOIN run_calls USING (session) \
+    WHERE app = ?1 AND user = ?2 AND id = ?3 AND run = ?4 ORDER BY call";
+
+/// Deletes the calls of a run.
+pub(super) const DELETE_CALLS: &str = "\
+    DELETE FROM run_calls WHERE run = ?4 \
+    AND session = (SELECT session FROM sessions WHERE app = ?1 AND user = ?2 AND id = ?3)";
+
+/// Inserts the mark of a run that has finished.
+pub(super) const MARK_FINISHED: &str = "\
+    INSERT INTO run_calls (session, run, call) \
+    SELECT session, ?4, '' FROM sessions WHERE app = ?1 AND user = ?2 AND id = ?3 ON CONFLICT DO NOTHING";

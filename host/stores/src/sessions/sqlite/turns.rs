@@ -60,7 +60,8 @@ impl Database {
         Ok(self.find_lease(key).await?.map(|_| false))
     }
 
-    async fn find_lease(&self, key: &SessionKey) -> Result<Option<i64>, sqlx::Error> {
+    /// Returns the end of the newest lease; `None` if the session does not exist.
+    pub(super) async fn find_lease(&self, key: &SessionKey) -> Result<Option<i64>, sqlx::Error> {
         let lease = query_scalar(queries::FIND_LEASE).bind(&*key.app).bind(&*key.user).bind(&*key.id);
         lease.fetch_optional(&self.readers).await
     }

@@ -51,7 +51,7 @@ pub(super) async fn generate(
     let usage = store.with_state(|state| state.usage.clone());
     usage.count_model_call().map_err(|exceeded| wit_error("LIMIT_REACHED", exceeded.to_string()))?;
     let streaming_mode = if streamed { StreamingMode::On } else { StreamingMode::Off };
-    let responses = cx.invocation.generate(&cx.agent, &*model, request, streaming_mode).await?;
+    let responses = cx.generate(&*model, request, streaming_mode).await?;
     Ok(ModelAnswer {
         responses: Some(responses),
         aggregator: streamed.then(Aggregator::default),

@@ -17,6 +17,8 @@ pub(super) type AnyError = Box<dyn StdError + Send + Sync>;
 pub(super) enum HttpFault {
     #[error("there is no network access in `describe`")]
     Describing,
+    #[error("TURN_TAKEN_OVER: {0}")]
+    TurnLost(String),
     #[error("{}: {}", crate::policy::DENIED, .0)]
     Denied(#[from] Denial),
     #[error("LIMIT_REACHED: {0}")]
@@ -57,6 +59,7 @@ impl From<HttpFault> for WasiError {
             HttpFault::Unreachable { kind: io::ErrorKind::TimedOut, .. } => Self::ConnectionTimeout,
             HttpFault::Tls(rustls::Error::InvalidCertificate(_)) => Self::TlsCertificateError,
             error @ (HttpFault::Describing
+            | HttpFault::TurnLost(_)
             | HttpFault::Denied(_)
             | HttpFault::Limit(_)
             | HttpFault::Memory(_)

@@ -37,7 +37,7 @@ pub(crate) enum Caller {
 
 impl Caller {
     /// Returns the context of the call; `None` outside of runs.
-    pub(super) fn context(&self) -> Option<&CallContext> {
+    pub(crate) fn context(&self) -> Option<&CallContext> {
         match self {
             Self::Loader | Self::Model => None,
             Self::Call(cx) => Some(cx),

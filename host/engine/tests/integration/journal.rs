@@ -1,0 +1,272 @@
+//! Calls that were completed before a run was interrupted are not made again. The run goes on on another host, which
+//! takes over the turn while the first host is in the middle of a call.
+
+use std::future::pending;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use hatchery_core::{
+    Agent, AgentContext, AgentKind, CallContext, Content, CustomAgent, CustomAgentSpec, Event, EventWindow,
+    FunctionDeclaration, JsonMap, LlmRequest, ModelRef, RunError, Services, Session, SessionKey, StreamingMode, Tool,
+    ToolError,
+};
+use hatchery_engine::build::{IntoTool, function_tool};
+use hatchery_engine::builtin::AtMostOnce;
+use hatchery_engine::{AgentTool, App, RunRequest, Runner};
+use hatchery_models::scripted::{Reply, Scripted};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::support::*;
+
+/// A tool that is interrupted by the first call, and answers later ones.
+struct Interrupted {
+    declaration: Arc<FunctionDeclaration>,
+    calls: AtomicUsize,
+    entered: Notify,
+    /// The idempotency keys of the calls.
+    keys: Mutex<Vec<String>>,
+}
+
+impl Interrupted {
+    fn new() -> Arc<Self> {
+        let (calls, entered, keys) = (AtomicUsize::new(0), Notify::new(), Mutex::default());
+        Arc::new(Self { declaration: declaration("slow"), calls, entered, keys })
+    }
+}
+
+#[async_trait]
+impl Tool for Interrupted {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.declaration
+    }
+
+    async fn call(&self, _: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
+        self.keys.lock().unwrap().push(cx.idempotency_key.as_deref().unwrap().to_owned());
+        let calls = self.calls.fetch_add(1, Ordering::SeqCst);
+        if calls == 0 {
+            self.entered.notify_one();
+            pending::<()>().await;
+        }
+        Ok(json!(calls))
+    }
+}
+
+/// A tool that counts its calls, in its answer and in the state.
+fn count(name: &str, calls: &Arc<AtomicUsize>) -> Arc<dyn Tool> {
+    let calls = calls.clone();
+    let key = format!("called_{name}");
+    tool(name, move |_, cx| {
+        let calls = calls.fetch_add(1, Ordering::SeqCst) + 1;
+        cx.set_state(key.clone(), json!(calls));
+        cx.set_state("temp:secret", json!("never stored"));
+        Ok(json!(calls))
+    })
+}
+
+fn key() -> SessionKey {
+    SessionKey::new("app", USER, SESSION)
+}
+
+async fn session(services: &Services) -> Session {
+    services.sessions.get(&key(), EventWindow::All).await.unwrap().unwrap()
+}
+
+/// Runs an app on one host until `slow` is called and the run has at least so many records, and continues it on another
+/// host. Returns the events of the latter, and the session.
+async fn take_over(root: Agent, slow: &Interrupted, records: usize) -> (Vec<Arc<Event>>, Session) {
+    let app = Arc::new(App::new("app", root).unwrap());
+    let services = services();
+    services.sessions.create("app", USER, Some(SESSION), JsonMap::new()).await.unwrap();
+    let first = Runner::new(services.clone()).with_turn_lease(Duration::ZERO);
+    let request = RunRequest::new(USER, SESSION, Content::user("hi"));
+    let cancel = request.cancel.clone();
+    let run = first.run(app.clone(), request).await.unwrap();
+    slow.entered.notified().await;
+    let invocation = session(&services).await.events[0].invocation_id.clone();
+    let journal = services.sessions.journal().unwrap();
+    while journal.read(&key(), &invocation).await.unwrap().unwrap().len() < records {
+        tokio::task::yield_now().await;
+    }
+    let stored = journal.read(&key(), &invocation).await.unwrap().unwrap();
+    assert!(!format!("{stored:?}").contains("never stored"), "{stored:?}");
+    let second = Runner::new(services.clone());
+    let resume = RunRequest::resume(USER, SESSION, invocation.clone());
+    let events = second.run(app.clone(), resume.clone()).await.unwrap().collect().await.unwrap();
+    cancel.cancel();
+    assert!(run.collect().await.is_err());
+    // The run has ended: nothing of it is done again.
+    second.drain().await;
+    let calls = slow.calls.load(Ordering::SeqCst);
+    assert!(second.run(app, resume).await.unwrap().collect().await.unwrap().is_empty());
+    assert_eq!(slow.calls.load(Ordering::SeqCst), calls);
+    if records > 0 {
+        assert_eq!(journal.read(&key(), &invocation).await.unwrap(), None, "its journal is deleted");
+    }
+    let mut stored = session(&services).await;
+    // The first host's report.
+    stored.events.retain(|event| event.error_code.as_deref() != Some("CANCELLED"));
+    (events, stored)
+}
+
+#[tokio::test]
+async fn completed_calls_of_a_response_are_not_made_again() {
+    let (a, b, slow) = (Arc::default(), Arc::default(), Interrupted::new());
+    let calls = Reply::call("a", json!({})).and_call("slow", json!({})).and_call("b", json!({}));
+    let model = Scripted::sequence([calls, Reply::text("done")]);
+    let root = llm_with("root", model, |llm| llm.tools = vec![count("a", &a), count("b", &b), slow.clone()]);
+    let (events, session) = take_over(root, &slow, 2).await;
+    assert_eq!(
+        briefs(&events),
+        [r#"root: answer a{"result":1}; answer slow{"result":1}; answer b{"result":1}"#, "root: done"]
+    );
+    assert_eq!((a.load(Ordering::SeqCst), b.load(Ordering::SeqCst)), (1, 1));
+    assert_eq!(slow.calls.load(Ordering::SeqCst), 2, "it was interrupted, so it is called again");
+    assert_eq!(session.state.get("called_a"), Some(&json!(1)), "what a completed call has changed is kept");
+    assert_eq!(session.events.len(), 4);
+    let keys = slow.keys.lock().unwrap();
+    assert_eq!(keys[0], keys[1], "the same key for the same call");
+}
+
+#[tokio::test]
+async fn an_interrupted_call_that_must_not_be_repeated_is_reported_to_the_model() {
+    for is_only in [true, false] {
+        let (a, slow) = (Arc::default(), Interrupted::new());
+        let calls = Reply::call("slow", json!({}));
+        let calls = if is_only { calls } else { calls.and_call("a", json!({})) };
+        let model = Arc::new(Scripted::sequence([calls, Reply::text("done")]).record_requests());
+        let once = Arc::new(AtMostOnce::new(slow.clone()));
+        let root = llm_on("root", &model, |llm| llm.tools = vec![once, count("a", &a)]);
+        let (events, _) = take_over(root, &slow, if is_only { 1 } else { 2 }).await;
+        assert_eq!(slow.calls.load(Ordering::SeqCst), 1);
+        let answer = events[0].function_responses().next().unwrap().clone();
+        assert_eq!(
+            answer.response,
+            map(
+                json!({"error": "interrupted: the host died during this call, and nobody knows whether it had its effect; \
+                                 find that out, or ask, before you call the tool again"})
+            )
+        );
+        assert_eq!(brief(&events[1]), "root: done");
+        assert_eq!(a.load(Ordering::SeqCst), usize::from(!is_only));
+    }
+}
+
+#[tokio::test]
+async fn a_tool_of_a_builder_may_be_called_at_most_once() {
+    let tool = function_tool("pay", "Pays.", |_: JsonMap, _| async { Ok(json!(null)) });
+    assert!(tool.is_idempotent());
+    assert!(!tool.idempotent(false).into_tool().is_idempotent());
+}
+
+/// Calls a tool twice with the same arguments, its model, and the slow tool.
+struct Works;
+
+#[async_trait]
+impl CustomAgent for Works {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        let host = cx.call.host()?;
+        let one = host.call_tool(&cx.call, "a", JsonMap::new()).await?;
+        cx.say(format!("one: {one}")).await?;
+        let two = host.call_tool(&cx.call, "a", JsonMap::new()).await?;
+        let failed = host.call_tool(&cx.call, "unknown", JsonMap::new()).await.is_err();
+        let (model, said) = ask(&cx, "hello").await?;
+        let slow = host.call_tool(&cx.call, "slow", JsonMap::new()).await?;
+        let a = cx.call.state("called_a");
+        cx.say(format!("two: {two} {failed} {model} {said} {slow} {a:?}")).await.map(|_| ())
+    }
+}
+
+async fn ask(cx: &AgentContext, text: &str) -> Result<(String, String), RunError> {
+    let (name, model) = cx.call.host()?.model(&cx.call)?;
+    let contents = [Arc::new(Content::user(text))].into_iter().collect();
+    let request = LlmRequest { model: name.clone(), contents, ..LlmRequest::default() };
+    let mut responses = cx.call.generate(&*model, request, StreamingMode::Off).await?;
+    let mut said = String::new();
+    while let Some(response) = responses.next().await {
+        said += &response?.content.unwrap_or_default().text();
+    }
+    Ok((name, said))
+}
+
+#[tokio::test]
+async fn tools_and_models_that_code_has_called_are_not_called_again() {
+    let (a, slow) = (Arc::default(), Interrupted::new());
+    let model = Arc::new(Scripted::new().default_reply("You said {user}.").record_requests());
+    let spec = CustomAgentSpec {
+        code: Arc::new(Works),
+        model: Some(ModelRef::Object("scripted".into(), model.clone())),
+        tools: vec![count("a", &a), slow.clone()],
+    };
+    let (events, session) = take_over(Agent::new("root", "", AgentKind::Custom(spec)), &slow, 3).await;
+    assert_eq!(
+        briefs(&events),
+        ["root: two: 2 true scripted You said hello. 1 Some(Number(2))"],
+        "the code gets what the calls returned before"
+    );
+    assert_eq!(a.load(Ordering::SeqCst), 2);
+    assert_eq!(model.requests().len(), 1);
+    assert_eq!(slow.calls.load(Ordering::SeqCst), 2);
+    assert_eq!(session.events.len(), 3);
+    assert_eq!(session.state.get("called_a"), Some(&json!(2)));
+}
+
+/// Calls `a`, as the code of a tool.
+struct Nested(Arc<FunctionDeclaration>, Arc<AtomicUsize>);
+
+#[async_trait]
+impl Tool for Nested {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.0
+    }
+
+    async fn call(&self, _: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        let host = cx.host().unwrap();
+        let a = host.call_tool(cx, "a", JsonMap::new()).await?;
+        let slow = host.call_tool(cx, "slow", JsonMap::new()).await?;
+        Ok(json!([a, slow]))
+    }
+}
+
+#[tokio::test]
+async fn calls_by_the_code_of_an_interrupted_tool_are_not_made_again() {
+    let (a, nested, slow) = (Arc::default(), Arc::default(), Interrupted::new());
+    let outer: Arc<dyn Tool> = Arc::new(Nested(declaration("nested"), Arc::clone(&nested)));
+    let model = Scripted::sequence([Reply::call("nested", json!({})), Reply::text("done")]);
+    let root = llm_with("root", model, |llm| llm.tools = vec![outer, count("a", &a), slow.clone()]);
+    let (events, _) = take_over(root, &slow, 1).await;
+    assert_eq!(briefs(&events), [r#"root: answer nested{"result":[1,1]}"#, "root: done"]);
+    assert_eq!((a.load(Ordering::SeqCst), nested.load(Ordering::SeqCst)), (1, 2));
+}
+
+#[tokio::test]
+async fn an_agent_that_is_called_as_a_tool_goes_on_where_it_was() {
+    let (a, b, slow) = (Arc::default(), Arc::default(), Interrupted::new());
+    let both = Reply::call("b", json!({})).and_call("slow", json!({}));
+    let inner =
+        Arc::new(Scripted::sequence([Reply::call("a", json!({})), both, Reply::text("found")]).record_requests());
+    let helper = llm_on("helper", &inner, |llm| llm.tools = vec![count("a", &a), count("b", &b), slow.clone()]);
+    let model = Scripted::sequence([Reply::call("helper", json!({"request": "look"})), Reply::text("done")]);
+    let helper: Arc<dyn Tool> = Arc::new(AgentTool::new(helper, false).unwrap());
+    let root = llm_with("root", model, |llm| llm.tools = vec![helper]);
+    // The request, two responses of the model, the answer of `a`, and that of `b`.
+    let (events, session) = take_over(root, &slow, 5).await;
+    assert_eq!(briefs(&events), [r#"root: answer helper{"result":"found"}"#, "root: done"]);
+    assert_eq!((a.load(Ordering::SeqCst), b.load(Ordering::SeqCst)), (1, 1));
+    assert_eq!(inner.requests().len(), 3, "no model call was repeated");
+    assert_eq!(session.state.get("called_b"), Some(&json!(1)));
+    assert_eq!(session.events.len(), 4);
+}
+
+#[tokio::test]
+async fn a_run_without_records_leaves_no_journal() {
+    let app = Harness::new(llm("root", Scripted::new().default_reply("done"))).await;
+    let invocation = app.run("hi").await[0].invocation_id.clone();
+    app.runner.drain().await;
+    let journal = app.runner.services().sessions.journal().unwrap();
+    assert_eq!(journal.read(&key(), &invocation).await.unwrap().unwrap(), []);
+}
