@@ -209,9 +209,11 @@ mod tests {
         let (agent, message) = ("a".to_owned(), "no".to_owned());
         let quota = |is_request| StoreError::QuotaExceeded { message: "no".into(), key: "quotas.x", is_request };
         let busy = StoreError::Busy { context: "no".into(), retry_after: Duration::from_secs(1) };
-        let cases: [(RunError, u16, &str); 33] = [
+        let cases: [(RunError, u16, &str); 35] = [
             (StoreError::SessionExists(key()).into(), 409, "SESSION_EXISTS"),
             (StoreError::SessionNotFound(key()).into(), 404, "SESSION_NOT_FOUND"),
+            (StoreError::Fenced(key()).into(), 409, "TURN_TAKEN_OVER"),
+            (StoreError::EventExists("e1".into()).into(), 409, "EVENT_EXISTS"),
             (StoreError::InvalidName { name: "..".into(), reason: "no" }.into(), 400, "INVALID_NAME"),
             (StoreError::InvalidRequest("no".into()).into(), 403, "REFUSED"),
             (StoreError::backend("table", "no").into(), 500, "STORE_FAILED"),

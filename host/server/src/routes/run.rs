@@ -181,6 +181,23 @@ mod tests {
     }
 
     #[test]
+    fn the_header_idempotency_key_is_the_id_of_a_run_unless_the_body_has_one() {
+        for (header, own, expected) in [("r-1", None, "r-1"), (" \"r-1\" ", None, "r-1"), ("r-1", Some("r-2"), "r-2")] {
+            let body = serde_json::from_value(json!({"runId": own})).unwrap();
+            let headers = HeaderMap::from_iter([(IDEMPOTENCY_KEY.parse().unwrap(), header.parse().unwrap())]);
+            assert_eq!(with_idempotency_key(body, &headers).unwrap().run_id.as_deref(), Some(expected));
+        }
+        let body = || serde_json::from_value(json!({})).unwrap();
+        assert_eq!(with_idempotency_key(body(), &HeaderMap::new()).unwrap().run_id, None);
+        let headers = HeaderMap::from_iter([(
+            header::HeaderName::from_static(IDEMPOTENCY_KEY),
+            HeaderValue::from_bytes(b"\xff").unwrap(),
+        )]);
+        let error = with_idempotency_key(body(), &headers).err().unwrap();
+        assert_eq!((error.status.as_u16(), &*error.detail), (400, "the header `Idempotency-Key` is not ASCII"));
+    }
+
+    #[test]
     fn an_interrupted_run_is_resumed_with_or_without_a_message() {
         for key in ["invocationId", "invocation_id"] {
             let request = requested(json!({"userId": "u", "sessionId": "s", key: "e-1"})).unwrap();

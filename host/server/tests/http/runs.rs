@@ -264,15 +264,13 @@ async fn an_invalid_message_is_rejected_and_the_session_stays_usable() {
 async fn a_request_with_a_run_id_can_be_repeated() {
     let host = Host::start().await;
     host.session("says").await;
-    let mut body = run_body("says", "hello");
     for key in ["runId", "run_id"] {
-        body["runId"] = Value::Null;
+        let mut body = run_body("says", "hello");
         body[key] = json!("r-1");
         let events = host.post_json("/run", &body).await;
         assert_eq!(events[0]["invocationId"], "r-1");
         let (_, frames) = stream(&host, &body).await;
         assert_eq!(frames.iter().map(|frame| parse(frame)).collect::<Vec<_>>(), *events.as_array().unwrap());
-        body.as_object_mut().unwrap().remove(key);
     }
     let session = host.get_json("/apps/says/users/u/sessions/s").await;
     assert_eq!(session["events"].as_array().unwrap().len(), 2, "{session}");
