@@ -20,7 +20,11 @@ async fn drip(mut stream: TcpStream) -> String {
         loop {
             tokio::select! {
                 read = stream.read_buf(&mut answer) => if read.unwrap_or(0) == 0 { break },
-                _ = pause.tick() => if stream.write_all(b" ").await.is_err() { break },
+                _ = pause.tick() => if stream.write_all(b" ").await.is_err() {
+                    // The host has answered and closed the connection. The answer may not be read completely yet.
+                    let _ = stream.read_to_end(&mut answer).await;
+                    break;
+                },
             }
         }
     };
