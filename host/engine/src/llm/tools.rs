@@ -125,6 +125,7 @@ impl LoopDriver<'_> {
 
     fn prepare(&self, (call, decided): PendingCall, key: Option<String>, is_only: bool) -> PreparedCall {
         let (decision, decided) = decided.unzip();
+        let decided = decided.map(Box::new);
         let cx = self.cx.call.for_call(call.id.as_deref()).with_idempotency_key(key).with_confirmation(decision);
         let plugins = &self.run.plugins;
         let pipeline = match self.tool(&call.name) {

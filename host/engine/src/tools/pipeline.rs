@@ -37,7 +37,7 @@ pub(crate) enum Caller {
     Model {
         /// The request that a person has decided about. The decision is in the call's context. `None` if nobody has
         /// been asked yet.
-        decided: Option<ConfirmationRequest>,
+        decided: Option<Box<ConfirmationRequest>>,
         /// True if the model makes no other call at the same time. The event with its response is stored right after it,
         /// so the journal of the run need not have the response too.
         is_only: bool,
@@ -228,7 +228,7 @@ impl ToolPipeline {
         let result = match arguments::check(self.tool.declaration(), args.clone(), &self.cx).await? {
             Ok(args) => {
                 if let Caller::Model { decided, .. } = &self.caller
-                    && let Some(reason) = self.confirmation_block(decided.as_ref(), &args)?
+                    && let Some(reason) = self.confirmation_block(decided.as_deref(), &args)?
                 {
                     return Ok(Outcome::Completed(Value::Object(error_map(reason))));
                 }

@@ -101,6 +101,11 @@ impl Http {
         Self { ctx, hooks }
     }
 
+    /// Drops the run of the call, before the instance is pooled.
+    pub(crate) fn drop_invocation(&mut self) {
+        self.hooks.invocation = None;
+    }
+
     /// Returns true if requests may be sent to any host.
     pub(crate) fn may_send(&self) -> bool {
         !self.hooks.is_describing && self.hooks.egress.has_network()

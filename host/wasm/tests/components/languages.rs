@@ -249,7 +249,7 @@ async fn the_shared_events_survive_the_way_through_a_guest(component: Language) 
             timestamp: emitted[0].timestamp,
             ..emittable(json)
         };
-        let (emitted, expected) = (to_value(&**emitted[0]), to_value(&expected));
+        let (emitted, expected) = (to_value(&emitted[0]), to_value(&expected));
         assert!(is_same(&emitted, &expected), "{name}: {emitted} is not {expected}");
     }
 }

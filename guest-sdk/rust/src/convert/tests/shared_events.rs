@@ -103,8 +103,11 @@ fn part_from_json(json: Value) -> Part {
     Part { data, thought, thought_signature, extra: keys.0 }
 }
 
+/// Reads one kind of data of a part from the value of its key.
+type ReadData = fn(Value) -> PartData;
+
 /// The kinds of data of a part, by key.
-static DATA: [(&str, fn(Value) -> PartData); 7] = [
+static DATA: [(&str, ReadData); 7] = [
     ("text", |json| PartData::Text(json.as_str().unwrap().into())),
     ("inlineData", |json| {
         let mut keys = Keys::new(json);

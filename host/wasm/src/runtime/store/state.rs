@@ -142,6 +142,7 @@ impl HostState {
     /// Drops the caller, before the instance is pooled.
     pub(super) fn end_call(&mut self) {
         self.caller = Caller::Loader;
+        self.http.drop_invocation();
         // This cannot fail without a run.
         let _ = self.memory.move_to_run(None);
     }
