@@ -7,7 +7,7 @@ import artifacts from "hatchery:agent/sync-artifacts@@VERSION@";
 import config from "hatchery:agent/config@@VERSION@";
 import log from "hatchery:agent/log@@VERSION@";
 import memory from "hatchery:agent/sync-memory@@VERSION@";
-import model from "hatchery:agent/sync-model@@VERSION@";
+import models from "hatchery:agent/sync-models@@VERSION@";
 import session from "hatchery:agent/session@@VERSION@";
 import tools from "hatchery:agent/sync-tools@@VERSION@";
 
@@ -26,7 +26,7 @@ function callHost(call) {
   } catch (error) {
     // The JavaScript engine wraps errors of the contract.
     const failure = error?.payload ?? error;
-    if (failure?.tag === "model") throw new HatcheryError("TOOL_FAILED", failure.val);
+    if (failure?.tag === "recoverable") throw new HatcheryError("TOOL_FAILED", failure.val);
     if (failure?.tag === "fatal") throw new FatalError(failure.val.code, failure.val.message);
     if (typeof failure?.code === "string" && !(failure instanceof Error)) throw new HatcheryError(failure.code, failure.message);
     throw error;
@@ -46,7 +46,7 @@ const HOST = {
   info: () => callHost(() => session.current()),
   userContent: () => convert.contentFromWit(callHost(() => session.userContent())),
   getState: (key) => parseOptional(callHost(() => session.getState(key))),
-  allState: () => Object.fromEntries(callHost(() => session.allState()).map(([key, value]) => [key, parse(value)])),
+  allState: () => Object.fromEntries(callHost(() => session.getAllState()).map(([key, value]) => [key, parse(value)])),
   setState: (key, value) => callHost(() => session.setState(key, stringify(value))),
   eventCount: () => Number(callHost(() => session.eventCount())),
   events: (offset, limit) => callHost(() => session.events(offset, limit)).map(convert.eventFromWit),
@@ -76,7 +76,7 @@ const HOST = {
     })),
   callTool: (name, args) => parse(callHost(() => tools.call(name, stringify(args)))),
   *generate(request, streaming) {
-    yield* iterate(callHost(() => model.generate(convert.requestToWit(request), streaming)), convert.responseFromWit);
+    yield* iterate(callHost(() => models.generate(convert.requestToWit(request), streaming)), convert.responseFromWit);
   },
   *runSubAgent(name) {
     yield* iterate(callHost(() => agents.run(name)), convert.eventFromWit);
@@ -120,7 +120,7 @@ function toWitError(error) {
 }
 
 function toWitToolError(error) {
-  return error instanceof FatalError ? { tag: "fatal", val: toWitError(error) } : { tag: "model", val: toWitError(error).message };
+  return error instanceof FatalError ? { tag: "fatal", val: toWitError(error) } : { tag: "recoverable", val: toWitError(error).message };
 }
 
 function find(items, kind, name) {
@@ -151,7 +151,7 @@ function exportTools(items) {
 function exportAgents(items) {
   return {
     describe: () => Object.values(items).map(convert.agentToWit),
-    async instruct(name, isGlobal) {
+    async computeInstruction(name, isGlobal) {
       isRunning = true;
       const found = find(items, "agent", name);
       try {

@@ -90,10 +90,10 @@ export function partFromWit(part) {
 export const contentToWit = (content) => ({ role: orNull(content.role), parts: content.parts.map(partToWit) });
 export const contentFromWit = (content) => withoutUndefined({ role: orUndefined(content.role), parts: content.parts.map(partFromWit) });
 
-const ACTIONS = ["stateDelta", "artifactDelta", "skipSummarization", "transferToAgent", "escalate", "endOfAgent"];
+const ACTIONS = ["stateDelta", "artifactDelta", "deletedArtifactIds", "skipSummarization", "transferToAgent", "escalate", "endOfAgent", "endInvocation"];
 const EVENT = [
-  "id", "invocationId", "author", "content", "actions", "partial", "branch", "longRunningToolIds", "errorCode", "errorMessage",
-  "timestampMicros",
+  "id", "invocationId", "author", "content", "actions", "partial", "turnComplete", "interrupted", "branch", "longRunningToolIds",
+  "errorCode", "errorMessage", "timestampMicros",
 ];
 
 export function eventToWit(event) {
@@ -106,13 +106,17 @@ export function eventToWit(event) {
     actions: {
       stateDelta: Object.entries(actions.stateDelta ?? {}).map(([key, value]) => [key, stringify(value)]),
       artifactDelta: Object.entries(actions.artifactDelta ?? {}),
+      deletedArtifactIds: actions.deletedArtifactIds ?? [],
       skipSummarization: orNull(actions.skipSummarization),
       transferToAgent: orNull(actions.transferToAgent),
       escalate: orNull(actions.escalate),
       endOfAgent: orNull(actions.endOfAgent),
+      endInvocation: orNull(actions.endInvocation),
       extra: extraOf(actions, ACTIONS),
     },
     partial: Boolean(event.partial),
+    turnComplete: orNull(event.turnComplete),
+    interrupted: orNull(event.interrupted),
     branch: orNull(event.branch),
     longRunningToolIds: event.longRunningToolIds ?? [],
     errorCode: orNull(event.errorCode),
@@ -132,13 +136,17 @@ export function eventFromWit(event) {
     actions: withoutUndefined({
       stateDelta: Object.fromEntries(actions.stateDelta.map(([key, value]) => [key, parse(value)])),
       artifactDelta: Object.fromEntries(actions.artifactDelta.map(([key, version]) => [key, Number(version)])),
+      deletedArtifactIds: actions.deletedArtifactIds.length ? actions.deletedArtifactIds : undefined,
       skipSummarization: orUndefined(actions.skipSummarization),
       transferToAgent: orUndefined(actions.transferToAgent),
       escalate: orUndefined(actions.escalate),
       endOfAgent: orUndefined(actions.endOfAgent),
+      endInvocation: orUndefined(actions.endInvocation),
       ...parseOptional(actions.extra),
     }),
     partial: event.partial,
+    turnComplete: orUndefined(event.turnComplete),
+    interrupted: orUndefined(event.interrupted),
     branch: orUndefined(event.branch),
     longRunningToolIds: event.longRunningToolIds,
     errorCode: orUndefined(event.errorCode),
@@ -179,12 +187,14 @@ export function requestFromWit(request) {
   };
 }
 
-const RESPONSE = ["content", "partial", "finishReason", "errorCode", "errorMessage"];
+const RESPONSE = ["content", "partial", "turnComplete", "interrupted", "finishReason", "errorCode", "errorMessage"];
 
 export function responseToWit(response) {
   return {
     content: convertOptional(response.content, contentToWit),
     partial: Boolean(response.partial),
+    turnComplete: orNull(response.turnComplete),
+    interrupted: orNull(response.interrupted),
     finishReason: orNull(response.finishReason),
     errorCode: orNull(response.errorCode),
     errorMessage: orNull(response.errorMessage),
@@ -196,6 +206,8 @@ export function responseFromWit(response) {
   return withoutUndefined({
     content: orUndefined(convertOptional(response.content, contentFromWit)),
     partial: response.partial,
+    turnComplete: orUndefined(response.turnComplete),
+    interrupted: orUndefined(response.interrupted),
     finishReason: orUndefined(response.finishReason),
     errorCode: orUndefined(response.errorCode),
     errorMessage: orUndefined(response.errorMessage),
@@ -213,6 +225,8 @@ export const callbackToWit = (callback) => ({ name: callback.name, points: [keba
 
 const names = (items = []) => items.map((item) => (typeof item === "string" ? item : item.name));
 
+const tools = (items) => names(items).map((name) => ({ name, args: null, requiresConfirmation: null }));
+
 export function agentToWit(agent) {
   return {
     name: agent.name,
@@ -229,7 +243,7 @@ function kindToWit(agent) {
   switch (agent.kind) {
     case "llm": return { tag: "llm", val: llmToWit(agent) };
     case "loop": return { tag: "loop", val: orNull(agent.maxIterations) };
-    case "custom": return { tag: "custom", val: { model: orNull(agent.model), tools: names(agent.tools) } };
+    case "custom": return { tag: "custom", val: { model: orNull(agent.model), tools: tools(agent.tools) } };
     default: return { tag: agent.kind };
   }
 }
@@ -245,12 +259,12 @@ function llmToWit(agent) {
     model: orNull(agent.model),
     instruction: instructionToWit(agent.instruction),
     globalInstruction: instructionToWit(agent.globalInstruction),
-    tools: names(agent.tools),
+    tools: tools(agent.tools),
     toolsets: (agent.toolsets ?? []).map(toToolset).map(({ name, only = [], prefix }) => ({ name, only, prefix: orNull(prefix) })),
     examples: { tag: "none" },
     planner: { tag: "none" },
     codeExecution: { tag: "none" },
-    withoutHistory: Boolean(agent.withoutHistory),
+    includeContents: agent.withoutHistory ? "none" : "default",
     inputSchema: agent.inputSchema ? stringify(agent.inputSchema) : null,
     outputSchema: agent.outputSchema ? stringify(agent.outputSchema) : null,
     outputKey: orNull(agent.outputKey),

@@ -15,11 +15,11 @@ use crate::agent_context::AgentContext;
 use crate::callback::{AfterAgent, BeforeAgent, CallbackRef, OnAgentError};
 use crate::error::Error;
 use crate::hook::{AgentCallbacks, for_each_hook};
-use crate::tool::{LocalFuture, ToolRef};
+use crate::tool::{LocalFuture, ToolRef, ToolUse};
 
 pub use llm::LlmAgent;
 pub(crate) use llm::{Instruction, Llm};
-pub use options::{CodeRunner, Planner, Thinking, Toolset};
+pub use options::{CodeRunner, IncludeContents, Planner, Thinking, Toolset};
 
 /// An agent of any kind, with its sub-agents.
 pub struct Agent {
@@ -61,7 +61,7 @@ impl SubAgent {
 
 pub(crate) struct Custom {
     pub(crate) model: Option<String>,
-    pub(crate) tools: Vec<String>,
+    pub(crate) tools: Vec<ToolUse>,
     pub(crate) run: AgentCode,
 }
 
@@ -236,7 +236,7 @@ impl CustomAgent {
     /// Adds a tool that the code may call: a function marked `#[tool]`, or a name.
     #[must_use]
     pub fn tool(mut self, tool: impl ToolRef) -> Self {
-        self.custom.tools.push(tool.tool_name());
+        self.custom.tools.push(tool.tool_use());
         self
     }
 }

@@ -62,6 +62,16 @@ impl AgentContext {
         self.emit(Event { actions, ..Event::default() }).await
     }
 
+    /// Ends the run: no further agent runs, and the host stops this one. In an agent that is called as a tool, ends the
+    /// run of that agent.
+    ///
+    /// # Errors
+    /// See [`AgentContext::emit`].
+    pub async fn end_invocation(&self) -> Result<(), Error> {
+        let actions = EventActions { end_invocation: Some(true), ..EventActions::default() };
+        self.emit(Event { actions, ..Event::default() }).await
+    }
+
     /// Starts a sub-agent and returns its events. The sub-agent advances as its events are read. An event becomes part
     /// of the session when it is [relayed](AgentContext::relay), and is dropped if the next one is read first.
     ///

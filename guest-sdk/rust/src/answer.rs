@@ -81,6 +81,8 @@ pub(crate) fn add(complete: &mut LlmResponse, response: LlmResponse) {
     complete.finish_reason = response.finish_reason.or(complete.finish_reason.take());
     complete.error_code = response.error_code.or(complete.error_code.take());
     complete.error_message = response.error_message.or(complete.error_message.take());
+    complete.turn_complete = response.turn_complete.or(complete.turn_complete);
+    complete.interrupted = response.interrupted.or(complete.interrupted);
     complete.extra.extend(response.extra);
     if let Some(content) = response.content {
         let into = complete.content.get_or_insert_with(|| Content { role: content.role.clone(), parts: Vec::new() });
@@ -123,11 +125,11 @@ impl<S: ExportList<Model>> wit::Guest for S {
     async fn generate(
         name: String,
         request: types::LlmRequest,
-        streamed: bool,
+        streaming: bool,
     ) -> Result<wit_bindgen::StreamReader<types::LlmResponse>, types::Error> {
         let model = find(S::items(), "model", &name, |model| model.name)?;
         let request = request.try_into()?;
-        if !streamed {
+        if !streaming {
             let complete = model.answer(request).await?;
             let (mut writer, responses) = wit_stream::new();
             wit_bindgen::spawn_local(async move {

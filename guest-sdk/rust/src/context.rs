@@ -17,24 +17,11 @@ use crate::content::{Content, JsonMap};
 use crate::convert::{read, read_state};
 use crate::error::{Error, ToolError};
 use crate::event::Event;
-use crate::host::{agents, config, memory, model, session, tools};
+use crate::host::{agents, config, memory, models, plugins, session, tools};
 use crate::model::{LlmRequest, LlmResponse, ResponseStream};
-
-/// The call in which code runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunInfo {
-    pub app: String,
-    pub user: String,
-    /// Id of the session.
-    pub session: String,
-    /// Id of the run.
-    pub invocation_id: String,
-    /// The agent that the code runs for.
-    pub agent: String,
-    pub branch: Option<String>,
-    /// Id of the function call, in tools and tool callbacks.
-    pub function_call_id: Option<String>,
-}
+use crate::run_info::{PluginInfo, RunInfo};
+use crate::runner::Runner;
+use crate::sessions::Sessions;
 
 /// An entry of the user's memory, from earlier sessions.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +49,31 @@ impl Memory<'_> {
     /// If the component is not allowed to search, or the service fails.
     pub async fn search(&self, query: impl Into<String>) -> Result<Vec<MemoryEntry>, Error> {
         memory::search(query.into()).await?.into_iter().map(MemoryEntry::try_from).collect()
+    }
+
+    /// Adds the current session as it is now. Replaces what was added of it before.
+    ///
+    /// # Errors
+    /// If the component is not allowed to, or the service fails.
+    pub async fn add_session(&self) -> Result<(), Error> {
+        Ok(memory::add_session(None).await?)
+    }
+
+    /// Adds another session of the user in the current app. Replaces what was added of it before.
+    ///
+    /// # Errors
+    /// `SESSION_NOT_FOUND` if there is no such session; also if the component is not allowed to, or the service fails.
+    pub async fn add_session_of(&self, id: &str) -> Result<(), Error> {
+        Ok(memory::add_session(Some(id.to_owned())).await?)
+    }
+
+    /// Adds events to those of the current session that were added before. Events with the id of one of them are
+    /// skipped.
+    ///
+    /// # Errors
+    /// If the component is not allowed to, or the service fails.
+    pub async fn add_events(&self, events: impl IntoIterator<Item = Event>) -> Result<(), Error> {
+        Ok(memory::add_events(events.into_iter().map(Into::into).collect()).await?)
     }
 }
 
@@ -99,7 +111,7 @@ impl Context {
     /// # Errors
     /// If the code runs outside of a session.
     pub fn all_state(&self) -> Result<JsonMap, Error> {
-        read_state(session::all_state()?)
+        read_state(session::get_all_state()?)
     }
 
     /// Sets a state key. The change is stored with the event that reports this call; in an agent, with its next event.
@@ -150,6 +162,16 @@ impl Context {
         Memory(PhantomData)
     }
 
+    /// Gives access to other apps, which the component may run for the user.
+    pub fn runner(&self) -> Runner<'_> {
+        Runner::new(self)
+    }
+
+    /// Gives access to the sessions of the user in an app.
+    pub fn sessions(&self, app: impl Into<String>) -> Sessions<'_> {
+        Sessions::new(self, app.into())
+    }
+
     /// Calls a tool of the agent. Several calls may run concurrently.
     ///
     /// # Errors
@@ -168,12 +190,37 @@ impl Context {
         config::get(key)?.map(|json| read(&json, &format!("the setting `{key}`"))).transpose()
     }
 
+    /// Returns the plugins of the run, in the order in which they run.
+    ///
+    /// # Errors
+    /// If the code runs outside of a session.
+    pub fn plugins(&self) -> Result<Vec<PluginInfo>, Error> {
+        Ok(plugins::list()?.into_iter().map(Into::into).collect())
+    }
+
+    /// Returns a plugin of the run. `None` if there is none of this name.
+    ///
+    /// # Errors
+    /// If the code runs outside of a session.
+    pub fn plugin(&self, name: &str) -> Result<Option<PluginInfo>, Error> {
+        Ok(plugins::get(name)?.map(Into::into))
+    }
+
+    /// Returns the arguments with which the configuration uses the tool or plugin that is called: `args` of a tool in an
+    /// agent definition, or of a plugin in `hatchery.yaml`. `None` if there are none.
+    ///
+    /// # Errors
+    /// If they are not a `T`.
+    pub fn arguments<T: DeserializeOwned>(&self) -> Result<Option<T>, Error> {
+        config::arguments()?.map(|json| read(&json, "the configured arguments")).transpose()
+    }
+
     /// Calls a model and waits for the complete answer.
     ///
     /// # Errors
     /// If the model is unknown, denied or fails.
     pub async fn generate(&self, request: LlmRequest) -> Result<LlmResponse, Error> {
-        let mut responses = ResponseStream::new(model::generate(request.into(), false).await?);
+        let mut responses = ResponseStream::new(models::generate(request.into(), false).await?);
         let mut last = None;
         while let Some(response) = responses.next().await? {
             last = Some(response);
@@ -181,12 +228,33 @@ impl Context {
         last.ok_or_else(|| Error::new("MODEL_BAD_RESPONSE", "the model gave no answer"))
     }
 
+    /// Returns the names and patterns of the models that the component is granted. Its own models need no grant.
+    ///
+    /// # Errors
+    /// If the code runs outside of a session.
+    pub fn models(&self) -> Result<Vec<String>, Error> {
+        Ok(models::list()?)
+    }
+
+    /// Embeds texts: returns one vector per text, all of the same length. `local:hashed-ngrams` compares texts by their
+    /// spelling, without a model.
+    ///
+    /// # Errors
+    /// If the embedder is unknown, denied or fails.
+    pub async fn embed<T: Into<String>>(
+        &self,
+        model: impl Into<String>,
+        texts: impl IntoIterator<Item = T>,
+    ) -> Result<Vec<Vec<f32>>, Error> {
+        Ok(models::embed(model.into(), texts.into_iter().map(Into::into).collect()).await?)
+    }
+
     /// Calls a model and streams its answer.
     ///
     /// # Errors
     /// If the model is unknown or denied. Later failures are returned by the stream.
     pub async fn stream(&self, request: LlmRequest) -> Result<ResponseStream, Error> {
-        Ok(ResponseStream::new(model::generate(request.into(), true).await?))
+        Ok(ResponseStream::new(models::generate(request.into(), true).await?))
     }
 }
 
@@ -213,6 +281,15 @@ impl ToolContext {
     /// If the code runs outside of a session.
     pub fn escalate(&self) -> Result<(), Error> {
         Ok(agents::escalate()?)
+    }
+
+    /// Ends the run after this call: the event that reports the call is its last one, and no further agent runs. In an
+    /// agent that is called as a tool, ends the run of that agent.
+    ///
+    /// # Errors
+    /// If the code runs outside of a session.
+    pub fn end_invocation(&self) -> Result<(), Error> {
+        Ok(agents::end_invocation()?)
     }
 
     /// Makes the tool's result the final answer, without a summary by the model.
@@ -275,6 +352,15 @@ impl CallbackContext {
     /// If the code runs outside of a session.
     pub fn escalate(&self) -> Result<(), Error> {
         Ok(agents::escalate()?)
+    }
+
+    /// Ends the run after this call: the event that reports the call is its last one, and no further agent runs. In an
+    /// agent that is called as a tool, ends the run of that agent.
+    ///
+    /// # Errors
+    /// If the code runs outside of a session.
+    pub fn end_invocation(&self) -> Result<(), Error> {
+        Ok(agents::end_invocation()?)
     }
 
     /// Makes the result of the tool call the final answer, without a summary by the model.

@@ -4,13 +4,13 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::bindings::wit::{memory, session, types as wit};
+use crate::bindings::wit::types as wit;
 use crate::confirmation::ToolConfirmation;
 use crate::content::{
     Blob, CodeExecutionResult, Content, ExecutableCode, FileData, FunctionCall, FunctionResponse, JsonMap, Part,
     PartData,
 };
-use crate::context::{MemoryEntry, RunInfo};
+use crate::context::MemoryEntry;
 use crate::error::{Error, ToolError};
 use crate::event::{Event, EventActions};
 use crate::examples::Example;
@@ -65,7 +65,7 @@ impl From<Error> for wit::Error {
 impl From<wit::ToolError> for ToolError {
     fn from(error: wit::ToolError) -> Self {
         match error {
-            wit::ToolError::Model(message) => Self::Recoverable(message),
+            wit::ToolError::Recoverable(message) => Self::Recoverable(message),
             wit::ToolError::Fatal(error) => Self::Fatal(error.into()),
         }
     }
@@ -74,7 +74,7 @@ impl From<wit::ToolError> for ToolError {
 impl From<ToolError> for wit::ToolError {
     fn from(error: ToolError) -> Self {
         match error {
-            ToolError::Recoverable(message) => Self::Model(message),
+            ToolError::Recoverable(message) => Self::Recoverable(message),
             ToolError::Fatal(error) => Self::Fatal(error.into()),
         }
     }
@@ -188,6 +188,8 @@ impl TryFrom<wit::Event> for Event {
             content: event.content.map(Content::try_from).transpose()?,
             actions: event.actions.try_into()?,
             partial: event.partial,
+            turn_complete: event.turn_complete,
+            interrupted: event.interrupted,
             branch: event.branch,
             long_running_tool_ids: event.long_running_tool_ids,
             error_code: event.error_code,
@@ -207,6 +209,8 @@ impl From<Event> for wit::Event {
             content: event.content.map(Into::into),
             actions: event.actions.into(),
             partial: event.partial,
+            turn_complete: event.turn_complete,
+            interrupted: event.interrupted,
             branch: event.branch,
             long_running_tool_ids: event.long_running_tool_ids,
             error_code: event.error_code,
@@ -224,10 +228,12 @@ impl TryFrom<wit::EventActions> for EventActions {
         Ok(Self {
             state_delta: read_state(actions.state_delta)?,
             artifact_delta: actions.artifact_delta,
+            deleted_artifact_ids: actions.deleted_artifact_ids,
             skip_summarization: actions.skip_summarization,
             transfer_to_agent: actions.transfer_to_agent,
             escalate: actions.escalate,
             end_of_agent: actions.end_of_agent,
+            end_invocation: actions.end_invocation,
             extra: read_extra(actions.extra)?,
         })
     }
@@ -249,10 +255,12 @@ impl From<EventActions> for wit::EventActions {
         Self {
             state_delta: actions.state_delta.into_iter().map(|(key, value)| (key, value.to_string())).collect(),
             artifact_delta: actions.artifact_delta,
+            deleted_artifact_ids: actions.deleted_artifact_ids,
             skip_summarization: actions.skip_summarization,
             transfer_to_agent: actions.transfer_to_agent,
             escalate: actions.escalate,
             end_of_agent: actions.end_of_agent,
+            end_invocation: actions.end_invocation,
             extra: some_object(actions.extra),
         }
     }
@@ -319,6 +327,8 @@ impl TryFrom<wit::LlmResponse> for LlmResponse {
         Ok(Self {
             content: response.content.map(Content::try_from).transpose()?,
             partial: response.partial,
+            turn_complete: response.turn_complete,
+            interrupted: response.interrupted,
             finish_reason: response.finish_reason,
             error_code: response.error_code,
             error_message: response.error_message,
@@ -332,6 +342,8 @@ impl From<LlmResponse> for wit::LlmResponse {
         Self {
             content: response.content.map(Into::into),
             partial: response.partial,
+            turn_complete: response.turn_complete,
+            interrupted: response.interrupted,
             finish_reason: response.finish_reason,
             error_code: response.error_code,
             error_message: response.error_message,
@@ -340,24 +352,10 @@ impl From<LlmResponse> for wit::LlmResponse {
     }
 }
 
-impl From<session::Info> for RunInfo {
-    fn from(info: session::Info) -> Self {
-        Self {
-            app: info.app,
-            user: info.user,
-            session: info.session,
-            invocation_id: info.invocation_id,
-            agent: info.agent,
-            branch: info.branch,
-            function_call_id: info.function_call_id,
-        }
-    }
-}
-
-impl TryFrom<memory::Entry> for MemoryEntry {
+impl TryFrom<wit::MemoryEntry> for MemoryEntry {
     type Error = Error;
 
-    fn try_from(entry: memory::Entry) -> Result<Self, Error> {
+    fn try_from(entry: wit::MemoryEntry) -> Result<Self, Error> {
         Ok(Self { content: entry.content.try_into()?, author: entry.author, timestamp_micros: entry.timestamp })
     }
 }

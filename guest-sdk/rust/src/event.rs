@@ -22,6 +22,10 @@ pub struct Event {
     /// True for a part of a streamed answer: it is yielded but never stored. A complete event that is not partial must
     /// follow.
     pub partial: bool,
+    /// True if the model has finished its turn (live runs).
+    pub turn_complete: Option<bool>,
+    /// True if the user interrupted the model (live runs).
+    pub interrupted: Option<bool>,
     /// Dot-joined path of parallel branches.
     pub branch: Option<String>,
     /// Ids of function calls whose result comes later.
@@ -71,6 +75,8 @@ impl From<LlmResponse> for Event {
         Self {
             content: response.content,
             partial: response.partial,
+            turn_complete: response.turn_complete,
+            interrupted: response.interrupted,
             error_code: response.error_code,
             error_message: response.error_message,
             extra,
@@ -86,6 +92,8 @@ pub struct EventActions {
     pub state_delta: JsonMap,
     /// Names of saved artifacts with their versions.
     pub artifact_delta: Vec<(String, u64)>,
+    /// Names of deleted artifacts.
+    pub deleted_artifact_ids: Vec<String>,
     /// If true, the function response is the final answer, and the model does not summarize it.
     pub skip_summarization: Option<bool>,
     /// The agent to transfer the conversation to.
@@ -94,6 +102,8 @@ pub struct EventActions {
     pub escalate: Option<bool>,
     /// If true, the agent has ended its run.
     pub end_of_agent: Option<bool>,
+    /// If true, the run ends with this event: no agent runs after it.
+    pub end_invocation: Option<bool>,
     /// Further keys.
     pub extra: JsonMap,
 }

@@ -10,6 +10,7 @@ use crate::tool::LocalFuture;
 /// |---|---|
 /// | `agents` | functions marked `#[agent]`, or that return an agent builder; sub-agents of a listed agent need not be listed |
 /// | `tools` | functions marked `#[tool]` |
+/// | `toolsets` | functions that return a [`ToolsetExport`](crate::ToolsetExport) |
 /// | `callbacks` | functions marked `#[callback(…)]` |
 /// | `plugins` | types whose functions are marked `#[plugin]` |
 /// | `code_executors` | functions marked `#[code_executor]` |
@@ -41,6 +42,9 @@ macro_rules! __export {
     (tools [$($item:path),*]) => {
         $crate::__export_items!($crate::Tool, tools, export_tools, [$($item()),*]);
     };
+    (toolsets [$($item:path),*]) => {
+        $crate::__export_items!($crate::ToolsetExport, toolsets, export_toolsets, [$($item()),*]);
+    };
     (callbacks [$($item:path),*]) => {
         $crate::__export_items!(
             $crate::AnyCallback, callbacks, export_callbacks, [$($crate::AnyCallback::from($item())),*]
@@ -65,7 +69,7 @@ macro_rules! __export {
     };
     ($other:ident $items:tt) => {
         ::std::compile_error!(::std::concat!(
-            "a component exports `agents`, `tools`, `callbacks`, `plugins`, `code_executors`, `summarizers`, `examples` and `models`, \
+            "a component exports `agents`, `tools`, `toolsets`, `callbacks`, `plugins`, `code_executors`, `summarizers`, `examples` and `models`, \
              not `",
             ::std::stringify!($other),
             "`"

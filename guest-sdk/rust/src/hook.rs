@@ -29,6 +29,8 @@ macro_rules! for_each_hook {
                 after_run AfterRun "after-run" () -> (), run_call;
                 /// Runs after a run that failed.
                 on_run_error OnRunError "on-run-error" (failure: Error) -> (), run_call;
+                /// Releases resources when the host stops or the plugin is replaced. There is no session.
+                close Close "close" () -> (), run_call;
             }
             agents {
                 /// Runs before an agent. The content is the agent's answer: the agent does not run.

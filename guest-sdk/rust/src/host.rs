@@ -2,10 +2,13 @@
 //! generates from `wit/imports.wit`; in unit tests they are functions of the mock host with the same names and types.
 
 #[cfg(target_family = "wasm")]
-pub(crate) use crate::bindings::wit::{agents, artifacts, config, log, memory, model, session, tools};
+pub(crate) use crate::bindings::wit::{
+    agents, artifacts, config, log, memory, models, plugins, runner, session, sessions, tools,
+};
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use crate::testing::imports::{
-    StreamReader, StreamWriter, agents, artifacts, config, log, memory, model, session, tools,
+    StreamReader, StreamWriter, agents, artifacts, config, log, memory, models, plugins, runner, session, sessions,
+    tools,
 };
 #[cfg(target_family = "wasm")]
 pub(crate) use wit_bindgen::{StreamReader, StreamWriter};

@@ -55,9 +55,11 @@
 //! ```
 //! hatchery_guest::requests! {
 //!     models: ["gemini-*"] because "it summarizes search results",
-//!     memory: true,
+//!     memory: read,
 //!     artifacts: write,
 //!     state: { read: ["app:theme"], write: ["user:*"] },
+//!     runs: ["clerk"],
+//!     sessions: { read: ["diary"], write: ["clerk"] },
 //!     tools: ["search/*"],
 //!     environment: ["LANG"],
 //!     files: [{ guest: "/data", access: read }],
@@ -223,14 +225,18 @@ pub mod http;
 pub mod log;
 mod model;
 mod plugin;
+mod run_info;
+mod runner;
+mod sessions;
 mod summarizer;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
 mod tool;
+mod toolset;
 
 pub use agent::{
-    Agent, CodeRunner, CustomAgent, LlmAgent, LoopAgent, ParallelAgent, Planner, SequentialAgent, SubAgent,
-    SubAgentRef, Thinking, Toolset,
+    Agent, CodeRunner, CustomAgent, IncludeContents, LlmAgent, LoopAgent, ParallelAgent, Planner, SequentialAgent,
+    SubAgent, SubAgentRef, Thinking, Toolset,
 };
 pub use agent_context::{AgentContext, EventStream};
 pub use answer::{Answer, Model};
@@ -245,15 +251,19 @@ pub use content::{
     Blob, CodeExecutionResult, Content, ExecutableCode, FileData, FunctionCall, FunctionResponse, JsonMap, Part,
     PartData,
 };
-pub use context::{CallbackContext, Context, Memory, MemoryEntry, RunInfo, ToolContext};
+pub use context::{CallbackContext, Context, Memory, MemoryEntry, ToolContext};
 pub use error::{COMPONENT_FAILED, Error, ToolError};
 pub use event::{Event, EventActions};
 pub use examples::{Example, ExampleProvider, ExamplesRef};
 pub use hatchery_guest_macros::{agent, callback, code_executor, examples, model, plugin, requests, summarizer, tool};
 pub use model::{FunctionDeclaration, LlmRequest, LlmResponse, ResponseStream};
 pub use plugin::Plugin;
+pub use run_info::{PluginInfo, RemainingLimits, RunInfo, StreamingMode};
+pub use runner::{Run, RunRequest, Runner};
+pub use sessions::{EventWindow, SessionInfo, Sessions};
 pub use summarizer::Summarizer;
-pub use tool::{LocalFuture, Tool, ToolRef};
+pub use tool::{LocalFuture, Tool, ToolRef, ToolUse};
+pub use toolset::{DynamicTool, ToolsetExport};
 
 pub use {schemars, serde, serde_json};
 
@@ -261,9 +271,9 @@ pub use {schemars, serde, serde_json};
 pub mod prelude {
     pub use crate::{
         AgentContext, Answer, CallbackContext, CodeFile, CodeInput, CodeOutput, CodeRunner, Content, Context,
-        CustomAgent, Error, Event, Example, LlmAgent, LlmRequest, LlmResponse, LoopAgent, ParallelAgent, Part, Planner,
-        SequentialAgent, Thinking, ToolCall, ToolConfirmation, ToolContext, ToolError, Toolset, agent, callback,
-        code_executor, examples, http, log, model, plugin, summarizer, tool,
+        CustomAgent, Error, Event, Example, IncludeContents, LlmAgent, LlmRequest, LlmResponse, LoopAgent,
+        ParallelAgent, Part, Planner, RunRequest, SequentialAgent, Thinking, ToolCall, ToolConfirmation, ToolContext,
+        ToolError, Toolset, agent, callback, code_executor, examples, http, log, model, plugin, summarizer, tool,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};
@@ -291,6 +301,7 @@ pub mod __private {
     pub use crate::bindings::plugins::{self, export_plugins};
     pub use crate::bindings::summarizers::{self, export_summarizers};
     pub use crate::bindings::tools::{self, export_tools};
+    pub use crate::bindings::toolsets::{self, export_toolsets};
     pub use crate::callback::{Before, value};
     pub use crate::export::ExportList;
     pub use crate::plugin::{AnyPlugin, Hooks};

@@ -57,6 +57,10 @@ pub struct LlmResponse {
     pub content: Option<Content>,
     /// True for a part of a streamed response, which contains only what is new.
     pub partial: bool,
+    /// True if the model has finished its turn (live runs).
+    pub turn_complete: Option<bool>,
+    /// True if the user interrupted the model (live runs).
+    pub interrupted: Option<bool>,
     /// Finish reason, such as `STOP`.
     pub finish_reason: Option<String>,
     /// Set if the response is an error.

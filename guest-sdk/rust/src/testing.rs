@@ -110,8 +110,10 @@ pub use crate::callback::Before;
 use crate::callback::ToolCall;
 use crate::confirmation::ToolConfirmation;
 use crate::content::{JsonMap, Part};
+use crate::context::MemoryEntry;
 use crate::event::Event;
 use crate::model::LlmRequest;
+use crate::runner::RunRequest;
 
 /// The mock host of one test. Setup methods take and return it; it runs items any number of times and records what they
 /// did. Clones share their state.
@@ -186,6 +188,26 @@ impl Host {
         self.0.borrow().tool_calls.clone()
     }
 
+    /// Returns the requests of code for runs of apps, in order.
+    pub fn run_requests(&self) -> Vec<RunRequest> {
+        self.0.borrow().run_requests.clone()
+    }
+
+    /// Returns the ids of the runs that code has cancelled, in order.
+    pub fn cancelled_runs(&self) -> Vec<String> {
+        self.0.borrow().cancelled_runs.clone()
+    }
+
+    /// Returns the events of another session of the user. `None` if it does not exist.
+    pub fn events_of(&self, app: &str, session: &str) -> Option<Vec<Event>> {
+        self.0.borrow().sessions.get(&(app.to_owned(), session.to_owned())).map(|session| session.events.clone())
+    }
+
+    /// Returns the entries of the memory, in the order in which they were added.
+    pub fn memory(&self) -> Vec<MemoryEntry> {
+        self.0.borrow().memory.clone()
+    }
+
     /// Returns the HTTP requests of code, in order.
     pub fn http_requests(&self) -> Vec<HttpRequest> {
         self.0.borrow().http_requests.clone()
@@ -209,6 +231,11 @@ impl Host {
     /// Returns true if the loops and parallel agents around the agent are to end.
     pub fn escalated(&self) -> bool {
         self.0.borrow().actions.escalate == Some(true)
+    }
+
+    /// Returns true if the run is to end: no further agent runs.
+    pub fn has_ended_invocation(&self) -> bool {
+        self.0.borrow().actions.end_invocation == Some(true)
     }
 
     /// Returns true if a tool's result is the final answer, without a summary by the model.

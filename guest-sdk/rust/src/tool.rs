@@ -9,10 +9,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::agent::SubAgentRef;
 use crate::bindings::tools::exports::hatchery::agent::guest_tools as wit;
 use crate::bindings::wit::types;
+use crate::content::JsonMap;
 use crate::context::ToolContext;
 use crate::error::ToolError;
+use crate::examples::ExamplesRef;
 use crate::export::{ExportList, find};
 
 /// A boxed future that is not `Send`: components are single-threaded.
@@ -51,19 +54,80 @@ impl Tool {
 /// A reference to a tool: a function marked `#[tool]`, or a name (`roll_die`, `dice/roll_die`, a built-in one such as
 /// `exit_loop`).
 pub trait ToolRef {
-    /// Returns the name.
-    fn tool_name(self) -> String;
+    /// Returns the name with its options.
+    fn tool_use(self) -> ToolUse;
 }
 
 impl<F: Fn() -> Tool> ToolRef for F {
-    fn tool_name(self) -> String {
-        self().name.into()
+    fn tool_use(self) -> ToolUse {
+        ToolUse::new(self().name)
     }
 }
 
 impl ToolRef for &str {
-    fn tool_name(self) -> String {
-        self.into()
+    fn tool_use(self) -> ToolUse {
+        ToolUse::new(self)
+    }
+}
+
+impl ToolRef for ToolUse {
+    fn tool_use(self) -> ToolUse {
+        self
+    }
+}
+
+/// A tool of an agent, with options: arguments, and consent that the tool itself does not require.
+///
+/// ```
+/// # use hatchery_guest::prelude::*;
+/// # use hatchery_guest::ToolUse;
+/// /// Looks things up, and deletes them once a person has agreed.
+/// #[agent]
+/// fn librarian() -> LlmAgent {
+///     LlmAgent::new("librarian")
+///         .tool(ToolUse::new("archive/delete").confirm())
+///         .tool(ToolUse::new("archive/find").arg("limit", 10))
+///         .tool(ToolUse::agent("translators/german"))
+/// }
+/// # hatchery_guest::export! { agents: [librarian] }
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolUse {
+    pub(crate) name: String,
+    pub(crate) args: JsonMap,
+    pub(crate) requires_confirmation: Option<bool>,
+}
+
+impl ToolUse {
+    /// Uses a tool by its name: that of a tool of this component, `component/tool`, or a built-in one.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), args: JsonMap::new(), requires_confirmation: None }
+    }
+
+    /// Uses an agent as a tool: a function marked `#[agent]`, or a name. The agent is not a sub-agent: its answer is the
+    /// result of the call.
+    pub fn agent(agent: impl SubAgentRef) -> Self {
+        Self::new("AgentTool").arg("agent", agent.sub_agent().name())
+    }
+
+    /// Adds the examples of a provider to each request: those of a function marked `#[examples]`, or of the provider
+    /// with this name.
+    pub fn examples_from(provider: impl ExamplesRef) -> Self {
+        Self::new("ExampleTool").arg("examples", provider.provider_name())
+    }
+
+    /// Sets an argument. A component's tool reads them by [`Context::arguments`](crate::Context::arguments).
+    #[must_use]
+    pub fn arg(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.args.insert(key.into(), value.into());
+        self
+    }
+
+    /// Requires a person to approve each call before it runs.
+    #[must_use]
+    pub fn confirm(mut self) -> Self {
+        self.requires_confirmation = Some(true);
+        self
     }
 }
 

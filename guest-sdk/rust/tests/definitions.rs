@@ -3,7 +3,7 @@
 
 use futures::executor::block_on;
 use hatchery_guest::prelude::*;
-use hatchery_guest::{Callback, Plugin, SubAgentRef, Tool, ToolRef};
+use hatchery_guest::{Callback, Plugin, SubAgentRef, Tool, ToolRef, ToolUse};
 
 /// Where to look.
 #[derive(Deserialize, Serialize, JsonSchema)]
@@ -69,8 +69,8 @@ fn a_tool_has_the_functions_name_and_comment() {
     );
     assert_eq!((count_letters().name, count_letters().long_running), ("count-letters", true));
     assert!(breaks().requires_confirmation && !look().requires_confirmation);
-    assert_eq!(look.tool_name(), "look");
-    assert_eq!("other/search".tool_name(), "other/search");
+    assert_eq!(look.tool_use(), ToolUse::new("look"));
+    assert_eq!("other/search".tool_use(), ToolUse::new("other/search"));
 }
 
 #[test]

@@ -75,6 +75,9 @@ fn grant_lines(grants: &Grants) -> BTreeSet<String> {
     for (key, patterns) in [
         ("models", &grants.models),
         ("tools", &grants.tools),
+        ("runs", &grants.runs),
+        ("sessions.read", &grants.sessions.read),
+        ("sessions.write", &grants.sessions.write),
         ("state.read", &grants.state.read),
         ("state.write", &grants.state.write),
     ] {
@@ -82,8 +85,8 @@ fn grant_lines(grants: &Grants) -> BTreeSet<String> {
             add(key, pattern.to_string());
         }
     }
-    if grants.memory {
-        add("memory", "true".into());
+    if let Some(access) = grants.memory {
+        add("memory", access.to_string());
     }
     if let Some(access) = grants.artifacts {
         add("artifacts", access.to_string());
@@ -113,8 +116,8 @@ mod tests {
 
     #[test]
     fn every_grant_is_a_line() {
-        let yaml = "components: {a: {grants: {network: [a.com], private_network: ['10.0.0.0/8'], models: ['*'], tools: [x/y], memory: true, \
-                    artifacts: write, state: {read: ['user:*'], write: ['app:x']}, environment: {LANG: C, T: {from: TOKEN}}, \
+        let yaml = "components: {a: {grants: {network: [a.com], private_network: ['10.0.0.0/8'], models: ['*'], tools: [x/y], memory: write, \
+                    runs: [clerk], sessions: {read: [diary], write: [clerk]}, artifacts: write, state: {read: ['user:*'], write: ['app:x']}, environment: {LANG: C, T: {from: TOKEN}}, \
                     files: [{host: /srv, guest: /d, access: write}], clock: '2026-01-01T00:00:00Z', random: {seed: 1}, \
                     secrets: [{name: k, from: K, host: a.com, header: X}]}}}";
         let config = Config::parse(yaml, Path::new("hatchery.yaml")).unwrap();
@@ -127,12 +130,15 @@ mod tests {
                 "environment LANG",
                 "environment T from TOKEN",
                 "files write /srv as /d",
-                "memory true",
+                "memory write",
                 "models *",
                 "network a.com",
                 "private_network 10.0.0.0/8",
                 "random seeded",
+                "runs clerk",
                 "secrets k for a.com",
+                "sessions.read diary",
+                "sessions.write clerk",
                 "state.read user:*",
                 "state.write app:x",
                 "tools x/y",

@@ -16,6 +16,8 @@ impl Aggregator {
     /// Adds a chunk, or a complete response. Of the fields other than content, the last value wins.
     pub fn push(&mut self, chunk: LlmResponse) {
         let response = self.response.get_or_insert_default();
+        response.turn_complete = chunk.turn_complete.or(response.turn_complete);
+        response.interrupted = chunk.interrupted.or(response.interrupted);
         response.finish_reason = chunk.finish_reason.or(response.finish_reason.take());
         response.error_code = chunk.error_code.or(response.error_code.take());
         response.error_message = chunk.error_message.or(response.error_message.take());

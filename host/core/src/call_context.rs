@@ -14,6 +14,7 @@ use crate::error::{ModelError, ModelErrorKind, RunError, StoreError};
 use crate::event::EventActions;
 use crate::invocation::Invocation;
 use crate::journal::{EarlierCall, RunJournal, hash_arguments};
+use crate::json::JsonMap;
 use crate::memory::MemoryEntry;
 use crate::model::{LlmRequest, LlmResponse, Model, ResponseStream, StreamingMode};
 use crate::state::{State, is_state_removal};
@@ -37,6 +38,10 @@ pub struct CallContext {
     pub idempotency_key: Option<Arc<str>>,
     /// The prefix of the keys of calls by the code of a custom agent.
     agent_scope: Option<Arc<str>>,
+    /// The arguments with which the configuration uses the item that is called.
+    arguments: Option<Arc<JsonMap>>,
+    /// True if changes are refused.
+    is_read_only: bool,
     confirmation: Option<Arc<ToolConfirmation>>,
     host: Option<Arc<dyn AgentHost>>,
     actions: Arc<Mutex<EventActions>>,
@@ -52,6 +57,8 @@ impl CallContext {
             function_call_id: None,
             idempotency_key: None,
             agent_scope: None,
+            arguments: None,
+            is_read_only: false,
             confirmation: None,
             host: None,
             actions: Arc::default(),
@@ -80,6 +87,7 @@ impl CallContext {
             function_call_id: id.map(Into::into),
             idempotency_key: None,
             agent_scope: None,
+            arguments: None,
             confirmation: None,
             actions: Arc::default(),
             ..self.clone()
@@ -136,6 +144,35 @@ impl CallContext {
         Ok(record_responses(journal.clone(), key, name, responses))
     }
 
+    /// Returns the context of a call of an item that the configuration uses with arguments: `args` of a tool in an agent
+    /// definition or of a plugin in a list. The changes are shared.
+    #[must_use]
+    pub fn with_arguments(&self, arguments: Option<Arc<JsonMap>>) -> Self {
+        Self { arguments, ..self.clone() }
+    }
+
+    /// Returns the arguments with which the configuration uses the item that is called; `None` if there are none.
+    pub fn arguments(&self) -> Option<&JsonMap> {
+        self.arguments.as_deref()
+    }
+
+    /// Returns a context for code that only reads, such as an instruction provider. It sees the changes made so far, and
+    /// drops those that are made through it; [`CallContext::check_writable`] fails.
+    #[must_use]
+    pub fn read_only(&self) -> Self {
+        let actions = self.actions().clone();
+        Self { is_read_only: true, actions: Arc::new(Mutex::new(actions)), ..self.clone() }
+    }
+
+    /// Checks that changes made through this context are kept. To be called before a change that has effects at once,
+    /// and by code that reports errors to an author.
+    ///
+    /// # Errors
+    /// [`RunError::ReadOnly`] in a [read-only context](CallContext::read_only).
+    pub fn check_writable(&self) -> Result<(), RunError> {
+        if self.is_read_only { Err(RunError::ReadOnly) } else { Ok(()) }
+    }
+
     /// Sets a person's decision about the call.
     #[must_use]
     pub fn with_confirmation(mut self, confirmation: Option<ToolConfirmation>) -> Self {
@@ -155,10 +192,11 @@ impl CallContext {
     /// # Errors
     /// [`RunError::BadInput`] outside a function call, and inside an agent that is called as a tool.
     pub fn request_confirmation(&self, hint: impl Into<String>, payload: Option<Value>) -> Result<(), RunError> {
+        self.check_writable()?;
         let Some(id) = self.function_call_id.as_deref() else {
             return Err(RunError::BadInput("a confirmation can only be requested in a tool call".into()));
         };
-        if self.invocation.depth > 0 {
+        if self.invocation.is_in_tool {
             let message = "a confirmation cannot be requested inside an agent that is called as a tool";
             return Err(RunError::BadInput(message.into()));
         }
@@ -217,15 +255,35 @@ impl CallContext {
     }
 
     /// Saves an artifact and records it in the changes. Returns the new version.
+    ///
+    /// # Errors
+    /// [`StoreError::InvalidRequest`] in a read-only context, and those of the service.
     pub async fn save_artifact(&self, name: &str, part: &Part) -> Result<u64, StoreError> {
+        self.check_writable().map_err(|error| StoreError::InvalidRequest(error.to_string()))?;
         let version = self.invocation.services.artifacts.save(&self.invocation.session_key, name, part).await?;
-        self.actions().artifact_delta.insert(name.into(), version);
+        let mut actions = self.actions();
+        actions.deleted_artifact_ids.remove(name);
+        actions.artifact_delta.insert(name.into(), version);
+        drop(actions);
         Ok(version)
     }
 
     /// Loads a version of an artifact; the newest if `version` is `None`.
     pub async fn load_artifact(&self, name: &str, version: Option<u64>) -> Result<Option<Part>, StoreError> {
         self.invocation.services.artifacts.load(&self.invocation.session_key, name, version).await
+    }
+
+    /// Deletes all versions of an artifact and records that in the changes.
+    ///
+    /// # Errors
+    /// [`StoreError::InvalidRequest`] in a read-only context, and those of the service.
+    pub async fn delete_artifact(&self, name: &str) -> Result<(), StoreError> {
+        self.check_writable().map_err(|error| StoreError::InvalidRequest(error.to_string()))?;
+        self.invocation.services.artifacts.delete(&self.invocation.session_key, name).await?;
+        let mut actions = self.actions();
+        actions.artifact_delta.remove(name);
+        actions.deleted_artifact_ids.insert(name.into());
+        Ok(())
     }
 
     /// Returns the names of the artifacts of the session and its user, sorted.

@@ -87,6 +87,12 @@ impl StoreError {
         Self::Backend { context: context.into(), source: source.into() }
     }
 
+    /// Creates an error for a session that another run or change uses.
+    pub fn session_in_use(key: &SessionKey) -> Self {
+        let context = format!("session `{}` of app `{}` is in use by another run", key.id, key.app);
+        Self::Busy { context, retry_after: Duration::from_secs(1) }
+    }
+
     /// Returns the stable code that clients see.
     pub fn code(&self) -> &'static str {
         match self {
@@ -380,6 +386,19 @@ pub enum RunError {
         /// The reported message.
         message: String,
     },
+    /// A run that would wait for itself: code runs an app in a session in which its own run is in progress.
+    #[error(
+        "app `{app}` is not run in session `{session}`: it runs there already, and would wait for itself; use another session"
+    )]
+    Cycle {
+        /// The app.
+        app: String,
+        /// The id of the session.
+        session: String,
+    },
+    /// A change in a context that only reads.
+    #[error("an instruction only reads: make this change in a tool, a callback or an agent")]
+    ReadOnly,
     /// The run was cancelled.
     #[error("the run was cancelled")]
     Cancelled,
@@ -392,9 +411,9 @@ pub enum RunError {
         /// The id of the last event that was sent.
         last_event_id: String,
     },
-    /// The events of this agent are not needed any more: the enclosing loop has ended, or its relay was dropped. The
-    /// agent stops; this is not a failure.
-    #[error("the agent was stopped by its parent agent")]
+    /// The events of this agent are not needed any more: the run or the enclosing loop has ended, or its relay was
+    /// dropped. The agent stops; this is not a failure.
+    #[error("the agent was stopped by its parent agent, or its run has ended")]
     Stopped,
     /// A bug in the host or in native code within it.
     #[error("internal error: {0}; please report it")]
@@ -446,6 +465,8 @@ impl RunError {
             Self::PluginMissing { .. } => "PLUGIN_MISSING",
             Self::BadInput(_) => "BAD_INPUT",
             Self::InvalidMessage(_) => "INVALID_MESSAGE",
+            Self::Cycle { .. } => "CYCLE",
+            Self::ReadOnly => "READ_ONLY",
             Self::Cancelled => "CANCELLED",
             Self::ReaderTooSlow { .. } => "READER_TOO_SLOW",
             Self::Stopped => "STOPPED",

@@ -4,7 +4,7 @@
 //! An event is built as [`EventData`], then frozen into a shared [`Event`]. Neither can be cloned: events are shared as
 //! `Arc<Event>`. The JSON of an event is created at most once, when a store or a client first needs it, and cached.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
@@ -22,9 +22,6 @@ use crate::time::Timestamp;
 
 /// The author of events of the user.
 pub const USER_AUTHOR: &str = "user";
-
-/// The key, in actions, of the names of deleted artifacts.
-const DELETED_ARTIFACT_IDS: &str = "deletedArtifactIds";
 
 /// The data of an event. Names and meaning of the fields follow ADK's `Event`; `None` and empty fields are omitted from
 /// the JSON.
@@ -137,6 +134,9 @@ pub struct EventActions {
     /// Names of saved artifacts with their new versions.
     #[serde(deserialize_with = "null_as_default")]
     pub artifact_delta: BTreeMap<String, u64>,
+    /// Names of deleted artifacts.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty", deserialize_with = "null_as_default")]
+    pub deleted_artifact_ids: BTreeSet<String>,
     /// Whether the function response is the final response, which the model does not summarize.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip_summarization: Option<bool>,
@@ -148,8 +148,11 @@ pub struct EventActions {
     pub escalate: Option<bool>,
     /// Whether the agent has ended its run. False in events of callbacks before it starts, and of callbacks that
     /// recover from its failure.
-    #[serde(skip_serializing_if = "Option::is_none", alias = "endInvocation")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub end_of_agent: Option<bool>,
+    /// Whether the run ends with this event: no agent runs after it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_invocation: Option<bool>,
     /// Credentials that tools request, by function call id.
     #[serde(skip_serializing_if = "is_empty", deserialize_with = "null_as_default")]
     pub requested_auth_configs: Extra,
@@ -169,6 +172,7 @@ impl KnownKeys for EventActions {
     const KEYS: &'static [&'static str] = &[
         "stateDelta",
         "artifactDelta",
+        "deletedArtifactIds",
         "skipSummarization",
         "transferToAgent",
         "escalate",
@@ -185,18 +189,18 @@ impl EventActions {
     /// that either deletes.
     pub fn merge(&mut self, other: Self) {
         self.state_delta.extend(other.state_delta);
+        self.deleted_artifact_ids.retain(|name| !other.artifact_delta.contains_key(name));
+        self.artifact_delta.retain(|name, _| !other.deleted_artifact_ids.contains(name));
         self.artifact_delta.extend(other.artifact_delta);
+        self.deleted_artifact_ids.extend(other.deleted_artifact_ids);
         extend(&mut self.requested_auth_configs, other.requested_auth_configs);
         extend(&mut self.requested_tool_confirmations, other.requested_tool_confirmations);
-        let deleted = union(self.extra.get(DELETED_ARTIFACT_IDS), other.extra.get(DELETED_ARTIFACT_IDS));
         extend(&mut self.extra, other.extra);
-        if let Some(deleted) = deleted {
-            self.extra.insert(DELETED_ARTIFACT_IDS.into(), deleted);
-        }
         self.skip_summarization = other.skip_summarization.or(self.skip_summarization);
         self.transfer_to_agent = other.transfer_to_agent.or(self.transfer_to_agent.take());
         self.escalate = other.escalate.or(self.escalate);
         self.end_of_agent = other.end_of_agent.or(self.end_of_agent);
+        self.end_invocation = other.end_invocation.or(self.end_invocation);
         self.compaction = other.compaction.or(self.compaction.take());
     }
 
@@ -211,6 +215,7 @@ impl EventActions {
             self.state_delta.insert(key, merged);
         }
         for (name, version) in std::mem::take(&mut other.artifact_delta) {
+            self.deleted_artifact_ids.remove(&name);
             let newest = self.artifact_delta.entry(name).or_default();
             *newest = version.max(*newest);
         }
@@ -400,13 +405,6 @@ pub fn new_function_call_id() -> String {
 
 fn is_empty(extra: &Extra) -> bool {
     extra.is_empty()
-}
-
-/// Returns the items of both arrays; `None` unless both are arrays.
-fn union(one: Option<&Value>, other: Option<&Value>) -> Option<Value> {
-    let (one, other) = (one?.as_array()?, other?.as_array()?);
-    let added = other.iter().filter(|item| !one.contains(item));
-    Some(one.iter().chain(added).cloned().collect())
 }
 
 fn extend(extra: &mut Extra, more: Extra) {

@@ -1,12 +1,13 @@
 //! The invocation context of a run: its identity, settings, limits, and the session as the run sees it.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use futures::{StreamExt, stream};
 use imbl::Vector;
 use tokio_util::sync::CancellationToken;
 
+use crate::app_runner::AppRunner;
 use crate::caller::{Caller, CallerOrigin};
 use crate::content::Content;
 use crate::error::{RunError, RunLimit, StoreError};
@@ -15,6 +16,7 @@ use crate::id::SessionKey;
 use crate::journal::RunJournal;
 use crate::json::JsonMap;
 use crate::model::{LlmRequest, LlmResponse, Model, ResponseStream, StreamingMode};
+use crate::plugin::Plugin;
 use crate::provenance::{Claim, EventSigner};
 use crate::run_config::RunConfig;
 use crate::run_usage::{ExceededLimit, RunUsage};
@@ -43,14 +45,27 @@ pub struct Invocation {
     pub cancel: CancellationToken,
     /// The resources used so far, shared with the runs of agents that are called as tools.
     pub usage: Arc<RunUsage>,
-    /// How many agents called as tools this run is nested in; 0 for the run of a user message.
+    /// How many runs this run is nested in, by agents called as tools and by apps that code runs; 0 for the run of a
+    /// user's message.
     pub depth: u32,
+    /// Runs apps for the code of this run; `None` outside of a runner.
+    pub apps: Option<Arc<dyn AppRunner>>,
+    /// The plugins of the run, in order.
+    pub plugins: Arc<[Arc<dyn Plugin>]>,
+    /// The run whose code has started this one; `None` for the run of a user's message.
+    pub parent: Option<Arc<Invocation>>,
+    /// True in an agent that is called as a tool.
+    pub is_in_tool: bool,
+    /// Whether the run can pause and be continued later.
+    pub is_resumable: bool,
     /// Signs the events that the host itself has created, and verifies them.
     pub signer: EventSigner,
     /// The lease of the session's turn; `None` if the run writes to no session.
     pub lease: Option<Arc<TurnLease>>,
     /// The journal of the run's calls, shared with the runs of agents that are called as tools; `None` without a lease.
     pub journal: Option<Arc<RunJournal>>,
+    /// True once an event has ended the run.
+    is_ended: AtomicBool,
     user_content: RwLock<Arc<Content>>,
     session: RwLock<Session>,
 }
@@ -71,6 +86,14 @@ pub struct NewInvocation {
     pub services: Services,
     /// Cancelled to stop the run.
     pub cancel: CancellationToken,
+    /// Whether the run can pause and be continued later.
+    pub is_resumable: bool,
+    /// Runs apps for the code of the run.
+    pub apps: Option<Arc<dyn AppRunner>>,
+    /// The plugins of the run, in order.
+    pub plugins: Arc<[Arc<dyn Plugin>]>,
+    /// The run whose code has started this one. It also pays for this one.
+    pub parent: Option<Arc<Invocation>>,
     /// Signs the events that the host itself creates.
     pub signer: EventSigner,
     /// The resources that the run has used before, if it is resumed.
@@ -91,6 +114,10 @@ impl NewInvocation {
             run_config: RunConfig::default(),
             services,
             cancel: CancellationToken::new(),
+            is_resumable: false,
+            apps: None,
+            plugins: Arc::default(),
+            parent: None,
             signer: EventSigner::default(),
             usage: RunUsage::default(),
             lease: None,
@@ -103,19 +130,8 @@ impl NewInvocation {
 impl Invocation {
     /// Creates the invocation of a user message, and the only handle that can change it.
     pub fn new(new: NewInvocation) -> (Arc<Self>, InvocationWriter) {
-        let NewInvocation {
-            id,
-            session,
-            user_content,
-            caller,
-            run_config,
-            services,
-            cancel,
-            signer,
-            usage,
-            lease,
-            journal,
-        } = new;
+        let NewInvocation { id, session, user_content, caller, run_config, services, cancel, usage, .. } = new;
+        let NewInvocation { is_resumable, apps, plugins, parent, signer, lease, journal, .. } = new;
         let invocation = Self {
             id,
             session_key: session.key.clone(),
@@ -124,10 +140,16 @@ impl Invocation {
             services,
             cancel,
             usage: Arc::new(usage),
-            depth: 0,
+            depth: parent.as_ref().map_or(0, |parent| parent.depth + 1),
+            apps,
+            plugins,
+            parent,
+            is_in_tool: false,
+            is_resumable,
             signer,
             lease,
             journal,
+            is_ended: AtomicBool::new(false),
             user_content: RwLock::new(user_content),
             session: RwLock::new(session),
         };
@@ -145,6 +167,9 @@ impl Invocation {
             depth: self.depth + 1,
             lease: self.lease.clone(),
             journal: self.journal.clone(),
+            apps: self.apps.clone(),
+            parent: self.parent.clone(),
+            is_in_tool: true,
             ..self.derived(session, user_content, self.run_config.clone(), cancel)
         };
         child.with_writer()
@@ -172,9 +197,15 @@ impl Invocation {
             cancel,
             usage: Arc::default(),
             depth: 0,
+            apps: None,
+            plugins: self.plugins.clone(),
+            parent: None,
+            is_in_tool: false,
+            is_resumable: false,
             signer: self.signer.clone(),
             lease: None,
             journal: None,
+            is_ended: AtomicBool::new(false),
             user_content: RwLock::new(user_content),
             session: RwLock::new(session),
         }
@@ -220,6 +251,30 @@ impl Invocation {
         self.signer.proves(&self.session_key, event, claim)
     }
 
+    /// Returns true once an event with `actions.endInvocation` was added to the session: no agent runs any more.
+    pub fn is_ended(&self) -> bool {
+        self.is_ended.load(Ordering::Acquire)
+    }
+
+    /// Returns how much the run may still use.
+    pub fn remaining(&self) -> RemainingLimits {
+        let RunConfig { max_llm_calls, max_tokens, max_events, max_run_bytes, .. } = self.run_config;
+        let left = |max: u64, used: u64| (max > 0).then(|| max.saturating_sub(used));
+        let usage = &self.usage;
+        let own = RemainingLimits {
+            llm_calls: left(max_llm_calls.into(), usage.llm_calls.load(Ordering::Relaxed).into()),
+            tokens: left(max_tokens, usage.tokens.load(Ordering::Relaxed)),
+            events: left(max_events.into(), usage.events.load(Ordering::Relaxed).into()),
+            bytes: left(max_run_bytes, usage.event_bytes.load(Ordering::Relaxed)),
+        };
+        self.parent.as_ref().map_or(own, |parent| own.least(parent.remaining()))
+    }
+
+    /// Returns this run and the runs around it whose code has started it, innermost first.
+    pub fn and_parents(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |run| run.parent.as_deref())
+    }
+
     /// Moves the `temp:` keys of a state delta into the state of this run, and returns the other keys. `temp:` keys are
     /// no part of stored state. They count as bytes of the run, so that the next event fails if there are too many.
     #[must_use]
@@ -261,7 +316,7 @@ impl Invocation {
         if max > 0 && calls > max {
             return Err(RunError::Limit { limit: RunLimit::LlmCalls, value: u64::from(max), agent: agent.into() });
         }
-        Ok(())
+        self.parent.as_ref().map_or(Ok(()), |parent| parent.count_llm_call(agent))
     }
 
     /// Counts an event of an agent before it is stored or forwarded. Once one exceeds a limit, all later ones do.
@@ -284,7 +339,7 @@ impl Invocation {
                 return Err(self.exceed(RunLimit::EventBytes, max_bytes, event));
             }
         }
-        Ok(())
+        self.parent.as_ref().map_or(Ok(()), |parent| parent.count_event(event))
     }
 
     /// Records that an event has exceeded a limit. The first one of a run is written to the audit log.
@@ -313,7 +368,7 @@ impl Invocation {
         if max > 0 && self.usage.tokens.load(Ordering::Relaxed) >= max {
             return Err(RunError::Limit { limit: RunLimit::Tokens, value: max, agent: agent.into() });
         }
-        Ok(())
+        self.parent.as_ref().map_or(Ok(()), |parent| parent.check_tokens(agent))
     }
 
     /// Returns once it is certain that no other host has taken over the session's turn. To be awaited directly before
@@ -345,7 +400,7 @@ impl Invocation {
         self.count_llm_call(agent)?;
         self.ensure_turn().await?;
         match self.cancel.run_until_cancelled(model.generate(request, streaming_mode)).await {
-            Some(responses) => Ok(self.usage.clone().count_tokens(responses?)),
+            Some(responses) => Ok(self.count_tokens(responses?)),
             None => Err(RunError::Cancelled),
         }
     }
@@ -357,7 +412,38 @@ impl Invocation {
         responses: Vec<LlmResponse>,
     ) -> Result<ResponseStream, RunError> {
         self.count_llm_call(agent)?;
-        Ok(self.usage.clone().count_tokens(stream::iter(responses.into_iter().map(Ok)).boxed()))
+        Ok(self.count_tokens(stream::iter(responses.into_iter().map(Ok)).boxed()))
+    }
+
+    /// Counts the tokens of a model call for this run and the runs around it, while its responses are read.
+    fn count_tokens(&self, responses: ResponseStream) -> ResponseStream {
+        self.and_parents().fold(responses, |responses, run| run.usage.clone().count_tokens(responses))
+    }
+}
+
+/// What a run may still use; `None` is no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RemainingLimits {
+    /// Model calls.
+    pub llm_calls: Option<u64>,
+    /// Tokens of model calls.
+    pub tokens: Option<u64>,
+    /// Stored events.
+    pub events: Option<u64>,
+    /// Bytes of the JSON of events.
+    pub bytes: Option<u64>,
+}
+
+impl RemainingLimits {
+    /// Returns the lower of each two limits.
+    fn least(self, other: Self) -> Self {
+        let least = |one: Option<u64>, other: Option<u64>| one.into_iter().chain(other).min();
+        Self {
+            llm_calls: least(self.llm_calls, other.llm_calls),
+            tokens: least(self.tokens, other.tokens),
+            events: least(self.events, other.events),
+            bytes: least(self.bytes, other.bytes),
+        }
     }
 }
 
@@ -391,6 +477,7 @@ impl InvocationWriter {
         let mut session = self.invocation.write_session();
         session.state.apply(&event.actions.state_delta);
         session.events.push_back(event.clone());
+        self.end_with(event);
     }
 
     /// Adds an event that was stored as `revision`. Returns false if the session has it already.
@@ -410,7 +497,15 @@ impl InvocationWriter {
         session.last_update_time = event.timestamp;
         session.revision = revision;
         session.events.push_back(event.clone());
+        self.end_with(event);
         Ok(true)
+    }
+
+    /// Records the end of the run, if the event ends it.
+    fn end_with(&self, event: &Event) {
+        if event.actions.end_invocation == Some(true) {
+            self.invocation.is_ended.store(true, Ordering::Release);
+        }
     }
 
     /// Adds the events of `stored`, which are those after [`RevisionGap::known`], and takes over its state. `temp:`
@@ -427,5 +522,6 @@ impl InvocationWriter {
         for event in stored.events {
             session.events.push_back(if event.id == own.id { own.clone() } else { event });
         }
+        self.end_with(own);
     }
 }

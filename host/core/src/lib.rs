@@ -4,6 +4,7 @@
 mod agent;
 mod agent_context;
 mod aggregator;
+mod app_runner;
 mod artifact;
 pub mod base64_bytes;
 mod call_context;
@@ -49,6 +50,7 @@ pub use agent::{
 };
 pub use agent_context::{AgentContext, AgentHost, EventSink};
 pub use aggregator::Aggregator;
+pub use app_runner::{AppRun, AppRunRequest, AppRunner, TaskScope};
 pub use artifact::ArtifactService;
 pub use call_context::CallContext;
 pub use callback::{Callback, Callbacks, HookPoint};
@@ -67,7 +69,7 @@ pub use examples::{Example, ExampleProvider, Examples};
 pub use extra::{Extra, KnownKeys, known_key};
 pub use http_options::{HttpOptions, RetryOptions};
 pub use id::{IdKind, InvalidId, MAX_ID_BYTES, SessionKey};
-pub use invocation::{Invocation, InvocationWriter, NewInvocation, RevisionGap};
+pub use invocation::{Invocation, InvocationWriter, NewInvocation, RemainingLimits, RevisionGap};
 pub use item::ItemKind;
 pub use journal::{CallJournal, CallRecord, EarlierCall, RunJournal, hash_arguments};
 pub use json::JsonMap;
@@ -75,10 +77,10 @@ pub use json_schema::to_json_schema;
 pub use memory::{MemoryEntry, MemoryService};
 pub use message::{ClientMessage, check_message, invalid_message};
 pub use model::{
-    FunctionDeclaration, GenerateContentConfig, LlmRequest, LlmResponse, Model, ModelCapabilities, ModelResolver,
-    ResponseGrouping, ResponseStream, StreamingMode,
+    Embedder, FunctionDeclaration, GenerateContentConfig, LlmRequest, LlmResponse, Model, ModelCapabilities,
+    ModelResolver, ResponseGrouping, ResponseStream, StreamingMode,
 };
-pub use plugin::Plugin;
+pub use plugin::{Plugin, PluginInfo};
 pub use provenance::{Claim, EventSigner, PAUSED_RUN_KEY, PROOF_KEY, generate_secret, remove_proof};
 pub use resolver::{ItemResolver, ResolveError};
 pub use run_config::{RunConfig, ToolExecution};

@@ -1,10 +1,14 @@
 //! Memory: search in a user's earlier sessions.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::content::Content;
 use crate::error::StoreError;
+use crate::event::Event;
+use crate::id::SessionKey;
 use crate::session::Session;
 use crate::time::Timestamp;
 
@@ -26,10 +30,10 @@ pub struct MemoryEntry {
 /// Called from the tasks of runs and of HTTP requests, concurrently. Methods may await, but not block.
 ///
 /// ```
-/// use std::sync::Mutex;
+/// use std::sync::{Arc, Mutex};
 ///
 /// use async_trait::async_trait;
-/// use hatchery_core::{MemoryEntry, MemoryService, Session, StoreError};
+/// use hatchery_core::{Event, MemoryEntry, MemoryService, Session, SessionKey, StoreError};
 ///
 /// /// Finds messages that contain the query. Unlike a real service, it keeps all users' messages in one list.
 /// #[derive(Default)]
@@ -38,7 +42,12 @@ pub struct MemoryEntry {
 /// #[async_trait]
 /// impl MemoryService for Substring {
 ///     async fn add_session(&self, session: &Session) -> Result<(), StoreError> {
-///         let messages = session.events.iter().filter_map(|event| {
+///         let events: Vec<_> = session.events.iter().cloned().collect();
+///         self.add_events(&session.key, &events).await
+///     }
+///
+///     async fn add_events(&self, _session: &SessionKey, events: &[Arc<Event>]) -> Result<(), StoreError> {
+///         let messages = events.iter().filter_map(|event| {
 ///             let content = event.content.as_deref()?.clone();
 ///             Some(MemoryEntry { content, author: Some(event.author.clone()), timestamp: event.timestamp })
 ///         });
@@ -60,6 +69,10 @@ pub struct MemoryEntry {
 pub trait MemoryService: Send + Sync {
     /// Indexes a session's events. Adding a session again replaces its entries.
     async fn add_session(&self, session: &Session) -> Result<(), StoreError>;
+
+    /// Indexes events of a session, in addition to those that are indexed. Events with the id of one that is indexed for
+    /// the session are skipped.
+    async fn add_events(&self, session: &SessionKey, events: &[Arc<Event>]) -> Result<(), StoreError>;
 
     /// Returns the entries that match the query best, best first.
     async fn search(&self, app: &str, user: &str, query: &str) -> Result<Vec<MemoryEntry>, StoreError>;

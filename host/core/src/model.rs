@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::content::Content;
-use crate::error::ModelError;
+use crate::error::{ModelError, ModelErrorKind};
 use crate::event::UsageMetadata;
 use crate::http_options::HttpOptions;
 use crate::json::JsonMap;
@@ -187,6 +187,12 @@ pub struct LlmResponse {
     /// True for a chunk. The engine combines the chunks into a final response that is not partial.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub partial: bool,
+    /// Whether the model has finished its turn (live runs).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn_complete: Option<bool>,
+    /// Whether the model was interrupted (live runs).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interrupted: Option<bool>,
     /// Why the model stopped, such as `STOP` or `MAX_TOKENS`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<String>,
@@ -309,6 +315,18 @@ pub trait Model: Send + Sync {
     }
 }
 
+/// Turns texts into vectors whose distances reflect how similar the texts are.
+///
+/// Called in the agent's task: it may await, but not block.
+#[async_trait]
+pub trait Embedder: Send + Sync {
+    /// Returns one vector per text, all of the same length.
+    ///
+    /// # Errors
+    /// If the texts cannot be embedded.
+    async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError>;
+}
+
 /// Finds models by name. Shared by all runs.
 pub trait ModelResolver: Send + Sync {
     /// Returns the model of this name, such as `gemini-2.5-flash`, `openai/gpt-5` or `scripted:answers.yaml`. Called
@@ -317,6 +335,14 @@ pub trait ModelResolver: Send + Sync {
     /// # Errors
     /// [`ModelError`] of kind `UnknownModel`, or of kind `Auth` if a key is missing.
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError>;
+
+    /// Returns the embedder of this name, such as `local:hashed-ngrams`. The default has none.
+    ///
+    /// # Errors
+    /// [`ModelError`] of kind `UnknownModel`.
+    fn embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, ModelError> {
+        Err(ModelError::new(ModelErrorKind::UnknownModel, name, "there is no embedder of this name"))
+    }
 
     /// Returns what the model of this name supports, also if it cannot be called because its key is missing: a replay
     /// needs no key, but must build the requests that were recorded.

@@ -12,6 +12,19 @@ use crate::event::{Event, EventData};
 use crate::model::Model;
 use crate::tool::Tool;
 
+/// A plugin as the code of runs sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PluginInfo {
+    /// The name.
+    pub name: String,
+    /// The names of its hooks; empty for a native plugin, which need not list them.
+    pub hooks: Vec<String>,
+    /// The component that exports it; `None` for a native plugin.
+    pub component: Option<String>,
+    /// The revision of the component.
+    pub revision: Option<String>,
+}
+
 /// Hooks of runs. A plugin's [`Callback`] methods run for every agent, for every tool call, and for every model call of
 /// LLM agents, before the agents' own callbacks. Model calls that code makes itself pass only through
 /// [`Plugin::model`]. The hooks here run once per run or once per event.
@@ -95,6 +108,11 @@ pub trait Plugin: Callback {
     /// Runs after a run that failed. All plugins run, in order.
     async fn on_run_error(&self, cx: &CallContext, error: &RunError) {
         let _ = (cx, error);
+    }
+
+    /// Describes the plugin for the code of runs. The default has its name only.
+    fn info(&self) -> PluginInfo {
+        PluginInfo { name: self.name().into(), hooks: Vec::new(), component: None, revision: None }
     }
 
     /// Releases resources when the runner is closed.

@@ -76,6 +76,15 @@ pub trait Tool: Send + Sync {
         Cow::Borrowed(&self.declaration().name)
     }
 
+    /// Returns this tool for use with `args` of an agent definition. The default takes none.
+    ///
+    /// # Errors
+    /// The reason why the arguments are invalid, or that the tool takes none.
+    fn with_arguments(&self, args: JsonMap) -> Result<Arc<dyn Tool>, String> {
+        let _ = args;
+        Err("takes no `args`".into())
+    }
+
     /// Returns true if the result arrives later. The call's id is then reported in the event, and the turn may end
     /// without a result.
     fn is_long_running(&self) -> bool {

@@ -83,16 +83,18 @@ fn every_key_of_every_type_is_known_in_every_spelling() {
     let actions = EventActions {
         state_delta: JsonMap::new(),
         artifact_delta: Default::default(),
+        deleted_artifact_ids: ["a.txt".to_owned()].into(),
         skip_summarization: Some(true),
         transfer_to_agent: some(),
         escalate: Some(true),
         end_of_agent: Some(true),
+        end_invocation: Some(true),
         requested_auth_configs: some_map(),
         requested_tool_confirmations: some_map(),
         compaction: Some(Box::new(compaction)),
         extra: none(),
     };
-    check_keys(std::slice::from_ref(&actions), &["endInvocation"]);
+    check_keys(std::slice::from_ref(&actions), &[]);
     let value = || Some(Box::new(json!(1)));
     let event = EventData {
         id: "i".into(),

@@ -81,6 +81,10 @@ impl MemoryService for NoServices {
         Ok(())
     }
 
+    async fn add_events(&self, _: &SessionKey, _: &[Arc<Event>]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn search(&self, _: &str, _: &str, _: &str) -> Result<Vec<MemoryEntry>, StoreError> {
         Ok(Vec::new())
     }

@@ -19,12 +19,18 @@ pub use agent_tool::AgentTool;
 pub(crate) use host::engine_host;
 
 /// Runs an agent, and the agents that it transfers to. Never returns [`AgentOutcome::Transfer`].
+///
+/// # Errors
+/// [`RunError::Stopped`] if the run has ended, and the failure of an agent.
 pub(crate) fn run_agent(
     run: Arc<RunContext>,
     id: AgentId,
     scope: AgentScope,
 ) -> BoxFuture<'static, Result<AgentOutcome, RunError>> {
     async move {
+        if run.invocation.is_ended() {
+            return Err(RunError::Stopped);
+        }
         // Agents that have transferred, the first at the bottom. They are kept here and not on the stack, because two
         // agents that keep transferring to each other would overflow it.
         let mut callers: Vec<AgentRun> = Vec::new();

@@ -29,6 +29,8 @@ pub struct AppSettings {
     pub compaction: Option<CompactionConfig>,
     /// Overrides the configuration of each run.
     pub run: RunSettings,
+    /// Whether the events of a run are added to the user's memory when it has ended.
+    pub remembers_runs: bool,
 }
 
 /// Overrides for the fields of a [`RunConfig`]. `None` keeps the value of the run.

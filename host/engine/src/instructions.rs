@@ -17,7 +17,7 @@ pub(crate) async fn text(
     match instruction {
         Instruction::None => Ok(None),
         Instruction::Template(template) => render(template, rights, cx).await.map(Some),
-        Instruction::Computed(provider) => provider.instruction(cx).await.map(Some),
+        Instruction::Computed(provider) => provider.instruction(&cx.read_only()).await.map(Some),
     }
 }
 

@@ -59,6 +59,7 @@ mod run;
 pub mod tasks;
 mod tools;
 
+pub use authoring::tools as definitions;
 pub use authoring::{build, yaml};
 pub use history::{compaction, contents};
 pub use tools::{builtin, confirmation, toolsets};
@@ -69,5 +70,5 @@ pub use catalog_source::{CatalogSnapshot, CatalogSource};
 pub use extensions::{Extensions, LayeredResolver};
 pub use factories::Factories;
 pub use plugins::{DuplicatePlugin, PluginSource, Plugins};
-pub use runner::{Run, RunRequest, Runner};
+pub use runner::{AppDirectory, Run, RunRequest, Runner};
 pub use static_catalog::StaticCatalog;

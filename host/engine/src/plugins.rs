@@ -105,6 +105,11 @@ impl Plugins {
         Self { plugins: plugins.into() }
     }
 
+    /// Returns the plugins in order, without copying them.
+    pub(crate) fn shared(&self) -> Arc<[Arc<dyn Plugin>]> {
+        self.plugins.clone()
+    }
+
     /// Returns the plugins in order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Plugin>> {
         self.plugins.iter()

@@ -10,6 +10,9 @@ mod pinned_models;
 mod replay;
 mod scope;
 
+/// Maximum nesting depth of runs: of agents called as tools, and of apps that code runs.
+pub(crate) const MAX_DEPTH: u32 = 16;
+
 pub(crate) use context::RunContext;
 pub(crate) use lookup::{list_names, unknown_tool};
 pub(crate) use outcome::AgentOutcome;

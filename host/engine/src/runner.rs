@@ -4,6 +4,7 @@
 mod agent_selection;
 mod blobs;
 mod event_log;
+mod nested;
 mod paused_run;
 mod request;
 mod resumption;
@@ -12,13 +13,13 @@ mod session_queue;
 mod turn;
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::Stream;
+use futures::{FutureExt, Stream};
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{Event, EventSigner, Plugin, RunError, Services, SessionKey};
+use hatchery_core::{Event, EventSigner, Plugin, RunError, Services, SessionKey, StoreError};
 use tokio::sync::{mpsc, watch};
 
 use crate::app::App;
@@ -26,6 +27,7 @@ use crate::history::compaction::Compactions;
 use crate::plugins::{PluginSource, Plugins, PrependedPlugin};
 use crate::provenance::Verifier;
 use crate::run::PinnedModels;
+use nested::NestedRun;
 pub use request::RunRequest;
 use resumption::ResumedRun;
 use session_access::{QueuePosition, TurnEnds};
@@ -37,6 +39,15 @@ const MAX_UNREAD_EVENTS: usize = 64;
 
 /// How long a turn is held without a renewal. After the death of a host, others wait this long for its turns.
 const TURN_LEASE: Duration = Duration::from_secs(3);
+
+/// The apps that the code of runs can run.
+pub trait AppDirectory: Send + Sync {
+    /// Returns the app of this name.
+    fn app(&self, name: &str) -> Option<Arc<App>>;
+
+    /// Returns the names of all apps, sorted.
+    fn app_names(&self) -> Vec<String>;
+}
 
 /// Runs agents for users. Cheap to clone; clones share the queues of sessions.
 #[derive(Clone)]
@@ -51,6 +62,8 @@ struct RunnerInner {
     signer: EventSigner,
     turn_lease: Duration,
     turn_ends: Mutex<TurnEnds>,
+    /// The apps that the code of runs can run; empty until they are known.
+    apps: OnceLock<Arc<dyn AppDirectory>>,
 }
 
 /// A run in progress: a stream of its events. Dropping it does not stop the run; [`RunRequest::cancel`] does.
@@ -108,6 +121,7 @@ impl Runner {
             signer,
             turn_lease: TURN_LEASE,
             turn_ends: Mutex::default(),
+            apps: OnceLock::new(),
         }))
     }
 
@@ -115,7 +129,7 @@ impl Runner {
     /// hosts on the same sessions wait this long for the turns of a host that has died.
     #[must_use]
     pub fn with_turn_lease(&self, lease: Duration) -> Self {
-        let RunnerInner { services, plugins, signer, .. } = self.0.as_ref();
+        let RunnerInner { services, plugins, signer, apps, .. } = self.0.as_ref();
         Self(Arc::new(RunnerInner {
             services: services.clone(),
             plugins: plugins.clone(),
@@ -125,6 +139,7 @@ impl Runner {
             signer: signer.clone(),
             turn_lease: lease,
             turn_ends: Mutex::default(),
+            apps: apps.clone(),
         }))
     }
 
@@ -140,7 +155,17 @@ impl Runner {
     /// of the same name.
     #[must_use]
     pub fn with_prepended_plugin(&self, services: Services, plugin: Arc<dyn Plugin>) -> Self {
-        Self::with_signer(services, PrependedPlugin { plugin, rest: self.0.plugins.clone() }, self.0.signer.clone())
+        let plugins = PrependedPlugin { plugin, rest: self.0.plugins.clone() };
+        let runner = Self::with_signer(services, plugins, self.0.signer.clone());
+        if let Some(apps) = self.0.apps.get() {
+            runner.set_apps(apps.clone());
+        }
+        runner
+    }
+
+    /// Sets the apps that the code of runs can run. Has an effect once, before the first run.
+    pub fn set_apps(&self, apps: Arc<dyn AppDirectory>) {
+        let _ = self.0.apps.set(apps);
     }
 
     /// Waits until no run and no compaction is in progress, then closes the plugins.
@@ -177,6 +202,11 @@ impl Runner {
     /// If the message or an id is invalid, the session does not exist and `auto_create_session` is off, the run to
     /// resume does not exist, or a plugin cannot be resolved.
     pub async fn run(&self, app: Arc<App>, request: RunRequest) -> Result<Run, RunError> {
+        self.start(app, request, None).await
+    }
+
+    /// Starts a run, `nested` in another if that is some.
+    async fn start(&self, app: Arc<App>, request: RunRequest, nested: Option<NestedRun>) -> Result<Run, RunError> {
         request.check()?;
         let plugins = self.0.plugins.current()?;
         let models = Arc::new(PinnedModels::new(self.0.services.models.clone(), &app.tree));
@@ -185,20 +215,26 @@ impl Runner {
         key.check()?;
         let create = request.config.auto_create_session;
         let position = self.0.enqueue(&key, create).await?;
-        if let QueuePosition::Acquired(cached, _) = &position {
-            let events = &cached.session.events;
-            if request.run_id.is_none() {
-                request.check_responses(events)?;
+        match &position {
+            QueuePosition::Acquired(cached, _) => {
+                let events = &cached.session.events;
+                if request.run_id.is_none() {
+                    request.check_responses(events)?;
+                }
+                ResumedRun::find(&app, &request, events, &self.0.verifier(&key))?;
             }
-            ResumedRun::find(&app, &request, events, &self.0.verifier(&key))?;
+            // Two runs that wait for each other's sessions would wait for ever.
+            QueuePosition::Waiting(_) if nested.is_some() => return Err(StoreError::session_in_use(&key).into()),
+            QueuePosition::Waiting(_) => {}
         }
+        let (parent, task_scope) = nested.map(NestedRun::split).unzip();
         let (client, events) = mpsc::channel(MAX_UNREAD_EVENTS);
         let active_run = ActiveRun::new(&self.0);
         let runner = self.0.clone();
-        tokio::spawn(async move {
+        let task = async move {
             let result = match request.cancel.run_until_cancelled(runner.acquire(&key, position, create)).await {
                 Some(Ok((cached, mut guard))) => {
-                    let turn = TurnRequest { app, services, plugins, request, client: client.clone() };
+                    let turn = TurnRequest { app, services, plugins, request, client: client.clone(), parent };
                     runner.run_next_turn(key, turn, cached, &mut guard).await
                 }
                 Some(Err(error)) => Err(error),
@@ -211,6 +247,10 @@ impl Runner {
                 // Fails if the client is gone.
                 let _ = client.send(Err(error)).await;
             }
+        };
+        tokio::spawn(match task_scope {
+            Some(scope) => scope(task.boxed()),
+            None => task.boxed(),
         });
         Ok(Run { events })
     }

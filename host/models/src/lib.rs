@@ -17,6 +17,7 @@ mod finish;
 #[doc(hidden)]
 pub mod fuzz;
 mod gemini;
+mod hashed_ngrams;
 mod http;
 mod nulls;
 mod openai;
@@ -25,5 +26,6 @@ pub mod scripted;
 mod settings;
 mod sse;
 
+pub use hashed_ngrams::HashedNgrams;
 pub use registry::{ModelProvider, ModelProviders};
 pub use settings::{BaseUrl, Secret, Settings, WritableFolders};

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
 use hatchery_core::sync::RwLockExt;
-use hatchery_core::{Model, ModelCapabilities, ModelError, ModelErrorKind, ModelResolver};
+use hatchery_core::{Embedder, Model, ModelCapabilities, ModelError, ModelErrorKind, ModelResolver};
 
 use crate::gemini::GeminiProvider;
+use crate::hashed_ngrams::HashedNgrams;
 use crate::http::Http;
 use crate::openai::OpenAiProvider;
 use crate::scripted::ScriptedProvider;
@@ -116,6 +117,16 @@ impl ModelProviders {
 impl ModelResolver for ModelProviders {
     fn capabilities(&self, name: &str) -> ModelCapabilities {
         self.provider(name).map(|provider| provider.capabilities(name)).unwrap_or_default()
+    }
+
+    fn embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, ModelError> {
+        match name {
+            HashedNgrams::NAME => Ok(Arc::new(HashedNgrams)),
+            _ => {
+                let message = format!("no embedder has this name; known names: {}", HashedNgrams::NAME);
+                Err(ModelError::new(ModelErrorKind::UnknownModel, name, message))
+            }
+        }
     }
 
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {

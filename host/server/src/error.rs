@@ -175,7 +175,7 @@ fn status(error: &RunError) -> StatusCode {
             | ModelErrorKind::BadResponse => StatusCode::BAD_GATEWAY,
         },
         RunError::NotFound { .. } => StatusCode::NOT_FOUND,
-        RunError::BadInput(_) => StatusCode::BAD_REQUEST,
+        RunError::BadInput(_) | RunError::Cycle { .. } => StatusCode::BAD_REQUEST,
         RunError::InvalidMessage(_) => StatusCode::UNPROCESSABLE_ENTITY,
         RunError::Cancelled
         | RunError::ReaderTooSlow { .. }
@@ -189,6 +189,7 @@ fn status(error: &RunError) -> StatusCode {
         | RunError::Extension { .. }
         | RunError::Agent { .. }
         | RunError::Internal(_)
+        | RunError::ReadOnly
         | RunError::AlreadyReported { .. } => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

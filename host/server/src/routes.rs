@@ -4,6 +4,7 @@ mod apps;
 mod artifacts;
 mod components;
 mod dev_ui;
+mod memory;
 mod run;
 mod sessions;
 mod status;
@@ -21,6 +22,7 @@ pub(crate) fn all() -> Router<AppState> {
         .merge(artifacts::routes())
         .merge(components::routes())
         .merge(dev_ui::routes())
+        .merge(memory::routes())
         .merge(run::routes())
         .merge(sessions::routes())
         .merge(status::routes())

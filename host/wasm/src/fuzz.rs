@@ -43,10 +43,12 @@ pub fn convert_event(event: GuestEvent) -> Option<Arc<Event>> {
     let actions = wit::EventActions {
         state_delta: vec![("key".into(), event.state)],
         artifact_delta: Vec::new(),
+        deleted_artifact_ids: Vec::new(),
         skip_summarization: None,
         transfer_to_agent: None,
         escalate: None,
         end_of_agent: None,
+        end_invocation: None,
         extra: extra(event.actions_extra),
     };
     let event = wit::Event {
@@ -56,6 +58,8 @@ pub fn convert_event(event: GuestEvent) -> Option<Arc<Event>> {
         content: Some(wit::Content { role: Some("model".into()), parts }),
         actions,
         partial: false,
+        turn_complete: None,
+        interrupted: None,
         branch: None,
         long_running_tool_ids: Vec::new(),
         error_code: None,

@@ -56,13 +56,17 @@ pub struct Grants {
     /// Models that the component's code may call and that its agents may use. Its own models need no grant: those that
     /// it exports, and scripts that have its name or lie in the folder of its name.
     pub models: Vec<Pattern>,
-    /// Allows the component's code to search the user's earlier sessions.
-    pub memory: bool,
+    /// Allows the component's code to search the user's memory in the app, or also to add to it. `None` denies both.
+    pub memory: Option<Access>,
     /// Allows the component's code to read, or also to save and delete, the artifacts of the session and of the user.
     /// `None` denies both.
     pub artifacts: Option<Access>,
     /// Access to state that is shared beyond the session.
     pub state: StateGrants,
+    /// Apps that the component's code may run, for the user of its own run.
+    pub runs: Vec<Pattern>,
+    /// Apps whose sessions of the same user the component's code may read and change.
+    pub sessions: SessionGrants,
     /// Items of other components, by qualified name. Tools (`search/find`) that the component's code may call, if its
     /// agent has them. Tools, callbacks, code executors and example providers that its agents may use; whole toolsets
     /// as `search/*`, agents as `agent:search/clerk`, and tools that run inside the model, such as `url_context`.
@@ -88,6 +92,16 @@ pub struct StateGrants {
     /// Keys that the component may read.
     pub read: Vec<Pattern>,
     /// Keys that the component may set. It may also read them.
+    pub write: Vec<Pattern>,
+}
+
+/// Apps whose sessions a component may use: those of the user of its run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SessionGrants {
+    /// Apps whose sessions the component may read.
+    pub read: Vec<Pattern>,
+    /// Apps whose sessions the component may create, extend and delete. It may also read them.
     pub write: Vec<Pattern>,
 }
 

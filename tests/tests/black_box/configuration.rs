@@ -211,7 +211,7 @@ async fn search_result(host: &Host, session: &str) -> Result<Value> {
 async fn a_grant_that_is_written_while_the_host_serves_allows_the_next_call() -> Result<()> {
     let folder = seeker("")?;
     let host = Host::serve(&folder).await?;
-    let lines = "components:\n  seeker:\n    grants:\n      memory: true";
+    let lines = "components:\n  seeker:\n    grants:\n      memory: read";
     let denied =
         format!("component `seeker` may not search the user's memory; to allow it, add to hatchery.yaml:\n{lines}");
     assert_eq!(search_result(&host, "before").await?["error"], json!(denied));
@@ -257,7 +257,7 @@ async fn compiler_process(host: &Host) -> Result<PathBuf> {
 
 #[tokio::test]
 async fn a_host_serves_and_takes_grants_back_while_a_component_is_compiled() -> Result<()> {
-    let folder = seeker("components: {seeker: {grants: {memory: true}}}\n")?;
+    let folder = seeker("components: {seeker: {grants: {memory: read}}}\n")?;
     // The others are to be there first.
     ensure!(hatchery(&folder.served(), &["compile", "."]).await?.success, "the component compiles");
     folder.put("heavy.wasm", slow_components::nested_loops(6000)?)?;
@@ -342,11 +342,11 @@ async fn sections_that_are_read_at_the_start_only_are_named_when_they_change() -
 
 #[tokio::test]
 async fn inspect_shows_what_is_requested_granted_missing_and_unused() -> Result<()> {
-    let folder = seeker("components: {seeker: {grants: {memory: true, tools: ['search/*']}}}")?;
+    let folder = seeker("components: {seeker: {grants: {memory: read, tools: ['search/*']}}}")?;
     let shown = hatchery(&folder.served(), &["inspect", "seeker.wasm"]).await?;
     for line in [
         "  requests  models: seek-*  it asks around",
-        "  granted   memory: true",
+        "  granted   memory: read",
         "  missing   files: read /data",
         "  missing   state.read: app:theme",
         "  unused    tools: search/*",

@@ -110,7 +110,7 @@ async fn a_component_for_another_contract_says_what_it_wants_and_what_there_is()
     let folder = Folder::of_samples()?;
     folder.write("swap.wasm", component_for_contract("9.1.0")?)?;
     let reason = rejection_of(&folder, "swap.wasm").await?;
-    assert!(reason.contains("wants `hatchery:agent@9`, this host offers 0.1"), "{reason}");
+    assert!(reason.contains("wants `hatchery:agent@9`, this host offers 0.2"), "{reason}");
     assert!(reason.contains("rebuild it with `hatchery build`"), "{reason}");
     Ok(())
 }
@@ -118,7 +118,7 @@ async fn a_component_for_another_contract_says_what_it_wants_and_what_there_is()
 /// Returns the component `swap` as if it had been built for another version of the contract. Both versions must have the same length.
 fn component_for_contract(version: &str) -> Result<Vec<u8>> {
     let mut component = paths::component("swap")?;
-    let (package, current) = (b"hatchery:agent/", b"@0.1.1");
+    let (package, current) = (b"hatchery:agent/", b"@0.2.0");
     let mut changed = 0;
     let mut rest = component.as_mut_slice();
     while let Some(found) = rest.windows(package.len()).position(|window| window == package) {

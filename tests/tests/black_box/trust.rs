@@ -40,7 +40,7 @@ impl Untrusted {
 
     fn configuration(&self) -> String {
         format!(
-            "components:\n  seeker:\n    grants:\n      memory: true\n      environment: {{TOKEN: {{from: HATCHERY_TESTS_TOKEN}}}}\n      \
+            "components:\n  seeker:\n    grants:\n      memory: read\n      environment: {{TOKEN: {{from: HATCHERY_TESTS_TOKEN}}}}\n      \
              files: [{{host: {}, guest: /data, access: write}}]\n",
             self.outside.display()
         )
@@ -124,7 +124,7 @@ async fn an_untrusted_folder_has_no_access_to_the_machine() -> Result<()> {
     assert_eq!(answer(&host, "reader", "files", "trusted").await?, json!({"result": TOKEN}));
 
     // The author requests more: all access is withdrawn until the user decides again.
-    let more = untrusted.configuration().replace("memory: true", "memory: true\n      network: ['*']");
+    let more = untrusted.configuration().replace("memory: read", "memory: read\n      network: ['*']");
     untrusted.folder.put("hatchery.yaml", more)?;
     let refused = host.wait_until("the access is withdrawn", |it| reason(it, "seeker.wasm").is_some()).await?;
     let text = reason(&refused, "seeker.wasm").unwrap_or_default();
@@ -263,7 +263,7 @@ async fn a_required_configuration_exists_at_the_start_and_remains_in_force() -> 
         "{}",
         refused.stderr
     );
-    untrusted.folder.write("hatchery.yaml", "components: {seeker: {grants: {memory: true}}}")?;
+    untrusted.folder.write("hatchery.yaml", "components: {seeker: {grants: {memory: read}}}")?;
     let host = untrusted.serve(&["--config-required"]).await?;
     untrusted.folder.remove("hatchery.yaml")?;
     host.wait_for_log("a configuration file is required, so create it; the previous settings remain in force").await?;
@@ -288,7 +288,7 @@ async fn a_denial_is_a_line_in_the_audit_log() -> Result<()> {
         ("/component", "seeker"),
         ("/session", "s1"),
         ("/action", "search the user's memory"),
-        ("/grant", "memory: true"),
+        ("/grant", "memory: read"),
     ] {
         assert_eq!(text_at(line, key), value, "{line}");
     }

@@ -65,6 +65,7 @@ pub fn callback(options: TokenStream, function: TokenStream) -> TokenStream {
 /// | `on_event` | `Event` | `Result<Option<Event>, E>`, which replaces the event |
 /// | `after_run` | | `Result<(), E>`, after a run that succeeded |
 /// | `on_run_error` | `Error` | `Result<(), E>`, after a run that failed |
+/// | `close` | | `Result<(), E>`, when the host stops or the plugin is replaced |
 ///
 /// Parameters work as those of callbacks. The plugin's name is the type's in snake case. `#[plugin(name = "…")]` sets
 /// another one.
@@ -117,7 +118,7 @@ fn provider(kind: &provider::Kind, options: TokenStream, function: TokenStream) 
 /// ```text
 /// hatchery_guest::requests! {
 ///     models: ["gemini-*"] because "it sums up what it has found",
-///     memory: true,
+///     memory: read,
 ///     artifacts: write,
 ///     state: { read: ["app:theme"], write: ["user:*"] },
 ///     tools: ["search/*"],

@@ -61,12 +61,13 @@ const CALLBACKS: [Point; 9] = [
 ];
 
 /// The points of runs, for plugins only.
-const RUNS: [Point; 5] = [
+const RUNS: [Point; 6] = [
     point("on_user_message", Inputs::One("a `Content`"), Answer::ReplacesFirst),
     point("before_run", Inputs::None, Answer::Direct),
     point("on_event", Inputs::One("an `Event`"), Answer::ReplacesFirst),
     point("after_run", Inputs::None, Answer::Direct),
     point("on_run_error", Inputs::One(ERROR), Answer::Direct),
+    point("close", Inputs::None, Answer::Direct),
 ];
 
 impl Point {

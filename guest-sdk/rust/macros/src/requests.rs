@@ -4,10 +4,11 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
-use syn::{Error, Ident, LitBool, LitStr, Result, Token, braced, bracketed};
+use syn::{Error, Ident, LitStr, Result, Token, braced, bracketed};
 
 /// The keys of requests.
-const KEYS: &str = "`models`, `memory`, `artifacts`, `state`, `tools`, `environment`, `files` and `network`";
+const KEYS: &str =
+    "`models`, `memory`, `artifacts`, `state`, `runs`, `sessions`, `tools`, `environment`, `files` and `network`";
 
 /// The requests of a component as JSON, with the keys of grants.
 pub struct Requests {
@@ -30,7 +31,7 @@ impl Parse for Requests {
             if input.peek(Ident) {
                 let because: Ident = input.parse()?;
                 if because != "because" {
-                    return Err(Error::new_spanned(because, "a reason is written as in `memory: true because \"…\"`"));
+                    return Err(Error::new_spanned(because, "a reason is written as in `memory: read because \"…\"`"));
                 }
                 reasons.push(member(&name, &text(input)?));
             }
@@ -44,18 +45,18 @@ impl Parse for Requests {
 /// Returns the JSON of the value of a key.
 fn value(key: &Ident, input: ParseStream<'_>) -> Result<String> {
     match key.to_string().as_str() {
-        "models" | "tools" | "environment" | "network" => texts(input),
-        "memory" => {
-            let memory: LitBool = input.parse()?;
-            if !memory.value {
-                return Err(Error::new_spanned(memory, "`memory` can only be `true`; remove it if it is not needed"));
-            }
-            Ok("true".into())
-        }
-        "artifacts" => access(input),
+        "models" | "runs" | "tools" | "environment" | "network" => texts(input),
+        "memory" | "artifacts" => access(input),
         "state" => members(input, |name, input| match name.to_string().as_str() {
             "read" | "write" => texts(input),
             _ => Err(Error::new_spanned(name, "state is requested as in `state: { read: [\"user:*\"], write: [] }`")),
+        }),
+        "sessions" => members(input, |name, input| match name.to_string().as_str() {
+            "read" | "write" => texts(input),
+            _ => Err(Error::new_spanned(
+                name,
+                "sessions are requested as in `sessions: { read: [\"diary\"], write: [] }`",
+            )),
         }),
         "files" => list(input, |input| {
             members(input, |name, input| match name.to_string().as_str() {

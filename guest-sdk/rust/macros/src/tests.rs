@@ -276,16 +276,18 @@ fn providers_take_one_input_and_a_context() {
 fn requests_become_json() {
     let requests: requests::Requests = syn::parse2(quote! {
         models: ["gemini-*", "a\"b\n"] because "to think",
-        memory: true,
+        memory: read,
         artifacts: write because "to keep \\ charts",
         state: { read: ["app:theme"], write: ["user:*"] },
+        runs: ["clerk"],
+        sessions: { read: ["diary"] },
         environment: [],
         files: [{ guest: "/data", access: read }],
     })
     .unwrap();
     assert_eq!(
         requests.json(),
-        r#"{"models":["gemini-*","a\"b\u000a"],"memory":true,"artifacts":"write","state":{"read":["app:theme"],"write":["user:*"]},"environment":[],"files":[{"guest":"/data","access":"read"}],"why":{"models":"to think","artifacts":"to keep \\ charts"}}"#
+        r#"{"models":["gemini-*","a\"b\u000a"],"memory":"read","artifacts":"write","state":{"read":["app:theme"],"write":["user:*"]},"runs":["clerk"],"sessions":{"read":["diary"]},"environment":[],"files":[{"guest":"/data","access":"read"}],"why":{"models":"to think","artifacts":"to keep \\ charts"}}"#
     );
 }
 
@@ -297,11 +299,15 @@ fn errors_in_requests_are_explained() {
     };
     assert_eq!(
         error(quote!(gpu: true)),
-        "a component can request `models`, `memory`, `artifacts`, `state`, `tools`, `environment`, `files` and `network`, not `gpu`"
+        "a component can request `models`, `memory`, `artifacts`, `state`, `runs`, `sessions`, `tools`, `environment`, `files` and `network`, not `gpu`"
     );
     assert_eq!(error(quote!(artifacts: all)), "it may be `read` or `write`, not `all`");
-    assert_eq!(error(quote!(memory: false)), "`memory` can only be `true`; remove it if it is not needed");
-    assert_eq!(error(quote!(memory: true since "x")), "a reason is written as in `memory: true because \"…\"`");
+    assert_eq!(error(quote!(memory: all)), "it may be `read` or `write`, not `all`");
+    assert_eq!(
+        error(quote!(sessions: { all: [] })),
+        "sessions are requested as in `sessions: { read: [\"diary\"], write: [] }`"
+    );
+    assert_eq!(error(quote!(memory: read since "x")), "a reason is written as in `memory: read because \"…\"`");
     assert_eq!(error(quote!(tools: [], tools: [])), "`tools` is requested twice; combine the lists");
     assert_eq!(
         error(quote!(files: [{ host: "x" }])),

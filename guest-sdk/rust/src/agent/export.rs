@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::options::{CodeExecution, CodeRunner, Examples, Planner, Toolset};
+use super::options::{CodeExecution, Examples, IncludeContents, Planner, Toolset};
 use super::{Agent, Common, Custom, Instruction, Kind, Llm, SubAgent};
 use crate::agent_context::AgentContext;
 use crate::bindings::agents::exports::hatchery::agent::guest_agents as agents;
@@ -13,6 +13,7 @@ use crate::convert::{object, some_object};
 use crate::error::Error;
 use crate::export::ExportList;
 use crate::hook::AgentCallbacks;
+use crate::tool::ToolUse;
 
 /// Flattens agents and their sub-agents, parents first. An agent with a known name is skipped.
 fn flatten(agents: Vec<Agent>, into: &mut Vec<agents::AgentSpec>, visit: &mut dyn FnMut(&str, &Kind)) {
@@ -60,7 +61,7 @@ impl<S: ExportList<Agent>> agents::Guest for S {
         specs
     }
 
-    async fn instruct(agent: String, global: bool) -> Result<String, types::Error> {
+    async fn compute_instruction(agent: String, global: bool) -> Result<String, types::Error> {
         let compute = find::<S, _>(&agent, "computed instruction of agent", |kind| match kind {
             Kind::Llm(llm) => match if global { &llm.global_instruction } else { &llm.instruction } {
                 Instruction::Computed(compute) => Some(compute.clone()),
@@ -89,7 +90,9 @@ impl From<Kind> for agents::AgentKind {
             Kind::Sequential => Self::Sequential,
             Kind::Parallel => Self::Parallel,
             Kind::Loop(max_iterations) => Self::Loop(max_iterations),
-            Kind::Custom(Custom { model, tools, run: _ }) => Self::Custom(agents::CustomAgent { model, tools }),
+            Kind::Custom(Custom { model, tools, run: _ }) => {
+                Self::Custom(agents::CustomAgent { model, tools: tools.into_iter().map(Into::into).collect() })
+            }
         }
     }
 }
@@ -110,12 +113,12 @@ impl From<Llm> for agents::LlmAgent {
             model: llm.model,
             instruction: llm.instruction.into(),
             global_instruction: llm.global_instruction.into(),
-            tools: llm.tools,
+            tools: llm.tools.into_iter().map(Into::into).collect(),
             toolsets: llm.toolsets.into_iter().map(Into::into).collect(),
             examples: llm.examples.into(),
             planner: llm.planner.into(),
             code_execution: llm.code_execution.into(),
-            without_history: llm.without_history,
+            include_contents: llm.include_contents.into(),
             input_schema: llm.input_schema.map(|schema| schema.to_string()),
             output_schema: llm.output_schema.map(|schema| schema.to_string()),
             output_key: llm.output_key,
@@ -133,9 +136,24 @@ impl From<Llm> for agents::LlmAgent {
     }
 }
 
+impl From<ToolUse> for agents::ToolUse {
+    fn from(ToolUse { name, args, requires_confirmation }: ToolUse) -> Self {
+        Self { name, args: some_object(args), requires_confirmation }
+    }
+}
+
 impl From<Toolset> for agents::Toolset {
     fn from(Toolset { name, only, prefix }: Toolset) -> Self {
         Self { name, only, prefix }
+    }
+}
+
+impl From<IncludeContents> for agents::IncludeContents {
+    fn from(contents: IncludeContents) -> Self {
+        match contents {
+            IncludeContents::Default => Self::Default,
+            IncludeContents::None => Self::None,
+        }
     }
 }
 
@@ -164,9 +182,14 @@ impl From<CodeExecution> for agents::CodeExecution {
         match execution {
             CodeExecution::Disabled => Self::None,
             CodeExecution::BuiltIn => Self::BuiltIn,
-            CodeExecution::Host(CodeRunner { executor, error_retries, stateful, optimize_data_file }) => {
-                Self::Host(agents::CodeRunner { executor, error_retries, stateful, optimize_data_file })
-            }
+            CodeExecution::Host(runner) => Self::Host(agents::CodeRunner {
+                executor: runner.executor,
+                error_retries: runner.error_retries,
+                stateful: runner.stateful,
+                optimize_data_file: runner.optimize_data_file,
+                code_delimiters: runner.code_delimiters,
+                result_delimiters: runner.result_delimiters,
+            }),
         }
     }
 }

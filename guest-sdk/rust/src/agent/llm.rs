@@ -6,7 +6,7 @@ use std::rc::Rc;
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::options::{CodeExecution, CodeRunner, Examples, Planner, Toolset};
+use super::options::{CodeExecution, CodeRunner, Examples, IncludeContents, Planner, Toolset};
 use super::{Agent, Common, Kind, SubAgent, SubAgentRef, agent_hook_methods, builder};
 use crate::callback::{
     AfterAgent, AfterModel, AfterTool, BeforeAgent, BeforeModel, BeforeTool, CallbackRef, OnAgentError, OnModelError,
@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::examples::{Example, ExamplesRef};
 use crate::hook::{CallCallbacks, for_each_hook};
-use crate::tool::{LocalFuture, ToolRef, schema};
+use crate::tool::{LocalFuture, ToolRef, ToolUse, schema};
 
 /// Calls a model in a loop, and the tools that the model asks for.
 pub struct LlmAgent {
@@ -79,7 +79,7 @@ impl LlmAgent {
     /// Adds a tool that the model may call: a function marked `#[tool]`, or a name.
     #[must_use]
     pub fn tool(mut self, tool: impl ToolRef) -> Self {
-        self.llm.tools.push(tool.tool_name());
+        self.llm.tools.push(tool.tool_use());
         self
     }
 
@@ -128,10 +128,10 @@ impl LlmAgent {
         self
     }
 
-    /// Sends only the current turn to the model.
+    /// Sets the part of the history that the model sees.
     #[must_use]
-    pub fn without_history(mut self) -> Self {
-        self.llm.without_history = true;
+    pub fn include_contents(mut self, contents: IncludeContents) -> Self {
+        self.llm.include_contents = contents;
         self
     }
 
@@ -212,12 +212,12 @@ pub(crate) struct Llm {
     pub(super) model: Option<String>,
     pub(crate) instruction: Instruction,
     pub(crate) global_instruction: Instruction,
-    pub(super) tools: Vec<String>,
+    pub(super) tools: Vec<ToolUse>,
     pub(super) toolsets: Vec<Toolset>,
     pub(super) examples: Examples,
     pub(super) planner: Option<Planner>,
     pub(super) code_execution: CodeExecution,
-    pub(super) without_history: bool,
+    pub(super) include_contents: IncludeContents,
     pub(super) input_schema: Option<Value>,
     pub(super) output_schema: Option<Value>,
     pub(super) output_key: Option<String>,

@@ -41,6 +41,16 @@ impl From<&str> for Toolset {
     }
 }
 
+/// The part of the history that a model sees.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum IncludeContents {
+    /// The history of the session.
+    #[default]
+    Default,
+    /// The current turn only.
+    None,
+}
+
 /// The source of the examples.
 #[derive(Default)]
 pub(super) enum Examples {
@@ -112,12 +122,21 @@ pub struct CodeRunner {
     pub(super) error_retries: Option<u32>,
     pub(super) stateful: bool,
     pub(super) optimize_data_file: bool,
+    pub(super) code_delimiters: Vec<(String, String)>,
+    pub(super) result_delimiters: Option<(String, String)>,
 }
 
 impl CodeRunner {
     /// Uses this executor: a function marked `#[code_executor]`, or a name.
     pub fn new(executor: impl CodeExecutorRef) -> Self {
-        Self { executor: executor.executor_name(), error_retries: None, stateful: false, optimize_data_file: false }
+        Self {
+            executor: executor.executor_name(),
+            error_retries: None,
+            stateful: false,
+            optimize_data_file: false,
+            code_delimiters: Vec::new(),
+            result_delimiters: None,
+        }
     }
 
     /// Sets how often in one run the model may try again after failed code. The default is 2.
@@ -131,6 +150,21 @@ impl CodeRunner {
     #[must_use]
     pub fn stateful(mut self) -> Self {
         self.stateful = true;
+        self
+    }
+
+    /// Adds delimiters of code in the model's responses. The first call replaces the defaults; the pairs are tried in
+    /// order.
+    #[must_use]
+    pub fn code_delimiters(mut self, open: impl Into<String>, close: impl Into<String>) -> Self {
+        self.code_delimiters.push((open.into(), close.into()));
+        self
+    }
+
+    /// Sets the delimiters of results in the prompt.
+    #[must_use]
+    pub fn result_delimiters(mut self, open: impl Into<String>, close: impl Into<String>) -> Self {
+        self.result_delimiters = Some((open.into(), close.into()));
         self
     }
 

@@ -75,16 +75,19 @@ fn content() -> impl Strategy<Value = Content> {
 }
 
 fn actions() -> impl Strategy<Value = EventActions> {
-    let flags = (of(any::<bool>()), text(), of(any::<bool>()), of(any::<bool>()));
-    (map(), vec((".*", any::<u64>()), 0..3), flags, map()).prop_map(|(state_delta, artifact_delta, flags, extra)| {
-        let (skip_summarization, transfer_to_agent, escalate, end_of_agent) = flags;
+    let flags = (of(any::<bool>()), text(), of(any::<bool>()), of(any::<bool>()), of(any::<bool>()));
+    let artifacts = (vec((".*", any::<u64>()), 0..3), vec(".*", 0..3));
+    (map(), artifacts, flags, map()).prop_map(|(state_delta, (artifact_delta, deleted_artifact_ids), flags, extra)| {
+        let (skip_summarization, transfer_to_agent, escalate, end_of_agent, end_invocation) = flags;
         EventActions {
             state_delta,
             artifact_delta,
+            deleted_artifact_ids,
             skip_summarization,
             transfer_to_agent,
             escalate,
             end_of_agent,
+            end_invocation,
             extra,
         }
     })
@@ -92,10 +95,10 @@ fn actions() -> impl Strategy<Value = EventActions> {
 
 fn event() -> impl Strategy<Value = Event> {
     let names = (".*", ".*", ".*", text(), vec(".*", 0..3));
-    let rest = (any::<bool>(), text(), text(), any::<i64>(), map());
+    let rest = (any::<bool>(), of(any::<bool>()), of(any::<bool>()), text(), text(), any::<i64>(), map());
     (names, of(content()), actions(), rest).prop_map(|(names, content, actions, rest)| {
         let (id, invocation_id, author, branch, long_running_tool_ids) = names;
-        let (partial, error_code, error_message, timestamp_micros, extra) = rest;
+        let (partial, turn_complete, interrupted, error_code, error_message, timestamp_micros, extra) = rest;
         Event {
             id,
             invocation_id,
@@ -103,6 +106,8 @@ fn event() -> impl Strategy<Value = Event> {
             content,
             actions,
             partial,
+            turn_complete,
+            interrupted,
             branch,
             long_running_tool_ids,
             error_code,
@@ -136,14 +141,19 @@ fn request() -> impl Strategy<Value = LlmRequest> {
 }
 
 fn response() -> impl Strategy<Value = LlmResponse> {
-    (of(content()), any::<bool>(), text(), text(), text(), map()).prop_map(
-        |(content, partial, finish_reason, error_code, error_message, extra)| LlmResponse {
-            content,
-            partial,
-            finish_reason,
-            error_code,
-            error_message,
-            extra,
+    let live = (of(any::<bool>()), of(any::<bool>()));
+    (of(content()), any::<bool>(), live, text(), text(), text(), map()).prop_map(
+        |(content, partial, (turn_complete, interrupted), finish_reason, error_code, error_message, extra)| {
+            LlmResponse {
+                content,
+                partial,
+                turn_complete,
+                interrupted,
+                finish_reason,
+                error_code,
+                error_message,
+                extra,
+            }
         },
     )
 }

@@ -174,19 +174,23 @@ fn agents_are_listed_once_and_before_their_sub_agents() {
     assert!(matches!(specs[1].kind, agents::AgentKind::Loop(Some(24))));
     assert_eq!(specs[2].description, "Knows the time.");
     let agents::AgentKind::Llm(clock) = &specs[2].kind else { panic!("not an LLM agent") };
-    assert_eq!(clock.tools, ["noon"]);
+    assert_eq!(names_of(&clock.tools), ["noon"]);
     assert_eq!(clock.config.as_deref(), Some(r#"{"temperature":0.5}"#));
     assert_eq!(clock.output_key.as_deref(), Some("time"));
     assert!(matches!(clock.instruction, agents::Instruction::Computed));
     assert!(matches!(clock.global_instruction, agents::Instruction::None));
     let agents::AgentKind::Custom(waiter) = &specs[3].kind else { panic!("not a custom agent") };
-    assert_eq!((waiter.model.as_deref(), waiter.tools.as_slice()), (Some("m"), ["noon".to_owned()].as_slice()));
+    assert_eq!((waiter.model.as_deref(), names_of(&waiter.tools)), (Some("m"), vec!["noon"]));
+}
+
+fn names_of(tools: &[agents::ToolUse]) -> Vec<&str> {
+    tools.iter().map(|tool| tool.name.as_str()).collect()
 }
 
 #[test]
 fn an_instruction_is_computed_for_the_agent_that_has_one() {
-    assert_eq!(block_on(Component::instruct("clock".into(), false)).unwrap(), "Be brief.");
-    let error = block_on(Component::instruct("clock".into(), true)).unwrap_err();
+    assert_eq!(block_on(Component::compute_instruction("clock".into(), false)).unwrap(), "Be brief.");
+    let error = block_on(Component::compute_instruction("clock".into(), true)).unwrap_err();
     assert_eq!(error.message, "this component has no computed instruction of agent `clock`");
 }
 
@@ -304,7 +308,7 @@ fn an_executor_gets_code_and_returns_files() {
         ("a.csv", "text/csv", [1, 2].as_slice())
     );
     let refused = block_on(Component::execute("shout".into(), input(""))).unwrap_err();
-    assert!(matches!(refused, types::ToolError::Model(message) if message == "there is no code"));
+    assert!(matches!(refused, types::ToolError::Recoverable(message) if message == "there is no code"));
     let unknown = block_on(Component::execute("whisper".into(), input("print"))).unwrap_err();
     let message = "this component has no code executor `whisper`";
     assert!(matches!(unknown, types::ToolError::Fatal(error) if error.message == message));
@@ -333,9 +337,9 @@ fn a_provider_returns_examples_for_a_query() {
 #[test]
 fn a_model_that_fails_before_it_answers_returns_no_stream() {
     assert_eq!(<Component as models::Guest>::describe(), ["broken"]);
-    for streamed in [false, true] {
+    for streaming in [false, true] {
         let request = LlmRequest::new("", "hello").into();
-        let error = block_on(Component::generate("broken".into(), request, streamed)).err().unwrap();
+        let error = block_on(Component::generate("broken".into(), request, streaming)).err().unwrap();
         assert_eq!((error.code.as_str(), error.message.as_str()), ("BROKEN", "it broke"));
     }
 }

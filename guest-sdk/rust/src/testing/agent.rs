@@ -37,7 +37,7 @@ impl Host {
         };
         let caller = Caller::Agent {
             model: custom.model.clone(),
-            tools: custom.tools.iter().map(|tool| item_name(tool).to_owned()).collect(),
+            tools: custom.tools.iter().map(|tool| item_name(&tool.name).to_owned()).collect(),
             sub_agents: common.sub_agents.iter().map(SubAgent::name).map(|name| item_name(name).to_owned()).collect(),
             relay: Relay::default(),
         };

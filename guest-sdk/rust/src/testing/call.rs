@@ -22,6 +22,7 @@ use crate::examples::{Example, ExampleProvider};
 use crate::model::{LlmRequest, LlmResponse};
 use crate::summarizer::Summarizer;
 use crate::tool::Tool;
+use crate::toolset::ToolsetExport;
 
 /// Running items. Changes are applied when the call has ended, unless it failed in a way that ends the run.
 impl Host {
@@ -52,6 +53,33 @@ impl Host {
                 misuse(&format!("`{}` gave `{result}`, which is not of the requested type: {error}", tool.name))
             }
         }
+    }
+
+    /// Returns the names of the tools of a toolset.
+    ///
+    /// # Errors
+    /// The error of its code.
+    pub fn tools_of(&self, toolset: impl FnOnce() -> ToolsetExport) -> Result<Vec<String>, Error> {
+        let toolset = toolset();
+        let call = Call { caller: Caller::Instruction, ..self.run_call() };
+        let tools = self.serve(call, toolset.tools(), |_| false)?;
+        Ok(tools.iter().map(|tool| tool.name().to_owned()).collect())
+    }
+
+    /// Calls a tool of a toolset with arguments as JSON.
+    ///
+    /// # Errors
+    /// The error of the tool; also if the toolset has no such tool now.
+    pub fn call_in(
+        &self,
+        toolset: impl FnOnce() -> ToolsetExport,
+        tool: &str,
+        args: Value,
+    ) -> Result<Value, ToolError> {
+        let toolset = toolset();
+        let code = toolset.call(tool, args.to_string());
+        let result = self.serve(self.function_call(), code, |error| matches!(error, ToolError::Recoverable(_)))?;
+        Ok(serde_json::from_str(&result)?)
     }
 
     /// Returns the instruction of an LLM agent: its text with its placeholders, or the computed text. Empty if there is
@@ -138,7 +166,7 @@ impl Host {
             Instruction::None => Ok(String::new()),
             Instruction::Text(text) => Ok(text),
             Instruction::Computed(compute) => {
-                self.serve(Call::new(Caller::Run, agent), async { compute(Context::new()).await }, |_| false)
+                self.serve(Call::new(Caller::Instruction, agent), async { compute(Context::new()).await }, |_| false)
             }
         }
     }

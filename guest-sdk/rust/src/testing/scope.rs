@@ -45,8 +45,10 @@ pub(super) struct Call {
 pub(super) enum Caller {
     /// A call of a model, possibly without a session.
     Model,
-    /// A run of anything but a custom agent.
+    /// A run of anything but a custom agent or an instruction.
     Run,
+    /// The computation of an instruction, which only reads.
+    Instruction,
     /// A run of a custom agent.
     Agent {
         /// Model of requests that name none.
@@ -96,7 +98,22 @@ impl Scope {
         let scope = Self::current()?;
         match scope.call.caller {
             Caller::Model => Err(Error::new("NO_SESSION", "there is no session in a call of a component's model")),
-            Caller::Run | Caller::Agent { .. } => Ok(scope),
+            Caller::Run | Caller::Instruction | Caller::Agent { .. } => Ok(scope),
+        }
+    }
+
+    /// Returns the scope of code that makes a change.
+    ///
+    /// # Errors
+    /// See [`Scope::of_session`]; also in the computation of an instruction.
+    pub(super) fn of_change() -> Result<Self, Error> {
+        let scope = Self::of_session()?;
+        match scope.call.caller {
+            Caller::Instruction => {
+                let message = "an instruction only reads: make this change in a tool, a callback or an agent";
+                Err(Error::new("READ_ONLY", message))
+            }
+            Caller::Model | Caller::Run | Caller::Agent { .. } => Ok(scope),
         }
     }
 

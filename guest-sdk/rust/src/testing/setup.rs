@@ -6,13 +6,15 @@ use std::rc::Rc;
 use serde_json::Value;
 
 use super::answer::ModelAnswer;
-use super::world::{AnyTool, World};
+use super::world::{AnyTool, MockSession, World};
 use super::{Host, HttpRequest, HttpResponse, item_name};
-use crate::content::{Content, Part};
+use crate::content::{Content, JsonMap, Part};
 use crate::context::MemoryEntry;
 use crate::error::{Error, ToolError};
 use crate::event::Event;
 use crate::model::LlmRequest;
+use crate::run_info::{PluginInfo, RemainingLimits, StreamingMode};
+use crate::runner::RunRequest;
 use crate::tool::Tool;
 
 /// Setup. These methods can also be called between two runs, as in `let host = host.user_says("And then?");`.
@@ -45,6 +47,16 @@ impl Host {
     /// Sets a setting of the component, as in `hatchery.yaml`.
     pub fn config(self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.with(|world| drop(world.config.insert(key.into(), value.into())))
+    }
+
+    /// Adds a plugin of the run that code looks up.
+    pub fn has_plugin(self, plugin: PluginInfo) -> Self {
+        self.with(|world| world.plugins.push(plugin))
+    }
+
+    /// Sets the arguments with which the configuration uses the tool or plugin that is called.
+    pub fn arguments(self, arguments: impl Into<Value>) -> Self {
+        self.with(|world| world.arguments = Some(arguments.into()))
     }
 
     /// Adds an event to the session, and applies its state changes.
@@ -83,6 +95,16 @@ impl Host {
         self.with(|world| world.model = Some(Rc::new(move |request| answer(request).into())))
     }
 
+    /// Adds a name or pattern to the models that the component is granted.
+    pub fn may_use_model(self, pattern: impl Into<String>) -> Self {
+        self.with(|world| world.models.push(pattern.into()))
+    }
+
+    /// Embeds all texts.
+    pub fn embedder(self, embed: impl Fn(String) -> Vec<f32> + 'static) -> Self {
+        self.with(|world| world.embedder = Some(Rc::new(embed)))
+    }
+
     /// Adds a mock tool by its name or as `component/tool`: a function from arguments to result.
     pub fn tool(self, name: impl AsRef<str>, answer: impl Fn(Value) -> Result<Value, ToolError> + 'static) -> Self {
         let name = item_name(name.as_ref()).to_owned();
@@ -102,6 +124,36 @@ impl Host {
         let name = item_name(name.as_ref()).to_owned();
         let events = events.into_iter().map(Into::into).collect();
         self.with(|world| drop(world.sub_agents.insert(name, events)))
+    }
+
+    /// Adds a mock app that code can run: a function from the request to the events of the run. An event with an error
+    /// code is its failure.
+    pub fn runs_app<E, I>(self, name: impl Into<String>, answer: impl Fn(RunRequest) -> I + 'static) -> Self
+    where
+        E: Into<Event>,
+        I: IntoIterator<Item = E>,
+    {
+        let answer = Rc::new(move |request| answer(request).into_iter().map(Into::into).collect());
+        self.with(|world| drop(world.apps.insert(name.into(), answer)))
+    }
+
+    /// Adds another session of the user, in any app.
+    pub fn session_of<E: Into<Event>>(
+        self,
+        app: impl Into<String>,
+        id: impl Into<String>,
+        events: impl IntoIterator<Item = E>,
+    ) -> Self {
+        let events: Vec<_> = events.into_iter().map(Into::into).collect();
+        self.with(|world| {
+            let now = world.now();
+            let mut session =
+                MockSession { state: JsonMap::new(), events: Vec::new(), created_micros: now, updated_micros: now };
+            for event in events {
+                session.append(world.complete(event, "agent"));
+            }
+            world.sessions.insert((app.into(), id.into()), session);
+        })
     }
 
     /// Answers all HTTP requests. An [`Error`] means no response, for example one with the code `DENIED` for a host
@@ -133,6 +185,21 @@ impl Host {
     /// Sets the agent's branch, a dot-joined path.
     pub fn branch(self, path: impl Into<String>) -> Self {
         self.with(|world| world.info.branch = Some(path.into()))
+    }
+
+    /// Sets how the client receives the responses of models.
+    pub fn streaming_mode(self, mode: StreamingMode) -> Self {
+        self.with(|world| world.info.streaming_mode = mode)
+    }
+
+    /// Sets whether the run can pause and be continued later.
+    pub fn resumable(self, is_resumable: bool) -> Self {
+        self.with(|world| world.info.is_resumable = is_resumable)
+    }
+
+    /// Sets what the run may still use.
+    pub fn remaining(self, remaining: RemainingLimits) -> Self {
+        self.with(|world| world.info.remaining = remaining)
     }
 
     /// A person confirms the tool call.

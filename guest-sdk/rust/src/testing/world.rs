@@ -11,10 +11,12 @@ use super::{HttpRequest, HttpResponse, LogLine};
 use crate::callback::ToolCall;
 use crate::confirmation::ToolConfirmation;
 use crate::content::{Content, JsonMap, Part};
-use crate::context::{MemoryEntry, RunInfo};
+use crate::context::MemoryEntry;
 use crate::error::{Error, ToolError};
 use crate::event::{Event, EventActions};
 use crate::model::{LlmRequest, LlmResponse};
+use crate::run_info::{PluginInfo, RunInfo};
+use crate::runner::RunRequest;
 use crate::tool::Tool;
 
 /// Timestamp of a test's first event, in microseconds since 1970: the beginning of 2030. Each further event is one
@@ -24,8 +26,36 @@ const BEGINNING: i64 = 1_893_456_000_000_000;
 /// A mock model.
 pub(super) type AnyModel = Rc<dyn Fn(LlmRequest) -> ModelAnswer>;
 
+/// A mock embedder.
+pub(super) type AnyEmbedder = Rc<dyn Fn(String) -> Vec<f32>>;
+
 /// A mock HTTP server.
 pub(super) type Server = Rc<dyn Fn(HttpRequest) -> Result<HttpResponse, Error>>;
+
+/// A mock app.
+pub(super) type AnyApp = Rc<dyn Fn(RunRequest) -> Vec<Event>>;
+
+/// A session besides that of the run.
+pub(super) struct MockSession {
+    pub(super) state: JsonMap,
+    pub(super) events: Vec<Event>,
+    pub(super) created_micros: i64,
+    pub(super) updated_micros: i64,
+}
+
+impl MockSession {
+    /// Appends an event and applies its state changes.
+    pub(super) fn append(&mut self, event: Event) {
+        for (key, value) in &event.actions.state_delta {
+            match value {
+                Value::Null => drop(self.state.remove(key)),
+                value => drop(self.state.insert(key.clone(), value.clone())),
+            }
+        }
+        self.updated_micros = event.timestamp_micros;
+        self.events.push(event);
+    }
+}
 
 /// A tool that code can call.
 #[derive(Clone)]
@@ -43,20 +73,34 @@ pub(super) struct World {
     pub(super) state: BTreeMap<String, Value>,
     pub(super) events: Vec<Event>,
     pub(super) config: JsonMap,
+    /// The arguments with which the configuration uses the item that is called.
+    pub(super) arguments: Option<Value>,
     /// Versions of artifacts, by name.
     pub(super) artifacts: BTreeMap<String, Vec<Part>>,
     pub(super) memory: Vec<MemoryEntry>,
     pub(super) model: Option<AnyModel>,
+    /// Names and patterns of models that the component is granted.
+    pub(super) models: Vec<String>,
+    pub(super) embedder: Option<AnyEmbedder>,
     /// Answers HTTP requests.
     pub(super) server: Option<Server>,
     pub(super) tools: BTreeMap<String, AnyTool>,
     pub(super) sub_agents: BTreeMap<String, Vec<Event>>,
+    /// Mock apps that code runs.
+    pub(super) apps: BTreeMap<String, AnyApp>,
+    /// Other sessions of the user, by app and id.
+    pub(super) sessions: BTreeMap<(String, String), MockSession>,
+    /// The plugins of the run.
+    pub(super) plugins: Vec<PluginInfo>,
     /// A person's decision about tool calls.
     pub(super) decision: Option<(bool, Option<Value>)>,
 
     pub(super) requests: Vec<LlmRequest>,
     pub(super) http_requests: Vec<HttpRequest>,
     pub(super) tool_calls: Vec<ToolCall>,
+    pub(super) run_requests: Vec<RunRequest>,
+    /// Ids of the runs that code has cancelled.
+    pub(super) cancelled_runs: Vec<String>,
     pub(super) log: Vec<LogLine>,
     pub(super) requested_confirmation: Option<ToolConfirmation>,
     /// The last confirmation request, which a decision refers to, also in a later run.
@@ -78,8 +122,7 @@ impl World {
             session: "session".into(),
             invocation_id: "e-1".into(),
             agent: "agent".into(),
-            branch: None,
-            function_call_id: None,
+            ..RunInfo::default()
         };
         Self {
             info,
@@ -87,16 +130,24 @@ impl World {
             state: BTreeMap::new(),
             events: Vec::new(),
             config: JsonMap::new(),
+            arguments: None,
             artifacts: BTreeMap::new(),
             memory: Vec::new(),
             model: None,
+            models: Vec::new(),
+            embedder: None,
             server: None,
             tools: BTreeMap::new(),
             sub_agents: BTreeMap::new(),
+            apps: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            plugins: Vec::new(),
             decision: None,
             requests: Vec::new(),
             http_requests: Vec::new(),
             tool_calls: Vec::new(),
+            run_requests: Vec::new(),
+            cancelled_runs: Vec::new(),
             log: Vec::new(),
             requested_confirmation: None,
             hint: String::new(),
@@ -213,6 +264,17 @@ impl World {
         entries.into_iter().map(|(_, entry)| entry.clone()).collect()
     }
 
+    /// Adds the events with content to the memory, except for those that it has.
+    pub(super) fn remember(&mut self, events: Vec<Event>) {
+        for event in events {
+            let Some(content) = event.content else { continue };
+            let entry = MemoryEntry { content, author: Some(event.author), timestamp_micros: event.timestamp_micros };
+            if !self.memory.contains(&entry) {
+                self.memory.push(entry);
+            }
+        }
+    }
+
     /// Records a request. Returns the model to call, or an error if there is none.
     pub(super) fn record_request(&mut self, mut request: LlmRequest, own: Option<&str>) -> Result<ModelCall, Error> {
         if request.model.is_empty() {
@@ -252,11 +314,19 @@ pub(super) fn merge(actions: &mut EventActions, later: EventActions) {
     actions.state_delta.extend(later.state_delta);
     for (name, version) in later.artifact_delta {
         actions.artifact_delta.retain(|(known, _)| *known != name);
+        actions.deleted_artifact_ids.retain(|known| *known != name);
         actions.artifact_delta.push((name, version));
+    }
+    for name in later.deleted_artifact_ids {
+        actions.artifact_delta.retain(|(known, _)| *known != name);
+        if !actions.deleted_artifact_ids.contains(&name) {
+            actions.deleted_artifact_ids.push(name);
+        }
     }
     actions.skip_summarization = later.skip_summarization.or(actions.skip_summarization);
     actions.transfer_to_agent = later.transfer_to_agent.or(actions.transfer_to_agent.take());
     actions.escalate = later.escalate.or(actions.escalate);
+    actions.end_invocation = later.end_invocation.or(actions.end_invocation);
     actions.end_of_agent = later.end_of_agent.or(actions.end_of_agent);
     actions.extra.extend(later.extra);
 }

@@ -7,6 +7,7 @@
 )]
 
 mod agents;
+mod apps;
 mod calls;
 mod hooks;
 mod http;

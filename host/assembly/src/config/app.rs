@@ -51,6 +51,34 @@ pub struct AppConfig {
     /// When and by which model older events are summarized in prompts. `None`: never.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "compaction")]
     pub compaction: Option<CompactionSettings>,
+    /// What is added to the memory of users.
+    #[serde(skip_serializing_if = "MemoryConfig::is_empty")]
+    pub memory: MemoryConfig,
+}
+
+/// What is added to the memory of users.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MemoryConfig {
+    /// When the events of sessions are added. Default: never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub add: Option<MemoryAddition>,
+}
+
+impl MemoryConfig {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// When the events of sessions are added to the memory of users.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryAddition {
+    /// After each run: the events of the run.
+    AfterRun,
+    /// Only by components and clients.
+    Never,
 }
 
 /// Reads compaction settings and validates them, so that an error has a position in the file.
@@ -118,6 +146,7 @@ impl AppConfig {
                 .or(defaults.save_input_blobs_as_artifacts),
             tool_execution: self.tool_execution.or(defaults.tool_execution),
             compaction: self.compaction.as_ref().or(defaults.compaction.as_ref()).cloned(),
+            memory: MemoryConfig { add: self.memory.add.or(defaults.memory.add) },
         }
     }
 
@@ -136,6 +165,7 @@ impl AppConfig {
                 save_input_blobs_as_artifacts: self.save_input_blobs_as_artifacts,
             },
             compaction,
+            remembers_runs: self.memory.add == Some(MemoryAddition::AfterRun),
         }
     }
 }

@@ -11,7 +11,7 @@ use hatchery_engine::{App, CatalogSource, Extensions, LayeredResolver, Runner, S
 use hatchery_models::ModelProvider;
 use hatchery_wasm::{CatalogHandle, CatalogModels, DeterministicMode, LoadOptions, Progress, Worker};
 
-use super::native::{HostApps, HostCatalog, HostPlugins, NativeModels};
+use super::native::{AppsOf, HostApps, HostCatalog, HostPlugins, NativeModels};
 use super::reload::{ConfigWatcher, FileStamps};
 use super::{Host, HostError, follow_changes};
 use crate::apps::ConfiguredApps;
@@ -310,6 +310,7 @@ impl HostBuilder {
         let apps = HostApps { native: native_apps, catalog: catalog.clone() };
         let apps: Arc<dyn AppSource> = Arc::new(ConfiguredApps::new(apps, &config, catalog_source.clone()));
         let runner = Runner::with_signer(services, self.native_plugins(configured)?, signer);
+        runner.set_apps(Arc::new(AppsOf(apps.clone())));
         if let Some(catalog) = catalog.as_ref().filter(|_| self.watch) {
             catalog.watch();
             tokio::spawn(follow_changes(catalog.subscribe(), apps.clone(), runner.clone()));

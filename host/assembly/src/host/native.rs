@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::{ItemResolver, Model, ModelError, ModelResolver, Plugin, RunError};
+use hatchery_core::{Embedder, ItemResolver, Model, ModelError, ModelResolver, Plugin, RunError};
 use hatchery_engine::plugins::ConfiguredPlugins;
-use hatchery_engine::{App, CatalogSnapshot, CatalogSource, LayeredResolver, PluginSource, Plugins, StaticCatalog};
+use hatchery_engine::{
+    App, AppDirectory, CatalogSnapshot, CatalogSource, LayeredResolver, PluginSource, Plugins, StaticCatalog,
+};
 use hatchery_wasm::CatalogHandle;
 
 use crate::source::{AppSource, CatalogReport};
@@ -38,6 +40,19 @@ impl AppSource for HostApps {
 
     fn report(&self) -> CatalogReport {
         self.catalog.as_ref().map(AppSource::report).unwrap_or_default()
+    }
+}
+
+/// The apps of a source, for the code of runs.
+pub(super) struct AppsOf(pub(super) Arc<dyn AppSource>);
+
+impl AppDirectory for AppsOf {
+    fn app(&self, name: &str) -> Option<Arc<App>> {
+        self.0.app(name)
+    }
+
+    fn app_names(&self) -> Vec<String> {
+        self.0.app_names()
     }
 }
 
@@ -73,6 +88,10 @@ impl ModelResolver for NativeModels {
             Some(model) => Ok(model.clone()),
             None => self.rest.model(name),
         }
+    }
+
+    fn embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, ModelError> {
+        self.rest.embedder(name)
     }
 }
 

@@ -228,7 +228,7 @@ mod tests {
         let inside = "session_service: sqlite:sessions.db\nartifact_service: file:artifacts\nmemory_service: 'memory:'\n\
                       plugins: [logging, {name: recorder, args: {folder: recorded}}, kitchen/redact]\n\
                       limits: {memory: 1GiB}\nregistry: {signatures: warn}\naudit: {file: audit.log}\nserver: {body_limit: 1MiB}\n\
-                      components:\n  a:\n    config: {url: 'http://example.com'}\n    grants:\n      models: ['*']\n      memory: true\n      \
+                      components:\n  a:\n    config: {url: 'http://example.com'}\n    grants:\n      models: ['*']\n      memory: read\n      \
                       artifacts: write\n      state: {write: ['app:*']}\n      tools: ['*']\n      environment: {LANG: C}\n      \
                       files: [{host: data, guest: /data, access: write}, {host: not/yet/there, guest: /x}]\n";
         assert_eq!(requested(&folder, inside), Vec::<String>::new());

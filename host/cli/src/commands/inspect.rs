@@ -213,7 +213,7 @@ fn print_grants(grants: &GrantReport, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns short names of imports or exports without duplicates: `session` for `hatchery:agent/session@0.1.0`, the
+/// Returns short names of imports or exports without duplicates: `session` for `hatchery:agent/session@0.2.0`, the
 /// package for other interfaces. Leaves out interfaces that contain only types.
 fn short_names(interfaces: &[String]) -> Vec<&str> {
     let all = interfaces.iter().filter_map(|interface| match interface.split_once('/') {
@@ -265,8 +265,8 @@ mod tests {
     #[test]
     fn imports_have_short_names() {
         let imports = [
-            "hatchery:agent/types@0.1.0",
-            "hatchery:agent/session@0.1.0",
+            "hatchery:agent/types@0.2.0",
+            "hatchery:agent/session@0.2.0",
             "wasi:io/poll@0.2.6",
             "wasi:clocks/monotonic-clock@0.2.6",
             "wasi:io/error@0.2.6",

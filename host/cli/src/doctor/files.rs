@@ -57,7 +57,7 @@ fn needs_rebuild(path: &Path) -> bool {
     required.is_some_and(|required| !version::is_supported(&required))
 }
 
-/// Returns the contract and the number of items, for example `requires hatchery:agent 0.1.0, host has 0.1.1; 1 agent, 2
+/// Returns the contract and the number of items, for example `requires hatchery:agent 0.2.0, host has 0.2.1; 1 agent, 2
 /// tools`.
 fn describe_component(component: &Component) -> String {
     let mut counts: Vec<(ItemKind, usize)> = Vec::new();

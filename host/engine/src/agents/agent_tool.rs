@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    Agent, AgentKind, CallContext, Content, Event, EventData, EventSink, FunctionDeclaration, InvocationWriter,
-    JsonMap, RunError, RunJournal, StoreError, Tool, ToolError, TreeError, USER_AUTHOR, new_invocation_id,
+    Agent, AgentKind, CallContext, Content, Event, EventActions, EventData, EventSink, FunctionDeclaration,
+    InvocationWriter, JsonMap, RunError, RunJournal, StoreError, Tool, ToolError, TreeError, USER_AUTHOR,
+    new_invocation_id,
 };
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
@@ -15,14 +16,11 @@ use tokio::task::JoinSet;
 
 use crate::app::App;
 use crate::plugins::Plugins;
-use crate::run::{AgentScope, Replay, RunContext};
+use crate::run::{AgentScope, MAX_DEPTH, Replay, RunContext};
 use crate::tasks::propagate_panic;
 use crate::tools::builtin::declaration;
 
 use super::{engine_host, run_agent};
-
-/// Maximum nesting depth of agents that call agents as tools.
-const MAX_DEPTH: u32 = 16;
 
 /// Runs an agent in a temporary session, which starts with the caller's state and ends with the call. Its last answer
 /// is the tool's result, and its state changes are applied to the caller. Artifacts, memory and the limits of the run
@@ -88,7 +86,10 @@ impl AgentTool {
         let mut task = JoinSet::new();
         let scope = AgentScope { branch: None, replay, sink: collector };
         task.spawn(run_agent(run, self.app.root_id(), scope));
-        task.join_next().await.map_or(Err(RunError::Cancelled), propagate_panic)?;
+        match task.join_next().await.map_or(Err(RunError::Cancelled), propagate_panic) {
+            Err(RunError::Stopped) if invocation.is_ended() => {}
+            result => drop(result?),
+        }
         let events = invocation.events();
         let is_answer =
             |event: &&Arc<Event>| event.error_code.is_some() || has_text(event) || tool_answer(event).is_some();
@@ -163,6 +164,9 @@ impl EventSink for AnswerCollector {
             return Ok(event);
         }
         let mut count = self.count.lock().await;
+        if self.writer.invocation().is_ended() {
+            return Err(RunError::Stopped);
+        }
         if let Some(journal) = &self.journal
             && !self.recorded.contains(&event.id)
         {
@@ -173,10 +177,17 @@ impl EventSink for AnswerCollector {
         self.writer.append_unstored(&event);
         drop(count);
         let mut actions = self.caller.actions();
-        actions.state_delta.extend(event.actions.state_delta.clone());
-        actions.artifact_delta.extend(event.actions.artifact_delta.clone());
+        actions.merge(EventActions {
+            state_delta: event.actions.state_delta.clone(),
+            artifact_delta: event.actions.artifact_delta.clone(),
+            deleted_artifact_ids: event.actions.deleted_artifact_ids.clone(),
+            ..EventActions::default()
+        });
         drop(actions);
-        Ok(event)
+        match self.writer.invocation().is_ended() {
+            true => Err(RunError::Stopped),
+            false => Ok(event),
+        }
     }
 }
 

@@ -29,6 +29,9 @@ pub(super) async fn run_custom_agent(
     if host.is_paused() {
         return Ok(AgentOutcome::Paused);
     }
+    if run.invocation.is_ended() {
+        return Err(RunError::Stopped);
+    }
     result?;
     // Changes since the last event.
     cx.flush().await?;
@@ -65,16 +68,18 @@ fn has_effects(event: &EventData) -> bool {
     let EventActions {
         state_delta: _,
         artifact_delta: _,
+        deleted_artifact_ids: _,
         extra: _,
         skip_summarization,
         transfer_to_agent,
         escalate,
         end_of_agent,
+        end_invocation,
         requested_auth_configs,
         requested_tool_confirmations,
         compaction,
     } = &event.actions;
-    let has_flags = [skip_summarization, escalate, end_of_agent].iter().any(|flag| flag.is_some());
+    let has_flags = [skip_summarization, escalate, end_of_agent, end_invocation].iter().any(|flag| flag.is_some());
     let has_requests = !requested_auth_configs.is_empty() || !requested_tool_confirmations.is_empty();
     let has_calls = event
         .content

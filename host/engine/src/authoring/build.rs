@@ -43,7 +43,7 @@ mod workflow;
 
 pub use crate::tools::IntoTool;
 pub use callback_plugin::CallbackPlugin;
-pub use common::IntoAgent;
+pub use common::{IntoAgent, check_tools};
 pub use error::BuildError;
 pub use llm::{LlmAgentBuilder, llm};
 pub use schema::schema;

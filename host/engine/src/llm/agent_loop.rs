@@ -125,8 +125,9 @@ impl AgentLoop {
         if self.settings.pauses {
             self.pending.extend(pending);
         }
-        let is_over = |event: &Event| event.actions.end_of_agent == Some(true) || event.is_final_response();
+        let is_over = |event: &Event| has_ended(event) || event.is_final_response();
         self.state = match (event, transfer, answer) {
+            (Some(event), _, _) if event.actions.end_invocation == Some(true) => State::Done,
             (_, Some(target), _) => State::Transfer(target),
             (_, None, Some(answer)) => State::EmitAnswer(answer),
             (_, None, None) if !self.pending.is_empty() => State::Paused,
@@ -165,8 +166,13 @@ impl AgentLoop {
     }
 }
 
+/// Returns true if the event ends the agent or the whole run.
+fn has_ended(event: &Event) -> bool {
+    event.actions.end_of_agent == Some(true) || event.actions.end_invocation == Some(true)
+}
+
 fn ends_run(event: &Event) -> bool {
-    event.actions.end_of_agent == Some(true) || event.error_code.is_some()
+    has_ended(event) || event.error_code.is_some()
 }
 
 /// Returns true if the model has written code and stopped there. A model that runs code itself goes on to the result.

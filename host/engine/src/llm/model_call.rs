@@ -167,6 +167,8 @@ fn response_event(id: String, response: LlmResponse) -> EventData {
     let LlmResponse {
         content,
         partial,
+        turn_complete,
+        interrupted,
         finish_reason,
         error_code,
         error_message,
@@ -180,6 +182,8 @@ fn response_event(id: String, response: LlmResponse) -> EventData {
         id,
         content: content.map(with_model_role).map(Arc::new),
         partial,
+        turn_complete,
+        interrupted,
         finish_reason,
         error_code,
         error_message,

@@ -121,6 +121,9 @@ impl PluginSource for ConfiguredPlugins {
                 (Err(_), Ok(_)) => tracing::info!("all plugins are available again"),
                 (Ok(_), Ok(_)) | (Err(_), Err(_)) => {}
             }
+            if let Ok(replaced) = &resolved.plugins {
+                close_replaced(replaced, plugins.as_ref().ok());
+            }
             *resolved = Resolved { generation, plugins };
         }
         let missing =
@@ -128,14 +131,33 @@ impl PluginSource for ConfiguredPlugins {
         resolved.plugins.as_ref().cloned().map_err(missing)
     }
 
-    /// Closes registered plugins. Components need no close: their code ends with each run.
+    /// Closes registered plugins, and those of components as they are now.
     async fn close(&self) {
-        for entry in &self.entries {
-            match entry {
-                Entry::Registered(plugin) => plugin.close().await,
-                Entry::Component(_) => {}
-            }
+        let registered = self.entries.iter().filter_map(|entry| match entry {
+            Entry::Registered(plugin) => Some(plugin.clone()),
+            Entry::Component(_) => None,
+        });
+        let mut plugins: Vec<Arc<dyn Plugin>> = registered.collect();
+        if let Ok(resolved) = &self.resolved.lock_unpoisoned().plugins {
+            plugins.extend(resolved.iter().filter(|plugin| plugin.info().component.is_some()).cloned());
         }
+        for plugin in plugins {
+            plugin.close().await;
+        }
+    }
+}
+
+/// Closes the plugins of components that are gone or have another revision now, in tasks of their own. Runs that still
+/// use them continue.
+fn close_replaced(replaced: &Plugins, now: Option<&Plugins>) {
+    let is_replaced = |plugin: &&Arc<dyn Plugin>| {
+        let info = plugin.info();
+        let is_current = || now.is_some_and(|now| now.iter().any(|other| other.info() == info));
+        info.component.is_some() && !is_current()
+    };
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+    for plugin in replaced.iter().filter(is_replaced).cloned() {
+        runtime.spawn(async move { plugin.close().await });
     }
 }
 

@@ -69,8 +69,10 @@ enum LogState {
 enum EventOrigin {
     /// The user. The client does not get the event.
     User,
-    /// An agent.
+    /// An agent. Rejected once the run has ended.
     Agent,
+    /// The run itself, after its agents.
+    Run,
     /// The runner's report of a failure. Stored and sent even if the run is cancelled or a plugin fails.
     Failure,
 }
@@ -97,6 +99,14 @@ impl EventLog {
         self.append(event, EventOrigin::User).await.map(|_| ())
     }
 
+    /// Stores and sends an event of the run itself, also if the run has ended.
+    pub(super) async fn append_run_event(&self, event: Arc<Event>) -> Result<(), RunError> {
+        match self.append(event, EventOrigin::Run).await {
+            Ok(_) | Err(RunError::Stopped) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Stores and sends the report of a failure.
     pub(super) async fn append_failure(&self, event: Arc<Event>) -> Result<(), RunError> {
         self.append(event, EventOrigin::Failure).await.map(|_| ())
@@ -114,6 +124,7 @@ impl EventLog {
 
 #[async_trait]
 impl EventSink for EventLog {
+    /// Stores and sends the event of an agent. An event that ends the run is stored, too, and then stops its agent.
     async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError> {
         self.append(event, EventOrigin::Agent).await
     }
@@ -128,15 +139,18 @@ impl EventLogInner {
         if origin != EventOrigin::Failure && self.cx.invocation.cancel.is_cancelled() {
             return Err(RunError::Cancelled);
         }
+        if origin == EventOrigin::Agent && self.cx.invocation.is_ended() {
+            return Err(RunError::Stopped);
+        }
         if self.delivered_ids.contains(&event.id) {
             return Ok(event);
         }
         let event = match origin {
             EventOrigin::User => event,
-            EventOrigin::Agent => self.plugins.on_event(&self.cx, &event).await?.unwrap_or(event),
+            EventOrigin::Agent | EventOrigin::Run => self.plugins.on_event(&self.cx, &event).await?.unwrap_or(event),
             EventOrigin::Failure => self.plugins.on_event(&self.cx, &event).await.unwrap_or_default().unwrap_or(event),
         };
-        if origin == EventOrigin::Agent {
+        if matches!(origin, EventOrigin::Agent | EventOrigin::Run) {
             self.cx.invocation.count_event(&event)?;
         }
         if !event.partial && !self.store(&event).await? {
@@ -154,7 +168,10 @@ impl EventLogInner {
                 Delivery::Failed => *state = LogState::Detached,
             }
         }
-        Ok(event)
+        match !event.partial && event.actions.end_invocation == Some(true) {
+            true => Err(RunError::Stopped),
+            false => Ok(event),
+        }
     }
 
     /// Appends the event to the session service and to the run's session. Returns false if it is there already.

@@ -36,7 +36,9 @@ impl ResumedRun {
         let responses = request.message.as_ref().filter(|message| message.function_responses().next().is_some());
         let calls =
             responses.filter(|_| app.settings.resumable).and_then(|it| AnsweredCalls::find(it, events, verifier));
-        if calls.as_ref().is_some_and(AnsweredCalls::are_processed) {
+        let is_over =
+            |calls: &AnsweredCalls<'_>| calls.are_processed() || is_ended(events, &calls.newest.invocation_id);
+        if calls.as_ref().is_some_and(is_over) {
             // The run does not wait for these calls any more: the message begins a new run.
             return Ok(None);
         }
@@ -52,6 +54,11 @@ impl ResumedRun {
         if responses.is_some() && !app.settings.resumable {
             // The run did not wait for the responses: they begin a new one.
             return Ok(None);
+        }
+        if is_ended(events, invocation_id) {
+            return Err(RunError::BadInput(format!(
+                "invocation `{invocation_id}` was ended by one of its agents; omit its id to begin a new run"
+            )));
         }
         Self::new(invocation_id, events, verifier).map(Some).ok_or_else(|| RunError::NotFound {
             kind: "Invocation",
@@ -130,6 +137,12 @@ impl ResumedRun {
         let since = events.skip(self.first_message + 1);
         since.into_iter().filter(|event| event.invocation_id == self.invocation_id).collect()
     }
+}
+
+/// Returns true if an event has ended the run.
+pub(super) fn is_ended(events: &Vector<Arc<Event>>, invocation_id: &str) -> bool {
+    let ends = |event: &Arc<Event>| event.actions.end_invocation == Some(true) && event.invocation_id == invocation_id;
+    events.iter().rev().any(ends)
 }
 
 fn is_message_of(event: &Event, invocation_id: &str) -> bool {

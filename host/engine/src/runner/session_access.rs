@@ -113,12 +113,13 @@ impl RunnerInner {
     /// Returns the session as it is now. Cancelling `run` ends the waiting, and losing the lease cancels `run`.
     ///
     /// # Errors
-    /// [`RunError::Cancelled`], and the errors of the service.
+    /// [`RunError::Cancelled`], the errors of the service, and [`StoreError::Busy`] instead of waiting if not `waits`.
     pub(super) async fn begin_turn(
         &self,
         key: &SessionKey,
         cached: CachedSession,
         run: CancellationToken,
+        waits: bool,
     ) -> Result<(CachedSession, Arc<TurnLease>), RunError> {
         let sessions = &self.services.sessions;
         loop {
@@ -142,6 +143,7 @@ impl RunnerInner {
                         }
                     };
                 }
+                TurnStart::Held { .. } if !waits => return Err(StoreError::session_in_use(key).into()),
                 TurnStart::Held { remaining } => {
                     tracing::debug!(session = %key, ?remaining, "another host has a turn of the session");
                     let waiting = tokio::time::sleep(remaining.min(POLL_INTERVAL));

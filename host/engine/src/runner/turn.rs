@@ -15,7 +15,7 @@ use super::agent_selection::agents_to_run;
 use super::event_log::{EventLog, EventSender, closed_channel, deliver};
 use super::paused_run::PausedRun;
 use super::request::RunRequest;
-use super::resumption::ResumedRun;
+use super::resumption::{ResumedRun, is_ended};
 use super::session_access::renew_during;
 use super::session_queue::{CachedSession, json_bytes};
 use super::{RunnerInner, blobs};
@@ -32,6 +32,8 @@ pub(super) struct TurnRequest {
     pub(super) plugins: Plugins,
     pub(super) request: RunRequest,
     pub(super) client: EventSender,
+    /// The run whose code has started this one.
+    pub(super) parent: Option<Arc<Invocation>>,
 }
 
 /// What the user adds to the session in a turn.
@@ -45,7 +47,7 @@ impl RunnerInner {
     /// Begins a turn and runs it. `cached` is the session before it; `slot` receives the session after it, for the next
     /// turn.
     pub(super) async fn run_next_turn(
-        &self,
+        self: &Arc<Self>,
         key: SessionKey,
         turn: TurnRequest,
         cached: CachedSession,
@@ -53,7 +55,8 @@ impl RunnerInner {
     ) -> Result<(), RunError> {
         // Cancelled too when another host takes over the turn.
         let cancel = turn.request.cancel.child_token();
-        let (cached, lease) = self.begin_turn(&key, cached, cancel.clone()).await?;
+        let waits = turn.parent.is_none();
+        let (cached, lease) = self.begin_turn(&key, cached, cancel.clone(), waits).await?;
         let cached = CachedSession { last_turn: Some(lease.clone()), ..cached };
         let turn = TurnRequest { request: RunRequest { cancel, ..turn.request }, ..turn };
         let result = renew_during(&lease, self.run_turn(key, turn, &lease, cached, slot)).await;
@@ -67,14 +70,14 @@ impl RunnerInner {
 
     /// Runs a turn. Returns the journal of a run that has finished.
     async fn run_turn(
-        &self,
+        self: &Arc<Self>,
         key: SessionKey,
         turn: TurnRequest,
         lease: &Arc<TurnLease>,
         cached: CachedSession,
         slot: &mut Option<CachedSession>,
     ) -> Result<Option<Arc<RunJournal>>, RunError> {
-        let TurnRequest { app, services, plugins, request, mut client } = turn;
+        let TurnRequest { app, services, plugins, request, mut client, parent } = turn;
         let events = &cached.session.events;
         let found = ResumedRun::find(&app, &request, events, &self.verifier(&key)).and_then(|resumed| {
             // The message of a request that attaches to a run is ignored.
@@ -117,6 +120,7 @@ impl RunnerInner {
         };
         let journal = Arc::new(RunJournal::new(lease.clone(), id.as_str()));
         let is_unfinished = match &resumed {
+            Some(resumed) if is_ended(&session.events, &resumed.invocation_id) => Ok(false),
             Some(_) => journal.load().await,
             None => Ok(true),
         };
@@ -133,6 +137,10 @@ impl RunnerInner {
             run_config: app.settings.run.over(request.config),
             services,
             cancel: request.cancel,
+            is_resumable: app.settings.resumable,
+            apps: self.app_runner(),
+            plugins: plugins.shared(),
+            parent,
             signer: self.signer.clone(),
             usage: usage.into(),
             lease: Some(lease.clone()),
@@ -162,10 +170,13 @@ impl RunnerInner {
             }
         };
         log.close().await;
+        let session = invocation.session();
         if !lease.is_lost() {
             run.compact_after_run();
         }
-        let session = invocation.session();
+        if !lease.is_lost() && run.app.settings.remembers_runs {
+            remember(&invocation, &session.events.skip(events_before)).await;
+        }
         let bytes = bytes + json_bytes(&session.events.skip(events_before));
         self.queue.record_size(&session.key, session.events.len(), bytes);
         *slot = Some(CachedSession { session, views: run.take_views(), bytes, last_turn });
@@ -192,8 +203,35 @@ async fn within_time_limit(
     }
 }
 
-/// Appends the user's message, then runs the selected agents, unless a plugin answers in their place.
+/// Runs the agents, unless a plugin answers in their place, then what follows a run that did not fail.
 async fn execute(
+    run: &Arc<RunContext>,
+    cx: &CallContext,
+    log: &EventLog,
+    input: UserInput,
+    resumed: Option<ResumedRun>,
+) -> Result<AgentOutcome, RunError> {
+    let outcome = match run_agents(run, cx, log, input, resumed).await {
+        Err(RunError::Stopped) if run.invocation.is_ended() => AgentOutcome::Done,
+        outcome => outcome?,
+    };
+    run.plugins.after_run(cx).await?;
+    if !cx.actions().is_empty() {
+        log.append_run_event(Event::new(event_data(cx, "model", None))).await?;
+    }
+    if outcome == AgentOutcome::Paused
+        && let Some(record) = PausedRun::record(cx)
+    {
+        log.append_user_event(record).await?;
+    }
+    Ok(outcome)
+}
+
+/// Appends the user's message, and runs the selected agents and those that follow them.
+///
+/// # Errors
+/// [`RunError::Stopped`] if an event has ended the run.
+async fn run_agents(
     run: &Arc<RunContext>,
     cx: &CallContext,
     log: &EventLog,
@@ -228,16 +266,15 @@ async fn execute(
             }
         }
     }
-    plugins.after_run(cx).await?;
-    if !cx.actions().is_empty() {
-        log.emit(Event::new(event_data(cx, "model", None))).await?;
-    }
-    if outcome == AgentOutcome::Paused
-        && let Some(record) = PausedRun::record(cx)
-    {
-        log.append_user_event(record).await?;
-    }
     Ok(outcome)
+}
+
+/// Adds the events of a run to the user's memory. A failure does not concern the client: it is logged.
+async fn remember(invocation: &Invocation, events: &Vector<Arc<Event>>) {
+    let events: Vec<_> = events.iter().filter(|event| event.content.is_some()).cloned().collect();
+    if let Err(error) = invocation.services.memory.add_events(&invocation.session_key, &events).await {
+        tracing::warn!(invocation = invocation.id, "the run is not added to the memory: {error}");
+    }
 }
 
 /// Returns the events up to `message`. Plugins and compactions may have appended others after it.

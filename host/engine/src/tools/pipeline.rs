@@ -291,7 +291,7 @@ impl ToolPipeline {
         match decision {
             Some(decision) if decision.confirmed => Ok(None),
             Some(_) => Ok(Some("This tool call is rejected.")),
-            None if self.cx.invocation.depth > 0 => Ok(Some(
+            None if self.cx.invocation.is_in_tool => Ok(Some(
                 "This tool call requires confirmation, which is not possible inside an agent that is called as a tool.",
             )),
             None => {

@@ -197,6 +197,10 @@ impl MemoryService for FailingMemory {
         Ok(())
     }
 
+    async fn add_events(&self, _: &SessionKey, _: &[Arc<hatchery_core::Event>]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn search(&self, _: &str, _: &str, _: &str) -> Result<Vec<MemoryEntry>, StoreError> {
         Err(StoreError::backend("searching", "the index is gone"))
     }
@@ -317,4 +321,20 @@ async fn missing_arguments_are_an_error() {
         let answer = app.run("hi").await[1].function_responses().next().unwrap().response.clone();
         assert!(answer["error"].as_str().unwrap().ends_with(text), "{answer:?}");
     }
+}
+
+#[tokio::test]
+async fn a_run_is_remembered_after_its_end_if_the_app_says_so() {
+    let app = |remembers_runs| async move {
+        let mut app = Harness::new(llm("root", Scripted::new().default_reply("noted"))).await;
+        let settings = hatchery_engine::AppSettings { remembers_runs, ..hatchery_engine::AppSettings::default() };
+        app.app = Arc::new(hatchery_engine::App::clone(&app.app).with_settings(settings));
+        app.run("My bicycle is red.").await;
+        app.run("It has a bell.").await;
+        let found = app.runner.services().memory.search("app", USER, "bicycle bell noted").await.unwrap();
+        found.iter().map(|entry| entry.content.text()).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert!(app(false).await.is_empty());
+    let expected = ["It has a bell.", "My bicycle is red.", "noted"].map(String::from);
+    assert_eq!(app(true).await, std::collections::BTreeSet::from(expected));
 }

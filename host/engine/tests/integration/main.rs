@@ -18,6 +18,7 @@ mod consent;
 mod contents;
 mod custom;
 mod embed;
+mod endings;
 mod examples;
 mod extensions;
 mod factories;

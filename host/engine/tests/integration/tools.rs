@@ -103,8 +103,7 @@ fn sets_member(name: &'static str, member: &'static str, value: serde_json::Valu
             value => profile.insert(member.into(), value.clone()),
         };
         cx.set_state("profile", json!(profile));
-        let extra = json!([format!("{member}.txt")]);
-        cx.actions().extra.insert("deletedArtifactIds".into(), extra);
+        cx.actions().deleted_artifact_ids.insert(format!("{member}.txt"));
         Ok(before)
     })
 }
@@ -121,7 +120,8 @@ async fn nested_maps_and_deleted_ids_of_parallel_tools_merge() {
     let app = Harness::with_state(root, json!({"profile": {"old": 1, "kept": 2}})).await;
     let events = app.run("hi").await;
     assert_eq!(app.state().await, json!({"profile": {"kept": 2, "name": "Ada"}}));
-    assert_eq!(events[1].actions.extra["deletedArtifactIds"], json!(["name.txt", "old.txt"]));
+    let deleted: Vec<_> = events[1].actions.deleted_artifact_ids.iter().collect();
+    assert_eq!(deleted, ["name.txt", "old.txt"]);
 }
 
 #[tokio::test]
@@ -176,8 +176,8 @@ async fn concurrent_calls_by_code_merge_only_what_each_has_changed() {
     let app = Harness::new(root).await;
     let events = app.run("hi").await;
     assert_eq!(app.state().await, json!({"profile": {"kept": 2, "name": "Ada"}, "own": 1}));
-    let deleted = events[0].actions.extra["deletedArtifactIds"].as_array().unwrap();
-    assert!(deleted.len() == 2 && deleted.contains(&json!("name.txt")) && deleted.contains(&json!("old.txt")));
+    let deleted: Vec<_> = events[0].actions.deleted_artifact_ids.iter().collect();
+    assert_eq!(deleted, ["name.txt", "old.txt"]);
 }
 
 #[tokio::test]

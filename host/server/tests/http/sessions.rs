@@ -319,3 +319,25 @@ async fn an_event_that_could_not_be_read_again_is_rejected() {
     );
     problem(host.get("/apps/says/users/u/sessions/imported").await, 404, "SESSION_NOT_FOUND").await;
 }
+
+#[tokio::test]
+async fn a_session_is_added_to_the_memory_and_found() {
+    let host = Host::start().await;
+    host.session("says").await;
+    success(host.post("/run", &run_body("says", "The lamp is red.")).await).await;
+    let memory = "/apps/says/users/u/memory";
+    let query = format!("{memory}?query=lamp");
+    assert_eq!(host.get_json(&query).await, json!({"memories": []}));
+    let added = host.request(Method::PATCH, memory).json(&json!({"sessionId": "s"})).send().await.unwrap();
+    assert_eq!(added.status(), 204);
+    let found = host.get_json(&query).await;
+    let mut authors: Vec<_> = found["memories"].as_array().unwrap().iter().map(|entry| &entry["author"]).collect();
+    authors.sort_by_key(|author| author.as_str());
+    assert_eq!(authors, ["says", "user"]);
+    let missing = host.request(Method::PATCH, memory).json(&json!({"sessionId": "nowhere"})).send().await.unwrap();
+    problem(missing, 404, "SESSION_NOT_FOUND").await;
+    let app = host.request(Method::GET, "/apps/nobody/users/u/memory?query=x").send().await.unwrap();
+    problem(app, 404, "APP_NOT_FOUND").await;
+    let query = host.request(Method::GET, memory).send().await.unwrap();
+    problem(query, 422, "INVALID_REQUEST").await;
+}

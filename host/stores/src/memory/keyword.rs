@@ -4,12 +4,12 @@
 //! search: "run" does not find "running". Nothing is written to disk and nothing is evicted.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, RwLock};
 
 use async_trait::async_trait;
 use hatchery_core::sync::RwLockExt;
-use hatchery_core::{Content, Event, MemoryEntry, MemoryService, Session, StoreError};
+use hatchery_core::{Content, Event, MemoryEntry, MemoryService, Session, SessionKey, StoreError};
 
 use super::tokenizer::{TextKind, tokenize};
 
@@ -25,7 +25,7 @@ pub struct KeywordMemory {
 type AppAndUser = (Arc<str>, Arc<str>);
 
 /// The indexed events of each session by its id.
-type Sessions = BTreeMap<Arc<str>, Arc<[IndexedEvent]>>;
+type Sessions = BTreeMap<Arc<str>, Arc<[Arc<IndexedEvent>]>>;
 
 struct IndexedEvent {
     event: Arc<Event>,
@@ -61,21 +61,35 @@ impl IndexedEvent {
 #[async_trait]
 impl MemoryService for KeywordMemory {
     async fn add_session(&self, session: &Session) -> Result<(), StoreError> {
-        let indexed: Arc<[IndexedEvent]> = session.events.iter().filter_map(IndexedEvent::of).collect();
+        let indexed: Arc<[Arc<IndexedEvent>]> =
+            session.events.iter().filter_map(IndexedEvent::of).map(Arc::new).collect();
         let owner = (session.key.app.clone(), session.key.user.clone());
         let mut users = self.users.write_unpoisoned();
         users.entry(owner).or_default().insert(session.key.id.clone(), indexed);
         Ok(())
     }
 
+    async fn add_events(&self, session: &SessionKey, events: &[Arc<Event>]) -> Result<(), StoreError> {
+        let mut indexed: Vec<_> = events.iter().filter_map(IndexedEvent::of).map(Arc::new).collect();
+        let owner = (session.app.clone(), session.user.clone());
+        let mut users = self.users.write_unpoisoned();
+        let known = users.entry(owner).or_default().entry(session.id.clone()).or_default();
+        let mut ids: HashSet<_> = known.iter().map(|indexed| indexed.event.id.clone()).collect();
+        indexed.retain(|indexed| ids.insert(indexed.event.id.clone()));
+        if !indexed.is_empty() {
+            *known = known.iter().cloned().chain(indexed).collect();
+        }
+        Ok(())
+    }
+
     async fn search(&self, app: &str, user: &str, query: &str) -> Result<Vec<MemoryEntry>, StoreError> {
         let words = tokenize(query, TextKind::Query);
         let owner = (app.into(), user.into());
-        let sessions: Vec<Arc<[IndexedEvent]>> = {
+        let sessions: Vec<Arc<[Arc<IndexedEvent>]>> = {
             let users = self.users.read_unpoisoned();
             users.get(&owner).map(|sessions| sessions.values().cloned().collect()).unwrap_or_default()
         };
-        let mut found: Vec<(usize, &IndexedEvent)> = sessions
+        let mut found: Vec<(usize, &Arc<IndexedEvent>)> = sessions
             .iter()
             .flat_map(|session| session.iter())
             .map(|indexed| (words.intersection(&indexed.words).count(), indexed))

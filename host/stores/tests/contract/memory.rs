@@ -20,6 +20,8 @@ every_backend!(
         parts_without_text_are_ignored,
         thoughts_are_not_indexed,
         adding_a_session_again_replaces_it,
+        added_events_extend_a_session,
+        an_event_is_added_once,
         users_and_apps_have_their_own_memory,
         at_most_a_hundred_entries_are_found,
     ],
@@ -140,6 +142,26 @@ async fn adding_a_session_again_replaces_it(memory: &dyn MemoryService) {
     assert_eq!(search(memory, "apples").await.len(), 3);
     remember(memory, "s1", &[]).await;
     assert_eq!(search(memory, "apples").await, ["other apples"]);
+}
+
+async fn added_events_extend_a_session(memory: &dyn MemoryService) {
+    remember(memory, "s1", &["old apples"]).await;
+    for (id, text) in [("s1", "new apples"), ("s2", "other apples")] {
+        let event = message("user", 9, vec![Part::text(text)]);
+        memory.add_events(&SessionKey::new("app", "ann", id), &[event]).await.unwrap();
+    }
+    assert_eq!(search(memory, "apples").await.len(), 3);
+    assert!(memory.search("app", "bob", "apples").await.unwrap().is_empty());
+}
+
+async fn an_event_is_added_once(memory: &dyn MemoryService) {
+    let key = SessionKey::new("app", "ann", "s1");
+    let (first, second) =
+        (message("user", 1, vec![Part::text("apples")]), message("user", 2, vec![Part::text("pears")]));
+    memory.add_session(&session_of(key.clone(), [first.clone()])).await.unwrap();
+    memory.add_events(&key, &[first.clone(), second.clone(), second.clone()]).await.unwrap();
+    memory.add_events(&key, &[first, second]).await.unwrap();
+    assert_eq!(search(memory, "apples pears").await, ["pears", "apples"]);
 }
 
 async fn users_and_apps_have_their_own_memory(memory: &dyn MemoryService) {

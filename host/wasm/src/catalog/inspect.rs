@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::catalog::loader::{LoadOptions, check_load_policy, check_name, load_bytes, read};
 use crate::catalog::names::root_agents;
-use crate::contract::bindings::hatchery::agent::specs::AgentKind;
+use crate::contract::bindings::hatchery::agent::specs::{AgentKind, ToolUse};
 use crate::contract::component::{AgentSpec, Component, ComponentSettings, Hook, MODEL_PREFIX};
 use crate::contract::version::Contract;
 use crate::error::LoadError;
@@ -215,12 +215,12 @@ fn agent(spec: &AgentSpec, is_app: bool) -> InspectedAgent {
     let (kind, model, tools, toolsets) = match &spec.kind {
         AgentKind::Llm(llm) => {
             let toolsets = llm.toolsets.iter().map(|set| set.name.clone()).collect();
-            ("llm", llm.model.clone(), llm.tools.clone(), toolsets)
+            ("llm", llm.model.clone(), tool_names(&llm.tools), toolsets)
         }
         AgentKind::Sequential => without_tools("sequential"),
         AgentKind::Parallel => without_tools("parallel"),
         AgentKind::Loop(_) => without_tools("loop"),
-        AgentKind::Custom(custom) => ("custom", custom.model.clone(), custom.tools.clone(), Vec::new()),
+        AgentKind::Custom(custom) => ("custom", custom.model.clone(), tool_names(&custom.tools), Vec::new()),
     };
     InspectedAgent {
         name: spec.name.clone(),
@@ -232,6 +232,10 @@ fn agent(spec: &AgentSpec, is_app: bool) -> InspectedAgent {
         sub_agents: spec.sub_agents.clone(),
         is_app,
     }
+}
+
+fn tool_names(tools: &[ToolUse]) -> Vec<String> {
+    tools.iter().map(|tool| tool.name.clone()).collect()
 }
 
 fn names(hooks: &[Hook]) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Model, ModelCapabilities, ModelError, ModelResolver};
+use hatchery_core::{Embedder, Model, ModelCapabilities, ModelError, ModelResolver};
 
 use crate::catalog::watch::CatalogHandle;
 use crate::contract::component::MODEL_PREFIX;
@@ -17,6 +17,10 @@ pub struct CatalogModels {
 impl ModelResolver for CatalogModels {
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
         if name.starts_with(MODEL_PREFIX) { self.catalog.model(name) } else { self.fallback.model(name) }
+    }
+
+    fn embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, ModelError> {
+        self.fallback.embedder(name)
     }
 
     fn capabilities(&self, name: &str) -> ModelCapabilities {

@@ -45,18 +45,16 @@ impl ItemResolver for NameResolver<'_> {
     }
 
     fn toolset(&self, name: &str) -> Result<Arc<dyn Toolset>, ResolveError> {
-        let toolset = self.components.get(name).and_then(Component::toolset);
-        toolset.ok_or_else(|| self.unknown(ItemKind::Toolset, name))
+        if let Some(toolset) = self.components.get(name).and_then(Component::toolset) {
+            return Ok(toolset);
+        }
+        let (component, item) = self.find(ItemKind::Toolset, name)?;
+        component.named_toolset(item).ok_or_else(|| self.unknown(ItemKind::Toolset, name))
     }
 
     fn plugin(&self, name: &str, args: JsonMap) -> Result<Arc<dyn Plugin>, ResolveError> {
         let (component, item) = self.find(ItemKind::Plugin, name)?;
-        if !args.is_empty() {
-            let (name, config) = (name.into(), format!("components.{}.config", component.name()));
-            let reason = format!("it takes no arguments; set `{config}` in hatchery.yaml, which it can read");
-            return Err(ResolveError::Unusable { kind: ItemKind::Plugin, name, reason });
-        }
-        component.plugin(item).ok_or_else(|| self.unknown(ItemKind::Plugin, name))
+        component.plugin(item, args).ok_or_else(|| self.unknown(ItemKind::Plugin, name))
     }
 
     fn code_executor(&self, name: &str) -> Result<Arc<dyn CodeExecutor>, ResolveError> {

@@ -7,17 +7,20 @@ wasmtime::component::bindgen!({
     world: "component",
     imports: {
         // Guests block on these; the threads of the host do not.
-        "hatchery:agent/sync-model": async,
+        "hatchery:agent/sync-models": async,
         "hatchery:agent/sync-artifacts": async,
         "hatchery:agent/sync-memory": async,
         "hatchery:agent/sync-tools": async,
         "hatchery:agent/sync-agents.run": async,
-        "hatchery:agent/sync-agents.[method]events.next": async,
+        "hatchery:agent/sync-agents.[method]event-stream.next": async,
+        "hatchery:agent/sync-runner.run": async,
+        "hatchery:agent/sync-runner.[method]app-run.next": async,
+        "hatchery:agent/sync-sessions": async,
     },
     // Synchronous exports are called asynchronously, too, so that a guest that loops in `describe` yields to the
     // epoch callback.
     exports: {
-        "hatchery:agent/sync-guest-agents.instruct": async | store,
+        "hatchery:agent/sync-guest-agents.compute-instruction": async | store,
         "hatchery:agent/sync-guest-tools.call": async | store,
         // The first rule that matches a function applies.
         "hatchery:agent/sync-guest-callbacks.describe": async,
@@ -25,8 +28,9 @@ wasmtime::component::bindgen!({
         default: async,
     },
     with: {
-        "hatchery:agent/sync-model.answer": crate::contract::imports::ModelAnswer,
-        "hatchery:agent/sync-agents.events": crate::contract::sub_agent_relay::SubAgent,
+        "hatchery:agent/sync-models.response-stream": crate::contract::imports::ModelAnswer,
+        "hatchery:agent/sync-runner.app-run": crate::contract::imports::NestedRun,
+        "hatchery:agent/sync-agents.event-stream": crate::contract::sub_agent_relay::SubAgent,
     },
     require_store_data_send: true,
 });

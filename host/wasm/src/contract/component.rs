@@ -17,12 +17,13 @@ mod settings;
 mod summarizer;
 mod sync_agent;
 mod tool;
+mod toolset;
 
 use std::sync::Arc;
 
 use hatchery_core::{
-    Callback, CodeExecutor, CustomAgent, ExampleProvider, InstructionProvider, ItemKind, Model, Plugin, RunError,
-    Summarizer, Tool, Toolset,
+    Callback, CodeExecutor, CustomAgent, ExampleProvider, InstructionProvider, ItemKind, JsonMap, Model, Plugin,
+    RunError, Summarizer, Tool, Toolset,
 };
 use wasmtime::ResourcesRequired;
 
@@ -188,7 +189,10 @@ impl Component {
     /// Returns the names of its items of one kind. A component with tools is also one toolset, which has its name.
     pub(crate) fn names_with_toolset(&self, kind: ItemKind) -> Box<dyn Iterator<Item = &str> + '_> {
         match kind {
-            ItemKind::Toolset => Box::new(self.names(ItemKind::Tool).next().map(|_| self.name()).into_iter()),
+            ItemKind::Toolset => {
+                let all_tools = self.names(ItemKind::Tool).next().map(|_| self.name());
+                Box::new(all_tools.into_iter().chain(self.names(ItemKind::Toolset)))
+            }
             kind => Box::new(self.names(kind)),
         }
     }
@@ -219,6 +223,13 @@ impl Component {
         (!tools.is_empty()).then(|| Arc::new(tool::ComponentTools { name: self.name.clone(), tools }) as _)
     }
 
+    /// Returns one of its toolsets that are computed for each run.
+    pub fn named_toolset(self: &Arc<Self>, name: &str) -> Option<Arc<dyn Toolset>> {
+        let exports = self.exports.toolsets.clone()?;
+        let name = self.manifest.toolsets.iter().find(|exported| *exported == name)?.clone();
+        Some(Arc::new(toolset::ComponentToolset { component: self.clone(), exports, name }))
+    }
+
     fn any_tool(self: &Arc<Self>, described: &DescribedTool) -> Option<Arc<dyn Tool>> {
         if let Some(function) = &described.function {
             let (component, declaration) = (self.clone(), described.declaration.clone());
@@ -230,6 +241,7 @@ impl Component {
             declaration: described.declaration.clone(),
             is_long_running: described.is_long_running,
             requires_confirmation: described.requires_confirmation,
+            arguments: None,
         }))
     }
 
@@ -239,16 +251,21 @@ impl Component {
         let item = self.manifest.callbacks.iter().find(|callback| callback.name == name)?;
         let (component, hooked) = (self.clone(), item.clone());
         Some(match exports {
-            CallbackExports::Async(exports) => Arc::new(ComponentCallback { component, exports, hooked }),
-            CallbackExports::Sync(exports) => Arc::new(ComponentCallback { component, exports, hooked }),
+            CallbackExports::Async(exports) => {
+                Arc::new(ComponentCallback { component, exports, hooked, arguments: None })
+            }
+            CallbackExports::Sync(exports) => {
+                Arc::new(ComponentCallback { component, exports, hooked, arguments: None })
+            }
         })
     }
 
-    /// Returns a plugin by name.
-    pub fn plugin(self: &Arc<Self>, name: &str) -> Option<Arc<dyn Plugin>> {
+    /// Returns a plugin by name, for use with arguments.
+    pub fn plugin(self: &Arc<Self>, name: &str, args: JsonMap) -> Option<Arc<dyn Plugin>> {
         let exports = self.exports.plugins.clone()?;
         let item = self.manifest.plugins.iter().find(|plugin| plugin.name == name)?;
-        Some(Arc::new(ComponentCallback { component: self.clone(), exports, hooked: item.clone() }))
+        let arguments = (!args.is_empty()).then(|| Arc::new(args));
+        Some(Arc::new(ComponentCallback { component: self.clone(), exports, hooked: item.clone(), arguments }))
     }
 
     /// Returns a code executor by name.

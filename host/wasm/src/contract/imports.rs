@@ -9,8 +9,11 @@ mod artifacts;
 mod config;
 mod log;
 mod memory;
-mod model;
+mod models;
+mod plugins;
+mod runner;
 mod session;
+mod sessions;
 mod sync;
 mod tools;
 
@@ -24,7 +27,8 @@ use crate::policy::Permission;
 use crate::runtime::store::memory::MemoryReservation;
 use crate::runtime::store::{Caller, HostState};
 
-pub use model::ModelAnswer;
+pub use models::ModelAnswer;
+pub use runner::NestedRun;
 
 /// The store access of asynchronous imports.
 type Access<T> = Accessor<T, HasSelf<HostState>>;
@@ -37,6 +41,7 @@ impl HostState {
         match &self.caller {
             Caller::Loader => Err(wit_error("NO_SESSION", "there is no session in `describe`")),
             Caller::Model => Err(wit_error("NO_SESSION", "there is no session in a call of a component's model")),
+            Caller::Close => Err(wit_error("NO_SESSION", "there is no session when a plugin is closed")),
             Caller::Call(cx) => Ok(cx),
             Caller::Agent(cx, _) => Ok(&cx.call),
         }
@@ -44,6 +49,16 @@ impl HostState {
 }
 
 impl HostState {
+    /// Returns the context of the current call.
+    ///
+    /// # Errors
+    /// `READ_ONLY` if the call only reads, as that of an instruction.
+    fn writable(&self) -> Result<&CallContext, wit::Error> {
+        let cx = self.context()?;
+        cx.check_writable()?;
+        Ok(cx)
+    }
+
     /// Checks the grants of the component.
     fn check(&self, permission: Permission<'_>) -> Result<(), wit::Error> {
         self.grants.check(&self.component, permission).map_err(|denial| denial.report(&self.log))
@@ -77,6 +92,13 @@ fn allowed(store: &mut impl StoreAccess, permission: Permission<'_>) -> Result<C
     })
 }
 
+/// Returns the context of the current call, if the component is granted `permission` and the call may make changes.
+fn allowed_change(store: &mut impl StoreAccess, permission: Permission<'_>) -> Result<CallContext, wit::Error> {
+    let cx = allowed(store, permission)?;
+    cx.check_writable()?;
+    Ok(cx)
+}
+
 /// Returns the context of the current call.
 fn context(store: &mut impl StoreAccess) -> Result<CallContext, wit::Error> {
     store.with_state(|state| state.context().cloned())
@@ -86,7 +108,7 @@ fn context(store: &mut impl StoreAccess) -> Result<CallContext, wit::Error> {
 fn agent(store: &mut impl StoreAccess) -> Result<(AgentContext, Arc<SubAgentRelay>), wit::Error> {
     store.with_state(|state| match &state.caller {
         Caller::Agent(cx, relay) => Ok((cx.clone(), relay.clone())),
-        Caller::Loader | Caller::Model | Caller::Call(_) => Err(wit_error(
+        Caller::Loader | Caller::Model | Caller::Close | Caller::Call(_) => Err(wit_error(
             "NOT_AN_AGENT",
             "only a custom agent can run other agents; a tool or callback can transfer to one",
         )),

@@ -16,6 +16,7 @@ const PACKAGE: &str = "hatchery:agent/";
 const EXPORTS: &[&str] = &[
     "guest-agents",
     "guest-tools",
+    "guest-toolsets",
     "guest-callbacks",
     "guest-plugins",
     "guest-code-executors",
@@ -183,7 +184,7 @@ fn interfaces(component: &str, bytes: &[u8]) -> Result<(Vec<String>, Vec<String>
     Ok((imports, exports))
 }
 
-/// Returns the version in `hatchery:agent/tools@0.1.0`.
+/// Returns the version in `hatchery:agent/tools@0.2.0`.
 fn version_of(name: &str) -> Option<&str> {
     name.strip_prefix(PACKAGE).map(|rest| rest.split_once('@').map_or("0", |(_, version)| version))
 }

@@ -8,8 +8,7 @@ use super::denial::lines;
 use super::permission::quoted;
 use super::{Access, Grants, HostPattern, Pattern, RequestedGrants};
 
-/// Entries by configuration key, for example `models` or `state.read`. An entry is a name, a pattern, `true`, `read` or
-/// `write`; a folder is `read /data`.
+/// Entries by configuration key, for example `models` or `state.read`. An entry is a name, a pattern, `read` or `write`; a folder is `read /data`.
 pub type GrantEntries = BTreeMap<&'static str, Vec<String>>;
 
 /// Requested and actual grants of one component.
@@ -72,8 +71,11 @@ impl GrantReport {
             Some(format!("[{}]", entries.iter().map(|entry| quoted(entry)).collect::<Vec<_>>().join(", ")))
         };
         let word = |key: &str| self.missing.get(key)?.first().cloned();
-        let state = [("read", list("state.read")), ("write", list("state.write"))];
-        let state: Vec<_> = state.into_iter().filter_map(|(key, list)| Some(format!("{key}: {}", list?))).collect();
+        let access = |read: &str, write: &str| {
+            let lists = [("read", list(read)), ("write", list(write))];
+            let lists: Vec<_> = lists.into_iter().filter_map(|(key, list)| Some(format!("{key}: {}", list?))).collect();
+            (!lists.is_empty()).then(|| format!("{{{}}}", lists.join(", ")))
+        };
         let each = |key: &str, line: fn(&str) -> String| {
             let entries = self.missing.get(key).filter(|entries| !entries.is_empty())?;
             Some(entries.iter().map(|entry| line(entry)).collect::<Vec<_>>().join(", "))
@@ -82,7 +84,9 @@ impl GrantReport {
             ("models", list("models")),
             ("memory", word("memory")),
             ("artifacts", word("artifacts")),
-            ("state", (!state.is_empty()).then(|| format!("{{{}}}", state.join(", ")))),
+            ("state", access("state.read", "state.write")),
+            ("runs", list("runs")),
+            ("sessions", access("sessions.read", "sessions.write")),
             ("tools", list("tools")),
             ("environment", each("environment", variable).map(|variables| format!("{{{variables}}}"))),
             ("files", each("files", folder).map(|folders| format!("[{folders}]"))),
@@ -118,7 +122,11 @@ fn folder(entry: &str) -> String {
 
 /// Returns the grant keys that can satisfy a request below `requested`.
 fn keys(requested: &str) -> [&str; 2] {
-    let other = if requested == "state.read" { "state.write" } else { requested };
+    let other = match requested {
+        "state.read" => "state.write",
+        "sessions.read" => "sessions.write",
+        requested => requested,
+    };
     [requested, other]
 }
 
@@ -132,12 +140,12 @@ fn entries<'a>(granted: &'a GrantEntries, requested: &str) -> impl Iterator<Item
 fn covers(key: &str, one: &str, other: &str) -> bool {
     let is_wide_enough = |one: &str, other: &str| one == other || (one, other) == ("write", "read");
     match key {
-        "artifacts" => is_wide_enough(one, other),
+        "artifacts" | "memory" => is_wide_enough(one, other),
         "files" => match (one.split_once(' '), other.split_once(' ')) {
             (Some((one, here)), Some((other, there))) => here == there && is_wide_enough(one, other),
             _ => false,
         },
-        "models" | "tools" | "state.read" | "state.write" => {
+        "models" | "tools" | "runs" | "sessions.read" | "sessions.write" | "state.read" | "state.write" => {
             let pattern = |text: &str| Pattern::try_from(text.to_owned());
             match (pattern(one), pattern(other)) {
                 (Ok(one), Ok(other)) => one.covers(&other),
@@ -176,10 +184,13 @@ fn word(access: Option<Access>) -> Vec<String> {
 fn requested(requests: &RequestedGrants) -> GrantEntries {
     non_empty([
         ("models", texts(&requests.models)),
-        ("memory", requests.memory.then(|| "true".into()).into_iter().collect()),
+        ("memory", word(requests.memory)),
         ("artifacts", word(requests.artifacts)),
         ("state.read", texts(&requests.state.read)),
         ("state.write", texts(&requests.state.write)),
+        ("runs", texts(&requests.runs)),
+        ("sessions.read", texts(&requests.sessions.read)),
+        ("sessions.write", texts(&requests.sessions.write)),
         ("tools", texts(&requests.tools)),
         ("environment", requests.environment.clone()),
         ("files", requests.files.iter().map(|folder| format!("{} {}", folder.access, folder.guest.as_str())).collect()),
@@ -190,10 +201,13 @@ fn requested(requests: &RequestedGrants) -> GrantEntries {
 fn granted(grants: &Grants) -> GrantEntries {
     non_empty([
         ("models", texts(&grants.models)),
-        ("memory", grants.memory.then(|| "true".into()).into_iter().collect()),
+        ("memory", word(grants.memory)),
         ("artifacts", word(grants.artifacts)),
         ("state.read", texts(&grants.state.read)),
         ("state.write", texts(&grants.state.write)),
+        ("runs", texts(&grants.runs)),
+        ("sessions.read", texts(&grants.sessions.read)),
+        ("sessions.write", texts(&grants.sessions.write)),
         ("tools", texts(&grants.tools)),
         ("environment", grants.environment.keys().cloned().collect()),
         ("files", grants.files.iter().map(|folder| format!("{} {}", folder.access, folder.guest.as_str())).collect()),
@@ -215,15 +229,16 @@ mod tests {
     #[test]
     fn missing_grants_come_with_the_lines_that_grant_them() {
         let report = compare(
-            r#"{"models": ["gemini-*", "gpt-*"], "memory": true, "artifacts": "write", "tools": ["a/b"],
+            r#"{"models": ["gemini-*", "gpt-*"], "memory": "read", "artifacts": "write", "tools": ["a/b"],
+                "runs": ["clerk"], "sessions": {"read": ["clerk", "diary"]},
                 "state": {"read": ["user:a", "app:b"], "write": ["user:c"]}, "environment": ["LANG"],
                 "files": [{"guest": "/data", "access": "write"}], "network": ["api.example.com"]}"#,
-            r#"{"models": ["gemini-*"], "artifacts": "read", "state": {"write": ["user:*"]}}"#,
+            r#"{"models": ["gemini-*"], "artifacts": "read", "state": {"write": ["user:*"]}, "sessions": {"write": ["diary"]}}"#,
         );
         assert_eq!(
             report.missing_lines("web").unwrap(),
-            "components:\n  web:\n    grants:\n      models: [\"gpt-*\"]\n      memory: true\n      artifacts: write\n      \
-             state: {read: [\"app:b\"]}\n      tools: [\"a/b\"]\n      environment: {\"LANG\": {from: \"LANG\"}}\n      \
+            "components:\n  web:\n    grants:\n      models: [\"gpt-*\"]\n      memory: read\n      artifacts: write\n      \
+             state: {read: [\"app:b\"]}\n      runs: [\"clerk\"]\n      sessions: {read: [\"clerk\"]}\n      tools: [\"a/b\"]\n      environment: {\"LANG\": {from: \"LANG\"}}\n      \
              files: [{host: FOLDER, guest: \"/data\", access: write}]\n      network: [\"api.example.com\"]"
         );
         assert!(report.unused.is_empty(), "{:?}", report.unused);
@@ -231,14 +246,14 @@ mod tests {
 
     #[test]
     fn the_needs_of_agents_count_as_requested() {
-        let described: RequestedGrants = serde_json::from_str(r#"{"models": ["gpt-5"], "memory": true}"#).unwrap();
+        let described: RequestedGrants = serde_json::from_str(r#"{"models": ["gpt-5"], "memory": "read"}"#).unwrap();
         let grants = serde_json::from_str(r#"{"models": ["gpt-*"], "artifacts": "read"}"#).unwrap();
         let undeclared = GrantReport::new(None, &described, &grants);
-        assert_eq!(undeclared.missing, GrantEntries::from([("memory", vec!["true".into()])]));
+        assert_eq!(undeclared.missing, GrantEntries::from([("memory", vec!["read".into()])]));
         assert!(undeclared.unused.is_empty(), "the needs of its code are unknown");
-        let requests = serde_json::from_str(r#"{"memory": true}"#).unwrap();
+        let requests = serde_json::from_str(r#"{"memory": "read"}"#).unwrap();
         let declared = GrantReport::new(Some(&requests), &described, &grants);
-        assert_eq!(declared.requested.unwrap()["memory"], ["true"]);
+        assert_eq!(declared.requested.unwrap()["memory"], ["read"]);
         assert_eq!(declared.unused, GrantEntries::from([("artifacts", vec!["read".into()])]));
     }
 
@@ -246,14 +261,14 @@ mod tests {
     fn grants_that_are_not_requested_are_unused() {
         let report = compare(
             r#"{"models": ["gemini-*"], "artifacts": "read", "files": [{"guest": "/data"}]}"#,
-            r#"{"models": ["gemini-2.5-*", "gpt-*"], "memory": true, "artifacts": "write",
+            r#"{"models": ["gemini-2.5-*", "gpt-*"], "memory": "read", "artifacts": "write",
                 "files": [{"host": "x", "guest": "/data", "access": "read"}, {"host": "y", "guest": "/more"}]}"#,
         );
         assert_eq!(report.missing, GrantEntries::from([("models", vec!["gemini-*".into()])]), "only some are granted");
         let unused =
-            [("files", vec!["read /more".into()]), ("memory", vec!["true".into()]), ("models", vec!["gpt-*".into()])];
+            [("files", vec!["read /more".into()]), ("memory", vec!["read".into()]), ("models", vec!["gpt-*".into()])];
         assert_eq!(report.unused, GrantEntries::from(unused));
-        let memory = serde_json::from_str(r#"{"memory": true}"#).unwrap();
+        let memory = serde_json::from_str(r#"{"memory": "read"}"#).unwrap();
         let undeclared = GrantReport::new(None, &RequestedGrants::default(), &memory);
         assert!(
             undeclared.unused.is_empty() && undeclared.missing.is_empty() && undeclared.missing_lines("web").is_none()

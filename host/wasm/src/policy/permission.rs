@@ -14,10 +14,14 @@ use crate::guest_log::escape_control;
 pub(crate) enum Permission<'a> {
     /// Call the model of this name.
     Model(&'a str),
-    /// Search the user's memory.
-    Memory,
+    /// Search the user's memory, or also add to it.
+    Memory(Access),
     /// Access artifacts.
     Artifacts(Access),
+    /// Run the app of this name.
+    Run(&'a str),
+    /// Access the user's sessions of the app of this name.
+    Sessions(Access, &'a str),
     /// Access a state key.
     State(Access, &'a str),
     /// Call the tool with this qualified name.
@@ -89,8 +93,11 @@ impl<'a> Permission<'a> {
         }
         match self {
             Self::Model(name) => is_own_model(component, name) || any(&grants.models, name),
-            Self::Memory => grants.memory,
+            Self::Memory(access) => grants.memory.is_some_and(|granted| granted >= access),
             Self::Artifacts(access) => grants.artifacts.is_some_and(|granted| granted >= access),
+            Self::Run(app) => any(&grants.runs, app),
+            Self::Sessions(Access::Read, app) => any(&grants.sessions.read, app) || any(&grants.sessions.write, app),
+            Self::Sessions(Access::Write, app) => any(&grants.sessions.write, app),
             Self::State(access, key) => grants.allows_state(access, key),
             Self::Tool(name) => {
                 let is_own = name.split_once('/').is_some_and(|(owner, _)| owner == component);
@@ -110,10 +117,10 @@ impl<'a> Permission<'a> {
     /// Returns the component that exports the item, or `None` for what no component exports.
     fn owner(self) -> Option<&'a str> {
         match self {
-            Self::Item(ItemKind::Toolset, name) => Some(name),
+            Self::Item(ItemKind::Toolset, name) => Some(name.split_once('/').map_or(name, |(owner, _)| owner)),
             Self::Tool(name) | Self::Item(_, name) => Some(name.split_once('/')?.0),
             Self::Model(name) => Some(name.strip_prefix(COMPONENT_MODEL)?.split_once('/')?.0),
-            Self::Memory | Self::Artifacts(_) | Self::State(..) => None,
+            Self::Memory(_) | Self::Artifacts(_) | Self::State(..) | Self::Run(_) | Self::Sessions(..) => None,
         }
     }
 
@@ -126,9 +133,13 @@ impl<'a> Permission<'a> {
     fn action(self) -> String {
         match self {
             Self::Model(name) => format!("ask the model `{}`", excerpt(name)),
-            Self::Memory => "search the user's memory".into(),
+            Self::Memory(Access::Read) => "search the user's memory".into(),
+            Self::Memory(Access::Write) => "add to the user's memory".into(),
             Self::Artifacts(Access::Read) => "read artifacts".into(),
             Self::Artifacts(Access::Write) => "save and delete artifacts".into(),
+            Self::Run(app) => format!("run the app `{}`", excerpt(app)),
+            Self::Sessions(Access::Read, app) => format!("read the user's sessions of the app `{}`", excerpt(app)),
+            Self::Sessions(Access::Write, app) => format!("change the user's sessions of the app `{}`", excerpt(app)),
             Self::State(Access::Read, key) => format!("read the state key `{}`", excerpt(key)),
             Self::State(Access::Write, key) => format!("set the state key `{}`", excerpt(key)),
             Self::Tool(name) => format!("call the tool `{}`", excerpt(name)),
@@ -140,8 +151,10 @@ impl<'a> Permission<'a> {
     fn grant(self) -> String {
         match self {
             Self::Model(name) => format!("models: [{}]", exactly(name)),
-            Self::Memory => "memory: true".into(),
+            Self::Memory(access) => format!("memory: {access}"),
             Self::Artifacts(access) => format!("artifacts: {access}"),
+            Self::Run(app) => format!("runs: [{}]", exactly(app)),
+            Self::Sessions(access, app) => format!("sessions: {{{access}: [{}]}}", exactly(app)),
             Self::State(access, key) => format!("state: {{{access}: [{}]}}", exactly(key)),
             Self::Tool(name) => format!("tools: [{}]", exactly(name)),
             Self::Item(kind, name) => format!("tools: [{}]", quoted(&item_pattern(kind, name))),

@@ -7,7 +7,7 @@ use wasmparser::{Parser, Payload};
 
 use super::files::GuestPath;
 use super::permission::item_pattern;
-use super::{Access, HostPattern, Pattern, Permission, StateGrants};
+use super::{Access, HostPattern, Pattern, Permission, SessionGrants, StateGrants};
 use crate::error::LoadError;
 
 /// Name of the custom section. Sections of the component's core modules count as well, because that is where compilers
@@ -24,11 +24,15 @@ pub struct RequestedGrants {
     /// See [`Grants::models`](super::Grants::models).
     pub models: Vec<Pattern>,
     /// See [`Grants::memory`](super::Grants::memory).
-    pub memory: bool,
+    pub memory: Option<Access>,
     /// See [`Grants::artifacts`](super::Grants::artifacts).
     pub artifacts: Option<Access>,
     /// See [`Grants::state`](super::Grants::state).
     pub state: StateGrants,
+    /// See [`Grants::runs`](super::Grants::runs).
+    pub runs: Vec<Pattern>,
+    /// See [`Grants::sessions`](super::Grants::sessions).
+    pub sessions: SessionGrants,
     /// See [`Grants::tools`](super::Grants::tools).
     pub tools: Vec<Pattern>,
     /// Names of environment variables.
@@ -86,10 +90,13 @@ impl RequestedGrants {
         };
         match want {
             Permission::Model(name) => add(&mut self.models, Pattern::exactly(name)),
-            Permission::Memory => self.memory = true,
+            Permission::Memory(access) => self.memory = self.memory.max(Some(access)),
             Permission::Artifacts(access) => self.artifacts = self.artifacts.max(Some(access)),
             Permission::State(Access::Read, key) => add(&mut self.state.read, Pattern::exactly(key)),
             Permission::State(Access::Write, key) => add(&mut self.state.write, Pattern::exactly(key)),
+            Permission::Run(app) => add(&mut self.runs, Pattern::exactly(app)),
+            Permission::Sessions(Access::Read, app) => add(&mut self.sessions.read, Pattern::exactly(app)),
+            Permission::Sessions(Access::Write, app) => add(&mut self.sessions.write, Pattern::exactly(app)),
             Permission::Tool(name) => add(&mut self.tools, Pattern::exactly(name)),
             Permission::Item(kind, name) => add(&mut self.tools, item_pattern(kind, name)),
         }
@@ -97,10 +104,13 @@ impl RequestedGrants {
 
     fn merge(&mut self, more: Self) {
         self.models.extend(more.models);
-        self.memory |= more.memory;
+        self.memory = self.memory.max(more.memory);
         self.artifacts = self.artifacts.max(more.artifacts);
         self.state.read.extend(more.state.read);
         self.state.write.extend(more.state.write);
+        self.runs.extend(more.runs);
+        self.sessions.read.extend(more.sessions.read);
+        self.sessions.write.extend(more.sessions.write);
         self.tools.extend(more.tools);
         self.environment.extend(more.environment);
         self.files.extend(more.files);
@@ -122,12 +132,12 @@ mod tests {
         let requests = read(
             r#"(component
                 (core module (@custom "hatchery:requests" "{\"models\": [\"a-*\"], \"why\": {\"models\": \"to think\"}}"))
-                (core module (@custom "hatchery:requests" "{\"memory\": true}{\"artifacts\": \"write\"}"))
+                (core module (@custom "hatchery:requests" "{\"memory\": \"read\"}{\"artifacts\": \"write\"}"))
                 (core module (@custom "other" "x")))"#,
         );
         let requests = requests.unwrap().unwrap();
         assert_eq!(requests.models[0].as_str(), "a-*");
-        assert_eq!((requests.memory, requests.artifacts), (true, Some(Access::Write)));
+        assert_eq!((requests.memory, requests.artifacts), (Some(Access::Read), Some(Access::Write)));
         assert_eq!(requests.why["models"], "to think");
         assert_eq!(read("(component)"), Ok(None));
     }

@@ -191,12 +191,12 @@ impl Sandbox {
     fn call_limits(&self, caller: &Caller) -> CallLimits {
         let (wall, limit) = match caller {
             Caller::Loader if self.limits.wall > DESCRIBE_TIMEOUT => (DESCRIBE_TIMEOUT, Limit::Describe),
-            Caller::Loader | Caller::Call(_) => (self.limits.wall, Limit::Wall),
+            Caller::Loader | Caller::Close | Caller::Call(_) => (self.limits.wall, Limit::Wall),
             Caller::Model | Caller::Agent(..) => (self.limits.agent_wall, Limit::AgentWall),
         };
         let cancel = match caller {
             // The caller ends the call by dropping it.
-            Caller::Loader | Caller::Model => CancellationToken::new(),
+            Caller::Loader | Caller::Model | Caller::Close => CancellationToken::new(),
             Caller::Call(cx) => cx.invocation.cancel.clone(),
             Caller::Agent(cx, _) => cx.call.invocation.cancel.clone(),
         };

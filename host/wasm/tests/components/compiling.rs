@@ -70,7 +70,7 @@ async fn processes(pids: &Path, count: usize) -> Vec<PathBuf> {
 
 #[tokio::test]
 async fn a_revoked_grant_is_gone_at_once_while_another_component_is_compiled() {
-    let mut lab = Lab::new().with("seeker").with_grants("seeker", json!({"memory": true}));
+    let mut lab = Lab::new().with("seeker").with_grants("seeker", json!({"memory": "read"}));
     compile_ahead(&lab, &["seeker", "dice"]).await;
     let pids = tempfile::tempdir().unwrap();
     lab.options.compiler = stuck(&pids.path().join("pids"));

@@ -19,7 +19,7 @@ fn lab(grants: Value) -> Lab {
 /// All grants that its agent needs.
 fn all() -> Value {
     json!({
-        "models": ["gemini-*"], "memory": true, "artifacts": "read",
+        "models": ["gemini-*"], "memory": "read", "artifacts": "read",
         "state": {"read": ["user:ssn", "app:theme"], "write": ["app:loot"]},
         "tools": ["gallery/*", "url_context", "agent:gallery/clerk"],
     })
@@ -40,7 +40,7 @@ async fn an_agent_without_the_grants_that_it_needs_is_refused_with_all_missing_l
         reason,
         "agent `lurker/lurker` cannot be used: the agents of component `lurker` are described with more than it is granted; to \
          grant it, add to hatchery.yaml:\n\
-         components:\n  lurker:\n    grants:\n      models: [\"gemini-2.5-lurk\"]\n      memory: true\n      artifacts: read\n      \
+         components:\n  lurker:\n    grants:\n      models: [\"gemini-2.5-lurk\"]\n      memory: read\n      artifacts: read\n      \
          state: {read: [\"user:ssn\", \"app:theme\"], write: [\"app:loot\"]}\n      \
          tools: [\"agent:gallery/clerk\", \"gallery/guarded\", \"url_context\", \"gallery/configured\", \"gallery/house_rules\"]"
     );
@@ -49,7 +49,7 @@ async fn an_agent_without_the_grants_that_it_needs_is_refused_with_all_missing_l
     assert!(reason.ends_with(&missing), "what /components says, inspect and doctor say:\n{missing}");
     // These lines are sufficient.
     let grants = json!({
-        "models": ["gemini-2.5-lurk"], "memory": true, "artifacts": "read",
+        "models": ["gemini-2.5-lurk"], "memory": "read", "artifacts": "read",
         "state": {"read": ["user:ssn", "app:theme"], "write": ["app:loot"]},
         "tools": ["agent:gallery/clerk", "gallery/guarded", "url_context", "gallery/configured", "gallery/house_rules"],
     });
@@ -65,7 +65,7 @@ async fn each_missing_grant_is_refused_by_itself() {
     };
     let cases = [
         without(|grants| grants["models"] = json!(["gpt-*"]), "models: [\"gemini-2.5-lurk\"]"),
-        without(|grants| grants["memory"] = json!(false), "memory: true"),
+        without(|grants| grants["memory"] = json!(null), "memory: read"),
         without(|grants| grants["artifacts"] = json!(null), "artifacts: read"),
         without(|grants| grants["state"]["read"] = json!(["app:*"]), "state: {read: [\"user:ssn\"]}"),
         without(|grants| grants["state"]["read"] = json!(["user:*"]), "state: {read: [\"app:theme\"]}"),
@@ -110,7 +110,7 @@ async fn a_revoked_grant_unloads_the_agent() {
 
 #[tokio::test]
 async fn items_of_a_private_component_are_for_yaml_agents_and_its_own_only() {
-    let mut lab = lab(json!({"models": ["*"], "memory": true, "artifacts": "write", "tools": ["*"],
+    let mut lab = lab(json!({"models": ["*"], "memory": "read", "artifacts": "write", "tools": ["*"],
         "state": {"read": ["*"], "write": ["*"]}}));
     lab = lab.with("seeker").with_grants("seeker", json!({"tools": ["*"]}));
     assert!(lab.catalog().await.app("lurker").is_some(), "as long as it is not private");

@@ -83,8 +83,9 @@ async fn an_agent_needs_no_grant_for_a_script_of_its_own_component() {
 #[tokio::test]
 async fn granted_code_searches_memory() {
     let args = json!({"name": "bread"});
-    let line = "memory: true";
-    let found = denied_without_grant(json!({"memory": true}), "remember", args, "search the user's memory", line).await;
+    let line = "memory: read";
+    let found =
+        denied_without_grant(json!({"memory": "read"}), "remember", args, "search the user's memory", line).await;
     assert_eq!(found, Ok(json!(0)));
 }
 
@@ -284,7 +285,7 @@ async fn denials_are_in_the_audit_log_up_to_a_limit() {
     assert_eq!(
         log.fields("hatchery::audit"),
         [
-            r#"component="seeker" session="session" invocation="e-test" action="search the user's memory" grant="memory: true""#
+            r#"component="seeker" session="session" invocation="e-test" action="search the user's memory" grant="memory: read""#
         ]
     );
     call(&catalog, "state", json!({"key": "user:x", "more": 1000})).await.unwrap_err();
@@ -296,7 +297,7 @@ async fn denials_are_in_the_audit_log_up_to_a_limit() {
 
 #[tokio::test]
 async fn missing_grants_are_logged_at_load_and_reported_by_inspect() {
-    let lab = lab(json!({"memory": true, "tools": ["search/*"]}));
+    let lab = lab(json!({"memory": "read", "tools": ["search/*"]}));
     let log = CapturedLog::default();
     let guard = tracing::subscriber::set_default(log.clone());
     let catalog = lab.catalog().await;
@@ -315,9 +316,9 @@ async fn missing_grants_are_logged_at_load_and_reported_by_inspect() {
     assert_eq!(
         serde_json::to_value(&shown.grants).unwrap(),
         json!({
-            "requested": {"files": ["read /data"], "memory": ["true"], "models": ["seek-*"], "state.read": ["app:theme"]},
+            "requested": {"files": ["read /data"], "memory": ["read"], "models": ["seek-*"], "state.read": ["app:theme"]},
             "why": {"models": "it asks around"},
-            "granted": {"memory": ["true"], "tools": ["search/*"]},
+            "granted": {"memory": ["read"], "tools": ["search/*"]},
             "missing": {"files": ["read /data"], "models": ["seek-*"], "state.read": ["app:theme"]},
             "unused": {"tools": ["search/*"]},
         })
@@ -332,7 +333,7 @@ async fn a_grant_that_is_added_while_serving_applies_to_the_next_call() {
     let remember = async |catalog: &Arc<Catalog>| call(catalog, "remember", json!({"name": "bread"})).await;
     assert!(remember(&before).await.is_err());
     let mut settings = lab.options.settings.clone();
-    settings.components.insert("seeker".into(), settings_with_grants(json!({"memory": true})));
+    settings.components.insert("seeker".into(), settings_with_grants(json!({"memory": "read"})));
     handle.configure(settings.clone()).await;
     let after = handle.current();
     assert_eq!(after.generation, before.generation + 1);

@@ -6,6 +6,7 @@
 mod support;
 
 mod agents;
+mod apps;
 mod cache;
 mod callbacks;
 mod calls;
@@ -29,5 +30,6 @@ mod network;
 mod plugins;
 mod preemption;
 mod refusals;
+mod services;
 mod streams;
 mod web;

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use hatchery_core::{
-    CallContext, Content, Event, EventData, ItemKind, ItemResolver, JsonMap, Plugin, ResolveError, RunConfig, RunError,
-    StreamingMode,
+    CallContext, Content, Event, EventData, ItemKind, ItemResolver, JsonMap, Plugin, RunConfig, RunError, StreamingMode,
 };
 use hatchery_engine::Plugins;
 use hatchery_models::scripted::{Reply, Scripted, Turn};
@@ -127,19 +126,6 @@ async fn an_event_that_a_plugin_makes_too_large_is_refused() {
     let error = censor.on_event(&cx(), &event).await.unwrap_err();
     assert_eq!(error.code(), "COMPONENT_LIMIT");
     assert!(error.to_string().contains("raise `limits.result`"), "{error}");
-}
-
-#[tokio::test]
-async fn a_plugin_takes_its_settings_from_the_config_and_not_as_arguments() {
-    let catalog = Lab::new().with("gallery").catalog().await;
-    let args = JsonMap::from_iter([("words".to_owned(), json!(["darn"]))]);
-    let error = catalog.plugin("gallery/censor", args).map(|_| ()).unwrap_err();
-    assert!(matches!(error, ResolveError::Unusable { kind: ItemKind::Plugin, .. }));
-    assert_eq!(
-        error.to_string(),
-        "plugin `gallery/censor` cannot be used: it takes no arguments; set `components.gallery.config` in hatchery.yaml, \
-         which it can read"
-    );
 }
 
 #[tokio::test]

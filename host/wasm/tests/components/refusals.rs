@@ -18,12 +18,12 @@ async fn another_version_of_the_contract_names_both_and_the_command_that_helps()
     let wants = r#"(component (import "hatchery:agent/session@0.3.1" (instance)))"#;
     assert_eq!(
         reason("weather", &text(wants)).await,
-        "component `weather` wants `hatchery:agent@0.3`, this host offers 0.1; rebuild it with `hatchery build`"
+        "component `weather` wants `hatchery:agent@0.3`, this host offers 0.2; rebuild it with `hatchery build`"
     );
     let offers = r#"(component (instance $i) (export "hatchery:agent/guest-tools@1.2.0" (instance $i)))"#;
     assert_eq!(
         reason("weather", &text(offers)).await,
-        "component `weather` wants `hatchery:agent@1`, this host offers 0.1; rebuild it with `hatchery build`"
+        "component `weather` wants `hatchery:agent@1`, this host offers 0.2; rebuild it with `hatchery build`"
     );
 }
 
@@ -85,7 +85,7 @@ async fn a_component_without_exports_is_refused() {
 
 #[tokio::test]
 async fn an_export_that_lacks_a_function_is_refused() {
-    let lacking = r#"(component (instance $i) (export "hatchery:agent/guest-tools@0.1.0" (instance $i)))"#;
+    let lacking = r#"(component (instance $i) (export "hatchery:agent/guest-tools@0.2.0" (instance $i)))"#;
     let reason = reason("hollow", &text(lacking)).await;
     assert!(reason.starts_with("component `hollow` cannot be loaded: "), "{reason}");
     assert!(reason.contains("does not have export `describe`"), "{reason}");
@@ -95,8 +95,8 @@ async fn an_export_that_lacks_a_function_is_refused() {
 async fn a_component_that_exports_tools_in_two_interfaces_is_refused() {
     let twice = r#"(component
         (instance $i)
-        (export "hatchery:agent/guest-tools@0.1.1" (instance $i))
-        (export "hatchery:agent/sync-guest-tools@0.1.1" (instance $i))
+        (export "hatchery:agent/guest-tools@0.2.0" (instance $i))
+        (export "hatchery:agent/sync-guest-tools@0.2.0" (instance $i))
     )"#;
     assert_eq!(
         reason("double", &text(twice)).await,

@@ -5,11 +5,12 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use async_trait::async_trait;
 use hatchery_core::{
-    AgentContext, AgentHost, AgentKind, CallContext, Content, Event, EventSink, EventWindow, Invocation,
+    AgentContext, AgentHost, AgentKind, CallContext, Content, Embedder, Event, EventSink, EventWindow, Invocation,
     InvocationWriter, ItemResolver, JsonMap, Model, ModelResolver, NewInvocation, RunConfig, RunError, Services,
     Session, SessionKey, State, Timestamp, ToolAuthorizer, ToolError,
 };
-use hatchery_engine::{App, Plugins, RunRequest, Runner};
+use hatchery_engine::{App, AppDirectory, Plugins, RunRequest, Runner};
+use hatchery_models::ModelProviders;
 use hatchery_models::scripted::Scripted;
 use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
 use hatchery_wasm::{
@@ -121,6 +122,10 @@ pub fn settings_with_grants(grants: Value) -> ComponentSettings {
 pub struct OneModel(pub Arc<Scripted>);
 
 impl ModelResolver for OneModel {
+    fn embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, hatchery_core::ModelError> {
+        ModelProviders::new().embedder(name)
+    }
+
     fn model(&self, _: &str) -> Result<Arc<dyn Model>, hatchery_core::ModelError> {
         Ok(self.0.clone())
     }
@@ -303,4 +308,29 @@ pub async fn run_app(
 pub fn transcript(events: &[Arc<Event>]) -> Vec<(String, String)> {
     let text = |event: &Event| event.content.as_ref().map(|content| content.text()).unwrap_or_default();
     events.iter().map(|event| (event.author.clone(), text(event))).collect()
+}
+
+/// The apps of a catalog.
+struct CatalogApps(Arc<Catalog>);
+
+impl AppDirectory for CatalogApps {
+    fn app(&self, name: &str) -> Option<Arc<App>> {
+        self.0.app(name).cloned()
+    }
+
+    fn app_names(&self) -> Vec<String> {
+        self.0.apps.keys().cloned().collect()
+    }
+}
+
+impl Chat {
+    /// Lets the code of runs run the apps of the catalog.
+    pub fn with_apps(self, catalog: &Arc<Catalog>) -> Self {
+        self.runner.set_apps(Arc::new(CatalogApps(catalog.clone())));
+        self
+    }
+
+    pub fn services(&self) -> &Services {
+        self.runner.services()
+    }
 }

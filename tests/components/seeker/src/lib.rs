@@ -115,7 +115,7 @@ impl Meddler {
 
 hatchery_guest::requests! {
     models: ["seek-*"] because "it asks around",
-    memory: true,
+    memory: read,
     state: { read: ["app:theme"] },
     files: [{ guest: "/data", access: read }],
 }

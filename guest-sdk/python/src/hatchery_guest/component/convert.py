@@ -91,6 +91,22 @@ def _optional(convert: Any, value: Any) -> Any:
     return None if value is None else convert(value)
 
 
+def _ended(actions: wit.EventActions) -> dict[str, Json]:
+    """The keys of the end of a run and of deleted artifacts, which ``extra`` carries."""
+    keys: dict[str, Json] = {"endInvocation": actions.end_invocation, "deletedArtifactIds": actions.deleted_artifact_ids or None}
+    return {key: value for key, value in keys.items() if value is not None}
+
+
+def _live(source: Any) -> dict[str, Json]:
+    """The keys of live runs, which ``extra`` carries."""
+    keys = {"turnComplete": source.turn_complete, "interrupted": source.interrupted}
+    return {key: value for key, value in keys.items() if value is not None}
+
+
+def _without_live(extra: dict[str, Json]) -> dict[str, Json]:
+    return {key: value for key, value in extra.items() if key not in ("turnComplete", "interrupted")}
+
+
 def event_from_wit(event: wit.Event) -> Event:
     actions = event.actions
     return Event(
@@ -102,7 +118,7 @@ def event_from_wit(event: wit.Event) -> Event:
             transfer_to_agent=actions.transfer_to_agent,
             escalate=actions.escalate,
             end_of_agent=actions.end_of_agent,
-            extra=parse_object(actions.extra),
+            extra=parse_object(actions.extra) | _ended(actions),
         ),
         partial=event.partial,
         author=event.author,
@@ -113,7 +129,7 @@ def event_from_wit(event: wit.Event) -> Event:
         error_code=event.error_code,
         error_message=event.error_message,
         timestamp_micros=event.timestamp,
-        extra=parse_object(event.extra),
+        extra=parse_object(event.extra) | _live(event),
     )
 
 
@@ -127,19 +143,23 @@ def event_to_wit(event: Event) -> wit.Event:
         wit.EventActions(
             [(key, to_json(value)) for key, value in actions.state_delta.items()],
             list(actions.artifact_delta.items()),
+            actions.extra.get("deletedArtifactIds", []),
             actions.skip_summarization,
             actions.transfer_to_agent,
             actions.escalate,
             actions.end_of_agent,
-            to_optional_json(actions.extra),
+            actions.extra.get("endInvocation"),
+            to_optional_json({key: value for key, value in actions.extra.items() if key not in ("endInvocation", "deletedArtifactIds")}),
         ),
         event.partial,
+        event.extra.get("turnComplete"),
+        event.extra.get("interrupted"),
         event.branch,
         event.long_running_tool_ids,
         event.error_code,
         event.error_message,
         event.timestamp_micros,
-        to_optional_json(event.extra),
+        to_optional_json(_without_live(event.extra)),
     )
 
 
@@ -182,7 +202,7 @@ def response_from_wit(response: wit.LlmResponse) -> LlmResponse:
         response.finish_reason,
         response.error_code,
         response.error_message,
-        parse_object(response.extra),
+        parse_object(response.extra) | _live(response),
     )
 
 
@@ -190,10 +210,12 @@ def response_to_wit(response: LlmResponse) -> wit.LlmResponse:
     return wit.LlmResponse(
         _optional(content_to_wit, response.content),
         response.partial,
+        response.extra.get("turnComplete"),
+        response.extra.get("interrupted"),
         response.finish_reason,
         response.error_code,
         response.error_message,
-        to_optional_json(response.extra),
+        to_optional_json(_without_live(response.extra)),
     )
 
 

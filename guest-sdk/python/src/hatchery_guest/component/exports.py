@@ -49,8 +49,8 @@ def _to_wit_tool_error(error: BaseException) -> Any:
     if isinstance(error, FatalError):
         return wit.ToolError_Fatal(wit.Error(error.code, error.message))
     if isinstance(error, BadValue):
-        return wit.ToolError_Model(str(error))
-    return wit.ToolError_Model(_to_wit_error(error).message)
+        return wit.ToolError_Recoverable(str(error))
+    return wit.ToolError_Recoverable(_to_wit_error(error).message)
 
 
 def _find(items: dict[str, Any], kind: str, name: str) -> Any:
@@ -81,7 +81,7 @@ class Agents:
     def describe(self) -> list[Any]:
         return [specs.agent(agent) for agent in EXPORTS.agents.values()]
 
-    async def instruct(self, agent: str, global_: bool) -> str:
+    async def compute_instruction(self, agent: str, global_: bool) -> str:
         _seed_once()
         found = _find(EXPORTS.agents, "agent", agent)
         try:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar
 
 from componentize_py_types import Err
-from wit_world.imports import agents, artifacts, config, log, memory, model, session, tools
+from wit_world.imports import agents, artifacts, config, log, memory, models, session, tools
 from wit_world.imports import types as wit
 
 from ..content import Content, Event, Json, Level, LlmRequest, LlmResponse, MemoryEntry, Part, RunInfo, ToolConfirmation
@@ -22,7 +22,7 @@ T = TypeVar("T")
 def to_exception(failure: Any) -> Error:
     """Converts an error of the host."""
     match failure:
-        case wit.ToolError_Model(message):
+        case wit.ToolError_Recoverable(message):
             return ToolError(message)
         case wit.ToolError_Fatal(error):
             return FatalError(error.code, error.message)
@@ -70,7 +70,7 @@ class ImportedHost:
 
     @_raising
     def all_state(self) -> dict[str, Json]:
-        return {key: json.loads(value) for key, value in session.all_state()}
+        return {key: json.loads(value) for key, value in session.get_all_state()}
 
     @_raising
     def set_state(self, key: str, value: Json) -> None:
@@ -137,7 +137,7 @@ class ImportedHost:
         return json.loads(await _wait(tools.call(name, convert.to_json(args))))
 
     async def generate(self, request: LlmRequest, streaming: bool) -> AsyncIterator[LlmResponse]:
-        responses = await _wait(model.generate(convert.request_to_wit(request), streaming))
+        responses = await _wait(models.generate(convert.request_to_wit(request), streaming))
         async for response in _items(responses):
             yield convert.response_from_wit(response)
 

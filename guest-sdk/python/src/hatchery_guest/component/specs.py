@@ -26,6 +26,11 @@ def names(items: Sequence[Any]) -> list[str]:
     return [item if isinstance(item, str) else item.name for item in items]
 
 
+def tools(items: Sequence[Any]) -> list[Any]:
+    """The tools of an agent."""
+    return [wit.ToolUse(name, None, None) for name in names(items)]
+
+
 def agent(agent: Agent) -> Any:
     return wit.AgentSpec(
         agent.name,
@@ -49,7 +54,7 @@ def _kind(agent: Agent) -> Any:
         case LoopAgent():
             return wit.AgentKind_Loop(agent.max_iterations)
         case CustomAgent():
-            return wit.AgentKind_Custom(wit.CustomAgent(agent.model, names(agent.tools)))
+            return wit.AgentKind_Custom(wit.CustomAgent(agent.model, tools(agent.tools)))
     raise TypeError(f"`{agent.name}` is not of a known agent class; create an LlmAgent, or mark a function with @agent")
 
 
@@ -58,12 +63,12 @@ def _llm(agent: LlmAgent) -> Any:
         model=agent.model,
         instruction=_instruction(agent.instruction),
         global_instruction=_instruction(agent.global_instruction),
-        tools=names(agent.tools),
+        tools=tools(agent.tools),
         toolsets=[_toolset(toolset) for toolset in agent.toolsets],
         examples=wit.Examples_None_(),
         planner=wit.Planner_None_(),
         code_execution=wit.CodeExecution_None_(),
-        without_history=agent.without_history,
+        include_contents=wit.IncludeContents.NONE if agent.without_history else wit.IncludeContents.DEFAULT,
         input_schema=_schema(agent.input_schema),
         output_schema=_schema(agent.output_schema),
         output_key=agent.output_key,

@@ -63,6 +63,8 @@ fn event_from_json(json: Value) -> Event {
         content: Some(keys.take("content")).filter(|json| !json.is_null()).map(content_from_json),
         actions: actions_from_json(keys.take("actions")),
         partial: keys.flag("partial").unwrap_or_default(),
+        turn_complete: keys.flag("turnComplete"),
+        interrupted: keys.flag("interrupted"),
         branch: keys.text("branch"),
         long_running_tool_ids: serde_json::from_value(keys.take("longRunningToolIds")).unwrap_or_default(),
         error_code: keys.text("errorCode"),
@@ -78,10 +80,12 @@ fn actions_from_json(json: Value) -> EventActions {
     EventActions {
         state_delta: keys.object("stateDelta"),
         artifact_delta: artifacts.into_iter().map(|(name, version)| (name, version.as_u64().unwrap())).collect(),
+        deleted_artifact_ids: serde_json::from_value(keys.take("deletedArtifactIds")).unwrap_or_default(),
         skip_summarization: keys.flag("skipSummarization"),
         transfer_to_agent: keys.text("transferToAgent"),
         escalate: keys.flag("escalate"),
         end_of_agent: keys.flag("endOfAgent"),
+        end_invocation: keys.flag("endInvocation"),
         extra: keys.0,
     }
 }
@@ -156,6 +160,7 @@ fn event_to_json(event: Event) -> Value {
     let optional = json!({
         "content": event.content.map(content_to_json), "branch": event.branch, "errorCode": event.error_code,
         "errorMessage": event.error_message, "partial": event.partial.then_some(true),
+        "turnComplete": event.turn_complete, "interrupted": event.interrupted,
         "longRunningToolIds": Some(event.long_running_tool_ids).filter(|ids| !ids.is_empty()),
     });
     merge([fields, present(optional), event.extra.into()])
@@ -165,7 +170,8 @@ fn actions_to_json(actions: EventActions) -> Value {
     let artifacts: JsonMap = actions.artifact_delta.into_iter().map(|(name, version)| (name, version.into())).collect();
     let optional = json!({
         "skipSummarization": actions.skip_summarization, "transferToAgent": actions.transfer_to_agent,
-        "escalate": actions.escalate, "endOfAgent": actions.end_of_agent,
+        "escalate": actions.escalate, "endOfAgent": actions.end_of_agent, "endInvocation": actions.end_invocation,
+        "deletedArtifactIds": Some(actions.deleted_artifact_ids).filter(|ids| !ids.is_empty()),
     });
     let fields = json!({ "stateDelta": actions.state_delta, "artifactDelta": artifacts });
     merge([fields, present(optional), actions.extra.into()])

@@ -5,7 +5,7 @@ use hatchery_wasm::Grants;
 use super::*;
 
 const NETWORK: &str =
-    "components:\n  web:\n    grants: {network: [example.com], memory: true}\n  calm:\n    grants: {memory: true}\n";
+    "components:\n  web:\n    grants: {network: [example.com], memory: read}\n  calm:\n    grants: {memory: read}\n";
 
 struct Fixture {
     root: tempfile::TempDir,
@@ -51,7 +51,9 @@ fn a_component_with_untrusted_access_loses_all_grants_and_the_others_keep_theirs
         "component `web` is not loaded: hatchery.yaml requests access outside of its folder (components.web.grants.network), but \
          it is not trusted; the operator can review and allow it with `hatchery trust DIR`"
     );
-    assert!(loaded.config.components["calm"].grants.memory && loaded.config.components["calm"].refusal.is_none());
+    assert!(
+        loaded.config.components["calm"].grants.memory.is_some() && loaded.config.components["calm"].refusal.is_none()
+    );
     let folder = fixture.folder();
     assert_eq!(
         loaded.explanation().unwrap(),

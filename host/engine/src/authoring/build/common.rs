@@ -92,7 +92,10 @@ macro_rules! builder {
 pub(super) use builder;
 
 /// Refuses tools with unusable names and two tools with the same name.
-pub(super) fn check_tools(agent: &str, tools: &[Arc<dyn Tool>]) -> Result<(), BuildError> {
+///
+/// # Errors
+/// [`BuildError::ToolName`] or [`BuildError::DuplicateTool`].
+pub fn check_tools(agent: &str, tools: &[Arc<dyn Tool>]) -> Result<(), BuildError> {
     for (index, tool) in tools.iter().enumerate() {
         let name = &tool.declaration().name;
         let reserved =

@@ -1,9 +1,10 @@
 //! The YAML form of an agent config.
 
 use hatchery_core::{GenerateContentConfig, HookPoint, JsonMap, Planner};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+
+pub(super) use crate::authoring::tools::{located, parse};
 
 /// One YAML file. All agent classes share it, so that a key of another class is not reported as unknown.
 #[derive(Debug, Deserialize)]
@@ -153,16 +154,6 @@ pub(super) struct SubAgentRef {
     #[serde(alias = "configPath")]
     pub(super) config_path: Option<String>,
     pub(super) code: Option<String>,
-}
-
-/// Deserializes a value. An error names the key.
-pub(super) fn parse<T: DeserializeOwned>(args: Value) -> Result<T, String> {
-    serde_path_to_error::deserialize(args).map_err(|error| located(&error))
-}
-
-fn located(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
-    let (key, reason) = (error.path().to_string(), error.inner().to_string());
-    if key == "." || reason.contains(&format!("`{key}`")) { reason } else { format!("`{key}`: {reason}") }
 }
 
 /// Returns the key of a point's callbacks, such as `before_agent_callbacks`.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Example, Tool, Toolset};
+use hatchery_core::{Agent, ExampleProvider, Tool, Toolset};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -10,9 +10,8 @@ use super::agent::TreeLoader;
 use super::config::{self, SubAgentRef, ToolRef};
 use super::error::ConfigError;
 use super::file::Source;
-use crate::agents::AgentTool;
+use crate::authoring::tools::{ToolSource, ToolUse, resolve_tool};
 use crate::llm::tool_resolution::RESERVED;
-use crate::tools::builtin::{AtMostOnce, ExampleTool, LongRunning, ModelTool, RequireConfirmation};
 use crate::tools::toolsets::IntoToolset;
 
 /// The entry of `tools` that stands for all tools of a toolset.
@@ -38,24 +37,13 @@ impl TreeLoader<'_> {
     }
 
     fn tool(&mut self, reference: &ToolRef, source: &Source<'_>) -> Result<Arc<dyn Tool>, ConfigError> {
-        let tool = self.plain_tool(reference, source)?;
-        let tool: Arc<dyn Tool> = if reference.idempotent { tool } else { Arc::new(AtMostOnce::new(tool)) };
-        Ok(if reference.require_confirmation { Arc::new(RequireConfirmation::new(tool)) } else { tool })
-    }
-
-    /// Resolves a tool without the confirmation that `reference` may ask for.
-    fn plain_tool(&mut self, tool: &ToolRef, source: &Source<'_>) -> Result<Arc<dyn Tool>, ConfigError> {
-        if tool.name.trim().is_empty() {
+        let ToolRef { name, args, require_confirmation, idempotent } = reference;
+        if name.trim().is_empty() {
             return Err(source.error("tools", "", "Tool name cannot be empty".into()));
         }
-        if let Some(tool) = self.tool_with_args(tool, source) {
-            return tool;
-        }
-        if tool.args.is_some() {
-            let message = format!("tool `{}` takes no `args`", tool.name);
-            return Err(source.error("name", &tool.name, message));
-        }
-        self.options.resolver.tool(&tool.name).map_err(|error| source.resolve_error("tools", &tool.name, &error))
+        let mut tools = FileTools { loader: self, source, name };
+        let (requires_confirmation, is_idempotent) = (*require_confirmation, *idempotent);
+        resolve_tool(&mut tools, ToolUse { name, args: args.as_ref(), requires_confirmation, is_idempotent })
     }
 
     pub(super) fn toolset(&self, reference: &ToolRef, source: &Source<'_>) -> Result<Arc<dyn Toolset>, ConfigError> {
@@ -81,65 +69,37 @@ impl TreeLoader<'_> {
         }
         Ok(toolset)
     }
+}
 
-    /// Creates a tool that takes arguments. `None` for other names.
-    fn tool_with_args(&mut self, tool: &ToolRef, source: &Source<'_>) -> Option<Result<Arc<dyn Tool>, ConfigError>> {
-        let error = |message: String| source.error("name", &tool.name, format!("{}: {message}", tool.name));
-        let args = || Value::Object(tool.args.clone().unwrap_or_default());
-        Some(match tool.name.as_str() {
-            "AgentTool" => config::parse::<AgentToolArgs>(args()).map_err(error).and_then(|args| {
-                let agent = self.sub_agent(&args.agent, source)?;
-                let tool = AgentTool::new(agent, args.skip_summarization);
-                Ok(Arc::new(tool.map_err(|reason| error(reason.to_string()))?) as Arc<dyn Tool>)
-            }),
-            "ExampleTool" => config::parse::<ExampleToolArgs>(args()).map_err(error).and_then(|args| {
-                if args.examples.is_empty() {
-                    return Err(error("`examples` is empty".into()));
-                }
-                Ok(Arc::new(ExampleTool::new(&args.examples)) as Arc<dyn Tool>)
-            }),
-            "LongRunningFunctionTool" => config::parse::<LongRunningArgs>(args()).map_err(error).and_then(|args| {
-                let inner = self.options.resolver.tool(&args.func).map_err(|reason| error(reason.to_string()))?;
-                Ok(Arc::new(LongRunning::new(inner)) as Arc<dyn Tool>)
-            }),
-            "vertex_ai_search" => config::parse::<VertexAiSearchArgs>(args()).map_err(error).and_then(|args| {
-                let tool = ModelTool::vertex_ai_search(args.data_store_id.as_deref(), args.search_engine_id.as_deref());
-                Ok(Arc::new(tool.map_err(error)?) as Arc<dyn Tool>)
-            }),
-            "vertex_ai_rag_retrieval" => {
-                config::parse::<VertexAiRagRetrievalArgs>(args()).map_err(error).and_then(|args| {
-                    let (top_k, max_distance) = (args.similarity_top_k, args.vector_distance_threshold);
-                    let tool = ModelTool::vertex_ai_rag_retrieval(&args.rag_corpora, top_k, max_distance);
-                    Ok(Arc::new(tool.map_err(error)?) as Arc<dyn Tool>)
-                })
-            }
-            _ => return None,
-        })
+/// The tools that a file's definitions refer to.
+struct FileTools<'a, 'l, 's> {
+    loader: &'a mut TreeLoader<'l>,
+    source: &'a Source<'s>,
+    /// The name in the definition, for the place of errors.
+    name: &'a str,
+}
+
+impl ToolSource for FileTools<'_, '_, '_> {
+    type Error = ConfigError;
+    type AgentRef = SubAgentRef;
+
+    fn tool(&mut self, name: &str) -> Result<Arc<dyn Tool>, ConfigError> {
+        let found = self.loader.options.resolver.tool(name);
+        found.map_err(|error| self.source.resolve_error("tools", name, &error))
     }
-}
 
-/// Arguments of `AgentTool`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AgentToolArgs {
-    agent: SubAgentRef,
-    #[serde(default, alias = "skipSummarization")]
-    skip_summarization: bool,
-}
+    fn agent(&mut self, agent: SubAgentRef) -> Result<Agent, ConfigError> {
+        self.loader.sub_agent(&agent, self.source)
+    }
 
-/// Arguments of `ExampleTool`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ExampleToolArgs {
-    examples: Vec<Example>,
-}
+    fn examples(&mut self, name: &str) -> Result<Arc<dyn ExampleProvider>, ConfigError> {
+        let found = self.loader.options.resolver.examples(name);
+        found.map_err(|error| self.source.resolve_error("tools", name, &error))
+    }
 
-/// Arguments of `LongRunningFunctionTool`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LongRunningArgs {
-    /// The wrapped tool.
-    func: String,
+    fn error(&self, reason: String) -> ConfigError {
+        self.source.error("name", self.name, reason)
+    }
 }
 
 /// Arguments of `Toolset`.
@@ -151,26 +111,4 @@ struct ToolsetArgs {
     only: Option<Vec<String>>,
     /// Prepended to the tools' names.
     prefix: Option<String>,
-}
-
-/// Arguments of `vertex_ai_search`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct VertexAiSearchArgs {
-    #[serde(alias = "dataStoreId")]
-    data_store_id: Option<String>,
-    #[serde(alias = "searchEngineId")]
-    search_engine_id: Option<String>,
-}
-
-/// Arguments of `vertex_ai_rag_retrieval`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct VertexAiRagRetrievalArgs {
-    #[serde(default, alias = "ragCorpora")]
-    rag_corpora: Vec<String>,
-    #[serde(alias = "similarityTopK")]
-    similarity_top_k: Option<u32>,
-    #[serde(alias = "vectorDistanceThreshold")]
-    vector_distance_threshold: Option<f64>,
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    CallContext, Content, Example, FunctionDeclaration, JsonMap, LlmRequest, PartData, RunError, Tool, ToolError,
+    CallContext, Content, Example, ExampleProvider, FunctionDeclaration, JsonMap, LlmRequest, PartData, RunError, Tool,
+    ToolError,
 };
 use serde_json::Value;
 
@@ -13,13 +14,30 @@ use super::declaration;
 /// Adds few-shot examples to each request. The model cannot call it.
 pub struct ExampleTool {
     declaration: Arc<FunctionDeclaration>,
-    text: Option<String>,
+    examples: Source,
+}
+
+/// Where the examples come from.
+enum Source {
+    /// The text of fixed examples; `None` if there are none.
+    Text(Option<String>),
+    /// A provider, which selects them for each request.
+    Provider(Arc<dyn ExampleProvider>),
 }
 
 impl ExampleTool {
     /// Creates a tool for these examples.
     pub fn new(examples: &[Example]) -> Self {
-        Self { declaration: declaration("example_tool", "Shows examples.", None), text: format_examples(examples) }
+        Self::of(Source::Text(format_examples(examples)))
+    }
+
+    /// Creates a tool for the examples that a provider selects for the user's message.
+    pub fn chosen_by(provider: Arc<dyn ExampleProvider>) -> Self {
+        Self::of(Source::Provider(provider))
+    }
+
+    fn of(examples: Source) -> Self {
+        Self { declaration: declaration("example_tool", "Shows examples.", None), examples }
     }
 }
 
@@ -33,8 +51,14 @@ impl Tool for ExampleTool {
         false
     }
 
-    async fn prepare(&self, request: &mut LlmRequest, _: &CallContext) -> Result<(), RunError> {
-        request.system_instructions.extend(self.text.clone());
+    async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
+        let text = match &self.examples {
+            Source::Text(text) => text.clone(),
+            Source::Provider(provider) => {
+                format_examples(&provider.examples(&cx.invocation.user_content().text(), cx).await?)
+            }
+        };
+        request.system_instructions.extend(text);
         Ok(())
     }
 

@@ -4,10 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use hatchery_core::{
-    Agent, AgentKind, Callbacks, CodeExecution, CodeRunner, CustomAgentSpec, Example, Examples, HookPoint,
-    IncludeContents, Instruction, ItemKind, ItemResolver, LlmAgent, ModelRef, Planner, ResolveError, Tool, Toolset,
+    Agent, AgentKind, Callbacks, CodeExecution, CodeRunner, CustomAgentSpec, Example, ExampleProvider, Examples,
+    HookPoint, IncludeContents, Instruction, ItemKind, ItemResolver, LlmAgent, ModelRef, Planner, ResolveError, Tool,
+    Toolset,
 };
+use hatchery_engine::build::check_tools;
 use hatchery_engine::builtin;
+use hatchery_engine::definitions::{ToolSource, ToolUse, resolve_tool};
 use hatchery_engine::toolsets::IntoToolset;
 use serde_json::Value;
 
@@ -23,7 +26,12 @@ const MAX_NESTING: usize = 32;
 impl NameResolver<'_> {
     /// Builds the agent `name` that `component` describes, with all its sub-agents.
     pub(crate) fn build(&self, component: &Arc<Component>, name: &str) -> Result<Agent, ResolveError> {
-        let mut builder = Builder { names: self, path: Vec::new(), used: HashSet::new(), ungranted: Vec::new() };
+        self.build_below(&[], component, name)
+    }
+
+    /// Builds an agent that the last agent of `path` calls as a tool.
+    fn build_below(&self, path: &[String], component: &Arc<Component>, name: &str) -> Result<Agent, ResolveError> {
+        let mut builder = Builder { names: self, path: path.to_vec(), used: HashSet::new(), ungranted: Vec::new() };
         let agent = builder.agent(component, name)?;
         if builder.ungranted.is_empty() {
             return Ok(agent);
@@ -101,7 +109,7 @@ impl Builder<'_> {
             guest_agents::AgentKind::Custom(custom) => AgentKind::Custom(CustomAgentSpec {
                 code: component.custom_agent(&spec.name).ok_or_else(|| self.unknown_agent(&spec.name))?,
                 model: custom.model.clone().map(ModelRef::Named),
-                tools: self.tools(component, &custom.tools)?,
+                tools: self.tools(component, &spec.name, &custom.tools)?,
             }),
         })
     }
@@ -124,8 +132,8 @@ impl Builder<'_> {
             model: llm.model.clone().map(ModelRef::Named),
             instruction: self.instruction(component, agent, &llm.instruction, false)?,
             global_instruction: self.instruction(component, agent, &llm.global_instruction, true)?,
-            tools: self.tools(component, &llm.tools)?,
-            toolsets: llm.toolsets.iter().map(|set| self.toolset(set)).collect::<Result<_, _>>()?,
+            tools: self.tools(component, agent, &llm.tools)?,
+            toolsets: llm.toolsets.iter().map(|set| self.toolset(component, set)).collect::<Result<_, _>>()?,
             examples: match &llm.examples {
                 guest_agents::Examples::None => None,
                 guest_agents::Examples::Fixed(examples) => Some(Examples::Fixed(fixed(examples).map_err(bad)?)),
@@ -135,7 +143,10 @@ impl Builder<'_> {
             },
             planner: planner(&llm.planner).map_err(bad)?,
             code_execution: self.code_execution(component, &llm.code_execution)?,
-            include_contents: if llm.without_history { IncludeContents::None } else { IncludeContents::Default },
+            include_contents: match llm.include_contents {
+                guest_agents::IncludeContents::Default => IncludeContents::Default,
+                guest_agents::IncludeContents::None => IncludeContents::None,
+            },
             input_schema: schema(&llm.input_schema, "the input schema")?,
             output_schema: schema(&llm.output_schema, "the output schema")?,
             output_key: llm.output_key.clone(),
@@ -164,18 +175,37 @@ impl Builder<'_> {
         })
     }
 
-    fn tools(&self, home: &Arc<Component>, names: &[String]) -> Result<Vec<Arc<dyn Tool>>, ResolveError> {
-        let find = |name: &String| {
-            if let Some(tool) = builtin::tool(name) {
-                return Ok(tool);
-            }
-            self.item(home, ItemKind::Tool, name, Component::tool)
+    fn tools(
+        &self,
+        home: &Arc<Component>,
+        agent: &str,
+        tools: &[guest_agents::ToolUse],
+    ) -> Result<Vec<Arc<dyn Tool>>, ResolveError> {
+        let unusable = |reason: String| ResolveError::Unusable {
+            kind: ItemKind::Agent,
+            name: format!("{}/{agent}", home.name()),
+            reason,
         };
-        names.iter().map(find).collect()
+        let mut resolved = Vec::with_capacity(tools.len());
+        for tool in tools {
+            let args = tool.args.as_deref().map(|json| parse_object(json, "`args` of a tool")).transpose();
+            let args = args.map_err(|error| unusable(format!("tool `{}`: {error}", tool.name)))?;
+            let mut source = AgentTools { builder: self, home, agent };
+            let requires_confirmation = tool.requires_confirmation == Some(true);
+            resolved.push(resolve_tool(
+                &mut source,
+                ToolUse { name: &tool.name, args: args.as_ref(), requires_confirmation, is_idempotent: true },
+            )?);
+        }
+        check_tools(agent, &resolved).map_err(|error| unusable(error.to_string()))?;
+        Ok(resolved)
     }
 
-    fn toolset(&self, spec: &guest_agents::Toolset) -> Result<Arc<dyn Toolset>, ResolveError> {
-        let mut toolset = self.names.toolset(&spec.name)?;
+    fn toolset(&self, home: &Arc<Component>, spec: &guest_agents::Toolset) -> Result<Arc<dyn Toolset>, ResolveError> {
+        let mut toolset = match home.named_toolset(&spec.name) {
+            Some(toolset) => toolset,
+            None => self.names.toolset(&spec.name)?,
+        };
         if !spec.only.is_empty() {
             toolset = toolset.only(spec.only.clone()).into_toolset();
         }
@@ -201,7 +231,12 @@ impl Builder<'_> {
             error_retries: spec.error_retries.unwrap_or(defaults.error_retries),
             stateful: spec.stateful,
             optimize_data_file: spec.optimize_data_file,
-            ..defaults
+            code_delimiters: match spec.code_delimiters.is_empty() {
+                true => defaults.code_delimiters,
+                false => spec.code_delimiters.clone(),
+            },
+            result_delimiters: spec.result_delimiters.clone().unwrap_or(defaults.result_delimiters),
+            executor: defaults.executor,
         }))))
     }
 
@@ -252,6 +287,39 @@ impl Builder<'_> {
 
     fn unknown_agent(&self, agent: &str) -> ResolveError {
         self.names.unknown(ItemKind::Agent, agent)
+    }
+}
+
+/// The tools that an agent of `home` refers to.
+struct AgentTools<'a, 'n> {
+    builder: &'a Builder<'n>,
+    home: &'a Arc<Component>,
+    agent: &'a str,
+}
+
+impl ToolSource for AgentTools<'_, '_> {
+    type Error = ResolveError;
+    type AgentRef = String;
+
+    fn tool(&mut self, name: &str) -> Result<Arc<dyn Tool>, ResolveError> {
+        match builtin::tool(name) {
+            Some(tool) => Ok(tool),
+            None => self.builder.item(self.home, ItemKind::Tool, name, Component::tool),
+        }
+    }
+
+    /// Builds a tree of its own. The path shows whether the agent calls itself.
+    fn agent(&mut self, name: String) -> Result<Agent, ResolveError> {
+        let (owner, item) = self.builder.resolve(self.home, ItemKind::Agent, &name)?;
+        self.builder.names.build_below(&self.builder.path, &owner, &item)
+    }
+
+    fn examples(&mut self, name: &str) -> Result<Arc<dyn ExampleProvider>, ResolveError> {
+        self.builder.item(self.home, ItemKind::Examples, name, Component::examples)
+    }
+
+    fn error(&self, reason: String) -> ResolveError {
+        ResolveError::Unusable { kind: ItemKind::Agent, name: format!("{}/{}", self.home.name(), self.agent), reason }
     }
 }
 

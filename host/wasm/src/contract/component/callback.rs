@@ -24,6 +24,8 @@ pub(super) struct ComponentCallback<I> {
     pub(super) component: Arc<Component>,
     pub(super) exports: I,
     pub(super) hooked: HookedItem,
+    /// The arguments with which the configuration uses it.
+    pub(super) arguments: Option<Arc<JsonMap>>,
 }
 
 /// An interface of the contract that exports hooks.
@@ -83,7 +85,7 @@ impl<I: HookInterface + Sync> ComponentCallback<I> {
         let answer = self
             .component
             .sandbox
-            .call(cx, self.exports.loader(), call)
+            .call(&cx.with_arguments(self.arguments.clone()), self.exports.loader(), call)
             .await
             .map_err(|error| self.call_error(error))?;
         answer.map_err(|error| I::guest_error(self.qualified_name(), cx, truncate_error(error)))

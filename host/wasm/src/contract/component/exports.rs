@@ -6,7 +6,7 @@ use wasmtime::component::{Instance, InstancePre};
 use super::manifest::RawManifest;
 use crate::contract::bindings::exports::hatchery::agent::{
     guest_agents, guest_callbacks, guest_code_executors, guest_examples, guest_models, guest_plugins,
-    guest_summarizers, guest_tools, sync_guest_agents, sync_guest_callbacks, sync_guest_tools,
+    guest_summarizers, guest_tools, guest_toolsets, sync_guest_agents, sync_guest_callbacks, sync_guest_tools,
 };
 use crate::contract::version::Contract;
 use crate::runtime::store::HostState;
@@ -34,6 +34,7 @@ pub(super) enum CallbackExports {
 pub(super) struct Exports {
     pub(super) agents: Option<AgentExports>,
     pub(super) tools: Option<ToolExports>,
+    pub(super) toolsets: Option<guest_toolsets::GuestIndices>,
     pub(super) callbacks: Option<CallbackExports>,
     pub(super) plugins: Option<guest_plugins::GuestIndices>,
     pub(super) code_executors: Option<guest_code_executors::GuestIndices>,
@@ -77,6 +78,7 @@ indices!(
     guest_plugins,
     guest_summarizers,
     guest_tools,
+    guest_toolsets,
     sync_guest_agents,
     sync_guest_callbacks,
     sync_guest_tools
@@ -100,6 +102,7 @@ impl Exports {
         Ok(Self {
             agents: either!(AgentExports, guest_agents, sync_guest_agents, "guest-agents"),
             tools: either!(ToolExports, guest_tools, sync_guest_tools, "guest-tools"),
+            toolsets: has("guest-toolsets").then(|| guest_toolsets::GuestIndices::new(pre)).transpose()?,
             callbacks: either!(CallbackExports, guest_callbacks, sync_guest_callbacks, "guest-callbacks"),
             plugins: has("guest-plugins").then(|| guest_plugins::GuestIndices::new(pre)).transpose()?,
             code_executors: has("guest-code-executors")
@@ -141,6 +144,7 @@ impl Exports {
         Ok(RawManifest {
             agents: describe_either!(agents, AgentExports),
             tools: describe_either!(tools, ToolExports),
+            toolsets: describe!(toolsets),
             callbacks: describe_either!(callbacks, CallbackExports),
             plugins: describe!(plugins),
             code_executors: describe!(code_executors),

@@ -199,7 +199,7 @@ impl Tool for FunctionTool {
                 Value::String(reason) => reason,
                 other => to_json(&other),
             };
-            to_tool_error(wit::ToolError::Model(reason), tool)
+            to_tool_error(wit::ToolError::Recoverable(reason), tool)
         })
     }
 }

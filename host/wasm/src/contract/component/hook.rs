@@ -17,6 +17,8 @@ pub enum Hook {
     AfterRun,
     /// Runs after a run that failed; plugins only.
     OnRunError,
+    /// Runs when the host stops or the plugin is replaced; plugins only.
+    Close,
     /// Runs at a point of an agent, a model call or a tool call.
     At(HookPoint),
 }
@@ -29,7 +31,8 @@ impl Hook {
 
     /// Returns the hooks that plugins can have.
     pub fn of_plugins() -> Vec<Self> {
-        let of_runs = [Self::OnUserMessage, Self::BeforeRun, Self::OnEvent, Self::AfterRun, Self::OnRunError];
+        let of_runs =
+            [Self::OnUserMessage, Self::BeforeRun, Self::OnEvent, Self::AfterRun, Self::OnRunError, Self::Close];
         of_runs.into_iter().chain(Self::of_callbacks()).collect()
     }
 
@@ -41,6 +44,7 @@ impl Hook {
             Self::OnEvent => "on-event".into(),
             Self::AfterRun => "after-run".into(),
             Self::OnRunError => "on-run-error".into(),
+            Self::Close => "close".into(),
             Self::At(point) => point.name().replace('_', "-"),
         }
     }

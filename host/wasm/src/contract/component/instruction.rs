@@ -25,13 +25,13 @@ impl InstructionProvider for ComputedInstruction {
         let answer = match &self.exports {
             AgentExports::Async(exports) => {
                 let call = sandbox.call(cx, exports.loader(), |accessor, guest| {
-                    Box::pin(async move { guest.call_instruct(accessor, agent, is_global).await })
+                    Box::pin(async move { guest.call_compute_instruction(accessor, agent, is_global).await })
                 });
                 call.await
             }
             AgentExports::Sync(exports) => {
                 let call = sandbox.call(cx, exports.loader(), |accessor, guest| {
-                    Box::pin(async move { guest.call_instruct(accessor, agent, is_global).await })
+                    Box::pin(async move { guest.call_compute_instruction(accessor, agent, is_global).await })
                 });
                 call.await
             }

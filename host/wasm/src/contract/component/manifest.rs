@@ -18,13 +18,14 @@ pub(crate) use specs::AgentSpec;
 const MAX_AGENTS: usize = 256;
 
 /// Most items of one component of each other kind.
-const MAX_ITEMS: usize = 1000;
+pub(super) const MAX_ITEMS: usize = 1000;
 
 /// The items of a component, unchecked.
 #[derive(Default)]
 pub(super) struct RawManifest {
     pub(super) agents: Vec<AgentSpec>,
     pub(super) tools: Vec<specs::ToolSpec>,
+    pub(super) toolsets: Vec<String>,
     pub(super) callbacks: Vec<specs::CallbackSpec>,
     pub(super) plugins: Vec<guest_plugins::PluginSpec>,
     pub(super) code_executors: Vec<String>,
@@ -38,6 +39,7 @@ pub(super) struct RawManifest {
 pub(super) struct ComponentManifest {
     pub(super) agents: Vec<AgentSpec>,
     pub(super) tools: Vec<DescribedTool>,
+    pub(super) toolsets: Vec<String>,
     pub(super) callbacks: Vec<HookedItem>,
     pub(super) plugins: Vec<HookedItem>,
     pub(super) code_executors: Vec<String>,
@@ -74,6 +76,7 @@ impl ComponentManifest {
         let plugins = self.plugins.iter().map(|plugin| (ItemKind::Plugin, plugin.name.as_str()));
         agents
             .chain(tools)
+            .chain(named(ItemKind::Toolset, &self.toolsets))
             .chain(callbacks)
             .chain(plugins)
             .chain(named(ItemKind::CodeExecutor, &self.code_executors))
@@ -105,6 +108,7 @@ impl TryFrom<RawManifest> for ComponentManifest {
         manifest_size::check(&described)?;
         check_count(ItemKind::Agent, described.agents.len(), MAX_AGENTS)?;
         check_count(ItemKind::Tool, described.tools.len(), MAX_ITEMS)?;
+        check_count(ItemKind::Toolset, described.toolsets.len(), MAX_ITEMS)?;
         check_count(ItemKind::Callback, described.callbacks.len(), MAX_ITEMS)?;
         check_count(ItemKind::Plugin, described.plugins.len(), MAX_ITEMS)?;
         check_count(ItemKind::CodeExecutor, described.code_executors.len(), MAX_ITEMS)?;
@@ -116,6 +120,7 @@ impl TryFrom<RawManifest> for ComponentManifest {
         let manifest = Self {
             agents: described.agents,
             tools: described.tools.into_iter().map(DescribedTool::try_from).collect::<Result<_, _>>()?,
+            toolsets: described.toolsets,
             callbacks: callbacks
                 .map(|spec| HookedItem::new("callback", spec.name, &spec.points, &Hook::of_callbacks()))
                 .collect::<Result<_, _>>()?,
@@ -187,7 +192,7 @@ impl HookedItem {
     }
 }
 
-fn check_count(kind: ItemKind, count: usize, max: usize) -> Result<(), String> {
+pub(super) fn check_count(kind: ItemKind, count: usize, max: usize) -> Result<(), String> {
     if count > max {
         let items = kind.plural();
         return Err(format!(

@@ -10,9 +10,10 @@ const MAX_BYTES: usize = 4 << 20;
 /// Fails if the manifest is too large to be stored, displayed and sent to models.
 pub(super) fn check(described: &RawManifest) -> Result<(), String> {
     let mut counter = Counter(0);
-    let items: [&dyn Debug; 8] = [
+    let items: [&dyn Debug; 9] = [
         &described.agents,
         &described.tools,
+        &described.toolsets,
         &described.callbacks,
         &described.plugins,
         &described.code_executors,

@@ -2,14 +2,14 @@
 //! instance of its own. A hook that the plugin does not list costs nothing.
 
 use async_trait::async_trait;
-use hatchery_core::{CallContext, Content, Event, EventData, ItemKind, Plugin, RunError};
+use hatchery_core::{CallContext, Content, Event, EventData, ItemKind, Plugin, PluginInfo, RunError};
 
 use super::callback::{ComponentCallback, HookInterface};
 use super::hook::Hook;
 use crate::contract::bindings::exports::hatchery::agent::guest_plugins::GuestIndices;
-use crate::contract::convert::{FromWit, ToWit, truncate_event_error, wit};
+use crate::contract::convert::{FromWit, ToWit, truncate_error, truncate_event_error, wit};
 use crate::policy::{Access, Permission};
-use crate::runtime::store::Sandbox;
+use crate::runtime::store::{Caller, Sandbox};
 
 impl HookInterface for GuestIndices {
     const KIND: ItemKind = ItemKind::Plugin;
@@ -69,6 +69,15 @@ impl Plugin for ComponentCallback<GuestIndices> {
         Ok(revised)
     }
 
+    fn info(&self) -> PluginInfo {
+        PluginInfo {
+            name: self.hooked.name.clone(),
+            hooks: self.hooked.hooks.iter().map(|hook| hook.name().into()).collect(),
+            component: Some(self.component.name.to_string()),
+            revision: Some(self.component.sha256.clone()),
+        }
+    }
+
     async fn after_run(&self, cx: &CallContext) -> Result<(), RunError> {
         if !self.has_hook(Hook::AfterRun, cx)? {
             return Ok(());
@@ -76,6 +85,25 @@ impl Plugin for ComponentCallback<GuestIndices> {
         let name = self.hooked.name.clone();
         let call = self.call(cx, |accessor, guest| Box::pin(async move { guest.call_after_run(accessor, name).await }));
         call.await
+    }
+
+    async fn close(&self) {
+        if !self.hooked.hooks.contains(&Hook::Close) {
+            return;
+        }
+        let (name, exports) = (self.hooked.name.clone(), self.exports.clone());
+        let call = self.component.sandbox.run(Caller::Close, |mut store, instance| {
+            Box::pin(async move {
+                let guest = exports.load(&mut store, &instance)?;
+                store.run_concurrent(async move |accessor| guest.call_close(accessor, name).await).await?
+            })
+        });
+        let failure = match call.await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => truncate_error(error).message,
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!("plugin `{}` cannot be closed: {failure}", self.qualified_name());
     }
 
     async fn on_run_error(&self, cx: &CallContext, error: &RunError) {

@@ -4,9 +4,11 @@
 
 use hatchery_core::ItemKind;
 use hatchery_engine::instructions::{Placeholder, placeholders};
+use serde_json::Value;
 
 use super::{AgentSpec, Component};
 use crate::contract::bindings::hatchery::agent::specs;
+use crate::contract::convert::parse_object;
 use crate::policy::{Access, Grants, Permission, RequestedGrants};
 
 /// A permission that an agent needs (the owned form of [`Permission`]).
@@ -24,7 +26,7 @@ impl RequiredPermission {
     pub(crate) fn as_permission(&self) -> Permission<'_> {
         match self {
             Self::Model(name) => Permission::Model(name),
-            Self::Memory => Permission::Memory,
+            Self::Memory => Permission::Memory(Access::Read),
             Self::Artifacts => Permission::Artifacts(Access::Read),
             Self::State(access, key) => Permission::State(*access, key),
             Self::Item(kind, name) => Permission::Item(*kind, name),
@@ -110,19 +112,33 @@ impl Collector<'_> {
         }
     }
 
-    /// Names of built-in tools take precedence, as when agents are built.
-    fn tools(&mut self, names: &[String]) {
-        for name in names {
-            match name.as_str() {
-                "load_memory" | "preload_memory" => self.permissions.push(RequiredPermission::Memory),
-                "load_artifacts" => self.permissions.push(RequiredPermission::Artifacts),
-                // These have no effect outside of the run.
-                "exit_loop" | "code_execution" => {}
-                builtin if hatchery_engine::builtin::tools().contains(builtin) => {
-                    self.permissions.push(RequiredPermission::Item(ItemKind::Tool, builtin.into()));
+    fn tools(&mut self, tools: &[specs::ToolUse]) {
+        for tool in tools {
+            let args = tool.args.as_deref().and_then(|json| parse_object(json, "`args`").ok()).unwrap_or_default();
+            let arg = |key: &str| args.get(key).and_then(Value::as_str);
+            match tool.name.as_str() {
+                "AgentTool" => arg("agent").into_iter().for_each(|name| self.item(ItemKind::Agent, name)),
+                "ExampleTool" => arg("examples").into_iter().for_each(|name| self.item(ItemKind::Examples, name)),
+                "LongRunningFunctionTool" => arg("func").into_iter().for_each(|name| self.tool(name)),
+                name @ ("vertex_ai_search" | "vertex_ai_rag_retrieval") => {
+                    self.permissions.push(RequiredPermission::Item(ItemKind::Tool, name.into()));
                 }
-                name => self.item(ItemKind::Tool, name),
+                name => self.tool(name),
             }
+        }
+    }
+
+    /// Names of built-in tools take precedence, as when agents are built.
+    fn tool(&mut self, name: &str) {
+        match name {
+            "load_memory" | "preload_memory" => self.permissions.push(RequiredPermission::Memory),
+            "load_artifacts" => self.permissions.push(RequiredPermission::Artifacts),
+            // These have no effect outside of the run.
+            "exit_loop" | "code_execution" => {}
+            builtin if hatchery_engine::builtin::tools().contains(builtin) => {
+                self.permissions.push(RequiredPermission::Item(ItemKind::Tool, builtin.into()));
+            }
+            name => self.item(ItemKind::Tool, name),
         }
     }
 

@@ -17,12 +17,12 @@ pub(super) async fn run_to_end(
     sender: mpsc::Sender<YieldedEvent>,
     relay: &SubAgentRelay,
 ) -> wasmtime::Result<Result<(), wit::Error>> {
-    let turn = match guest.call_run(&mut store, &name).await? {
-        Ok(turn) => turn,
+    let run = match guest.call_run(&mut store, &name).await? {
+        Ok(run) => run,
         Err(error) => return Ok(Err(error)),
     };
     loop {
-        let event = match guest.turn().call_next(&mut store, turn).await? {
+        let event = match guest.agent_run().call_next(&mut store, run).await? {
             Ok(Some(event)) => event,
             Ok(None) => break,
             Err(error) => return Ok(Err(error)),
@@ -34,6 +34,6 @@ pub(super) async fn run_to_end(
             break;
         }
     }
-    turn.resource_drop_async(&mut store).await?;
+    run.resource_drop_async(&mut store).await?;
     Ok(Ok(()))
 }

@@ -16,7 +16,7 @@ async fn described(wat: &str, limits: Limits) -> Result<Component, LoadError> {
     let options = EngineOptions { instances: 10, pooling: false, ..EngineOptions::default() };
     let engine = Engine::new(&options).unwrap();
     let code = wasmtime::component::Component::new(engine.wasm(), wat::parse_str(wat).unwrap()).unwrap();
-    let contract = Contract { version: Some("0.1.1".into()), imports: Vec::new(), exports: Vec::new() };
+    let contract = Contract { version: Some("0.2.0".into()), imports: Vec::new(), exports: Vec::new() };
     let settings = ComponentSettings { limits, ..ComponentSettings::default() };
     Component::describe(engine, "made", "hash".into(), contract, None, &code, settings).await
 }
@@ -106,7 +106,7 @@ fn a_hook_that_does_not_exist_is_refused_with_those_that_do() {
     assert_eq!(
         refused(RawManifest { plugins, ..RawManifest::default() }),
         "its plugin `censor` has the hook `on-tea-time`, which is none of `on-user-message`, `before-run`, \
-         `on-event`, `after-run`, `on-run-error`, `before-agent`, `after-agent`, `on-agent-error`, \
+         `on-event`, `after-run`, `on-run-error`, `close`, `before-agent`, `after-agent`, `on-agent-error`, \
          `before-model`, `after-model`, `on-model-error`, `before-tool`, `after-tool`, `on-tool-error`"
     );
     let callbacks = vec![guest_callbacks::CallbackSpec { name: "stamp".into(), points: vec!["on-event".into()] }];

@@ -12,12 +12,15 @@ use super::exports::{Indices, ToolExports};
 use crate::contract::convert::{parse_json, to_json, to_tool_error, wit};
 use crate::error::CallError;
 
+#[derive(Clone)]
 pub(super) struct ComponentTool {
     pub(super) component: Arc<Component>,
     pub(super) exports: ToolExports,
     pub(super) declaration: Arc<FunctionDeclaration>,
     pub(super) is_long_running: bool,
     pub(super) requires_confirmation: bool,
+    /// The arguments with which an agent definition uses it.
+    pub(super) arguments: Option<Arc<JsonMap>>,
 }
 
 #[async_trait]
@@ -30,6 +33,10 @@ impl Tool for ComponentTool {
         format!("{}/{}", self.component.name, self.declaration.name).into()
     }
 
+    fn with_arguments(&self, args: JsonMap) -> Result<Arc<dyn Tool>, String> {
+        Ok(Arc::new(Self { arguments: Some(args.into()), ..self.clone() }))
+    }
+
     fn is_long_running(&self) -> bool {
         self.is_long_running
     }
@@ -40,7 +47,7 @@ impl Tool for ComponentTool {
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
         let tool = &self.declaration.name;
-        let answer = self.answer(to_json(&args), cx).await;
+        let answer = self.answer(to_json(&args), &cx.with_arguments(self.arguments.clone())).await;
         answer
             .map_err(|error| error.into_tool_error(&self.component.name, ItemKind::Tool, tool))?
             .map_err(|error| to_tool_error(error, tool))

@@ -47,7 +47,7 @@ pub(crate) fn to_model_error(error: wit::Error, model: &str) -> ModelError {
 /// Converts an error of a tool or a code executor.
 pub(crate) fn to_tool_error(error: wit::ToolError, tool: &str) -> ToolError {
     match error {
-        wit::ToolError::Model(message) => ToolError::Recoverable(truncate_message(message)),
+        wit::ToolError::Recoverable(message) => ToolError::Recoverable(truncate_message(message)),
         wit::ToolError::Fatal(error) => {
             let wit::Error { code, message } = truncate_error(error);
             ToolError::Fatal { tool: tool.into(), code: code.into(), message }

@@ -16,10 +16,6 @@ use super::{BadValue, FromWit, ToWit, parse_json, parse_object, to_json, wit};
 #[serde(rename_all = "camelCase", default)]
 struct EventExtra {
     #[serde(skip_serializing_if = "Option::is_none")]
-    turn_complete: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    interrupted: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     finish_reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     usage_metadata: Option<Box<UsageMetadata>>,
@@ -45,8 +41,6 @@ impl ToWit for EventData {
 
     fn to_wit(&self) -> wit::Event {
         let extra = EventExtra {
-            turn_complete: self.turn_complete,
-            interrupted: self.interrupted,
             finish_reason: self.finish_reason.clone(),
             usage_metadata: self.usage_metadata.clone(),
             avg_logprobs: self.avg_logprobs,
@@ -64,6 +58,8 @@ impl ToWit for EventData {
             content: self.content.as_deref().map(ToWit::to_wit),
             actions: self.actions.to_wit(),
             partial: self.partial,
+            turn_complete: self.turn_complete,
+            interrupted: self.interrupted,
             branch: self.branch.clone(),
             long_running_tool_ids: self.long_running_tool_ids.clone(),
             error_code: self.error_code.clone(),
@@ -84,13 +80,13 @@ impl FromWit<wit::Event> for EventData {
             content: event.content.map(Content::from_wit).transpose()?.map(Arc::new),
             actions: EventActions::from_wit(event.actions)?,
             partial: event.partial,
+            turn_complete: event.turn_complete,
+            interrupted: event.interrupted,
             branch: event.branch,
             long_running_tool_ids: event.long_running_tool_ids,
             error_code: event.error_code,
             error_message: event.error_message,
             timestamp: Timestamp::from_micros(event.timestamp),
-            turn_complete: extra.turn_complete,
-            interrupted: extra.interrupted,
             finish_reason: extra.finish_reason,
             usage_metadata: extra.usage_metadata,
             avg_logprobs: extra.avg_logprobs,
@@ -137,10 +133,12 @@ impl ToWit for EventActions {
         wit::EventActions {
             state_delta: self.state_delta.iter().map(|(key, value)| (key.clone(), to_json(value))).collect(),
             artifact_delta: self.artifact_delta.iter().map(|(name, version)| (name.clone(), *version)).collect(),
+            deleted_artifact_ids: self.deleted_artifact_ids.iter().cloned().collect(),
             skip_summarization: self.skip_summarization,
             transfer_to_agent: self.transfer_to_agent.clone(),
             escalate: self.escalate,
             end_of_agent: self.end_of_agent,
+            end_invocation: self.end_invocation,
             extra: super::json::extra(&extra),
         }
     }
@@ -159,10 +157,12 @@ impl FromWit<wit::EventActions> for EventActions {
                 .map(|(key, json)| Ok((key, parse_json(&json, "a value of the state delta")?)))
                 .collect::<Result<_, BadValue>>()?,
             artifact_delta: actions.artifact_delta.into_iter().collect(),
+            deleted_artifact_ids: actions.deleted_artifact_ids.into_iter().collect(),
             skip_summarization: actions.skip_summarization,
             transfer_to_agent: actions.transfer_to_agent,
             escalate: actions.escalate,
             end_of_agent: actions.end_of_agent,
+            end_invocation: actions.end_invocation,
             requested_auth_configs,
             requested_tool_confirmations,
             compaction,

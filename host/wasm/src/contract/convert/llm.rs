@@ -114,6 +114,8 @@ impl ToWit for LlmResponse {
         wit::LlmResponse {
             content: self.content.as_ref().map(ToWit::to_wit),
             partial: self.partial,
+            turn_complete: self.turn_complete,
+            interrupted: self.interrupted,
             finish_reason: self.finish_reason.clone(),
             error_code: self.error_code.clone(),
             error_message: self.error_message.clone(),
@@ -131,6 +133,8 @@ impl FromWit<wit::LlmResponse> for LlmResponse {
         Ok(Self {
             content: response.content.map(Content::from_wit).transpose()?,
             partial: response.partial,
+            turn_complete: response.turn_complete,
+            interrupted: response.interrupted,
             finish_reason: response.finish_reason,
             error_code: response.error_code,
             error_message: response.error_message,

@@ -101,7 +101,11 @@ impl EstimateSize for wit::EventActions {
             .map(|(key, value)| ITEM_SIZE + key.estimated_size() + value.estimated_size())
             .sum::<u64>();
         let artifacts = self.artifact_delta.iter().map(|(name, _)| ITEM_SIZE + name.estimated_size()).sum::<u64>();
-        state + artifacts + self.transfer_to_agent.estimated_size() + self.extra.estimated_size()
+        state
+            + artifacts
+            + self.deleted_artifact_ids.estimated_size()
+            + self.transfer_to_agent.estimated_size()
+            + self.extra.estimated_size()
     }
 }
 

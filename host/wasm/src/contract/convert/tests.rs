@@ -117,21 +117,32 @@ fn compaction() -> impl Strategy<Value = Box<Compaction>> {
 }
 
 fn actions() -> impl Strategy<Value = EventActions> {
-    let flags = (option::of(any::<bool>()), option::of(any::<bool>()), option::of(any::<bool>()), maybe());
+    let flags = (
+        option::of(any::<bool>()),
+        option::of(any::<bool>()),
+        option::of(any::<bool>()),
+        maybe(),
+        option::of(any::<bool>()),
+    );
     let artifacts = proptest::collection::btree_map(text(), any::<u64>(), 0..3);
     let state = object(prop_oneof![json(), Just(Value::Null)]);
-    (state, artifacts, flags, extra(), extra(), option::of(compaction()), extra()).prop_map(
-        |(state_delta, artifact_delta, flags, auth, confirmations, compaction, extra)| EventActions {
-            state_delta,
-            artifact_delta: artifact_delta.into_iter().collect::<BTreeMap<_, _>>(),
-            skip_summarization: flags.0,
-            escalate: flags.1,
-            end_of_agent: flags.2,
-            transfer_to_agent: flags.3,
-            requested_auth_configs: auth,
-            requested_tool_confirmations: confirmations,
-            compaction,
-            extra,
+    let deleted = proptest::collection::btree_set(text(), 0..3);
+    (state, artifacts, deleted, flags, extra(), extra(), option::of(compaction()), extra()).prop_map(
+        |(state_delta, artifact_delta, deleted_artifact_ids, flags, auth, confirmations, compaction, extra)| {
+            EventActions {
+                deleted_artifact_ids,
+                state_delta,
+                artifact_delta: artifact_delta.into_iter().collect::<BTreeMap<_, _>>(),
+                skip_summarization: flags.0,
+                escalate: flags.1,
+                end_of_agent: flags.2,
+                transfer_to_agent: flags.3,
+                end_invocation: flags.4,
+                requested_auth_configs: auth,
+                requested_tool_confirmations: confirmations,
+                compaction,
+                extra,
+            }
         },
     )
 }
@@ -202,6 +213,8 @@ fn response() -> impl Strategy<Value = LlmResponse> {
         |(content, partial, texts, usage_metadata, other)| LlmResponse {
             content,
             partial,
+            turn_complete: partial.then_some(true),
+            interrupted: (!partial).then_some(true),
             finish_reason: texts.0,
             error_code: texts.1,
             error_message: texts.2,

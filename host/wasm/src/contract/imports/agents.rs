@@ -12,16 +12,21 @@ use crate::runtime::store::nesting::MAX_CONCURRENT_CALLS;
 
 impl Host for HostState {
     fn transfer(&mut self, agent: String) -> Result<(), wit::Error> {
-        Ok(self.context()?.transfer_to(&agent)?)
+        Ok(self.writable()?.transfer_to(&agent)?)
     }
 
     fn escalate(&mut self) -> Result<(), wit::Error> {
-        self.context()?.actions().escalate = Some(true);
+        self.writable()?.actions().escalate = Some(true);
+        Ok(())
+    }
+
+    fn end_invocation(&mut self) -> Result<(), wit::Error> {
+        self.writable()?.actions().end_invocation = Some(true);
         Ok(())
     }
 
     fn skip_summarization(&mut self) -> Result<(), wit::Error> {
-        self.context()?.actions().skip_summarization = Some(true);
+        self.writable()?.actions().skip_summarization = Some(true);
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use hatchery_core::Part;
 use wasmtime::component::HasSelf;
 
-use super::{Access as Accessor, StoreAccess, allowed, reserve};
+use super::{Access as Accessor, StoreAccess, allowed, allowed_change, reserve};
 use crate::contract::bindings::hatchery::agent::artifacts::{Host, HostWithStore};
 use crate::contract::convert::{EstimateSize, FromWit, ToWit, wit};
 use crate::policy::{Access, Permission};
@@ -34,7 +34,7 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
 }
 
 pub(super) async fn save(mut store: impl StoreAccess, name: String, part: wit::Part) -> Result<u64, wit::Error> {
-    let cx = allowed(&mut store, Permission::Artifacts(Access::Write))?;
+    let cx = allowed_change(&mut store, Permission::Artifacts(Access::Write))?;
     let _reservation = reserve(&mut store, part.estimated_size())?;
     Ok(cx.save_artifact(&name, &Part::from_wit(part)?).await?)
 }
@@ -59,6 +59,6 @@ pub(super) async fn versions(mut store: impl StoreAccess, name: String) -> Resul
 }
 
 pub(super) async fn delete(mut store: impl StoreAccess, name: String) -> Result<(), wit::Error> {
-    let run = allowed(&mut store, Permission::Artifacts(Access::Write))?.invocation;
-    Ok(run.services.artifacts.delete(&run.session_key, &name).await?)
+    let cx = allowed_change(&mut store, Permission::Artifacts(Access::Write))?;
+    Ok(cx.delete_artifact(&name).await?)
 }

@@ -8,4 +8,8 @@ impl Host for HostState {
     fn get(&mut self, key: String) -> Result<Option<String>, wit::Error> {
         Ok(self.config.get(&key).map(to_json))
     }
+
+    fn arguments(&mut self) -> Result<Option<String>, wit::Error> {
+        Ok(self.context()?.arguments().map(to_json))
+    }
 }

@@ -1,27 +1,59 @@
-//! `memory`: search in earlier sessions of the user.
+//! `memory`: what was said in earlier sessions of the user.
 
+use std::sync::Arc;
+
+use hatchery_core::{Event, EventData, EventWindow, SessionKey, StoreError};
 use wasmtime::component::HasSelf;
 
-use super::{Access, StoreAccess, allowed};
-use crate::contract::bindings::hatchery::agent::memory::{Entry, Host, HostWithStore};
-use crate::contract::convert::{ToWit, wit};
-use crate::policy::Permission;
+use super::{Access as Accessor, StoreAccess, allowed, allowed_change, reserve};
+use crate::contract::bindings::hatchery::agent::memory::{Host, HostWithStore};
+use crate::contract::convert::{EstimateSize, ToWit, all_from_wit, wit};
+use crate::policy::{Access, Permission};
 use crate::runtime::store::HostState;
 
 impl Host for HostState {}
 
 impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
-    async fn search(accessor: &Access<T>, query: String) -> Result<Vec<Entry>, wit::Error> {
+    async fn search(accessor: &Accessor<T>, query: String) -> Result<Vec<wit::MemoryEntry>, wit::Error> {
         search(accessor, query).await
+    }
+
+    async fn add_session(accessor: &Accessor<T>, session: Option<String>) -> Result<(), wit::Error> {
+        add_session(accessor, session).await
+    }
+
+    async fn add_events(accessor: &Accessor<T>, events: Vec<wit::Event>) -> Result<(), wit::Error> {
+        add_events(accessor, events).await
     }
 }
 
-pub(super) async fn search(mut store: impl StoreAccess, query: String) -> Result<Vec<Entry>, wit::Error> {
-    let cx = allowed(&mut store, Permission::Memory)?;
-    let entries = cx.search_memory(&query).await?.into_iter().map(|entry| Entry {
+pub(super) async fn search(mut store: impl StoreAccess, query: String) -> Result<Vec<wit::MemoryEntry>, wit::Error> {
+    let cx = allowed(&mut store, Permission::Memory(Access::Read))?;
+    let entries = cx.search_memory(&query).await?.into_iter().map(|entry| wit::MemoryEntry {
         content: entry.content.to_wit(),
         author: entry.author,
         timestamp: entry.timestamp.as_micros(),
     });
     Ok(entries.collect())
+}
+
+pub(super) async fn add_session(mut store: impl StoreAccess, session: Option<String>) -> Result<(), wit::Error> {
+    let run = allowed_change(&mut store, Permission::Memory(Access::Write))?.invocation;
+    let session = match session.filter(|id| **id != *run.session_key.id) {
+        None => run.session(),
+        Some(id) => {
+            let key = SessionKey::new(&*run.session_key.app, &*run.session_key.user, id);
+            let stored = run.services.sessions.get(&key, EventWindow::All).await?;
+            stored.ok_or(StoreError::SessionNotFound(key))?
+        }
+    };
+    Ok(run.services.memory.add_session(&session).await?)
+}
+
+pub(super) async fn add_events(mut store: impl StoreAccess, events: Vec<wit::Event>) -> Result<(), wit::Error> {
+    let run = allowed_change(&mut store, Permission::Memory(Access::Write))?.invocation;
+    let _reservation = reserve(&mut store, events.estimated_size())?;
+    let events: Vec<EventData> = all_from_wit(events)?;
+    let events: Vec<_> = events.into_iter().map(Event::new).collect::<Vec<Arc<Event>>>();
+    Ok(run.services.memory.add_events(&run.session_key, &events).await?)
 }

@@ -1,19 +1,23 @@
 //! `session`: state, confirmations and history.
 
+use hatchery_core::StreamingMode;
+
 use super::wit_error;
-use crate::contract::bindings::hatchery::agent::session::{Host, Info};
+use crate::contract::bindings::hatchery::agent::session::{
+    Host, Info, RemainingLimits, StreamingMode as WitStreamingMode,
+};
 use crate::contract::convert::{EstimateSize, ITEM_SIZE, ToWit, parse_json, to_json, wit};
 use crate::policy::{Access, Permission};
 use crate::runtime::store::HostState;
 use crate::runtime::store::pending_writes::WriteKey;
 
 /// Most events of one call, whatever its `limit` is.
-const MAX_EVENTS: u32 = 1000;
+pub(super) const MAX_EVENTS: u32 = 1000;
 
 impl Host for HostState {
     fn current(&mut self) -> Result<Info, wit::Error> {
         let cx = self.context()?;
-        let key = &cx.invocation.session_key;
+        let (key, left) = (&cx.invocation.session_key, cx.invocation.remaining());
         Ok(Info {
             app: key.app.to_string(),
             user: key.user.to_string(),
@@ -22,6 +26,18 @@ impl Host for HostState {
             agent: cx.agent.to_string(),
             branch: cx.branch.as_deref().map(Into::into),
             function_call_id: cx.function_call_id.as_deref().map(Into::into),
+            streaming_mode: match cx.invocation.run_config.streaming_mode {
+                StreamingMode::Off => WitStreamingMode::None,
+                StreamingMode::On => WitStreamingMode::Sse,
+            },
+            is_resumable: cx.invocation.is_resumable,
+            depth: cx.invocation.depth,
+            remaining: RemainingLimits {
+                model_calls: left.llm_calls,
+                tokens: left.tokens,
+                events: left.events,
+                bytes: left.bytes,
+            },
         })
     }
 
@@ -35,14 +51,14 @@ impl Host for HostState {
         Ok(cx.state(&key).as_ref().map(to_json))
     }
 
-    fn all_state(&mut self) -> Result<Vec<(String, String)>, wit::Error> {
+    fn get_all_state(&mut self) -> Result<Vec<(String, String)>, wit::Error> {
         let state = self.context()?.full_state();
         let readable = state.iter().filter(|(key, _)| self.grants.can_read_state(key));
         Ok(readable.map(|(key, value)| (key.into(), to_json(value))).collect())
     }
 
     fn set_state(&mut self, key: String, json: String) -> Result<(), wit::Error> {
-        self.context()?;
+        self.writable()?;
         self.check(Permission::State(Access::Write, &key))?;
         let value = parse_json(&json, "the state value")?;
         self.writes.record(WriteKey::State(key.clone()), key.len() + json.len()).map_err(|exceeded| {
@@ -59,7 +75,7 @@ impl Host for HostState {
     }
 
     fn request_confirmation(&mut self, hint: String, payload: Option<String>) -> Result<(), wit::Error> {
-        self.context()?;
+        self.writable()?;
         let size = hint.len() + payload.as_ref().map_or(0, String::len);
         let payload = payload.map(|json| parse_json(&json, "the payload of a confirmation")).transpose()?;
         self.writes.record(WriteKey::Confirmation, size).map_err(|exceeded| {
@@ -85,15 +101,15 @@ impl Host for HostState {
     }
 }
 
-/// Returns events up to `max` bytes in total, but at least one, so that a reader makes progress.
-fn take_within(max: u64, events: impl Iterator<Item = wit::Event>) -> Vec<wit::Event> {
+/// Returns items up to `max` bytes in total, but at least one, so that a reader makes progress.
+pub(super) fn take_within<T: EstimateSize>(max: u64, items: impl Iterator<Item = T>) -> Vec<T> {
     let (mut taken, mut total) = (Vec::new(), 0);
-    for event in events {
-        total += ITEM_SIZE + event.estimated_size();
+    for item in items {
+        total += ITEM_SIZE + item.estimated_size();
         if total > max && !taken.is_empty() {
             break;
         }
-        taken.push(event);
+        taken.push(item);
     }
     taken
 }

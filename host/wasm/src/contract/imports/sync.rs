@@ -4,9 +4,10 @@
 use futures::StreamExt;
 use wasmtime::component::Resource;
 
-use super::{ModelAnswer, agents, artifacts, memory, model, tools, wit_error};
+use super::{ModelAnswer, NestedRun, agents, artifacts, memory, models, runner, sessions, tools, wit_error};
 use crate::contract::bindings::hatchery::agent::{
-    agents as async_agents, specs, sync_agents, sync_artifacts, sync_memory, sync_model, sync_tools,
+    agents as async_agents, models as async_models, runner as async_runner, specs, sync_agents, sync_artifacts,
+    sync_memory, sync_models, sync_runner, sync_sessions, sync_tools,
 };
 use crate::contract::convert::wit;
 use crate::contract::sub_agent_relay::SubAgent;
@@ -27,18 +28,26 @@ impl HostState {
     }
 }
 
-impl sync_model::Host for HostState {
+impl sync_models::Host for HostState {
     async fn generate(
         &mut self,
         request: wit::LlmRequest,
-        streamed: bool,
+        streaming: bool,
     ) -> Result<Resource<ModelAnswer>, wit::Error> {
-        let answer = model::generate(&mut *self, request, streamed).await?;
+        let answer = models::generate(&mut *self, request, streaming).await?;
         self.add_resource(answer)
+    }
+
+    async fn list(&mut self) -> Result<Vec<String>, wit::Error> {
+        async_models::Host::list(self)
+    }
+
+    async fn embed(&mut self, model: String, texts: Vec<String>) -> Result<Vec<Vec<f32>>, wit::Error> {
+        models::embed(self, model, texts).await
     }
 }
 
-impl sync_model::HostAnswer for HostState {
+impl sync_models::HostResponseStream for HostState {
     async fn next(&mut self, answer: Resource<ModelAnswer>) -> Result<Option<wit::LlmResponse>, wit::Error> {
         Ok(self.resource(&answer)?.next().await)
     }
@@ -72,11 +81,16 @@ impl sync_artifacts::Host for HostState {
 }
 
 impl sync_memory::Host for HostState {
-    async fn search(&mut self, query: String) -> Result<Vec<sync_memory::Entry>, wit::Error> {
-        let entries = memory::search(self, query).await?.into_iter();
-        let entries =
-            entries.map(|it| sync_memory::Entry { content: it.content, author: it.author, timestamp: it.timestamp });
-        Ok(entries.collect())
+    async fn search(&mut self, query: String) -> Result<Vec<wit::MemoryEntry>, wit::Error> {
+        memory::search(self, query).await
+    }
+
+    async fn add_session(&mut self, session: Option<String>) -> Result<(), wit::Error> {
+        memory::add_session(self, session).await
+    }
+
+    async fn add_events(&mut self, events: Vec<wit::Event>) -> Result<(), wit::Error> {
+        memory::add_events(self, events).await
     }
 }
 
@@ -100,12 +114,16 @@ impl sync_agents::Host for HostState {
         async_agents::Host::escalate(self)
     }
 
+    fn end_invocation(&mut self) -> Result<(), wit::Error> {
+        async_agents::Host::end_invocation(self)
+    }
+
     fn skip_summarization(&mut self) -> Result<(), wit::Error> {
         async_agents::Host::skip_summarization(self)
     }
 }
 
-impl sync_agents::HostEvents for HostState {
+impl sync_agents::HostEventStream for HostState {
     async fn next(&mut self, events: Resource<SubAgent>) -> Result<Option<wit::Event>, wit::Error> {
         Ok(self.resource(&events)?.next().await)
     }
@@ -113,5 +131,73 @@ impl sync_agents::HostEvents for HostState {
     fn drop(&mut self, events: Resource<SubAgent>) -> wasmtime::Result<()> {
         self.resources().delete(events)?;
         Ok(())
+    }
+}
+
+impl sync_runner::Host for HostState {
+    fn list_apps(&mut self) -> Result<Vec<String>, wit::Error> {
+        async_runner::Host::list_apps(self)
+    }
+
+    async fn run(&mut self, request: wit::RunRequest) -> Result<Resource<NestedRun>, wit::Error> {
+        let run = runner::run(&mut *self, request).await?;
+        self.add_resource(run)
+    }
+
+    fn cancel(&mut self, invocation_id: String) -> Result<(), wit::Error> {
+        async_runner::Host::cancel(self, invocation_id)
+    }
+}
+
+impl sync_runner::HostAppRun for HostState {
+    fn info(&mut self, run: Resource<NestedRun>) -> Result<wit::RunInfo, wit::Error> {
+        Ok(self.resource(&run)?.info.clone())
+    }
+
+    async fn next(&mut self, run: Resource<NestedRun>) -> Result<Option<wit::Event>, wit::Error> {
+        Ok(self.resource(&run)?.next().await)
+    }
+
+    fn drop(&mut self, run: Resource<NestedRun>) -> wasmtime::Result<()> {
+        self.resources().delete(run)?;
+        Ok(())
+    }
+}
+
+impl sync_sessions::Host for HostState {
+    async fn create(
+        &mut self,
+        app: String,
+        id: Option<String>,
+        state: Vec<(String, String)>,
+    ) -> Result<wit::SessionInfo, wit::Error> {
+        sessions::create(self, app, id, state).await
+    }
+
+    async fn get(&mut self, app: String, id: String) -> Result<Option<wit::SessionInfo>, wit::Error> {
+        sessions::get(self, app, id).await
+    }
+
+    async fn list(&mut self, app: String, offset: u64, limit: u32) -> Result<Vec<wit::SessionInfo>, wit::Error> {
+        sessions::list(self, app, offset, limit).await
+    }
+
+    async fn events(
+        &mut self,
+        app: String,
+        id: String,
+        window: wit::EventWindow,
+        offset: u64,
+        limit: u32,
+    ) -> Result<Vec<wit::Event>, wit::Error> {
+        sessions::events(self, app, id, window, offset, limit).await
+    }
+
+    async fn append(&mut self, app: String, id: String, event: wit::Event) -> Result<wit::Event, wit::Error> {
+        sessions::append(self, app, id, event).await
+    }
+
+    async fn delete(&mut self, app: String, id: String) -> Result<(), wit::Error> {
+        sessions::delete(self, app, id).await
     }
 }

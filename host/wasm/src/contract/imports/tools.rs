@@ -27,15 +27,15 @@ pub(super) async fn call(mut store: impl StoreAccess, name: String, args: String
     let host = cx.host().map_err(|error| wit::ToolError::Fatal(error.into()))?.clone();
     let reservation = reserve(&mut store, parsed_size(&args));
     let _reservation = reservation
-        .map_err(|error| wit::ToolError::Model(format!("tool `{name}` is not called: {}", error.message)))?;
-    let args = parse_object(&args, "the arguments").map_err(|error| wit::ToolError::Model(error.to_string()))?;
+        .map_err(|error| wit::ToolError::Recoverable(format!("tool `{name}` is not called: {}", error.message)))?;
+    let args = parse_object(&args, "the arguments").map_err(|error| wit::ToolError::Recoverable(error.to_string()))?;
     let (nesting, usage) = store.with_state(|state| (state.nesting.clone(), state.usage.clone()));
     let nested = nesting.nested(usage.limits()).map_err(|exceeded| usage.limit_exceeded(exceeded.limit));
     let counted = nested.and_then(|nested| usage.count_tool_call().map(|()| nested));
     let nesting =
-        counted.map_err(|exceeded| wit::ToolError::Model(format!("tool `{name}` is not called: {exceeded}")))?;
+        counted.map_err(|exceeded| wit::ToolError::Recoverable(format!("tool `{name}` is not called: {exceeded}")))?;
     let _permit = nesting.try_acquire().ok_or_else(|| {
-        wit::ToolError::Model(format!(
+        wit::ToolError::Recoverable(format!(
             "tool `{name}` is not called: {MAX_CONCURRENT_CALLS} calls run already; wait for some"
         ))
     })?;
@@ -55,14 +55,14 @@ pub(super) async fn call(mut store: impl StoreAccess, name: String, args: String
     match task.join_next().await {
         Some(Ok(Ok(result))) => Ok(to_json(&result)),
         Some(Ok(Err(error))) => Err(error.into()),
-        Some(Err(_)) | None => Err(wit::ToolError::Model("the tool call was aborted".into())),
+        Some(Err(_)) | None => Err(wit::ToolError::Recoverable("the tool call was aborted".into())),
     }
 }
 
 impl From<ToolError> for wit::ToolError {
     fn from(error: ToolError) -> Self {
         match error {
-            ToolError::Recoverable(message) => Self::Model(message),
+            ToolError::Recoverable(message) => Self::Recoverable(message),
             ToolError::Fatal { code, message, .. } => Self::Fatal(wit::Error { code: code.into_owned(), message }),
         }
     }

@@ -1,8 +1,10 @@
 //! Data of a Wasmtime store: the caller, the grants, and what the call has used so far.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use hatchery_core::{AgentContext, CallContext, JsonMap};
+use tokio_util::sync::CancellationToken;
 use wasmtime::ResourceLimiter;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
@@ -29,6 +31,8 @@ pub(crate) enum Caller {
     Loader,
     /// A model request, which may come from outside of any session.
     Model,
+    /// The end of a plugin, outside of any session.
+    Close,
     /// A call within a run, such as that of a tool or a callback.
     Call(CallContext),
     /// A custom agent, with the events of its sub-agents.
@@ -39,7 +43,7 @@ impl Caller {
     /// Returns the context of the call; `None` outside of runs.
     pub(crate) fn context(&self) -> Option<&CallContext> {
         match self {
-            Self::Loader | Self::Model => None,
+            Self::Loader | Self::Model | Self::Close => None,
             Self::Call(cx) => Some(cx),
             Self::Agent(cx, _) => Some(&cx.call),
         }
@@ -68,6 +72,8 @@ pub(crate) struct HostState {
     pub(crate) writes: PendingWrites,
     pub(crate) usage: Arc<CallUsage>,
     pub(crate) nesting: Nesting,
+    /// Cancels the runs of apps that the call has started, by their ids.
+    pub(crate) runs: HashMap<String, CancellationToken>,
 }
 
 impl WasiView for HostState {
@@ -91,7 +97,7 @@ impl HostState {
                 bare = WasiEnvironment::for_describe();
                 &bare
             }
-            Caller::Model | Caller::Call(_) | Caller::Agent(..) => &sandbox.wasi_environment,
+            Caller::Model | Caller::Close | Caller::Call(_) | Caller::Agent(..) => &sandbox.wasi_environment,
         };
         let limits = &sandbox.limits;
         let memory = InstanceMemory::new(limits.clone(), sandbox.engine.memory().clone(), caller.run_key());
@@ -114,6 +120,7 @@ impl HostState {
             writes: PendingWrites::new(limits.clone()),
             usage,
             nesting: Nesting::current(),
+            runs: HashMap::new(),
         }
     }
 
@@ -143,6 +150,7 @@ impl HostState {
     pub(super) fn end_call(&mut self) {
         self.caller = Caller::Loader;
         self.http.drop_invocation();
+        self.runs.clear();
         // This cannot fail without a run.
         let _ = self.memory.move_to_run(None);
     }

@@ -2,16 +2,16 @@
 
 use std::cell::Cell;
 
-use crate::bindings::exports::hatchery::agent::sync_guest_agents::{AgentSpec, Guest, GuestTurn, Turn};
+use crate::bindings::exports::hatchery::agent::sync_guest_agents::{AgentRun, AgentSpec, Guest, GuestAgentRun};
 use crate::bindings::hatchery::agent::specs::{
-    AgentKind, CodeExecution, CustomAgent, Examples, Instruction, LlmAgent, Planner,
+    AgentKind, CodeExecution, CustomAgent, Examples, IncludeContents, Instruction, LlmAgent, Planner, ToolUse,
 };
 use crate::bindings::hatchery::agent::types::{Error, Event, EventActions, LlmRequest};
-use crate::bindings::hatchery::agent::{session, sync_model};
+use crate::bindings::hatchery::agent::{session, sync_models};
 use crate::{Plain, said, text};
 
 impl Guest for Plain {
-    type Turn = Run;
+    type AgentRun = Run;
 
     fn describe() -> Vec<AgentSpec> {
         let custom = AgentKind::Custom(CustomAgent { model: Some("any".into()), tools: Vec::new() });
@@ -24,12 +24,12 @@ impl Guest for Plain {
         ]
     }
 
-    fn instruct(_: String, _: bool) -> Result<String, Error> {
+    fn compute_instruction(_: String, _: bool) -> Result<String, Error> {
         Ok(format!("Speak to {}.", session::current()?.user))
     }
 
-    fn run(name: String) -> Result<Turn, Error> {
-        Ok(Turn::new(Run { is_echo: name == "echo", step: Cell::new(0) }))
+    fn run(name: String) -> Result<AgentRun, Error> {
+        Ok(AgentRun::new(Run { is_echo: name == "echo", step: Cell::new(0) }))
     }
 }
 
@@ -45,17 +45,21 @@ fn spec(name: &str, description: &str, kind: AgentKind) -> AgentSpec {
     }
 }
 
+fn used(name: &str) -> ToolUse {
+    ToolUse { name: name.into(), args: None, requires_confirmation: None }
+}
+
 fn clerk() -> LlmAgent {
     LlmAgent {
         model: Some("any".into()),
         instruction: Instruction::Computed,
         global_instruction: Instruction::None,
-        tools: vec!["scale".into(), "note".into()],
+        tools: vec![used("scale"), used("note")],
         toolsets: Vec::new(),
         examples: Examples::None,
         planner: Planner::None,
         code_execution: CodeExecution::None,
-        without_history: false,
+        include_contents: IncludeContents::Default,
         input_schema: None,
         output_schema: None,
         output_key: None,
@@ -78,7 +82,7 @@ pub(crate) struct Run {
     step: Cell<u32>,
 }
 
-impl GuestTurn for Run {
+impl GuestAgentRun for Run {
     fn next(&self) -> Result<Option<Event>, Error> {
         let step = self.step.replace(self.step.get() + 1);
         if self.is_echo {
@@ -94,7 +98,7 @@ impl GuestTurn for Run {
                 Err(Error { code: "STORY_LOST".into(), message: "the story is lost".into() })
             }
             2 => {
-                let responses = sync_model::generate(&request(), false)?;
+                let responses = sync_models::generate(&request(), false)?;
                 let mut complete = String::new();
                 while let Some(response) = responses.next()? {
                     complete = said(response.content.as_ref());
@@ -126,13 +130,17 @@ fn event(words: &str) -> Event {
         actions: EventActions {
             state_delta: Vec::new(),
             artifact_delta: Vec::new(),
+            deleted_artifact_ids: Vec::new(),
             skip_summarization: None,
             transfer_to_agent: None,
             escalate: None,
             end_of_agent: None,
+            end_invocation: None,
             extra: None,
         },
         partial: false,
+        turn_complete: None,
+        interrupted: None,
         branch: None,
         long_running_tool_ids: Vec::new(),
         error_code: None,

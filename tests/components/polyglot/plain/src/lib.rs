@@ -9,10 +9,10 @@ mod bindings {
         inline: "
             package polyglot:plain;
             world plain {
-                include hatchery:agent/sync-imports@0.1.1;
-                export hatchery:agent/sync-guest-agents@0.1.1;
-                export hatchery:agent/sync-guest-tools@0.1.1;
-                export hatchery:agent/sync-guest-callbacks@0.1.1;
+                include hatchery:agent/sync-imports@0.2.0;
+                export hatchery:agent/sync-guest-agents@0.2.0;
+                export hatchery:agent/sync-guest-tools@0.2.0;
+                export hatchery:agent/sync-guest-callbacks@0.2.0;
             }
         ",
         generate_all,

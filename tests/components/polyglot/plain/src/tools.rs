@@ -66,11 +66,11 @@ fn spec(name: &str, description: &str, parameters: Value) -> ToolSpec {
 }
 
 fn wrong(message: &str) -> ToolError {
-    ToolError::Model(message.into())
+    ToolError::Recoverable(message.into())
 }
 
 fn refused(error: Error) -> ToolError {
-    ToolError::Model(error.message)
+    ToolError::Recoverable(error.message)
 }
 
 fn parsed(json: String) -> Value {

@@ -1,4 +1,4 @@
-//! `model`: language models. The guest reads a model's stream at its own pace; nothing is buffered here.
+//! `models`: language models. The guest reads a model's stream at its own pace; nothing is buffered here.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use hatchery_core::{Aggregator, LlmRequest, LlmResponse, ResponseStream, RunErro
 use wasmtime::component::{HasSelf, StreamReader};
 
 use super::{Access, StoreAccess, allowed, context, reserve, wit_error};
-use crate::contract::bindings::hatchery::agent::model::{Host, HostWithStore};
+use crate::contract::bindings::hatchery::agent::models::{Host, HostWithStore};
 use crate::contract::convert::{EstimateSize, FromWit, ToWit, wit};
 use crate::contract::stream;
 use crate::policy::Permission;
@@ -17,24 +17,48 @@ use crate::runtime::store::HostState;
 use crate::runtime::store::call_usage::CallUsage;
 use crate::runtime::store::memory::MemoryReservation;
 
-impl Host for HostState {}
+impl Host for HostState {
+    fn list(&mut self) -> Result<Vec<String>, wit::Error> {
+        self.context()?;
+        Ok(self.grants.models.iter().map(ToString::to_string).collect())
+    }
+}
 
 impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
     async fn generate(
         accessor: &Access<T>,
         request: wit::LlmRequest,
-        streamed: bool,
+        streaming: bool,
     ) -> Result<StreamReader<wit::LlmResponse>, wit::Error> {
-        let answer = generate(accessor, request, streamed).await?;
+        let answer = generate(accessor, request, streaming).await?;
         stream::open(accessor, answer)
     }
+
+    async fn embed(accessor: &Access<T>, model: String, texts: Vec<String>) -> Result<Vec<Vec<f32>>, wit::Error> {
+        embed(accessor, model, texts).await
+    }
+}
+
+/// Embeds texts with the embedder of this name.
+pub(super) async fn embed(
+    mut store: impl StoreAccess,
+    model: String,
+    texts: Vec<String>,
+) -> Result<Vec<Vec<f32>>, wit::Error> {
+    let cx = allowed(&mut store, Permission::Model(&model))?;
+    let _reservation = reserve(&mut store, texts.estimated_size())?;
+    let usage = store.with_state(|state| state.usage.clone());
+    usage.count_model_call().map_err(|exceeded| wit_error("LIMIT_REACHED", exceeded.to_string()))?;
+    cx.invocation.count_llm_call(&cx.agent)?;
+    let embedder = cx.invocation.services.models.embedder(&model).map_err(RunError::Model)?;
+    Ok(embedder.embed(texts).await.map_err(RunError::Model)?)
 }
 
 /// Sends a request to the model that it names, or to the agent's own.
 pub(super) async fn generate(
     mut store: impl StoreAccess,
     request: wit::LlmRequest,
-    streamed: bool,
+    streaming: bool,
 ) -> Result<ModelAnswer, wit::Error> {
     let cx = context(&mut store)?;
     let reservation = reserve(&mut store, request.estimated_size())?;
@@ -50,11 +74,11 @@ pub(super) async fn generate(
     };
     let usage = store.with_state(|state| state.usage.clone());
     usage.count_model_call().map_err(|exceeded| wit_error("LIMIT_REACHED", exceeded.to_string()))?;
-    let streaming_mode = if streamed { StreamingMode::On } else { StreamingMode::Off };
+    let streaming_mode = if streaming { StreamingMode::On } else { StreamingMode::Off };
     let responses = cx.generate(&*model, request, streaming_mode).await?;
     Ok(ModelAnswer {
         responses: Some(responses),
-        aggregator: streamed.then(Aggregator::default),
+        aggregator: streaming.then(Aggregator::default),
         usage,
         counted_tokens: TokenCounter::default(),
         text_bytes: 0,

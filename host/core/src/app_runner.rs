@@ -1,0 +1,61 @@
+//! Runs that code starts: an app as a service of another app's run.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+
+use crate::call_context::CallContext;
+use crate::content::Content;
+use crate::error::RunError;
+use crate::event::Event;
+use crate::json::JsonMap;
+use crate::model::StreamingMode;
+
+/// Starts runs of apps for the code of other runs. Implemented by the engine.
+#[async_trait]
+pub trait AppRunner: Send + Sync {
+    /// Returns the names of all apps.
+    fn app_names(&self) -> Vec<String>;
+
+    /// Starts a run of an app in a session of the user of `cx`. The run counts as usage of the run of `cx`, and is
+    /// cancelled with it.
+    ///
+    /// # Errors
+    /// If there is no such app, the message is not one of a user or responds to a function call, the runs are nested
+    /// too deeply, or the session is in use: by the run of `cx`, by one around it ([`RunError::Cycle`]), or by another.
+    async fn run(&self, cx: &CallContext, request: AppRunRequest) -> Result<AppRun, RunError>;
+}
+
+/// Wraps the task of a run, for example in a task-local value.
+pub type TaskScope = Box<dyn FnOnce(BoxFuture<'static, ()>) -> BoxFuture<'static, ()> + Send>;
+
+/// A request of code for a run of an app.
+pub struct AppRunRequest {
+    /// The name of the app.
+    pub app: String,
+    /// The id of the session, which is created if it does not exist. `None` creates a session with a new id.
+    pub session: Option<String>,
+    /// The message.
+    pub message: Content,
+    /// Changes of state that are stored with the message.
+    pub state_delta: JsonMap,
+    /// Whether the run yields the chunks of model responses.
+    pub streaming_mode: StreamingMode,
+    /// Wraps the task of the run.
+    pub task_scope: TaskScope,
+}
+
+/// A run that code has started.
+pub struct AppRun {
+    /// The id of the run.
+    pub invocation_id: String,
+    /// The id of the session.
+    pub session: String,
+    /// The events. A failed run ends with an event that reports the failure, then the error. Dropping the stream cancels
+    /// the run.
+    pub events: BoxStream<'static, Result<Arc<Event>, RunError>>,
+    /// Cancels the run.
+    pub cancel: tokio_util::sync::CancellationToken,
+}

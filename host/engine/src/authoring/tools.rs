@@ -1,0 +1,181 @@
+//! Tools of agent definitions: a name with arguments, whatever the format of the definition.
+
+use std::sync::Arc;
+
+use hatchery_core::{Agent, Example, ExampleProvider, JsonMap, Tool};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::agents::AgentTool;
+use crate::tools::builtin::{AtMostOnce, ExampleTool, LongRunning, ModelTool, RequireConfirmation};
+
+/// A tool in an agent definition.
+#[derive(Debug, Clone, Copy)]
+pub struct ToolUse<'a> {
+    /// The name: that of a built-in tool, or one that the definition's source finds.
+    pub name: &'a str,
+    /// The arguments; `None` if there are none.
+    pub args: Option<&'a JsonMap>,
+    /// True if a person has to confirm each call, whatever the tool says.
+    pub requires_confirmation: bool,
+    /// False if an interrupted call must not be made again, whatever the tool says.
+    pub is_idempotent: bool,
+}
+
+/// Finds what the tools of an agent definition refer to.
+pub trait ToolSource {
+    /// The error of the format.
+    type Error;
+    /// How `AgentTool` refers to an agent.
+    type AgentRef: DeserializeOwned;
+
+    /// Returns a tool that is no built-in tool with arguments.
+    ///
+    /// # Errors
+    /// If there is none of this name.
+    fn tool(&mut self, name: &str) -> Result<Arc<dyn Tool>, Self::Error>;
+
+    /// Returns an agent.
+    ///
+    /// # Errors
+    /// If there is no such agent.
+    fn agent(&mut self, agent: Self::AgentRef) -> Result<Agent, Self::Error>;
+
+    /// Returns an example provider.
+    ///
+    /// # Errors
+    /// If there is none of this name.
+    fn examples(&mut self, name: &str) -> Result<Arc<dyn ExampleProvider>, Self::Error>;
+
+    /// Creates an error.
+    fn error(&self, reason: String) -> Self::Error;
+}
+
+/// Returns the tool of a definition.
+///
+/// # Errors
+/// If there is no such tool, or its arguments are invalid.
+pub fn resolve_tool<S: ToolSource>(source: &mut S, tool: ToolUse<'_>) -> Result<Arc<dyn Tool>, S::Error> {
+    let resolved = match with_arguments(source, tool) {
+        Some(resolved) => resolved?,
+        None => {
+            let found = source.tool(tool.name)?;
+            match tool.args {
+                None => found,
+                Some(args) => found
+                    .with_arguments(args.clone())
+                    .map_err(|reason| source.error(format!("tool `{}` {reason}", tool.name)))?,
+            }
+        }
+    };
+    let resolved = if tool.is_idempotent { resolved } else { into_tool(AtMostOnce::new(resolved)) };
+    Ok(if tool.requires_confirmation { Arc::new(RequireConfirmation::new(resolved)) } else { resolved })
+}
+
+/// Creates a built-in tool that takes arguments. `None` for other names.
+fn with_arguments<S: ToolSource>(source: &mut S, tool: ToolUse<'_>) -> Option<Result<Arc<dyn Tool>, S::Error>> {
+    Some(match tool.name {
+        "AgentTool" => read(source, tool).and_then(|args: AgentToolArgs<S::AgentRef>| {
+            let agent = source.agent(args.agent)?;
+            let created = AgentTool::new(agent, args.skip_summarization);
+            created.map(into_tool).map_err(|reason| invalid(source, tool, &reason.to_string()))
+        }),
+        "ExampleTool" => read(source, tool).and_then(|args: ExampleToolArgs| match args.examples {
+            ExamplesArg::Chosen(name) => Ok(into_tool(ExampleTool::chosen_by(source.examples(&name)?))),
+            ExamplesArg::Fixed(examples) if examples.is_empty() => Err(invalid(source, tool, "`examples` is empty")),
+            ExamplesArg::Fixed(examples) => Ok(into_tool(ExampleTool::new(&examples))),
+        }),
+        "LongRunningFunctionTool" => read(source, tool).and_then(|args: LongRunningArgs| {
+            let inner = source.tool(&args.func)?;
+            Ok(into_tool(LongRunning::new(inner)))
+        }),
+        "vertex_ai_search" => read(source, tool).and_then(|args: VertexAiSearchArgs| {
+            let created = ModelTool::vertex_ai_search(args.data_store_id.as_deref(), args.search_engine_id.as_deref());
+            created.map(into_tool).map_err(|reason| invalid(source, tool, &reason))
+        }),
+        "vertex_ai_rag_retrieval" => read(source, tool).and_then(|args: VertexAiRagRetrievalArgs| {
+            let (top_k, max_distance) = (args.similarity_top_k, args.vector_distance_threshold);
+            let created = ModelTool::vertex_ai_rag_retrieval(&args.rag_corpora, top_k, max_distance);
+            created.map(into_tool).map_err(|reason| invalid(source, tool, &reason))
+        }),
+        _ => return None,
+    })
+}
+
+fn into_tool(tool: impl Tool + 'static) -> Arc<dyn Tool> {
+    Arc::new(tool)
+}
+
+fn read<S: ToolSource, T: DeserializeOwned>(source: &S, tool: ToolUse<'_>) -> Result<T, S::Error> {
+    let args = Value::Object(tool.args.cloned().unwrap_or_default());
+    parse(args).map_err(|reason| invalid(source, tool, &reason))
+}
+
+fn invalid<S: ToolSource>(source: &S, tool: ToolUse<'_>, reason: &str) -> S::Error {
+    source.error(format!("{}: {reason}", tool.name))
+}
+
+/// Deserializes a value. An error names the key.
+pub(super) fn parse<T: DeserializeOwned>(args: Value) -> Result<T, String> {
+    serde_path_to_error::deserialize(args).map_err(|error| located(&error))
+}
+
+pub(super) fn located(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+    let (key, reason) = (error.path().to_string(), error.inner().to_string());
+    if key == "." || reason.contains(&format!("`{key}`")) { reason } else { format!("`{key}`: {reason}") }
+}
+
+/// Arguments of `AgentTool`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AgentToolArgs<A> {
+    agent: A,
+    #[serde(default, alias = "skipSummarization")]
+    skip_summarization: bool,
+}
+
+/// Arguments of `ExampleTool`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExampleToolArgs {
+    examples: ExamplesArg,
+}
+
+/// A list of examples, or the name of a provider.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum ExamplesArg {
+    Chosen(String),
+    Fixed(Vec<Example>),
+}
+
+/// Arguments of `LongRunningFunctionTool`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LongRunningArgs {
+    /// The wrapped tool.
+    func: String,
+}
+
+/// Arguments of `vertex_ai_search`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VertexAiSearchArgs {
+    #[serde(alias = "dataStoreId")]
+    data_store_id: Option<String>,
+    #[serde(alias = "searchEngineId")]
+    search_engine_id: Option<String>,
+}
+
+/// Arguments of `vertex_ai_rag_retrieval`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VertexAiRagRetrievalArgs {
+    #[serde(default, alias = "ragCorpora")]
+    rag_corpora: Vec<String>,
+    #[serde(alias = "similarityTopK")]
+    similarity_top_k: Option<u32>,
+    #[serde(alias = "vectorDistanceThreshold")]
+    vector_distance_threshold: Option<f64>,
+}

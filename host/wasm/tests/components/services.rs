@@ -1,0 +1,184 @@
+//! The services of the host that a component uses: what the run is, and how it is ended.
+
+use std::sync::Arc;
+
+use hatchery_core::{ItemResolver, JsonMap, RunConfig, StreamingMode};
+use hatchery_engine::{App, AppSettings, Plugins, RunRequest, Runner};
+use hatchery_models::scripted::{Reply, Scripted};
+use serde_json::{Value, json};
+
+use crate::imports::CapturedLog;
+use crate::support::{Chat, Lab, OneModel, call, context, run_app, services, transcript};
+
+/// Returns the texts of a run of an app of the component.
+async fn texts(app: &str, message: &str) -> Vec<String> {
+    let catalog = Lab::new().with("services").catalog().await;
+    let (events, error) = run_app(&catalog, app, message, Scripted::new(), RunConfig::default()).await;
+    assert!(error.is_none(), "{error:?}");
+    transcript(&events).into_iter().map(|(_, text)| text).collect()
+}
+
+#[tokio::test]
+async fn a_component_reads_how_its_run_is_delivered_and_what_is_left() {
+    let catalog = Lab::new().with("services").catalog().await;
+    let model = || Scripted::sequence([Reply::call("info", json!({})), Reply::text("done")]);
+    let app = App::clone(catalog.app("scribe").unwrap());
+    let app = app.with_settings(AppSettings { resumable: true, ..AppSettings::default() });
+    let runner = Runner::new(services(model()));
+    let mut request = RunRequest::new("user", "session", hatchery_core::Content::user("hello"));
+    request.config = RunConfig {
+        auto_create_session: true,
+        streaming_mode: StreamingMode::On,
+        max_llm_calls: 5,
+        max_events: 0,
+        max_tokens: 1000,
+        max_run_bytes: 0,
+        ..RunConfig::default()
+    };
+    let events = runner.run(Arc::new(app), request).await.unwrap().collect().await.unwrap();
+    let answers: Vec<_> = events.iter().flat_map(|event| event.function_responses()).collect();
+    let used = events.iter().find_map(|event| event.usage_metadata.as_deref()).unwrap().total();
+    assert_eq!(
+        Value::Object(answers[0].response.clone()),
+        json!({"mode": "sse", "resumable": true, "depth": 0,
+            "left": {"calls": 4, "tokens": 1000 - used, "events": null, "bytes": null}})
+    );
+    let plain = call(&catalog, "info", json!({})).await.unwrap();
+    assert_eq!((&plain["mode"], &plain["resumable"]), (&json!("none"), &json!(false)));
+}
+
+#[tokio::test]
+async fn a_tool_ends_the_run() {
+    let catalog = Lab::new().with("services").catalog().await;
+    let model = Scripted::sequence([Reply::call("stop", json!({}))]);
+    let (events, error) = run_app(&catalog, "scribe", "hello", model, RunConfig::default()).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(events.len(), 2);
+    assert_eq!(events[1].actions.end_invocation, Some(true));
+}
+
+#[tokio::test]
+async fn an_agent_or_a_callback_ends_the_run_and_the_agents_after_it_do_not_run() {
+    assert_eq!(texts("night_watch", "go on").await, ["All is well.", "Still well.", "Good morning."]);
+    assert_eq!(texts("night_watch", "stop by agent").await, ["All is well.", ""]);
+    assert_eq!(texts("night_watch", "stop by callback").await, [""]);
+}
+
+#[tokio::test]
+async fn the_code_of_an_instruction_cannot_change_the_session() {
+    let catalog = Lab::new().with("services").with_grants("services", json!({"artifacts": "write"})).catalog().await;
+    let model = Arc::new(Scripted::sequence(["ok"]));
+    let chat = Chat::new(&catalog, "scribe", Arc::new(OneModel(model.clone())), Plugins::default());
+    let (_, error) = chat.say("hello", RunConfig::default()).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(
+        model.requests()[0].system_instructions[0],
+        r#"Err("READ_ONLY"), Err("an instruction only reads: make this change in a tool, a callback or an agent")"#
+    );
+    assert_eq!(chat.session().await.state.get("meddled"), None);
+}
+
+#[tokio::test]
+async fn the_arguments_of_a_tool_and_of_a_plugin_reach_their_code() {
+    let catalog = Lab::new().with("services").catalog().await;
+    let tool = catalog.tool("services/arguments").unwrap();
+    let cx = context(&catalog);
+    assert_eq!(tool.call(JsonMap::new(), &cx).await.unwrap(), json!(null));
+    let args = JsonMap::from_iter([("limit".to_owned(), json!(3))]);
+    let tool = tool.with_arguments(args).unwrap();
+    assert_eq!(tool.call(JsonMap::new(), &cx).await.unwrap(), json!({"limit": 3}));
+
+    let args = JsonMap::from_iter([("text".to_owned(), json!("Be kind."))]);
+    for (args, advice) in [(JsonMap::new(), "no advice"), (args, "Be kind.")] {
+        let plugins = Plugins::new(vec![catalog.plugin("services/advice", args).unwrap()]).unwrap();
+        let model = Arc::new(Scripted::sequence(["ok"]));
+        let chat = Chat::new(&catalog, "scribe", Arc::new(OneModel(model.clone())), plugins);
+        chat.say("hello", RunConfig::default()).await;
+        assert_eq!(model.requests()[0].system_instructions.last().unwrap(), advice);
+    }
+}
+
+#[tokio::test]
+async fn code_looks_up_the_plugins_of_its_run() {
+    let catalog = Lab::new().with("services").catalog().await;
+    let plugins = Plugins::new(vec![catalog.plugin("services/advice", JsonMap::new()).unwrap()]).unwrap();
+    let model = Scripted::sequence([
+        Reply::call("plugins", json!({})),
+        Reply::call("plugins", json!({"name": "advice"})),
+        Reply::call("plugins", json!({"name": "nobody"})),
+        Reply::text("done"),
+    ]);
+    let chat = Chat::new(&catalog, "scribe", Arc::new(OneModel(Arc::new(model))), plugins);
+    let (events, error) = chat.say("hello", RunConfig::default()).await;
+    assert!(error.is_none(), "{error:?}");
+    let results: Vec<_> =
+        events.iter().flat_map(|event| event.function_responses()).map(|it| it.response["result"].clone()).collect();
+    let advice = json!([["advice", ["close", "before-model"], "services"]]);
+    assert_eq!(results, [advice.clone(), advice, json!([])]);
+}
+
+#[tokio::test]
+async fn a_deleted_artifact_leaves_its_trace_in_the_event() {
+    let catalog = Lab::new().with("services").with_grants("services", json!({"artifacts": "write"})).catalog().await;
+    let model = Scripted::sequence([Reply::call("shred", json!({})), Reply::text("done")]);
+    let (events, error) = run_app(&catalog, "scribe", "hello", model, RunConfig::default()).await;
+    assert!(error.is_none(), "{error:?}");
+    let json: Value = serde_json::from_slice(events[1].json()).unwrap();
+    assert_eq!(json["actions"]["deletedArtifactIds"], json!(["draft"]));
+    assert_eq!(json["actions"]["artifactDelta"], json!({"final": 0}));
+}
+
+#[tokio::test]
+async fn texts_are_embedded_with_a_grant_for_the_embedder() {
+    let ask = async |grants: Value, args: Value| {
+        let catalog = Lab::new().with("services").with_grants("services", grants).catalog().await;
+        call(&catalog, "compare", args).await.map_err(|error| error.to_string())
+    };
+    let args = json!({"model": "local:hashed-ngrams", "texts": ["A red lamp.", "a RED lamp"]});
+    let denied = ask(json!({}), args.clone()).await.unwrap_err();
+    assert!(denied.ends_with("grants:\n      models: [\"local:hashed-ngrams\"]"), "{denied}");
+    let same = ask(json!({"models": ["local:*"]}), args).await.unwrap();
+    assert!((same.as_f64().unwrap() - 1.0).abs() < 1e-4, "{same}");
+    let unknown = ask(json!({"models": ["*"]}), json!({"model": "nowhere", "texts": []})).await.unwrap_err();
+    assert_eq!(unknown, "model `nowhere`: no embedder has this name; known names: local:hashed-ngrams");
+    let listed = ask(json!({"models": ["local:*", "gemini-2.5-flash"]}), json!({"model": "list", "texts": []})).await;
+    assert_eq!(listed, Ok(json!(["local:*", "gemini-2.5-flash"])));
+}
+
+#[tokio::test]
+async fn embeddings_count_as_model_calls() {
+    let limits = hatchery_wasm::Limits { model_calls: 0, ..hatchery_wasm::Limits::default() };
+    let lab = Lab::new().with("services").with_limits(limits).with_grants("services", json!({"models": ["*"]}));
+    let args = json!({"model": "local:hashed-ngrams", "texts": ["a"]});
+    let error = call(&lab.catalog().await, "compare", args).await.unwrap_err().to_string();
+    assert!(error.contains("`limits.model_calls`"), "{error}");
+}
+
+#[tokio::test]
+async fn a_plugin_is_closed_with_the_runner() {
+    let catalog = Lab::new().with("services").catalog().await;
+    let plugins = Plugins::new(vec![catalog.plugin("services/advice", JsonMap::new()).unwrap()]).unwrap();
+    let log = CapturedLog::default();
+    let guard = tracing::subscriber::set_default(log.clone());
+    Runner::with_plugins(services(Scripted::new()), plugins).close().await;
+    drop(guard);
+    assert_eq!(log.lines("hatchery::component"), ["no more advice"]);
+}
+
+#[tokio::test]
+async fn a_toolset_computes_the_tools_of_each_run() {
+    let catalog = Lab::new().with("services").catalog().await;
+    let model = Arc::new(Scripted::sequence([Reply::call("paint", json!({"wall": "red"})), Reply::text("done")]));
+    let chat = Chat::new(&catalog, "foreman", Arc::new(OneModel(model.clone())), Plugins::default());
+    let (events, error) = chat.say("please Paint and Saw", RunConfig::default()).await;
+    assert!(error.is_none(), "{error:?}");
+    let names: Vec<_> = model.requests()[0].tools.iter().map(|tool| tool.name.clone()).collect();
+    assert_eq!(names, ["paint", "saw", "bake"]);
+    let response = events.iter().flat_map(|event| event.function_responses()).next().unwrap();
+    assert_eq!(Value::Object(response.response.clone()), json!({"said": "paint", "args": {"wall": "red"}}));
+    assert_eq!(chat.session().await.state.get("worked"), Some(&json!("paint")));
+    let toolset = catalog.toolset("services/trades").unwrap();
+    let cx = context(&catalog);
+    assert_eq!(toolset.tools(&cx).await.unwrap()[0].qualified_name(), "services/trades/bake");
+    assert!(cx.actions().is_empty());
+}

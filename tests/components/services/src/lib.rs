@@ -1,0 +1,23 @@
+//! One small example of everything that a component asks the services of its host for.
+
+mod apps;
+mod memory;
+mod models;
+mod run;
+mod settings;
+mod toolsets;
+
+use apps::{abandon, chatterbox, courier, delegate, failing, list_apps, office, sessions};
+use memory::memory;
+use models::compare;
+use run::{info, night_watch, scribe, stop, stopper};
+use settings::{Advice, arguments, plugins, shred};
+use toolsets::{foreman, trades};
+
+hatchery_guest::export! {
+    agents: [night_watch, scribe, office, courier, chatterbox, failing, foreman],
+    tools: [info, stop, delegate, list_apps, abandon, sessions, memory, arguments, plugins, shred, compare],
+    toolsets: [trades],
+    plugins: [Advice],
+    callbacks: [stopper],
+}

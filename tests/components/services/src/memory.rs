@@ -1,0 +1,34 @@
+//! The memory: what is added, and what is found.
+
+use hatchery_guest::prelude::*;
+
+/// What to remember or to find.
+#[derive(Deserialize, JsonSchema)]
+pub struct Note {
+    /// `search`, `add_session` or `add_events`.
+    what: String,
+    /// The query, or the text to remember.
+    #[serde(default)]
+    text: String,
+    /// Another session to add.
+    session: Option<String>,
+}
+
+/// Adds to the memory, or searches it.
+#[tool]
+pub async fn memory(note: Note, cx: ToolContext) -> Result<Value, Error> {
+    let memory = cx.memory();
+    match (note.what.as_str(), note.session) {
+        ("add_session", None) => memory.add_session().await?,
+        ("add_session", Some(id)) => memory.add_session_of(&id).await?,
+        ("add_events", _) => {
+            let event = Event { id: "note-1".into(), author: "office".into(), ..Event::text(note.text) };
+            memory.add_events([event.clone(), event]).await?;
+        }
+        _ => {
+            let found = memory.search(note.text).await?;
+            return Ok(json!(found.iter().map(|entry| entry.content.text()).collect::<Vec<_>>()));
+        }
+    }
+    Ok(Value::Null)
+}

@@ -1,0 +1,81 @@
+//! The run: what it is, what it may still use, and how it is ended.
+
+use hatchery_guest::StreamingMode;
+use hatchery_guest::prelude::*;
+
+use crate::settings::{plugins, shred};
+
+/// Returns what the host says about the run.
+#[tool]
+pub async fn info(cx: ToolContext) -> Result<Value, Error> {
+    let info = cx.info()?;
+    let mode = match info.streaming_mode {
+        StreamingMode::None => "none",
+        StreamingMode::Sse => "sse",
+        StreamingMode::Bidi => "bidi",
+    };
+    let left = info.remaining;
+    Ok(json!({
+        "mode": mode,
+        "resumable": info.is_resumable,
+        "depth": info.depth,
+        "left": { "calls": left.model_calls, "tokens": left.tokens, "events": left.events, "bytes": left.bytes },
+    }))
+}
+
+/// Ends the run.
+#[tool]
+pub async fn stop(cx: ToolContext) -> Result<&'static str, Error> {
+    cx.end_invocation()?;
+    Ok("stopped")
+}
+
+/// Ends the run if the user says so.
+#[callback(before_agent)]
+pub async fn stopper(cx: CallbackContext) -> Result<Option<Content>, Error> {
+    if cx.user_content()?.text().contains("callback") {
+        cx.end_invocation()?;
+    }
+    Ok(None)
+}
+
+/// Says that all is well, ends the run if the user says so, and goes on.
+#[agent]
+async fn watchman(cx: AgentContext) -> Result<(), Error> {
+    cx.say("All is well.").await?;
+    if cx.user_content()?.text().contains("agent") {
+        cx.end_invocation().await?;
+    }
+    cx.say("Still well.").await
+}
+
+/// Comes after the watchman.
+#[agent]
+async fn relief(cx: AgentContext) -> Result<(), Error> {
+    cx.say("Good morning.").await
+}
+
+/// Two agents, the second of which comes only if the run goes on.
+#[agent]
+pub fn night_watch() -> SequentialAgent {
+    SequentialAgent::new("night_watch").before_agent(stopper).sub_agent(watchman).sub_agent(relief)
+}
+
+/// Tries to change the session, and says what came of it.
+async fn meddle(cx: Context) -> Result<String, Error> {
+    let state = cx.set_state("meddled", true).map_err(|error| error.code);
+    let artifact = cx.artifacts().save("note", Part::text("a note")).await.map_err(|error| error.to_string());
+    Ok(format!("{state:?}, {artifact:?}"))
+}
+
+/// Has an instruction that tries to change the session.
+#[agent]
+pub fn scribe() -> LlmAgent {
+    LlmAgent::new("scribe")
+        .model("scripted:services.yaml")
+        .instruction_fn(meddle)
+        .tool(info)
+        .tool(stop)
+        .tool(plugins)
+        .tool(shred)
+}
