@@ -25,6 +25,13 @@ wasmtime::component::bindgen!({
         // The first rule that matches a function applies.
         "hatchery:agent/sync-guest-callbacks.describe": async,
         "hatchery:agent/sync-guest-callbacks": async | store,
+        "hatchery:agent/sync-guest-plugins.describe": async,
+        "hatchery:agent/sync-guest-plugins": async | store,
+        "hatchery:agent/sync-guest-toolsets.describe": async,
+        "hatchery:agent/sync-guest-toolsets": async | store,
+        "hatchery:agent/sync-guest-code-executors.execute": async | store,
+        "hatchery:agent/sync-guest-summarizers.summarize": async | store,
+        "hatchery:agent/sync-guest-examples.examples": async | store,
         default: async,
     },
     with: {

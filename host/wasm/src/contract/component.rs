@@ -36,7 +36,7 @@ use crate::runtime::http::Egress;
 use crate::runtime::limits::{Limit, Limits};
 use crate::runtime::store::{ActiveCalls, Caller, Instantiate, Sandbox};
 use callback::ComponentCallback;
-use exports::{CallbackExports, Exports};
+use exports::{Exports, Profile};
 use functions::{FunctionTool, Functions};
 pub use hook::Hook;
 use manifest::ComponentManifest;
@@ -251,12 +251,8 @@ impl Component {
         let item = self.manifest.callbacks.iter().find(|callback| callback.name == name)?;
         let (component, hooked) = (self.clone(), item.clone());
         Some(match exports {
-            CallbackExports::Async(exports) => {
-                Arc::new(ComponentCallback { component, exports, hooked, arguments: None })
-            }
-            CallbackExports::Sync(exports) => {
-                Arc::new(ComponentCallback { component, exports, hooked, arguments: None })
-            }
+            Profile::Async(exports) => Arc::new(ComponentCallback { component, exports, hooked, arguments: None }),
+            Profile::Sync(exports) => Arc::new(ComponentCallback { component, exports, hooked, arguments: None }),
         })
     }
 
@@ -265,7 +261,11 @@ impl Component {
         let exports = self.exports.plugins.clone()?;
         let item = self.manifest.plugins.iter().find(|plugin| plugin.name == name)?;
         let arguments = (!args.is_empty()).then(|| Arc::new(args));
-        Some(Arc::new(ComponentCallback { component: self.clone(), exports, hooked: item.clone(), arguments }))
+        let (component, hooked) = (self.clone(), item.clone());
+        Some(match exports {
+            Profile::Async(exports) => Arc::new(ComponentCallback { component, exports, hooked, arguments }),
+            Profile::Sync(exports) => Arc::new(ComponentCallback { component, exports, hooked, arguments }),
+        })
     }
 
     /// Returns a code executor by name.

@@ -92,10 +92,12 @@ fn allowed(store: &mut impl StoreAccess, permission: Permission<'_>) -> Result<C
     })
 }
 
-/// Returns the context of the current call, if the component is granted `permission` and the call may make changes.
-fn allowed_change(store: &mut impl StoreAccess, permission: Permission<'_>) -> Result<CallContext, wit::Error> {
+/// Returns the context of the current call, if the component is granted `permission`, the call may make changes, and no
+/// other host has taken over the turn.
+async fn allowed_change(store: &mut impl StoreAccess, permission: Permission<'_>) -> Result<CallContext, wit::Error> {
     let cx = allowed(store, permission)?;
     cx.check_writable()?;
+    cx.invocation.ensure_turn().await?;
     Ok(cx)
 }
 

@@ -25,7 +25,13 @@ const EXPORTS: &[&str] = &[
     "guest-models",
     "sync-guest-agents",
     "sync-guest-tools",
+    "sync-guest-toolsets",
     "sync-guest-callbacks",
+    "sync-guest-plugins",
+    "sync-guest-code-executors",
+    "sync-guest-summarizers",
+    "sync-guest-examples",
+    "sync-guest-models",
 ];
 
 /// WASI packages that components may import.

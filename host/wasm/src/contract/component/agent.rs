@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use wasmtime::Store;
 
 use super::Component;
-use super::exports::AgentExports;
+use super::exports::{AgentExports, Profile};
 use super::sync_agent;
 use crate::contract::bindings::exports::hatchery::agent::guest_agents::Guest;
 use crate::contract::convert::{FromWit, truncate_error, truncate_event_error, wit};
@@ -41,11 +41,11 @@ impl CustomAgent for ComponentAgent {
         let guest = self.component.sandbox.run(caller, |mut store, instance| {
             Box::pin(async move {
                 match &self.exports {
-                    AgentExports::Async(exports) => {
+                    Profile::Async(exports) => {
                         let guest = exports.load(&mut store, &instance)?;
                         run_to_end(store, guest, name, EventSender { sender, relay, stored: None }).await
                     }
-                    AgentExports::Sync(exports) => {
+                    Profile::Sync(exports) => {
                         let guest = exports.load(&mut store, &instance)?;
                         sync_agent::run_to_end(store, guest, name, sender, &relay).await
                     }

@@ -13,7 +13,9 @@ use super::Component;
 use super::exports::Indices;
 use super::hook::Hook;
 use super::manifest::HookedItem;
-use crate::contract::bindings::exports::hatchery::agent::{guest_callbacks, guest_plugins, sync_guest_callbacks};
+use crate::contract::bindings::exports::hatchery::agent::{
+    guest_callbacks, guest_plugins, sync_guest_callbacks, sync_guest_plugins,
+};
 use crate::contract::convert::{BadValue, EstimateSize, FromWit, ToWit, parse_object, to_json, truncate_error, wit};
 use crate::error::CallError;
 use crate::policy::Permission;
@@ -191,7 +193,10 @@ macro_rules! bridge {
 }
 
 bridge! {
-    [guest_callbacks::GuestIndices, sync_guest_callbacks::GuestIndices, guest_plugins::GuestIndices] (item, cx) {
+    [
+        guest_callbacks::GuestIndices, sync_guest_callbacks::GuestIndices,
+        guest_plugins::GuestIndices, sync_guest_plugins::GuestIndices
+    ] (item, cx) {
         before_agent() -> Content: BeforeAgent, call_before_agent(), |answer| item.content(answer);
         after_agent() -> Content: AfterAgent, call_after_agent(), |answer| item.content(answer);
         on_agent_error(error: &RunError) -> Content:

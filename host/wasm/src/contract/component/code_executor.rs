@@ -6,14 +6,13 @@ use async_trait::async_trait;
 use hatchery_core::{CallContext, CodeExecutor, CodeInput, CodeOutput, ItemKind, ToolError};
 
 use super::Component;
-use super::exports::Indices;
-use crate::contract::bindings::exports::hatchery::agent::guest_code_executors::GuestIndices;
+use super::exports::{CodeExecutorExports, Indices, call_guest};
 use crate::contract::convert::{FromWit, ToWit, to_tool_error};
 use crate::error::CallError;
 
 pub(super) struct ComponentCodeExecutor {
     pub(super) component: Arc<Component>,
-    pub(super) exports: GuestIndices,
+    pub(super) exports: CodeExecutorExports,
     pub(super) name: String,
 }
 
@@ -26,10 +25,7 @@ impl CodeExecutor for ComponentCodeExecutor {
     async fn execute(&self, input: CodeInput, cx: &CallContext) -> Result<CodeOutput, ToolError> {
         let failed = |error: CallError| error.into_tool_error(&self.component.name, ItemKind::CodeExecutor, &self.name);
         let (name, input) = (self.name.clone(), input.to_wit());
-        let call = self.component.sandbox.call(cx, self.exports.loader(), |accessor, guest| {
-            Box::pin(async move { guest.call_execute(accessor, name, input).await })
-        });
-        match call.await.map_err(failed)? {
+        match call_guest!(self.component, cx, self.exports, call_execute(name, input)).map_err(failed)? {
             Ok(output) => self.component.convert(output, CodeOutput::from_wit).map_err(failed),
             Err(error) => Err(to_tool_error(error, &self.name)),
         }

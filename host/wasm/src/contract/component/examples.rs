@@ -6,13 +6,12 @@ use async_trait::async_trait;
 use hatchery_core::{CallContext, Example, ExampleProvider, ItemKind, RunError};
 
 use super::Component;
-use super::exports::Indices;
-use crate::contract::bindings::exports::hatchery::agent::guest_examples::GuestIndices;
+use super::exports::{ExampleExports, Indices, call_guest};
 use crate::contract::convert::all_from_wit;
 
 pub(super) struct ComponentExamples {
     pub(super) component: Arc<Component>,
-    pub(super) exports: GuestIndices,
+    pub(super) exports: ExampleExports,
     pub(super) name: String,
 }
 
@@ -20,9 +19,7 @@ pub(super) struct ComponentExamples {
 impl ExampleProvider for ComponentExamples {
     async fn examples(&self, query: &str, cx: &CallContext) -> Result<Vec<Example>, RunError> {
         let (name, query) = (self.name.clone(), query.to_owned());
-        let call = self.component.sandbox.call(cx, self.exports.loader(), |accessor, guest| {
-            Box::pin(async move { guest.call_examples(accessor, name, query).await })
-        });
-        self.component.convert_result(ItemKind::Examples, &self.name, call.await, all_from_wit)
+        let answer = call_guest!(self.component, cx, self.exports, call_examples(name, query));
+        self.component.convert_result(ItemKind::Examples, &self.name, answer, all_from_wit)
     }
 }

@@ -6,42 +6,67 @@ use wasmtime::component::{Instance, InstancePre};
 use super::manifest::RawManifest;
 use crate::contract::bindings::exports::hatchery::agent::{
     guest_agents, guest_callbacks, guest_code_executors, guest_examples, guest_models, guest_plugins,
-    guest_summarizers, guest_tools, guest_toolsets, sync_guest_agents, sync_guest_callbacks, sync_guest_tools,
+    guest_summarizers, guest_tools, guest_toolsets, sync_guest_agents, sync_guest_callbacks, sync_guest_code_executors,
+    sync_guest_examples, sync_guest_models, sync_guest_plugins, sync_guest_summarizers, sync_guest_tools,
+    sync_guest_toolsets,
 };
 use crate::contract::version::Contract;
 use crate::runtime::store::HostState;
 
+/// The indices of an interface, by the profile in which the component exports it.
 #[derive(Clone)]
-pub(super) enum AgentExports {
-    Async(guest_agents::GuestIndices),
-    Sync(sync_guest_agents::GuestIndices),
+pub(super) enum Profile<A, S> {
+    Async(A),
+    Sync(S),
 }
 
-#[derive(Clone)]
-pub(super) enum ToolExports {
-    Async(guest_tools::GuestIndices),
-    Sync(sync_guest_tools::GuestIndices),
-}
-
-#[derive(Clone)]
-pub(super) enum CallbackExports {
-    Async(guest_callbacks::GuestIndices),
-    Sync(sync_guest_callbacks::GuestIndices),
-}
+pub(super) type AgentExports = Profile<guest_agents::GuestIndices, sync_guest_agents::GuestIndices>;
+pub(super) type ToolExports = Profile<guest_tools::GuestIndices, sync_guest_tools::GuestIndices>;
+pub(super) type ToolsetExports = Profile<guest_toolsets::GuestIndices, sync_guest_toolsets::GuestIndices>;
+pub(super) type CallbackExports = Profile<guest_callbacks::GuestIndices, sync_guest_callbacks::GuestIndices>;
+pub(super) type PluginExports = Profile<guest_plugins::GuestIndices, sync_guest_plugins::GuestIndices>;
+pub(super) type CodeExecutorExports =
+    Profile<guest_code_executors::GuestIndices, sync_guest_code_executors::GuestIndices>;
+pub(super) type SummarizerExports = Profile<guest_summarizers::GuestIndices, sync_guest_summarizers::GuestIndices>;
+pub(super) type ExampleExports = Profile<guest_examples::GuestIndices, sync_guest_examples::GuestIndices>;
+pub(super) type ModelExports = Profile<guest_models::GuestIndices, sync_guest_models::GuestIndices>;
 
 /// The indices of each interface; `None` if the component does not export it.
 #[derive(Clone)]
 pub(super) struct Exports {
     pub(super) agents: Option<AgentExports>,
     pub(super) tools: Option<ToolExports>,
-    pub(super) toolsets: Option<guest_toolsets::GuestIndices>,
+    pub(super) toolsets: Option<ToolsetExports>,
     pub(super) callbacks: Option<CallbackExports>,
-    pub(super) plugins: Option<guest_plugins::GuestIndices>,
-    pub(super) code_executors: Option<guest_code_executors::GuestIndices>,
-    pub(super) summarizers: Option<guest_summarizers::GuestIndices>,
-    pub(super) examples: Option<guest_examples::GuestIndices>,
-    pub(super) models: Option<guest_models::GuestIndices>,
+    pub(super) plugins: Option<PluginExports>,
+    pub(super) code_executors: Option<CodeExecutorExports>,
+    pub(super) summarizers: Option<SummarizerExports>,
+    pub(super) examples: Option<ExampleExports>,
+    pub(super) models: Option<ModelExports>,
 }
+
+/// Calls a function of the interface in the profile in which the component exports it. Its generated types share no
+/// trait.
+macro_rules! call_guest {
+    ($component:expr, $cx:expr, $exports:expr, $function:ident($($arg:ident),*)) => {
+        match &$exports {
+            $crate::contract::component::exports::Profile::Async(exports) => {
+                let call = $component.sandbox.call($cx, exports.loader(), |accessor, guest| {
+                    Box::pin(async move { guest.$function(accessor, $($arg),*).await })
+                });
+                call.await
+            }
+            $crate::contract::component::exports::Profile::Sync(exports) => {
+                let call = $component.sandbox.call($cx, exports.loader(), |accessor, guest| {
+                    Box::pin(async move { guest.$function(accessor, $($arg),*).await })
+                });
+                call.await
+            }
+        }
+    };
+}
+
+pub(super) use call_guest;
 
 /// The functions of one interface, found in the compiled component.
 pub(super) trait Indices: Sync {
@@ -81,36 +106,39 @@ indices!(
     guest_toolsets,
     sync_guest_agents,
     sync_guest_callbacks,
-    sync_guest_tools
+    sync_guest_code_executors,
+    sync_guest_examples,
+    sync_guest_plugins,
+    sync_guest_summarizers,
+    sync_guest_tools,
+    sync_guest_toolsets
 );
 
 impl Exports {
     pub(super) fn of(pre: &InstancePre<HostState>, contract: &Contract) -> wasmtime::Result<Self> {
         let has = |interface: &str| contract.exports_interface(interface);
         // [`Contract::read`] refuses components that export both.
-        macro_rules! either {
-            ($kind:ident, $async_module:ident, $sync_module:ident, $name:literal) => {
+        macro_rules! find {
+            ($async_module:ident, $sync_module:ident, $name:literal) => {
                 if has($name) {
-                    Some($kind::Async($async_module::GuestIndices::new(pre)?))
+                    Some(Profile::Async($async_module::GuestIndices::new(pre)?))
                 } else if has(concat!("sync-", $name)) {
-                    Some($kind::Sync($sync_module::GuestIndices::new(pre)?))
+                    Some(Profile::Sync($sync_module::GuestIndices::new(pre)?))
                 } else {
                     None
                 }
             };
         }
         Ok(Self {
-            agents: either!(AgentExports, guest_agents, sync_guest_agents, "guest-agents"),
-            tools: either!(ToolExports, guest_tools, sync_guest_tools, "guest-tools"),
-            toolsets: has("guest-toolsets").then(|| guest_toolsets::GuestIndices::new(pre)).transpose()?,
-            callbacks: either!(CallbackExports, guest_callbacks, sync_guest_callbacks, "guest-callbacks"),
-            plugins: has("guest-plugins").then(|| guest_plugins::GuestIndices::new(pre)).transpose()?,
-            code_executors: has("guest-code-executors")
-                .then(|| guest_code_executors::GuestIndices::new(pre))
-                .transpose()?,
-            summarizers: has("guest-summarizers").then(|| guest_summarizers::GuestIndices::new(pre)).transpose()?,
-            examples: has("guest-examples").then(|| guest_examples::GuestIndices::new(pre)).transpose()?,
-            models: has("guest-models").then(|| guest_models::GuestIndices::new(pre)).transpose()?,
+            agents: find!(guest_agents, sync_guest_agents, "guest-agents"),
+            tools: find!(guest_tools, sync_guest_tools, "guest-tools"),
+            toolsets: find!(guest_toolsets, sync_guest_toolsets, "guest-toolsets"),
+            callbacks: find!(guest_callbacks, sync_guest_callbacks, "guest-callbacks"),
+            plugins: find!(guest_plugins, sync_guest_plugins, "guest-plugins"),
+            code_executors: find!(guest_code_executors, sync_guest_code_executors, "guest-code-executors"),
+            summarizers: find!(guest_summarizers, sync_guest_summarizers, "guest-summarizers"),
+            examples: find!(guest_examples, sync_guest_examples, "guest-examples"),
+            models: find!(guest_models, sync_guest_models, "guest-models"),
         })
     }
 
@@ -123,18 +151,10 @@ impl Exports {
         macro_rules! describe {
             ($interface:ident) => {
                 match &self.$interface {
-                    Some(indices) => indices.load(&mut store, &instance)?.call_describe(&mut store).await?,
-                    None => Vec::new(),
-                }
-            };
-        }
-        macro_rules! describe_either {
-            ($interface:ident, $kind:ident) => {
-                match &self.$interface {
-                    Some($kind::Async(indices)) => {
+                    Some(Profile::Async(indices)) => {
                         indices.load(&mut store, &instance)?.call_describe(&mut store).await?
                     }
-                    Some($kind::Sync(indices)) => {
+                    Some(Profile::Sync(indices)) => {
                         indices.load(&mut store, &instance)?.call_describe(&mut store).await?
                     }
                     None => Vec::new(),
@@ -142,10 +162,10 @@ impl Exports {
             };
         }
         Ok(RawManifest {
-            agents: describe_either!(agents, AgentExports),
-            tools: describe_either!(tools, ToolExports),
+            agents: describe!(agents),
+            tools: describe!(tools),
             toolsets: describe!(toolsets),
-            callbacks: describe_either!(callbacks, CallbackExports),
+            callbacks: describe!(callbacks),
             plugins: describe!(plugins),
             code_executors: describe!(code_executors),
             summarizers: describe!(summarizers),

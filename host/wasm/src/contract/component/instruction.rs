@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use hatchery_core::{CallContext, InstructionProvider, RunError};
 
 use super::Component;
-use super::exports::{AgentExports, Indices};
+use super::exports::{AgentExports, Indices, call_guest};
 use crate::contract::convert::truncate_error;
 use crate::error::CallError;
 
@@ -21,21 +21,7 @@ pub(super) struct ComputedInstruction {
 impl InstructionProvider for ComputedInstruction {
     async fn instruction(&self, cx: &CallContext) -> Result<String, RunError> {
         let (agent, is_global) = (self.agent.clone(), self.is_global);
-        let sandbox = &self.component.sandbox;
-        let answer = match &self.exports {
-            AgentExports::Async(exports) => {
-                let call = sandbox.call(cx, exports.loader(), |accessor, guest| {
-                    Box::pin(async move { guest.call_compute_instruction(accessor, agent, is_global).await })
-                });
-                call.await
-            }
-            AgentExports::Sync(exports) => {
-                let call = sandbox.call(cx, exports.loader(), |accessor, guest| {
-                    Box::pin(async move { guest.call_compute_instruction(accessor, agent, is_global).await })
-                });
-                call.await
-            }
-        };
+        let answer = call_guest!(self.component, cx, self.exports, call_compute_instruction(agent, is_global));
         let failed = |error: CallError| error.into_run_error(&self.component.name);
         match answer.map_err(failed)? {
             Ok(text) => {

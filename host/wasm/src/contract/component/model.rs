@@ -16,7 +16,8 @@ use tracing::Instrument;
 use wasmtime::Store;
 
 use super::Component;
-use crate::contract::bindings::exports::hatchery::agent::guest_models::{Guest, GuestIndices};
+use super::exports::{ModelExports, Profile};
+use crate::contract::bindings::exports::hatchery::agent::{guest_models, sync_guest_models};
 use crate::contract::convert::{EstimateSize, FromWit, ITEM_SIZE, ToWit, to_model_error, truncate_response_error, wit};
 use crate::contract::stream::read_to_end;
 use crate::error::CallError;
@@ -28,7 +29,7 @@ pub(crate) const PREFIX: &str = "component:";
 
 pub(super) struct ComponentModel {
     pub(super) component: Arc<Component>,
-    pub(super) exports: GuestIndices,
+    pub(super) exports: ModelExports,
     pub(super) name: String,
 }
 
@@ -55,8 +56,16 @@ impl ComponentModel {
             let response_sender = sender.clone();
             let call = component.sandbox.run(Caller::Model, |mut store, instance| {
                 Box::pin(async move {
-                    let guest = exports.load(&mut store, &instance)?;
-                    run_to_end(store, guest, generate_call, response_sender).await
+                    match exports {
+                        Profile::Async(exports) => {
+                            let guest = exports.load(&mut store, &instance)?;
+                            run_to_end(store, guest, generate_call, response_sender).await
+                        }
+                        Profile::Sync(exports) => {
+                            let guest = exports.load(&mut store, &instance)?;
+                            run_sync_to_end(store, guest, generate_call, response_sender).await
+                        }
+                    }
                 })
             });
             let failure = match call.await {
@@ -91,7 +100,7 @@ struct GenerateCall {
 /// Runs the guest until its stream has ended and it has no tasks left.
 async fn run_to_end(
     mut store: Store<HostState>,
-    guest: Guest,
+    guest: guest_models::Guest,
     call: GenerateCall,
     sender: mpsc::Sender<GuestResponse>,
 ) -> wasmtime::Result<Result<(), wit::Error>> {
@@ -106,6 +115,34 @@ async fn run_to_end(
         Ok(Ok(()))
     });
     run.await?
+}
+
+/// Asks the guest for responses until it has no more.
+async fn run_sync_to_end(
+    mut store: Store<HostState>,
+    guest: sync_guest_models::Guest,
+    call: GenerateCall,
+    sender: mpsc::Sender<GuestResponse>,
+) -> wasmtime::Result<Result<(), wit::Error>> {
+    let streamed = call.streaming_mode == StreamingMode::On;
+    let answer = match guest.call_generate(&mut store, &call.name, &call.request, streamed).await? {
+        Ok(answer) => answer,
+        Err(error) => return Ok(Err(error)),
+    };
+    loop {
+        match guest.response_stream().call_next(&mut store, answer).await? {
+            Ok(Some(response)) => {
+                // This fails if the answer was dropped.
+                if sender.send(Ok(response)).await.is_err() {
+                    break;
+                }
+            }
+            Ok(None) => break,
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+    answer.resource_drop_async(&mut store).await?;
+    Ok(Ok(()))
 }
 
 /// A response of the guest's task, or its failure, which is the last item.

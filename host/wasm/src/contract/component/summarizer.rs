@@ -6,13 +6,12 @@ use async_trait::async_trait;
 use hatchery_core::{CallContext, Content, Event, ItemKind, RunError, Summarizer};
 
 use super::Component;
-use super::exports::Indices;
-use crate::contract::bindings::exports::hatchery::agent::guest_summarizers::GuestIndices;
+use super::exports::{Indices, SummarizerExports, call_guest};
 use crate::contract::convert::{FromWit, ToWit};
 
 pub(super) struct ComponentSummarizer {
     pub(super) component: Arc<Component>,
-    pub(super) exports: GuestIndices,
+    pub(super) exports: SummarizerExports,
     pub(super) name: String,
 }
 
@@ -20,10 +19,8 @@ pub(super) struct ComponentSummarizer {
 impl Summarizer for ComponentSummarizer {
     async fn summarize(&self, events: &[Arc<Event>], cx: &CallContext) -> Result<Option<Content>, RunError> {
         let (name, events) = (self.name.clone(), events.iter().map(|event| event.to_wit()).collect::<Vec<_>>());
-        let call = self.component.sandbox.call(cx, self.exports.loader(), |accessor, guest| {
-            Box::pin(async move { guest.call_summarize(accessor, name, events).await })
-        });
-        self.component.convert_result(ItemKind::Summarizer, &self.name, call.await, |content| {
+        let answer = call_guest!(self.component, cx, self.exports, call_summarize(name, events));
+        self.component.convert_result(ItemKind::Summarizer, &self.name, answer, |content| {
             content.map(Content::from_wit).transpose()
         })
     }

@@ -8,7 +8,7 @@ use hatchery_core::{CallContext, FunctionDeclaration, ItemKind, JsonMap, RunErro
 use serde_json::Value;
 
 use super::Component;
-use super::exports::{Indices, ToolExports};
+use super::exports::{Indices, ToolExports, call_guest};
 use crate::contract::convert::{parse_json, to_json, to_tool_error, wit};
 use crate::error::CallError;
 
@@ -57,22 +57,7 @@ impl Tool for ComponentTool {
 impl ComponentTool {
     async fn answer(&self, args: String, cx: &CallContext) -> Result<Result<Value, wit::ToolError>, CallError> {
         let name = self.declaration.name.clone();
-        let sandbox = &self.component.sandbox;
-        let answer = match &self.exports {
-            ToolExports::Async(exports) => {
-                let call = sandbox.call(cx, exports.loader(), |accessor, guest| {
-                    Box::pin(async move { guest.call_call(accessor, name, args).await })
-                });
-                call.await
-            }
-            ToolExports::Sync(exports) => {
-                let call = sandbox.call(cx, exports.loader(), |accessor, guest| {
-                    Box::pin(async move { guest.call_call(accessor, name, args).await })
-                });
-                call.await
-            }
-        };
-        match answer? {
+        match call_guest!(self.component, cx, self.exports, call_call(name, args))? {
             Ok(result) => self.component.convert(result, |json| parse_json(&json, "the result")).map(Ok),
             Err(error) => Ok(Err(error)),
         }

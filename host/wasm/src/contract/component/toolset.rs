@@ -8,16 +8,15 @@ use hatchery_core::{CallContext, FunctionDeclaration, ItemKind, JsonMap, RunErro
 use serde_json::Value;
 
 use super::Component;
-use super::exports::Indices;
+use super::exports::{Indices, ToolsetExports, call_guest};
 use super::manifest::{DescribedTool, MAX_ITEMS, check_count};
-use crate::contract::bindings::exports::hatchery::agent::guest_toolsets::GuestIndices;
 use crate::contract::bindings::hatchery::agent::specs;
 use crate::contract::convert::{EstimateSize, parse_json, to_json, to_tool_error, wit};
 use crate::error::CallError;
 
 pub(super) struct ComponentToolset {
     pub(super) component: Arc<Component>,
-    pub(super) exports: GuestIndices,
+    pub(super) exports: ToolsetExports,
     pub(super) name: String,
 }
 
@@ -29,10 +28,7 @@ impl Toolset for ComponentToolset {
 
     async fn tools(&self, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
         let name = self.name.clone();
-        let call = self.component.sandbox.call(&cx.read_only(), self.exports.loader(), |accessor, guest| {
-            Box::pin(async move { guest.call_tools(accessor, name).await })
-        });
-        let answer = call.await;
+        let answer = call_guest!(self.component, &cx.read_only(), self.exports, call_tools(name));
         let specs = self.component.convert_result(ItemKind::Toolset, &self.name, answer, Ok)?;
         let failed = |message: String| RunError::Extension {
             kind: ItemKind::Toolset,
@@ -57,7 +53,7 @@ impl Toolset for ComponentToolset {
 /// A tool of a toolset.
 struct ToolsetTool {
     component: Arc<Component>,
-    exports: GuestIndices,
+    exports: ToolsetExports,
     toolset: String,
     described: DescribedTool,
 }
@@ -92,10 +88,7 @@ impl Tool for ToolsetTool {
 impl ToolsetTool {
     async fn answer(&self, args: String, cx: &CallContext) -> Result<Result<Value, wit::ToolError>, CallError> {
         let (toolset, tool) = (self.toolset.clone(), self.described.declaration.name.clone());
-        let call = self.component.sandbox.call(cx, self.exports.loader(), |accessor, guest| {
-            Box::pin(async move { guest.call_call(accessor, toolset, tool, args).await })
-        });
-        match call.await? {
+        match call_guest!(self.component, cx, self.exports, call_call(toolset, tool, args))? {
             Ok(result) => self.component.convert(result, |json| parse_json(&json, "the result")).map(Ok),
             Err(error) => Ok(Err(error)),
         }

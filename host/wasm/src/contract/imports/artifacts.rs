@@ -34,7 +34,7 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
 }
 
 pub(super) async fn save(mut store: impl StoreAccess, name: String, part: wit::Part) -> Result<u64, wit::Error> {
-    let cx = allowed_change(&mut store, Permission::Artifacts(Access::Write))?;
+    let cx = allowed_change(&mut store, Permission::Artifacts(Access::Write)).await?;
     let _reservation = reserve(&mut store, part.estimated_size())?;
     Ok(cx.save_artifact(&name, &Part::from_wit(part)?).await?)
 }
@@ -59,6 +59,6 @@ pub(super) async fn versions(mut store: impl StoreAccess, name: String) -> Resul
 }
 
 pub(super) async fn delete(mut store: impl StoreAccess, name: String) -> Result<(), wit::Error> {
-    let cx = allowed_change(&mut store, Permission::Artifacts(Access::Write))?;
+    let cx = allowed_change(&mut store, Permission::Artifacts(Access::Write)).await?;
     Ok(cx.delete_artifact(&name).await?)
 }

@@ -38,7 +38,7 @@ pub(super) async fn search(mut store: impl StoreAccess, query: String) -> Result
 }
 
 pub(super) async fn add_session(mut store: impl StoreAccess, session: Option<String>) -> Result<(), wit::Error> {
-    let run = allowed_change(&mut store, Permission::Memory(Access::Write))?.invocation;
+    let run = allowed_change(&mut store, Permission::Memory(Access::Write)).await?.invocation;
     let session = match session.filter(|id| **id != *run.session_key.id) {
         None => run.session(),
         Some(id) => {
@@ -51,7 +51,7 @@ pub(super) async fn add_session(mut store: impl StoreAccess, session: Option<Str
 }
 
 pub(super) async fn add_events(mut store: impl StoreAccess, events: Vec<wit::Event>) -> Result<(), wit::Error> {
-    let run = allowed_change(&mut store, Permission::Memory(Access::Write))?.invocation;
+    let run = allowed_change(&mut store, Permission::Memory(Access::Write)).await?.invocation;
     let _reservation = reserve(&mut store, events.estimated_size())?;
     let events: Vec<EventData> = all_from_wit(events)?;
     let events: Vec<_> = events.into_iter().map(Event::new).collect::<Vec<Arc<Event>>>();

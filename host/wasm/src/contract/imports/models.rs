@@ -50,6 +50,7 @@ pub(super) async fn embed(
     let usage = store.with_state(|state| state.usage.clone());
     usage.count_model_call().map_err(|exceeded| wit_error("LIMIT_REACHED", exceeded.to_string()))?;
     cx.invocation.count_llm_call(&cx.agent)?;
+    cx.invocation.ensure_turn().await?;
     let embedder = cx.invocation.services.models.embedder(&model).map_err(RunError::Model)?;
     Ok(embedder.embed(texts).await.map_err(RunError::Model)?)
 }

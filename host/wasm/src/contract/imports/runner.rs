@@ -55,7 +55,7 @@ fn runner(cx: &CallContext) -> Result<&Arc<dyn AppRunner>, wit::Error> {
 
 /// Starts a run of an app.
 pub(super) async fn run(mut store: impl StoreAccess, request: wit::RunRequest) -> Result<NestedRun, wit::Error> {
-    let cx = allowed_change(&mut store, Permission::Run(&request.app))?;
+    let cx = allowed_change(&mut store, Permission::Run(&request.app)).await?;
     for (key, _) in &request.state_delta {
         store.with_state(|state| state.check(Permission::State(Access::Write, key)))?;
     }

@@ -74,7 +74,7 @@ pub(super) async fn create(
     id: Option<String>,
     state: Vec<(String, String)>,
 ) -> Result<wit::SessionInfo, wit::Error> {
-    let cx = allowed_change(&mut store, Permission::Sessions(Access::Write, &app))?;
+    let cx = allowed_change(&mut store, Permission::Sessions(Access::Write, &app)).await?;
     check_app(&cx, &app)?;
     for (key, _) in &state {
         store.with_state(|host| host.check(Permission::State(Access::Write, key)))?;
@@ -145,7 +145,7 @@ pub(super) async fn append(
     id: String,
     event: wit::Event,
 ) -> Result<wit::Event, wit::Error> {
-    let cx = allowed_change(&mut store, Permission::Sessions(Access::Write, &app))?;
+    let cx = allowed_change(&mut store, Permission::Sessions(Access::Write, &app)).await?;
     let key = key(&cx, &app, &id)?;
     check_idle(&cx, &key, "its agents emit events instead")?;
     for (key, _) in &event.actions.state_delta {
@@ -159,7 +159,7 @@ pub(super) async fn append(
 }
 
 pub(super) async fn delete(mut store: impl StoreAccess, app: String, id: String) -> Result<(), wit::Error> {
-    let cx = allowed_change(&mut store, Permission::Sessions(Access::Write, &app))?;
+    let cx = allowed_change(&mut store, Permission::Sessions(Access::Write, &app)).await?;
     let key = key(&cx, &app, &id)?;
     check_idle(&cx, &key, "delete it when its run has ended")?;
     Ok(cx.invocation.services.sessions.delete(&key).await?)
