@@ -43,7 +43,7 @@ use crate::tool::{LocalFuture, Tool};
 #[derive(Clone)]
 pub struct ToolsetExport {
     name: &'static str,
-    tools: Rc<dyn Fn(Context) -> LocalFuture<Result<Vec<DynamicTool>, Error>>>,
+    tools: Rc<ListTools>,
 }
 
 impl ToolsetExport {
@@ -77,13 +77,16 @@ impl fmt::Debug for ToolsetExport {
     }
 }
 
+type ListTools = dyn Fn(Context) -> LocalFuture<Result<Vec<DynamicTool>, Error>>;
+type CallTool = dyn Fn(String, ToolContext) -> LocalFuture<Result<String, ToolError>>;
+
 /// A tool of a toolset. Converts from a function marked `#[tool]`, as in `roll_die().into()`.
 #[derive(Clone)]
 pub struct DynamicTool {
     declaration: FunctionDeclaration,
     long_running: bool,
     requires_confirmation: bool,
-    run: Rc<dyn Fn(String, ToolContext) -> LocalFuture<Result<String, ToolError>>>,
+    run: Rc<CallTool>,
 }
 
 impl DynamicTool {

@@ -54,6 +54,13 @@ pub trait WrapperTool: Send + Sync {
         self.inner().qualified_name()
     }
 
+    /// See [`Tool::with_arguments`]. The default takes none, because a tool that the inner one returns would lose this
+    /// wrapper: wrap the tool that has its arguments instead.
+    fn with_arguments(&self, args: JsonMap) -> Result<Arc<dyn Tool>, String> {
+        let _ = args;
+        Err("takes no `args` once it is wrapped".into())
+    }
+
     /// See [`Tool::is_long_running`].
     fn is_long_running(&self) -> bool {
         self.inner().is_long_running()
@@ -103,6 +110,10 @@ impl<T: WrapperTool> Tool for T {
 
     fn qualified_name(&self) -> Cow<'_, str> {
         WrapperTool::qualified_name(self)
+    }
+
+    fn with_arguments(&self, args: JsonMap) -> Result<Arc<dyn Tool>, String> {
+        WrapperTool::with_arguments(self, args)
     }
 
     fn is_long_running(&self) -> bool {

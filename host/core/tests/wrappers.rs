@@ -132,6 +132,10 @@ impl Tool for InnerTool {
         "component/inner".into()
     }
 
+    fn with_arguments(&self, _: JsonMap) -> Result<Arc<dyn Tool>, String> {
+        Ok(Arc::new(Self(declaration("with arguments"))))
+    }
+
     fn is_long_running(&self) -> bool {
         true
     }
@@ -174,6 +178,8 @@ fn a_wrapped_tool_gets_every_call() {
     assert_eq!(tool.qualified_name(), "component/inner");
     assert!(tool.is_long_running() && !tool.is_callable() && tool.requires_confirmation());
     assert!(!tool.is_idempotent());
+    let refused = tool.with_arguments(JsonMap::new()).err();
+    assert_eq!(refused.as_deref(), Some("takes no `args` once it is wrapped"), "the wrapper would be lost");
     futures::executor::block_on(async {
         let mut request = LlmRequest::default();
         tool.prepare(&mut request, &context()).await.unwrap();

@@ -276,9 +276,9 @@ async fn a_host_serves_and_takes_grants_back_while_a_component_is_compiled() -> 
     );
 
     let child = compiler_process(&host).await?;
-    folder.put("hatchery.yaml", "components: {seeker: {grants: {memory: false}}}\n")?;
+    folder.put("hatchery.yaml", "components: {seeker: {grants: {}}}\n")?;
     host.wait_for_log("hatchery.yaml: component settings and limits are applied").await?;
-    host.wait_for_log("hatchery::audit: grants component=\"seeker\" added=\"\" removed=\"memory true\"").await?;
+    host.wait_for_log("hatchery::audit: grants component=\"seeker\" added=\"\" removed=\"memory read\"").await?;
     let denied = search_result(&host, "after").await?;
     assert!(text_at(&denied, "/error").contains("component `seeker` may not search the user's memory"), "{denied}");
     let components = host.components().await?;

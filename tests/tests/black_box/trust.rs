@@ -138,7 +138,7 @@ async fn an_untrusted_folder_has_no_access_to_the_machine() -> Result<()> {
     assert_eq!(decisions, ["refused", "trusted", "refused"]);
     let grants = untrusted.audit_lines("grants")?;
     let added = format!(
-        "environment TOKEN from HATCHERY_TESTS_TOKEN; files write {} as /data; memory true",
+        "environment TOKEN from HATCHERY_TESTS_TOKEN; files write {} as /data; memory read",
         untrusted.outside.display()
     );
     assert_eq!((text_at(&grants[0], "/component"), text_at(&grants[0], "/added")), ("seeker", &*added));

@@ -156,7 +156,8 @@ fn close_replaced(replaced: &Plugins, now: Option<&Plugins>) {
         info.component.is_some() && !is_current()
     };
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-    for plugin in replaced.iter().filter(is_replaced).cloned() {
+    for plugin in replaced.iter().filter(is_replaced) {
+        let plugin = plugin.clone();
         runtime.spawn(async move { plugin.close().await });
     }
 }
