@@ -117,8 +117,19 @@ fn the_core_uses_no_io_no_wasm_no_http_and_no_store() -> Result<()> {
     let tree = tree("hatchery-core", "normal")?;
     assert!(tree.iter().any(|(name, _)| name == "serde"), "the dependency tree is empty: {tree:?}");
     for (name, features) in &tree {
-        let foreign =
-            ["wasm", "wit-", "cranelift", "axum", "hyper", "http", "reqwest", "rustls", "sqlx", "libsqlite3", "mio"];
+        let foreign = [
+            "wasm",
+            "wit-",
+            "cranelift",
+            "axum",
+            "hyper",
+            "http",
+            "reqwest",
+            "rustls",
+            "rusqlite",
+            "libsqlite3",
+            "mio",
+        ];
         assert!(!foreign.iter().any(|start| name.starts_with(start)), "core uses {name}");
         if name == "tokio" {
             let io = ["rt", "rt-multi-thread", "net", "fs", "process", "signal", "io-util", "io-std", "full"];
@@ -134,7 +145,7 @@ fn the_core_uses_no_io_no_wasm_no_http_and_no_store() -> Result<()> {
 #[test]
 fn the_engine_uses_no_wasm_no_provider_and_no_store() -> Result<()> {
     for (name, _) in tree("hatchery-engine", "normal")? {
-        let foreign = ["wasm", "wit-", "cranelift", "axum", "hyper", "reqwest", "rustls", "sqlx", "libsqlite3"];
+        let foreign = ["wasm", "wit-", "cranelift", "axum", "hyper", "reqwest", "rustls", "rusqlite", "libsqlite3"];
         assert!(!foreign.iter().any(|start| name.starts_with(start)), "the engine uses {name}");
     }
     Ok(())

@@ -10,6 +10,7 @@ pub mod memory;
 pub mod permissions;
 pub mod quotas;
 pub mod sessions;
+mod sqlite;
 mod uri;
 
 use std::sync::Arc;
@@ -19,7 +20,8 @@ use hatchery_core::{ModelResolver, Services};
 pub use artifacts::{DirectoryArtifacts, MemoryArtifacts};
 pub use memory::KeywordMemory;
 pub use quotas::{AppQuotas, Quota, Quotas};
-pub use sessions::{Durability, MemorySessions, SqliteSessions};
+pub use sessions::{MemorySessions, SqliteSessions};
+pub use sqlite::Durability;
 pub use uri::{open_artifacts, open_memory, open_sessions, open_sessions_with};
 
 /// Returns services that keep everything in memory, with these models and the default [`Quotas`].

@@ -9,7 +9,7 @@ use hatchery_core::{Event, StoreError};
 use uuid::Uuid;
 
 pub use memory::MemorySessions;
-pub use sqlite::{Durability, SqliteSessions};
+pub use sqlite::SqliteSessions;
 
 /// Returns the id of a new session: the requested one without surrounding whitespace, or a UUID if that is empty.
 fn new_session_id(requested: Option<&str>) -> Arc<str> {

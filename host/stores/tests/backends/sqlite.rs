@@ -11,17 +11,16 @@ use hatchery_core::{
     StateUsage, StoreError, Turn, TurnStart, Usage, UsageMetadata, UserUsage,
 };
 use hatchery_stores::SqliteSessions;
+use rusqlite::Connection;
 use serde_json::json;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{Connection, query_scalar};
 
-async fn raw(file: &Path) -> SqliteConnection {
-    let options = SqliteConnectOptions::new().filename(file).create_if_missing(true);
-    SqliteConnection::connect_with(&options).await.unwrap()
+/// Opens the file as another program does.
+fn raw(file: &Path) -> Connection {
+    Connection::open(file).unwrap()
 }
 
-async fn execute(connection: &mut SqliteConnection, sql: &'static str) {
-    sqlx::raw_sql(sql).execute(connection).await.unwrap();
+fn execute(connection: &Connection, sql: &str) {
+    connection.execute_batch(sql).unwrap();
 }
 
 /// Returns the error of a call.
@@ -142,11 +141,11 @@ async fn an_append_waits_for_another_programs_transaction() {
     let file = folder.path().join("sessions.db");
     let sessions = SqliteSessions::open(&file).await.unwrap();
     let key = sessions.create("app", "ann", None, JsonMap::new()).await.unwrap().key;
-    let mut other = raw(&file).await;
-    execute(&mut other, "BEGIN IMMEDIATE").await;
+    let other = raw(&file);
+    execute(&other, "BEGIN IMMEDIATE");
     let event = user_event("hello");
     let append = sessions.append(&key, &event);
-    let (revision, ()) = futures::join!(append, async { execute(&mut other, "COMMIT").await });
+    let (revision, ()) = futures::join!(append, async { execute(&other, "COMMIT") });
     assert_eq!(revision.unwrap(), 1);
 }
 
@@ -155,7 +154,7 @@ async fn a_database_of_a_newer_version_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sessions.db");
     SqliteSessions::open(&file).await.unwrap().close().await;
-    execute(&mut raw(&file).await, "PRAGMA user_version = 99").await;
+    execute(&raw(&file), "PRAGMA user_version = 99");
     let error = error(SqliteSessions::open(&file).await);
     assert!(matches!(error, StoreError::InvalidRequest(_)));
     assert_eq!(
@@ -172,15 +171,14 @@ async fn a_database_of_a_newer_version_is_rejected() {
 async fn another_programs_database_is_rejected_and_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("other.db");
-    execute(&mut raw(&file).await, "CREATE TABLE sessions (anything)").await;
+    execute(&raw(&file), "CREATE TABLE sessions (anything)");
     let error = error(SqliteSessions::open(&file).await);
     assert!(matches!(error, StoreError::InvalidRequest(_)));
     assert_eq!(
         error.to_string(),
         format!("{} is another program's database: name a file that does not exist yet", file.display())
     );
-    let tables: i64 =
-        query_scalar("SELECT count(*) FROM sqlite_schema").fetch_one(&mut raw(&file).await).await.unwrap();
+    let tables: i64 = raw(&file).query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
     assert_eq!(tables, 1);
 }
 
@@ -214,8 +212,8 @@ async fn an_event_that_cannot_be_read_leaves_its_session_readable() {
     // The first has two values for one key, the second is no JSON at all.
     let twice = "UPDATE events SET json = '{\"id\":\"e1\",\"author\":\"ann\",\"timestamp\":5.5,\"actions\":\
                  {\"stateDelta\":{\"a\":1},\"stateDelta\":{\"a\":2}}}' WHERE revision = 1";
-    execute(&mut raw(&file).await, twice).await;
-    execute(&mut raw(&file).await, "UPDATE events SET json = 'damaged' WHERE revision = 2").await;
+    execute(&raw(&file), twice);
+    execute(&raw(&file), "UPDATE events SET json = 'damaged' WHERE revision = 2");
     let session = sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
     let texts: Vec<_> = session.events.iter().map(|event| event.content.as_ref().map(|it| it.text())).collect();
     assert_eq!(texts, [None, None, Some("three".into())]);
@@ -271,7 +269,7 @@ async fn a_failed_append_stores_nothing() {
     let sessions = SqliteSessions::open(&file).await.unwrap();
     let key = sessions.create("app", "ann", None, JsonMap::new()).await.unwrap().key;
     let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON app_state BEGIN SELECT RAISE(ABORT, 'refused'); END";
-    execute(&mut raw(&file).await, refuse).await;
+    execute(&raw(&file), refuse);
     let state_delta: JsonMap = serde_json::from_value(json!({"own": 1, "app:shared": 1})).unwrap();
     let actions = EventActions { state_delta, ..EventActions::default() };
     let event = Event::new(EventData { actions, ..EventData::default() });
@@ -291,7 +289,7 @@ async fn deleting_a_session_deletes_its_rows() {
     sessions.append(&key, &user_event("hello")).await.unwrap();
     sessions.delete(&key).await.unwrap();
     let count = "SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM session_state)";
-    let rows: i64 = query_scalar(count).fetch_one(&mut raw(&file).await).await.unwrap();
+    let rows: i64 = raw(&file).query_row(count, [], |row| row.get(0)).unwrap();
     assert_eq!(rows, 0);
 }
 
@@ -352,15 +350,15 @@ async fn created_files_and_folders_are_accessible_to_the_owner_only() {
 async fn usage_of_a_database_of_the_previous_version_is_counted_when_it_is_opened() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sessions.db");
-    let mut old = raw(&file).await;
-    execute(&mut old, include_str!("../../src/sessions/sqlite/migrations/0001_sessions.sql")).await;
+    let old = raw(&file);
+    execute(&old, include_str!("../../src/sessions/sqlite/migrations/0001_sessions.sql"));
     let rows = "INSERT INTO sessions (app, user, id, created, updated) VALUES \
                   ('app', 'ann', 's1', 1, 1), ('app', 'ann', 's2', 1, 1), ('app', 'bob', 's1', 1, 1); \
                 INSERT INTO events (session, revision, time, json) VALUES (1, 1, 1, '{\"é\":1}'), (2, 1, 1, '{}'); \
                 INSERT INTO session_state VALUES (1, 'é', '12'), (2, 'b', '1'); \
                 INSERT INTO user_state VALUES ('app', 'ann', 'user:c', '1'), ('app', 'cem', 'user:c', '1'); \
                 INSERT INTO app_state VALUES ('app', 'app:d', '1'), ('app', 'app:e', '22')";
-    execute(&mut old, rows).await;
+    execute(&old, rows);
     drop(old);
     let sessions = SqliteSessions::open(&file).await.unwrap();
     let usage = sessions.usage(&SessionKey::new("app", "ann", "s1")).await.unwrap();
@@ -375,15 +373,15 @@ async fn usage_of_a_database_of_the_previous_version_is_counted_when_it_is_opene
 async fn sessions_of_the_previous_version_have_turns_and_unique_events_from_now_on() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sessions.db");
-    let mut old = raw(&file).await;
-    execute(&mut old, include_str!("../../src/sessions/sqlite/migrations/0001_sessions.sql")).await;
-    execute(&mut old, include_str!("../../src/sessions/sqlite/migrations/0002_usage.sql")).await;
+    let old = raw(&file);
+    execute(&old, include_str!("../../src/sessions/sqlite/migrations/0001_sessions.sql"));
+    execute(&old, include_str!("../../src/sessions/sqlite/migrations/0002_usage.sql"));
     // Nothing kept ids unique then.
     let rows = "INSERT INTO sessions (app, user, id, created, updated) VALUES ('app', 'ann', 's1', 1, 1); \
                 INSERT INTO events (session, revision, time, json) VALUES \
                   (1, 1, 1, '{\"id\":\"e1\",\"author\":\"user\",\"timestamp\":1}'), \
                   (1, 2, 1, '{\"id\":\"e1\",\"author\":\"user\",\"timestamp\":1}')";
-    execute(&mut old, rows).await;
+    execute(&old, rows);
     drop(old);
     let key = SessionKey::new("app", "ann", "s1");
     let sessions = SqliteSessions::open(&file).await.unwrap();
@@ -404,6 +402,36 @@ async fn sessions_of_the_previous_version_have_turns_and_unique_events_from_now_
 }
 
 #[tokio::test]
+async fn a_database_of_the_current_schema_with_another_page_size_is_used_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sessions.db");
+    let old = raw(&file);
+    execute(&old, "PRAGMA page_size = 4096; PRAGMA journal_mode = WAL");
+    for migration in [
+        include_str!("../../src/sessions/sqlite/migrations/0001_sessions.sql"),
+        include_str!("../../src/sessions/sqlite/migrations/0002_usage.sql"),
+        include_str!("../../src/sessions/sqlite/migrations/0003_turns.sql"),
+        include_str!("../../src/sessions/sqlite/migrations/0004_calls.sql"),
+    ] {
+        execute(&old, migration);
+    }
+    let rows = "INSERT INTO sessions (app, user, id, created, updated) VALUES ('app', 'ann', 's1', 1, 1); \
+                INSERT INTO events (session, revision, time, json, id_hash) VALUES \
+                  (1, 1, 1, '{\"id\":\"e1\",\"author\":\"user\",\"timestamp\":1}', 1); \
+                INSERT INTO session_state VALUES (1, 'a', '1')";
+    execute(&old, rows);
+    drop(old);
+    let key = SessionKey::new("app", "ann", "s1");
+    let sessions = SqliteSessions::open(&file).await.unwrap();
+    assert_eq!(sessions.append(&key, &user_event("hello")).await.unwrap(), 2);
+    let session = sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
+    assert_eq!((session.events[0].id.as_str(), session.state.get("a")), ("e1", Some(&json!(1))));
+    sessions.close().await;
+    let page: i64 = raw(&file).query_row("PRAGMA page_size", [], |row| row.get(0)).unwrap();
+    assert_eq!(page, 4096);
+}
+
+#[tokio::test]
 async fn a_lease_that_ends_too_late_is_the_result_of_a_clock_that_was_set_back() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sessions.db");
@@ -411,7 +439,7 @@ async fn a_lease_that_ends_too_late_is_the_result_of_a_clock_that_was_set_back()
     let key = sessions.create("app", "ann", None, JsonMap::new()).await.unwrap().key;
     let lease = Duration::from_secs(60);
     assert!(matches!(sessions.begin_turn(&key, None, lease).await.unwrap(), TurnStart::Begun(_)));
-    execute(&mut raw(&file).await, "UPDATE sessions SET leased_until = leased_until + 3600000000").await;
+    execute(&raw(&file), "UPDATE sessions SET leased_until = leased_until + 3600000000");
     assert!(matches!(sessions.begin_turn(&key, None, lease).await.unwrap(), TurnStart::Begun(_)));
     assert!(matches!(sessions.begin_turn(&key, None, lease).await.unwrap(), TurnStart::Held { .. }));
 }

@@ -2,67 +2,72 @@
 
 use async_trait::async_trait;
 use hatchery_core::{CallJournal, CallRecord, SessionKey, StoreError};
-use sqlx::{query, query_as, query_scalar};
+use rusqlite::{Connection, params};
 
-use super::{SqliteSessions, not_found, queries};
+use super::{SqliteSessions, first, queries, turns};
+
+/// The result of a record.
+enum Record {
+    Stored,
+    /// Another turn has begun.
+    Fenced,
+    /// The session does not exist.
+    NoSession,
+}
 
 #[async_trait]
 impl CallJournal for SqliteSessions {
     async fn record(&self, session: &SessionKey, run: &str, fence: u64, record: &CallRecord) -> Result<(), StoreError> {
-        let _guard = self.lock_user(session).await?;
-        let doing = "record a call of the session";
-        // All rows are fetched, because a statement outside a transaction is committed only then.
-        let recorded: Vec<i64> = query_scalar(queries::RECORD_CALL)
-            .bind(&*session.app)
-            .bind(&*session.user)
-            .bind(&*session.id)
-            .bind(run)
-            .bind(&record.call)
-            .bind(&record.outcome)
-            .bind(fence.cast_signed())
-            .fetch_all(&self.database.writer)
-            .await
-            .map_err(self.error_for(doing, session))?;
-        if !recorded.is_empty() {
-            return Ok(());
+        let (key, run, record) = (session.clone(), run.to_owned(), record.clone());
+        let recorded = self.write("record a call of the session", session, move |connection| {
+            insert_record(connection, &key, &run, fence, &record)
+        });
+        match recorded.await? {
+            Record::Stored => Ok(()),
+            Record::Fenced => Err(StoreError::Fenced(session.clone())),
+            Record::NoSession => Err(StoreError::SessionNotFound(session.clone())),
         }
-        let lease = self.database.find_lease(session).await.map_err(self.error_for(doing, session))?;
-        Err(lease.map_or_else(not_found(session), |_| StoreError::Fenced(session.clone())))
     }
 
     async fn read(&self, session: &SessionKey, run: &str) -> Result<Option<Vec<CallRecord>>, StoreError> {
-        let rows: Vec<(String, Option<String>)> = query_as(queries::CALLS)
-            .bind(&*session.app)
-            .bind(&*session.user)
-            .bind(&*session.id)
-            .bind(run)
-            .fetch_all(&self.database.readers)
-            .await
-            .map_err(self.error_for("read the calls of the session", session))?;
+        let (key, run) = (session.clone(), run.to_owned());
+        let read = SqliteSessions::read(self, "read the calls of the session", session, move |connection| {
+            let mut calls = connection.prepare_cached(queries::CALLS)?;
+            let rows = calls.query_map(params![key.app, key.user, key.id, run], |row| {
+                Ok(CallRecord { call: row.get(0)?, outcome: row.get(1)? })
+            })?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        });
+        let mut records = read.await?;
         // A run that goes on after it has finished has the mark and records.
-        let is_finished = matches!(rows.as_slice(), [(call, _)] if call.is_empty());
-        let records = rows.into_iter().filter(|(call, _)| !call.is_empty());
-        Ok((!is_finished).then(|| records.map(|(call, outcome)| CallRecord { call, outcome }).collect()))
+        let is_finished = matches!(records.as_slice(), [CallRecord { call, .. }] if call.is_empty());
+        records.retain(|record| !record.call.is_empty());
+        Ok((!is_finished).then_some(records))
     }
 
     async fn finish(&self, session: &SessionKey, run: &str) -> Result<(), StoreError> {
-        let _guard = self.lock_user(session).await?;
-        self.finish_run(session, run).await.map_err(self.error_for("finish a run of the session", session))
+        let (key, run) = (session.clone(), run.to_owned());
+        let finished = self.write("finish a run of the session", session, move |connection| {
+            for statement in [queries::DELETE_CALLS, queries::MARK_FINISHED] {
+                connection.prepare_cached(statement)?.execute(params![key.app, key.user, key.id, run])?;
+            }
+            Ok(())
+        });
+        finished.await
     }
 }
 
-impl SqliteSessions {
-    async fn finish_run(&self, session: &SessionKey, run: &str) -> Result<(), sqlx::Error> {
-        let mut transaction = self.database.writer.begin_with("BEGIN IMMEDIATE").await?;
-        for statement in [queries::DELETE_CALLS, queries::MARK_FINISHED] {
-            query(statement)
-                .bind(&*session.app)
-                .bind(&*session.user)
-                .bind(&*session.id)
-                .bind(run)
-                .execute(&mut *transaction)
-                .await?;
-        }
-        transaction.commit().await
+fn insert_record(
+    connection: &Connection,
+    key: &SessionKey,
+    run: &str,
+    fence: u64,
+    record: &CallRecord,
+) -> rusqlite::Result<Record> {
+    let mut insert = connection.prepare_cached(queries::RECORD_CALL)?;
+    let values = params![key.app, key.user, key.id, run, record.call, record.outcome, fence.cast_signed()];
+    if first(&mut insert, values, |_| Ok(()))?.is_some() {
+        return Ok(Record::Stored);
     }
+    Ok(turns::find_lease(connection, key)?.map_or(Record::NoSession, |_| Record::Fenced))
 }

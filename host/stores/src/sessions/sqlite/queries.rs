@@ -95,3 +95,26 @@ pub(super) const DELETE_CALLS: &str = "\
 pub(super) const MARK_FINISHED: &str = "\
     INSERT INTO run_calls (session, run, call) \
     SELECT session, ?4, '' FROM sessions WHERE app = ?1 AND user = ?2 AND id = ?3 ON CONFLICT DO NOTHING";
+
+/// Sets a key of a session's own state.
+pub(super) const SET_SESSION_KEY: &str = "\
+    INSERT INTO session_state (session, key, value) VALUES (?1, ?2, ?3) \
+    ON CONFLICT DO UPDATE SET value = excluded.value";
+
+/// Deletes a key of a session's own state.
+pub(super) const DELETE_SESSION_KEY: &str = "DELETE FROM session_state WHERE session = ?1 AND key = ?2";
+
+/// Sets a key of the state of a user in an app.
+pub(super) const SET_USER_KEY: &str = "\
+    INSERT INTO user_state (app, user, key, value) VALUES (?1, ?2, ?3, ?4) \
+    ON CONFLICT DO UPDATE SET value = excluded.value";
+
+/// Deletes a key of the state of a user in an app.
+pub(super) const DELETE_USER_KEY: &str = "DELETE FROM user_state WHERE app = ?1 AND user = ?2 AND key = ?3";
+
+/// Sets a key of the state of an app.
+pub(super) const SET_APP_KEY: &str = "\
+    INSERT INTO app_state (app, key, value) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET value = excluded.value";
+
+/// Deletes a key of the state of an app.
+pub(super) const DELETE_APP_KEY: &str = "DELETE FROM app_state WHERE app = ?1 AND key = ?2";

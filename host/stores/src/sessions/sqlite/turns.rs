@@ -1,87 +1,58 @@
-//! Rows of turns: the fence and the lease of a session, and events by id.
+//! Rows of turns: the fence and the lease of a session.
 
 use std::time::Duration;
 
 use hatchery_core::{MAX_TURN_LEASE, SessionKey, Timestamp, Turn, TurnStart};
-use sqlx::{query_as, query_scalar};
+use rusqlite::{Connection, params};
 
-use super::database::Database;
-use super::{id_hash, queries};
+use super::{first, queries};
 
-impl Database {
-    /// Begins a turn if no other one is held. Returns `None` if the session does not exist.
-    pub(super) async fn begin_turn(
-        &self,
-        key: &SessionKey,
-        previous: Option<u64>,
-        lease: Duration,
-    ) -> Result<Option<TurnStart>, sqlx::Error> {
-        let now = Timestamp::now().as_micros();
-        // All rows are fetched, because a statement outside a transaction is committed only then.
-        let begun: Vec<(i64, i64)> = query_as(queries::BEGIN_TURN)
-            .bind(&*key.app)
-            .bind(&*key.user)
-            .bind(&*key.id)
-            .bind(now)
-            .bind(now.saturating_add(micros(lease)))
-            .bind(now.saturating_add(micros(MAX_TURN_LEASE)))
-            .bind(previous.map(u64::cast_signed))
-            .fetch_all(&self.writer)
-            .await?;
-        if let Some((fence, revision)) = begun.first() {
-            let turn = Turn { fence: fence.cast_unsigned(), revision: revision.cast_unsigned() };
-            return Ok(Some(TurnStart::Begun(turn)));
-        }
-        let held = |until: i64| {
-            let remaining = Duration::from_micros(until.saturating_sub(now).max(0).cast_unsigned());
-            TurnStart::Held { remaining }
-        };
-        Ok(self.find_lease(key).await?.map(held))
+/// Begins a turn if no other one is held. Returns `None` if the session does not exist.
+pub(super) fn begin(
+    connection: &Connection,
+    key: &SessionKey,
+    previous: Option<u64>,
+    lease: Duration,
+) -> rusqlite::Result<Option<TurnStart>> {
+    let now = Timestamp::now().as_micros();
+    let (until, latest) = (now.saturating_add(micros(lease)), now.saturating_add(micros(MAX_TURN_LEASE)));
+    let previous = previous.map(u64::cast_signed);
+    let mut begin = connection.prepare_cached(queries::BEGIN_TURN)?;
+    let begun: Option<(i64, i64)> =
+        first(&mut begin, params![key.app, key.user, key.id, now, until, latest, previous], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+    if let Some((fence, revision)) = begun {
+        let turn = Turn { fence: fence.cast_unsigned(), revision: revision.cast_unsigned() };
+        return Ok(Some(TurnStart::Begun(turn)));
     }
+    let held = |until: i64| {
+        let remaining = Duration::from_micros(until.saturating_sub(now).max(0).cast_unsigned());
+        TurnStart::Held { remaining }
+    };
+    Ok(find_lease(connection, key)?.map(held))
+}
 
-    /// Sets the lease of a turn. Returns false if another turn has begun, `None` if the session does not exist.
-    pub(super) async fn renew_turn(
-        &self,
-        key: &SessionKey,
-        fence: u64,
-        lease: Duration,
-    ) -> Result<Option<bool>, sqlx::Error> {
-        let renewed: Vec<i64> = query_scalar(queries::RENEW_TURN)
-            .bind(&*key.app)
-            .bind(&*key.user)
-            .bind(&*key.id)
-            .bind(fence.cast_signed())
-            .bind(Timestamp::now().as_micros().saturating_add(micros(lease)))
-            .fetch_all(&self.writer)
-            .await?;
-        if !renewed.is_empty() {
-            return Ok(Some(true));
-        }
-        Ok(self.find_lease(key).await?.map(|_| false))
+/// Sets the lease of a turn. Returns false if another turn has begun, `None` if the session does not exist.
+pub(super) fn renew(
+    connection: &Connection,
+    key: &SessionKey,
+    fence: u64,
+    lease: Duration,
+) -> rusqlite::Result<Option<bool>> {
+    let until = Timestamp::now().as_micros().saturating_add(micros(lease));
+    let mut renew = connection.prepare_cached(queries::RENEW_TURN)?;
+    let renewed = first(&mut renew, params![key.app, key.user, key.id, fence.cast_signed(), until], |_| Ok(()))?;
+    if renewed.is_some() {
+        return Ok(Some(true));
     }
+    Ok(find_lease(connection, key)?.map(|_| false))
+}
 
-    /// Returns the end of the newest lease; `None` if the session does not exist.
-    pub(super) async fn find_lease(&self, key: &SessionKey) -> Result<Option<i64>, sqlx::Error> {
-        let lease = query_scalar(queries::FIND_LEASE).bind(&*key.app).bind(&*key.user).bind(&*key.id);
-        lease.fetch_optional(&self.readers).await
-    }
-
-    /// Returns the revision and the JSON of the event with this id, or `None` inside if there is none; `None` if the
-    /// session does not exist.
-    pub(super) async fn find_event(
-        &self,
-        key: &SessionKey,
-        id: &str,
-    ) -> Result<Option<Option<(u64, Vec<u8>)>>, sqlx::Error> {
-        let found: Option<(Option<i64>, Option<Vec<u8>>)> = query_as(queries::FIND_EVENT)
-            .bind(&*key.app)
-            .bind(&*key.user)
-            .bind(&*key.id)
-            .bind(id_hash(id))
-            .fetch_optional(&self.readers)
-            .await?;
-        Ok(found.map(|(revision, json)| revision.map(i64::cast_unsigned).zip(json)))
-    }
+/// Returns the end of the newest lease; `None` if the session does not exist.
+pub(super) fn find_lease(connection: &Connection, key: &SessionKey) -> rusqlite::Result<Option<i64>> {
+    let mut find = connection.prepare_cached(queries::FIND_LEASE)?;
+    first(&mut find, params![key.app, key.user, key.id], |row| row.get(0))
 }
 
 /// Returns the lease in microseconds, at most [`MAX_TURN_LEASE`].

@@ -1,0 +1,128 @@
+//! Reads of sessions, lists and usage.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hatchery_core::{
+    Event, EventWindow, Session, SessionKey, SessionUsage, State, StateUsage, Timestamp, Usage, UserUsage,
+};
+use imbl::Vector;
+use rusqlite::{Connection, Row, params};
+
+use super::{first, queries, state};
+use crate::sqlite::read_transaction;
+
+/// Reads a session with its state and the events of a window.
+pub(super) fn session(
+    connection: &Connection,
+    key: SessionKey,
+    window: EventWindow,
+) -> rusqlite::Result<Option<Session>> {
+    read_transaction(connection, |connection| {
+        let mut find = connection.prepare_cached(queries::FIND)?;
+        let found: Option<(i64, i64, i64, i64)> = first(&mut find, params![key.app, key.user, key.id], four)?;
+        let Some((row, revision, created, updated)) = found else { return Ok(None) };
+        let state = state::read(connection, &key, row)?;
+        let events = events(connection, row, revision, window)?;
+        Ok(Some(Session {
+            key,
+            state,
+            events,
+            revision: revision.cast_unsigned(),
+            created: Timestamp::from_micros(created),
+            last_update_time: Timestamp::from_micros(updated),
+        }))
+    })
+}
+
+/// Revisions count events without a gap, so every window but [`EventWindow::Since`] is a range of them.
+fn events(
+    connection: &Connection,
+    row: i64,
+    revision: i64,
+    window: EventWindow,
+) -> rusqlite::Result<Vector<Arc<Event>>> {
+    let (after, since) = match window {
+        EventWindow::All => (0, i64::MIN),
+        EventWindow::Recent(count) => (revision.saturating_sub_unsigned(count as u64), i64::MIN),
+        EventWindow::Since(time) => (0, time.as_micros()),
+        EventWindow::AfterRevision(seen) => (i64::try_from(seen).unwrap_or(i64::MAX), i64::MIN),
+    };
+    if after >= revision {
+        return Ok(Vector::new());
+    }
+    let mut select = connection.prepare_cached(queries::EVENTS)?;
+    let rows = select.query_map(params![row, after, since], |stored| {
+        let revision: i64 = stored.get(0)?;
+        let json = Bytes::copy_from_slice(stored.get_ref(1)?.as_bytes()?);
+        Ok(parse_event(row, revision.cast_unsigned(), json))
+    })?;
+    rows.collect()
+}
+
+/// Parses an event. One that cannot be read is replaced by a placeholder, so that its session stays readable.
+fn parse_event(session: i64, revision: u64, json: Bytes) -> Arc<Event> {
+    Event::from_json(json.clone()).unwrap_or_else(|error| {
+        tracing::error!(session, revision, %error, "a stored event cannot be read and is left out");
+        Event::unreadable(&json, revision, &error.to_string())
+    })
+}
+
+/// Reads a user's sessions in an app, without events, most recently updated first.
+pub(super) fn list(connection: &Connection, app: &Arc<str>, user: &Arc<str>) -> rusqlite::Result<Vec<Session>> {
+    read_transaction(connection, |connection| {
+        let mut select = connection.prepare_cached(queries::SHARED_STATE)?;
+        let shared = state::from_rows(select.query(params![app, user])?)?;
+        let mut states: HashMap<i64, State> = HashMap::new();
+        let mut select = connection.prepare_cached(queries::LIST_STATE)?;
+        let mut own = select.query(params![app, user])?;
+        while let Some(row) = own.next()? {
+            let state = states.entry(row.get(0)?).or_insert_with(|| shared.clone());
+            state::set_from_row(state, row, 1)?;
+        }
+        let mut select = connection.prepare_cached(queries::LIST)?;
+        let rows = select.query_map(params![app, user], |row| {
+            Ok(Session {
+                key: SessionKey::new(app.clone(), user.clone(), row.get::<_, Arc<str>>(1)?),
+                state: states.remove(&row.get(0)?).unwrap_or_else(|| shared.clone()),
+                events: Vector::new(),
+                revision: row.get::<_, i64>(2)?.cast_unsigned(),
+                created: Timestamp::from_micros(row.get(3)?),
+                last_update_time: Timestamp::from_micros(row.get(4)?),
+            })
+        })?;
+        rows.collect()
+    })
+}
+
+/// Reads the running totals of a session, its user and its app.
+pub(super) fn usage(connection: &Connection, key: &SessionKey) -> rusqlite::Result<Usage> {
+    read_transaction(connection, |connection| {
+        let mut select = connection.prepare_cached(queries::SESSION_USAGE)?;
+        let session = first(&mut select, params![key.app, key.user, key.id], four)?;
+        let mut select = connection.prepare_cached(queries::USER_USAGE)?;
+        let user = first(&mut select, params![key.app, key.user], four)?;
+        let mut select = connection.prepare_cached(queries::APP_USAGE)?;
+        let app = first(&mut select, params![key.app], |row| Ok(state_usage(row.get(0)?, row.get(1)?)))?;
+        let session = session.map_or_else(SessionUsage::default, |(events, event_bytes, keys, bytes)| SessionUsage {
+            events: events.cast_unsigned(),
+            event_bytes: event_bytes.cast_unsigned(),
+            state: state_usage(keys, bytes),
+        });
+        let user = user.map_or_else(UserUsage::default, |(sessions, event_bytes, keys, bytes)| UserUsage {
+            sessions: sessions.cast_unsigned(),
+            event_bytes: event_bytes.cast_unsigned(),
+            state: state_usage(keys, bytes),
+        });
+        Ok(Usage { session, user, app: app.unwrap_or_default() })
+    })
+}
+
+fn state_usage(keys: i64, bytes: i64) -> StateUsage {
+    StateUsage { keys: keys.cast_unsigned(), bytes: bytes.cast_unsigned() }
+}
+
+fn four(row: &Row<'_>) -> rusqlite::Result<(i64, i64, i64, i64)> {
+    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+}
