@@ -1,7 +1,7 @@
 //! Costs of the SQLite session service, beside those of bare SQLite with the same rows:
 //! `cargo bench -p hatchery-stores --bench sqlite`.
 //!
-//! The columns are wall clock and CPU of all threads, per event. The schema with its triggers is the same for all.
+//! The columns are wall clock time and CPU time of all threads, per event. The schema and the rows are the same for all.
 
 #![allow(clippy::expect_used, clippy::panic)]
 
@@ -121,20 +121,26 @@ fn bare(runtime: &Runtime, file: &Path, synchronous: &str, count: usize, group: 
         ))
         .expect("settings");
     let events = events(count);
-    let mut insert = connection
-        .prepare("INSERT INTO events (session, revision, time, json, id_hash) VALUES (?1, ?2, ?3, ?4, ?5)")
-        .expect("a statement");
-    let [mut begin, mut commit] =
-        ["BEGIN IMMEDIATE", "COMMIT"].map(|sql| connection.prepare(sql).expect("a statement"));
+    let events = events(count);
+    let prepare = |sql| connection.prepare(sql).expect("a statement");
+    let [mut begin, mut commit] = ["BEGIN IMMEDIATE", "COMMIT"].map(prepare);
+    let mut insert_id = prepare("INSERT INTO event_ids (session, hash, revision) VALUES (?1, ?2, ?3)");
+    let mut insert = prepare("INSERT INTO events (session, revision, time, json) VALUES (?1, ?2, ?3, ?4)");
+    let mut count_event =
+        prepare("UPDATE sessions SET revision = ?2, updated = ?3, event_bytes = event_bytes + ?4 WHERE session = ?1");
+    let mut count_user = prepare("UPDATE users SET event_bytes = event_bytes + ?3 WHERE app = ?1 AND user = ?2");
     measure(count, || {
-        for (index, events) in events.chunks(group).enumerate() {
+        for (revision, events) in (1_i64..).zip(events.chunks(group)) {
             begin.execute([]).expect("a transaction");
             for (session, event) in (1_i64..).zip(events) {
                 let json = str::from_utf8(event.json()).expect("UTF-8");
+                let (time, bytes) = (event.timestamp.as_micros(), json.len() as i64);
                 // Scattered like hashes.
-                let hash = (index as i64 * group as i64 + session).wrapping_mul(0x5851_F42D_4C95_7F2D);
-                let values = params![session, index as i64 + 1, event.timestamp.as_micros(), json, hash];
-                insert.execute(values).expect("a row");
+                let hash = revision.wrapping_mul(0x5851_F42D_4C95_7F2D);
+                insert_id.execute(params![session, hash, revision]).expect("a row");
+                insert.execute(params![session, revision, time, json]).expect("a row");
+                count_event.execute(params![session, revision, time, bytes]).expect("a row");
+                count_user.execute(params!["app", "ann", bytes]).expect("a row");
             }
             commit.execute([]).expect("a commit");
         }

@@ -39,6 +39,7 @@ static SCHEMA: Schema = Schema {
         include_str!("sqlite/migrations/0002_usage.sql"),
         include_str!("sqlite/migrations/0003_turns.sql"),
         include_str!("sqlite/migrations/0004_calls.sql"),
+        include_str!("sqlite/migrations/0005_appends.sql"),
     ],
 };
 
@@ -208,6 +209,7 @@ fn insert_session(
     state::read(connection, key, row).map(Some)
 }
 
+/// Appends an event. What the session has already is compared first, so that a repeated append succeeds in later turns.
 fn insert_event(
     connection: &Connection,
     key: &SessionKey,
@@ -217,29 +219,39 @@ fn insert_event(
     change: &StateChange,
 ) -> rusqlite::Result<Append> {
     let json = str::from_utf8(event.json()).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
-    let time = event.timestamp.as_micros();
-    let mut insert = connection.prepare_cached(queries::APPEND)?;
-    let values = params![key.app, key.user, key.id, time, json, id_hash, fence.map(u64::cast_signed)];
-    let inserted: Option<(i64, i64)> = first(&mut insert, values, |row| Ok((row.get(0)?, row.get(1)?)))?;
-    if let Some((row, revision)) = inserted {
-        change.apply(connection, key, row)?;
-        return Ok(Append::Stored(revision.cast_unsigned()));
+    let mut find = connection.prepare_cached(queries::FIND_FOR_APPEND)?;
+    let found =
+        first(&mut find, params![key.app, key.user, key.id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let Some((row, revision, turn)): Option<(i64, i64, i64)> = found else { return Ok(Append::NoSession) };
+    let revision = revision + 1;
+    let is_fenced = fence.is_some_and(|fence| fence.cast_signed() != turn);
+    let inserts_id = |connection: &Connection| {
+        connection
+            .prepare_cached(queries::INSERT_EVENT_ID)?
+            .execute(params![row, id_hash, revision])
+            .map(|rows| rows > 0)
+    };
+    if is_fenced || !inserts_id(connection)? {
+        let mut find = connection.prepare_cached(queries::FIND_EVENT)?;
+        let stored: Option<(i64, bool)> = first(&mut find, params![row, id_hash], |stored| {
+            Ok((stored.get(0)?, stored.get_ref(1)?.as_bytes()? == json.as_bytes()))
+        })?;
+        return Ok(match stored {
+            None => Append::Fenced,
+            Some((revision, true)) => Append::Stored(revision.cast_unsigned()),
+            Some((_, false)) => Append::OtherEvent,
+        });
     }
-    let mut find = connection.prepare_cached(queries::FIND_EVENT)?;
-    let found = first(&mut find, params![key.app, key.user, key.id, id_hash], |row| {
-        let revision: Option<i64> = row.get(0)?;
-        Ok(revision
-            .map(|revision| (revision, row.get_ref(1).is_ok_and(|stored| stored.as_bytes() == Ok(json.as_bytes())))))
-    })?;
-    Ok(match found {
-        None => Append::NoSession,
-        Some(None) => Append::Fenced,
-        Some(Some((revision, true))) => Append::Stored(revision.cast_unsigned()),
-        Some(Some((_, false))) => Append::OtherEvent,
-    })
+    let time = event.timestamp.as_micros();
+    connection.prepare_cached(queries::INSERT_EVENT)?.execute(params![row, revision, time, json])?;
+    let bytes = json.len().cast_signed();
+    connection.prepare_cached(queries::COUNT_EVENT)?.execute(params![row, revision, time, bytes])?;
+    connection.prepare_cached(queries::COUNT_USER_EVENT)?.execute(params![key.app, key.user, bytes])?;
+    change.apply(connection, key, row)?;
+    Ok(Append::Stored(revision.cast_unsigned()))
 }
 
-/// Returns the key of an event in the index of ids.
+/// Returns the hash by which the id of an event is found.
 fn id_hash(id: &str) -> i64 {
     let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(Sha256::digest(id));
     i64::from_be_bytes([a, b, c, d, e, f, g, h])

@@ -11,10 +11,10 @@ use super::{BUSY_TIMEOUT, Durability, Failure, connect};
 
 /// A commit writes every page that it changes to the log, so pages should be small. A row that does not fit on a page
 /// uses overflow pages, so pages should have room for several events. Existing files keep their page size.
-pub(super) const PAGE_BYTES: u32 = 16 * 1024;
+pub(super) const PAGE_BYTES: u32 = 8 * 1024;
 
 /// Size of the write-ahead log in pages at which a commit moves it into the database file.
-const CHECKPOINT_PAGES: u32 = 1024;
+const CHECKPOINT_PAGES: u32 = 2048;
 
 /// What a database contains.
 pub(crate) struct Schema {

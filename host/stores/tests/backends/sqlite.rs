@@ -160,7 +160,7 @@ async fn a_database_of_a_newer_version_is_rejected() {
     assert_eq!(
         error.to_string(),
         format!(
-            "session database {} has schema version 99, but this version of Hatchery knows only up to 4: \
+            "session database {} has schema version 99, but this version of Hatchery knows only up to 5: \
              use a newer Hatchery or another file",
             file.display()
         )
@@ -402,11 +402,11 @@ async fn sessions_of_the_previous_version_have_turns_and_unique_events_from_now_
 }
 
 #[tokio::test]
-async fn a_database_of_the_current_schema_with_another_page_size_is_used_as_it_is() {
+async fn a_database_of_schema_4_keeps_its_sessions_and_the_ids_of_their_events() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sessions.db");
     let old = raw(&file);
-    execute(&old, "PRAGMA page_size = 4096; PRAGMA journal_mode = WAL");
+    execute(&old, "PRAGMA page_size = 16384; PRAGMA journal_mode = WAL");
     for migration in [
         include_str!("../../src/sessions/sqlite/migrations/0001_sessions.sql"),
         include_str!("../../src/sessions/sqlite/migrations/0002_usage.sql"),
@@ -415,20 +415,30 @@ async fn a_database_of_the_current_schema_with_another_page_size_is_used_as_it_i
     ] {
         execute(&old, migration);
     }
+    // The hash is that of `e1`.
     let rows = "INSERT INTO sessions (app, user, id, created, updated) VALUES ('app', 'ann', 's1', 1, 1); \
                 INSERT INTO events (session, revision, time, json, id_hash) VALUES \
-                  (1, 1, 1, '{\"id\":\"e1\",\"author\":\"user\",\"timestamp\":1}', 1); \
-                INSERT INTO session_state VALUES (1, 'a', '1')";
+                  (1, 1, 1, '{\"id\":\"e1\",\"author\":\"user\",\"timestamp\":1}', -8404626340394009294); \
+                INSERT INTO session_state VALUES (1, 'a', '1'); \
+                INSERT INTO run_calls VALUES (1, 'e-1', 'call', 'null')";
     execute(&old, rows);
     drop(old);
     let key = SessionKey::new("app", "ann", "s1");
     let sessions = SqliteSessions::open(&file).await.unwrap();
-    assert_eq!(sessions.append(&key, &user_event("hello")).await.unwrap(), 2);
     let session = sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
     assert_eq!((session.events[0].id.as_str(), session.state.get("a")), ("e1", Some(&json!(1))));
+    assert_eq!(sessions.append(&key, &session.events[0]).await.unwrap(), 1);
+    let other = Event::new(EventData { id: "e1".into(), ..EventData::default() });
+    assert!(matches!(error(sessions.append(&key, &other).await), StoreError::EventExists(_)));
+    let event = user_event("hello");
+    assert_eq!(sessions.append(&key, &event).await.unwrap(), 2);
+    let bytes = |events: &[&Arc<Event>]| events.iter().map(|event| event.json().len() as u64).sum::<u64>();
+    let used = sessions.usage(&key).await.unwrap();
+    assert_eq!(used.user.event_bytes, bytes(&[&session.events[0], &event]) + 8);
+    assert_eq!(used.session.event_bytes, used.user.event_bytes);
     sessions.close().await;
     let page: i64 = raw(&file).query_row("PRAGMA page_size", [], |row| row.get(0)).unwrap();
-    assert_eq!(page, 4096);
+    assert_eq!(page, 16384);
 }
 
 #[tokio::test]

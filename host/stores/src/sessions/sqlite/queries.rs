@@ -36,19 +36,28 @@ pub(super) const CREATE: &str = "\
 /// Deletes a session with its events and its own state (cascade).
 pub(super) const DELETE: &str = "DELETE FROM sessions WHERE app = ?1 AND user = ?2 AND id = ?3";
 
-/// Appends an event with time, JSON and the hash of its id to the session of app, user and id. Returns no row if the
-/// session does not exist, has an event of this id, or has begun another turn than that of the fence, if there is one.
-pub(super) const APPEND: &str = "\
-    INSERT INTO events (session, revision, time, json, id_hash) \
-    SELECT session, revision + 1, ?4, ?5, ?6 FROM sessions \
-    WHERE app = ?1 AND user = ?2 AND id = ?3 AND (?7 IS NULL OR turn = ?7) \
-    ON CONFLICT DO NOTHING RETURNING session, revision";
+/// Selects what an append needs to know about its session.
+pub(super) const FIND_FOR_APPEND: &str =
+    "SELECT session, revision, turn FROM sessions WHERE app = ?1 AND user = ?2 AND id = ?3";
 
-/// Selects the revision and the JSON of an event by the hash of its id, `NULL` if the session has none.
-pub(super) const FIND_EVENT: &str = "\
-    SELECT events.revision, events.json FROM sessions \
-    LEFT JOIN events ON events.session = sessions.session AND events.id_hash = ?4 \
-    WHERE app = ?1 AND user = ?2 AND id = ?3";
+/// Inserts the hash of an event's id, unless the session has it.
+pub(super) const INSERT_EVENT_ID: &str =
+    "INSERT INTO event_ids (session, hash, revision) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+
+/// Inserts an event.
+pub(super) const INSERT_EVENT: &str = "INSERT INTO events (session, revision, time, json) VALUES (?1, ?2, ?3, ?4)";
+
+/// Sets the revision and the time of a session after an append, and adds the bytes of the event.
+pub(super) const COUNT_EVENT: &str =
+    "UPDATE sessions SET revision = ?2, updated = ?3, event_bytes = event_bytes + ?4 WHERE session = ?1";
+
+/// Adds the bytes of an event to the total of its user.
+pub(super) const COUNT_USER_EVENT: &str =
+    "UPDATE users SET event_bytes = event_bytes + ?3 WHERE app = ?1 AND user = ?2";
+
+/// Selects the revision and the JSON of a session's event by the hash of its id.
+pub(super) const FIND_EVENT: &str =
+    "SELECT revision, json FROM event_ids JOIN events USING (session, revision) WHERE session = ?1 AND hash = ?2";
 
 /// Begins a turn at a time, with the end of its lease, if the lease of the last turn has ended, ends after the latest
 /// possible time, or is that of the caller's own turn.
