@@ -5,6 +5,7 @@ pub mod cache;
 pub mod compile;
 pub mod config;
 pub mod engine;
+mod epoch_timer;
 pub(crate) mod http;
 pub mod limits;
 pub mod requirements;

@@ -4,9 +4,10 @@
 //! Instances come from Wasmtime's pooling allocator, which reserves address space, not memory, when the engine is
 //! created. If the reservation fails, each instance is allocated on demand, which makes a fresh call some 25 µs
 //! slower. When all instances are in use, idle pooled instances are evicted first. Then a bounded number of calls
-//! waits for a bounded time; further calls fail at once. A thread increments the epoch every few milliseconds, so a
-//! guest is interrupted within that time.
+//! waits for a bounded time; further calls fail at once. While guests run, a thread increments the epoch every few
+//! milliseconds, so a guest is interrupted within that time.
 
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread;
@@ -21,6 +22,7 @@ use crate::contract::bindings::Component as Contract;
 use crate::error::{BusyReason, CallError, LoadError};
 use crate::policy;
 use crate::runtime::config::InstancePoolConfig;
+use crate::runtime::epoch_timer::{EpochTimer, RunningGuests};
 use crate::runtime::http;
 use crate::runtime::limits::{Limits, machine};
 use crate::runtime::store::memory::EngineMemory;
@@ -123,6 +125,7 @@ pub struct Engine {
     /// Instance pools of all components.
     pools: Mutex<Vec<Weak<InstancePool>>>,
     cpu_scheduler: CpuScheduler,
+    epochs: EpochTimer,
     options: EngineOptions,
     is_pooled: bool,
 }
@@ -136,7 +139,7 @@ impl Engine {
         let (wasm, is_pooled) = allocate(options).map_err(|error| LoadError::Engine(format!("{error:#}")))?;
         let linker = link(&wasm).map_err(|error| LoadError::Engine(format!("{error:#}")))?;
         let cpu_scheduler = CpuScheduler::new(thread::available_parallelism().map_or(1, usize::from));
-        start_epochs(&wasm, cpu_scheduler.clone())
+        let epochs = start_epochs(&wasm, cpu_scheduler.clone())
             .map_err(|error| LoadError::Engine(format!("cannot start the epoch thread: {error}")))?;
         let permits = Arc::new(Semaphore::new(options.instances as usize));
         let memory = EngineMemory::new(options.memory, options.run_memory);
@@ -149,6 +152,7 @@ impl Engine {
             waiting,
             pools,
             cpu_scheduler,
+            epochs,
             options: options.clone(),
             is_pooled,
         }))
@@ -188,6 +192,10 @@ impl Engine {
 
     pub(crate) fn cpu_scheduler(&self) -> &CpuScheduler {
         &self.cpu_scheduler
+    }
+
+    pub(crate) fn running_guests(&self) -> &RunningGuests {
+        self.epochs.guests()
     }
 
     /// Creates an instance pool that other components can evict from.
@@ -362,16 +370,11 @@ fn link(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<HostState>> {
     Ok(linker)
 }
 
-/// Increments the epoch until the engine is dropped.
-fn start_epochs(engine: &wasmtime::Engine, cpu_scheduler: CpuScheduler) -> std::io::Result<()> {
-    let weak = engine.weak();
-    thread::Builder::new().name("epochs".into()).spawn(move || {
-        loop {
-            thread::sleep(EPOCH_TICK);
-            let Some(engine) = weak.upgrade() else { break };
-            engine.increment_epoch();
-            cpu_scheduler.tick();
-        }
-    })?;
-    Ok(())
+/// Increments the epoch while guests run, until the engine is dropped.
+fn start_epochs(engine: &wasmtime::Engine, cpu_scheduler: CpuScheduler) -> io::Result<EpochTimer> {
+    let engine = engine.clone();
+    EpochTimer::start(EPOCH_TICK, move || {
+        engine.increment_epoch();
+        cpu_scheduler.tick()
+    })
 }

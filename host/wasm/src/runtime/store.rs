@@ -200,7 +200,7 @@ impl Sandbox {
             Caller::Call(cx) => cx.invocation.cancel.clone(),
             Caller::Agent(cx, _) => cx.call.invocation.cancel.clone(),
         };
-        let clock = Clock::new(self.limits.cpu, wall, cancel.clone(), self.engine.cpu_scheduler().clone());
+        let clock = Clock::new(self.limits.cpu, wall, cancel.clone(), &self.engine);
         CallLimits { clock: Arc::new(clock), cancel, wall, limit }
     }
 

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-use super::cpu_scheduler::{CpuScheduler, TimeSlice};
+use super::cpu_scheduler::TimeSlice;
+use crate::runtime::engine::Engine;
+use crate::runtime::epoch_timer::RunningGuests;
 
 /// Why a running guest is interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -34,15 +36,17 @@ pub(super) struct Clock {
     spent: AtomicU64,
     /// Start of the current poll.
     polled_at: AtomicU64,
+    guests: RunningGuests,
     slice: TimeSlice,
 }
 
 impl Clock {
-    pub(super) fn new(cpu: Duration, wall: Duration, cancel: CancellationToken, scheduler: CpuScheduler) -> Self {
+    /// Creates a clock that measures from now.
+    pub(super) fn new(cpu: Duration, wall: Duration, cancel: CancellationToken, engine: &Engine) -> Self {
         let start = Instant::now();
-        let deadline = start.checked_add(wall);
-        let slice = TimeSlice::new(scheduler);
-        Self { start, cpu, deadline, cancel, spent: AtomicU64::new(0), polled_at: AtomicU64::new(0), slice }
+        let (spent, polled_at) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (guests, slice) = (engine.running_guests().clone(), TimeSlice::new(engine.cpu_scheduler().clone()));
+        Self { start, cpu, deadline: start.checked_add(wall), cancel, spent, polled_at, guests, slice }
     }
 
     /// Called at each epoch tick while the guest runs.
@@ -84,12 +88,14 @@ impl<F: Future> Future for MeasuredFuture<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let began = self.clock.now();
-        self.clock.polled_at.store(began, Ordering::Relaxed);
-        let result = self.inner.as_mut().poll(cx);
-        let ran = self.clock.now().saturating_sub(began);
-        self.clock.spent.fetch_add(ran, Ordering::Relaxed);
-        self.clock.slice.release();
+        let Self { clock, inner } = &mut *self;
+        let _running = clock.guests.enter();
+        let began = clock.now();
+        clock.polled_at.store(began, Ordering::Relaxed);
+        let result = inner.as_mut().poll(cx);
+        let ran = clock.now().saturating_sub(began);
+        clock.spent.fetch_add(ran, Ordering::Relaxed);
+        clock.slice.release();
         result
     }
 }

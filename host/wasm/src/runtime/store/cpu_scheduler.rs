@@ -64,12 +64,15 @@ impl CpuScheduler {
         Self(Arc::new(Mutex::new(RunQueue { free: slices, next: 0, waiting: BTreeMap::new(), woken: Vec::new() })))
     }
 
-    /// Withdraws grants that were not used in time, and wakes the next waiters.
-    pub(crate) fn tick(&self) {
+    /// Withdraws grants that were not used in time, and wakes the next waiters. Returns false if nobody waits.
+    pub(crate) fn tick(&self) -> bool {
+        let mut has_waiters = false;
         self.update(|queue| {
             queue.woken.iter_mut().for_each(|(_, age)| *age += 1);
             queue.woken.retain(|(_, age)| *age <= WAKEUP_TIMEOUT);
+            has_waiters = !queue.woken.is_empty() || !queue.waiting.is_empty();
         });
+        has_waiters
     }
 
     /// Starts the slice of a ticket that was woken. Returns false if it lost its grant.
@@ -234,7 +237,7 @@ mod tests {
         assert!(poll!(&mut absent).is_pending() && poll!(&mut last).is_pending());
         first.release();
         assert!(poll!(&mut last).is_pending(), "the slice is granted to another");
-        (0..=WAKEUP_TIMEOUT).for_each(|_| scheduler.tick());
+        assert!((0..=WAKEUP_TIMEOUT).all(|_| scheduler.tick()));
         last.await;
     }
 }
