@@ -101,7 +101,9 @@ impl Host {
         command.envs(environment.iter().copied()).arg("serve").args(args);
         let data = folder.data();
         command.arg(folder.served());
-        command.arg("--session-service").arg(format!("sqlite://{}", data.join("sessions.db").display()));
+        if !args.iter().any(|arg| arg == "--session-service") {
+            command.arg("--session-service").arg(format!("sqlite://{}", data.join("sessions.db").display()));
+        }
         command.arg("--artifact-service").arg(format!("file://{}", data.join("artifacts").display()));
         command.args(["--port", "0", "--json"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;

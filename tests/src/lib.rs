@@ -12,6 +12,7 @@ pub mod effects;
 pub mod event;
 pub mod folder;
 pub mod host;
+pub mod load;
 pub mod paths;
 pub mod registry;
 pub mod slow_components;
