@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{AgentKind, AgentTree, Model, ModelCapabilities, ModelError, ModelRef, ModelResolver};
+use hatchery_core::{AgentKind, AgentTree, Embedder, Model, ModelCapabilities, ModelError, ModelRef, ModelResolver};
 
 /// A [`ModelResolver`] that asks another one once for each name.
 pub(crate) struct PinnedModels {
@@ -39,6 +39,10 @@ impl ModelResolver for PinnedModels {
         }
         let model = self.models.model(name)?;
         Ok(self.pinned.lock_unpoisoned().entry(name.into()).or_insert(model).clone())
+    }
+
+    fn embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, ModelError> {
+        self.models.embedder(name)
     }
 
     fn capabilities(&self, name: &str) -> ModelCapabilities {
