@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::agents::AgentTool;
-use crate::tools::builtin::{AtMostOnce, ExampleTool, LongRunning, ModelTool, RequireConfirmation};
+use crate::tools::builtin::{AtMostOnce, ExampleTool, LongRunning, ModelTool, RequireConfirmation, VertexAiSearch};
 
 /// A tool in an agent definition.
 #[derive(Debug, Clone, Copy)]
@@ -90,8 +90,8 @@ fn with_arguments<S: ToolSource>(source: &mut S, tool: ToolUse<'_>) -> Option<Re
             let inner = source.tool(&args.func)?;
             Ok(into_tool(LongRunning::new(inner)))
         }),
-        "vertex_ai_search" => read(source, tool).and_then(|args: VertexAiSearchArgs| {
-            let created = ModelTool::vertex_ai_search(args.data_store_id.as_deref(), args.search_engine_id.as_deref());
+        "vertex_ai_search" => read(source, tool).and_then(|args: VertexAiSearch| {
+            let created = ModelTool::vertex_ai_search(&args);
             created.map(into_tool).map_err(|reason| invalid(source, tool, &reason))
         }),
         "vertex_ai_rag_retrieval" => read(source, tool).and_then(|args: VertexAiRagRetrievalArgs| {
@@ -156,16 +156,6 @@ enum ExamplesArg {
 struct LongRunningArgs {
     /// The wrapped tool.
     func: String,
-}
-
-/// Arguments of `vertex_ai_search`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct VertexAiSearchArgs {
-    #[serde(alias = "dataStoreId")]
-    data_store_id: Option<String>,
-    #[serde(alias = "searchEngineId")]
-    search_engine_id: Option<String>,
 }
 
 /// Arguments of `vertex_ai_rag_retrieval`.

@@ -1,4 +1,9 @@
 //! Nested runs: apps that the code of a run runs. They pay with the limits of that run, and never wait for a session.
+//!
+//! A nested run is recorded in the journal: code that runs again because its own run is continued gets the events that
+//! the nested run has stored.
+
+mod record;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -48,8 +53,14 @@ impl AppRunner for NestedRunner {
     }
 
     async fn run(&self, cx: &CallContext, request: AppRunRequest) -> Result<AppRun, RunError> {
-        let AppRunRequest { app: name, session, message, state_delta, streaming_mode, task_scope } = request;
         cx.check_writable()?;
+        record::run_once(cx, request, async |request| self.start(cx, request).await).await
+    }
+}
+
+impl NestedRunner {
+    async fn start(&self, cx: &CallContext, request: AppRunRequest) -> Result<AppRun, RunError> {
+        let AppRunRequest { app: name, session, message, state_delta, streaming_mode, task_scope } = request;
         let parent = &cx.invocation;
         let Some(app) = self.apps.app(&name) else {
             let names = self.apps.app_names();

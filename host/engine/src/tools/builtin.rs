@@ -22,7 +22,7 @@ pub use examples::ExampleTool;
 pub use exit_loop::ExitLoop;
 pub use long_running::LongRunning;
 pub use memory::{LoadMemory, PreloadMemory};
-pub use model_tools::ModelTool;
+pub use model_tools::{DataStoreSpec, ModelTool, VertexAiSearch};
 pub use require_confirmation::RequireConfirmation;
 
 /// The tools that need no arguments, by name.

@@ -7,7 +7,7 @@ use hatchery_core::{
     Agent, Blob, Content, EventWindow, Example, MemoryEntry, MemoryService, PartData, Services, Session, SessionKey,
     StoreError, Tool,
 };
-use hatchery_engine::builtin::{ExampleTool, LongRunning, ModelTool, tool as builtin};
+use hatchery_engine::builtin::{DataStoreSpec, ExampleTool, LongRunning, ModelTool, VertexAiSearch, tool as builtin};
 use hatchery_engine::{AgentTool, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
@@ -261,9 +261,22 @@ async fn model_tools_are_requested_and_rejected_for_other_models() {
 async fn vertex_search_is_requested_with_its_settings() {
     let corpora = ["projects/p/locations/l/ragCorpora/c".to_owned()];
     let rag = ModelTool::vertex_ai_rag_retrieval(&corpora, Some(3), Some(0.5)).unwrap();
-    let search = ModelTool::vertex_ai_search(Some("store"), None).unwrap();
+    let store = |id: &str| Some(id.to_owned());
+    let search = VertexAiSearch { data_store_id: store("store"), max_results: Some(5), ..VertexAiSearch::default() };
+    let search = ModelTool::vertex_ai_search(&search).unwrap();
+    let specs = vec![
+        DataStoreSpec { data_store: "a".into(), filter: None },
+        DataStoreSpec { data_store: "b".into(), filter: Some("x = 1".into()) },
+    ];
+    let engine = VertexAiSearch {
+        search_engine_id: store("engine"),
+        filter: Some("y = 2".into()),
+        data_store_specs: specs,
+        ..VertexAiSearch::default()
+    };
+    let engine = ModelTool::vertex_ai_search(&engine).unwrap();
     let model = Arc::new(Scripted::sequence(["ok"]));
-    let agent = llm_on("root", &model, |llm| llm.tools = vec![Arc::new(rag), Arc::new(search)]);
+    let agent = llm_on("root", &model, |llm| llm.tools = vec![Arc::new(rag), Arc::new(search), Arc::new(engine)]);
     Harness::new(agent).await.run("hi").await;
     let store = json!({
         "ragResources": [{"ragCorpus": corpora[0]}],
@@ -274,7 +287,10 @@ async fn vertex_search_is_requested_with_its_settings() {
         model.requests()[0].model_tools,
         [
             json!({"retrieval": {"vertexRagStore": store}}),
-            json!({"retrieval": {"vertexAiSearch": {"datastore": "store"}}})
+            json!({"retrieval": {"vertexAiSearch": {"datastore": "store", "maxResults": 5}}}),
+            json!({"retrieval": {"vertexAiSearch": {"engine": "engine", "filter": "y = 2", "dataStoreSpecs": [
+                {"dataStore": "a"}, {"dataStore": "b", "filter": "x = 1"},
+            ]}}})
         ]
     );
 }

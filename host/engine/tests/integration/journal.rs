@@ -9,13 +9,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::StreamExt;
 use hatchery_core::{
-    Agent, AgentContext, AgentKind, CallContext, Content, CustomAgent, CustomAgentSpec, Event, EventWindow,
-    FunctionDeclaration, JsonMap, LlmRequest, ModelRef, RunError, Services, Session, SessionKey, StreamingMode, Tool,
-    ToolError,
+    Agent, AgentContext, AgentKind, AppRunRequest, CallContext, Content, CustomAgent, CustomAgentSpec, Event,
+    EventWindow, FunctionDeclaration, JsonMap, LlmRequest, ModelRef, RunError, Services, Session, SessionKey,
+    StreamingMode, Tool, ToolError,
 };
 use hatchery_engine::build::{IntoTool, function_tool};
 use hatchery_engine::builtin::AtMostOnce;
-use hatchery_engine::{AgentTool, App, RunRequest, Runner};
+use hatchery_engine::{AgentTool, App, AppDirectory, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -78,10 +78,21 @@ async fn session(services: &Services) -> Session {
 /// Runs an app on one host until `slow` is called and the run has at least so many records, and continues it on another
 /// host. Returns the events of the latter, and the session.
 async fn take_over(root: Agent, slow: &Interrupted, records: usize) -> (Vec<Arc<Event>>, Session) {
+    take_over_with(root, slow, records, services(), None).await
+}
+
+/// Like `take_over`, with services, and an app that code can run.
+async fn take_over_with(
+    root: Agent,
+    slow: &Interrupted,
+    records: usize,
+    services: Services,
+    other: Option<Arc<App>>,
+) -> (Vec<Arc<Event>>, Session) {
     let app = Arc::new(App::new("app", root).unwrap());
-    let services = services();
     services.sessions.create("app", USER, Some(SESSION), JsonMap::new()).await.unwrap();
     let first = Runner::new(services.clone()).with_turn_lease(Duration::ZERO);
+    first.set_apps(Arc::new(Other(other.clone())));
     let request = RunRequest::new(USER, SESSION, Content::user("hi"));
     let cancel = request.cancel.clone();
     let run = first.run(app.clone(), request).await.unwrap();
@@ -94,6 +105,7 @@ async fn take_over(root: Agent, slow: &Interrupted, records: usize) -> (Vec<Arc<
     let stored = journal.read(&key(), &invocation).await.unwrap().unwrap();
     assert!(!format!("{stored:?}").contains("never stored"), "{stored:?}");
     let second = Runner::new(services.clone());
+    second.set_apps(Arc::new(Other(other)));
     let resume = RunRequest::resume(USER, SESSION, invocation.clone());
     let events = second.run(app.clone(), resume.clone()).await.unwrap().collect().await.unwrap();
     cancel.cancel();
@@ -260,6 +272,92 @@ async fn an_agent_that_is_called_as_a_tool_goes_on_where_it_was() {
     assert_eq!(inner.requests().len(), 3, "no model call was repeated");
     assert_eq!(session.state.get("called_b"), Some(&json!(1)));
     assert_eq!(session.events.len(), 4);
+}
+
+/// An app that code can run.
+struct Other(Option<Arc<App>>);
+
+impl AppDirectory for Other {
+    fn app(&self, name: &str) -> Option<Arc<App>> {
+        self.0.clone().filter(|app| app.name == name)
+    }
+
+    fn app_names(&self) -> Vec<String> {
+        self.0.iter().map(|app| app.name.clone()).collect()
+    }
+}
+
+/// Runs the other app in a new session and in one of its own, then calls the slow tool.
+struct Delegates;
+
+impl Delegates {
+    async fn delegate(cx: &CallContext, app: &str, session: Option<&str>) -> Result<String, RunError> {
+        let request = AppRunRequest {
+            app: app.into(),
+            session: session.map(Into::into),
+            message: Content::user("go"),
+            state_delta: JsonMap::new(),
+            streaming_mode: StreamingMode::Off,
+            task_scope: Box::new(|task| task),
+        };
+        let mut run = cx.invocation.apps.clone().unwrap().run(cx, request).await?;
+        let mut said = Vec::new();
+        while let Some(event) = run.events.next().await {
+            said.push(event.map_or_else(|error| error.code().to_owned(), |event| brief(&event)));
+        }
+        Ok(said.join(", "))
+    }
+}
+
+#[async_trait]
+impl CustomAgent for Delegates {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        let first = Self::delegate(&cx.call, "other", None).await?;
+        let second = Self::delegate(&cx.call, "other", Some("fixed")).await?;
+        let unknown = Self::delegate(&cx.call, "nobody", None).await.unwrap_err().code().to_owned();
+        cx.call.host()?.call_tool(&cx.call, "slow", JsonMap::new()).await?;
+        cx.say(format!("{first}; {second}; {unknown}")).await.map(|_| ())
+    }
+}
+
+fn delegating(slow: &Arc<Interrupted>) -> Agent {
+    let spec = CustomAgentSpec { code: Arc::new(Delegates), model: None, tools: vec![slow.clone()] };
+    Agent::new("root", "", AgentKind::Custom(spec))
+}
+
+#[tokio::test]
+async fn runs_that_code_has_started_are_not_started_again() {
+    let (slow, services) = (Interrupted::new(), services());
+    let model = Arc::new(Scripted::new().default_reply("done").record_requests());
+    let other = Arc::new(App::new("other", llm_on("other", &model, |_| {})).unwrap());
+    let (events, _) = take_over_with(delegating(&slow), &slow, 3, services.clone(), Some(other)).await;
+    assert_eq!(briefs(&events), ["root: other: done; other: done; NOT_FOUND"]);
+    assert_eq!(model.requests().len(), 2, "no run was repeated");
+    let sessions = services.sessions.list("other", USER).await.unwrap();
+    assert_eq!(sessions.len(), 2, "no session was created again");
+}
+
+#[tokio::test]
+async fn the_error_of_a_run_that_code_has_started_is_the_same_when_the_code_runs_again() {
+    let (slow, services) = (Interrupted::new(), services());
+    let model = Arc::new(Scripted::new().default_reply(Reply::status(429, "slow down")).record_requests());
+    let other = Arc::new(App::new("other", llm_on("other", &model, |_| {})).unwrap());
+    let (events, _) = take_over_with(delegating(&slow), &slow, 3, services, Some(other)).await;
+    let said = brief(&events[0]);
+    assert_eq!(said.matches("MODEL_RATE_LIMITED").count(), 4, "an event and an error for each run: {said}");
+    assert_eq!(model.requests().len(), 2, "no run was repeated");
+}
+
+#[tokio::test]
+async fn a_run_that_code_has_started_is_not_started_again_after_it_was_interrupted() {
+    let (slow, services) = (Interrupted::new(), services());
+    // The other app is in the middle of its run when the host is lost.
+    let model = Scripted::sequence([Reply::call("slow", json!({})), Reply::text("never")]);
+    let other = llm_with("other", model, |llm| llm.tools = vec![slow.clone()]);
+    let other = Arc::new(App::new("other", other).unwrap());
+    let (events, _) = take_over_with(delegating(&slow), &slow, 1, services, Some(other)).await;
+    let said = brief(&events[0]);
+    assert!(said.starts_with("root: other: call slow{}, INTERRUPTED; "), "{said}");
 }
 
 #[tokio::test]

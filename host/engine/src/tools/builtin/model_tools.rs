@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use hatchery_core::{
     CallContext, FunctionDeclaration, JsonMap, LlmRequest, ModelError, ModelErrorKind, RunError, Tool, ToolError,
 };
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::declaration;
@@ -15,6 +16,43 @@ pub struct ModelTool {
     declaration: Arc<FunctionDeclaration>,
     /// The entry in [`LlmRequest::model_tools`].
     request: Value,
+}
+
+/// Settings of `vertex_ai_search`: a data store, or an engine with several data stores.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct VertexAiSearch {
+    #[serde(alias = "dataStoreId")]
+    pub data_store_id: Option<String>,
+    #[serde(alias = "searchEngineId")]
+    pub search_engine_id: Option<String>,
+    /// Restricts the documents.
+    pub filter: Option<String>,
+    #[serde(alias = "maxResults")]
+    pub max_results: Option<u32>,
+    /// The data stores of the engine to search; all if empty.
+    #[serde(alias = "dataStoreSpecs")]
+    pub data_store_specs: Vec<DataStoreSpec>,
+}
+
+/// A data store of an engine.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DataStoreSpec {
+    #[serde(alias = "dataStore")]
+    pub data_store: String,
+    /// Restricts the documents.
+    #[serde(default)]
+    pub filter: Option<String>,
+}
+
+impl DataStoreSpec {
+    fn to_json(&self) -> Value {
+        match &self.filter {
+            Some(filter) => json!({"dataStore": self.data_store, "filter": filter}),
+            None => json!({"dataStore": self.data_store}),
+        }
+    }
 }
 
 impl ModelTool {
@@ -38,19 +76,26 @@ impl ModelTool {
         Self::new("code_execution", json!({"codeExecution": {}}))
     }
 
-    /// Vertex AI Search in a data store, or in an engine with several data stores.
+    /// Vertex AI Search.
     ///
     /// # Errors
-    /// If not exactly one of them is given.
-    pub fn vertex_ai_search(data_store: Option<&str>, engine: Option<&str>) -> Result<Self, String> {
-        let search = match (data_store, engine) {
-            (Some(data_store), None) => json!({"datastore": data_store}),
-            (None, Some(engine)) => json!({"engine": engine}),
-            (None, None) | (Some(_), Some(_)) => {
-                return Err("`vertex_ai_search` needs either `data_store_id` or `search_engine_id`".into());
-            }
-        };
-        Ok(Self::new("vertex_ai_search", json!({"retrieval": {"vertexAiSearch": search}})))
+    /// If there is not exactly one of data store and engine, or a data store is restricted without an engine.
+    pub fn vertex_ai_search(search: &VertexAiSearch) -> Result<Self, String> {
+        if search.data_store_id.is_some() == search.search_engine_id.is_some() {
+            return Err("`vertex_ai_search` needs either `data_store_id` or `search_engine_id`".into());
+        }
+        if search.search_engine_id.is_none() && !search.data_store_specs.is_empty() {
+            return Err("`data_store_specs` selects data stores of a `search_engine_id`, which is missing".into());
+        }
+        let mut settings = JsonMap::new();
+        let mut set = |key: &str, value: Option<Value>| settings.extend(value.map(|value| (key.to_owned(), value)));
+        set("datastore", search.data_store_id.clone().map(Value::from));
+        set("engine", search.search_engine_id.clone().map(Value::from));
+        set("filter", search.filter.clone().map(Value::from));
+        set("maxResults", search.max_results.map(Value::from));
+        let specs: Vec<_> = search.data_store_specs.iter().map(DataStoreSpec::to_json).collect();
+        set("dataStoreSpecs", (!specs.is_empty()).then(|| specs.into()));
+        Ok(Self::new("vertex_ai_search", json!({"retrieval": {"vertexAiSearch": settings}})))
     }
 
     /// Retrieval from corpora of the Vertex RAG store, `projects/…/ragCorpora/…`. Returns at most `top_k` passages with

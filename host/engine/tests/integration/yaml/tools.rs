@@ -19,7 +19,7 @@ tools:
   - name: LongRunningFunctionTool
     args: { func: add }
   - name: vertex_ai_search
-    args: { data_store_id: s }
+    args: { searchEngineId: s, maxResults: 3, dataStoreSpecs: [{ dataStore: a }] }
   - name: vertex_ai_rag_retrieval
     args: { rag_corpora: [c], similarity_top_k: 3, vector_distance_threshold: 0.5 }
   - name: google_search
@@ -82,6 +82,10 @@ fn errors_of_tool_arguments_name_the_argument() {
     assert_eq!(
         with("name: vertex_ai_search"),
         "root_agent.yaml:4:5: vertex_ai_search: `vertex_ai_search` needs either `data_store_id` or `search_engine_id`"
+    );
+    assert_eq!(
+        with("name: vertex_ai_search\n    args: { data_store_id: s, data_store_specs: [{ data_store: a }] }"),
+        "root_agent.yaml:4:5: vertex_ai_search: `data_store_specs` selects data stores of a `search_engine_id`, which is missing"
     );
 }
 
