@@ -7,6 +7,7 @@
 mod agents;
 mod artifacts;
 mod config;
+mod journal;
 mod log;
 mod memory;
 mod models;

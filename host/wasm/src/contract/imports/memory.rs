@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Event, EventData, EventWindow, SessionKey, StoreError};
+use hatchery_core::{EarlierCall, Event, EventData, EventWindow, SessionKey, StoreError};
 use wasmtime::component::HasSelf;
 
+use super::journal::CallEntry;
 use super::{Access as Accessor, StoreAccess, allowed, allowed_change, reserve};
 use crate::contract::bindings::hatchery::agent::memory::{Host, HostWithStore};
 use crate::contract::convert::{EstimateSize, ToWit, all_from_wit, wit};
@@ -51,9 +52,16 @@ pub(super) async fn add_session(mut store: impl StoreAccess, session: Option<Str
 }
 
 pub(super) async fn add_events(mut store: impl StoreAccess, events: Vec<wit::Event>) -> Result<(), wit::Error> {
-    let run = allowed_change(&mut store, Permission::Memory(Access::Write)).await?.invocation;
+    let cx = allowed_change(&mut store, Permission::Memory(Access::Write)).await?;
     let _reservation = reserve(&mut store, events.estimated_size())?;
     let events: Vec<EventData> = all_from_wit(events)?;
+    // Events without an id get a new one, so that a repeated call would add them again.
+    let record = CallEntry::new(&cx, "memory.add-events", &events);
+    if let EarlierCall::Completed(()) = record.earlier() {
+        return Ok(());
+    }
     let events: Vec<_> = events.into_iter().map(Event::new).collect::<Vec<Arc<Event>>>();
-    Ok(run.services.memory.add_events(&run.session_key, &events).await?)
+    let run = &cx.invocation;
+    run.services.memory.add_events(&run.session_key, &events).await?;
+    Ok(record.complete(&()).await?)
 }

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use hatchery_core::{
-    CallContext, Event, EventData, EventWindow, Session, SessionKey, StoreError, Timestamp, USER_AUTHOR, remove_proof,
+    CallContext, EarlierCall, Event, EventData, EventWindow, Session, SessionKey, StoreError, Timestamp, USER_AUTHOR,
+    remove_proof,
 };
 use wasmtime::component::HasSelf;
 
+use super::journal::CallEntry;
 use super::runner::to_state;
 use super::session::{MAX_EVENTS, take_within};
 use super::{Access as Accessor, StoreAccess, allowed, allowed_change, reserve, wit_error};
@@ -86,7 +88,22 @@ pub(super) async fn create(
     if let Some(id) = &id {
         SessionKey::new(app.as_str(), &**user, id.as_str()).check().map_err(StoreError::from)?;
     }
-    let session = cx.invocation.services.sessions.create(&app, user, id.as_deref(), state).await?;
+    let sessions = &cx.invocation.services.sessions;
+    let record = CallEntry::new(&cx, &format!("sessions.create:{app}"), &(&id, &state));
+    let created = match (record.earlier::<String>(), &id) {
+        (EarlierCall::Completed(id), _) => Some(id),
+        // Nobody else creates the session of an interrupted call.
+        (EarlierCall::Interrupted, id) => id.clone(),
+        (EarlierCall::Unknown, _) => None,
+    };
+    if let Some(id) = created
+        && let Some(session) = sessions.get(&key(&cx, &app, &id)?, EventWindow::Recent(0)).await?
+    {
+        return Ok(store.with_state(|host| info(&session, &host.grants)));
+    }
+    record.begin().await?;
+    let session = sessions.create(&app, user, id.as_deref(), state).await?;
+    record.complete(&*session.key.id).await?;
     Ok(store.with_state(|host| info(&session, &host.grants)))
 }
 
@@ -152,9 +169,20 @@ pub(super) async fn append(
         store.with_state(|host| host.check(Permission::State(Access::Write, key)))?;
     }
     let _reservation = reserve(&mut store, event.estimated_size())?;
-    let event = own_event(&cx, EventData::from_wit(event)?)?;
+    let record = CallEntry::new(&cx, &format!("sessions.append:{app}/{id}"), &EventData::from_wit(event.clone())?);
+    let earlier = match record.earlier::<String>() {
+        EarlierCall::Completed(id) => find_event(&cx, &key, &id).await?,
+        EarlierCall::Interrupted => find_event(&cx, &key, &record.event_id()).await?,
+        EarlierCall::Unknown => None,
+    };
+    if let Some(event) = earlier {
+        return Ok(store.with_state(|host| host.grants.redact_state(event.to_wit())));
+    }
+    let event = own_event(&cx, EventData::from_wit(event)?, record.event_id())?;
     cx.invocation.count_event(&event)?;
+    record.begin().await?;
     cx.invocation.services.sessions.append(&key, &event).await?;
+    record.complete(event.id.as_str()).await?;
     Ok(store.with_state(|host| host.grants.redact_state(event.to_wit())))
 }
 
@@ -191,8 +219,15 @@ fn check_idle(cx: &CallContext, key: &SessionKey, instead: &str) -> Result<(), w
     Ok(())
 }
 
-/// Returns the event as one of the current agent. It proves nothing, so that its calls are never acted on.
-fn own_event(cx: &CallContext, mut data: EventData) -> Result<Arc<Event>, wit::Error> {
+/// Returns an event of a session by its id; `None` if it is not there.
+async fn find_event(cx: &CallContext, key: &SessionKey, id: &str) -> Result<Option<Arc<Event>>, wit::Error> {
+    let session = cx.invocation.services.sessions.get(key, EventWindow::All).await?;
+    Ok(session.and_then(|session| session.events.iter().find(|event| event.id == id).cloned()))
+}
+
+/// Returns the event as one of the current agent, with this id; a new one if it is empty. It proves nothing, so that its
+/// calls are never acted on.
+fn own_event(cx: &CallContext, mut data: EventData, id: String) -> Result<Arc<Event>, wit::Error> {
     if data.author.is_empty() {
         data.author = cx.agent.to_string();
     }
@@ -210,7 +245,7 @@ fn own_event(cx: &CallContext, mut data: EventData) -> Result<Arc<Event>, wit::E
             "only the host summarizes a session; see `compaction` of an app in hatchery.yaml",
         ));
     }
-    data.id.clear();
+    data.id = id;
     data.invocation_id.clone_from(&cx.invocation.id);
     data.timestamp = Timestamp::default();
     remove_proof(&mut data);
