@@ -180,6 +180,7 @@ fn print_other_items(inspection: &Inspection, out: &mut impl Write) -> io::Resul
         writeln!(out, "  plugin    {}  {DIM}{}{DIM:#}", escape_control(&plugin.name), plugin.hooks.join(", "))?;
     }
     for (label, names) in [
+        ("toolset", &inspection.toolsets),
         ("executor", &inspection.code_executors),
         ("summarizer", &inspection.summarizers),
         ("examples", &inspection.examples),

@@ -34,6 +34,8 @@ pub struct Inspection {
     pub exports: Vec<String>,
     pub agents: Vec<InspectedAgent>,
     pub tools: Vec<InspectedTool>,
+    /// Names of its toolsets that are computed for each run.
+    pub toolsets: Vec<String>,
     pub callbacks: Vec<InspectedCallback>,
     pub plugins: Vec<InspectedPlugin>,
     pub code_executors: Vec<String>,
@@ -62,6 +64,7 @@ pub struct InspectedAgent {
     /// Its model, if the agent names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// Its tools, with their arguments.
     pub tools: Vec<String>,
     pub toolsets: Vec<String>,
     pub sub_agents: Vec<String>,
@@ -157,6 +160,7 @@ fn inspect_unloaded(
         exports: contract.exports,
         agents: Vec::new(),
         tools: Vec::new(),
+        toolsets: Vec::new(),
         callbacks: Vec::new(),
         plugins: Vec::new(),
         code_executors: Vec::new(),
@@ -195,6 +199,7 @@ fn inspect_loaded(component: &Component, size: u64, settings: &ComponentSettings
         exports: component.contract().exports.clone(),
         agents: agents.collect(),
         tools: tools.collect(),
+        toolsets: component.names(ItemKind::Toolset).map(Into::into).collect(),
         callbacks: callbacks.collect(),
         plugins: plugins.collect(),
         code_executors: component.names(ItemKind::CodeExecutor).map(Into::into).collect(),
@@ -215,12 +220,12 @@ fn agent(spec: &AgentSpec, is_app: bool) -> InspectedAgent {
     let (kind, model, tools, toolsets) = match &spec.kind {
         AgentKind::Llm(llm) => {
             let toolsets = llm.toolsets.iter().map(|set| set.name.clone()).collect();
-            ("llm", llm.model.clone(), tool_names(&llm.tools), toolsets)
+            ("llm", llm.model.clone(), tool_uses(&llm.tools), toolsets)
         }
         AgentKind::Sequential => without_tools("sequential"),
         AgentKind::Parallel => without_tools("parallel"),
         AgentKind::Loop(_) => without_tools("loop"),
-        AgentKind::Custom(custom) => ("custom", custom.model.clone(), tool_names(&custom.tools), Vec::new()),
+        AgentKind::Custom(custom) => ("custom", custom.model.clone(), tool_uses(&custom.tools), Vec::new()),
     };
     InspectedAgent {
         name: spec.name.clone(),
@@ -234,8 +239,13 @@ fn agent(spec: &AgentSpec, is_app: bool) -> InspectedAgent {
     }
 }
 
-fn tool_names(tools: &[ToolUse]) -> Vec<String> {
-    tools.iter().map(|tool| tool.name.clone()).collect()
+fn tool_uses(tools: &[ToolUse]) -> Vec<String> {
+    let shown = |tool: &ToolUse| {
+        let args = tool.args.as_deref().map(|args| format!(" {args}"));
+        let approval = if tool.requires_confirmation == Some(true) { " (needs approval)" } else { "" };
+        format!("{}{}{approval}", tool.name, args.unwrap_or_default())
+    };
+    tools.iter().map(shown).collect()
 }
 
 fn names(hooks: &[Hook]) -> Vec<String> {

@@ -42,6 +42,16 @@ async fn inspection_lists_every_kind_of_item() {
 }
 
 #[tokio::test]
+async fn inspection_shows_toolsets_and_how_agents_use_their_tools() {
+    let bytes = std::fs::read(component("polyglot_rust")).unwrap();
+    let shown = inspect(&Lab::new().options, "polyglot_rust", bytes).await.unwrap();
+    assert_eq!(shown.toolsets, ["keys"]);
+    let chief = shown.agents.iter().find(|agent| agent.name == "chief").unwrap();
+    assert_eq!(chief.tools[..3], ["scale (needs approval)", "look {\"limit\":3}", "AgentTool {\"agent\":\"clerk\"}"]);
+    assert_eq!(chief.toolsets, ["keys"]);
+}
+
+#[tokio::test]
 async fn a_file_that_cannot_be_loaded_cannot_be_inspected() {
     let error = inspect(&Lab::new().options, "notes", b"notes".to_vec()).await.unwrap_err();
     assert!(error.to_string().starts_with("component `notes` is not a WebAssembly file"), "{error}");

@@ -386,6 +386,58 @@ mod tests {
         assert!(error.contains("it is below itself: made/a0 → made/a1 → made/a0"), "{error}");
     }
 
+    /// Returns an LLM agent `a0` with these tools: pairs of name and arguments.
+    fn with_tools(tools: &[(&str, Option<&str>)]) -> AgentSpec {
+        let mut spec = agent("a0", Vec::new());
+        let tools = tools.iter().map(|(name, args)| guest_agents::ToolUse {
+            name: (*name).into(),
+            args: args.map(Into::into),
+            requires_confirmation: None,
+        });
+        spec.kind = guest_agents::AgentKind::Custom(guest_agents::CustomAgent { model: None, tools: tools.collect() });
+        spec
+    }
+
+    #[tokio::test]
+    async fn tools_of_an_agent_are_checked_as_those_of_yaml() {
+        for (tools, expected) in [
+            (vec![("exit_loop", None), ("exit_loop", None)], "two tools are named `exit_loop` to the model: number 1"),
+            (vec![("nothing", None)], "tool `nothing` not found"),
+            (vec![("AgentTool", None)], "AgentTool: missing field `agent`"),
+            (vec![("AgentTool", Some(r#"{"agent": "a0"}"#))], "it is below itself: made/a0 → made/a0"),
+            (vec![("ExampleTool", Some(r#"{"examples": []}"#))], "ExampleTool: `examples` is empty"),
+            (vec![("ExampleTool", Some(r#"{"examples": "none"}"#))], "example provider `none` not found"),
+            (vec![("exit_loop", Some("[]"))], "tool `exit_loop`: `args` of a tool"),
+            (vec![("exit_loop", Some(r#"{"a": 1}"#))], "tool `exit_loop` takes no `args`"),
+            (vec![("LongRunningFunctionTool", Some(r#"{"func": "nothing"}"#))], "tool `nothing` not found"),
+            (
+                vec![("vertex_ai_search", Some(r#"{"dataStoreId": "s", "maxResult": 3}"#))],
+                "vertex_ai_search: unknown field `maxResult`",
+            ),
+        ] {
+            let error = built(vec![with_tools(&tools)]).await.map(|_| ()).unwrap_err();
+            assert!(error.contains("`made/a0`") && error.contains(expected), "{tools:?}: {error}");
+        }
+        let valid = [
+            ("exit_loop", None),
+            ("LongRunningFunctionTool", Some(r#"{"func": "load_memory"}"#)),
+            ("vertex_ai_search", Some(r#"{"dataStoreId": "s", "maxResults": 3}"#)),
+            ("ExampleTool", Some(r#"{"examples": [{"input": {"parts": [{"text": "a"}]}, "output": []}]}"#)),
+        ];
+        built(vec![with_tools(&valid)]).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_agent_as_a_tool_has_a_name_that_no_other_tool_has() {
+        let mut chief =
+            with_tools(&[("AgentTool", Some(r#"{"agent": "a1"}"#)), ("AgentTool", Some(r#"{"agent": "a1"}"#))]);
+        let error = built(vec![chief.clone(), agent("a1", Vec::new())]).await.map(|_| ()).unwrap_err();
+        assert!(error.contains("two tools are named `a1` to the model"), "{error}");
+        chief = with_tools(&[("AgentTool", Some(r#"{"agent": "transfer_to_agent"}"#))]);
+        let error = built(vec![chief, agent("transfer_to_agent", Vec::new())]).await.map(|_| ()).unwrap_err();
+        assert!(error.contains("tool name `transfer_to_agent` is that of a tool of the engine's own"), "{error}");
+    }
+
     #[tokio::test]
     async fn only_agents_below_no_other_are_roots_however_they_are_named() {
         let specs = vec![agent("a0", vec!["a1".into(), "made/a2".into(), "other/a3".into()])];
