@@ -41,6 +41,7 @@ impl Folder {
         let samples = paths::repository().join("sample-agents");
         copy(&samples, &folder.served())?;
         for component in [
+            "concierge/concierge.wasm",
             "data-analyst/data-analyst.wasm",
             "dice/dice.wasm",
             "greeter/greeter.wasm",

@@ -49,8 +49,7 @@ async fn a_value_of_a_wrong_type_is_422() -> Result<()> {
 #[tokio::test]
 async fn an_unknown_app_is_404_and_the_known_ones_are_named() -> Result<()> {
     let host = serve_samples().await?;
-    let expected =
-        "App not found: nobody; available: `data-analyst`, `dice`, `greeter`, `help-desk`, `trip-planner`, `web-fetch`";
+    let expected = "App not found: nobody; available: `concierge`, `data-analyst`, `dice`, `greeter`, `help-desk`, `trip-planner`, `web-fetch`";
     for path in ["/run", "/run_sse"] {
         assert_eq!(host.post(path, &message("nobody", "s", "Hello")).await?.error(404, "APP_NOT_FOUND")?, expected);
     }

@@ -116,7 +116,7 @@ async fn run_names_the_apps_that_there_are() -> Result<()> {
     assert!(!output.success);
     assert!(
         output.stderr.contains(
-            "app `nobody` not found; available: data-analyst, dice, greeter, help-desk, trip-planner, web-fetch"
+            "app `nobody` not found; available: concierge, data-analyst, dice, greeter, help-desk, trip-planner, web-fetch"
         ),
         "{}",
         output.stderr

@@ -97,7 +97,7 @@ async fn a_deleted_component_is_gone_and_the_others_stay() -> Result<()> {
     let detail = host.post("/run", &body).await?.error(404, "APP_NOT_FOUND")?;
     assert_eq!(
         detail,
-        "App not found: swap; available: `data-analyst`, `dice`, `greeter`, `help-desk`, `trip-planner`, `web-fetch`"
+        "App not found: swap; available: `concierge`, `data-analyst`, `dice`, `greeter`, `help-desk`, `trip-planner`, `web-fetch`"
     );
     host.ask("greeter", "s", "Hello").await?;
     // What was said is not lost: the same file back in its place finds its sessions.

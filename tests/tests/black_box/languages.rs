@@ -234,3 +234,89 @@ async fn tools_that_cannot_be_downloaded_are_named_with_the_next_step() -> Resul
     }
     Ok(())
 }
+
+/// Returns true if a registry of packages cannot be reached from this machine.
+fn is_unreachable(stderr: &str) -> bool {
+    let reasons = [
+        "Failed to establish a new connection",
+        "Temporary failure in name resolution",
+        "Connection refused",
+        "Read timed out",
+        "ENOTFOUND",
+        "EAI_AGAIN",
+        "ECONNREFUSED",
+        "ETIMEDOUT",
+    ];
+    reasons.iter().any(|reason| stderr.contains(reason))
+}
+
+/// Writes an agent in YAML that calls a tool of the component `project` with the user's message, and its conversation.
+fn add_agent(folder: &Folder, project: &str, tool: &str, user: &str, answer: &str) -> Result<()> {
+    let script = format!(
+        "turns:\n  - when: {{ tool: {tool} }}\n    reply: \"{{tool.result}}\"\n  - reply: [{{ call: {{ name: {tool}, args: {{ text: \"{{user}}\" }} }} }}]\n"
+    );
+    folder.write("agent/answers.yaml", script)?;
+    let agent = format!(
+        "name: agent\nmodel: scripted:agent/answers.yaml\ninstruction: Help.\ntools:\n  - name: {project}/{tool}\n"
+    );
+    folder.write("agent/root_agent.yaml", agent)?;
+    let turn = json!({"app": "agent", "turns": [{"user": user, "expect": [{"call": tool}, {"text": answer}]}]});
+    folder.write("agent/conversation.yaml", turn.to_string())?;
+    Ok(())
+}
+
+/// Builds a project with a package, and plays the conversation of an agent that uses its tool.
+async fn build_and_converse(folder: &Folder, project: &str) -> Result<()> {
+    let output = hatchery(&folder.served(), &["build", project]).await?;
+    if !output.success && (lacks_tools(&output.stderr) || is_unreachable(&output.stderr)) {
+        skip(project, output.stderr.trim());
+        return Ok(());
+    }
+    ensure!(output.success, "{}", output.stderr);
+    let tested = hatchery(&folder.served(), &["test", "."]).await?;
+    assert!(tested.success && tested.stdout.contains("1 passed"), "{}{}", tested.stdout, tested.stderr);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_package_of_pypi_is_part_of_a_component() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("words/pyproject.toml", "[project]\nname = \"words\"\n\n[tool.hatchery]\n")?;
+    folder.write("words/requirements.txt", "inflection==0.5.1\n")?;
+    folder.write(
+        "words/app.py",
+        "import inflection\nfrom hatchery_guest import export, tool\n\n@tool\nasync def plural(text: str) -> str:\n             \"\"\"Returns the plural of a word.\"\"\"\n    return inflection.pluralize(text)\n\nexport(plural)\n",
+    )?;
+    add_agent(&folder, "words", "plural", "octopus", "octopi")?;
+    build_and_converse(&folder, "words").await
+}
+
+#[tokio::test]
+async fn a_package_of_npm_is_part_of_a_component() -> Result<()> {
+    let folder = Folder::empty()?;
+    let manifest = json!({
+        "name": "escaping", "type": "module", "hatchery": {}, "dependencies": {"escape-string-regexp": "5.0.0"},
+    });
+    folder.write("escaping/package.json", manifest.to_string())?;
+    folder.write(
+        "escaping/index.js",
+        "import escapeStringRegexp from \"escape-string-regexp\";\nimport { component, s, tool } from \"hatchery-guest\";\n         const escape = tool({ name: \"escape\", parameters: s.object({ text: s.string() }),          run: ({ text }) => escapeStringRegexp(text) });\nexport default component({ tools: [escape] });\n",
+    )?;
+    let mut npm = tokio::process::Command::new("npm");
+    npm.args(["install", "--package-lock-only", "--ignore-scripts", "--no-audit", "--no-fund"]);
+    let locked = match npm.current_dir(folder.file("escaping")).output().await {
+        Ok(locked) => locked,
+        Err(error) => {
+            skip("escaping", &format!("npm: {error}"));
+            return Ok(());
+        }
+    };
+    let stderr = String::from_utf8_lossy(&locked.stderr);
+    if is_unreachable(&stderr) {
+        skip("escaping", stderr.trim());
+        return Ok(());
+    }
+    ensure!(locked.status.success(), "{stderr}");
+    add_agent(&folder, "escaping", "escape", "how?", "how\\?")?;
+    build_and_converse(&folder, "escaping").await
+}

@@ -20,7 +20,7 @@ async fn rejection_of(folder: &Folder, file: &str) -> Result<String> {
     let reason = host.wait_for_refusal(file).await?;
     assert_eq!(
         host.apps().await?,
-        ["data-analyst", "dice", "greeter", "help-desk", "trip-planner", "web-fetch"],
+        ["concierge", "data-analyst", "dice", "greeter", "help-desk", "trip-planner", "web-fetch"],
         "the others are served"
     );
     host.ask("greeter", "s", "Hello").await?;

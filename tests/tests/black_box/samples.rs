@@ -1,7 +1,7 @@
 //! Every sample's conversation, over every route.
 
 use anyhow::{Result, ensure};
-use hatchery_tests::{Conversation, Folder, Host, Route};
+use hatchery_tests::{Conversation, Folder, Host, Route, event};
 use tokio::sync::OnceCell;
 
 use crate::cli::hatchery;
@@ -23,7 +23,7 @@ async fn play(route: Route) -> Result<usize> {
     if let Some(large) = expected.first() {
         COMPILED.get_or_try_init(|| compile(&folder, large)).await?;
     }
-    expected.extend(["data-analyst", "dice", "greeter", "help-desk", "trip-planner", "web-fetch"]);
+    expected.extend(["concierge", "data-analyst", "dice", "greeter", "help-desk", "trip-planner", "web-fetch"]);
     expected.sort_unstable();
     let host = Host::serve(&folder).await?;
     let conversations = Conversation::find(&folder.served())?;
@@ -67,5 +67,20 @@ async fn every_sample_holds_its_conversation_over_run_sse_with_streaming() -> Re
 #[tokio::test]
 async fn every_sample_holds_its_conversation_over_the_other_spelling_of_run_sse() -> Result<()> {
     assert!(play(Route::Sse { path: "/run-sse", streaming: true }).await? > 0, "with streaming answers come in pieces");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_concierge_asks_another_app_and_remembers_its_answer_in_the_next_session() -> Result<()> {
+    let host = Host::serve(&Folder::of_samples()?).await?;
+    let yesterday = host.ask("concierge", "yesterday", "Where is order 17?").await?;
+    assert_eq!(event::texts(&yesterday).concat(), "The help desk says: Order 17 is on its way.");
+    let desk = host.session("help-desk", "concierge").await?;
+    assert_eq!(event::text_at(&desk, "/events/0/content/parts/0/text"), "Where is order 17?");
+    // A run of the same session begins when the one before is in the memory.
+    host.run("concierge", "yesterday", "Hello").await?;
+    let today = host.ask("concierge", "today", "What was said about order 17").await?;
+    let text = event::texts(&today).concat();
+    assert!(text.starts_with("I remember: ") && text.contains("Order 17 is on its way."), "{text}");
     Ok(())
 }

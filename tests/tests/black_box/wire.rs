@@ -28,7 +28,7 @@ async fn the_host_announces_where_it_listens_and_what_it_serves() -> Result<()> 
     let host = Host::serve(&Folder::of_samples()?).await?;
     assert_eq!(
         host.announcement["apps"],
-        json!(["data-analyst", "dice", "greeter", "help-desk", "trip-planner", "web-fetch"]),
+        json!(["concierge", "data-analyst", "dice", "greeter", "help-desk", "trip-planner", "web-fetch"]),
         "{}",
         host.announcement
     );
@@ -45,7 +45,7 @@ async fn apps_are_listed_by_name_and_in_detail() -> Result<()> {
     let host = Host::serve(&Folder::of_samples()?).await?;
     assert_eq!(
         host.get("/list-apps").await?.json(200)?,
-        json!(["data-analyst", "dice", "greeter", "help-desk", "trip-planner", "web-fetch"])
+        json!(["concierge", "data-analyst", "dice", "greeter", "help-desk", "trip-planner", "web-fetch"])
     );
     let detailed = host.get("/list-apps?detailed=true").await?.json(200)?;
     let planner = detailed["apps"].as_array().context("apps")?.iter().find(|app| app["name"] == "trip-planner");
