@@ -11,7 +11,13 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 const EXPORTS = {
   agents: ["guest-agents", "guestAgents"],
   tools: ["guest-tools", "guestTools"],
+  toolsets: ["guest-toolsets", "guestToolsets"],
   callbacks: ["guest-callbacks", "guestCallbacks"],
+  plugins: ["guest-plugins", "guestPlugins"],
+  codeExecutors: ["guest-code-executors", "guestCodeExecutors"],
+  summarizers: ["guest-summarizers", "guestSummarizers"],
+  examples: ["guest-examples", "guestExamples"],
+  models: ["guest-models", "guestModels"],
 };
 
 function fail(message) {
@@ -36,7 +42,7 @@ async function importProgram(program, module) {
   }
   const kinds = Object.keys(EXPORTS).filter((kind) => Object.keys(imported.default?.[kind] ?? {}).length);
   if (!imported.default?.isComponent || !kinds.length) {
-    fail(`\`${module}\` exports nothing; end it with \`export default component({ agents: […], tools: […], callbacks: […] })\``);
+    fail(`\`${module}\` exports nothing; end it with \`export default component({ agents: […], tools: […] })\``);
   }
   return kinds;
 }

@@ -8,13 +8,15 @@ import config from "hatchery:agent/config@@VERSION@";
 import log from "hatchery:agent/log@@VERSION@";
 import memory from "hatchery:agent/sync-memory@@VERSION@";
 import models from "hatchery:agent/sync-models@@VERSION@";
+import plugins from "hatchery:agent/plugins@@VERSION@";
+import runner from "hatchery:agent/sync-runner@@VERSION@";
 import session from "hatchery:agent/session@@VERSION@";
+import sessions from "hatchery:agent/sync-sessions@@VERSION@";
 import tools from "hatchery:agent/sync-tools@@VERSION@";
 
-import { content, toEvent } from "./content.js";
-import { Context } from "./context.js";
 import * as convert from "./convert.js";
-import { BadArguments, FatalError, HatcheryError, describe } from "./errors.js";
+import { FatalError, HatcheryError } from "./errors.js";
+import { createExports } from "./exports.js";
 import { parse, stringify } from "./json.js";
 
 const { parseOptional } = convert;
@@ -26,9 +28,9 @@ function callHost(call) {
   } catch (error) {
     // The JavaScript engine wraps errors of the contract.
     const failure = error?.payload ?? error;
-    if (failure?.tag === "recoverable") throw new HatcheryError("TOOL_FAILED", failure.val);
-    if (failure?.tag === "fatal") throw new FatalError(failure.val.code, failure.val.message);
-    if (typeof failure?.code === "string" && !(failure instanceof Error)) throw new HatcheryError(failure.code, failure.message);
+    if (failure?.tag === "recoverable") throw new HatcheryError(failure.val, "TOOL_FAILED");
+    if (failure?.tag === "fatal") throw new FatalError(failure.val.message, failure.val.code);
+    if (typeof failure?.code === "string" && !(failure instanceof Error)) throw new HatcheryError(failure.message, failure.code);
     throw error;
   }
 }
@@ -42,11 +44,13 @@ function* iterate(resource, convertItem) {
   }
 }
 
+const optional = (value, convertValue) => (value === null || value === undefined ? undefined : convertValue(value));
+
 const HOST = {
-  info: () => callHost(() => session.current()),
+  info: () => convert.infoFromWit(callHost(() => session.current())),
   userContent: () => convert.contentFromWit(callHost(() => session.userContent())),
   getState: (key) => parseOptional(callHost(() => session.getState(key))),
-  allState: () => Object.fromEntries(callHost(() => session.getAllState()).map(([key, value]) => [key, parse(value)])),
+  allState: () => convert.stateFromWit(callHost(() => session.getAllState())),
   setState: (key, value) => callHost(() => session.setState(key, stringify(value))),
   eventCount: () => Number(callHost(() => session.eventCount())),
   events: (offset, limit) => callHost(() => session.events(offset, limit)).map(convert.eventFromWit),
@@ -57,16 +61,17 @@ const HOST = {
   requestConfirmation: (hint, payload) =>
     callHost(() => session.requestConfirmation(hint, payload === undefined ? null : stringify(payload))),
   config: (key) => parseOptional(callHost(() => config.get(key))),
+  arguments: () => parseOptional(callHost(() => config.arguments())),
+  plugins: () => callHost(() => plugins.list()).map(convert.pluginFromWit),
+  plugin: (name) => optional(callHost(() => plugins.get(name)), convert.pluginFromWit),
   log: (level, message, fields) =>
     callHost(() => log.write(level, message, Object.entries(fields).map(([name, value]) => [name, String(value)]))),
   transfer: (agent) => callHost(() => agents.transfer(agent)),
   escalate: () => callHost(() => agents.escalate()),
+  endInvocation: () => callHost(() => agents.endInvocation()),
   skipSummarization: () => callHost(() => agents.skipSummarization()),
   saveArtifact: (name, part) => Number(callHost(() => artifacts.save(name, convert.partToWit(part)))),
-  loadArtifact: (name, version) => {
-    const part = callHost(() => artifacts.load(name, version ?? null));
-    return part ? convert.partFromWit(part) : undefined;
-  },
+  loadArtifact: (name, version) => optional(callHost(() => artifacts.load(name, version ?? null)), convert.partFromWit),
   listArtifacts: () => callHost(() => artifacts.list()),
   artifactVersions: (name) => Array.from(callHost(() => artifacts.versions(name)), Number),
   deleteArtifact: (name) => callHost(() => artifacts.delete(name)),
@@ -74,13 +79,31 @@ const HOST = {
     callHost(() => memory.search(query)).map((entry) => ({
       content: convert.contentFromWit(entry.content), author: entry.author ?? undefined, timestampMicros: Number(entry.timestamp),
     })),
+  addSessionToMemory: (id) => callHost(() => memory.addSession(id ?? null)),
+  addEventsToMemory: (events) => callHost(() => memory.addEvents(events.map(convert.eventToWit))),
   callTool: (name, args) => parse(callHost(() => tools.call(name, stringify(args)))),
+  models: () => callHost(() => models.list()),
+  embed: (model, texts) => callHost(() => models.embed(model, texts)).map((vector) => Array.from(vector)),
   *generate(request, streaming) {
     yield* iterate(callHost(() => models.generate(convert.requestToWit(request), streaming)), convert.responseFromWit);
   },
   *runSubAgent(name) {
     yield* iterate(callHost(() => agents.run(name)), convert.eventFromWit);
   },
+  listApps: () => callHost(() => runner.listApps()),
+  runApp(request) {
+    const run = callHost(() => runner.run(convert.runRequestToWit(request)));
+    return { ...callHost(() => run.info()), events: iterate(run, convert.eventFromWit) };
+  },
+  cancelRun: (invocationId) => callHost(() => runner.cancel(invocationId)),
+  createSession: (app, id, state) =>
+    convert.sessionFromWit(callHost(() => sessions.create(app, id ?? null, convert.stateToWit(state)))),
+  getSession: (app, id) => optional(callHost(() => sessions.get(app, id)), convert.sessionFromWit),
+  listSessions: (app, offset, limit) => callHost(() => sessions.list(app, offset, limit)).map(convert.sessionFromWit),
+  sessionEvents: (app, id, window, offset, limit) =>
+    callHost(() => sessions.events(app, id, convert.windowToWit(window), offset, limit)).map(convert.eventFromWit),
+  appendEvent: (app, id, event) => convert.eventFromWit(callHost(() => sessions.append(app, id, convert.eventToWit(event)))),
+  deleteSession: (app, id) => callHost(() => sessions.delete(app, id)),
 };
 
 /** False until the first call of the host. The snapshot of the program is taken before it, without imports. */
@@ -112,127 +135,8 @@ globalThis.console = {
   log: write("info"), info: write("info"), warn: write("warn"), error: write("error"), debug: write("debug"), trace: write("trace"),
 };
 
-/** Converts an error. One without a code is also logged, with its stack. */
-function toWitError(error) {
-  if (error instanceof HatcheryError) return { code: error.code, message: error.message };
-  if (!(error instanceof BadArguments)) console.error(error);
-  return { code: "COMPONENT_FAILED", message: describe(error) };
-}
-
-function toWitToolError(error) {
-  return error instanceof FatalError ? { tag: "fatal", val: toWitError(error) } : { tag: "recoverable", val: toWitError(error).message };
-}
-
-function find(items, kind, name) {
-  if (!Object.hasOwn(items, name)) throw { code: "NOT_FOUND", message: `this component has no ${kind} \`${name}\`` };
-  return items[name];
-}
-
-/** Implements `guest-tools`, `guest-agents` and `guest-callbacks` for the items of a component. */
-export function exportsOf({ tools, agents, callbacks }) {
-  return { guestTools: exportTools(tools), guestAgents: exportAgents(agents), guestCallbacks: exportCallbacks(callbacks) };
-}
-
-function exportTools(items) {
-  return {
-    describe: () => Object.values(items).map(convert.toolToWit),
-    async call(name, args) {
-      isRunning = true;
-      try {
-        if (!Object.hasOwn(items, name)) throw new HatcheryError("NOT_FOUND", `this component has no tool \`${name}\``);
-        return stringify(await items[name].call(parse(args), new Context(HOST)));
-      } catch (error) {
-        throw toWitToolError(error);
-      }
-    },
-  };
-}
-
-function exportAgents(items) {
-  return {
-    describe: () => Object.values(items).map(convert.agentToWit),
-    async computeInstruction(name, isGlobal) {
-      isRunning = true;
-      const found = find(items, "agent", name);
-      try {
-        const instruction = isGlobal ? found.globalInstruction : found.instruction;
-        return await instruction(new Context(HOST));
-      } catch (error) {
-        throw toWitError(error);
-      }
-    },
-    async run(name) {
-      isRunning = true;
-      return emitAll(find(items, "custom agent", name));
-    },
-  };
-}
-
-/** Streams the events of an agent. A failure is its last event. */
-async function* emitAll(agent) {
-  try {
-    const result = agent.run(new Context(HOST));
-    if (result?.[Symbol.asyncIterator] || (result?.[Symbol.iterator] && typeof result !== "string")) {
-      for await (const output of result) yield convert.eventToWit(toEvent(output));
-    } else {
-      const output = await result;
-      if (output !== undefined && output !== null) yield convert.eventToWit(toEvent(output));
-    }
-  } catch (error) {
-    const { code, message } = toWitError(error);
-    yield convert.eventToWit({ errorCode: code, errorMessage: message });
-  }
-}
-
-function exportCallbacks(items) {
-  const call = async (name, ...values) => {
+/** Implements the interfaces of the contract for the items of a component. */
+export const exportsOf = (component) =>
+  createExports(component, HOST, () => {
     isRunning = true;
-    const callback = find(items, "callback", name);
-    try {
-      return (await callback.run(...values, new Context(HOST))) ?? undefined;
-    } catch (error) {
-      throw toWitError(error);
-    }
-  };
-  const toContent = (output) => {
-    if (output === undefined) return null;
-    return convert.contentToWit(typeof output === "string" ? content(output) : output);
-  };
-  const toJson = (response) => (response === undefined ? null : stringify(response));
-  const toResponse = (response) => (response === undefined ? null : convert.responseToWit(response));
-  const toError = ({ code, message }) => new HatcheryError(code, message);
-  const isEqual = (one, other) => stringify(one) === stringify(other);
-  return {
-    describe: () => Object.values(items).map(convert.callbackToWit),
-    beforeAgent: async (name) => toContent(await call(name)),
-    afterAgent: async (name) => toContent(await call(name)),
-    onAgentError: async (name, error) => toContent(await call(name, toError(error))),
-    async beforeModel(name, request) {
-      const revised = convert.requestFromWit(request);
-      const response = await call(name, revised);
-      if (response !== undefined) return { tag: "respond", val: convert.responseToWit(response) };
-      const isUnchanged = isEqual(revised, convert.requestFromWit(request));
-      return isUnchanged ? { tag: "proceed" } : { tag: "revise", val: convert.requestToWit(revised) };
-    },
-    async afterModel(name, response) {
-      const revised = convert.responseFromWit(response);
-      const replacement = await call(name, revised);
-      const isUnchanged = replacement === undefined && isEqual(revised, convert.responseFromWit(response));
-      return isUnchanged ? null : convert.responseToWit(replacement ?? revised);
-    },
-    onModelError: async (name, request, error) => toResponse(await call(name, convert.requestFromWit(request), toError(error))),
-    async beforeTool(name, { tool, args }) {
-      const revised = { tool, args: parse(args) };
-      const response = await call(name, revised);
-      if (response !== undefined) return { tag: "respond", val: stringify(response) };
-      return isEqual(revised.args, parse(args)) ? { tag: "proceed" } : { tag: "revise", val: stringify(revised.args) };
-    },
-    async afterTool(name, { tool, args }, response) {
-      const revised = parse(response);
-      const replacement = await call(name, { tool, args: parse(args) }, revised);
-      const isUnchanged = replacement === undefined && isEqual(revised, parse(response));
-      return isUnchanged ? null : stringify(replacement ?? revised);
-    },
-    onToolError: async (name, { tool, args }, error) => toJson(await call(name, { tool, args: parse(args) }, toError(error))),
-  };
-}
+  });

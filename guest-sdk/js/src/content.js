@@ -13,7 +13,7 @@ export function textOf(message) {
 export function toEvent(output) {
   if (typeof output === "string") return { content: content(output) };
   if (output && typeof output === "object") return output.parts ? { content: output } : output;
-  throw new TypeError(`an agent yields texts, contents or events, not ${output === null ? "null" : `a ${typeof output}`}`);
+  throw new TypeError(`an event is made from a text, a content or an event, not from ${output === null ? "null" : `a ${typeof output}`}`);
 }
 
 /** Converts a text or a content to a request. */
@@ -21,4 +21,61 @@ export function toRequest(prompt, { instruction, model = "" } = {}) {
   if (typeof prompt === "object" && prompt.contents) return prompt;
   const message = typeof prompt === "string" ? content(prompt, "user") : prompt;
   return { model, contents: [message], systemInstructions: instruction ? [instruction] : [] };
+}
+
+/** Converts a text, a part or a content to a response of a model. */
+export function toResponse(output) {
+  if (typeof output === "string") return { content: content(output) };
+  if (!output || typeof output !== "object") {
+    throw new TypeError(`a model yields texts, parts, contents or responses, not ${output === null ? "null" : `a ${typeof output}`}`);
+  }
+  if (Array.isArray(output.parts)) return { content: output };
+  return PART_KEYS.some((key) => output[key] !== undefined) ? { content: { role: "model", parts: [output] } } : output;
+}
+
+const PART_KEYS = ["text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode", "codeExecutionResult"];
+
+/** Joins the pieces of a model's answer to the complete one. */
+export function joinResponses(pieces) {
+  const complete = {};
+  for (const { content: message, partial, ...fields } of pieces) {
+    Object.assign(complete, fields);
+    if (message) {
+      complete.content ??= { role: message.role, parts: [] };
+      for (const part of message.parts) addPart(complete.content.parts, part);
+    }
+  }
+  return complete;
+}
+
+/** Adds a part. A text that continues the last text part is appended to it. */
+function addPart(parts, part) {
+  const last = parts.at(-1);
+  const isPlain = (each) => each?.text !== undefined && Object.keys(each).every((key) => key === "text" || key === "thought");
+  if (isPlain(last) && isPlain(part) && Boolean(last.thought) === Boolean(part.thought)) {
+    parts[parts.length - 1] = { ...last, text: last.text + part.text };
+  } else {
+    parts.push(part);
+  }
+}
+
+/** Iterates over what a function returns: the items of a generator, or the one result. */
+export async function* outputsOf(result) {
+  if (result?.[Symbol.asyncIterator] || (result?.[Symbol.iterator] && typeof result !== "string")) {
+    yield* result;
+  } else {
+    const output = await result;
+    if (output !== undefined && output !== null) yield output;
+  }
+}
+
+/** Encodes a text as UTF-8. */
+export function bytesOf(text) {
+  const escaped = encodeURIComponent(text).match(/%[0-9A-F]{2}|[^%]/g) ?? [];
+  return Uint8Array.from(escaped, (unit) => (unit.length > 1 ? parseInt(unit.slice(1), 16) : unit.charCodeAt(0)));
+}
+
+/** Decodes a text from UTF-8. */
+export function textOfBytes(bytes) {
+  return decodeURIComponent(Array.from(bytes, (byte) => `%${byte.toString(16).padStart(2, "0")}`).join(""));
 }

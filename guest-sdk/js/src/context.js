@@ -1,7 +1,7 @@
 // Contexts: access to the session and the services of the host. A context has no data of its own: every method calls the host and waits
 // for the result. `await` before a call is allowed.
 
-import { toRequest } from "./content.js";
+import { content, textOf, toEvent, toRequest } from "./content.js";
 import { HatcheryError } from "./errors.js";
 
 class State {
@@ -65,6 +65,119 @@ class Artifacts {
   }
 }
 
+class Memory {
+  #host;
+
+  constructor(host) {
+    this.#host = host;
+  }
+
+  /** Returns the entries that match the query, best first. */
+  search(query) {
+    return this.#host.searchMemory(query);
+  }
+
+  /** Adds a session of the user in the current app, by default the current one. Replaces what was added of it before. */
+  addSession(id) {
+    this.#host.addSessionToMemory(id);
+  }
+
+  /** Adds events to those of the current session that were added before. Events with the id of one of them are skipped. */
+  addEvents(events) {
+    this.#host.addEventsToMemory(Array.from(events, toEvent));
+  }
+}
+
+/** A run in progress: iterating over it returns its events. A run that fails throws its error. */
+class Run {
+  #host;
+  #events;
+
+  constructor(host, { invocationId, session, events }) {
+    this.#host = host;
+    this.#events = events;
+    this.invocationId = invocationId;
+    this.session = session;
+  }
+
+  *[Symbol.iterator]() {
+    for (const event of this.#events) {
+      if (event.errorCode) throw new HatcheryError(event.errorMessage ?? "", event.errorCode);
+      yield event;
+    }
+  }
+
+  /** Waits for the end of the run, and returns the text of its last message. */
+  text() {
+    let text = "";
+    for (const event of this) if (!event.partial && event.content) text = textOf(event);
+    return text;
+  }
+
+  /** Cancels the run. Its events end with an error. */
+  cancel() {
+    this.#host.cancelRun(this.invocationId);
+  }
+}
+
+class Runner {
+  #host;
+
+  constructor(host) {
+    this.#host = host;
+  }
+
+  /** Returns the names of the apps that the component may run, sorted. */
+  listApps() {
+    return this.#host.listApps();
+  }
+
+  /** Starts a run. Its model calls, tokens and events count as those of the current run. */
+  run({ app, message, session, stateDelta = {}, streaming = false }) {
+    const sent = typeof message === "string" ? content(message, "user") : message;
+    return new Run(this.#host, this.#host.runApp({ app, message: sent, session, stateDelta, streaming }));
+  }
+}
+
+class Sessions {
+  #host;
+
+  constructor(host, app) {
+    this.#host = host;
+    this.app = app;
+  }
+
+  /** Creates a session. `undefined` stands for a new id. */
+  create(id, state = {}) {
+    return this.#host.createSession(this.app, id, state);
+  }
+
+  /** Returns a session; `undefined` if it does not exist. */
+  get(id) {
+    return this.#host.getSession(this.app, id);
+  }
+
+  /** Returns up to `limit` sessions from number `offset` on, most recently updated first. */
+  list(offset = 0, limit = 100) {
+    return this.#host.listSessions(this.app, offset, limit);
+  }
+
+  /** Returns up to `limit` events from number `offset` on, oldest first: of all, of the `recent` ones, or of those since `afterMicros`. */
+  events(id, { recent, afterMicros, offset = 0, limit = 100 } = {}) {
+    return this.#host.sessionEvents(this.app, id, { recent, afterMicros }, offset, limit);
+  }
+
+  /** Appends an event of the current agent, and returns it as it was stored. */
+  append(id, event) {
+    return this.#host.appendEvent(this.app, id, toEvent(event));
+  }
+
+  /** Deletes a session and its events. Does nothing if it does not exist. */
+  delete(id) {
+    this.#host.deleteSession(this.app, id);
+  }
+}
+
 /** Access to the session and the services. Methods throw a `HatcheryError` if the host refuses an operation. */
 export class Context {
   #host;
@@ -73,12 +186,13 @@ export class Context {
     this.#host = host;
     this.state = new State(host);
     this.artifacts = new Artifacts(host);
-    this.memory = { search: (query) => host.searchMemory(query) };
+    this.memory = new Memory(host);
+    this.runner = new Runner(host);
     const log = (level) => (message, fields = {}) => host.log(level, String(message), fields);
     this.log = { error: log("error"), warn: log("warn"), info: log("info"), debug: log("debug") };
   }
 
-  /** The call in which the code runs: app, user, session, invocationId, agent. */
+  /** The call in which the code runs. */
   get info() {
     return this.#host.info();
   }
@@ -103,6 +217,36 @@ export class Context {
     return this.#host.config(key) ?? defaultValue;
   }
 
+  /** The arguments with which the configuration uses the tool or plugin that is called; `undefined` if there are none. */
+  get arguments() {
+    return this.#host.arguments();
+  }
+
+  /** Returns access to the sessions of the user in an app. */
+  sessions(app) {
+    return new Sessions(this.#host, app);
+  }
+
+  /** Returns the plugins of the run, in the order in which they run. */
+  plugins() {
+    return this.#host.plugins();
+  }
+
+  /** Returns a plugin of the run; `undefined` if there is none of this name. */
+  plugin(name) {
+    return this.#host.plugin(name);
+  }
+
+  /** Returns the names and patterns of the models that the component is granted. */
+  models() {
+    return this.#host.models();
+  }
+
+  /** Returns one vector per text, all of the same length. */
+  embed(model, texts) {
+    return this.#host.embed(model, [...texts]);
+  }
+
   /** Calls a tool of the agent. */
   callTool(name, args = {}) {
     return this.#host.callTool(name, args);
@@ -112,7 +256,7 @@ export class Context {
   generate(prompt, options) {
     let last;
     for (const response of this.#responses(toRequest(prompt, options), false)) last = response;
-    if (!last) throw new HatcheryError("MODEL_BAD_RESPONSE", "the model gave no answer");
+    if (!last) throw new HatcheryError("the model gave no answer", "MODEL_BAD_RESPONSE");
     return last;
   }
 
@@ -123,7 +267,7 @@ export class Context {
 
   *#responses(request, streaming) {
     for (const response of this.#host.generate(request, streaming)) {
-      if (response.errorCode) throw new HatcheryError(response.errorCode, response.errorMessage ?? "");
+      if (response.errorCode) throw new HatcheryError(response.errorMessage ?? "", response.errorCode);
       yield response;
     }
   }
@@ -141,9 +285,20 @@ export class Context {
     this.#host.transfer(agent);
   }
 
-  /** Ends the nearest loop around the agent, and the parallel agents in between, after this call. */
+  /**
+   * Ends the nearest loop around the agent, and the parallel agents in between, after this call; in a custom agent, with the next event that
+   * it yields, or at its end.
+   */
   escalate() {
     this.#host.escalate();
+  }
+
+  /**
+   * Ends the run after this call, and no further agent runs; in a custom agent, with the next event that it yields, or at its end. In an
+   * agent that is called as a tool, ends the run of that agent.
+   */
+  endInvocation() {
+    this.#host.endInvocation();
   }
 
   /** Makes the tool's result the final answer, without a summary by the model. */

@@ -1,5 +1,6 @@
 // Lossless conversion between the values of the contract and those of authors. Keys without a field in the contract are kept in `extra`.
 
+import { bytesOf, content as createContent } from "./content.js";
 import { parse, stringify } from "./json.js";
 
 const orNull = (value) => (value === undefined ? null : value);
@@ -156,7 +157,7 @@ export function eventFromWit(event) {
   });
 }
 
-const declarationToWit = (tool) => ({
+export const declarationToWit = (tool) => ({
   name: tool.name,
   description: tool.description ?? "",
   parameters: tool.parameters ? stringify(tool.parameters) : null,
@@ -215,68 +216,68 @@ export function responseFromWit(response) {
   });
 }
 
-export const toolToWit = (tool) => ({
-  declaration: declarationToWit(tool), longRunning: tool.longRunning, requiresConfirmation: tool.confirm,
+const toState = (state) => Object.entries(state).map(([key, value]) => [key, stringify(value)]);
+export const stateFromWit = (state) => Object.fromEntries(state.map(([key, value]) => [key, parse(value)]));
+
+const toNumber = (value) => (value === null || value === undefined ? undefined : Number(value));
+
+export function infoFromWit(info) {
+  const { modelCalls, tokens, events, bytes } = info.remaining;
+  return withoutUndefined({
+    app: info.app,
+    user: info.user,
+    session: info.session,
+    invocationId: info.invocationId,
+    agent: info.agent,
+    branch: orUndefined(info.branch),
+    functionCallId: orUndefined(info.functionCallId),
+    streamingMode: info.streamingMode,
+    isResumable: info.isResumable,
+    depth: info.depth,
+    remaining: withoutUndefined({
+      modelCalls: toNumber(modelCalls), tokens: toNumber(tokens), events: toNumber(events), bytes: toNumber(bytes),
+    }),
+  });
+}
+
+export const runRequestToWit = ({ app, message, session, stateDelta, streaming }) => ({
+  app, session: orNull(session), message: contentToWit(message), stateDelta: toState(stateDelta), streaming,
 });
 
-const kebab = (name) => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+export const sessionFromWit = (info) => ({
+  app: info.app,
+  id: info.id,
+  state: stateFromWit(info.state),
+  eventCount: Number(info.eventCount),
+  createdMicros: Number(info.created),
+  updatedMicros: Number(info.updated),
+});
 
-export const callbackToWit = (callback) => ({ name: callback.name, points: [kebab(callback.hook)] });
+export const stateToWit = toState;
 
-const names = (items = []) => items.map((item) => (typeof item === "string" ? item : item.name));
+export const windowToWit = ({ recent, afterMicros }) => ({ recent: orNull(recent), after: orNull(afterMicros) });
 
-const tools = (items) => names(items).map((name) => ({ name, args: null, requiresConfirmation: null }));
+const camel = (name) => name.replace(/-([a-z])/g, (_, letter) => letter.toUpperCase());
 
-export function agentToWit(agent) {
-  return {
-    name: agent.name,
-    description: agent.description,
-    kind: kindToWit(agent),
-    subAgents: names(agent.subAgents),
-    beforeAgent: names(agent.beforeAgent),
-    afterAgent: names(agent.afterAgent),
-    onAgentError: names(agent.onAgentError),
-  };
-}
+export const pluginFromWit = ({ name, hooks, component }) =>
+  withoutUndefined({ name, hooks: hooks.map(camel), component: orUndefined(component) });
 
-function kindToWit(agent) {
-  switch (agent.kind) {
-    case "llm": return { tag: "llm", val: llmToWit(agent) };
-    case "loop": return { tag: "loop", val: orNull(agent.maxIterations) };
-    case "custom": return { tag: "custom", val: { model: orNull(agent.model), tools: tools(agent.tools) } };
-    default: return { tag: agent.kind };
-  }
-}
+const toContent = (message, role) => (typeof message === "string" ? createContent(message, role) : message);
 
-function instructionToWit(instruction) {
-  if (instruction === undefined) return { tag: "none" };
-  return typeof instruction === "function" ? { tag: "computed" } : { tag: "text", val: instruction };
-}
+/** Converts an example: texts become contents. */
+export const exampleToWit = ({ input, output }) => ({
+  input: contentToWit(toContent(input, "user")), output: [output].flat().map((message) => contentToWit(toContent(message, "model"))),
+});
 
-function llmToWit(agent) {
-  const toToolset = (item) => (typeof item === "string" ? { name: item } : item);
-  return {
-    model: orNull(agent.model),
-    instruction: instructionToWit(agent.instruction),
-    globalInstruction: instructionToWit(agent.globalInstruction),
-    tools: tools(agent.tools),
-    toolsets: (agent.toolsets ?? []).map(toToolset).map(({ name, only = [], prefix }) => ({ name, only, prefix: orNull(prefix) })),
-    examples: { tag: "none" },
-    planner: { tag: "none" },
-    codeExecution: { tag: "none" },
-    includeContents: agent.withoutHistory ? "none" : "default",
-    inputSchema: agent.inputSchema ? stringify(agent.inputSchema) : null,
-    outputSchema: agent.outputSchema ? stringify(agent.outputSchema) : null,
-    outputKey: orNull(agent.outputKey),
-    maxSteps: orNull(agent.maxSteps),
-    disallowTransferToParent: Boolean(agent.disallowTransferToParent),
-    disallowTransferToPeers: Boolean(agent.disallowTransferToPeers),
-    config: stringifyObject(agent.config),
-    beforeModel: names(agent.beforeModel),
-    afterModel: names(agent.afterModel),
-    beforeTool: names(agent.beforeTool),
-    afterTool: names(agent.afterTool),
-    onModelError: names(agent.onModelError),
-    onToolError: names(agent.onToolError),
-  };
+export const codeInputFromWit = ({ code, inputFiles, executionId }) => withoutUndefined({
+  code, inputFiles: inputFiles.map(({ name, mimeType, content }) => ({ name, mimeType, content })), executionId: orUndefined(executionId),
+});
+
+/** Converts the result of code. A text is the standard output. */
+export function codeOutputToWit(output) {
+  const { stdout = "", stderr = "", outputFiles = [] } = typeof output === "string" ? { stdout: output } : output ?? {};
+  const toFile = ({ name, mimeType = "text/plain", content }) => ({
+    name, mimeType, content: typeof content === "string" ? bytesOf(content) : content,
+  });
+  return { stdout, stderr, outputFiles: outputFiles.map(toFile) };
 }

@@ -1,8 +1,11 @@
 // Errors with a code. The host reports any other error by its message, with the code `COMPONENT_FAILED`.
 
+/** The code of errors that have no code of their own. */
+export const COMPONENT_FAILED = "COMPONENT_FAILED";
+
 /** An error with a stable code. Methods of a context throw it if the host refuses an operation. */
 export class HatcheryError extends Error {
-  constructor(code, message) {
+  constructor(message, code = COMPONENT_FAILED) {
     super(message);
     this.name = "HatcheryError";
     this.code = code;
@@ -11,8 +14,8 @@ export class HatcheryError extends Error {
 
 /** Thrown by a tool to end the run, because the model can do nothing about it. */
 export class FatalError extends HatcheryError {
-  constructor(code, message) {
-    super(code, message);
+  constructor(message, code = "TOOL_FAILED") {
+    super(message, code);
     this.name = "FatalError";
   }
 }

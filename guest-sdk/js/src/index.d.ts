@@ -62,13 +62,17 @@ export interface Event {
   actions?: {
     stateDelta?: Record<string, Json>;
     artifactDelta?: Record<string, number>;
+    deletedArtifactIds?: string[];
     skipSummarization?: boolean;
     transferToAgent?: string;
     escalate?: boolean;
     endOfAgent?: boolean;
+    endInvocation?: boolean;
     [key: string]: unknown;
   };
   partial?: boolean;
+  turnComplete?: boolean;
+  interrupted?: boolean;
   branch?: string;
   longRunningToolIds?: string[];
   errorCode?: string;
@@ -91,6 +95,8 @@ export interface LlmRequest {
 export interface LlmResponse {
   content?: Content;
   partial?: boolean;
+  turnComplete?: boolean;
+  interrupted?: boolean;
   finishReason?: string;
   errorCode?: string;
   errorMessage?: string;
@@ -101,6 +107,88 @@ export interface LlmResponse {
 export interface ToolCall {
   tool: string;
   args: Record<string, any>;
+}
+
+/** The call in which code runs. */
+export interface RunInfo {
+  app: string;
+  user: string;
+  session: string;
+  invocationId: string;
+  agent: string;
+  branch?: string;
+  functionCallId?: string;
+  /** How the client receives the responses of models. */
+  streamingMode: "none" | "sse" | "bidi";
+  /** True if the run can pause and be continued later. */
+  isResumable: boolean;
+  /** The number of runs that this run is nested in: 0 for the run of a user's message. */
+  depth: number;
+  /** What the run may still use; `undefined` is no limit. */
+  remaining: { modelCalls?: number; tokens?: number; events?: number; bytes?: number };
+}
+
+/** A plugin of a run. `hooks` is empty, and `component` is `undefined`, for a plugin of the host. */
+export interface PluginInfo {
+  name: string;
+  hooks: string[];
+  component?: string;
+}
+
+/** An entry of the memory. */
+export interface MemoryEntry {
+  content: Content;
+  author?: string;
+  timestampMicros: number;
+}
+
+/** A request for a run of an app. Without a `session`, a new one is created. */
+export interface RunRequest {
+  app: string;
+  message: string | Content;
+  session?: string;
+  /** State keys that are set with the message; `null` deletes a key. */
+  stateDelta?: Record<string, Json>;
+  /** Whether the run yields partial events while a model responds. */
+  streaming?: boolean;
+}
+
+/** A run in progress: iterating over it returns its events. A run that fails throws its error. It ends with the call that started it. */
+export interface Run extends Iterable<Event> {
+  readonly invocationId: string;
+  readonly session: string;
+  /** Waits for the end of the run, and returns the text of its last message. */
+  text(): string;
+  /** Cancels the run. Its events end with an error. */
+  cancel(): void;
+}
+
+/** A session without its events. Times are in microseconds since 1970. */
+export interface SessionInfo {
+  app: string;
+  id: string;
+  /** The state that the component may read. */
+  state: Record<string, any>;
+  /** The number of events that were ever appended. */
+  eventCount: number;
+  createdMicros: number;
+  updatedMicros: number;
+}
+
+/** The sessions of the user in one app. The session of the current run can be read, but not changed: its agents emit events instead. */
+export interface Sessions {
+  readonly app: string;
+  /** Creates a session. `undefined` stands for a new id. */
+  create(id?: string, state?: Record<string, Json>): SessionInfo;
+  get(id: string): SessionInfo | undefined;
+  /** Returns up to `limit` sessions from number `offset` on, most recently updated first. */
+  list(offset?: number, limit?: number): SessionInfo[];
+  /** Returns up to `limit` events from number `offset` on, oldest first: of all, of the `recent` ones, or of those since `afterMicros`. */
+  events(id: string, options?: { recent?: number; afterMicros?: number; offset?: number; limit?: number }): Event[];
+  /** Appends an event of the current agent, and returns it as it was stored. */
+  append(id: string, event: string | Content | Event): Event;
+  /** Deletes a session and its events. Does nothing if it does not exist. */
+  delete(id: string): void;
 }
 
 /** Access to the session and the services. Methods wait for the host, and throw a `HatcheryError` if it refuses an operation. */
@@ -121,13 +209,28 @@ export class Context {
     delete(name: string): void;
   };
   /** The user's memory of earlier sessions. */
-  readonly memory: { search(query: string): { content: Content; author?: string; timestampMicros: number }[] };
+  readonly memory: {
+    /** Returns the entries that match the query, best first. */
+    search(query: string): MemoryEntry[];
+    /** Adds a session of the user in the current app, by default the current one. Replaces what was added of it before. */
+    addSession(id?: string): void;
+    /** Adds events to those of the current session that were added before. Events with the id of one of them are skipped. */
+    addEvents(events: Iterable<string | Content | Event>): void;
+  };
+  /** Other apps, which the component may run for the user. */
+  readonly runner: {
+    /** Returns the names of the apps that the component may run, sorted. */
+    listApps(): string[];
+    /**
+     * Starts a run. Its model calls, tokens and events count as those of the current run. Throws an error with the code `CYCLE` if the
+     * session is that of the current run or of a run around it.
+     */
+    run(request: RunRequest): Run;
+  };
   /** The host's log. */
   readonly log: Record<"error" | "warn" | "info" | "debug", (message: string, fields?: Record<string, unknown>) => void>;
   /** The call in which the code runs. */
-  readonly info: {
-    app: string; user: string; session: string; invocationId: string; agent: string; branch?: string; functionCallId?: string;
-  };
+  readonly info: RunInfo;
   /** The user message that started this run. */
   readonly userContent: Content;
   readonly eventCount: number;
@@ -137,6 +240,21 @@ export class Context {
   events(offset?: number, limit?: number): Event[];
   /** Returns a setting of the component from `hatchery.yaml`. */
   config(key: string, defaultValue?: any): any;
+  /**
+   * The arguments with which the configuration uses the tool or plugin that is called: `args` of a tool in an agent definition, or of a
+   * plugin in `hatchery.yaml`. `undefined` if there are none.
+   */
+  readonly arguments: any;
+  /** Returns access to the sessions of the user in an app. */
+  sessions(app: string): Sessions;
+  /** Returns the plugins of the run, in the order in which they run. */
+  plugins(): PluginInfo[];
+  /** Returns a plugin of the run; `undefined` if there is none of this name. */
+  plugin(name: string): PluginInfo | undefined;
+  /** Returns the names and patterns of the models that the component is granted. Its own models need no grant. */
+  models(): string[];
+  /** Returns one vector per text, all of the same length. `local:hashed-ngrams` compares texts by their spelling, without a model. */
+  embed(model: string, texts: Iterable<string>): number[][];
   /** Calls a tool of the agent. */
   callTool(name: string, args?: Record<string, unknown>): any;
   /** Calls a model, by default the agent's own, and waits for the complete response. */
@@ -150,8 +268,16 @@ export class Context {
   subAgent(name: string): Iterable<Event>;
   /** Transfers the conversation to another agent after this call (tools and callbacks). */
   transferTo(agent: string): void;
-  /** Ends the loops and parallel agents around the agent after this call. */
+  /**
+   * Ends the nearest loop around the agent, and the parallel agents in between, after this call; in a custom agent, with the next event that
+   * it yields, or at its end.
+   */
   escalate(): void;
+  /**
+   * Ends the run after this call, and no further agent runs; in a custom agent, with the next event that it yields, or at its end. In an
+   * agent that is called as a tool, ends the run of that agent.
+   */
+  endInvocation(): void;
   /** Makes the tool's result the final answer, without a summary by the model. */
   skipSummarization(): void;
   /**
@@ -163,12 +289,16 @@ export class Context {
 
 /** An error with a stable code, such as `DENIED`, `LIMIT_REACHED` or `NOT_FOUND`. */
 export class HatcheryError extends Error {
-  constructor(code: string, message: string);
+  /** The code is `COMPONENT_FAILED` by default. */
+  constructor(message: string, code?: string);
   readonly code: string;
 }
 
 /** Thrown by a tool to end the run, because the model can do nothing about it. */
-export class FatalError extends HatcheryError {}
+export class FatalError extends HatcheryError {
+  /** The code is `TOOL_FAILED` by default. */
+  constructor(message: string, code?: string);
+}
 
 type Maybe<T> = T | undefined | null | void | Promise<T | undefined | null | void>;
 
@@ -193,6 +323,40 @@ export function tool(definition: {
   longRunning?: boolean;
   run(args: any, ctx: Context): unknown;
 }): Tool;
+
+/** A tool with options. */
+export interface ToolUse {
+  readonly name: string;
+  readonly kind: "toolUse";
+}
+
+type ToolRef = Tool | ToolUse | string;
+
+/**
+ * Uses a tool with options: `args`, which a component's tool reads by `ctx.arguments`, and `confirm`, whether a person has to approve each
+ * call. The name is that of a tool of this component, `component/tool`, or of a built-in tool.
+ */
+export const toolUse: {
+  (tool: Tool | string, options?: { args?: Record<string, Json>; confirm?: boolean }): ToolUse;
+  /** Uses an agent as a tool. The agent is not a sub-agent: its answer is the result of the call. */
+  agent(agent: Agent | string): ToolUse;
+  /** Adds the examples of a provider to each request. */
+  examplesFrom(provider: ExampleProvider | string): ToolUse;
+};
+
+export interface Toolset {
+  readonly name: string;
+  readonly kind: "toolset";
+  tools(ctx: Context): Promise<Tool[]>;
+  /** Calls one of its tools as a host does. */
+  call(tool: string, args: Record<string, unknown>, ctx: Context): Promise<any>;
+}
+
+/**
+ * Creates a toolset: `tools` computes the tools of a run. It is called before each model call, where changes of the session throw an error
+ * with the code `READ_ONLY`, and once more for each call of one of its tools.
+ */
+export function toolset(definition: { name: string; tools(ctx: Context): Tool[] | Promise<Tool[]> }): Toolset;
 
 interface CallbackHooks {
   beforeAgent: (ctx: Context) => Maybe<string | Content>;
@@ -219,6 +383,102 @@ export function callback<Hook extends keyof CallbackHooks>(definition: { name: s
 /** The points of a run at which a callback can be called. */
 export const HOOKS: readonly (keyof CallbackHooks)[];
 
+interface PluginHooks extends CallbackHooks {
+  /** Changes of the message apply. */
+  onUserMessage: (message: Content, ctx: Context) => Maybe<string | Content>;
+  /** A content is the answer of the run: no agent runs. */
+  beforeRun: (ctx: Context) => Maybe<string | Content>;
+  /** Changes of the event apply. */
+  onEvent: (event: Event, ctx: Context) => Maybe<Event>;
+  /** Runs after a run that did not fail. */
+  afterRun: (ctx: Context) => Maybe<never>;
+  /** Runs after a run that failed. */
+  onRunError: (error: HatcheryError, ctx: Context) => Maybe<never>;
+  /** Releases resources when the host stops or the plugin is replaced. There is no session. */
+  close: (ctx: Context) => Maybe<never>;
+}
+
+export interface Plugin {
+  readonly name: string;
+  readonly kind: "plugin";
+}
+
+/** Creates a plugin, which has hooks into every run of every app. The host only calls those that it has. */
+export function plugin(definition: { name: string } & Partial<PluginHooks>): Plugin;
+
+/** The hooks of plugins. */
+export const PLUGIN_HOOKS: readonly (keyof PluginHooks)[];
+
+/** An input or output file of code. A text as content is encoded as UTF-8. */
+export interface CodeFile {
+  /** The name, without a folder. */
+  name: string;
+  /** The media type; `text/plain` by default. */
+  mimeType?: string;
+  content: Uint8Array | string;
+}
+
+export interface CodeInput {
+  code: string;
+  inputFiles: (CodeFile & { mimeType: string; content: Uint8Array })[];
+  /** The id of the environment that the code shares with earlier code of the session; `undefined` for a new environment. */
+  executionId?: string;
+}
+
+/** The result of code. A failure of the code is reported in `stderr`, which is empty if the code succeeded. */
+export interface CodeOutput {
+  stdout?: string;
+  stderr?: string;
+  outputFiles?: CodeFile[];
+}
+
+export interface CodeExecutor {
+  readonly name: string;
+  readonly kind: "codeExecutor";
+  run(input: CodeInput, ctx: Context): CodeOutput | string | Promise<CodeOutput | string>;
+}
+
+/** Creates a code executor, which runs the code that models write. A text is the standard output. */
+export function codeExecutor(definition: { name: string; run: CodeExecutor["run"] }): CodeExecutor;
+
+export interface Summarizer {
+  readonly name: string;
+  readonly kind: "summarizer";
+  run(events: Event[], ctx: Context): Maybe<string | Content>;
+}
+
+/** Creates a summarizer, which writes the summaries that replace older events in prompts. */
+export function summarizer(definition: { name: string; run: Summarizer["run"] }): Summarizer;
+
+/** A user's message and the reply to it: texts, function calls and their responses. */
+export interface Example {
+  input: string | Content;
+  output: string | Content | (string | Content)[];
+}
+
+export interface ExampleProvider {
+  readonly name: string;
+  readonly kind: "examples";
+  run(query: string, ctx: Context): Example[] | Promise<Example[]>;
+}
+
+/** Creates an example provider: `run` selects the examples that fit the user's message. */
+export function examples(definition: { name: string; run: ExampleProvider["run"] }): ExampleProvider;
+
+type Piece = string | Part | Content | LlmResponse;
+
+export interface Model {
+  readonly name: string;
+  readonly kind: "model";
+  run(request: LlmRequest, ctx: Context): Iterable<Piece> | AsyncIterable<Piece> | Maybe<Piece>;
+}
+
+/**
+ * Creates a model, which agents refer to as `component:NAME/model`: `run` is a generator, async or not, that yields the answer piece by
+ * piece. For a request without streaming, the pieces are joined.
+ */
+export function model(definition: { name: string; run: Model["run"] }): Model;
+
 interface AgentOptions {
   name: string;
   description?: string;
@@ -233,6 +493,28 @@ export interface Agent {
   readonly kind: "llm" | "sequential" | "parallel" | "loop" | "custom";
 }
 
+/** Settings of the model's thinking: the maximum number of tokens (0 disables it, -1 lets the model decide), and fields of `thinkingConfig`. */
+interface Thinking {
+  budget?: number;
+  includeThoughts?: boolean;
+  [key: string]: Json | undefined;
+}
+
+/** Code execution by the host: an executor and its options. */
+interface CodeRunner {
+  executor: CodeExecutor | string;
+  /** How often in one run the model may try again after failed code; 2 by default. */
+  errorRetries?: number;
+  /** Whether the code of a session sees what earlier code of the session left behind. */
+  stateful?: boolean;
+  /** Whether data files (CSV) in messages are passed to the code instead of the prompt. */
+  optimizeDataFile?: boolean;
+  /** Delimiters of code in a response, tried in order. */
+  codeDelimiters?: [string, string][];
+  /** Delimiters of results in the prompt. */
+  resultDelimiters?: [string, string];
+}
+
 type Instruction = string | ((ctx: Context) => string | Promise<string>);
 
 /** Creates an agent that calls a model and the tools that the model requests. */
@@ -241,9 +523,20 @@ export function llmAgent(
     model?: string;
     instruction?: Instruction;
     globalInstruction?: Instruction;
-    tools?: readonly (Tool | string)[];
-    toolsets?: readonly (string | { name: string; only?: string[]; prefix?: string })[];
-    withoutHistory?: boolean;
+    tools?: readonly ToolRef[];
+    /** Toolsets of this component or of the host, `component/toolset`, or all tools of a component by its name. */
+    toolsets?: readonly (Toolset | string | { name: Toolset | string; only?: string[]; prefix?: string })[];
+    /** Examples of good answers. */
+    examples?: readonly Example[];
+    /** Selects examples for each model call. */
+    examplesFrom?: ExampleProvider | string;
+    planner?: "planReAct" | Thinking;
+    /** Runs the code that the model writes, between two model calls. */
+    runCode?: CodeRunner | CodeExecutor | string;
+    /** Lets the model itself run the code that it writes. */
+    runCodeInModel?: boolean;
+    /** The part of the history that the model sees: that of the session, or the current turn only. */
+    includeContents?: "default" | "none";
     inputSchema?: Schema;
     outputSchema?: Schema;
     outputKey?: string;
@@ -272,7 +565,7 @@ type Output = string | Content | Event;
 export function agent(
   definition: AgentOptions & {
     model?: string;
-    tools?: readonly (Tool | string)[];
+    tools?: readonly ToolRef[];
     run(ctx: Context): Iterable<Output> | AsyncIterable<Output> | Maybe<Output>;
   },
 ): Agent;
@@ -285,7 +578,13 @@ export interface Component {
 export function component(exports: {
   agents?: readonly Agent[];
   tools?: readonly Tool[];
+  toolsets?: readonly Toolset[];
   callbacks?: readonly Callback[];
+  plugins?: readonly Plugin[];
+  codeExecutors?: readonly CodeExecutor[];
+  summarizers?: readonly Summarizer[];
+  examples?: readonly ExampleProvider[];
+  models?: readonly Model[];
 }): Component;
 
 /** Creates a content with one text. */
@@ -293,3 +592,9 @@ export function content(text: string, role?: "user" | "model"): Content;
 
 /** Returns the text of a content, an event or a response, without thoughts. */
 export function textOf(message: Content | Event | LlmResponse | undefined): string;
+
+/** Encodes a text as UTF-8. */
+export function bytesOf(text: string): Uint8Array;
+
+/** Decodes a text from UTF-8. */
+export function textOfBytes(bytes: Uint8Array): string;

@@ -1,9 +1,10 @@
-// AI agents, tools and callbacks in JavaScript, as WebAssembly components for a Hatchery host. The documentation is in `index.d.ts`.
+// AI agents, tools and other items in JavaScript, as WebAssembly components for a Hatchery host. The documentation is in `index.d.ts`.
 
-import { BadArguments } from "./errors.js";
+import { BadArguments, HatcheryError } from "./errors.js";
 import { check, withDefaults } from "./schema.js";
+import { nameOf } from "./specs.js";
 
-export { content, textOf } from "./content.js";
+export { bytesOf, content, textOf, textOfBytes } from "./content.js";
 export { Context } from "./context.js";
 export { FatalError, HatcheryError } from "./errors.js";
 export { s } from "./schema.js";
@@ -13,7 +14,8 @@ export const HOOKS = [
   "beforeAgent", "afterAgent", "onAgentError", "beforeModel", "afterModel", "onModelError", "beforeTool", "afterTool", "onToolError",
 ];
 
-const AGENT_KINDS = ["llm", "sequential", "parallel", "loop", "custom"];
+/** The hooks of plugins: those of callbacks, and those of runs. */
+export const PLUGIN_HOOKS = ["onUserMessage", "beforeRun", "onEvent", "afterRun", "onRunError", "close", ...HOOKS];
 
 function checkName(kind, item) {
   if (typeof item?.name !== "string" || !item.name) throw new TypeError(`a ${kind} needs a name`);
@@ -25,10 +27,16 @@ function checkRun(kind, item) {
   return item;
 }
 
+function checkKeys(kind, item, known) {
+  const unknown = Object.keys(item).find((key) => !known.includes(key));
+  if (unknown) throw new TypeError(`${kind} \`${item.name}\` has no option \`${unknown}\`; its options are ${known.join(", ")}`);
+  return item;
+}
+
 /** Creates a tool. */
 export function tool(definition) {
-  const defaults = { description: "", parameters: { type: "object" }, confirm: false, longRunning: false };
-  const made = checkRun("tool", { ...defaults, ...definition });
+  checkKeys("tool", checkRun("tool", definition), ["name", "description", "parameters", "response", "confirm", "longRunning", "run"]);
+  const made = { description: "", parameters: { type: "object" }, confirm: false, longRunning: false, ...definition };
   return Object.freeze({
     ...made,
     kind: "tool",
@@ -47,45 +55,118 @@ function findUnknown({ name, parameters }, args) {
   return unknown && `\`${name}\` has no argument \`${unknown}\`; it has ${known.join(", ") || "none"}`;
 }
 
+/** Uses a tool with options: `args`, which a component's tool reads by `ctx.arguments`, and `confirm`. */
+export function toolUse(tool, { args = {}, confirm } = {}) {
+  return Object.freeze({ name: nameOf(tool), args, confirm, kind: "toolUse" });
+}
+
+/** Uses an agent as a tool. The agent is not a sub-agent: its answer is the result of the call. */
+toolUse.agent = (agent) => toolUse("AgentTool", { args: { agent: nameOf(agent) } });
+
+/** Adds the examples of a provider to each request. */
+toolUse.examplesFrom = (provider) => toolUse("ExampleTool", { args: { examples: nameOf(provider) } });
+
+/** Creates a toolset: `tools` computes the tools of a run. */
+export function toolset(definition) {
+  const { name, tools } = checkKeys("toolset", checkName("toolset", definition), ["name", "tools"]);
+  if (typeof tools !== "function") throw new TypeError(`toolset \`${name}\` needs a function \`tools\``);
+  return Object.freeze({
+    name,
+    kind: "toolset",
+    tools: async (ctx) => tools(ctx),
+    /** Calls one of its tools as a host does. */
+    async call(toolName, args, ctx) {
+      const found = (await tools(ctx)).find((each) => each.name === toolName);
+      if (!found) throw new HatcheryError(`toolset \`${name}\` has no tool \`${toolName}\` now`, "TOOL_FAILED");
+      return found.call(args, ctx);
+    },
+  });
+}
+
 /** Creates a callback for a hook. */
 export function callback(definition) {
-  const made = checkRun("callback", definition);
+  const made = checkKeys("callback", checkRun("callback", definition), ["name", "hook", "run"]);
   if (!HOOKS.includes(made.hook)) {
     throw new TypeError(`callback \`${made.name}\`: unknown hook \`${made.hook}\`; use one of ${HOOKS.join(", ")}`);
   }
   return Object.freeze({ ...made, kind: "callback" });
 }
 
-const agentBuilder = (kind) => (definition) => Object.freeze({ description: "", ...checkName("agent", definition), kind });
+/** Creates a plugin: an object with its name and its hooks. */
+export function plugin({ name, ...hooks }) {
+  checkName("plugin", { name });
+  const unknown = Object.keys(hooks).find((hook) => !PLUGIN_HOOKS.includes(hook) || typeof hooks[hook] !== "function");
+  if (unknown) throw new TypeError(`plugin \`${name}\`: \`${unknown}\` is not a hook; its functions are ${PLUGIN_HOOKS.join(", ")}`);
+  if (!Object.keys(hooks).length) throw new TypeError(`plugin \`${name}\` has no hooks; add functions such as \`beforeRun\``);
+  return Object.freeze({ name, hooks, kind: "plugin" });
+}
+
+const providerBuilder = (kind, label) => (definition) =>
+  Object.freeze({ ...checkKeys(label, checkRun(label, definition), ["name", "run"]), kind });
+
+/** Creates a code executor, which runs the code that models write. */
+export const codeExecutor = providerBuilder("codeExecutor", "code executor");
+/** Creates a summarizer, which writes the summaries that replace older events in prompts. */
+export const summarizer = providerBuilder("summarizer", "summarizer");
+/** Creates an example provider. */
+export const examples = providerBuilder("examples", "example provider");
+/** Creates a model: `run` is a generator, async or not, that yields the answer piece by piece. */
+export const model = providerBuilder("model", "model");
+
+const COMMON_KEYS = ["name", "description", "subAgents", "beforeAgent", "afterAgent", "onAgentError"];
+
+const LLM_KEYS = [
+  "model", "instruction", "globalInstruction", "tools", "toolsets", "examples", "examplesFrom", "planner", "runCode", "runCodeInModel",
+  "includeContents", "inputSchema", "outputSchema", "outputKey", "maxSteps", "disallowTransferToParent", "disallowTransferToPeers", "config",
+  "beforeModel", "afterModel", "beforeTool", "afterTool", "onModelError", "onToolError",
+];
+
+const agentBuilder = (kind, keys = []) => (definition) => {
+  checkKeys("agent", checkName("agent", definition), [...COMMON_KEYS, ...keys]);
+  return Object.freeze({ description: "", ...definition, kind });
+};
 
 /** Creates an agent that calls a model and the tools that the model requests. */
-export const llmAgent = agentBuilder("llm");
+export const llmAgent = agentBuilder("llm", LLM_KEYS);
 /** Creates an agent that runs its sub-agents in order. */
 export const sequentialAgent = agentBuilder("sequential");
 /** Creates an agent that runs its sub-agents concurrently. */
 export const parallelAgent = agentBuilder("parallel");
 /** Creates an agent that runs its sub-agents repeatedly, until one escalates. */
-export const loopAgent = agentBuilder("loop");
+export const loopAgent = agentBuilder("loop", ["maxIterations"]);
 /** Creates an agent in code: `run` is a generator, async or not, that yields the agent's events. */
-export const agent = (definition) => agentBuilder("custom")(checkRun("agent", definition));
+export const agent = (definition) => agentBuilder("custom", ["model", "tools", "run"])(checkRun("agent", definition));
+
+/** The exports of a component: the kinds of their items, and how items are created. */
+const EXPORTS = {
+  agents: [["llm", "sequential", "parallel", "loop", "custom"], "llmAgent({…}) or agent({…})"],
+  tools: [["tool"], "tool({…})"],
+  toolsets: [["toolset"], "toolset({…})"],
+  callbacks: [["callback"], "callback({…})"],
+  plugins: [["plugin"], "plugin({…})"],
+  codeExecutors: [["codeExecutor"], "codeExecutor({…})"],
+  summarizers: [["summarizer"], "summarizer({…})"],
+  examples: [["examples"], "examples({…})"],
+  models: [["model"], "model({…})"],
+};
 
 /** Lists the exports of a component; the default export of its module. */
-export function component({ agents = [], tools = [], callbacks = [], ...other }) {
-  const [unknown] = Object.keys(other);
-  if (unknown) throw new TypeError(`a component exports agents, tools and callbacks, not \`${unknown}\``);
-  const exports = { agents: {}, tools: {}, callbacks: {} };
-  for (const item of agents) add(exports.agents, "agents", item, AGENT_KINDS);
-  for (const item of tools) add(exports.tools, "tools", item, ["tool"]);
-  for (const item of callbacks) add(exports.callbacks, "callbacks", item, ["callback"]);
+export function component(definition) {
+  const unknown = Object.keys(definition).find((key) => !Object.hasOwn(EXPORTS, key));
+  if (unknown) throw new TypeError(`a component exports ${Object.keys(EXPORTS).join(", ")}, not \`${unknown}\``);
+  const exports = {};
+  for (const key of Object.keys(EXPORTS)) {
+    exports[key] = {};
+    for (const item of definition[key] ?? []) add(exports[key], key, item);
+  }
   return Object.freeze({ ...exports, isComponent: true });
 }
 
-function add(items, kind, item, kinds) {
-  if (!kinds.includes(item?.kind)) throw new TypeError(`\`${kind}\` has an item of another kind; create its items with ${BUILDERS[kind]}`);
+function add(items, key, item) {
+  const [kinds, builder] = EXPORTS[key];
+  if (!kinds.includes(item?.kind)) throw new TypeError(`\`${key}\` has an item of another kind; create its items with ${builder}`);
   if (items[item.name] === item) return;
-  if (items[item.name]) throw new TypeError(`two ${kind} are named \`${item.name}\`; rename one of them`);
+  if (items[item.name]) throw new TypeError(`two ${key} are named \`${item.name}\`; rename one of them`);
   items[item.name] = item;
-  for (const child of item.subAgents ?? []) if (typeof child !== "string") add(items, kind, child, kinds);
+  for (const child of item.subAgents ?? []) if (typeof child !== "string") add(items, key, child);
 }
-
-const BUILDERS = { agents: "llmAgent({…}) or agent({…})", tools: "tool({…})", callbacks: "callback({…})" };

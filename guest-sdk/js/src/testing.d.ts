@@ -1,4 +1,6 @@
-import type { Context, Content, Event, Json, LlmRequest, LlmResponse, Part } from "./index.js";
+import type {
+  Context, Content, Event, Json, LlmRequest, LlmResponse, MemoryEntry, Model, Part, PluginInfo, RunInfo, RunRequest,
+} from "./index.js";
 
 /** A host that keeps everything in memory, for unit tests. Its fields can be checked after a test. */
 export class MockHost {
@@ -15,8 +17,22 @@ export class MockHost {
     tools?: Record<string, (args: any) => unknown>;
     /** The events of sub-agents. */
     subAgents?: Record<string, Event[]>;
-    /** The result of every memory search. */
-    memory?: { content: Content; author?: string; timestampMicros: number }[];
+    /** Entries of earlier sessions. A search finds those that contain words of the query. */
+    memory?: MemoryEntry[];
+    /** The call in which the code runs. */
+    info?: Partial<RunInfo>;
+    /** The arguments with which the configuration uses the tool or plugin that is called. */
+    arguments?: Json;
+    /** The plugins of the run. */
+    plugins?: PluginInfo[];
+    /** The names and patterns of the models that the component is granted. */
+    models?: string[];
+    /** Embeds a text. */
+    embed?: (text: string) => number[];
+    /** Apps that the code can run: functions from the request to the events. An event with an `errorCode` is a failure. */
+    apps?: Record<string, (request: RunRequest & { message: Content }) => (string | Content | Event)[]>;
+    /** The events of other sessions of the user, by app and id. */
+    sessions?: Record<string, Record<string, (string | Content | Event)[]>>;
     /** A person's decision about the tool call. */
     confirmation?: { hint: string; confirmed: boolean; payload?: Json };
   });
@@ -33,9 +49,24 @@ export class MockHost {
   /** The agent that the conversation was transferred to. */
   transferredTo: string | undefined;
   escalated: boolean;
+  endedInvocation: boolean;
   skippedSummarization: boolean;
+  /** The runs of apps that the code has started. */
+  runRequests: RunRequest[];
+  /** The ids of the runs that the code has cancelled. */
+  cancelledRuns: string[];
+  /** The entries of the memory. */
+  memory: MemoryEntry[];
+  /** The user's other sessions, by app and id. */
+  sessions: Record<string, Record<string, { state: Record<string, any>; events: Event[] }>>;
+  /** Returns a context for all items. */
   context(): Context;
+  /** Returns a context for the function of an instruction or of a toolset, where changes fail with the code `READ_ONLY`. */
+  readOnlyContext(): Context;
 }
 
 /** Returns everything that an agent yields. */
 export function collect<T>(outputs: Iterable<T> | AsyncIterable<T>): Promise<T[]>;
+
+/** Returns the complete answer of a model. */
+export function answer(model: Model, request: LlmRequest, ctx: Context): Promise<LlmResponse>;

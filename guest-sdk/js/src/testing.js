@@ -1,6 +1,6 @@
 // A mock host for unit tests in Node.
 
-import { content } from "./content.js";
+import { content, joinResponses, outputsOf, textOf, toEvent, toResponse } from "./content.js";
 import { Context } from "./context.js";
 import { HatcheryError } from "./errors.js";
 import { parse, stringify } from "./json.js";
@@ -17,23 +17,68 @@ export class MockHost {
   requestedConfirmation;
   transferredTo;
   escalated = false;
+  endedInvocation = false;
   skippedSummarization = false;
+  /** The runs of apps that the code has started. */
+  runRequests = [];
+  /** The ids of the runs that the code has cancelled. */
+  cancelledRuns = [];
+  /** The entries of the memory. */
+  memory;
+  /** The user's other sessions, by app and id: their state and their events. */
+  sessions = {};
   #setup;
 
   constructor(setup = {}) {
     this.state = { ...setup.state };
     this.#setup = {
-      config: {}, userMessage: "", events: [], tools: {}, subAgents: {}, memory: [], ...setup, responses: [...(setup.responses ?? [])],
+      config: {}, userMessage: "", events: [], tools: {}, subAgents: {}, plugins: [], models: [], apps: {}, ...setup,
+      responses: [...(setup.responses ?? [])],
     };
+    this.memory = [...(setup.memory ?? [])];
+    for (const [app, sessions] of Object.entries(setup.sessions ?? {})) {
+      for (const [id, events] of Object.entries(sessions)) this.#sessionsOf(app)[id] = { state: {}, events: events.map(toEvent) };
+    }
   }
 
-  /** Returns a context for tools, callbacks and agents. */
+  /** Returns a context for all items. */
   context() {
     return new Context(this);
   }
 
+  /** Returns a context for the function of an instruction or of a toolset, where changes fail with the code `READ_ONLY`. */
+  readOnlyContext() {
+    const host = new Proxy(this, { get: (_, name) => (CHANGES.includes(name) ? refuse : bind(this, name)) });
+    return new Context(host);
+  }
+
   info() {
-    return { app: "app", user: "user", session: "session", invocationId: "e-test", agent: "agent" };
+    return {
+      app: "app", user: "user", session: "session", invocationId: "e-test", agent: "agent", streamingMode: "none", isResumable: false,
+      depth: 0, remaining: {}, ...this.#setup.info,
+    };
+  }
+
+  arguments() {
+    return structuredClone(this.#setup.arguments);
+  }
+
+  plugins() {
+    return this.#setup.plugins;
+  }
+
+  plugin(name) {
+    return this.#setup.plugins.find((plugin) => plugin.name === name);
+  }
+
+  models() {
+    return this.#setup.models;
+  }
+
+  embed(model, texts) {
+    const { embed } = this.#setup;
+    if (!embed) throw new HatcheryError(`model \`${model}\` not found; give MockHost a function in \`embed\``, "MODEL_UNKNOWN");
+    return texts.map((text) => embed(text));
   }
 
   userContent() {
@@ -85,6 +130,10 @@ export class MockHost {
     this.escalated = true;
   }
 
+  endInvocation() {
+    this.endedInvocation = true;
+  }
+
   skipSummarization() {
     this.skippedSummarization = true;
   }
@@ -110,20 +159,106 @@ export class MockHost {
     delete this.artifacts[name];
   }
 
-  searchMemory() {
-    return this.#setup.memory;
+  searchMemory(query) {
+    const asked = wordsOf(query);
+    const counted = this.memory.map((entry) => [wordsOf(textOf(entry.content)).filter((word) => asked.includes(word)).length, entry]);
+    return counted.filter(([count]) => count).sort(([one], [other]) => other - one).map(([, entry]) => entry);
+  }
+
+  addSessionToMemory(id) {
+    const own = () => [{ content: this.userContent(), author: "user" }, ...this.#setup.events];
+    this.addEventsToMemory(id === undefined ? own() : this.#session(this.info().app, id).events);
+  }
+
+  addEventsToMemory(events) {
+    for (const { content: message, author, timestampMicros = 0 } of events) {
+      const entry = { content: message, author, timestampMicros };
+      const isKnown = this.memory.some((known) => stringify(known) === stringify(entry));
+      if (textOf(message) && !isKnown) this.memory.push(entry);
+    }
+  }
+
+  listApps() {
+    return Object.keys(this.#setup.apps).sort();
+  }
+
+  runApp(request) {
+    this.runRequests.push(request);
+    const app = this.#setup.apps[request.app];
+    if (!app) throw new HatcheryError(`app \`${request.app}\` not found; give it to MockHost in \`apps\``, "NOT_FOUND");
+    const number = this.runRequests.length;
+    return { invocationId: `e-run-${number}`, session: request.session ?? `session-${number}`, events: Array.from(app(request), toEvent) };
+  }
+
+  cancelRun(invocationId) {
+    this.cancelledRuns.push(invocationId);
+  }
+
+  createSession(app, id, state) {
+    const sessions = this.#sessionsOf(app);
+    const key = id ?? `session-${Object.keys(sessions).length + 1}`;
+    if (sessions[key]) throw new HatcheryError(`session \`${key}\` exists already`, "SESSION_EXISTS");
+    sessions[key] = { state: { ...state }, events: [] };
+    return this.getSession(app, key);
+  }
+
+  getSession(app, id) {
+    const session = this.#sessionsOf(app)[id];
+    return session && { app, id, state: session.state, eventCount: session.events.length, createdMicros: 0, updatedMicros: 0 };
+  }
+
+  listSessions(app, offset, limit) {
+    const ids = Object.keys(this.#sessionsOf(app)).reverse();
+    return ids.slice(offset, offset + limit).map((id) => this.getSession(app, id));
+  }
+
+  sessionEvents(app, id, { recent, afterMicros }, offset, limit) {
+    const since = this.#session(app, id).events.filter((event) => (event.timestampMicros ?? 0) >= (afterMicros ?? 0));
+    return since.slice(recent === undefined ? 0 : Math.max(since.length - recent, 0)).slice(offset, offset + limit);
+  }
+
+  appendEvent(app, id, event) {
+    this.#checkNotRunning(app, id);
+    const session = this.#session(app, id);
+    const number = session.events.length + 1;
+    const stored = { ...event, id: `event-${number}`, author: event.author || this.info().agent, timestampMicros: number };
+    Object.assign(session.state, event.actions?.stateDelta);
+    session.events.push(stored);
+    return stored;
+  }
+
+  deleteSession(app, id) {
+    this.#checkNotRunning(app, id);
+    delete this.#sessionsOf(app)[id];
+  }
+
+  #sessionsOf(app) {
+    this.sessions[app] ??= {};
+    return this.sessions[app];
+  }
+
+  #session(app, id) {
+    const session = this.#sessionsOf(app)[id];
+    if (session) return session;
+    throw new HatcheryError(`session \`${id}\` of app \`${app}\` not found; give it to MockHost in \`sessions\``, "SESSION_NOT_FOUND");
+  }
+
+  #checkNotRunning(app, id) {
+    const info = this.info();
+    if (app !== info.app || id !== info.session) return;
+    throw new HatcheryError("this is the session of the current run: its agents emit events instead", "SESSION_IN_USE");
   }
 
   callTool(name, args) {
     const tool = this.#setup.tools[name];
-    if (!tool) throw new HatcheryError("TOOL_FAILED", `tool \`${name}\` not found; give it to MockHost in \`tools\``);
+    if (!tool) throw new HatcheryError(`tool \`${name}\` not found; give it to MockHost in \`tools\``, "TOOL_FAILED");
     return tool(args);
   }
 
   *generate(request, streaming) {
     this.requests.push(request);
     const { responses } = this.#setup;
-    if (!responses.length) throw new HatcheryError("MODEL_SCRIPT_ENDED", "no response is left; give MockHost more `responses`");
+    if (!responses.length) throw new HatcheryError("no response is left; give MockHost more `responses`", "MODEL_SCRIPT_ENDED");
     const response = responses.shift();
     if (response instanceof Error) throw response;
     if (streaming && typeof response === "string") {
@@ -134,7 +269,7 @@ export class MockHost {
 
   *runSubAgent(name) {
     const events = this.#setup.subAgents[name];
-    if (!events) throw new HatcheryError("NOT_FOUND", `agent \`${name}\` not found; give it to MockHost in \`subAgents\``);
+    if (!events) throw new HatcheryError(`agent \`${name}\` not found; give it to MockHost in \`subAgents\``, "NOT_FOUND");
     yield* events;
   }
 }
@@ -145,3 +280,22 @@ export async function collect(outputs) {
   for await (const output of outputs) all.push(output);
   return all;
 }
+
+/** Returns the complete answer of a model. */
+export async function answer(model, request, ctx) {
+  return joinResponses((await collect(outputsOf(model.run(request, ctx)))).map(toResponse));
+}
+
+/** The functions of the host that change something. */
+const CHANGES = [
+  "setState", "requestConfirmation", "transfer", "escalate", "endInvocation", "skipSummarization", "saveArtifact", "deleteArtifact",
+  "addSessionToMemory", "addEventsToMemory", "runApp", "cancelRun", "createSession", "appendEvent", "deleteSession",
+];
+
+function refuse() {
+  throw new HatcheryError("the code of an instruction or a toolset only reads", "READ_ONLY");
+}
+
+const bind = (host, name) => (typeof host[name] === "function" ? host[name].bind(host) : host[name]);
+
+const wordsOf = (text) => text.toLowerCase().split(/[^\p{L}\p{N}]+/u).filter(Boolean);

@@ -1,8 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { FatalError, agent, callback, component, content, llmAgent, s, textOf, tool } from "hatchery-guest";
-import { MockHost, collect } from "hatchery-guest/testing";
+import {
+  FatalError, agent, bytesOf, callback, codeExecutor, component, content, examples, llmAgent, model, plugin, s, summarizer, textOf, textOfBytes,
+  tool, toolUse, toolset,
+} from "hatchery-guest";
+import { MockHost, answer, collect } from "hatchery-guest/testing";
+import { createExports } from "../src/exports.js";
 
 const scale = tool({
   name: "scale",
@@ -76,7 +80,7 @@ test("an integer argument can be larger than a number represents exactly", () =>
 
 test("an invalid export is named", () => {
   assert.throws(() => component({ tools: [{}] }), /`tools` has an item of another kind; create its items with tool\(/);
-  assert.throws(() => component({ models: [] }), /exports agents, tools and callbacks, not `models`/);
+  assert.throws(() => component({ modles: [] }), /exports agents, tools, .*, not `modles`/);
   assert.throws(() => component({ tools: [scale, tool({ name: "scale", run() {} })] }), /two tools are named `scale`/);
   assert.throws(() => tool({ name: "x" }), /tool `x` needs a function `run`/);
   assert.throws(() => callback({ name: "x", hook: "before_tool", run() {} }), /unknown hook `before_tool`; use one of beforeAgent/);
@@ -89,6 +93,177 @@ test("sub-agents are exported with their agent", () => {
 });
 
 test("errors have codes", () => {
-  const error = new FatalError("BROKEN", "it is broken");
+  const error = new FatalError("it is broken", "BROKEN");
   assert.deepEqual([error.code, error.message, error instanceof Error], ["BROKEN", "it is broken", true]);
+});
+
+test("an unknown option is named", () => {
+  assert.throws(() => llmAgent({ name: "x", modl: "y" }), /agent `x` has no option `modl`; its options are name, description, .*model/);
+  assert.throws(() => plugin({ name: "x", beforeModels() {} }), /plugin `x`: `beforeModels` is not a hook; its functions are onUserMessage/);
+});
+
+const EMPTY = component({});
+
+/** Returns the exports of a component as a host calls them. */
+const exportsOf = (items, host = new MockHost()) => createExports({ ...EMPTY, ...component(items) }, host, () => {});
+
+const request = (text) => ({
+  model: "", contents: [{ role: "user", parts: [{ data: { tag: "text", val: text }, thought: false, thoughtSignature: null, extra: null }] }],
+  systemInstructions: [], tools: [], modelTools: [], config: null,
+});
+
+const saidBy = (responses) => responses.map((response) => response.content?.parts.map((part) => part.data.val).join("") ?? response.errorCode);
+
+test("a model streams, or its pieces are joined", async () => {
+  const parrot = model({
+    name: "parrot",
+    *run({ contents }) {
+      for (const word of textOf(contents[0]).split(" ")) yield `${word} `;
+      if (textOf(contents[0]) === "then fail") throw new FatalError("it broke", "BROKEN");
+      yield { finishReason: "STOP" };
+    },
+  });
+  const whole = await answer(parrot, { contents: [content("one two", "user")] }, new MockHost().context());
+  assert.deepEqual([textOf(whole), whole.finishReason, whole.content.parts.length], ["one two ", "STOP", 1]);
+  const { guestModels } = exportsOf({ models: [parrot] });
+  assert.deepEqual(guestModels.describe(), ["parrot"]);
+  const pieces = await collect(await guestModels.generate("parrot", request("one two"), true));
+  assert.deepEqual(saidBy(pieces).slice(0, 2), ["one ", "two "]);
+  assert.ok(pieces.every((piece) => piece.partial));
+  assert.deepEqual(saidBy(await collect(await guestModels.generate("parrot", request("one two"), false))), ["one two "]);
+  assert.deepEqual(saidBy(await collect(await guestModels.generate("parrot", request("then fail"), true))).at(-1), "BROKEN");
+  await assert.rejects(() => guestModels.generate("parrot", request("then fail"), false), { code: "BROKEN", message: "it broke" });
+});
+
+test("code is run, events are summarized and examples selected", async () => {
+  const adder = codeExecutor({
+    name: "adder",
+    run({ code, inputFiles }) {
+      if (inputFiles.length) return { stdout: textOfBytes(inputFiles[0].content), outputFiles: [{ name: "b", content: "größer" }] };
+      return String(code.split("\n").reduce((sum, line) => sum + Number(line), 0));
+    },
+  });
+  const minutes = summarizer({ name: "minutes", run: (events, ctx) => textOf(ctx.generate(events.map(textOf).join(" "))) });
+  const sums = examples({ name: "sums", run: (query) => (query.includes("+") ? [{ input: "1 + 1", output: "2" }] : []) });
+  const host = new MockHost({ responses: ["short"] });
+  const { guestCodeExecutors, guestSummarizers, guestExamples } = exportsOf(
+    { codeExecutors: [adder], summarizers: [minutes], examples: [sums] }, host,
+  );
+  const run = (code, inputFiles = []) => guestCodeExecutors.execute("adder", { code, inputFiles, executionId: null });
+  assert.deepEqual(await run("1\n2"), { stdout: "3", stderr: "", outputFiles: [] });
+  const written = await run("", [{ name: "a", mimeType: "text/plain", content: bytesOf("kühl 日本") }]);
+  assert.deepEqual([written.stdout, textOfBytes(written.outputFiles[0].content)], ["kühl 日本", "größer"]);
+  const summary = await guestSummarizers.summarize("minutes", []);
+  assert.equal(summary.parts[0].data.val, "short");
+  const [example] = await guestExamples.examples("sums", "2 + 2");
+  assert.deepEqual([example.input.role, example.output[0].role], ["user", "model"]);
+});
+
+test("a plugin has the hooks of its object", async () => {
+  const manners = plugin({
+    name: "manners",
+    beforeModel(asked) {
+      asked.systemInstructions.push("Be polite.");
+    },
+    close: (ctx) => ctx.log.info("closed"),
+  });
+  const host = new MockHost();
+  const { guestPlugins } = exportsOf({ plugins: [manners] }, host);
+  assert.deepEqual(guestPlugins.describe(), [{ name: "manners", hooks: ["before-model", "close"] }]);
+  const action = await guestPlugins.beforeModel("manners", request("hi"));
+  assert.deepEqual([action.tag, action.val.systemInstructions], ["revise", ["Be polite."]]);
+  await guestPlugins.close("manners");
+  assert.equal(host.logLines[0][1], "closed");
+});
+
+test("a toolset computes its tools", async () => {
+  const ban = tool({ name: "ban", parameters: s.object({ user: s.string() }), run: ({ user }) => user });
+  const admin = toolset({ name: "admin", tools: (ctx) => (ctx.state.get("admin") ? [ban] : []) });
+  const host = new MockHost();
+  assert.deepEqual(await admin.tools(host.readOnlyContext()), []);
+  await assert.rejects(() => admin.call("ban", { user: "eve" }, host.context()), /toolset `admin` has no tool `ban` now/);
+  host.state.admin = true;
+  const { guestToolsets } = exportsOf({ toolsets: [admin] }, host);
+  assert.deepEqual((await guestToolsets.tools("admin")).map(({ declaration }) => declaration.name), ["ban"]);
+  assert.equal(await guestToolsets.call("admin", "ban", '{"user":"eve"}'), '"eve"');
+});
+
+test("an agent says all that YAML can say", () => {
+  const helper = llmAgent({ name: "helper" });
+  const sums = examples({ name: "sums", run: () => [] });
+  const chief = llmAgent({
+    name: "chief",
+    tools: [scale, toolUse("archive/find", { args: { limit: 10 }, confirm: true }), toolUse.agent(helper), toolUse.examplesFrom(sums)],
+    toolsets: [toolset({ name: "admin", tools: () => [] }), { name: "search", prefix: "s_" }],
+    examplesFrom: sums,
+    planner: { budget: 100, includeThoughts: true },
+    runCode: { executor: "python/starlark", errorRetries: 1, codeDelimiters: [["<<", ">>"]] },
+    includeContents: "none",
+  });
+  const [{ kind: { val } }] = exportsOf({ agents: [chief] }).guestAgents.describe();
+  assert.deepEqual(val.tools, [
+    { name: "scale", args: null, requiresConfirmation: null },
+    { name: "archive/find", args: '{"limit":10}', requiresConfirmation: true },
+    { name: "AgentTool", args: '{"agent":"helper"}', requiresConfirmation: null },
+    { name: "ExampleTool", args: '{"examples":"sums"}', requiresConfirmation: null },
+  ]);
+  assert.deepEqual(val.toolsets, [{ name: "admin", only: [], prefix: null }, { name: "search", only: [], prefix: "s_" }]);
+  assert.deepEqual([val.examples, val.planner.val, val.includeContents], [
+    { tag: "chosen", val: "sums" }, '{"thinkingBudget":100,"includeThoughts":true}', "none",
+  ]);
+  assert.deepEqual([val.codeExecution.val.executor, val.codeExecution.val.codeDelimiters], ["python/starlark", [["<<", ">>"]]]);
+});
+
+test("code runs an app and reads its answer", () => {
+  const host = new MockHost({ apps: { clerk: ({ message }) => ["One moment.", `You said ${textOf(message)}.`] } });
+  const { runner } = host.context();
+  const run = runner.run({ app: "clerk", message: "hi", session: "desk", stateDelta: { urgent: true } });
+  run.cancel();
+  assert.equal(run.text(), "You said hi.");
+  assert.deepEqual([host.runRequests[0].session, host.runRequests[0].stateDelta], ["desk", { urgent: true }]);
+  assert.deepEqual([host.cancelledRuns, runner.listApps()], [["e-run-1"], ["clerk"]]);
+  assert.throws(() => runner.run({ app: "nobody", message: "hi" }), { code: "NOT_FOUND" });
+  const failing = new MockHost({ apps: { clerk: () => [{ errorCode: "BROKEN", errorMessage: "it broke" }] } });
+  assert.throws(() => failing.context().runner.run({ app: "clerk", message: "hi" }).text(), { code: "BROKEN", message: "it broke" });
+});
+
+test("other sessions are created, read and deleted", () => {
+  const host = new MockHost({ sessions: { diary: { old: ["one", "two"] } } });
+  const diary = host.context().sessions("diary");
+  assert.deepEqual(diary.create("today", { mood: "good" }).state, { mood: "good" });
+  assert.equal(diary.append("today", "Dear diary.").author, "agent");
+  assert.deepEqual(diary.events("old", { recent: 1 }).map(textOf), ["two"]);
+  assert.deepEqual(diary.list().map(({ id }) => id), ["today", "old"]);
+  diary.delete("old");
+  assert.equal(diary.get("old"), undefined);
+  assert.throws(() => host.context().sessions("app").append("session", "x"), { code: "SESSION_IN_USE" });
+  assert.deepEqual(host.sessions.diary.today.events.map(textOf), ["Dear diary."]);
+});
+
+test("what is added to the memory is found once", () => {
+  const host = new MockHost({ userMessage: "I like bread", sessions: { app: { old: ["bread and butter"] } } });
+  const { memory } = host.context();
+  memory.addSession();
+  memory.addSession("old");
+  memory.addEvents(["a note about bread", "a note about bread"]);
+  assert.equal(memory.search("bread").length, 3);
+});
+
+test("a test sets up the run, its plugins, arguments and embeddings", () => {
+  const host = new MockHost({
+    info: { streamingMode: "sse", remaining: { modelCalls: 3 } }, plugins: [{ name: "audit", hooks: ["onEvent"] }], arguments: { limit: 1 },
+    models: ["local:*"], embed: (text) => [text.length],
+  });
+  const ctx = host.context();
+  assert.deepEqual([ctx.info.streamingMode, ctx.info.remaining.modelCalls, ctx.arguments], ["sse", 3, { limit: 1 }]);
+  assert.deepEqual([ctx.plugins().length, ctx.plugin("audit").hooks, ctx.plugin("none")], [1, ["onEvent"], undefined]);
+  assert.deepEqual([ctx.models(), ctx.embed("local:x", ["a", "bc"])], [["local:*"], [[1], [2]]]);
+  ctx.endInvocation();
+  assert.ok(host.endedInvocation);
+});
+
+test("an instruction only reads", () => {
+  const ctx = new MockHost({ state: { a: 1 } }).readOnlyContext();
+  assert.equal(ctx.state.get("a"), 1);
+  assert.throws(() => ctx.state.set("a", 2), { code: "READ_ONLY" });
 });

@@ -2,7 +2,9 @@
 
 import base64
 import dataclasses
+import enum
 import json
+import keyword
 import re
 import sys
 import types
@@ -25,20 +27,24 @@ DATA_TYPES = {
 MICROS = 1_000_000
 
 
-def contract_types() -> types.ModuleType:
-    """Returns the classes that componentize-py generates for records and variants of ``types.wit``."""
+def contract_types(file: str = "types.wit") -> types.ModuleType:
+    """Returns the classes that componentize-py generates for records, variants and enums of a file of the contract."""
     module = types.ModuleType("wit_world.imports.types")
-    source = re.sub(r"///?.*", "", (REPOSITORY / "wit/types.wit").read_text())
+    source = re.sub(r"///?.*", "", (REPOSITORY / "wit" / file).read_text())
 
     def define(name: str, fields: list[str]) -> None:
         setattr(module, name, dataclasses.make_dataclass(name, fields))
 
     def camel_case(name: str) -> str:
-        return "".join(word.capitalize() for word in name.split("-"))
+        words = "".join(word.capitalize() for word in name.split("-"))
+        return f"{words}_" if keyword.iskeyword(words) else words
 
-    for kind, name, body in re.findall(r"(record|variant) ([\w-]+) \{([^}]*)\}", source):
+    for kind, name, body in re.findall(r"(record|variant|enum) ([\w-]+) \{([^}]*)\}", source):
         if kind == "record":
             define(camel_case(name), [field.replace("-", "_") for field in re.findall(r"([\w-]+):", body)])
+        elif kind == "enum":
+            cases = [case.replace("-", "_").upper() for case in re.findall(r"([\w-]+),", body)]
+            setattr(module, camel_case(name), enum.Enum(camel_case(name), cases))
         else:
             for case, payload in re.findall(r"([\w-]+)(\(.*\))?,", body):
                 define(f"{camel_case(name)}_{camel_case(case)}", ["value"] if payload else [])

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict
 
 from hatchery_guest import (
-    AgentContext, CallbackContext, Context, Event, FatalError, LlmAgent, ToolCall, ToolConfirmation, ToolContext, ToolError,
-    agent, callback, tool,
+    AgentContext, CallbackContext, CodeInput, CodeOutput, Content, Context, DynamicTool, Error, Event, EventWindow, Example, FatalError,
+    LlmAgent, LlmRequest, LlmResponse, PluginInfo, RemainingLimits, RunInfo, RunRequest, ToolCall, ToolConfirmation, ToolContext,
+    ToolError, agent, callback, code_executor, examples, model, plugin, summarizer, tool, toolset,
 )  # fmt: skip
 from hatchery_guest.export import Exports
 from hatchery_guest.schema import BadHint, BadValue, dump, parse, schema_of
@@ -158,7 +159,7 @@ class Agents(unittest.TestCase):
         self.assertTrue(host.state["done"])
 
     def test_parameters_without_a_value_are_reported_at_once(self) -> None:
-        with self.assertRaisesRegex(TypeError, "agent `lost`: no value for parameter `cx`; annotate it with AgentContext"):
+        with self.assertRaisesRegex(TypeError, "agent `lost`: no value for parameter `cx`; annotate it with Context"):
 
             @agent
             async def lost(cx):
@@ -182,6 +183,158 @@ class Agents(unittest.TestCase):
         self.assertEqual(host.state, {"noted": "x"})
 
 
+class Providers(unittest.TestCase):
+    def test_a_model_streams_and_its_pieces_are_joined(self) -> None:
+        @model
+        async def parrot(request: LlmRequest, cx: Context):
+            for word in request.contents[-1].text.split():
+                yield word + " "
+            yield LlmResponse(finish_reason="STOP")
+
+        request = LlmRequest.from_prompt("one two")
+        pieces = run(parrot.responses(request, MockHost().context()))
+        self.assertEqual([piece.text for piece in pieces], ["one ", "two ", ""])
+        answer = run(parrot.answer(request, MockHost().context()))
+        self.assertEqual((answer.text, answer.finish_reason, len(answer.content.parts)), ("one two ", "STOP", 1))
+
+        @model(name="short")
+        def brief(request: LlmRequest) -> str:
+            return "no"
+
+        self.assertEqual((brief.name, run(brief.answer(request, MockHost().context())).text), ("short", "no"))
+
+    def test_code_is_run_events_are_summarized_and_examples_selected(self) -> None:
+        @code_executor
+        def adder(input: CodeInput) -> str:
+            return str(sum(int(line) for line in input.code.splitlines()))
+
+        @summarizer
+        async def minutes(events: list, cx: Context) -> str:
+            return (await cx.generate(" ".join(event.text for event in events))).text
+
+        @examples
+        def sums(query: str) -> list:
+            return [Example("1 + 1", "2")] if "+" in query else []
+
+        host = MockHost(responses=["short"])
+        self.assertEqual(run(adder.execute(CodeInput("1\n2"), host.context())), CodeOutput("3"))
+        summary = run(minutes.summarize([Event.from_text("a"), Event.from_text("b")], host.context()))
+        self.assertEqual((summary.text, host.requests[0].contents[0].text), ("short", "a b"))
+        self.assertEqual(run(sums.examples("2 + 2", host.context()))[0].output, [Content.model("2")])
+
+    def test_a_plugin_has_the_hooks_of_its_class(self) -> None:
+        @plugin
+        class GoodManners:
+            async def before_model(self, request: LlmRequest) -> None:
+                request.system_instructions.append("Be polite.")
+
+            def close(self, cx: CallbackContext) -> None:
+                cx.log.info("closed")
+
+            def _helper(self) -> None: ...
+
+        self.assertEqual((GoodManners.name, sorted(GoodManners.hooks)), ("good_manners", ["before_model", "close"]))
+        host, request = MockHost(), LlmRequest()
+        run(GoodManners.call("before_model", host.callback_context(), request))
+        run(GoodManners.call("close", host.callback_context()))
+        self.assertEqual((request.system_instructions, host.log_lines[0][1]), (["Be polite."], "closed"))
+        with self.assertRaisesRegex(TypeError, "unknown hook `before_models`; use one of on_user_message"):
+
+            @plugin
+            class Wrong:
+                def before_models(self) -> None: ...
+
+    def test_a_toolset_computes_its_tools(self) -> None:
+        @toolset
+        def admin(cx: Context) -> list:
+            ban = DynamicTool("ban", "Bans a user.", lambda args, cx: args["user"])
+            return [ban, convert] if cx.state.get("admin") else []
+
+        host = MockHost()
+        self.assertEqual(run(admin.tools(host.read_only_context())), [])
+        with self.assertRaisesRegex(ToolError, "toolset `admin` has no tool `ban` now"):
+            run(admin.call("ban", {"user": "eve"}, host.tool_context()))
+        host.state["admin"] = True
+        self.assertEqual([tool.name for tool in run(admin.tools(host.read_only_context()))], ["ban", "convert"])
+        self.assertEqual(run(admin.call("ban", {"user": "eve"}, host.tool_context())), "eve")
+
+
+class Services(unittest.TestCase):
+    def test_code_runs_an_app_and_reads_its_answer(self) -> None:
+        host = MockHost(apps={"clerk": lambda request: ["One moment.", f"You said {request.message.text}."]})
+        cx = host.tool_context()
+
+        async def work() -> str:
+            run = await cx.runner.run(RunRequest("clerk", "hi", session="desk", state_delta={"urgent": True}))
+            run.cancel()
+            return await run.text()
+
+        self.assertEqual(run(work()), "You said hi.")
+        self.assertEqual((host.run_requests[0].session, host.run_requests[0].state_delta), ("desk", {"urgent": True}))
+        self.assertEqual((host.cancelled_runs, cx.runner.list_apps()), (["e-run-1"], ["clerk"]))
+
+    def test_a_run_that_fails_raises_its_error(self) -> None:
+        cx = MockHost(apps={"clerk": lambda request: [Event(error_code="BROKEN", error_message="it broke")]}).tool_context()
+
+        async def work(app: str) -> str:
+            return await (await cx.runner.run(RunRequest(app, "hi"))).text()
+
+        for app, code in [("clerk", "BROKEN"), ("nobody", "NOT_FOUND")]:
+            with self.assertRaises(Error) as caught:
+                run(work(app))
+            self.assertEqual(caught.exception.code, code)
+
+    def test_other_sessions_are_created_read_and_deleted(self) -> None:
+        host = MockHost(sessions={("diary", "old"): ["one", "two"]})
+        diary = host.tool_context().sessions("diary")
+
+        async def work() -> None:
+            created = await diary.create("today", {"mood": "good"})
+            self.assertEqual((created.id, created.state), ("today", {"mood": "good"}))
+            self.assertEqual((await diary.append("today", "Dear diary.")).author, "agent")
+            self.assertEqual([event.text for event in await diary.events("old", EventWindow(recent=1))], ["two"])
+            self.assertEqual([session.id for session in await diary.list()], ["today", "old"])
+            await diary.delete("old")
+            self.assertIsNone(await diary.get("old"))
+            with self.assertRaisesRegex(Error, "its agents emit events instead"):
+                await host.tool_context().sessions("app").append("session", "x")
+
+        run(work())
+        self.assertEqual([event.text for event in host.sessions["diary", "today"]], ["Dear diary."])
+
+    def test_what_is_added_to_the_memory_is_found_once(self) -> None:
+        host = MockHost(user_message="I like bread", sessions={("app", "old"): ["bread and butter"]})
+        memory = host.tool_context().memory
+
+        async def work() -> int:
+            await memory.add_session()
+            await memory.add_session("old")
+            await memory.add_events(["a note about bread", "a note about bread"])
+            return len(await memory.search("bread"))
+
+        self.assertEqual(run(work()), 3)
+
+    def test_a_test_sets_up_the_run_its_plugins_arguments_and_embeddings(self) -> None:
+        info = RunInfo("app", "user", "session", "e-1", "agent", streaming_mode="sse", remaining=RemainingLimits(model_calls=3))
+        host = MockHost(
+            info=info, plugins=[PluginInfo("audit", ["on_event"])], arguments={"limit": 1}, models=["local:*"], embed=lambda text: [len(text)]
+        )
+        cx = host.tool_context()
+        self.assertEqual((cx.info.streaming_mode, cx.info.remaining.model_calls), ("sse", 3))
+        self.assertEqual((cx.arguments, cx.models(), len(cx.plugins())), ({"limit": 1}, ["local:*"], 1))
+        self.assertEqual((cx.plugin("audit").hooks, cx.plugin("none")), (["on_event"], None))
+        self.assertEqual(run(cx.embed("local:x", ["a", "bc"])), [[1], [2]])
+        cx.end_invocation()
+        self.assertTrue(host.ended_invocation)
+
+    def test_an_instruction_only_reads(self) -> None:
+        cx = MockHost(state={"a": 1}).read_only_context()
+        self.assertEqual(cx.state["a"], 1)
+        with self.assertRaises(Error) as caught:
+            cx.state["a"] = 2
+        self.assertEqual(caught.exception.code, "READ_ONLY")
+
+
 class ExportLists(unittest.TestCase):
     def test_exports_are_sorted_by_kind_and_include_sub_agents(self) -> None:
         exports = Exports()
@@ -192,7 +345,7 @@ class ExportLists(unittest.TestCase):
         self.assertEqual(exports.kinds(), ["agents", "tools"])
 
     def test_an_invalid_export_is_named(self) -> None:
-        with self.assertRaisesRegex(TypeError, "export agents, and functions marked with @tool"):
+        with self.assertRaisesRegex(TypeError, "export agents, and functions and classes marked with @tool"):
             Exports().add(print)  # type: ignore[arg-type]
         exports = Exports()
         exports.add(LlmAgent(name="one"))
@@ -228,7 +381,7 @@ class Contexts(unittest.TestCase):
         self.assertEqual(host.log_lines, [("info", "hello", {"number": "1"})])
 
     def test_a_stream_ends_with_the_complete_response(self) -> None:
-        cx = MockHost(responses=["one two", FatalError("X", "no")]).agent_context()
+        cx = MockHost(responses=["one two", FatalError("no")]).agent_context()
         responses = run(cx.stream("Say it."))
         self.assertEqual([(response.text, response.partial) for response in responses], [("one ", True), ("two ", True), ("one two", False)])
         with self.assertRaises(FatalError):

@@ -1,4 +1,4 @@
-"""Write AI agents, tools and callbacks in Python, as WebAssembly components for a Hatchery host.
+"""Write AI agents, tools, plugins and models in Python, as WebAssembly components for a Hatchery host.
 
     from hatchery_guest import Context, export, tool
 
@@ -18,21 +18,34 @@
 ``hatchery build`` builds the component. For unit tests in plain Python, ``hatchery_guest.testing`` has a mock host.
 """
 
-from .agent import Agent, CustomAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent, Toolset, agent
+from .agent import (
+    Agent, CodeRunner, CustomAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent, Thinking, Toolset, ToolUse, agent,
+)  # fmt: skip
 from .callback import Callback, callback
+from .code_executor import CodeExecutor, CodeFile, CodeInput, CodeOutput, code_executor
 from .content import (
     Blob, CodeExecutionResult, Content, Event, EventActions, ExecutableCode, FileData, FunctionCall, FunctionDeclaration,
-    FunctionResponse, LlmRequest, LlmResponse, MemoryEntry, Part, RunInfo, ToolCall, ToolConfirmation,
+    FunctionResponse, LlmRequest, LlmResponse, MemoryEntry, Part, ToolCall, ToolConfirmation,
 )  # fmt: skip
 from .context import AgentContext, CallbackContext, Context, ToolContext
 from .errors import Error, FatalError, ToolError
+from .examples import Example, ExampleProvider, examples
 from .export import export
+from .model import Model, model
+from .plugin import Plugin, plugin
+from .run_info import PluginInfo, RemainingLimits, RunInfo
+from .runner import Run, Runner, RunRequest
+from .sessions import EventWindow, SessionInfo, Sessions
+from .summarizer import Summarizer, summarizer
 from .tool import Tool, tool
+from .toolset import DynamicTool, ToolsetExport, toolset
 
 __all__ = [
-    "Agent", "AgentContext", "Blob", "Callback", "CallbackContext", "CodeExecutionResult", "Content", "Context", "CustomAgent",
-    "Error", "Event", "EventActions", "ExecutableCode", "FatalError", "FileData", "FunctionCall", "FunctionDeclaration",
-    "FunctionResponse", "LlmAgent", "LlmRequest", "LlmResponse", "LoopAgent", "MemoryEntry", "ParallelAgent", "Part", "RunInfo",
-    "SequentialAgent", "Tool", "ToolCall", "ToolConfirmation", "ToolContext", "ToolError", "Toolset", "agent", "callback", "export",
-    "tool",
+    "Agent", "AgentContext", "Blob", "Callback", "CallbackContext", "CodeExecutionResult", "CodeExecutor", "CodeFile", "CodeInput",
+    "CodeOutput", "CodeRunner", "Content", "Context", "CustomAgent", "DynamicTool", "Error", "Event", "EventActions", "EventWindow",
+    "Example", "ExampleProvider", "ExecutableCode", "FatalError", "FileData", "FunctionCall", "FunctionDeclaration",
+    "FunctionResponse", "LlmAgent", "LlmRequest", "LlmResponse", "LoopAgent", "MemoryEntry", "Model", "ParallelAgent", "Part", "Plugin",
+    "PluginInfo", "RemainingLimits", "Run", "RunInfo", "RunRequest", "Runner", "SequentialAgent", "SessionInfo", "Sessions",
+    "Summarizer", "Thinking", "Tool", "ToolCall", "ToolConfirmation", "ToolContext", "ToolError", "ToolUse", "Toolset", "ToolsetExport",
+    "agent", "callback", "code_executor", "examples", "export", "model", "plugin", "summarizer", "tool", "toolset",
 ]  # fmt: skip

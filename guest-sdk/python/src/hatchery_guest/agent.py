@@ -5,27 +5,91 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Callable, Union, overload
+from typing import Any, Callable, Literal, Union, overload
 
 from . import schema
 from .callback import Callback
-from .content import Content, Event, Json
+from .code_executor import CodeExecutor
+from .content import Event, Json
 from .context import AgentContext, Context
-from .signature import signature
+from .examples import Example, ExampleProvider
+from .signature import call_handler, handler_signature, signature
 from .tool import Tool
+from .toolset import ToolsetExport
 
-ToolRef = Union[Tool, str]
 CallbackRef = Union[Callback, str]
 Instruction = Union[str, Callable[..., Union[str, Awaitable[str]]], None]
 
 
 @dataclass
+class ToolUse:
+    """A tool of an agent, with options: arguments, and consent that the tool itself does not require.
+
+    ``name`` is that of a tool of this component, ``component/tool``, or of a built-in tool. A component's tool reads the arguments by
+    ``cx.arguments``.
+    """
+
+    name: str
+    args: dict[str, Json] = field(default_factory=dict)
+    confirm: bool | None = None
+    """Whether a person has to approve each call before it runs; ``None`` leaves this to the tool."""
+
+    @staticmethod
+    def agent(agent: "Agent | str") -> "ToolUse":
+        """Uses an agent as a tool. The agent is not a sub-agent: its answer is the result of the call."""
+        return ToolUse("AgentTool", {"agent": name_of(agent)})
+
+    @staticmethod
+    def examples_from(provider: ExampleProvider | str) -> "ToolUse":
+        """Adds the examples of a provider to each request."""
+        return ToolUse("ExampleTool", {"examples": name_of(provider)})
+
+
+ToolRef = Union[Tool, ToolUse, str]
+
+
+@dataclass
 class Toolset:
-    """A set of tools that is resolved for each run, such as all tools of a component, by its name."""
+    """A set of tools that is resolved for each run: a toolset of this component or of the host, ``component/toolset``, or all tools of a
+    component, by its name."""
 
     name: str
     only: Sequence[str] = ()
     prefix: str | None = None
+
+
+@dataclass
+class Thinking:
+    """The planner that uses the model's built-in thinking, with settings of Gemini's ``thinkingConfig``."""
+
+    budget: int | None = None
+    """The maximum number of thinking tokens: 0 disables thinking, -1 lets the model decide."""
+    include_thoughts: bool | None = None
+    """Whether the model's thoughts are part of its answers, marked as thoughts."""
+    extra: dict[str, Json] = field(default_factory=dict)
+    """Other fields of ``thinkingConfig``."""
+
+    def config(self) -> dict[str, Json]:
+        """Returns the ``thinkingConfig``."""
+        known = {"thinkingBudget": self.budget, "includeThoughts": self.include_thoughts}
+        return {key: value for key, value in known.items() if value is not None} | self.extra
+
+
+@dataclass
+class CodeRunner:
+    """Code execution by the host: an executor and its options."""
+
+    executor: CodeExecutor | str
+    error_retries: int | None = None
+    """How often in one run the model may try again after failed code; 2 by default."""
+    stateful: bool = False
+    """Whether the code of a session sees what earlier code of the session left behind."""
+    optimize_data_file: bool = False
+    """Whether data files (CSV) in messages are passed to the code instead of the prompt."""
+    code_delimiters: Sequence[tuple[str, str]] = ()
+    """Delimiters of code in a response, tried in order; the default if empty."""
+    result_delimiters: tuple[str, str] | None = None
+    """Delimiters of results in the prompt."""
 
 
 @dataclass(kw_only=True)
@@ -45,15 +109,22 @@ class LlmAgent(Agent):
     """An agent that calls a model and the tools that the model requests, until the model gives its answer.
 
     ``instruction`` is a text with placeholders ``{key}``, or a function that computes it for each model call. ``model`` defaults to that
-    of the nearest LLM agent above it. ``output_schema`` and ``input_schema`` are types or JSON Schemas.
+    of the nearest LLM agent above it. ``output_schema`` and ``input_schema`` are types or JSON Schemas. ``include_contents`` selects the
+    part of the history that the model sees: that of the session, or with ``"none"`` the current turn only. ``run_code`` runs the code
+    that the model writes between two model calls, ``run_code_in_model`` lets the model itself run it.
     """
 
     model: str | None = None
     instruction: Instruction = None
     global_instruction: Instruction = None
     tools: Sequence[ToolRef] = ()
-    toolsets: Sequence[Toolset | str] = ()
-    without_history: bool = False
+    toolsets: Sequence[Toolset | ToolsetExport | str] = ()
+    examples: Sequence[Example] = ()
+    examples_from: ExampleProvider | str | None = None
+    planner: Thinking | Literal["plan_re_act"] | None = None
+    run_code: CodeRunner | CodeExecutor | str | None = None
+    run_code_in_model: bool = False
+    include_contents: Literal["default", "none"] = "default"
     input_schema: Any = None
     output_schema: Any = None
     output_key: str | None = None
@@ -96,29 +167,17 @@ class CustomAgent(Agent):
 
     async def events(self, cx: AgentContext) -> AsyncIterator[Event]:
         """Runs the agent and returns its events."""
-        context = signature(self.run).context
-        result = self.run(**({context: cx} if context else {}))
+        result = call_handler(self.run, signature(self.run), cx)
         if inspect.isasyncgen(result):
             async for output in result:
-                yield to_event(output)
+                yield Event.of(output)
         elif inspect.isgenerator(result):
             for output in result:
-                yield to_event(output)
+                yield Event.of(output)
         else:
             output = await result if inspect.isawaitable(result) else result
             if output is not None:
-                yield to_event(output)
-
-
-def to_event(output: Any) -> Event:
-    """Converts a text or a content to an event."""
-    if isinstance(output, Event):
-        return output
-    if isinstance(output, Content):
-        return Event(output)
-    if isinstance(output, str):
-        return Event.from_text(output)
-    raise TypeError(f"an agent yields events, contents or texts, not a {type(output).__name__}")
+                yield Event.of(output)
 
 
 @overload
@@ -135,10 +194,7 @@ def agent(run: Any = None, **options: Any) -> Any:
     """
 
     def decorate(run: Callable[..., Any]) -> CustomAgent:
-        function = signature(run)
-        required = next((parameter.name for parameter in function.parameters if parameter.required), None)
-        if required:
-            raise TypeError(f"agent `{run.__name__}`: no value for parameter `{required}`; annotate it with AgentContext if it is the context")
+        function = handler_signature("agent", run, 0)
         return CustomAgent(run=run, **{"name": run.__name__, "description": function.description, **options})
 
     return decorate if run is None else decorate(run)
@@ -148,11 +204,18 @@ async def compute_instruction(instruction: Instruction, cx: Context) -> str:
     """Calls the function of a computed instruction."""
     if not callable(instruction):
         raise TypeError("the instruction is not computed")
-    context = signature(instruction).context
-    text = instruction(**({context: cx} if context else {}))
+    text = call_handler(instruction, signature(instruction), cx)
     return await text if inspect.isawaitable(text) else text
 
 
 def json_schema(schema_or_type: Any) -> Json:
     """Returns a JSON Schema unchanged, and the JSON Schema of a type."""
     return schema_or_type if isinstance(schema_or_type, dict) else schema.schema_of(schema_or_type)
+
+
+def name_of(item: Any) -> str:
+    """Returns the name of an item or of a reference to one."""
+    name = item if isinstance(item, str) else getattr(item, "name", None)
+    if not isinstance(name, str):
+        raise TypeError(f"{item!r} has no name; use an item of this component, or a name")
+    return name

@@ -19,8 +19,15 @@ from .export import EXPORTS, Exports
 INTERFACES = {
     "agents": ("guest-agents", "GuestAgents", "Agents"),
     "tools": ("guest-tools", "GuestTools", "Tools"),
+    "toolsets": ("guest-toolsets", "GuestToolsets", "Toolsets"),
     "callbacks": ("guest-callbacks", "GuestCallbacks", "Callbacks"),
+    "plugins": ("guest-plugins", "GuestPlugins", "Plugins"),
+    "code_executors": ("guest-code-executors", "GuestCodeExecutors", "CodeExecutors"),
+    "summarizers": ("guest-summarizers", "GuestSummarizers", "Summarizers"),
+    "examples": ("guest-examples", "GuestExamples", "Examples"),
+    "models": ("guest-models", "GuestModels", "Models"),
 }
+"""The interface of each kind of exports, the class that is generated for it, and the class that implements it."""
 
 
 def main() -> int:

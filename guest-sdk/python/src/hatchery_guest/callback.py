@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Literal, get_args
 
 from .context import CallbackContext
-from .signature import Signature, signature
+from .signature import Signature, call_handler, handler_signature
 
 Hook = Literal[
     "before_agent", "after_agent", "on_agent_error",
@@ -38,18 +38,15 @@ class Callback:
 
     async def call(self, cx: CallbackContext, *values: Any) -> Any:
         """Calls it as a host does. The function may take fewer arguments than the hook has."""
-        names = [parameter.name for parameter in self.signature.parameters]
-        args = dict(zip(names, values))
-        if self.signature.context:
-            args[self.signature.context] = cx
-        result = self.function(**args)
+        result = call_handler(self.function, self.signature, cx, *values)
         return await result if inspect.isawaitable(result) else result
 
 
-_ARGUMENT_COUNT: dict[Hook, int] = {
+ARGUMENT_COUNT: dict[str, int] = {
     "before_agent": 0, "after_agent": 0, "on_agent_error": 1, "before_model": 1, "after_model": 1, "on_model_error": 2,
     "before_tool": 1, "after_tool": 2, "on_tool_error": 2,
 }  # fmt: skip
+"""The number of values that a hook gets."""
 
 
 def callback(hook: Hook) -> Callable[[Callable[..., Any]], Callback]:
@@ -75,11 +72,7 @@ def callback(hook: Hook) -> Callable[[Callable[..., Any]], Callback]:
         raise ValueError(f"unknown hook `{hook}`; use one of {', '.join(HOOKS)}")
 
     def decorate(function: Callable[..., Any]) -> Callback:
-        described = signature(function)
-        required = [parameter for parameter in described.parameters if parameter.required]
-        if len(required) > _ARGUMENT_COUNT[hook]:
-            name = required[_ARGUMENT_COUNT[hook]].name
-            raise TypeError(f"callback `{function.__name__}`: no value for parameter `{name}`; annotate it with CallbackContext if it is the context")
+        described = handler_signature("callback", function, ARGUMENT_COUNT[hook])
         return Callback(function.__name__, hook, function, described)
 
     return decorate

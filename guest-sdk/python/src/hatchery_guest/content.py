@@ -113,10 +113,12 @@ class EventActions:
 
     state_delta: dict[str, Json] = field(default_factory=dict)
     artifact_delta: dict[str, int] = field(default_factory=dict)
+    deleted_artifact_ids: list[str] = field(default_factory=list)
     skip_summarization: bool | None = None
     transfer_to_agent: str | None = None
     escalate: bool | None = None
     end_of_agent: bool | None = None
+    end_invocation: bool | None = None
     extra: dict[str, Json] = field(default_factory=dict)
 
 
@@ -128,6 +130,8 @@ class Event:
     content: Content | None = None
     actions: EventActions = field(default_factory=EventActions)
     partial: bool = False
+    turn_complete: bool | None = None
+    interrupted: bool | None = None
     author: str = ""
     id: str = ""
     invocation_id: str = ""
@@ -137,6 +141,17 @@ class Event:
     error_message: str | None = None
     timestamp_micros: int = 0
     extra: dict[str, Json] = field(default_factory=dict)
+
+    @staticmethod
+    def of(output: "Event | Content | str") -> "Event":
+        """Converts a text or a content to an event. An event is returned unchanged."""
+        if isinstance(output, Event):
+            return output
+        if isinstance(output, Content):
+            return Event(output)
+        if isinstance(output, str):
+            return Event.from_text(output)
+        raise TypeError(f"an event is made from an event, a content or a text, not from a {type(output).__name__}")
 
     @staticmethod
     def from_text(text: str, *, partial: bool = False) -> "Event":
@@ -187,6 +202,8 @@ class LlmResponse:
 
     content: Content | None = None
     partial: bool = False
+    turn_complete: bool | None = None
+    interrupted: bool | None = None
     finish_reason: str | None = None
     error_code: str | None = None
     error_message: str | None = None
@@ -218,19 +235,6 @@ class ToolConfirmation:
     hint: str
     confirmed: bool
     payload: Json = None
-
-
-@dataclass
-class RunInfo:
-    """The call in which code runs."""
-
-    app: str
-    user: str
-    session: str
-    invocation_id: str
-    agent: str
-    branch: str | None = None
-    function_call_id: str | None = None
 
 
 @dataclass

@@ -6,12 +6,15 @@ gets it; it can be left out.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, MutableMapping
+from collections.abc import AsyncIterator, Iterable, Iterator, MutableMapping
 from typing import Any, Protocol
 
 from . import schema
-from .content import Blob, Content, Event, Json, Level, LlmRequest, LlmResponse, MemoryEntry, Part, RunInfo, ToolConfirmation
+from .content import Blob, Content, Event, Json, Level, LlmRequest, LlmResponse, MemoryEntry, Part, ToolConfirmation
 from .errors import Error
+from .run_info import PluginInfo, RunInfo
+from .runner import Run, Runner, RunRequest
+from .sessions import EventWindow, SessionInfo, Sessions
 
 
 class Host(Protocol):
@@ -27,9 +30,14 @@ class Host(Protocol):
     def confirmation(self) -> ToolConfirmation | None: ...
     def request_confirmation(self, hint: str, payload: Json) -> None: ...
     def config(self, key: str) -> tuple[bool, Json]: ...
+    def arguments(self) -> Json: ...
+    def plugins(self) -> list[PluginInfo]: ...
+    def plugin(self, name: str) -> PluginInfo | None: ...
+    def models(self) -> list[str]: ...
     def log(self, level: Level, message: str, fields: dict[str, str]) -> None: ...
     def transfer(self, agent: str) -> None: ...
     def escalate(self) -> None: ...
+    def end_invocation(self) -> None: ...
     def skip_summarization(self) -> None: ...
     async def save_artifact(self, name: str, part: Part) -> int: ...
     async def load_artifact(self, name: str, version: int | None) -> Part | None: ...
@@ -37,6 +45,18 @@ class Host(Protocol):
     async def artifact_versions(self, name: str) -> list[int]: ...
     async def delete_artifact(self, name: str) -> None: ...
     async def search_memory(self, query: str) -> list[MemoryEntry]: ...
+    async def add_session_to_memory(self, id: str | None) -> None: ...
+    async def add_events_to_memory(self, events: list[Event]) -> None: ...
+    async def embed(self, model: str, texts: list[str]) -> list[list[float]]: ...
+    def list_apps(self) -> list[str]: ...
+    async def run_app(self, request: RunRequest) -> Run: ...
+    def cancel_run(self, invocation_id: str) -> None: ...
+    async def create_session(self, app: str, id: str | None, state: dict[str, Json]) -> SessionInfo: ...
+    async def get_session(self, app: str, id: str) -> SessionInfo | None: ...
+    async def list_sessions(self, app: str, offset: int, limit: int) -> list[SessionInfo]: ...
+    async def session_events(self, app: str, id: str, window: EventWindow, offset: int, limit: int) -> list[Event]: ...
+    async def append_event(self, app: str, id: str, event: Event) -> Event: ...
+    async def delete_session(self, app: str, id: str) -> None: ...
     async def call_tool(self, name: str, args: dict[str, Json]) -> Json: ...
     def generate(self, request: LlmRequest, streaming: bool) -> AsyncIterator[LlmResponse]: ...
     def run_sub_agent(self, name: str) -> AsyncIterator[Event]: ...
@@ -115,6 +135,14 @@ class Memory:
         """Returns the entries that match the query, best first."""
         return await self._host.search_memory(query)
 
+    async def add_session(self, id: str | None = None) -> None:
+        """Adds a session of the user in the current app, by default the current one. Replaces what was added of it before."""
+        await self._host.add_session_to_memory(id)
+
+    async def add_events(self, events: Iterable[Event | Content | str]) -> None:
+        """Adds events to those of the current session that were added before. Events with the id of one of them are skipped."""
+        await self._host.add_events_to_memory([Event.of(event) for event in events])
+
 
 class Log:
     """The host's log, which adds the component, the session and the run to each line."""
@@ -150,6 +178,7 @@ class Context:
         self.state = State(host)
         self.artifacts = Artifacts(host)
         self.memory = Memory(host)
+        self.runner = Runner(host)
         self.log = Log(host)
 
     @property
@@ -176,6 +205,33 @@ class Context:
         is_set, value = self._host.config(key)
         return value if is_set else default
 
+    @property
+    def arguments(self) -> Json:
+        """The arguments with which the configuration uses the tool or plugin that is called: ``args`` of a tool in an agent definition,
+        or of a plugin in ``hatchery.yaml``. ``None`` if there are none."""
+        return self._host.arguments()
+
+    def sessions(self, app: str) -> Sessions:
+        """Returns access to the sessions of the user in an app."""
+        return Sessions(self._host, app)
+
+    def plugins(self) -> list[PluginInfo]:
+        """Returns the plugins of the run, in the order in which they run."""
+        return self._host.plugins()
+
+    def plugin(self, name: str) -> PluginInfo | None:
+        """Returns a plugin of the run, or ``None`` if there is none of this name."""
+        return self._host.plugin(name)
+
+    def models(self) -> list[str]:
+        """Returns the names and patterns of the models that the component is granted. Its own models need no grant."""
+        return self._host.models()
+
+    async def embed(self, model: str, texts: Iterable[str]) -> list[list[float]]:
+        """Returns one vector per text, all of the same length. ``local:hashed-ngrams`` compares texts by their spelling, without a
+        model."""
+        return await self._host.embed(model, list(texts))
+
     async def call_tool(self, name: str, **args: Any) -> Json:
         """Calls a tool of the agent. Raises ``ToolError`` or ``FatalError`` if it fails."""
         return await self._host.call_tool(name, {key: schema.dump(value) for key, value in args.items()})
@@ -188,7 +244,7 @@ class Context:
         async for last in self._responses(LlmRequest.from_prompt(prompt, instruction=instruction, model=model), False):
             pass
         if last is None:
-            raise Error("MODEL_BAD_RESPONSE", "the model gave no answer")
+            raise Error("the model gave no answer", "MODEL_BAD_RESPONSE")
         return last
 
     def stream(
@@ -200,7 +256,7 @@ class Context:
     async def _responses(self, request: LlmRequest, streaming: bool) -> AsyncIterator[LlmResponse]:
         async for response in self._host.generate(request, streaming):
             if response.error_code:
-                raise Error(response.error_code, response.error_message or "")
+                raise Error(response.error_message or "", response.error_code)
             yield response
 
 
@@ -214,6 +270,11 @@ class _ControlContext(Context):
     def escalate(self) -> None:
         """Ends the nearest loop around the agent, and the parallel agents in between, after this call."""
         self._host.escalate()
+
+    def end_invocation(self) -> None:
+        """Ends the run after this call: the event that reports the call is its last one, and no further agent runs. In an agent that is
+        called as a tool, ends the run of that agent."""
+        self._host.end_invocation()
 
     def skip_summarization(self) -> None:
         """Makes the tool's result the final answer, without a summary by the model."""
@@ -240,6 +301,16 @@ class ToolContext(_ControlContext):
 
 class AgentContext(Context):
     """The context of a custom agent's run."""
+
+    def escalate(self) -> None:
+        """Ends the nearest loop around this agent, and the parallel agents in between, with the next event that it yields, or at its
+        end."""
+        self._host.escalate()
+
+    def end_invocation(self) -> None:
+        """Ends the run with the next event that this agent yields, or at its end: no further agent runs. In an agent that is called as a
+        tool, ends the run of that agent."""
+        self._host.end_invocation()
 
     def sub_agent(self, name: str) -> AsyncIterator[Event]:
         """Starts a sub-agent and returns its events. It advances as its events are read. An event becomes part of the session when the

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 
+COMPONENT_FAILED = "COMPONENT_FAILED"
+"""The code of errors that have no code of their own."""
+
+
 class Error(Exception):
     """An error with a stable code, such as ``DENIED``, ``LIMIT_REACHED`` or ``NOT_FOUND``.
 
@@ -10,21 +14,24 @@ class Error(Exception):
     The model gets its message as the result of a tool that raises it.
     """
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, message: str, code: str = COMPONENT_FAILED) -> None:
         super().__init__(message)
-        self.code = code
         self.message = message
+        self.code = code
 
 
 class FatalError(Error):
     """Raised by a tool to end the run, because the model can do nothing about it."""
+
+    def __init__(self, message: str, code: str = "TOOL_FAILED") -> None:
+        super().__init__(message, code)
 
 
 class ToolError(Error):
     """The error of a tool that was called with ``call_tool``, as a model would get it."""
 
     def __init__(self, message: str) -> None:
-        super().__init__("TOOL_FAILED", message)
+        super().__init__(message, "TOOL_FAILED")
 
 
 def describe(error: BaseException) -> str:

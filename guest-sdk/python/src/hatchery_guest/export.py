@@ -8,9 +8,15 @@ from typing import Union
 
 from .agent import Agent
 from .callback import Callback
+from .code_executor import CodeExecutor
+from .examples import ExampleProvider
+from .model import Model
+from .plugin import Plugin
+from .summarizer import Summarizer
 from .tool import Tool
+from .toolset import ToolsetExport
 
-Item = Union[Agent, Tool, Callback]
+Item = Union[Agent, Tool, ToolsetExport, Callback, Plugin, CodeExecutor, Summarizer, ExampleProvider, Model]
 
 
 @dataclass
@@ -19,25 +25,36 @@ class Exports:
 
     agents: dict[str, Agent] = field(default_factory=dict)
     tools: dict[str, Tool] = field(default_factory=dict)
+    toolsets: dict[str, ToolsetExport] = field(default_factory=dict)
     callbacks: dict[str, Callback] = field(default_factory=dict)
+    plugins: dict[str, Plugin] = field(default_factory=dict)
+    code_executors: dict[str, CodeExecutor] = field(default_factory=dict)
+    summarizers: dict[str, Summarizer] = field(default_factory=dict)
+    examples: dict[str, ExampleProvider] = field(default_factory=dict)
+    models: dict[str, Model] = field(default_factory=dict)
 
     def kinds(self) -> list[str]:
         """Returns the kinds that have items."""
-        return [kind for kind in ("agents", "tools", "callbacks") if getattr(self, kind)]
+        return [kind for kind in KINDS if getattr(self, kind)]
 
     def add(self, item: Item) -> None:
         """Adds an item. An agent is added with its sub-agents."""
-        if isinstance(item, Agent):
-            for agent in _agent_tree(item):
-                _insert(self.agents, agent, "agents")
-        elif isinstance(item, Tool):
-            _insert(self.tools, item, "tools")
-        elif isinstance(item, Callback):
-            _insert(self.callbacks, item, "callbacks")
-        else:
-            raise TypeError(
-                f"a component cannot export {item!r}; export agents, and functions marked with @tool, @callback or @agent"
-            )
+        for kind, cls in KINDS.items():
+            if isinstance(item, cls):
+                for each in _agent_tree(item) if isinstance(item, Agent) else [item]:
+                    _insert(getattr(self, kind), each, kind)
+                return
+        raise TypeError(
+            f"a component cannot export {item!r}; export agents, and functions and classes marked with @tool, @callback, @agent, @plugin, "
+            "@model or another decorator of hatchery_guest"
+        )
+
+
+KINDS: dict[str, type] = {
+    "agents": Agent, "tools": Tool, "toolsets": ToolsetExport, "callbacks": Callback, "plugins": Plugin,
+    "code_executors": CodeExecutor, "summarizers": Summarizer, "examples": ExampleProvider, "models": Model,
+}  # fmt: skip
+"""The kinds of items, with their classes."""
 
 
 def _agent_tree(agent: Agent) -> Iterator[Agent]:
@@ -49,7 +66,7 @@ def _agent_tree(agent: Agent) -> Iterator[Agent]:
 
 def _insert(items: dict, item: Item, kind: str) -> None:
     if items.setdefault(item.name, item) is not item:
-        raise ValueError(f"two {kind} are named `{item.name}`; rename one of them")
+        raise ValueError(f"two {kind.replace('_', ' ')} are named `{item.name}`; rename one of them")
 
 
 EXPORTS = Exports()
@@ -57,6 +74,6 @@ EXPORTS = Exports()
 
 
 def export(*items: Item) -> None:
-    """Exports agents, tools and callbacks. Items that an agent refers to must be exported, too."""
+    """Exports agents, tools and other items. Items that an agent refers to must be exported, too."""
     for item in items:
         EXPORTS.add(item)

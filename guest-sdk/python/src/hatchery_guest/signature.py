@@ -57,6 +57,29 @@ def signature(function: Callable[..., Any]) -> Signature:
     return Signature(doc.description, parameters, hints.get("return", Any), context)
 
 
+def handler_signature(kind: str, function: Callable[..., Any], count: int) -> Signature:
+    """Returns the description of a function that the host calls with up to ``count`` values and a context.
+
+    Raises ``TypeError`` if a parameter would get no value.
+    """
+    described = signature(function)
+    required = [parameter.name for parameter in described.parameters if parameter.required]
+    if len(required) > count:
+        raise TypeError(
+            f"{kind} `{function.__name__}`: no value for parameter `{required[count]}`; annotate it with Context or one of its "
+            "subclasses if it is the context"
+        )
+    return described
+
+
+def call_handler(function: Callable[..., Any], signature: Signature, cx: Context, *values: Any) -> Any:
+    """Calls a function with a context and values. It may take fewer values than there are."""
+    args = dict(zip([parameter.name for parameter in signature.parameters], values))
+    if signature.context:
+        args[signature.context] = cx
+    return function(**args)
+
+
 @dataclass
 class Docstring:
     """The description and the arguments of a docstring."""

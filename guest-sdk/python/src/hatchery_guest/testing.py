@@ -12,16 +12,22 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import Any, TypeVar, Union
 
-from .content import Content, Event, Json, Level, LlmRequest, LlmResponse, MemoryEntry, Part, RunInfo, ToolConfirmation
-from .context import AgentContext, CallbackContext, ToolContext
+from .content import Content, Event, Json, Level, LlmRequest, LlmResponse, MemoryEntry, Part, ToolConfirmation
+from .context import AgentContext, CallbackContext, Context, ToolContext
 from .errors import Error, ToolError
+from .run_info import PluginInfo, RunInfo
+from .runner import Run, RunRequest
+from .sessions import EventWindow, SessionInfo
 from .tool import Tool
 
 T = TypeVar("T")
 ModelResponse = Union[str, LlmResponse, Exception]
+App = Callable[[RunRequest], "Iterable[Event | Content | str]"]
 
 
 async def _collect(items: AsyncIterator[T]) -> list[T]:
@@ -48,8 +54,15 @@ class MockHost:
         responses: The responses of models, in order: texts, responses or exceptions.
         tools: Tools that the code can call.
         sub_agents: The events of sub-agents.
-        memory: The result of every memory search.
+        memory: Entries of earlier sessions. A search finds those that contain words of the query.
         confirmation: A person's decision about the tool call.
+        info: The call in which the code runs.
+        arguments: The arguments with which the configuration uses the tool or plugin that is called.
+        plugins: The plugins of the run.
+        models: The names and patterns of the models that the component is granted.
+        embed: Embeds a text.
+        apps: Apps that the code can run: functions from the request to the events. An event with an error code is a failure.
+        sessions: The events of other sessions of the user, by app and id.
     """
 
     def __init__(
@@ -64,6 +77,13 @@ class MockHost:
         sub_agents: dict[str, list[Event]] | None = None,
         memory: list[MemoryEntry] | None = None,
         confirmation: ToolConfirmation | None = None,
+        info: RunInfo | None = None,
+        arguments: Json = None,
+        plugins: Iterable[PluginInfo] = (),
+        models: Iterable[str] = (),
+        embed: Callable[[str], list[float]] | None = None,
+        apps: dict[str, App] | None = None,
+        sessions: dict[tuple[str, str], Iterable[Event | Content | str]] | None = None,
     ) -> None:
         self.state: dict[str, Json] = dict(state or {})
         self.artifacts: dict[str, list[Part]] = {}
@@ -77,14 +97,31 @@ class MockHost:
         self.transferred_to: str | None = None
         """The agent that the conversation was transferred to."""
         self.escalated = False
+        self.ended_invocation = False
         self.skipped_summarization = False
+        self.run_requests: list[RunRequest] = []
+        """The runs of apps that the code has started."""
+        self.cancelled_runs: list[str] = []
+        """The ids of the runs that the code has cancelled."""
+        self.memory: list[MemoryEntry] = list(memory or [])
+        """The entries of the memory."""
+        self.sessions: dict[tuple[str, str], list[Event]] = {
+            key: [Event.of(event) for event in events] for key, events in (sessions or {}).items()
+        }
+        """The events of the user's other sessions, by app and id."""
+        self._session_states: dict[tuple[str, str], dict[str, Json]] = {}
+        self._info = info or RunInfo("app", "user", "session", "e-test", "agent")
+        self._arguments = arguments
+        self._plugins = list(plugins)
+        self._models = list(models)
+        self._embed = embed
+        self._apps = apps or {}
         self._config = config or {}
         self._user_message = Content.user(user_message)
         self._events = list(events)
         self._responses = list(responses)
         self._tools = tools if isinstance(tools, dict) else {tool.name: tool for tool in tools}
         self._sub_agents = sub_agents or {}
-        self._memory = memory or []
         self._confirmation = confirmation
 
     def tool_context(self) -> ToolContext:
@@ -99,8 +136,17 @@ class MockHost:
         """Returns a context for a custom agent."""
         return AgentContext(self)
 
+    def context(self) -> Context:
+        """Returns a context for a model, a code executor, a summarizer or an example provider."""
+        return Context(self)
+
+    def read_only_context(self) -> Context:
+        """Returns a context for the function of an instruction or of a toolset, where changes raise an ``Error`` with the code
+        ``READ_ONLY``."""
+        return Context(_ReadOnlyHost(self))
+
     def info(self) -> RunInfo:
-        return RunInfo("app", "user", "session", "e-test", "agent")
+        return self._info
 
     def user_content(self) -> Content:
         return self._user_message
@@ -132,6 +178,23 @@ class MockHost:
     def config(self, key: str) -> tuple[bool, Json]:
         return key in self._config, self._config.get(key)
 
+    def arguments(self) -> Json:
+        return copy.deepcopy(self._arguments)
+
+    def plugins(self) -> list[PluginInfo]:
+        return self._plugins
+
+    def plugin(self, name: str) -> PluginInfo | None:
+        return next((plugin for plugin in self._plugins if plugin.name == name), None)
+
+    def models(self) -> list[str]:
+        return self._models
+
+    async def embed(self, model: str, texts: list[str]) -> list[list[float]]:
+        if self._embed is None:
+            raise Error(f"model `{model}` not found; give MockHost a function in `embed`", "MODEL_UNKNOWN")
+        return [self._embed(text) for text in texts]
+
     def log(self, level: Level, message: str, fields: dict[str, str]) -> None:
         self.log_lines.append((level, message, fields))
 
@@ -140,6 +203,9 @@ class MockHost:
 
     def escalate(self) -> None:
         self.escalated = True
+
+    def end_invocation(self) -> None:
+        self.ended_invocation = True
 
     def skip_summarization(self) -> None:
         self.skipped_summarization = True
@@ -164,7 +230,89 @@ class MockHost:
         self.artifacts.pop(name, None)
 
     async def search_memory(self, query: str) -> list[MemoryEntry]:
-        return self._memory
+        words = _words(query)
+        found = [(len(words & _words(entry.content.text)), entry) for entry in self.memory]
+        return [entry for count, entry in sorted(found, key=lambda each: -each[0]) if count]
+
+    async def add_session_to_memory(self, id: str | None) -> None:
+        if id is None:
+            self._remember([Event(self._user_message, author="user"), *self._events])
+        else:
+            self._remember(self._session(self._info.app, id))
+
+    async def add_events_to_memory(self, events: list[Event]) -> None:
+        self._remember(events)
+
+    def _remember(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if event.content and event.content.text:
+                entry = MemoryEntry(event.content, event.author or None, event.timestamp_micros)
+                if entry not in self.memory:
+                    self.memory.append(entry)
+
+    def list_apps(self) -> list[str]:
+        return sorted(self._apps)
+
+    async def run_app(self, request: RunRequest) -> Run:
+        self.run_requests.append(request)
+        if request.app not in self._apps:
+            raise Error(f"app `{request.app}` not found; give it to MockHost in `apps`", "NOT_FOUND")
+        number = len(self.run_requests)
+        session = request.session or f"session-{number}"
+        return Run(self, f"e-run-{number}", session, self._app_events(request))
+
+    async def _app_events(self, request: RunRequest) -> AsyncIterator[Event]:
+        for event in self._apps[request.app](request):
+            yield Event.of(event)
+
+    def cancel_run(self, invocation_id: str) -> None:
+        self.cancelled_runs.append(invocation_id)
+
+    async def create_session(self, app: str, id: str | None, state: dict[str, Json]) -> SessionInfo:
+        key = (app, id or f"session-{len(self.sessions) + 1}")
+        if key in self.sessions:
+            raise Error(f"session `{key[1]}` exists already", "SESSION_EXISTS")
+        self.sessions[key], self._session_states[key] = [], dict(state)
+        return self._session_info(key)
+
+    async def get_session(self, app: str, id: str) -> SessionInfo | None:
+        return self._session_info((app, id)) if (app, id) in self.sessions else None
+
+    async def list_sessions(self, app: str, offset: int, limit: int) -> list[SessionInfo]:
+        found = [self._session_info(key) for key in reversed(self.sessions) if key[0] == app]
+        return found[offset : offset + limit]
+
+    async def session_events(self, app: str, id: str, window: EventWindow, offset: int, limit: int) -> list[Event]:
+        after = window.after_micros
+        events = [event for event in self._session(app, id) if after is None or event.timestamp_micros >= after]
+        if window.recent is not None:
+            events = events[max(len(events) - window.recent, 0) :]
+        return events[offset : offset + limit]
+
+    async def append_event(self, app: str, id: str, event: Event) -> Event:
+        self._check_not_running(app, id)
+        events = self._session(app, id)
+        number = sum(map(len, self.sessions.values())) + 1
+        stored = replace(event, id=f"event-{number}", author=event.author or self._info.agent, timestamp_micros=number)
+        self._session_states.setdefault((app, id), {}).update(event.actions.state_delta)
+        events.append(stored)
+        return stored
+
+    async def delete_session(self, app: str, id: str) -> None:
+        self._check_not_running(app, id)
+        self.sessions.pop((app, id), None)
+
+    def _session(self, app: str, id: str) -> list[Event]:
+        if (app, id) not in self.sessions:
+            raise Error(f"session `{id}` of app `{app}` not found; give it to MockHost in `sessions`", "SESSION_NOT_FOUND")
+        return self.sessions[app, id]
+
+    def _session_info(self, key: tuple[str, str]) -> SessionInfo:
+        return SessionInfo(key[0], key[1], self._session_states.get(key, {}), len(self.sessions[key]))
+
+    def _check_not_running(self, app: str, id: str) -> None:
+        if (app, id) == (self._info.app, self._info.session):
+            raise Error("this is the session of the current run: its agents emit events instead", "SESSION_IN_USE")
 
     async def call_tool(self, name: str, args: dict[str, Json]) -> Json:
         if name not in self._tools:
@@ -178,7 +326,7 @@ class MockHost:
     async def generate(self, request: LlmRequest, streaming: bool) -> AsyncIterator[LlmResponse]:
         self.requests.append(request)
         if not self._responses:
-            raise Error("MODEL_SCRIPT_ENDED", "no response is left; give MockHost more `responses`")
+            raise Error("no response is left; give MockHost more `responses`", "MODEL_SCRIPT_ENDED")
         response = self._responses.pop(0)
         if isinstance(response, Exception):
             raise response
@@ -190,6 +338,33 @@ class MockHost:
 
     async def run_sub_agent(self, name: str) -> AsyncIterator[Event]:
         if name not in self._sub_agents:
-            raise Error("NOT_FOUND", f"agent `{name}` not found; give it to MockHost in `sub_agents`")
+            raise Error(f"agent `{name}` not found; give it to MockHost in `sub_agents`", "NOT_FOUND")
         for event in self._sub_agents[name]:
             yield event
+
+
+_CHANGES = {
+    "set_state", "request_confirmation", "transfer", "escalate", "end_invocation", "skip_summarization", "save_artifact",
+    "delete_artifact", "add_session_to_memory", "add_events_to_memory", "run_app", "cancel_run", "create_session", "append_event",
+    "delete_session",
+}  # fmt: skip
+"""The functions that change something."""
+
+
+class _ReadOnlyHost:
+    """A host that refuses changes."""
+
+    def __init__(self, host: MockHost) -> None:
+        self._host = host
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _CHANGES:
+            return self._refuse
+        return getattr(self._host, name)
+
+    def _refuse(self, *_: Any) -> Any:
+        raise Error("the code of an instruction or a toolset only reads", "READ_ONLY")
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower()))

@@ -18,13 +18,14 @@ pub const CONTRACT: &[EmbeddedFile] =
     embed!("wit", "wit": "types.wit" "imports.wit" "exports.wit" "sync.wit" "worlds.wit");
 
 pub const PYTHON: &[EmbeddedFile] = embed!("guest-sdk/python/src/hatchery_guest", "python/hatchery_guest":
-    "__init__.py" "agent.py" "build.py" "callback.py" "component/__init__.py" "component/convert.py" "component/exports.py"
-    "component/host.py" "component/specs.py" "content.py" "context.py" "errors.py" "export.py" "py.typed" "schema.py" "signature.py"
-    "testing.py" "tool.py");
+    "__init__.py" "agent.py" "build.py" "callback.py" "code_executor.py" "component/__init__.py" "component/calls.py"
+    "component/convert.py" "component/exports.py" "component/hooks.py" "component/host.py" "component/specs.py" "content.py" "context.py"
+    "errors.py" "examples.py" "export.py" "model.py" "plugin.py" "py.typed" "run_info.py" "runner.py" "schema.py" "sessions.py"
+    "signature.py" "summarizer.py" "testing.py" "tool.py" "toolset.py");
 
 pub const JAVASCRIPT: &[EmbeddedFile] = embed!("guest-sdk/js", "javascript":
-    "package.json" "src/build.js" "src/component.js" "src/content.js" "src/context.js" "src/convert.js" "src/errors.js" "src/index.d.ts" "src/json.js"
-    "src/index.js" "src/schema.js" "src/testing.d.ts" "src/testing.js");
+    "package.json" "src/build.js" "src/component.js" "src/content.js" "src/context.js" "src/convert.js" "src/errors.js" "src/exports.js"
+    "src/hooks.js" "src/index.d.ts" "src/index.js" "src/json.js" "src/schema.js" "src/specs.js" "src/testing.d.ts" "src/testing.js");
 
 /// The `package.json` with the build tools for JavaScript.
 pub const JAVASCRIPT_TOOLS: &str = include_str!("../../../../guest-sdk/js/build-tools/package.json");

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{CodeFile, CodeInput, Content, Event, EventData, ItemResolver, JsonMap, ToolError};
+use hatchery_core::{CodeFile, CodeInput, Content, Event, EventData, ItemResolver, ToolError};
 use hatchery_wasm::Limits;
-use serde_json::json;
 
 use crate::support::{Lab, context};
 
@@ -101,25 +100,4 @@ async fn a_cancelled_run_does_not_wait_for_them() {
         Err(ToolError::Fatal { code, .. }) => assert_eq!(code, "CANCELLED"),
         other => panic!("{other:?}"),
     }
-}
-
-#[tokio::test]
-async fn items_work_by_the_blocking_interfaces() {
-    let catalog = Lab::new().with("blocking").catalog().await;
-    let cx = context(&catalog);
-    let output = catalog.code_executor("reverse").unwrap().execute(code("abc"), &cx).await.unwrap();
-    assert_eq!(output.stdout, "cba");
-    match catalog.code_executor("reverse").unwrap().execute(code(""), &cx).await {
-        Err(ToolError::Recoverable(message)) => assert_eq!(message, "there is no code"),
-        other => panic!("{other:?}"),
-    }
-    let summary = catalog.summarizer("count").unwrap().summarize(&events(2), &cx).await.unwrap();
-    assert_eq!(summary, Some(Content::model("2 events")));
-    let examples = catalog.examples("echo").unwrap().examples("Really?", &cx).await.unwrap();
-    assert_eq!((examples[0].input.text(), examples[0].output[0].text()), ("Really?".into(), "Yes.".into()));
-    let tools = catalog.toolset("blocking/keys").unwrap().tools(&cx).await.unwrap();
-    let name = tools[0].declaration().name.clone();
-    assert_eq!(name, format!("greet_{}", cx.invocation.session_key.user));
-    let result = tools[0].call(JsonMap::new(), &cx).await.unwrap();
-    assert_eq!(result, json!(["keys", name, {}]));
 }

@@ -2,20 +2,27 @@
 //!
 //! A language without its build tools has no component; its tests then report that and pass.
 
+mod items;
+mod services;
+
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use hatchery_core::{AgentContext, Event, EventData, EventSink, ItemResolver, JsonMap, RunConfig, RunError, ToolError};
+use hatchery_engine::Plugins;
 use hatchery_models::scripted::{Reply, Scripted, Turn};
 use hatchery_wasm::{Catalog, ComponentSettings};
 use serde_json::{Value, json};
 
 use crate::imports::CapturedLog;
 use crate::support::{
-    Lab, built, call, call_in, context, context_in, invocation_with_writer, run_app, run_custom_in,
+    Chat, Lab, OneModel, built, call, call_in, context, context_in, invocation_with_writer, run_app, run_custom_in,
     settings_with_grants, transcript,
 };
+
+use self::items::*;
+use self::services::*;
 
 /// The name of a language's component.
 type Language = &'static str;
@@ -58,6 +65,21 @@ in_each_language! {
     a_custom_agent_that_fails_ends_the_run_with_its_code,
     the_shared_events_survive_the_way_through_a_guest,
     callbacks_answer_revise_and_recover,
+    an_app_is_run_in_a_session_of_the_user,
+    other_sessions_are_created_extended_read_and_deleted,
+    the_memory_is_extended_and_searched,
+    texts_are_compared_by_their_embeddings,
+    the_run_its_plugins_and_the_arguments_of_a_tool_are_described,
+    a_tool_ends_the_run,
+    an_agent_relays_the_events_of_its_sub_agent,
+    an_agent_as_data_has_tools_of_every_kind,
+    a_tool_that_an_agent_wants_confirmed_waits_for_a_person,
+    the_tools_of_a_toolset_are_computed_for_each_run,
+    code_of_the_model_is_run_between_two_model_calls,
+    a_plugin_changes_messages_requests_and_events,
+    a_plugin_is_told_of_a_failed_run,
+    a_model_streams_or_answers_at_once_and_fails_with_its_own_error,
+    code_runs_events_are_summarized_and_examples_selected,
 }
 
 /// Returns false, with a message on stderr, if a component could not be built here.
@@ -74,7 +96,10 @@ fn is_there(component: Language) -> bool {
 
 async fn catalog(component: Language) -> Arc<Catalog> {
     let config = JsonMap::from_iter([("greeting".to_owned(), json!({"de": ["Hallo", 1]}))]);
-    let grants = json!({"models": ["*"], "artifacts": "write", "state": {"write": ["user:*", "app:*"]}});
+    let grants = json!({
+        "models": ["*"], "artifacts": "write", "state": {"write": ["user:*", "app:*"]}, "memory": "write",
+        "runs": ["foreman", "story*"], "sessions": {"write": ["storyteller"]},
+    });
     let settings = ComponentSettings { config, ..settings_with_grants(grants) };
     Lab::new().with(component).with_settings(component, settings).catalog().await
 }
@@ -288,4 +313,21 @@ async fn callbacks_answer_revise_and_recover(component: Language) {
     assert_eq!(clerk(component, "scale", json!({"number": 99})).await["result"].as_f64(), Some(2.0));
     assert_eq!(clerk(component, "scale", json!({"number": 3})).await["result"].as_f64(), Some(6.0));
     assert_eq!(clerk(component, "note", json!({"text": "x"})).await, json!({"result": true, "stamped": true}));
+}
+
+/// Returns a chat with an app of the component, and the model that it uses.
+async fn chat(component: Language, app: &str, model: Scripted, plugins: Plugins) -> (Chat, Arc<Scripted>) {
+    let (catalog, model) = (catalog(component).await, Arc::new(model));
+    (Chat::new(&catalog, app, Arc::new(OneModel(model.clone())), plugins).with_apps(&catalog), model)
+}
+
+/// Lets the chief's model call a tool. Returns the chat and the tool's response.
+async fn ask(component: Language, tool: &str, args: Value) -> (Chat, Value) {
+    let model = Scripted::sequence([Reply::call(tool, args), Reply::text("done")]);
+    let (chat, _) = chat(component, "chief", model, Plugins::default()).await;
+    let (events, error) = chat.say("hello", RunConfig::default()).await;
+    assert!(error.is_none(), "{error:?}");
+    let response = events.iter().flat_map(|event| event.function_responses()).next().expect("a function response");
+    let response = Value::Object(response.response.clone());
+    (chat, response)
 }

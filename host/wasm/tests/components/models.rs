@@ -186,19 +186,3 @@ impl ModelResolver for Only {
         Ok(self.0.clone())
     }
 }
-
-#[tokio::test]
-async fn a_model_answers_by_the_blocking_interface() {
-    let catalog = Lab::new().with("blocking").catalog().await;
-    let ask = async |text: &str, mode| -> Result<Vec<LlmResponse>, ModelError> {
-        let stream = catalog.model("component:blocking/parrot")?.generate(request(text), mode).await?;
-        stream.collect::<Vec<_>>().await.into_iter().collect()
-    };
-    let pieces = ask("one two", StreamingMode::On).await.unwrap();
-    assert_eq!(pieces.iter().map(text).collect::<Vec<_>>(), ["one ", "two"]);
-    assert!(pieces.iter().all(|piece| piece.partial));
-    let whole = ask("one two", StreamingMode::Off).await.unwrap();
-    assert_eq!(whole.iter().map(text).collect::<Vec<_>>(), ["one two"]);
-    assert!(ask("nothing", StreamingMode::Off).await.unwrap_err().to_string().contains("there is nothing to say"));
-    assert!(ask("then stop", StreamingMode::On).await.unwrap_err().to_string().contains("it stopped"));
-}

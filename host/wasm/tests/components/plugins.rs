@@ -153,19 +153,3 @@ async fn a_plugin_that_fails_after_a_failed_run_leaves_a_line_in_the_log() {
         ["after a run that failed, plugin `gallery/censor` failed too: the run was cancelled"]
     );
 }
-
-#[tokio::test]
-async fn a_plugin_works_by_the_blocking_interface() {
-    let catalog = Lab::new().with("blocking").with("gallery").catalog().await;
-    let plugins = Plugins::new(vec![catalog.plugin("answerer", JsonMap::new()).unwrap()]).unwrap();
-    let chat = Chat::new(&catalog, "clerk", Arc::new(OneModel(Arc::new(Scripted::new()))), plugins);
-    let log = CapturedLog::default();
-    let guard = tracing::subscriber::set_default(log.clone());
-    let (events, error) = chat.say("hello", RunConfig::default()).await;
-    catalog.plugin("answerer", JsonMap::new()).unwrap().close().await;
-    drop(guard);
-    assert!(error.is_none(), "{error:?}");
-    assert_eq!(texts(&events), ["the plugin answers"]);
-    assert_eq!(chat.session().await.events[0].content.as_ref().map(|content| content.text()), Some("HELLO".into()));
-    assert_eq!(log.lines("hatchery::component"), ["a run has ended", "the plugin is closed"]);
-}

@@ -1,6 +1,9 @@
 // The same items in each guest language: JavaScript. See `../rust`, `../python` and `../plain`.
 
-import { FatalError, HatcheryError, agent, callback, component, llmAgent, s, textOf, tool } from "hatchery-guest";
+import {
+  FatalError, HatcheryError, agent, callback, codeExecutor, component, content, examples, llmAgent, model, plugin, s, summarizer, textOf, tool,
+  toolUse, toolset,
+} from "hatchery-guest";
 
 const scale = tool({
   name: "scale",
@@ -30,7 +33,7 @@ const breakOff = tool({
   description: "Fails with an error that ends the run.",
   parameters: s.object({ reason: s.string() }),
   async run({ reason }) {
-    throw new FatalError("BROKEN", reason);
+    throw new FatalError(reason, "BROKEN");
   },
 });
 
@@ -91,7 +94,7 @@ const storyteller = agent({
     yield "one";
     ctx.state.set("told", 2);
     yield "two";
-    if (textOf(ctx.userContent) === "fail") throw new HatcheryError("STORY_LOST", "the story is lost");
+    if (textOf(ctx.userContent) === "fail") throw new HatcheryError("the story is lost", "STORY_LOST");
     yield textOf(await ctx.generate("Go on.", { instruction: "Be brief." }));
   },
 });
@@ -135,8 +138,184 @@ const clerk = llmAgent({
   afterTool: [stamp],
 });
 
+const delegate = tool({
+  name: "delegate",
+  description: "Runs an app in a session `errand`, and returns its last words.",
+  parameters: s.object({ app: s.string(), text: s.string() }),
+  run({ app, text }, { runner }) {
+    const apps = runner.listApps();
+    const run = runner.run({ app, message: text, session: "errand", stateDelta: { lamp: 1 } });
+    return { apps, session: run.session, text: run.text() };
+  },
+});
+
+const keepDiary = tool({
+  name: "keep_diary",
+  description: "Creates, extends, reads and deletes a session.",
+  run(_, ctx) {
+    const diary = ctx.sessions("storyteller");
+    const created = diary.create("today", { mood: "good" });
+    const [, { author }] = ["Dear diary.", "Goodbye."].map((text) => diary.append("today", text));
+    const newest = diary.events("today", { recent: 1 }).map(textOf);
+    const ids = diary.list().map(({ id }) => id);
+    const { eventCount } = diary.get("today");
+    diary.delete("today");
+    return { state: created.state, author, newest, ids, count: eventCount, is_gone: diary.get("today") === undefined };
+  },
+});
+
+const learn = tool({
+  name: "learn",
+  description: "Adds a text and the session to the memory, and returns what is found there.",
+  parameters: s.object({ text: s.string() }),
+  run({ text }, { memory }) {
+    const note = { id: "note-1", author: "clerk", content: content(text) };
+    memory.addSession();
+    memory.addEvents([note, note]);
+    return memory.search(text).map((entry) => textOf(entry.content));
+  },
+});
+
+const compare = tool({
+  name: "compare",
+  description: "Compares two texts by their embeddings: 1 for the same spelling.",
+  parameters: s.object({ one: s.string(), other: s.string() }),
+  run({ one, other }, ctx) {
+    const [first, second] = ctx.embed("local:hashed-ngrams", [one, other]);
+    return { models: ctx.models(), same: first.reduce((sum, value, index) => sum + value * second[index], 0) > 0.99 };
+  },
+});
+
+const look = tool({
+  name: "look",
+  description: "Describes the run.",
+  run(_, ctx) {
+    const { streamingMode, isResumable, depth, remaining } = ctx.info;
+    return {
+      streams: streamingMode === "sse",
+      resumable: isResumable,
+      depth,
+      calls: remaining.modelCalls ?? null,
+      bytes: remaining.bytes ?? null,
+      plugins: ctx.plugins().map(({ name }) => name),
+      component: ctx.plugin("answerer")?.component ?? null,
+      nobody: ctx.plugin("nobody") === undefined,
+      arguments: ctx.arguments ?? null,
+    };
+  },
+});
+
+const stop = tool({
+  name: "stop",
+  description: "Ends the run.",
+  run(_, ctx) {
+    ctx.endInvocation();
+    return "stopped";
+  },
+});
+
+const helper = agent({ name: "helper", description: "Says one line.", run: () => "I help" });
+
+const foreman = agent({
+  name: "foreman",
+  description: "Relays the events of its sub-agent, and has the last word.",
+  subAgents: [helper],
+  *run(ctx) {
+    yield* ctx.subAgent("helper");
+    yield "that was all";
+  },
+});
+
+/** One tool, which is named after the user. */
+const keys = toolset({
+  name: "keys",
+  tools({ info: { user } }) {
+    const run = (args, ctx) => {
+      ctx.state.set("greeted", user);
+      return { greeted: user, args };
+    };
+    return [tool({ name: `greet_${user}`, description: "Greets the user.", run })];
+  },
+});
+
+/** Changes messages, requests and events, and writes what happens to the log. */
+const answerer = plugin({
+  name: "answerer",
+  onUserMessage: (message) => textOf(message).toUpperCase(),
+  beforeModel(request, ctx) {
+    request.systemInstructions.push(ctx.arguments?.text ?? "no advice");
+  },
+  onEvent(event) {
+    event.customMetadata = { seen: true };
+  },
+  afterRun: (ctx) => ctx.log.info("a run has ended"),
+  onRunError: ({ code }, ctx) => ctx.log.info(`a run has failed: ${code}`),
+  async close(ctx) {
+    ctx.log.info("the plugin is closed");
+  },
+});
+
+/** Writes the code backwards. */
+const reverse = codeExecutor({
+  name: "reverse",
+  run({ code, inputFiles }) {
+    if (!code) throw new Error("there is no code");
+    return { stdout: [...code].reverse().join(""), outputFiles: inputFiles };
+  },
+});
+
+/** Counts the events. */
+const count = summarizer({ name: "count", run: (events) => (events.length ? `${events.length} events` : undefined) });
+
+/** Says yes to the user's message. */
+const echoExamples = examples({ name: "echo", run: (query) => [{ input: query, output: "Yes." }] });
+
+/** Answers with the words of the last message. */
+const parrot = model({
+  name: "parrot",
+  *run({ contents }) {
+    const said = textOf(contents.at(-1));
+    if (said === "nothing") throw new HatcheryError("there is nothing to say", "MODEL_BAD_REQUEST");
+    for (const word of said.match(/\S+ ?/g)) {
+      if (word === "stop") throw new HatcheryError("it stopped", "MODEL_UNAVAILABLE");
+      yield word;
+    }
+  },
+});
+
+/** Tries to change the session, and returns the code of the error. */
+function meddle(ctx) {
+  try {
+    ctx.state.set("meddled", true);
+    return "changed";
+  } catch (error) {
+    return error.code;
+  }
+}
+
+const chief = llmAgent({
+  name: "chief",
+  description: "Has every kind of tool.",
+  model: "any",
+  instruction: meddle,
+  tools: [
+    toolUse("scale", { confirm: true }), toolUse("look", { args: { limit: 3 } }), toolUse.agent(clerk), delegate, keepDiary, learn, compare, stop,
+  ],
+  toolsets: [keys],
+  examplesFrom: echoExamples,
+  planner: "planReAct",
+  runCode: { executor: reverse, codeDelimiters: [["<<", ">>"]], resultDelimiters: ["[[", "]]"] },
+  includeContents: "none",
+});
+
 export default component({
-  agents: [storyteller, echo, clerk],
-  tools: [scale, refuse, breakOff, remember, setting, note, keep, both, chance],
+  agents: [storyteller, foreman, echo, clerk, chief],
+  tools: [scale, refuse, breakOff, remember, setting, note, keep, both, chance, delegate, keepDiary, learn, compare, look, stop],
+  toolsets: [keys],
   callbacks: [veto, stamp],
+  plugins: [answerer],
+  codeExecutors: [reverse],
+  summarizers: [count],
+  examples: [echoExamples],
+  models: [parrot],
 });

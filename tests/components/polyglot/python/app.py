@@ -2,10 +2,13 @@
 
 import asyncio
 import random
+import re
 from typing import Literal
 
 from hatchery_guest import (
-    AgentContext, CallbackContext, Error, FatalError, LlmAgent, LlmRequest, ToolCall, ToolContext, agent, callback, export, tool,
+    AgentContext, CallbackContext, CodeInput, CodeOutput, CodeRunner, Context, DynamicTool, Error, Event, EventWindow, Example, FatalError,
+    LlmAgent, LlmRequest, RunRequest, ToolCall, ToolContext, ToolUse, agent, callback, code_executor, examples, export, model, plugin,
+    summarizer, tool, toolset,
 )  # fmt: skip
 
 
@@ -30,7 +33,7 @@ async def refuse(reason: str) -> None:
 @tool
 async def break_off(reason: str) -> None:
     """Fails with an error that ends the run."""
-    raise FatalError("BROKEN", reason)
+    raise FatalError(reason, "BROKEN")
 
 
 @tool
@@ -82,7 +85,7 @@ async def storyteller(cx: AgentContext):
     cx.state["told"] = 2
     yield "two"
     if cx.user_content.text == "fail":
-        raise Error("STORY_LOST", "the story is lost")
+        raise Error("the story is lost", "STORY_LOST")
     answer = await cx.generate(LlmRequest.from_prompt("Go on.", instruction="Be brief."))
     yield answer.text
 
@@ -119,4 +122,182 @@ clerk = LlmAgent(
     name="clerk", description="Calculates.", model="any", instruction=manner, tools=[scale, note], before_tool=[veto], after_tool=[stamp]
 )
 
-export(scale, refuse, break_off, remember, setting, note, keep, both, chance, storyteller, echo, veto, stamp, clerk)
+
+@tool
+async def delegate(app: str, text: str, cx: ToolContext) -> dict:
+    """Runs an app in a session `errand`, and returns its last words."""
+    apps = cx.runner.list_apps()
+    run = await cx.runner.run(RunRequest(app, text, session="errand", state_delta={"lamp": 1}))
+    return {"apps": apps, "session": run.session, "text": await run.text()}
+
+
+@tool
+async def keep_diary(cx: ToolContext) -> dict:
+    """Creates, extends, reads and deletes a session."""
+    diary = cx.sessions("storyteller")
+    created = await diary.create("today", {"mood": "good"})
+    events = [await diary.append("today", text) for text in ("Dear diary.", "Goodbye.")]
+    newest = await diary.events("today", EventWindow(recent=1))
+    ids = [session.id for session in await diary.list()]
+    session = await diary.get("today")
+    await diary.delete("today")
+    return {
+        "state": created.state,
+        "author": events[-1].author,
+        "newest": [event.text for event in newest],
+        "ids": ids,
+        "count": session and session.event_count,
+        "is_gone": await diary.get("today") is None,
+    }
+
+
+@tool
+async def learn(text: str, cx: ToolContext) -> list:
+    """Adds a text and the session to the memory, and returns what is found there."""
+    note = Event.from_text(text)
+    note.id, note.author = "note-1", "clerk"
+    await cx.memory.add_session()
+    await cx.memory.add_events([note, note])
+    return [entry.content.text for entry in await cx.memory.search(text)]
+
+
+@tool
+async def compare(one: str, other: str, cx: ToolContext) -> dict:
+    """Compares two texts by their embeddings: 1 for the same spelling."""
+    first, second = await cx.embed("local:hashed-ngrams", [one, other])
+    return {"models": cx.models(), "same": sum(x * y for x, y in zip(first, second)) > 0.99}
+
+
+@tool
+async def look(cx: ToolContext) -> dict:
+    """Describes the run."""
+    info, found = cx.info, cx.plugin("answerer")
+    return {
+        "streams": info.streaming_mode == "sse",
+        "resumable": info.is_resumable,
+        "depth": info.depth,
+        "calls": info.remaining.model_calls,
+        "bytes": info.remaining.bytes,
+        "plugins": [plugin.name for plugin in cx.plugins()],
+        "component": found and found.component,
+        "nobody": cx.plugin("nobody") is None,
+        "arguments": cx.arguments,
+    }
+
+
+@tool
+async def stop(cx: ToolContext) -> str:
+    """Ends the run."""
+    cx.end_invocation()
+    return "stopped"
+
+
+@agent
+def helper():
+    """Says one line."""
+    return "I help"
+
+
+@agent(sub_agents=[helper])
+async def foreman(cx: AgentContext):
+    """Relays the events of its sub-agent, and has the last word."""
+    async for event in cx.sub_agent("helper"):
+        yield event
+    yield "that was all"
+
+
+@toolset
+async def keys(cx: Context) -> list:
+    """One tool, which is named after the user."""
+    user = cx.info.user
+
+    def greet(args: dict, cx: ToolContext) -> dict:
+        cx.state["greeted"] = user
+        return {"greeted": user, "args": args}
+
+    return [DynamicTool(f"greet_{user}", "Greets the user.", greet)]
+
+
+@plugin
+class Answerer:
+    """Changes messages, requests and events, and writes what happens to the log."""
+
+    async def on_user_message(self, message):
+        return message.text.upper()
+
+    def before_model(self, request: LlmRequest, cx: CallbackContext):
+        request.system_instructions.append((cx.arguments or {}).get("text", "no advice"))
+
+    def on_event(self, event: Event):
+        event.extra["customMetadata"] = {"seen": True}
+
+    def after_run(self, cx: CallbackContext):
+        cx.log.info("a run has ended")
+
+    def on_run_error(self, error: Error, cx: CallbackContext):
+        cx.log.info(f"a run has failed: {error.code}")
+
+    async def close(self, cx: CallbackContext):
+        cx.log.info("the plugin is closed")
+
+
+@code_executor
+async def reverse(input: CodeInput) -> CodeOutput:
+    """Writes the code backwards."""
+    if not input.code:
+        raise ValueError("there is no code")
+    return CodeOutput(input.code[::-1], output_files=input.input_files)
+
+
+@summarizer
+def count(events: list):
+    """Counts the events."""
+    return f"{len(events)} events" if events else None
+
+
+@examples(name="echo")
+def echo_examples(query: str) -> list:
+    """Says yes to the user's message."""
+    return [Example(query, "Yes.")]
+
+
+@model
+async def parrot(request: LlmRequest):
+    """Answers with the words of the last message."""
+    said = request.contents[-1].text
+    if said == "nothing":
+        raise Error("there is nothing to say", "MODEL_BAD_REQUEST")
+    for word in re.findall(r"\S+ ?", said):
+        if word == "stop":
+            raise Error("it stopped", "MODEL_UNAVAILABLE")
+        yield word
+
+
+def meddle(cx: Context) -> str:
+    """Tries to change the session, and returns the code of the error."""
+    try:
+        cx.state["meddled"] = True
+    except Error as error:
+        return error.code
+    return "changed"
+
+
+chief = LlmAgent(
+    name="chief",
+    description="Has every kind of tool.",
+    model="any",
+    instruction=meddle,
+    tools=[
+        ToolUse("scale", confirm=True), ToolUse("look", {"limit": 3}), ToolUse.agent(clerk), delegate, keep_diary, learn, compare, stop,
+    ],
+    toolsets=[keys],
+    examples_from=echo_examples,
+    planner="plan_re_act",
+    run_code=CodeRunner(reverse, code_delimiters=[("<<", ">>")], result_delimiters=("[[", "]]")),
+    include_contents="none",
+)
+
+export(
+    storyteller, scale, refuse, break_off, remember, setting, note, keep, both, chance, delegate, keep_diary, learn, compare, look, stop,
+    foreman, echo, clerk, chief, keys, veto, stamp, Answerer, reverse, count, echo_examples, parrot,
+)  # fmt: skip

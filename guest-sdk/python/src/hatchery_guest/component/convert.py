@@ -11,6 +11,10 @@ from ..content import (
     Blob, CodeExecutionResult, Content, Event, EventActions, ExecutableCode, FileData, FunctionCall, FunctionDeclaration,
     FunctionResponse, Json, LlmRequest, LlmResponse, Part, PartData, ToolCall, ToolConfirmation,
 )  # fmt: skip
+from ..examples import Example
+from ..run_info import PluginInfo
+from ..runner import RunRequest
+from ..sessions import EventWindow, SessionInfo
 
 
 def to_json(value: Json) -> str:
@@ -91,22 +95,6 @@ def _optional(convert: Any, value: Any) -> Any:
     return None if value is None else convert(value)
 
 
-def _ended(actions: wit.EventActions) -> dict[str, Json]:
-    """The keys of the end of a run and of deleted artifacts, which ``extra`` carries."""
-    keys: dict[str, Json] = {"endInvocation": actions.end_invocation, "deletedArtifactIds": actions.deleted_artifact_ids or None}
-    return {key: value for key, value in keys.items() if value is not None}
-
-
-def _live(source: Any) -> dict[str, Json]:
-    """The keys of live runs, which ``extra`` carries."""
-    keys = {"turnComplete": source.turn_complete, "interrupted": source.interrupted}
-    return {key: value for key, value in keys.items() if value is not None}
-
-
-def _without_live(extra: dict[str, Json]) -> dict[str, Json]:
-    return {key: value for key, value in extra.items() if key not in ("turnComplete", "interrupted")}
-
-
 def event_from_wit(event: wit.Event) -> Event:
     actions = event.actions
     return Event(
@@ -114,13 +102,17 @@ def event_from_wit(event: wit.Event) -> Event:
         actions=EventActions(
             state_delta={key: json.loads(value) for key, value in actions.state_delta},
             artifact_delta=dict(actions.artifact_delta),
+            deleted_artifact_ids=list(actions.deleted_artifact_ids),
             skip_summarization=actions.skip_summarization,
             transfer_to_agent=actions.transfer_to_agent,
             escalate=actions.escalate,
             end_of_agent=actions.end_of_agent,
-            extra=parse_object(actions.extra) | _ended(actions),
+            end_invocation=actions.end_invocation,
+            extra=parse_object(actions.extra),
         ),
         partial=event.partial,
+        turn_complete=event.turn_complete,
+        interrupted=event.interrupted,
         author=event.author,
         id=event.id,
         invocation_id=event.invocation_id,
@@ -129,7 +121,7 @@ def event_from_wit(event: wit.Event) -> Event:
         error_code=event.error_code,
         error_message=event.error_message,
         timestamp_micros=event.timestamp,
-        extra=parse_object(event.extra) | _live(event),
+        extra=parse_object(event.extra),
     )
 
 
@@ -143,23 +135,23 @@ def event_to_wit(event: Event) -> wit.Event:
         wit.EventActions(
             [(key, to_json(value)) for key, value in actions.state_delta.items()],
             list(actions.artifact_delta.items()),
-            actions.extra.get("deletedArtifactIds", []),
+            actions.deleted_artifact_ids,
             actions.skip_summarization,
             actions.transfer_to_agent,
             actions.escalate,
             actions.end_of_agent,
-            actions.extra.get("endInvocation"),
-            to_optional_json({key: value for key, value in actions.extra.items() if key not in ("endInvocation", "deletedArtifactIds")}),
+            actions.end_invocation,
+            to_optional_json(actions.extra),
         ),
         event.partial,
-        event.extra.get("turnComplete"),
-        event.extra.get("interrupted"),
+        event.turn_complete,
+        event.interrupted,
         event.branch,
         event.long_running_tool_ids,
         event.error_code,
         event.error_message,
         event.timestamp_micros,
-        to_optional_json(_without_live(event.extra)),
+        to_optional_json(event.extra),
     )
 
 
@@ -199,10 +191,12 @@ def response_from_wit(response: wit.LlmResponse) -> LlmResponse:
     return LlmResponse(
         _optional(content_from_wit, response.content),
         response.partial,
+        response.turn_complete,
+        response.interrupted,
         response.finish_reason,
         response.error_code,
         response.error_message,
-        parse_object(response.extra) | _live(response),
+        parse_object(response.extra),
     )
 
 
@@ -210,12 +204,12 @@ def response_to_wit(response: LlmResponse) -> wit.LlmResponse:
     return wit.LlmResponse(
         _optional(content_to_wit, response.content),
         response.partial,
-        response.extra.get("turnComplete"),
-        response.extra.get("interrupted"),
+        response.turn_complete,
+        response.interrupted,
         response.finish_reason,
         response.error_code,
         response.error_message,
-        to_optional_json(_without_live(response.extra)),
+        to_optional_json(response.extra),
     )
 
 
@@ -225,3 +219,32 @@ def call_from_wit(call: wit.ToolCall) -> ToolCall:
 
 def confirmation_from_wit(confirmation: wit.ToolConfirmation) -> ToolConfirmation:
     return ToolConfirmation(confirmation.hint, confirmation.confirmed, _optional(json.loads, confirmation.payload))
+
+
+def example_to_wit(example: Example) -> wit.Example:
+    return wit.Example(content_to_wit(example.input), [content_to_wit(content) for content in example.output])
+
+
+def state_from_wit(state: list[tuple[str, str]]) -> dict[str, Json]:
+    return {key: json.loads(value) for key, value in state}
+
+
+def state_to_wit(state: dict[str, Json]) -> list[tuple[str, str]]:
+    return [(key, to_json(value)) for key, value in state.items()]
+
+
+def run_request_to_wit(request: RunRequest) -> wit.RunRequest:
+    message = content_to_wit(request.message)
+    return wit.RunRequest(request.app, request.session, message, state_to_wit(request.state_delta), request.streaming)
+
+
+def session_from_wit(info: wit.SessionInfo) -> SessionInfo:
+    return SessionInfo(info.app, info.id, state_from_wit(info.state), info.event_count, info.created, info.updated)
+
+
+def window_to_wit(window: EventWindow) -> wit.EventWindow:
+    return wit.EventWindow(window.recent, window.after_micros)
+
+
+def plugin_from_wit(plugin: wit.PluginInfo) -> PluginInfo:
+    return PluginInfo(plugin.name, [hook.replace("-", "_") for hook in plugin.hooks], plugin.component)

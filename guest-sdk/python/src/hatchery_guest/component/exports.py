@@ -3,60 +3,24 @@
 from __future__ import annotations
 
 import json
-import sys
-import traceback
+from collections.abc import AsyncIterator
 from typing import Any
 
 import componentize_py_async_support
 import wit_world
 from componentize_py_types import Err
-from wit_world.imports import types as wit
+from wit_world.imports import specs as wit_specs
 
 from ..agent import CustomAgent, LlmAgent, compute_instruction
-from ..content import Content, Event
-from ..context import AgentContext, CallbackContext, Context, ToolContext
-from ..errors import Error, FatalError, describe
+from ..code_executor import CodeFile, CodeInput
+from ..content import Event, LlmResponse
+from ..context import AgentContext, Context, ToolContext
 from ..export import EXPORTS
-from ..schema import BadValue, dump
 from . import convert, specs
-from .host import ImportedHost
+from .calls import HOST, find, find_for_tool, to_wit_error, to_wit_tool_error
+from .hooks import Callbacks, Plugins
 
-HOST = ImportedHost()
-
-COMPONENT_FAILED = "COMPONENT_FAILED"
-
-
-_is_seeded = False
-
-
-def _seed_once() -> None:
-    """Seeds the random numbers of an instance. They would be the same in all instances, which start from one snapshot."""
-    global _is_seeded
-    if not _is_seeded and "random" in sys.modules:
-        sys.modules["random"].seed()
-    _is_seeded = True
-
-
-def _to_wit_error(error: BaseException) -> wit.Error:
-    """Converts an exception. One without a code is also written to stderr, which is the host's log."""
-    if isinstance(error, Error):
-        return wit.Error(error.code, error.message)
-    traceback.print_exception(error, file=sys.stderr)
-    return wit.Error(COMPONENT_FAILED, describe(error))
-
-
-def _to_wit_tool_error(error: BaseException) -> Any:
-    if isinstance(error, FatalError):
-        return wit.ToolError_Fatal(wit.Error(error.code, error.message))
-    if isinstance(error, BadValue):
-        return wit.ToolError_Recoverable(str(error))
-    return wit.ToolError_Recoverable(_to_wit_error(error).message)
-
-
-def _find(items: dict[str, Any], kind: str, name: str) -> Any:
-    if name not in items:
-        raise Err(wit.Error("NOT_FOUND", f"this component has no {kind} `{name}`"))
-    return items[name]
+__all__ = ["Agents", "Callbacks", "CodeExecutors", "Examples", "Models", "Plugins", "Summarizers", "Tools", "Toolsets"]
 
 
 class Tools:
@@ -66,13 +30,32 @@ class Tools:
         return [specs.tool(tool) for tool in EXPORTS.tools.values()]
 
     async def call(self, name: str, args: str) -> str:
-        _seed_once()
         try:
-            if name not in EXPORTS.tools:
-                raise Error("NOT_FOUND", f"this component has no tool `{name}`")
-            return convert.to_json(await EXPORTS.tools[name].call(json.loads(args), ToolContext(HOST)))
+            tool = find_for_tool(EXPORTS.tools, "tool", name)
+            return convert.to_json(await tool.call(json.loads(args), ToolContext(HOST)))
         except Exception as error:
-            raise Err(_to_wit_tool_error(error)) from None
+            raise Err(to_wit_tool_error(error)) from None
+
+
+class Toolsets:
+    """Implements ``guest-toolsets``."""
+
+    def describe(self) -> list[str]:
+        return list(EXPORTS.toolsets)
+
+    async def tools(self, name: str) -> list[Any]:
+        toolset = find(EXPORTS.toolsets, "toolset", name)
+        try:
+            return [specs.tool(tool) for tool in await toolset.tools(Context(HOST))]
+        except Exception as error:
+            raise Err(to_wit_error(error)) from None
+
+    async def call(self, toolset: str, tool: str, args: str) -> str:
+        try:
+            found = find_for_tool(EXPORTS.toolsets, "toolset", toolset)
+            return convert.to_json(await found.call(tool, json.loads(args), ToolContext(HOST)))
+        except Exception as error:
+            raise Err(to_wit_tool_error(error)) from None
 
 
 class Agents:
@@ -82,20 +65,16 @@ class Agents:
         return [specs.agent(agent) for agent in EXPORTS.agents.values()]
 
     async def compute_instruction(self, agent: str, global_: bool) -> str:
-        _seed_once()
-        found = _find(EXPORTS.agents, "agent", agent)
+        found = find(EXPORTS.agents, "agent", agent)
         try:
             if not isinstance(found, LlmAgent):
                 raise TypeError("only LLM agents have instructions")
             return await compute_instruction(found.global_instruction if global_ else found.instruction, Context(HOST))
         except Exception as error:
-            raise Err(_to_wit_error(error)) from None
+            raise Err(to_wit_error(error)) from None
 
     async def run(self, agent: str) -> Any:
-        _seed_once()
-        found = _find(EXPORTS.agents, "custom agent", agent)
-        if not isinstance(found, CustomAgent):
-            raise Err(wit.Error("NOT_FOUND", f"agent `{agent}` is run by the host"))
+        found = find({name: each for name, each in EXPORTS.agents.items() if isinstance(each, CustomAgent)}, "custom agent", agent)
         writer, reader = wit_world.types_event_stream()
         componentize_py_async_support.spawn(_emit_all(found, writer))
         return reader
@@ -111,77 +90,102 @@ async def _emit_all(agent: CustomAgent, writer: Any) -> None:
                 if writer.reader_dropped:
                     break
         except Exception as error:
-            failure = _to_wit_error(error)
+            failure = to_wit_error(error)
             event = Event(error_code=failure.code, error_message=failure.message)
             await writer.write_all([convert.event_to_wit(event)])
         finally:
             await events.aclose()
 
 
-class Callbacks:
-    """Implements ``guest-callbacks``."""
+class Models:
+    """Implements ``guest-models``."""
 
-    def describe(self) -> list[Any]:
-        return [specs.callback(callback) for callback in EXPORTS.callbacks.values()]
+    def describe(self) -> list[str]:
+        return list(EXPORTS.models)
 
-    async def _call(self, name: str, *values: Any) -> Any:
-        _seed_once()
-        found = _find(EXPORTS.callbacks, "callback", name)
+    async def generate(self, name: str, request: Any, streaming: bool) -> Any:
+        model = find(EXPORTS.models, "model", name)
         try:
-            return await found.call(CallbackContext(HOST), *values)
+            asked = convert.request_from_wit(request)
+            if streaming:
+                responses = _partial(model.responses(asked, Context(HOST)))
+            else:
+                responses = _only(await model.answer(asked, Context(HOST)))
+            first = await anext(responses, None)
         except Exception as error:
-            raise Err(_to_wit_error(error)) from None
-
-    async def before_agent(self, name: str) -> Any:
-        return _content(await self._call(name))
-
-    async def after_agent(self, name: str) -> Any:
-        return _content(await self._call(name))
-
-    async def on_agent_error(self, name: str, failure: wit.Error) -> Any:
-        return _content(await self._call(name, Error(failure.code, failure.message)))
-
-    async def before_model(self, name: str, request: wit.LlmRequest) -> Any:
-        revised = convert.request_from_wit(request)
-        response = await self._call(name, revised)
-        if response is not None:
-            return wit.ModelAction_Respond(convert.response_to_wit(response))
-        if revised == convert.request_from_wit(request):
-            return wit.ModelAction_Proceed()
-        return wit.ModelAction_Revise(convert.request_to_wit(revised))
-
-    async def after_model(self, name: str, response: wit.LlmResponse) -> Any:
-        revised = convert.response_from_wit(response)
-        replacement = await self._call(name, revised)
-        if replacement is None and revised == convert.response_from_wit(response):
-            return None
-        return convert.response_to_wit(revised if replacement is None else replacement)
-
-    async def on_model_error(self, name: str, request: wit.LlmRequest, failure: wit.Error) -> Any:
-        response = await self._call(name, convert.request_from_wit(request), Error(failure.code, failure.message))
-        return None if response is None else convert.response_to_wit(response)
-
-    async def before_tool(self, name: str, call: wit.ToolCall) -> Any:
-        revised = convert.call_from_wit(call)
-        response = await self._call(name, revised)
-        if response is not None:
-            return wit.ToolAction_Respond(convert.to_json(dump(response)))
-        unchanged = revised.args == json.loads(call.args)
-        return wit.ToolAction_Proceed() if unchanged else wit.ToolAction_Revise(convert.to_json(revised.args))
-
-    async def after_tool(self, name: str, call: wit.ToolCall, response: str) -> Any:
-        revised = json.loads(response)
-        replacement = await self._call(name, convert.call_from_wit(call), revised)
-        if replacement is None and revised == json.loads(response):
-            return None
-        return convert.to_json(revised if replacement is None else dump(replacement))
-
-    async def on_tool_error(self, name: str, call: wit.ToolCall, failure: wit.Error) -> Any:
-        response = await self._call(name, convert.call_from_wit(call), Error(failure.code, failure.message))
-        return None if response is None else convert.to_json(dump(response))
+            raise Err(to_wit_error(error)) from None
+        writer, reader = wit_world.types_llm_response_stream()
+        componentize_py_async_support.spawn(_answer(first, responses, writer))
+        return reader
 
 
-def _content(output: Content | str | None) -> Any:
-    if output is None:
-        return None
-    return convert.content_to_wit(output if isinstance(output, Content) else Content.model(str(output)))
+async def _only(response: LlmResponse) -> AsyncIterator[LlmResponse]:
+    yield response
+
+
+async def _partial(responses: AsyncIterator[LlmResponse]) -> AsyncIterator[LlmResponse]:
+    async for response in responses:
+        response.partial = response.error_code is None
+        yield response
+
+
+async def _answer(first: LlmResponse | None, responses: Any, writer: Any) -> None:
+    """Writes a model's responses, each after the host has read the one before. A failure is the last one."""
+    with writer:
+        try:
+            response = first
+            while response is not None and not writer.reader_dropped:
+                await writer.write_all([convert.response_to_wit(response)])
+                response = await anext(responses, None)
+        except Exception as error:
+            failure = to_wit_error(error)
+            failed = LlmResponse(error_code=failure.code, error_message=failure.message)
+            await writer.write_all([convert.response_to_wit(failed)])
+        finally:
+            await responses.aclose()
+
+
+class CodeExecutors:
+    """Implements ``guest-code-executors``."""
+
+    def describe(self) -> list[str]:
+        return list(EXPORTS.code_executors)
+
+    async def execute(self, name: str, input: Any) -> Any:
+        try:
+            executor = find_for_tool(EXPORTS.code_executors, "code executor", name)
+            files = [CodeFile(file.name, file.content, file.mime_type) for file in input.input_files]
+            output = await executor.execute(CodeInput(input.code, files, input.execution_id), Context(HOST))
+            written = [wit_specs.CodeFile(file.name, file.mime_type, file.content) for file in output.output_files]
+            return wit_specs.CodeOutput(output.stdout, output.stderr, written)
+        except Exception as error:
+            raise Err(to_wit_tool_error(error)) from None
+
+
+class Summarizers:
+    """Implements ``guest-summarizers``."""
+
+    def describe(self) -> list[str]:
+        return list(EXPORTS.summarizers)
+
+    async def summarize(self, name: str, events: list[Any]) -> Any:
+        summarizer = find(EXPORTS.summarizers, "summarizer", name)
+        try:
+            summary = await summarizer.summarize([convert.event_from_wit(event) for event in events], Context(HOST))
+            return None if summary is None else convert.content_to_wit(summary)
+        except Exception as error:
+            raise Err(to_wit_error(error)) from None
+
+
+class Examples:
+    """Implements ``guest-examples``."""
+
+    def describe(self) -> list[str]:
+        return list(EXPORTS.examples)
+
+    async def examples(self, name: str, query: str) -> list[Any]:
+        provider = find(EXPORTS.examples, "example provider", name)
+        try:
+            return [convert.example_to_wit(example) for example in await provider.examples(query, Context(HOST))]
+        except Exception as error:
+            raise Err(to_wit_error(error)) from None

@@ -8,11 +8,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar
 
 from componentize_py_types import Err
-from wit_world.imports import agents, artifacts, config, log, memory, models, session, tools
+from wit_world.imports import agents, artifacts, config, log, memory, models, plugins, runner, session, sessions, tools
 from wit_world.imports import types as wit
 
-from ..content import Content, Event, Json, Level, LlmRequest, LlmResponse, MemoryEntry, Part, RunInfo, ToolConfirmation
+from ..content import Content, Event, Json, Level, LlmRequest, LlmResponse, MemoryEntry, Part, ToolConfirmation
 from ..errors import Error, FatalError, ToolError
+from ..run_info import PluginInfo, RemainingLimits, RunInfo
+from ..runner import Run, RunRequest
+from ..sessions import EventWindow, SessionInfo
 from . import convert
 
 P = ParamSpec("P")
@@ -25,8 +28,8 @@ def to_exception(failure: Any) -> Error:
         case wit.ToolError_Recoverable(message):
             return ToolError(message)
         case wit.ToolError_Fatal(error):
-            return FatalError(error.code, error.message)
-    return Error(failure.code, failure.message)
+            return FatalError(error.message, error.code)
+    return Error(failure.message, failure.code)
 
 
 def _raising(function: Callable[P, T]) -> Callable[P, T]:
@@ -56,8 +59,19 @@ class ImportedHost:
     @_raising
     def info(self) -> RunInfo:
         info = session.current()
+        left = info.remaining
         return RunInfo(
-            info.app, info.user, info.session, info.invocation_id, info.agent, info.branch, info.function_call_id
+            info.app,
+            info.user,
+            info.session,
+            info.invocation_id,
+            info.agent,
+            info.branch,
+            info.function_call_id,
+            _STREAMING_MODES[info.streaming_mode],
+            info.is_resumable,
+            info.depth,
+            RemainingLimits(left.model_calls, left.tokens, left.events, left.bytes),
         )
 
     @_raising
@@ -70,7 +84,7 @@ class ImportedHost:
 
     @_raising
     def all_state(self) -> dict[str, Json]:
-        return {key: json.loads(value) for key, value in session.get_all_state()}
+        return convert.state_from_wit(session.get_all_state())
 
     @_raising
     def set_state(self, key: str, value: Json) -> None:
@@ -98,6 +112,23 @@ class ImportedHost:
         return _parse_optional(config.get(key))
 
     @_raising
+    def arguments(self) -> Json:
+        return _parse_optional(config.arguments())[1]
+
+    @_raising
+    def plugins(self) -> list[PluginInfo]:
+        return [convert.plugin_from_wit(plugin) for plugin in plugins.list()]
+
+    @_raising
+    def plugin(self, name: str) -> PluginInfo | None:
+        plugin = plugins.get(name)
+        return None if plugin is None else convert.plugin_from_wit(plugin)
+
+    @_raising
+    def models(self) -> list[str]:
+        return models.list()
+
+    @_raising
     def log(self, level: Level, message: str, fields: dict[str, str]) -> None:
         log.write(level, message, list(fields.items()))
 
@@ -108,6 +139,10 @@ class ImportedHost:
     @_raising
     def escalate(self) -> None:
         agents.escalate()
+
+    @_raising
+    def end_invocation(self) -> None:
+        agents.end_invocation()
 
     @_raising
     def skip_summarization(self) -> None:
@@ -133,6 +168,47 @@ class ImportedHost:
         entries = await _wait(memory.search(query))
         return [MemoryEntry(convert.content_from_wit(entry.content), entry.author, entry.timestamp) for entry in entries]
 
+    async def add_session_to_memory(self, id: str | None) -> None:
+        await _wait(memory.add_session(id))
+
+    async def add_events_to_memory(self, events: list[Event]) -> None:
+        await _wait(memory.add_events([convert.event_to_wit(event) for event in events]))
+
+    async def embed(self, model: str, texts: list[str]) -> list[list[float]]:
+        return await _wait(models.embed(model, texts))
+
+    @_raising
+    def list_apps(self) -> list[str]:
+        return runner.list_apps()
+
+    async def run_app(self, request: RunRequest) -> Run:
+        info, events = await _wait(runner.run(convert.run_request_to_wit(request)))
+        return Run(self, info.invocation_id, info.session, _events(events))
+
+    @_raising
+    def cancel_run(self, invocation_id: str) -> None:
+        runner.cancel(invocation_id)
+
+    async def create_session(self, app: str, id: str | None, state: dict[str, Json]) -> SessionInfo:
+        return convert.session_from_wit(await _wait(sessions.create(app, id, convert.state_to_wit(state))))
+
+    async def get_session(self, app: str, id: str) -> SessionInfo | None:
+        info = await _wait(sessions.get(app, id))
+        return None if info is None else convert.session_from_wit(info)
+
+    async def list_sessions(self, app: str, offset: int, limit: int) -> list[SessionInfo]:
+        return [convert.session_from_wit(info) for info in await _wait(sessions.list(app, offset, limit))]
+
+    async def session_events(self, app: str, id: str, window: EventWindow, offset: int, limit: int) -> list[Event]:
+        events = await _wait(sessions.events(app, id, convert.window_to_wit(window), offset, limit))
+        return [convert.event_from_wit(event) for event in events]
+
+    async def append_event(self, app: str, id: str, event: Event) -> Event:
+        return convert.event_from_wit(await _wait(sessions.append(app, id, convert.event_to_wit(event))))
+
+    async def delete_session(self, app: str, id: str) -> None:
+        await _wait(sessions.delete(app, id))
+
     async def call_tool(self, name: str, args: dict[str, Json]) -> Json:
         return json.loads(await _wait(tools.call(name, convert.to_json(args))))
 
@@ -142,8 +218,13 @@ class ImportedHost:
             yield convert.response_from_wit(response)
 
     async def run_sub_agent(self, name: str) -> AsyncIterator[Event]:
-        async for event in _items(await _wait(agents.run(name))):
-            yield convert.event_from_wit(event)
+        async for event in _events(await _wait(agents.run(name))):
+            yield event
+
+
+_STREAMING_MODES = {
+    session.StreamingMode.NONE: "none", session.StreamingMode.SSE: "sse", session.StreamingMode.BIDI: "bidi",
+}  # fmt: skip
 
 
 def _parse_optional(text: str | None) -> tuple[bool, Json]:
@@ -156,3 +237,8 @@ async def _items(stream: Any) -> AsyncIterator[Any]:
         while not stream.writer_dropped:
             for item in await stream.read(1):
                 yield item
+
+
+async def _events(stream: Any) -> AsyncIterator[Event]:
+    async for event in _items(stream):
+        yield convert.event_from_wit(event)

@@ -7,13 +7,17 @@ from typing import Any
 
 from wit_world.imports import specs as wit
 
-from ..agent import Agent, CustomAgent, Instruction, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent, Toolset, json_schema
+from ..agent import (
+    Agent, CodeRunner, CustomAgent, Instruction, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent, Thinking, Toolset, ToolRef, ToolUse,
+    json_schema, name_of,
+)  # fmt: skip
 from ..callback import Callback
-from ..tool import Tool
-from .convert import declaration_to_wit, to_json, to_optional_json
+from ..plugin import Plugin
+from ..toolset import ToolsetExport, ToolsetTool
+from .convert import declaration_to_wit, example_to_wit, to_json, to_optional_json
 
 
-def tool(tool: Tool) -> Any:
+def tool(tool: ToolsetTool) -> Any:
     return wit.ToolSpec(declaration_to_wit(tool.declaration), tool.long_running, tool.confirm)
 
 
@@ -21,14 +25,19 @@ def callback(callback: Callback) -> Any:
     return wit.CallbackSpec(callback.name, [callback.hook.replace("_", "-")])
 
 
+def plugin(plugin: Plugin) -> Any:
+    return wit.PluginSpec(plugin.name, [hook.replace("_", "-") for hook in plugin.hooks])
+
+
 def names(items: Sequence[Any]) -> list[str]:
     """Returns the names of items and references."""
-    return [item if isinstance(item, str) else item.name for item in items]
+    return [name_of(item) for item in items]
 
 
-def tools(items: Sequence[Any]) -> list[Any]:
+def tools(items: Sequence[ToolRef]) -> list[Any]:
     """The tools of an agent."""
-    return [wit.ToolUse(name, None, None) for name in names(items)]
+    uses = [item if isinstance(item, ToolUse) else ToolUse(name_of(item)) for item in items]
+    return [wit.ToolUse(use.name, to_optional_json(use.args), use.confirm) for use in uses]
 
 
 def agent(agent: Agent) -> Any:
@@ -65,10 +74,10 @@ def _llm(agent: LlmAgent) -> Any:
         global_instruction=_instruction(agent.global_instruction),
         tools=tools(agent.tools),
         toolsets=[_toolset(toolset) for toolset in agent.toolsets],
-        examples=wit.Examples_None_(),
-        planner=wit.Planner_None_(),
-        code_execution=wit.CodeExecution_None_(),
-        include_contents=wit.IncludeContents.NONE if agent.without_history else wit.IncludeContents.DEFAULT,
+        examples=_examples(agent),
+        planner=_planner(agent),
+        code_execution=_code_execution(agent),
+        include_contents=wit.IncludeContents.NONE if agent.include_contents == "none" else wit.IncludeContents.DEFAULT,
         input_schema=_schema(agent.input_schema),
         output_schema=_schema(agent.output_schema),
         output_key=agent.output_key,
@@ -91,9 +100,44 @@ def _instruction(instruction: Instruction) -> Any:
     return wit.Instruction_Text(instruction) if isinstance(instruction, str) else wit.Instruction_Computed()
 
 
-def _toolset(toolset: Toolset | str) -> Any:
-    if isinstance(toolset, str):
-        toolset = Toolset(toolset)
+def _examples(agent: LlmAgent) -> Any:
+    if agent.examples_from is not None:
+        return wit.Examples_Chosen(name_of(agent.examples_from))
+    return wit.Examples_Fixed([example_to_wit(example) for example in agent.examples]) if agent.examples else wit.Examples_None_()
+
+
+def _planner(agent: LlmAgent) -> Any:
+    match agent.planner:
+        case None:
+            return wit.Planner_None_()
+        case Thinking():
+            return wit.Planner_Thinking(to_json(agent.planner.config()))
+        case "plan_re_act":
+            return wit.Planner_PlanReAct()
+    raise TypeError(f"agent `{agent.name}`: {agent.planner!r} is no planner; use Thinking(…) or \"plan_re_act\"")
+
+
+def _code_execution(agent: LlmAgent) -> Any:
+    runner = agent.run_code
+    if runner is None:
+        return wit.CodeExecution_BuiltIn() if agent.run_code_in_model else wit.CodeExecution_None_()
+    if not isinstance(runner, CodeRunner):
+        runner = CodeRunner(runner)
+    return wit.CodeExecution_Host(
+        wit.CodeRunner(
+            name_of(runner.executor),
+            runner.error_retries,
+            runner.stateful,
+            runner.optimize_data_file,
+            list(runner.code_delimiters),
+            runner.result_delimiters,
+        )
+    )
+
+
+def _toolset(toolset: Toolset | ToolsetExport | str) -> Any:
+    if not isinstance(toolset, Toolset):
+        toolset = Toolset(name_of(toolset))
     return wit.Toolset(toolset.name, list(toolset.only), toolset.prefix)
 
 

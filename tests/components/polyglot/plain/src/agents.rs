@@ -1,14 +1,16 @@
 //! The agents.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use crate::bindings::exports::hatchery::agent::sync_guest_agents::{AgentRun, AgentSpec, Guest, GuestAgentRun};
 use crate::bindings::hatchery::agent::specs::{
-    AgentKind, CodeExecution, CustomAgent, Examples, IncludeContents, Instruction, LlmAgent, Planner, ToolUse,
+    AgentKind, CodeExecution, CodeRunner, CustomAgent, Examples, IncludeContents, Instruction, LlmAgent, Planner,
+    ToolUse, Toolset,
 };
-use crate::bindings::hatchery::agent::types::{Error, Event, EventActions, LlmRequest};
-use crate::bindings::hatchery::agent::{session, sync_models};
-use crate::{Plain, said, text};
+use crate::bindings::hatchery::agent::types::{Error, Event, LlmRequest};
+use crate::bindings::hatchery::agent::{session, sync_agents, sync_models};
+use crate::events::event;
+use crate::{Plain, content, said};
 
 impl Guest for Plain {
     type AgentRun = Run;
@@ -17,19 +19,29 @@ impl Guest for Plain {
         let custom = AgentKind::Custom(CustomAgent { model: Some("any".into()), tools: Vec::new() });
         let told = "Says two lines, and what a model adds; fails when the user wants it to.";
         let echo = AgentKind::Custom(CustomAgent { model: None, tools: Vec::new() });
+        let foreman = AgentKind::Custom(CustomAgent { model: None, tools: Vec::new() });
+        let relays = "Relays the events of its sub-agent, and has the last word.";
         vec![
+            AgentSpec { sub_agents: vec!["helper".into()], ..spec("foreman", relays, foreman.clone()) },
+            spec("helper", "Says one line.", foreman),
+            spec("chief", "Has every kind of tool.", AgentKind::Llm(chief())),
             spec("storyteller", told, custom),
             spec("echo", "Emits the events of the session once more.", echo),
             spec("clerk", "Calculates.", AgentKind::Llm(clerk())),
         ]
     }
 
-    fn compute_instruction(_: String, _: bool) -> Result<String, Error> {
+    fn compute_instruction(agent: String, _: bool) -> Result<String, Error> {
+        if agent == "chief" {
+            return Ok(session::set_state("meddled", "true")
+                .err()
+                .map_or_else(|| "changed".into(), |error| error.code));
+        }
         Ok(format!("Speak to {}.", session::current()?.user))
     }
 
     fn run(name: String) -> Result<AgentRun, Error> {
-        Ok(AgentRun::new(Run { is_echo: name == "echo", step: Cell::new(0) }))
+        Ok(AgentRun::new(Run { agent: name, step: Cell::new(0), helper: RefCell::new(None) }))
     }
 }
 
@@ -76,17 +88,69 @@ fn clerk() -> LlmAgent {
     }
 }
 
+fn chief() -> LlmAgent {
+    let runner = CodeRunner {
+        executor: "reverse".into(),
+        error_retries: None,
+        stateful: false,
+        optimize_data_file: false,
+        code_delimiters: vec![("<<".into(), ">>".into())],
+        result_delimiters: Some(("[[".into(), "]]".into())),
+    };
+    LlmAgent {
+        tools: vec![
+            ToolUse { requires_confirmation: Some(true), ..used("scale") },
+            ToolUse { args: Some(r#"{"limit": 3}"#.into()), ..used("look") },
+            ToolUse { args: Some(r#"{"agent": "clerk"}"#.into()), ..used("AgentTool") },
+            used("delegate"),
+            used("keep_diary"),
+            used("learn"),
+            used("compare"),
+            used("stop"),
+        ],
+        toolsets: vec![Toolset { name: "keys".into(), only: Vec::new(), prefix: None }],
+        examples: Examples::Chosen("echo".into()),
+        planner: Planner::PlanReAct,
+        code_execution: CodeExecution::Host(runner),
+        include_contents: IncludeContents::None,
+        before_tool: Vec::new(),
+        after_tool: Vec::new(),
+        ..clerk()
+    }
+}
+
 /// A run of an agent, and the number of its events so far.
 pub(crate) struct Run {
-    is_echo: bool,
+    agent: String,
     step: Cell<u32>,
+    /// The events of the sub-agent.
+    helper: RefCell<Option<sync_agents::EventStream>>,
+}
+
+impl Run {
+    /// Relays the events of the sub-agent, and has the last word.
+    fn supervise(&self, step: u32) -> Result<Option<Event>, Error> {
+        let mut helper = self.helper.borrow_mut();
+        if step == 0 {
+            *helper = Some(sync_agents::run("helper")?);
+        }
+        let Some(events) = helper.as_ref() else { return Ok(None) };
+        let relayed = events.next()?;
+        if relayed.is_none() {
+            *helper = None;
+        }
+        Ok(Some(relayed.unwrap_or_else(|| event("that was all"))))
+    }
 }
 
 impl GuestAgentRun for Run {
     fn next(&self) -> Result<Option<Event>, Error> {
         let step = self.step.replace(self.step.get() + 1);
-        if self.is_echo {
-            return Ok(session::events(step.into(), 1)?.pop());
+        match self.agent.as_str() {
+            "echo" => return Ok(session::events(step.into(), 1)?.pop()),
+            "helper" => return Ok((step == 0).then(|| event("I help"))),
+            "foreman" => return self.supervise(step),
+            _ => {}
         }
         match step {
             0 => Ok(Some(event("one"))),
@@ -113,39 +177,10 @@ impl GuestAgentRun for Run {
 fn request() -> LlmRequest {
     LlmRequest {
         model: String::new(),
-        contents: vec![text("Go on.")],
+        contents: vec![content("user", "Go on.")],
         system_instructions: vec!["Be brief.".into()],
         tools: Vec::new(),
         model_tools: Vec::new(),
         config: None,
-    }
-}
-
-fn event(words: &str) -> Event {
-    Event {
-        id: String::new(),
-        invocation_id: String::new(),
-        author: String::new(),
-        content: Some(text(words)),
-        actions: EventActions {
-            state_delta: Vec::new(),
-            artifact_delta: Vec::new(),
-            deleted_artifact_ids: Vec::new(),
-            skip_summarization: None,
-            transfer_to_agent: None,
-            escalate: None,
-            end_of_agent: None,
-            end_invocation: None,
-            extra: None,
-        },
-        partial: false,
-        turn_complete: None,
-        interrupted: None,
-        branch: None,
-        long_running_tool_ids: Vec::new(),
-        error_code: None,
-        error_message: None,
-        timestamp: 0,
-        extra: None,
     }
 }

@@ -6,9 +6,9 @@ use crate::bindings::exports::hatchery::agent::sync_guest_summarizers::Guest as 
 use crate::bindings::exports::hatchery::agent::sync_guest_toolsets::{Guest as Toolsets, ToolSpec};
 use crate::bindings::hatchery::agent::session;
 use crate::bindings::hatchery::agent::types::{Content, Error, Event, Example, FunctionDeclaration, ToolError};
-use crate::{Blocking, content};
+use crate::{Plain, content};
 
-impl Toolsets for Blocking {
+impl Toolsets for Plain {
     fn describe() -> Vec<String> {
         vec!["keys".into()]
     }
@@ -24,12 +24,14 @@ impl Toolsets for Blocking {
         Ok(vec![ToolSpec { declaration, long_running: false, requires_confirmation: false }])
     }
 
-    fn call(toolset: String, tool: String, args: String) -> Result<String, ToolError> {
-        Ok(format!(r#"["{toolset}", "{tool}", {args}]"#))
+    fn call(_: String, tool: String, args: String) -> Result<String, ToolError> {
+        let user = tool.strip_prefix("greet_").unwrap_or_default();
+        session::set_state("greeted", &format!("{user:?}")).map_err(|error| ToolError::Recoverable(error.message))?;
+        Ok(format!(r#"{{"greeted": "{user}", "args": {args}}}"#))
     }
 }
 
-impl Executors for Blocking {
+impl Executors for Plain {
     fn describe() -> Vec<String> {
         vec!["reverse".into()]
     }
@@ -43,7 +45,7 @@ impl Executors for Blocking {
     }
 }
 
-impl Summarizers for Blocking {
+impl Summarizers for Plain {
     fn describe() -> Vec<String> {
         vec!["count".into()]
     }
@@ -53,7 +55,7 @@ impl Summarizers for Blocking {
     }
 }
 
-impl Examples for Blocking {
+impl Examples for Plain {
     fn describe() -> Vec<String> {
         vec!["echo".into()]
     }

@@ -12,7 +12,13 @@ mod bindings {
                 include hatchery:agent/sync-imports@0.2.0;
                 export hatchery:agent/sync-guest-agents@0.2.0;
                 export hatchery:agent/sync-guest-tools@0.2.0;
+                export hatchery:agent/sync-guest-toolsets@0.2.0;
                 export hatchery:agent/sync-guest-callbacks@0.2.0;
+                export hatchery:agent/sync-guest-plugins@0.2.0;
+                export hatchery:agent/sync-guest-code-executors@0.2.0;
+                export hatchery:agent/sync-guest-summarizers@0.2.0;
+                export hatchery:agent/sync-guest-examples@0.2.0;
+                export hatchery:agent/sync-guest-models@0.2.0;
             }
         ",
         generate_all,
@@ -21,6 +27,11 @@ mod bindings {
 
 mod agents;
 mod callbacks;
+mod events;
+mod items;
+mod models;
+mod plugins;
+mod services;
 mod tools;
 
 use bindings::hatchery::agent::types::{Content, Part, PartData};
@@ -29,8 +40,12 @@ struct Plain;
 
 bindings::export!(Plain with_types_in bindings);
 
-fn text(text: &str) -> Content {
-    Content { role: Some("user".into()), parts: vec![part(text)] }
+fn content(role: &str, text: &str) -> Content {
+    Content { role: Some(role.into()), parts: vec![part(text)] }
+}
+
+fn parsed(json: &str) -> serde_json::Value {
+    serde_json::from_str(json).unwrap_or_default()
 }
 
 fn part(text: &str) -> Part {

@@ -6,9 +6,9 @@ use crate::bindings::exports::hatchery::agent::sync_guest_models::{
     Guest, GuestResponseStream, LlmRequest, LlmResponse, ResponseStream,
 };
 use crate::bindings::hatchery::agent::types::Error;
-use crate::{Blocking, content, text};
+use crate::{Plain, content, said};
 
-impl Guest for Blocking {
+impl Guest for Plain {
     type ResponseStream = Words;
 
     fn describe() -> Vec<String> {
@@ -16,7 +16,7 @@ impl Guest for Blocking {
     }
 
     fn generate(_: String, request: LlmRequest, streaming: bool) -> Result<ResponseStream, Error> {
-        let said = request.contents.last().map(text).unwrap_or_default();
+        let said = said(request.contents.last());
         if said == "nothing" {
             return Err(Error { code: "MODEL_BAD_REQUEST".into(), message: "there is nothing to say".into() });
         }

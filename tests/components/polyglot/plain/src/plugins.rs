@@ -1,35 +1,39 @@
-//! A plugin that answers in place of every agent.
+//! A plugin that changes messages, requests and events, and writes what happens to the log.
+
+use serde_json::Value;
 
 use crate::bindings::exports::hatchery::agent::sync_guest_plugins::{
     Content, Error, Event, Guest, LlmRequest, LlmResponse, ModelAction, PluginSpec, ToolAction, ToolCall,
 };
-use crate::bindings::hatchery::agent::log;
-use crate::{Blocking, content, text};
+use crate::bindings::hatchery::agent::{config, log};
+use crate::{Plain, content, said};
 
-impl Guest for Blocking {
+impl Guest for Plain {
     fn describe() -> Vec<PluginSpec> {
-        let hooks = ["on-user-message", "before-agent", "after-run", "close"].map(Into::into).into();
+        let hooks = ["on-user-message", "before-model", "on-event", "after-run", "on-run-error", "close"];
+        let hooks = hooks.map(Into::into).into();
         vec![PluginSpec { name: "answerer".into(), hooks }]
     }
 
     fn on_user_message(_: String, message: Content) -> Result<Option<Content>, Error> {
-        Ok(Some(content("user", &text(&message).to_uppercase())))
+        Ok(Some(content("user", &said(Some(&message)).to_uppercase())))
     }
 
     fn before_run(_: String) -> Result<Option<Content>, Error> {
         Ok(None)
     }
 
-    fn on_event(_: String, _: Event) -> Result<Option<Event>, Error> {
-        Ok(None)
+    fn on_event(_: String, mut event: Event) -> Result<Option<Event>, Error> {
+        event.extra = Some(r#"{"customMetadata": {"seen": true}}"#.into());
+        Ok(Some(event))
     }
 
     fn after_run(_: String) -> Result<(), Error> {
         log::write("info", "a run has ended", &[])
     }
 
-    fn on_run_error(_: String, _: Error) -> Result<(), Error> {
-        Ok(())
+    fn on_run_error(_: String, failure: Error) -> Result<(), Error> {
+        log::write("info", &format!("a run has failed: {}", failure.code), &[])
     }
 
     fn close(_: String) -> Result<(), Error> {
@@ -37,7 +41,7 @@ impl Guest for Blocking {
     }
 
     fn before_agent(_: String) -> Result<Option<Content>, Error> {
-        Ok(Some(content("model", "the plugin answers")))
+        Ok(None)
     }
 
     fn after_agent(_: String) -> Result<Option<Content>, Error> {
@@ -48,8 +52,10 @@ impl Guest for Blocking {
         Ok(None)
     }
 
-    fn before_model(_: String, _: LlmRequest) -> Result<ModelAction, Error> {
-        Ok(ModelAction::Proceed)
+    fn before_model(_: String, mut request: LlmRequest) -> Result<ModelAction, Error> {
+        let arguments: Value = config::arguments()?.map(|json| crate::parsed(&json)).unwrap_or_default();
+        request.system_instructions.push(arguments["text"].as_str().unwrap_or("no advice").into());
+        Ok(ModelAction::Revise(request))
     }
 
     fn after_model(_: String, _: LlmResponse) -> Result<Option<LlmResponse>, Error> {

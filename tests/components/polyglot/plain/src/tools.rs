@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::bindings::exports::hatchery::agent::sync_guest_tools::{Guest, ToolError, ToolSpec};
 use crate::bindings::hatchery::agent::types::{Error, FunctionDeclaration};
 use crate::bindings::hatchery::agent::{config, log, session, sync_artifacts, sync_tools};
-use crate::{Plain, part, said};
+use crate::{Plain, parsed, part, said, services};
 
 impl Guest for Plain {
     fn describe() -> Vec<ToolSpec> {
@@ -28,6 +28,20 @@ impl Guest for Plain {
             spec("keep", "Saves an artifact and loads it again.", json!({ "type": "object" })),
             spec("both", "Calls another tool twice.", json!({ "type": "object" })),
             spec("chance", "Returns a random number.", json!({ "type": "object" })),
+            spec(
+                "delegate",
+                "Runs an app in a session `errand`, and returns its last words.",
+                json!({ "type": "object" }),
+            ),
+            spec("keep_diary", "Creates, extends, reads and deletes a session.", json!({ "type": "object" })),
+            spec(
+                "learn",
+                "Adds a text and the session to the memory, and returns what is found.",
+                json!({ "type": "object" }),
+            ),
+            spec("compare", "Compares two texts by their embeddings.", json!({ "type": "object" })),
+            spec("look", "Describes the run.", json!({ "type": "object" })),
+            spec("stop", "Ends the run.", json!({ "type": "object" })),
         ]
     }
 
@@ -41,7 +55,7 @@ impl Guest for Plain {
                 return Err(ToolError::Fatal(Error { code: "BROKEN".into(), message }));
             }
             "remember" => remember(&args)?,
-            "setting" => config::get(word(&args, "key")?).map_err(refused)?.map_or(Value::Null, parsed),
+            "setting" => config::get(word(&args, "key")?).map_err(refused)?.map_or(Value::Null, |json| parsed(&json)),
             "note" => {
                 log::write("info", word(&args, "text")?, &[("language".into(), "plain".into())]).map_err(refused)?;
                 json!(true)
@@ -49,6 +63,12 @@ impl Guest for Plain {
             "keep" => keep(word(&args, "name")?, word(&args, "text")?)?,
             "both" => json!([scaled(1)?, scaled(2)?]),
             "chance" => json!(getrandom::u32().map_err(|error| wrong(&error.to_string()))?),
+            "delegate" => services::delegate(word(&args, "app")?, word(&args, "text")?).map_err(refused)?,
+            "keep_diary" => services::keep_diary().map_err(refused)?,
+            "learn" => services::learn(word(&args, "text")?).map_err(refused)?,
+            "compare" => services::compare(word(&args, "one")?, word(&args, "other")?).map_err(refused)?,
+            "look" => services::look().map_err(refused)?,
+            "stop" => services::stop().map_err(refused)?,
             other => return Err(wrong(&format!("this component has no tool `{other}`"))),
         };
         Ok(result.to_string())
@@ -73,10 +93,6 @@ fn refused(error: Error) -> ToolError {
     ToolError::Recoverable(error.message)
 }
 
-fn parsed(json: String) -> Value {
-    serde_json::from_str(&json).unwrap_or_default()
-}
-
 fn word<'a>(args: &'a Map<String, Value>, key: &str) -> Result<&'a str, ToolError> {
     args.get(key).and_then(Value::as_str).ok_or_else(|| wrong(&format!("argument `{key}` must be a string")))
 }
@@ -94,7 +110,7 @@ fn scale(args: &Map<String, Value>) -> Result<Value, ToolError> {
 
 fn remember(args: &Map<String, Value>) -> Result<Value, ToolError> {
     let key = word(args, "key")?;
-    let read = || session::get_state(key).map(|value| value.map_or(Value::Null, parsed)).map_err(refused);
+    let read = || session::get_state(key).map(|value| value.map_or(Value::Null, |json| parsed(&json))).map_err(refused);
     let before = read()?;
     session::set_state(key, &args.get("value").unwrap_or(&Value::Null).to_string()).map_err(refused)?;
     Ok(json!({ "before": before, "now": read()? }))
@@ -110,5 +126,5 @@ fn keep(name: &str, text: &str) -> Result<Value, ToolError> {
 fn scaled(number: u32) -> Result<Value, ToolError> {
     let answer = sync_tools::call("scale", &json!({ "number": number }).to_string());
     let answer = answer.map_err(|_| wrong("`scale` failed"))?;
-    Ok(parsed(answer).get("result").cloned().unwrap_or_default())
+    Ok(parsed(&answer).get("result").cloned().unwrap_or_default())
 }

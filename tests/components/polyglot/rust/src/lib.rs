@@ -1,6 +1,12 @@
 //! The same items in each guest language: Rust with the SDK. See `../python`, `../js` and `../plain`.
 
+mod items;
+mod services;
+
 use hatchery_guest::prelude::*;
+
+use items::{Answerer, chief, count, echo_examples, foreman, keys, parrot, reverse};
+use services::{compare, delegate, keep_diary, learn, look, stop};
 
 /// The arguments of `scale`.
 #[derive(Deserialize, JsonSchema)]
@@ -199,7 +205,15 @@ fn clerk() -> LlmAgent {
 }
 
 hatchery_guest::export! {
-    agents: [storyteller, echo, clerk],
-    tools: [scale, refuse, break_off, remember, setting, note, keep, both, chance],
+    agents: [storyteller, echo, clerk, foreman, chief],
+    tools: [
+        scale, refuse, break_off, remember, setting, note, keep, both, chance, delegate, keep_diary, learn, compare, look, stop,
+    ],
+    toolsets: [keys],
     callbacks: [veto, stamp],
+    plugins: [Answerer],
+    code_executors: [reverse],
+    summarizers: [count],
+    examples: [echo_examples],
+    models: [parrot],
 }

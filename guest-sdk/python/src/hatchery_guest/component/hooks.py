@@ -1,0 +1,139 @@
+"""Implements ``guest-callbacks`` and ``guest-plugins``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from componentize_py_types import Err
+from wit_world.imports import types as wit
+
+from ..content import Content
+from ..context import CallbackContext
+from ..errors import Error
+from ..export import EXPORTS
+from ..schema import dump
+from . import convert, specs
+from .calls import HOST, find, to_wit_error
+
+
+class _Hooks:
+    """The hooks that callbacks and plugins share."""
+
+    async def _call(self, name: str, hook: str, *values: Any) -> Any:
+        """Calls the code of a hook."""
+        raise NotImplementedError
+
+    async def before_agent(self, name: str) -> Any:
+        return _content(await self._call(name, "before_agent"))
+
+    async def after_agent(self, name: str) -> Any:
+        return _content(await self._call(name, "after_agent"))
+
+    async def on_agent_error(self, name: str, failure: wit.Error) -> Any:
+        return _content(await self._call(name, "on_agent_error", _error(failure)))
+
+    async def before_model(self, name: str, request: wit.LlmRequest) -> Any:
+        revised = convert.request_from_wit(request)
+        response = await self._call(name, "before_model", revised)
+        if response is not None:
+            return wit.ModelAction_Respond(convert.response_to_wit(response))
+        if revised == convert.request_from_wit(request):
+            return wit.ModelAction_Proceed()
+        return wit.ModelAction_Revise(convert.request_to_wit(revised))
+
+    async def after_model(self, name: str, response: wit.LlmResponse) -> Any:
+        revised = convert.response_from_wit(response)
+        replacement = await self._call(name, "after_model", revised)
+        if replacement is None and revised == convert.response_from_wit(response):
+            return None
+        return convert.response_to_wit(revised if replacement is None else replacement)
+
+    async def on_model_error(self, name: str, request: wit.LlmRequest, failure: wit.Error) -> Any:
+        response = await self._call(name, "on_model_error", convert.request_from_wit(request), _error(failure))
+        return None if response is None else convert.response_to_wit(response)
+
+    async def before_tool(self, name: str, call: wit.ToolCall) -> Any:
+        revised = convert.call_from_wit(call)
+        response = await self._call(name, "before_tool", revised)
+        if response is not None:
+            return wit.ToolAction_Respond(convert.to_json(dump(response)))
+        unchanged = revised.args == json.loads(call.args)
+        return wit.ToolAction_Proceed() if unchanged else wit.ToolAction_Revise(convert.to_json(revised.args))
+
+    async def after_tool(self, name: str, call: wit.ToolCall, response: str) -> Any:
+        revised = json.loads(response)
+        replacement = await self._call(name, "after_tool", convert.call_from_wit(call), revised)
+        if replacement is None and revised == json.loads(response):
+            return None
+        return convert.to_json(revised if replacement is None else dump(replacement))
+
+    async def on_tool_error(self, name: str, call: wit.ToolCall, failure: wit.Error) -> Any:
+        response = await self._call(name, "on_tool_error", convert.call_from_wit(call), _error(failure))
+        return None if response is None else convert.to_json(dump(response))
+
+
+class Callbacks(_Hooks):
+    """Implements ``guest-callbacks``."""
+
+    def describe(self) -> list[Any]:
+        return [specs.callback(callback) for callback in EXPORTS.callbacks.values()]
+
+    async def _call(self, name: str, hook: str, *values: Any) -> Any:
+        callback = find(EXPORTS.callbacks, "callback", name)
+        try:
+            return await callback.call(CallbackContext(HOST), *values)
+        except Exception as error:
+            raise Err(to_wit_error(error)) from None
+
+
+class Plugins(_Hooks):
+    """Implements ``guest-plugins``."""
+
+    def describe(self) -> list[Any]:
+        return [specs.plugin(plugin) for plugin in EXPORTS.plugins.values()]
+
+    async def _call(self, name: str, hook: str, *values: Any) -> Any:
+        plugin = find(EXPORTS.plugins, "plugin", name)
+        try:
+            return await plugin.call(hook, CallbackContext(HOST), *values)
+        except Exception as error:
+            raise Err(to_wit_error(error)) from None
+
+    async def on_user_message(self, name: str, message: wit.Content) -> Any:
+        revised = convert.content_from_wit(message)
+        replacement = await self._call(name, "on_user_message", revised)
+        if replacement is None and revised == convert.content_from_wit(message):
+            return None
+        if isinstance(replacement, str):
+            replacement = Content.user(replacement)
+        return convert.content_to_wit(revised if replacement is None else replacement)
+
+    async def before_run(self, name: str) -> Any:
+        return _content(await self._call(name, "before_run"))
+
+    async def on_event(self, name: str, event: wit.Event) -> Any:
+        revised = convert.event_from_wit(event)
+        replacement = await self._call(name, "on_event", revised)
+        if replacement is None and revised == convert.event_from_wit(event):
+            return None
+        return convert.event_to_wit(revised if replacement is None else replacement)
+
+    async def after_run(self, name: str) -> None:
+        await self._call(name, "after_run")
+
+    async def on_run_error(self, name: str, failure: wit.Error) -> None:
+        await self._call(name, "on_run_error", _error(failure))
+
+    async def close(self, name: str) -> None:
+        await self._call(name, "close")
+
+
+def _error(failure: wit.Error) -> Error:
+    return Error(failure.message, failure.code)
+
+
+def _content(output: Content | str | None) -> Any:
+    if output is None:
+        return None
+    return convert.content_to_wit(output if isinstance(output, Content) else Content.model(str(output)))

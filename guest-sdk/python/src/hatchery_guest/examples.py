@@ -1,0 +1,54 @@
+"""Examples for models, and ``@examples``: turns a function into a provider that selects them."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any, Callable, overload
+
+from .content import Content
+from .context import Context
+from .signature import Signature, call_handler, handler_signature
+
+
+@dataclass
+class Example:
+    """A user's message and the reply to it: texts, function calls and their responses. A text becomes a content."""
+
+    input: str | Content
+    output: str | Content | list[Content]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.input, str):
+            self.input = Content.user(self.input)
+        if isinstance(self.output, str):
+            self.output = Content.model(self.output)
+        if isinstance(self.output, Content):
+            self.output = [self.output]
+
+
+@dataclass
+class ExampleProvider:
+    """A function that selects examples."""
+
+    name: str
+    function: Callable[..., Any]
+    signature: Signature
+
+    async def examples(self, query: str, cx: Context) -> list[Example]:
+        """Returns the examples that fit the user's message."""
+        found = call_handler(self.function, self.signature, cx, query)
+        return list(await found if inspect.isawaitable(found) else found)
+
+
+@overload
+def examples(function: Callable[..., Any]) -> ExampleProvider: ...
+@overload
+def examples(*, name: str | None = None) -> Callable[[Callable[..., Any]], ExampleProvider]: ...
+def examples(function: Any = None, *, name: str | None = None) -> Any:
+    """Turns a function, async or not, into an example provider: it takes the user's message, a text, and returns examples."""
+
+    def decorate(function: Callable[..., Any]) -> ExampleProvider:
+        return ExampleProvider(name or function.__name__, function, handler_signature("example provider", function, 1))
+
+    return decorate if function is None else decorate(function)
