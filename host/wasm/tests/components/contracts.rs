@@ -1,10 +1,15 @@
 //! Contract versions: every patch of the offered version is served. Components of other versions are refused with the version that they
 //! need.
 
-use hatchery_wasm::{inspect, version};
+use std::sync::Arc;
+
+use hatchery_core::{ItemResolver, JsonMap, RunConfig};
+use hatchery_engine::Plugins;
+use hatchery_models::scripted::Scripted;
+use hatchery_wasm::{Catalog, ComponentSettings, inspect, version};
 use serde_json::json;
 
-use crate::support::{Lab, call, component};
+use crate::support::{Chat, Lab, OneModel, call, component, context, settings_with_grants, transcript};
 
 /// Returns a built component that needs another version of the contract. Both versions must have the same length.
 fn patched(name: &str, from: &str, to: &str) -> Vec<u8> {
@@ -33,16 +38,44 @@ impl Interface for [u8] {
     }
 }
 
+/// Returns a catalog with the component that was built against contract 0.2.0.
+async fn frozen() -> Arc<Catalog> {
+    let config = JsonMap::from_iter([("greeting".to_owned(), json!("Hello"))]);
+    let grants = json!({"models": ["*"], "memory": "write", "runs": ["*"], "sessions": {"read": ["*"]}});
+    let settings = ComponentSettings { config, ..settings_with_grants(grants) };
+    Lab::new().with("contract_0_2_0").with_settings("contract_0_2_0", settings).catalog().await
+}
+
 #[tokio::test]
-async fn a_component_of_a_contract_that_is_no_longer_served_is_told_to_be_rebuilt() {
-    let bytes = std::fs::read(component("contract_0_1_0")).unwrap();
-    assert_eq!(version::required_version(&bytes).as_deref(), Some("0.1.0"));
-    let lab = Lab::new();
-    lab.write("old.wasm", bytes);
-    assert_eq!(
-        lab.reason(&lab.open().await.current(), "old.wasm"),
-        "component `old` wants `hatchery:agent@0.1`, this host offers 0.2; rebuild it with `hatchery build`"
-    );
+async fn a_component_of_contract_0_2_0_uses_what_the_host_offered_then() {
+    let bytes = std::fs::read(component("contract_0_2_0")).unwrap();
+    assert_eq!(version::required_version(&bytes).as_deref(), Some("0.2.0"));
+    let catalog = frozen().await;
+    let plugins = Plugins::new(vec![catalog.plugin("counter", JsonMap::new()).unwrap()]).unwrap();
+    let model = Arc::new(Scripted::new().default_reply("You said {user}."));
+    let chat = Chat::new(&catalog, "old", Arc::new(OneModel(model)), plugins).with_apps(&catalog);
+    let (events, error) = chat.say("hello", RunConfig::default()).await;
+    assert!(error.is_none(), "{error:?}");
+    let texts: Vec<_> = transcript(&events).into_iter().map(|(_, text)| text).collect();
+    let greeted: serde_json::Value = serde_json::from_str(&texts[0]).unwrap();
+    let expected = json!({
+        "greeting": "Hello", "args": {"from": "old"}, "configured": {"tone": "warm"}, "seen": [1, true, 2, 1, 0],
+    });
+    assert_eq!(greeted, expected);
+    assert_eq!(texts[1], "You said hello.");
+    let state = chat.session().await.state;
+    assert_eq!((state.get("greeted"), state.get("plugins")), (Some(&json!(true)), Some(&json!(["counter"]))));
+    let (events, _) = chat.say("closed?", RunConfig::default()).await;
+    assert_eq!(transcript(&events)[0].1, "We are closed.");
+}
+
+#[tokio::test]
+async fn a_toolset_of_contract_0_2_0_computes_its_tools() {
+    let catalog = frozen().await;
+    let cx = context(&catalog);
+    let tools = catalog.toolset("contract_0_2_0/keys").unwrap().tools(&cx).await.unwrap();
+    assert_eq!(tools[0].declaration().name, "greet_user");
+    assert_eq!(tools[0].call(JsonMap::new(), &cx).await.unwrap(), json!(["keys", "greet_user", {}]));
 }
 
 #[tokio::test]
@@ -58,7 +91,7 @@ async fn a_component_of_another_patch_of_the_offered_version_is_served() {
 
 #[tokio::test]
 async fn every_patch_of_the_offered_version_is_supported_and_no_other() {
-    for (version, line) in [("0.1.1", "0.1"), ("0.3.0", "0.3"), ("1.2.0", "1")] {
+    for (version, line) in [("0.1.0", "0.1"), ("0.3.0", "0.3"), ("1.2.0", "1")] {
         let bytes = patched("misbehaver", version::OFFERED, version);
         assert_eq!(version::required_version(&bytes).as_deref(), Some(version));
         assert!(!version::is_supported(version));

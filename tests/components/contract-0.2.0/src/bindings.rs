@@ -7,9 +7,11 @@ wit_bindgen::generate!({
         package hatchery:contract-fixture;
 
         world fixture {
-            include hatchery:agent/agent-component@0.1.0;
-            include hatchery:agent/tool-component@0.1.0;
-            include hatchery:agent/callback-component@0.1.0;
+            include hatchery:agent/agent-component@0.2.0;
+            include hatchery:agent/tool-component@0.2.0;
+            include hatchery:agent/toolset-component@0.2.0;
+            include hatchery:agent/callback-component@0.2.0;
+            include hatchery:agent/plugin-component@0.2.0;
         }
     ",
     world: "hatchery:contract-fixture/fixture",

@@ -1,16 +1,18 @@
-//! A component of contract 0.1.0: a tool, a callback and a custom agent that use what the host offered then. Built against `wit/` beside it,
-//! a copy of the contract as it was released, which nobody changes any more. A host that serves 0.1 runs it as it is.
+//! A component of contract 0.2.0: a tool, a toolset, a callback, a plugin and a custom agent that use what the host offered then. Built
+//! against `wit/` beside it, a copy of the contract as it was released, which nobody changes any more. A host that serves 0.2 runs it as it
+//! is.
 
 mod bindings;
+mod hooks;
+mod toolset;
 
 use bindings::exports::hatchery::agent::guest_agents::{self, AgentKind, AgentSpec, CustomAgent};
-use bindings::exports::hatchery::agent::guest_callbacks::{self, CallbackSpec};
 use bindings::exports::hatchery::agent::guest_tools::{self, ToolSpec};
+use bindings::hatchery::agent::specs::ToolUse;
 use bindings::hatchery::agent::types::{
-    Content, Error, Event, EventActions, FunctionDeclaration, LlmRequest, LlmResponse, ModelAction, Part, PartData,
-    ToolAction, ToolCall, ToolError,
+    Content, Error, Event, EventActions, FunctionDeclaration, LlmRequest, Part, PartData, RunRequest, ToolError,
 };
-use bindings::hatchery::agent::{config, log, model, session, tools};
+use bindings::hatchery::agent::{config, log, memory, models, runner, session, sessions, tools};
 use bindings::wit_stream;
 
 struct Component;
@@ -30,61 +32,41 @@ impl guest_tools::Guest for Component {
 
     async fn call(name: String, args: String) -> Result<String, ToolError> {
         if name != "greet" {
-            return Err(ToolError::Model(format!("there is no tool `{name}`")));
+            return Err(ToolError::Recoverable(format!("there is no tool `{name}`")));
         }
         let greeting = config::get("greeting").map_err(ToolError::Fatal)?;
         session::set_state("greeted", "true").map_err(ToolError::Fatal)?;
         log::write("info", "greeting", &[("args".into(), args.clone())]).map_err(ToolError::Fatal)?;
-        Ok(format!(r#"{{"greeting": {}, "args": {args}}}"#, greeting.unwrap_or_else(|| "null".into())))
+        let configured = config::arguments().map_err(ToolError::Fatal)?;
+        let seen = look_around().await.map_err(ToolError::Fatal)?;
+        let (greeting, configured) = (greeting.unwrap_or("null".into()), configured.unwrap_or("null".into()));
+        Ok(format!(r#"{{"greeting": {greeting}, "args": {args}, "configured": {configured}, "seen": {seen}}}"#))
     }
 }
 
-impl guest_callbacks::Guest for Component {
-    fn describe() -> Vec<CallbackSpec> {
-        vec![CallbackSpec { name: "closed".into(), points: vec!["before-agent".into()] }]
-    }
-
-    async fn before_agent(_: String) -> Result<Option<Content>, Error> {
-        let said = text(&session::user_content()?);
-        Ok(said.contains("closed?").then(|| message("We are closed.")))
-    }
-
-    async fn after_agent(_: String) -> Result<Option<Content>, Error> {
-        Ok(None)
-    }
-
-    async fn on_agent_error(_: String, failure: Error) -> Result<Option<Content>, Error> {
-        Err(failure)
-    }
-
-    async fn before_model(_: String, _: LlmRequest) -> Result<ModelAction, Error> {
-        Ok(ModelAction::Proceed)
-    }
-
-    async fn after_model(_: String, _: LlmResponse) -> Result<Option<LlmResponse>, Error> {
-        Ok(None)
-    }
-
-    async fn before_tool(_: String, _: ToolCall) -> Result<ToolAction, Error> {
-        Ok(ToolAction::Proceed)
-    }
-
-    async fn after_tool(_: String, _: ToolCall, _: String) -> Result<Option<String>, Error> {
-        Ok(None)
-    }
-
-    async fn on_model_error(_: String, _: LlmRequest, failure: Error) -> Result<Option<LlmResponse>, Error> {
-        Err(failure)
-    }
-
-    async fn on_tool_error(_: String, _: ToolCall, failure: Error) -> Result<Option<String>, Error> {
-        Err(failure)
-    }
+/// Uses the services of 0.2, and returns what came of it as JSON.
+async fn look_around() -> Result<String, Error> {
+    let apps = runner::list_apps()?;
+    let request = RunRequest {
+        app: "old".into(),
+        session: None,
+        message: message("closed?"),
+        state_delta: Vec::new(),
+        streaming: false,
+    };
+    let started = runner::run(request).await.map(|(info, _)| info.session);
+    let count = sessions::list("old".into(), 0, 10).await?.len();
+    memory::add_session(None).await?;
+    let found = memory::search("hello".into()).await?.len();
+    let depth = session::current()?.depth;
+    Ok(format!(r#"[{}, {}, {count}, {found}, {depth}]"#, apps.len(), started.is_ok()))
 }
 
 impl guest_agents::Guest for Component {
     fn describe() -> Vec<AgentSpec> {
-        let custom = CustomAgent { model: Some("scripted:old.yaml".into()), tools: vec!["greet".into()] };
+        let greet =
+            ToolUse { name: "greet".into(), args: Some(r#"{"tone": "warm"}"#.into()), requires_confirmation: None };
+        let custom = CustomAgent { model: Some("scripted:old.yaml".into()), tools: vec![greet] };
         vec![AgentSpec {
             name: "old".into(),
             description: "Greets with its tool, then asks its model.".into(),
@@ -96,7 +78,7 @@ impl guest_agents::Guest for Component {
         }]
     }
 
-    async fn instruct(agent: String, _: bool) -> Result<String, Error> {
+    async fn compute_instruction(agent: String, _: bool) -> Result<String, Error> {
         Err(Error { code: "NOT_FOUND".into(), message: format!("the agent `{agent}` has no computed instruction") })
     }
 
@@ -105,7 +87,7 @@ impl guest_agents::Guest for Component {
         wit_bindgen::spawn_local(async move {
             let greeted = match tools::call("greet".into(), r#"{"from": "old"}"#.into()).await {
                 Ok(answer) => event(message(&answer)),
-                Err(ToolError::Model(message)) => failure(Error { code: "TOOL_FAILED".into(), message }),
+                Err(ToolError::Recoverable(message)) => failure(Error { code: "TOOL_FAILED".into(), message }),
                 Err(ToolError::Fatal(error)) => failure(error),
             };
             let answered = ask().await.map_or_else(failure, event);
@@ -126,7 +108,7 @@ async fn ask() -> Result<Content, Error> {
         model_tools: Vec::new(),
         config: None,
     };
-    let mut responses = model::generate(request, false).await?;
+    let mut responses = models::generate(request, false).await?;
     let mut last = None;
     while let Some(response) = responses.next().await {
         last = response.content;
@@ -156,13 +138,17 @@ fn event(content: Content) -> Event {
         actions: EventActions {
             state_delta: Vec::new(),
             artifact_delta: Vec::new(),
+            deleted_artifact_ids: Vec::new(),
             skip_summarization: None,
             transfer_to_agent: None,
             escalate: None,
             end_of_agent: None,
+            end_invocation: None,
             extra: None,
         },
         partial: false,
+        turn_complete: None,
+        interrupted: None,
         branch: None,
         long_running_tool_ids: Vec::new(),
         error_code: None,
