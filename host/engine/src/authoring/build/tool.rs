@@ -17,13 +17,17 @@ use crate::tools::impl_into_tool;
 
 type Run = dyn Fn(JsonMap, CallContext) -> BoxFuture<'static, Result<Value, ToolError>> + Send + Sync;
 
-/// A tool that runs a closure. [`function_tool`] creates one.
+/// A tool that runs a closure. [`function_tool`] creates one. The closure gets the `args` of an agent definition by
+/// [`CallContext::arguments`].
+#[derive(Clone)]
 pub struct FunctionTool {
     declaration: Arc<FunctionDeclaration>,
     is_long_running: bool,
     requires_confirmation: bool,
     is_idempotent: bool,
-    run: Box<Run>,
+    /// The arguments with which an agent definition uses it.
+    arguments: Option<Arc<JsonMap>>,
+    run: Arc<Run>,
 }
 
 /// Creates a tool that runs a closure. The model receives the JSON Schema of the argument type `A` with its doc
@@ -47,12 +51,19 @@ where
         parameters,
         response: None,
     });
-    let run = Box::new(move |args, cx| {
+    let run = Arc::new(move |args, cx| {
         let future = arguments::read(&name, args).map(|args| run(args, cx));
         let name = name.clone();
         async move { result(&name, future?.await?) }.boxed()
     });
-    FunctionTool { declaration, is_long_running: false, requires_confirmation: false, is_idempotent: true, run }
+    FunctionTool {
+        declaration,
+        is_long_running: false,
+        requires_confirmation: false,
+        is_idempotent: true,
+        arguments: None,
+        run,
+    }
 }
 
 fn result(tool: &str, value: impl Serialize) -> Result<Value, ToolError> {
@@ -98,6 +109,10 @@ impl Tool for FunctionTool {
         &self.declaration
     }
 
+    fn with_arguments(&self, args: JsonMap) -> Result<Arc<dyn Tool>, String> {
+        Ok(Arc::new(Self { arguments: Some(Arc::new(args)), ..self.clone() }))
+    }
+
     fn is_long_running(&self) -> bool {
         self.is_long_running
     }
@@ -111,7 +126,7 @@ impl Tool for FunctionTool {
     }
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
-        (self.run)(args, cx.clone()).await
+        (self.run)(args, cx.with_arguments(self.arguments.clone())).await
     }
 }
 

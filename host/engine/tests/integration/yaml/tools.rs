@@ -1,6 +1,7 @@
 //! Tools and toolsets.
 
-use hatchery_core::{AgentKind, Toolset};
+use hatchery_core::{AgentKind, CallContext, JsonMap, Toolset};
+use hatchery_engine::build::{IntoTool, function_tool};
 use hatchery_engine::toolsets::StaticToolset;
 use hatchery_models::scripted::Reply;
 
@@ -145,4 +146,22 @@ fn errors_of_toolsets_have_their_location() {
         with("name: Toolset\n    args: { name: shop, without: [buy] }"),
         "root_agent.yaml:4:5: Toolset: unknown field `without`, expected one of `name`, `only`, `prefix`"
     );
+}
+
+#[tokio::test]
+async fn arguments_of_a_definition_reach_the_code_of_a_native_tool() {
+    let limited = function_tool("limited", "Says its limit.", |_: JsonMap, cx: CallContext| async move {
+        Ok(cx.arguments().and_then(|args| args.get("limit")).cloned())
+    });
+    let catalog = registry().with_tool(limited.into_tool());
+    for (args, limit) in [("", json!({})), ("    args: { limit: 3 }\n", json!({"result": 3}))] {
+        let text = format!("name: root\ninstruction: x\ntools:\n  - name: limited\n{args}");
+        let folder = folder(&[("root_agent.yaml", &text)]);
+        let mut loaded = load_agent(&folder.path().join("root_agent.yaml"), &catalog).unwrap();
+        let AgentKind::Llm(llm) = &mut loaded.agent.kind else { panic!("{}", loaded.agent.kind.label()) };
+        let model = Arc::new(Scripted::sequence([Reply::call("limited", json!({})), Reply::text("done")]));
+        llm.model = Some(hatchery_core::ModelRef::Object("scripted".into(), model));
+        let app = Harness::new(loaded.agent).await;
+        assert_eq!(app.transcript("hi").await[1], format!("root: answer limited{limit}"));
+    }
 }
