@@ -4,7 +4,7 @@
 // The program is first imported by Node, to find its exports. Then a WIT world with these exports is generated. The build tool runs the
 // program in WebAssembly and takes a snapshot.
 
-import { copyFileSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
@@ -27,15 +27,17 @@ function fail(message) {
 
 /** Imports a program and returns the kinds of its exports. */
 async function importProgram(program, module) {
+  if (!existsSync(program)) {
+    fail(`there is no \`${module}\`; set the module in package.json: "hatchery": {"module": "…"}`);
+  }
   let imported;
   try {
     imported = await import(pathToFileURL(program));
   } catch (error) {
-    if (error.code === "ERR_MODULE_NOT_FOUND" && error.message.includes(program)) {
-      fail(`there is no \`${module}\`; set the module in package.json: "hatchery": {"module": "…"}`);
-    }
     if (error.code === "ERR_MODULE_NOT_FOUND") {
-      fail(`${error.message.split("\n")[0]}; add the package to package.json and package-lock.json with \`npm install\``);
+      const [line] = error.message.split("\n");
+      const isPackage = line.startsWith("Cannot find package");
+      fail(`${line}${isPackage ? "; add the package to package.json and package-lock.json with `npm install`" : ""}`);
     }
     console.error(error.stack ?? String(error));
     fail(`\`${module}\` cannot be imported`);

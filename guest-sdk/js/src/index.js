@@ -2,7 +2,7 @@
 
 import { BadArguments, HatcheryError } from "./errors.js";
 import { check, withDefaults } from "./schema.js";
-import { nameOf } from "./specs.js";
+import { agentToWit, nameOf } from "./specs.js";
 
 export { bytesOf, content, textOf, textOfBytes } from "./content.js";
 export { Context } from "./context.js";
@@ -168,5 +168,7 @@ function add(items, key, item) {
   if (items[item.name] === item) return;
   if (items[item.name]) throw new TypeError(`two ${key} are named \`${item.name}\`; rename one of them`);
   items[item.name] = item;
+  // Throws if it refers to something that has no name.
+  if (key === "agents") agentToWit(item);
   for (const child of item.subAgents ?? []) if (typeof child !== "string") add(items, key, child);
 }

@@ -97,6 +97,11 @@ test("errors have codes", () => {
   assert.deepEqual([error.code, error.message, error instanceof Error], ["BROKEN", "it is broken", true]);
 });
 
+test("a reference to something without a name is refused", () => {
+  assert.throws(() => component({ agents: [llmAgent({ name: "x", tools: ["b", 5] })] }), /5 has no name; use an item of this component/);
+  assert.throws(() => component({ agents: [llmAgent({ name: "x", planner: "guess" })] }), /agent `x`: "guess" is no planner/);
+});
+
 test("an unknown option is named", () => {
   assert.throws(() => llmAgent({ name: "x", modl: "y" }), /agent `x` has no option `modl`; its options are name, description, .*model/);
   assert.throws(() => plugin({ name: "x", beforeModels() {} }), /plugin `x`: `beforeModels` is not a hook; its functions are onUserMessage/);

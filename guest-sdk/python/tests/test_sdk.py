@@ -347,6 +347,8 @@ class ExportLists(unittest.TestCase):
     def test_an_invalid_export_is_named(self) -> None:
         with self.assertRaisesRegex(TypeError, "export agents, and functions and classes marked with @tool"):
             Exports().add(print)  # type: ignore[arg-type]
+        with self.assertRaisesRegex(TypeError, "agent `x`: 5 has no name; use an item of this component, or a name"):
+            Exports().add(LlmAgent(name="x", tools=[convert, "b", 5]))  # type: ignore[list-item]
         exports = Exports()
         exports.add(LlmAgent(name="one"))
         with self.assertRaisesRegex(ValueError, "two agents are named `one`"):

@@ -213,6 +213,22 @@ def json_schema(schema_or_type: Any) -> Json:
     return schema_or_type if isinstance(schema_or_type, dict) else schema.schema_of(schema_or_type)
 
 
+REFERENCES = (
+    "sub_agents", "before_agent", "after_agent", "on_agent_error", "tools", "toolsets", "before_model", "after_model", "before_tool",
+    "after_tool", "on_model_error", "on_tool_error",
+)  # fmt: skip
+"""The fields of agents that refer to items."""
+
+
+def check_references(agent: Agent) -> None:
+    """Raises ``TypeError`` if an agent refers to something that has no name."""
+    for item in (item for field in REFERENCES for item in getattr(agent, field, ())):
+        try:
+            name_of(item)
+        except TypeError as error:
+            raise TypeError(f"agent `{agent.name}`: {error}") from None
+
+
 def name_of(item: Any) -> str:
     """Returns the name of an item or of a reference to one."""
     name = item if isinstance(item, str) else getattr(item, "name", None)

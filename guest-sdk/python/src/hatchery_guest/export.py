@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Union
 
-from .agent import Agent
+from .agent import Agent, check_references
 from .callback import Callback
 from .code_executor import CodeExecutor
 from .examples import ExampleProvider
@@ -58,6 +58,7 @@ KINDS: dict[str, type] = {
 
 
 def _agent_tree(agent: Agent) -> Iterator[Agent]:
+    check_references(agent)
     yield agent
     for sub_agent in agent.sub_agents:
         if isinstance(sub_agent, Agent):
