@@ -12,6 +12,7 @@ mod callbacks;
 mod calls;
 mod compiling;
 mod confirmations;
+mod continuation;
 mod contracts;
 mod descriptions;
 mod file_grants;
