@@ -394,7 +394,30 @@ mod tests {
             args: args.map(Into::into),
             requires_confirmation: None,
         });
-        spec.kind = guest_agents::AgentKind::Custom(guest_agents::CustomAgent { model: None, tools: tools.collect() });
+        spec.kind = guest_agents::AgentKind::Llm(guest_agents::LlmAgent {
+            model: None,
+            instruction: guest_agents::Instruction::None,
+            global_instruction: guest_agents::Instruction::None,
+            tools: tools.collect(),
+            toolsets: Vec::new(),
+            examples: guest_agents::Examples::None,
+            planner: guest_agents::Planner::None,
+            code_execution: guest_agents::CodeExecution::None,
+            include_contents: guest_agents::IncludeContents::Default,
+            input_schema: None,
+            output_schema: None,
+            output_key: None,
+            max_steps: None,
+            disallow_transfer_to_parent: false,
+            disallow_transfer_to_peers: false,
+            config: None,
+            before_model: Vec::new(),
+            after_model: Vec::new(),
+            before_tool: Vec::new(),
+            after_tool: Vec::new(),
+            on_model_error: Vec::new(),
+            on_tool_error: Vec::new(),
+        });
         spec
     }
 
@@ -419,9 +442,8 @@ mod tests {
             assert!(error.contains("`made/a0`") && error.contains(expected), "{tools:?}: {error}");
         }
         let valid = [
-            ("exit_loop", None),
-            ("LongRunningFunctionTool", Some(r#"{"func": "load_memory"}"#)),
-            ("vertex_ai_search", Some(r#"{"dataStoreId": "s", "maxResults": 3}"#)),
+            ("code_execution", None),
+            ("LongRunningFunctionTool", Some(r#"{"func": "exit_loop"}"#)),
             ("ExampleTool", Some(r#"{"examples": [{"input": {"parts": [{"text": "a"}]}, "output": []}]}"#)),
         ];
         built(vec![with_tools(&valid)]).await.unwrap();
