@@ -50,7 +50,7 @@ async fn look_around() -> Result<String, Error> {
     let request = RunRequest {
         app: "old".into(),
         session: None,
-        message: message("closed?"),
+        message: Content { role: Some("user".into()), ..message("closed?") },
         state_delta: Vec::new(),
         streaming: false,
     };
