@@ -13,6 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use hatchery_engine::plugins::PluginConfig;
+use hatchery_models::Service;
 use hatchery_registry::{ExpectedIdentity, SignaturePolicy, SignatureVerifier, TrustedKey};
 use hatchery_wasm::limits::LimitOverrides;
 use hatchery_wasm::{CompileLimits, Grants, HotReload, InstanceSettings};
@@ -89,14 +90,48 @@ pub struct Config {
     pub authority: Authority,
 }
 
-/// Base URLs of hosted models. Environment variables take precedence.
+/// Settings of models. Environment variables take precedence over base URLs.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelsConfig {
     /// Base URL of the Gemini API, as in `GOOGLE_GEMINI_BASE_URL`.
     pub gemini_base_url: Option<String>,
-    /// Base URL of the chat completions API, as in `OPENAI_BASE_URL`.
+    /// Base URL of Vertex AI, as in `GOOGLE_VERTEX_BASE_URL`.
+    pub vertex_base_url: Option<String>,
+    /// Base URL of OpenAI or a compatible server, as in `OPENAI_BASE_URL`.
     pub openai_base_url: Option<String>,
+    /// Base URL of the Anthropic API, as in `ANTHROPIC_BASE_URL`.
+    pub anthropic_base_url: Option<String>,
+    /// Base URL of Ollama, as in `OLLAMA_BASE_URL`.
+    pub ollama_base_url: Option<String>,
+    /// Base URL of vLLM, as in `VLLM_BASE_URL`.
+    pub vllm_base_url: Option<String>,
+    /// Base URL of the server of llama.cpp, as in `LLAMACPP_BASE_URL`.
+    pub llamacpp_base_url: Option<String>,
+    /// Base URL of OpenRouter, as in `OPENROUTER_BASE_URL`.
+    pub openrouter_base_url: Option<String>,
+    /// URL of an Apigee gateway, as in `APIGEE_PROXY_URL`.
+    pub apigee_base_url: Option<String>,
+    /// The models that take over, in this order, if the model of a name fails before it has answered.
+    pub fallback: BTreeMap<String, Vec<String>>,
+}
+
+impl ModelsConfig {
+    /// Returns the base URLs that are set, with their services and keys.
+    pub fn base_urls(&self) -> impl Iterator<Item = (Service, &'static str, &str)> {
+        let urls = [
+            (Service::Gemini, "gemini_base_url", &self.gemini_base_url),
+            (Service::Vertex, "vertex_base_url", &self.vertex_base_url),
+            (Service::OpenAi, "openai_base_url", &self.openai_base_url),
+            (Service::Anthropic, "anthropic_base_url", &self.anthropic_base_url),
+            (Service::Ollama, "ollama_base_url", &self.ollama_base_url),
+            (Service::Vllm, "vllm_base_url", &self.vllm_base_url),
+            (Service::LlamaCpp, "llamacpp_base_url", &self.llamacpp_base_url),
+            (Service::OpenRouter, "openrouter_base_url", &self.openrouter_base_url),
+            (Service::Apigee, "apigee_base_url", &self.apigee_base_url),
+        ];
+        urls.into_iter().filter_map(|(service, key, url)| Some((service, key, url.as_deref()?)))
+    }
 }
 
 /// Signatures of components: which ones `hatchery pull` accepts and, if signatures are required, which ones the host

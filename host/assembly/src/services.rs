@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hatchery_core::{ArtifactService, MemoryService, ModelResolver, Services, SessionService, StoreError};
-use hatchery_models::{BaseUrl, ModelProviders, Settings, WritableFolders};
+use hatchery_models::{BaseUrl, HashedNgrams, ModelProviders, Settings, WritableFolders};
 use hatchery_stores::permissions;
 use thiserror::Error;
 
 use crate::catalog::component_settings;
-use crate::config::{Authority, Config, ModelsConfig, without_credentials};
+use crate::config::{Authority, Config, without_credentials};
 use crate::storage::Storage;
 
 const SESSIONS_FILE: &str = "sessions.db";
@@ -172,7 +172,11 @@ pub fn models(config: &Config, scripts: &Scripts) -> Arc<dyn ModelResolver> {
     Arc::new(model_providers(config, scripts))
 }
 
-pub(crate) fn model_providers(config: &Config, scripts: &Scripts) -> ModelProviders {
+/// The name of the embedder that needs no provider.
+pub const DEFAULT_EMBEDDER: &str = HashedNgrams::NAME;
+
+/// Returns the providers of hosted and scripted models.
+pub fn model_providers(config: &Config, scripts: &Scripts) -> ModelProviders {
     ModelProviders::with_defaults(model_settings(Settings::from_env(), config, scripts))
 }
 
@@ -202,14 +206,17 @@ fn default_uri(storage: &Storage, scheme: &str, name: &str) -> String {
 }
 
 fn model_settings(env: Settings, config: &Config, scripts: &Scripts) -> Settings {
-    let base_url = |url: &Option<String>| match config.authority {
-        Authority::Operator => url.clone().map(BaseUrl::from),
-        Authority::Folder => url.clone().map(BaseUrl::from_folder_config),
+    let base_url = |url: &str| match config.authority {
+        Authority::Operator => BaseUrl::from(url),
+        Authority::Folder => BaseUrl::from_folder_config(url),
     };
-    let ModelsConfig { gemini_base_url, openai_base_url } = &config.models;
+    let mut connections = env.connections;
+    for (service, _, url) in config.models.base_urls() {
+        connections.entry(service).or_default().base_url.get_or_insert_with(|| base_url(url));
+    }
     Settings {
-        gemini_base_url: env.gemini_base_url.or_else(|| base_url(gemini_base_url)),
-        openai_base_url: env.openai_base_url.or_else(|| base_url(openai_base_url)),
+        connections,
+        fallbacks: config.models.fallback.clone(),
         scripts_dir: scripts.directory.clone(),
         writable_folders: scripts.written.clone(),
         ..env
@@ -219,6 +226,7 @@ fn model_settings(env: Settings, config: &Config, scripts: &Scripts) -> Settings
 #[cfg(test)]
 mod tests {
     use hatchery_core::EventWindow;
+    use hatchery_models::Service;
 
     use super::*;
 
@@ -314,28 +322,31 @@ mod tests {
 
     #[test]
     fn the_environment_takes_precedence_over_the_file() {
-        let env = Settings { gemini_base_url: Some("http://env".into()), ..Settings::default() };
+        let env = Settings::default().with_base_url(Service::Gemini, "http://env").with_key(Service::OpenAi, "key");
         let config = configured(Authority::Operator);
         let settings = model_settings(env, &config, &Scripts::in_folder("/srv", &config));
-        assert_eq!(settings.gemini_base_url, Some("http://env".into()));
-        assert_eq!(settings.openai_base_url, Some("http://file".into()));
+        let expected = Settings::default()
+            .with_base_url(Service::Gemini, "http://env")
+            .with_base_url(Service::OpenAi, "http://file")
+            .with_key(Service::OpenAi, "key");
+        assert_eq!(settings.connections, expected.connections);
+        assert_eq!(settings.fallbacks["gpt-5"], ["gemini-2.5-flash"]);
         assert_eq!(settings.scripts_dir, Path::new("/srv"));
     }
 
     #[test]
     fn a_base_url_of_an_untrusted_file_gets_no_key() {
         let settings = model_settings(Settings::default(), &configured(Authority::Folder), &Scripts::default());
-        for url in [settings.gemini_base_url, settings.openai_base_url] {
-            assert!(!url.unwrap().allows_keys());
+        assert_eq!(settings.connections.len(), 2);
+        for connection in settings.connections.into_values() {
+            assert!(!connection.base_url.unwrap().allows_keys());
         }
     }
 
     fn configured(authority: Authority) -> Config {
-        let url = || Some("http://file".into());
-        Config {
-            models: ModelsConfig { gemini_base_url: url(), openai_base_url: url() },
-            authority,
-            ..Config::default()
-        }
+        let models =
+            "{openai_base_url: 'http://file', gemini_base_url: 'http://file', fallback: {gpt-5: [gemini-2.5-flash]}}";
+        let config = Config::parse(&format!("models: {models}"), Path::new("hatchery.yaml")).unwrap();
+        Config { authority, ..config }
     }
 }

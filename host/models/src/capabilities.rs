@@ -24,6 +24,16 @@ pub(crate) fn of_openai(name: &str) -> ModelCapabilities {
     })
 }
 
+/// Returns the capabilities of the models of Anthropic.
+pub(crate) fn of_anthropic() -> ModelCapabilities {
+    ModelCapabilities::default()
+}
+
+/// Returns the capabilities of a model on another server with chat completions. What it supports depends on the server.
+pub(crate) fn of_compatible(name: &str) -> ModelCapabilities {
+    ModelCapabilities { schema_with_tools: false, built_in_tools: false, response_grouping: response_grouping(name) }
+}
+
 /// Models of the Gemini 3 family refuse a response that follows another call than its own batch.
 fn response_grouping(name: &str) -> ResponseGrouping {
     if name.contains("gemini-3") { ResponseGrouping::Batched } else { ResponseGrouping::PerCall }

@@ -1,43 +1,56 @@
 //! Error mapping: HTTP statuses and error bodies of providers to [`ModelError`]s.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hatchery_core::{ModelError, ModelErrorKind};
 use serde_json::Value;
 
 use crate::Secret;
+use crate::google_credentials::GoogleCredentials;
+use crate::retry::kind_of_status;
+use crate::settings::ServiceInfo;
 
 /// Maximum number of characters of an error body in a message.
 const MAX_SHOWN_CHARS: usize = 500;
 
-/// Returns the kind of error for an HTTP status.
-pub(crate) fn kind_of_status(status: u16) -> ModelErrorKind {
-    match status {
-        401 | 403 => ModelErrorKind::Auth,
-        404 => ModelErrorKind::UnknownModel,
-        408 | 504 => ModelErrorKind::Timeout,
-        429 => ModelErrorKind::RateLimited,
-        400..=499 => ModelErrorKind::BadRequest,
-        500..=599 => ModelErrorKind::Server,
-        _ => ModelErrorKind::BadResponse,
-    }
-}
+/// Codes of errors in streams, in the order of precedence. All others are errors of the server.
+const KINDS_BY_CODE: [(&[&str], ModelErrorKind); 6] = [
+    (
+        &["rate_limit_exceeded", "rate_limit_error", "insufficient_quota", "RESOURCE_EXHAUSTED"],
+        ModelErrorKind::RateLimited,
+    ),
+    (&["not_found_error", "model_not_found", "NOT_FOUND"], ModelErrorKind::UnknownModel),
+    (
+        &["invalid_request_error", "invalid_prompt", "request_too_large", "billing_error", "INVALID_ARGUMENT"],
+        ModelErrorKind::BadRequest,
+    ),
+    (
+        &["authentication_error", "permission_error", "invalid_api_key", "UNAUTHENTICATED", "PERMISSION_DENIED"],
+        ModelErrorKind::Auth,
+    ),
+    (&["timeout_error", "DEADLINE_EXCEEDED"], ModelErrorKind::Timeout),
+    (&["overloaded_error", "api_error", "server_error", "UNAVAILABLE"], ModelErrorKind::Server),
+];
 
 /// The model and its provider, as error messages name them.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Origin {
     /// The model's name as configured, with any prefix.
     pub(crate) model: String,
-    pub(crate) provider: &'static str,
-    /// The environment variable that holds the key.
-    pub(crate) key_variable: &'static str,
-    /// The environment variable that holds the base URL.
-    pub(crate) url_variable: &'static str,
+    pub(crate) service: &'static ServiceInfo,
     /// Redacted from all messages.
-    pub(crate) key: Option<Secret>,
+    pub(crate) secrets: Vec<Secret>,
+    /// Their access token is redacted too.
+    pub(crate) credentials: Option<Arc<GoogleCredentials>>,
 }
 
 impl Origin {
+    /// Returns the provider's name.
+    pub(crate) fn provider(&self) -> &'static str {
+        self.service.name
+    }
+
     /// Creates an error of this model. The key is redacted.
     pub(crate) fn error(&self, kind: ModelErrorKind, message: impl Into<String>) -> ModelError {
         ModelError::new(kind, &self.model, self.redacted(message.into()))
@@ -47,7 +60,7 @@ impl Origin {
     pub(crate) fn bad_response(&self, message: impl std::fmt::Display) -> ModelError {
         self.error(
             ModelErrorKind::BadResponse,
-            format!("{} sent an answer that cannot be read: {message}", self.provider),
+            format!("{} sent an answer that cannot be read: {message}", self.provider()),
         )
     }
 
@@ -66,17 +79,18 @@ impl Origin {
             Some(message) => message.to_owned(),
             None => String::from_utf8_lossy(body).trim().to_owned(),
         };
-        let mut message = format!("{} answered HTTP {status}", self.provider);
+        let mut message = format!("{} answered HTTP {status}", self.provider());
         if !reason.is_empty() {
             message.push_str(": ");
             message.push_str(&truncate(&reason));
         }
         match kind {
-            ModelErrorKind::Auth => {
-                message.push_str(&format!(" (check the key in {})", self.key_variable));
-            }
+            ModelErrorKind::Auth => message.push_str(&match &self.credentials {
+                Some(credentials) => format!(" (check the access of {})", credentials.origin()),
+                None => format!(" (check the key in {})", self.service.key_variables()),
+            }),
             ModelErrorKind::UnknownModel => {
-                message.push_str(&format!(" (check the model's name, and {} if it is set)", self.url_variable));
+                message.push_str(&format!(" (check the model's name, and {} if it is set)", self.service.url_variable));
             }
             _ => {}
         }
@@ -88,17 +102,12 @@ impl Origin {
         let status = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
         let word = |key| error.get(key).and_then(Value::as_str).unwrap_or_default();
         let words = [word("code"), word("type"), word("status")];
-        let is_any = |names: &[&str]| words.iter().any(|word| names.contains(word));
         let kind = match status {
             Some(status) if status >= 400 => kind_of_status(status),
-            _ if is_any(&["rate_limit_exceeded", "rate_limit_error", "insufficient_quota", "RESOURCE_EXHAUSTED"]) => {
-                ModelErrorKind::RateLimited
-            }
-            _ if is_any(&["invalid_request_error", "INVALID_ARGUMENT"]) => ModelErrorKind::BadRequest,
-            _ if is_any(&["authentication_error", "invalid_api_key", "UNAUTHENTICATED", "PERMISSION_DENIED"]) => {
-                ModelErrorKind::Auth
-            }
-            _ => ModelErrorKind::Server,
+            _ => KINDS_BY_CODE
+                .iter()
+                .find(|(codes, _)| codes.iter().any(|code| words.contains(code)))
+                .map_or(ModelErrorKind::Server, |(_, kind)| *kind),
         };
         let message = match error {
             Value::String(message) => message.clone(),
@@ -107,15 +116,14 @@ impl Origin {
                 None => error.to_string(),
             },
         };
-        let message = format!("{} reports: {}", self.provider, truncate(&message));
+        let message = format!("{} reports: {}", self.provider(), truncate(&message));
         ModelError { status: status.filter(|status| *status >= 400), ..self.error(kind, message) }
     }
 
     fn redacted(&self, message: String) -> String {
-        match &self.key {
-            Some(key) if !key.expose().is_empty() => message.replace(key.expose(), "[key]"),
-            _ => message,
-        }
+        let token = self.credentials.as_ref().and_then(|credentials| credentials.current_token());
+        let secrets = self.secrets.iter().chain(token.as_ref()).filter(|secret| !secret.expose().is_empty());
+        secrets.fold(message, |message, secret| message.replace(secret.expose(), "[key]"))
     }
 }
 

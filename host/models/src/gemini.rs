@@ -1,8 +1,9 @@
-//! Provider for Gemini and Gemma through the Gemini API (`generateContent`, `streamGenerateContent?alt=sse`).
+//! Provider for Gemini and Gemma through the Gemini API (`generateContent`, `streamGenerateContent?alt=sse`), or the one
+//! of Vertex AI.
 //!
-//! A call serializes the conversation once, directly from the shared contents. Vertex AI and live connections are not
-//! supported.
+//! A call serializes the conversation once, directly from the shared contents. Live connections are not supported.
 
+mod embeddings;
 mod partial_args;
 mod wire;
 
@@ -11,35 +12,47 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
 use hatchery_core::{
-    LlmRequest, LlmResponse, Model, ModelCapabilities, ModelError, ModelErrorKind, ResponseStream, StreamingMode,
+    Embedder, LlmRequest, LlmResponse, Model, ModelCapabilities, ModelError, ResponseStream, StreamingMode,
 };
 use reqwest::Url;
-use reqwest::header::HeaderMap;
 
+use self::embeddings::GeminiEmbedder;
 use self::partial_args::PartialCalls;
 use crate::capabilities;
 use crate::failure::Origin;
-use crate::http::{Endpoint, Http, check_key_destination, endpoint_url, key_header};
+use crate::http::{Authentication, Endpoint, Http};
 use crate::registry::ModelProvider;
-use crate::settings::{BaseUrl, Secret, Settings};
+use crate::settings::{Connection, Service, Settings};
 use crate::sse::{self, Decoder};
+use crate::vertex::{VertexPath, VertexProvider};
 
-const DEFAULT_URL: &str = "https://generativelanguage.googleapis.com";
+/// The header of the key.
+pub(crate) const KEY_HEADER: &str = "x-goog-api-key";
+/// The version of the API.
+pub(crate) const VERSION: &str = "v1beta";
 
 /// Serves `gemini-*`, `gemma-*` and `models/*`.
 pub(crate) struct GeminiProvider {
-    base_url: Option<BaseUrl>,
-    key: Option<Secret>,
+    connection: Connection,
+    vertex: VertexProvider,
     http: Http,
 }
 
 impl GeminiProvider {
-    pub(crate) fn new(settings: &Settings, http: Http) -> Self {
-        Self { base_url: settings.gemini_base_url.clone(), key: settings.gemini_api_key.clone(), http }
+    pub(crate) fn new(settings: &Settings, http: Http, vertex: VertexProvider) -> Self {
+        Self { connection: settings.connection(Service::Gemini), vertex, http }
+    }
+
+    fn endpoint(&self, name: &str, connection: &Connection) -> Result<Endpoint, ModelError> {
+        Endpoint::new(name, Service::Gemini, connection, Authentication::Header(KEY_HEADER), &self.http)
     }
 }
 
 impl ModelProvider for GeminiProvider {
+    fn label(&self) -> &'static str {
+        Service::Gemini.info().name
+    }
+
     fn patterns(&self) -> &[&'static str] {
         &["gemini-*", "gemma-*", "models/*"]
     }
@@ -49,45 +62,92 @@ impl ModelProvider for GeminiProvider {
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
-        let origin = Origin {
-            model: name.to_owned(),
-            provider: "Gemini",
-            key_variable: "GOOGLE_API_KEY or GEMINI_API_KEY",
-            url_variable: "GOOGLE_GEMINI_BASE_URL",
-            key: self.key.clone(),
-        };
-        let Some(key) = &self.key else {
-            let message = "no key: set GOOGLE_API_KEY or GEMINI_API_KEY, or use a model without one, `scripted:<file>`";
-            return Err(origin.error(ModelErrorKind::Auth, message));
-        };
-        let model = name.strip_prefix("models/").unwrap_or(name);
-        let base_url = self.base_url.as_ref().map_or(DEFAULT_URL, BaseUrl::as_str);
-        let url =
-            |method: &str| endpoint_url(base_url, ["v1beta", "models", format!("{model}:{method}").as_str()], &origin);
-        let generate_url = url("generateContent")?;
-        check_key_destination(&generate_url, self.base_url.as_ref(), &origin)?;
-        let mut stream_url = url("streamGenerateContent")?;
-        stream_url.query_pairs_mut().append_pair("alt", "sse");
-        let mut headers = HeaderMap::new();
-        headers.insert("x-goog-api-key", key_header("", key, &origin)?);
-        let client = self.http.client(&origin)?;
-        let model = model.to_owned();
-        Ok(Arc::new(Gemini {
-            model,
-            capabilities: self.capabilities(name),
-            generate_url,
-            stream_url,
-            endpoint: Endpoint { client, headers, origin: Arc::new(origin) },
-        }))
+        match self.vertex.is_preferred() {
+            true => self.vertex.create(name.strip_prefix("models/").unwrap_or(name)),
+            false => self.create_with(name, &Connection::default()),
+        }
     }
+
+    fn create_with(&self, name: &str, connection: &Connection) -> Result<Arc<dyn Model>, ModelError> {
+        let endpoint = self.endpoint(name, &connection.or(&self.connection))?;
+        on_api(name.strip_prefix("models/").unwrap_or(name), VERSION, endpoint)
+    }
+
+    fn embedder_patterns(&self) -> &[&'static str] {
+        &["gemini-embedding-*", "models/*"]
+    }
+
+    fn create_embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, ModelError> {
+        let endpoint = self.endpoint(name, &self.connection)?;
+        Ok(Arc::new(GeminiEmbedder::new(name.strip_prefix("models/").unwrap_or(name), endpoint)?))
+    }
+
+    fn missing(&self) -> Option<String> {
+        match self.vertex.is_preferred() {
+            true => self.vertex.missing(),
+            false => Service::Gemini.info().missing(&self.connection),
+        }
+    }
+
+    fn base_url(&self) -> Option<String> {
+        match self.vertex.is_preferred() {
+            true => self.vertex.base_url(),
+            false => Service::Gemini.info().base_url(&self.connection),
+        }
+    }
+}
+
+/// Where a model is called.
+enum Route {
+    Api { generate: Url, stream: Url },
+    Vertex(VertexPath),
 }
 
 struct Gemini {
     model: String,
     capabilities: ModelCapabilities,
-    generate_url: Url,
-    stream_url: Url,
+    route: Route,
     endpoint: Endpoint,
+}
+
+/// Creates a model of the Gemini API.
+pub(crate) fn on_api(model: &str, version: &str, endpoint: Endpoint) -> Result<Arc<dyn Model>, ModelError> {
+    let url = |method: &str| endpoint.url([version, "models", &format!("{model}:{method}")]);
+    let route = Route::Api { generate: url("generateContent")?, stream: with_sse(url("streamGenerateContent")?) };
+    let capabilities = capabilities::of_gemini(model).unwrap_or_default();
+    Ok(Arc::new(Gemini { model: model.to_owned(), capabilities, route, endpoint }))
+}
+
+/// Creates a model of Vertex AI.
+pub(crate) fn on_vertex(path: VertexPath, endpoint: Endpoint) -> Arc<dyn Model> {
+    let capabilities = capabilities::of_gemini(&path.model).unwrap_or_default();
+    Arc::new(Gemini { model: path.model.clone(), capabilities, route: Route::Vertex(path), endpoint })
+}
+
+/// Requests server-sent events. The default is a JSON array.
+fn with_sse(mut url: Url) -> Url {
+    url.query_pairs_mut().append_pair("alt", "sse");
+    url
+}
+
+impl Gemini {
+    fn api(&self) -> wire::Api {
+        match self.route {
+            Route::Api { .. } => wire::Api::Gemini,
+            Route::Vertex(_) => wire::Api::Vertex,
+        }
+    }
+
+    async fn url(&self, streaming_mode: StreamingMode) -> Result<Url, ModelError> {
+        match (&self.route, streaming_mode) {
+            (Route::Api { generate, .. }, StreamingMode::Off) => Ok(generate.clone()),
+            (Route::Api { stream, .. }, StreamingMode::On) => Ok(stream.clone()),
+            (Route::Vertex(path), StreamingMode::Off) => path.url(&self.endpoint, "generateContent").await,
+            (Route::Vertex(path), StreamingMode::On) => {
+                Ok(with_sse(path.url(&self.endpoint, "streamGenerateContent").await?))
+            }
+        }
+    }
 }
 
 #[async_trait]
@@ -95,17 +155,17 @@ impl Model for Gemini {
     async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError> {
         let origin = &self.endpoint.origin;
         let options = self.endpoint.options(&request.config)?;
-        let body = wire::request(&self.model, &request, &options, origin)?;
+        let body = wire::request(self.api(), &self.model, &request, &options, origin)?;
         drop(request);
+        let url = self.url(streaming_mode).await?;
+        let response = self.endpoint.post(&url, body, &options).await?;
         match streaming_mode {
             StreamingMode::Off => {
-                let response = self.endpoint.post(&self.generate_url, body, &options).await?;
                 let body = self.endpoint.read_body(response).await?;
                 let response = wire::parse_response(&body, origin)?;
                 Ok(stream::iter([Ok(response)]).boxed())
             }
             StreamingMode::On => {
-                let response = self.endpoint.post(&self.stream_url, body, &options).await?;
                 let payloads = sse::payloads(self.endpoint.event_stream(response)?, origin.clone());
                 Ok(sse::responses(payloads, decoder(origin.clone())))
             }

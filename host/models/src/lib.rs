@@ -4,28 +4,44 @@
 //! |---|---|
 //! | `scripted:<file>` | [`scripted`]: answers from a YAML file, no network |
 //! | `gemini-*`, `gemma-*`, `models/*` | Gemini API |
+//! | `vertex/*`, `projects/*` | Vertex AI: Gemini and Claude |
+//! | `claude-*`, `anthropic/*` | Anthropic Messages API |
 //! | `openai/*`, `gpt-*`, `o1*`, `o3*`, `o4*` | chat completions, of OpenAI or of a compatible server |
+//! | `openai-responses/*` | responses API of OpenAI |
+//! | `ollama/*`, `vllm/*`, `llamacpp/*`, `openrouter/*` | chat completions of these servers |
+//! | `apigee/*` | an Apigee gateway in front of Gemini, Vertex AI or OpenAI |
 //!
 //! Providers over HTTP share one client. A request is sent up to three times until the first byte of a response
-//! arrives, and never again after that. If a stream breaks, the error is its last item. Providers do not aggregate
-//! partial responses; the engine does.
+//! arrives, and never again after that ([`retry`]). If a stream breaks, the error is its last item. Providers do not
+//! aggregate partial responses; the engine does.
 
+mod anthropic;
+mod apigee;
 mod capabilities;
+mod encoding;
 mod failure;
+mod fallback;
 mod files;
 mod finish;
 #[doc(hidden)]
 pub mod fuzz;
 mod gemini;
+mod google_credentials;
 mod hashed_ngrams;
 mod http;
 mod nulls;
 mod openai;
+mod prompt;
 mod registry;
+mod responses;
+pub mod retry;
 pub mod scripted;
 mod settings;
+mod signatures;
 mod sse;
+mod vertex;
 
+pub use fallback::FallbackModel;
 pub use hashed_ngrams::HashedNgrams;
-pub use registry::{ModelProvider, ModelProviders};
-pub use settings::{BaseUrl, Secret, Settings, WritableFolders};
+pub use registry::{ModelProvider, ModelProviders, ProviderStatus};
+pub use settings::{BaseUrl, Connection, GoogleCloud, Secret, Service, Settings, WritableFolders};

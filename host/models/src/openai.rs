@@ -1,9 +1,10 @@
-//! Provider for chat completions: OpenAI, or a compatible server at `OPENAI_BASE_URL` (vLLM, Ollama, llama.cpp, LiteLLM
-//! …).
+//! Provider for chat completions: OpenAI, and compatible servers (Ollama, vLLM, llama.cpp, OpenRouter, any other at
+//! `OPENAI_BASE_URL`).
 //!
 //! A call serializes the conversation once. Only the first choice of a response is used. Thoughts are not sent back,
 //! because the protocol has no field for them, and settings that are specific to Gemini are omitted.
 
+mod embeddings;
 mod messages;
 mod settings;
 mod streamed;
@@ -14,79 +15,159 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
-use hatchery_core::{LlmRequest, Model, ModelCapabilities, ModelError, ModelErrorKind, ResponseStream, StreamingMode};
+use hatchery_core::{
+    Embedder, LlmRequest, Model, ModelCapabilities, ModelError, ModelErrorKind, ResponseStream, StreamingMode,
+};
 use reqwest::Url;
-use reqwest::header::{AUTHORIZATION, HeaderMap};
 
+use self::embeddings::OpenAiEmbedder;
+pub(crate) use self::settings::{is_strict, tool_choice_of};
 use crate::capabilities;
 use crate::failure::Origin;
-use crate::http::{Endpoint, Http, check_key_destination, endpoint_url, key_header};
+use crate::http::{Authentication, Endpoint, Http};
 use crate::registry::ModelProvider;
-use crate::settings::{BaseUrl, Secret, Settings};
+use crate::settings::{Connection, Service, Settings};
 use crate::sse::{self, Decoder};
 
-const DEFAULT_URL: &str = "https://api.openai.com/v1";
+/// A server with chat completions.
+struct ChatServer {
+    service: Service,
+    patterns: &'static [&'static str],
+    embedder_patterns: &'static [&'static str],
+    /// The prefix that is not part of a model's name at the server.
+    prefix: &'static str,
+    dialect: Dialect,
+}
 
-/// Serves `openai/*`, `gpt-*`, `o1*`, `o3*` and `o4*`.
-pub(crate) struct OpenAiProvider {
-    base_url: Option<BaseUrl>,
-    key: Option<Secret>,
+/// How chat completions differ between servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    OpenAi,
+    /// A server that may know the older name of a setting only.
+    Compatible,
+}
+
+const SERVERS: [ChatServer; 5] = [
+    ChatServer {
+        service: Service::OpenAi,
+        patterns: &["openai/*", "gpt-*", "o1*", "o3*", "o4*"],
+        embedder_patterns: &["openai/*", "text-embedding-*"],
+        prefix: "openai/",
+        dialect: Dialect::OpenAi,
+    },
+    ChatServer {
+        service: Service::OpenRouter,
+        patterns: &["openrouter/*"],
+        embedder_patterns: &["openrouter/*"],
+        prefix: "openrouter/",
+        dialect: Dialect::Compatible,
+    },
+    ChatServer {
+        service: Service::Ollama,
+        patterns: &["ollama/*"],
+        embedder_patterns: &["ollama/*"],
+        prefix: "ollama/",
+        dialect: Dialect::Compatible,
+    },
+    ChatServer {
+        service: Service::Vllm,
+        patterns: &["vllm/*"],
+        embedder_patterns: &["vllm/*"],
+        prefix: "vllm/",
+        dialect: Dialect::Compatible,
+    },
+    ChatServer {
+        service: Service::LlamaCpp,
+        patterns: &["llamacpp/*"],
+        embedder_patterns: &["llamacpp/*"],
+        prefix: "llamacpp/",
+        dialect: Dialect::Compatible,
+    },
+];
+
+/// Serves the models of one server.
+pub(crate) struct ChatProvider {
+    server: &'static ChatServer,
+    connection: Connection,
     http: Http,
 }
 
-impl OpenAiProvider {
-    pub(crate) fn new(settings: &Settings, http: Http) -> Self {
-        Self { base_url: settings.openai_base_url.clone(), key: settings.openai_api_key.clone(), http }
+impl ChatProvider {
+    /// Returns the providers of all servers.
+    pub(crate) fn all(settings: &Settings, http: &Http) -> impl Iterator<Item = Self> {
+        SERVERS.iter().map(|server| Self {
+            server,
+            connection: settings.connection(server.service),
+            http: http.clone(),
+        })
+    }
+
+    fn endpoint(&self, name: &str, connection: &Connection) -> Result<Endpoint, ModelError> {
+        Endpoint::new(name, self.server.service, connection, Authentication::Bearer, &self.http)
+    }
+
+    fn model<'a>(&self, name: &'a str) -> &'a str {
+        name.strip_prefix(self.server.prefix).unwrap_or(name)
     }
 }
 
-impl ModelProvider for OpenAiProvider {
+impl ModelProvider for ChatProvider {
+    fn label(&self) -> &'static str {
+        self.server.service.info().name
+    }
+
     fn patterns(&self) -> &[&'static str] {
-        &["openai/*", "gpt-*", "o1*", "o3*", "o4*"]
+        self.server.patterns
     }
 
     fn capabilities(&self, name: &str) -> ModelCapabilities {
-        capabilities::of_openai(name)
+        match self.server.dialect {
+            Dialect::OpenAi => capabilities::of_openai(name),
+            Dialect::Compatible => capabilities::of_compatible(name),
+        }
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
-        let origin = Origin {
-            model: name.to_owned(),
-            provider: "OpenAI",
-            key_variable: "OPENAI_API_KEY",
-            url_variable: "OPENAI_BASE_URL",
-            key: self.key.clone(),
-        };
-        let mut headers = HeaderMap::new();
-        match (&self.key, &self.base_url) {
-            (Some(key), _) => {
-                headers.insert(AUTHORIZATION, key_header("Bearer ", key, &origin)?);
-            }
-            (None, Some(_)) => {}
-            (None, None) => {
-                let message = "no key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server that wants none, \
-                               or use a model without one, `scripted:<file>`";
-                return Err(origin.error(ModelErrorKind::Auth, message));
-            }
-        }
-        let base_url = self.base_url.as_ref().map_or(DEFAULT_URL, BaseUrl::as_str);
-        let url = endpoint_url(base_url, ["chat", "completions"], &origin)?;
-        if self.key.is_some() {
-            check_key_destination(&url, self.base_url.as_ref(), &origin)?;
-        }
-        let client = self.http.client(&origin)?;
-        let model = name.strip_prefix("openai/").unwrap_or(name).to_owned();
-        Ok(Arc::new(OpenAi {
-            model,
-            capabilities: self.capabilities(name),
-            url,
-            endpoint: Endpoint { client, headers, origin: Arc::new(origin) },
-        }))
+        self.create_with(name, &Connection::default())
     }
+
+    fn create_with(&self, name: &str, connection: &Connection) -> Result<Arc<dyn Model>, ModelError> {
+        let endpoint = self.endpoint(name, &connection.or(&self.connection))?;
+        chat_model(self.model(name), self.server.dialect, self.capabilities(name), endpoint)
+    }
+
+    fn embedder_patterns(&self) -> &[&'static str] {
+        self.server.embedder_patterns
+    }
+
+    fn create_embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, ModelError> {
+        let endpoint = self.endpoint(name, &self.connection)?;
+        Ok(Arc::new(OpenAiEmbedder::new(self.model(name), endpoint)?))
+    }
+
+    fn missing(&self) -> Option<String> {
+        self.server.service.info().missing(&self.connection)
+    }
+
+    fn base_url(&self) -> Option<String> {
+        self.server.service.info().base_url(&self.connection)
+    }
+}
+
+/// Creates a model with chat completions.
+pub(crate) fn chat_model(
+    model: &str,
+    dialect: Dialect,
+    capabilities: ModelCapabilities,
+    endpoint: Endpoint,
+) -> Result<Arc<dyn Model>, ModelError> {
+    let url = endpoint.url(["chat", "completions"])?;
+    Ok(Arc::new(OpenAi { model: model.to_owned(), dialect, capabilities, url, endpoint }))
 }
 
 struct OpenAi {
     model: String,
+    dialect: Dialect,
     capabilities: ModelCapabilities,
     url: Url,
     endpoint: Endpoint,
@@ -95,7 +176,7 @@ struct OpenAi {
 impl OpenAi {
     fn body(&self, request: &LlmRequest, streaming_mode: StreamingMode) -> Result<Bytes, ModelError> {
         let bad_request = |message: String| self.endpoint.origin.error(ModelErrorKind::BadRequest, message);
-        let body = wire::request(&self.model, request, streaming_mode).map_err(bad_request)?;
+        let body = wire::request(&self.model, self.dialect, request, streaming_mode).map_err(bad_request)?;
         serde_json::to_vec(&body)
             .map(Bytes::from)
             .map_err(|error| bad_request(format!("the request cannot be written as JSON: {error}")))

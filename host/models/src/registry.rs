@@ -1,17 +1,22 @@
-//! Registry of model providers: resolves a model by name and caches one instance per name.
+//! Registry of model providers: resolves a model by name and caches one instance per name and connection.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, RwLock};
 
 use hatchery_core::sync::RwLockExt;
 use hatchery_core::{Embedder, Model, ModelCapabilities, ModelError, ModelErrorKind, ModelResolver};
 
+use crate::anthropic::AnthropicProvider;
+use crate::apigee::ApigeeProvider;
+use crate::fallback::FallbackModel;
 use crate::gemini::GeminiProvider;
 use crate::hashed_ngrams::HashedNgrams;
 use crate::http::Http;
-use crate::openai::OpenAiProvider;
+use crate::openai::ChatProvider;
+use crate::responses::ResponsesProvider;
 use crate::scripted::ScriptedProvider;
-use crate::settings::Settings;
+use crate::settings::{Connection, Settings};
+use crate::vertex::VertexProvider;
 
 /// Maximum number of cached instances. Beyond it a model is created per look-up, which is cheap because models share
 /// their connections.
@@ -43,7 +48,12 @@ const MAX_CACHED_MODELS: usize = 1_000;
 /// assert!(models.model("gemini-2.5-flash").is_err());
 /// ```
 pub trait ModelProvider: Send + Sync {
-    /// Returns the names that this provider serves. A trailing `*` matches any suffix.
+    /// Returns the provider's name for people.
+    fn label(&self) -> &'static str {
+        "custom"
+    }
+
+    /// Returns the names of models that this provider serves. A trailing `*` matches any suffix.
     fn patterns(&self) -> &[&'static str];
 
     /// Creates the model of this name, which matches one of the patterns.
@@ -52,26 +62,81 @@ pub trait ModelProvider: Send + Sync {
     /// If the name is incomplete or a setting is missing.
     fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError>;
 
+    /// Creates a model whose connection is overridden in code. The default supports none.
+    ///
+    /// # Errors
+    /// Those of [`ModelProvider::create`], or if the provider has no connections.
+    fn create_with(&self, name: &str, _connection: &Connection) -> Result<Arc<dyn Model>, ModelError> {
+        let message = format!("models of the provider `{}` take no key or URL of their own", self.label());
+        Err(ModelError::new(ModelErrorKind::BadRequest, name, message))
+    }
+
     /// Returns what the model of this name supports. A provider that knows this without a key should override it: see
     /// [`ModelResolver::capabilities`].
     fn capabilities(&self, name: &str) -> ModelCapabilities {
         self.create(name).map(|model| model.capabilities()).unwrap_or_default()
     }
 
-    /// Returns true if a pattern matches the name.
-    fn serves(&self, name: &str) -> bool {
-        self.patterns().iter().any(|pattern| match pattern.strip_suffix('*') {
-            Some(start) => name.starts_with(start),
-            None => name == *pattern,
-        })
+    /// Returns the names of embedders that this provider serves, in the form of [`ModelProvider::patterns`].
+    fn embedder_patterns(&self) -> &[&'static str] {
+        &[]
+    }
+
+    /// Creates the embedder of this name, which matches one of the patterns.
+    ///
+    /// # Errors
+    /// If a setting is missing.
+    fn create_embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, ModelError> {
+        let message = format!("the provider `{}` has no embedders", self.label());
+        Err(ModelError::new(ModelErrorKind::UnknownModel, name, message))
+    }
+
+    /// Returns the variables to set before a model can be used, in words. `None` if nothing is missing.
+    fn missing(&self) -> Option<String> {
+        None
+    }
+
+    /// Returns where requests are sent. `None` if the provider sends none.
+    fn base_url(&self) -> Option<String> {
+        None
     }
 }
 
-/// The model providers of a process. If several serve a name, the one that was registered last is used.
+/// Returns the length of the longest pattern that matches a name. An exact pattern is longer than any other.
+fn specificity(patterns: &[&str], name: &str) -> Option<usize> {
+    let length = |pattern: &&str| match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start).then_some(start.len()),
+        None => (name == *pattern).then_some(usize::MAX),
+    };
+    patterns.iter().filter_map(length).max()
+}
+
+/// A provider as `hatchery models` lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderStatus {
+    /// The provider's name for people.
+    pub label: &'static str,
+    /// The names of its models.
+    pub patterns: Vec<&'static str>,
+    /// The names of its embedders.
+    pub embedder_patterns: Vec<&'static str>,
+    /// Where requests are sent.
+    pub base_url: Option<String>,
+    /// The variables to set before a model can be used, in words.
+    pub missing: Option<String>,
+}
+
+type Cache<T> = RwLock<HashMap<(String, Connection), Arc<T>>>;
+
+/// The model providers of a process. A provider that was registered takes precedence over earlier ones and over all
+/// built-in ones; of these, the one with the most specific pattern is used.
 #[derive(Default)]
 pub struct ModelProviders {
-    providers: Vec<Box<dyn ModelProvider>>,
-    cache: RwLock<HashMap<String, Arc<dyn Model>>>,
+    built_in: Vec<Box<dyn ModelProvider>>,
+    registered: Vec<Box<dyn ModelProvider>>,
+    fallbacks: BTreeMap<String, Vec<String>>,
+    models: Cache<dyn Model>,
+    embedders: Cache<dyn Embedder>,
 }
 
 impl ModelProviders {
@@ -81,73 +146,173 @@ impl ModelProviders {
         Self::default()
     }
 
-    /// Creates a registry of scripted models, Gemini and OpenAI. Settings are checked when a model is resolved, and
-    /// connections are opened when it is called.
+    /// Creates a registry of the built-in providers. Settings are checked when a model is resolved, and connections are
+    /// opened when it is called.
     #[must_use]
     pub fn with_defaults(settings: Settings) -> Self {
-        let http = Http::default();
+        Self::with_http(settings, Http::default())
+    }
+
+    /// Creates a registry of the built-in providers, which send their requests by `client`. It should neither follow
+    /// redirects, because keys are in headers, nor limit the time of a response.
+    #[must_use]
+    pub fn with_client(settings: Settings, client: reqwest::Client) -> Self {
+        Self::with_http(settings, Http::with_client(client))
+    }
+
+    fn with_http(settings: Settings, http: Http) -> Self {
         let scripted = ScriptedProvider::new(&settings.scripts_dir).excluding(settings.writable_folders.clone());
-        let mut providers = Self::new();
-        providers.register(Box::new(scripted));
-        providers.register(Box::new(GeminiProvider::new(&settings, http.clone())));
-        providers.register(Box::new(OpenAiProvider::new(&settings, http)));
-        providers
+        let vertex = VertexProvider::new(&settings, http.clone());
+        let mut built_in: Vec<Box<dyn ModelProvider>> = vec![
+            Box::new(scripted),
+            Box::new(GeminiProvider::new(&settings, http.clone(), vertex.clone())),
+            Box::new(vertex.clone()),
+            Box::new(AnthropicProvider::new(&settings, http.clone())),
+            Box::new(ResponsesProvider::new(&settings, http.clone())),
+        ];
+        built_in.extend(ChatProvider::all(&settings, &http).map(|provider| Box::new(provider) as _));
+        built_in.push(Box::new(ApigeeProvider::new(&settings, http, vertex)));
+        Self { built_in, fallbacks: settings.fallbacks, ..Self::default() }
     }
 
     /// Registers a provider. It takes precedence over earlier ones for the same names.
     pub fn register(&mut self, provider: Box<dyn ModelProvider>) {
-        self.providers.push(provider);
-        self.cache.write_unpoisoned().clear();
+        self.registered.push(provider);
+        self.models.write_unpoisoned().clear();
+        self.embedders.write_unpoisoned().clear();
     }
 
-    fn provider(&self, name: &str) -> Option<&dyn ModelProvider> {
-        self.providers.iter().rev().find(|provider| provider.serves(name)).map(AsRef::as_ref)
+    /// Returns the model of a name, with a connection that overrides the settings. Models without fallbacks are cached
+    /// by name and connection.
+    ///
+    /// # Errors
+    /// [`ModelError`] of kind `UnknownModel`, or of kind `Auth` if a key is missing.
+    pub fn model_with(&self, name: &str, connection: &Connection) -> Result<Arc<dyn Model>, ModelError> {
+        cached(&self.models, name, connection, || {
+            let provider = self.find(name, |provider| provider.patterns());
+            let provider = provider.ok_or_else(|| self.unknown(name, "provider", |provider| provider.patterns()))?;
+            if *connection == Connection::default() {
+                provider.create(name)
+            } else {
+                provider.create_with(name, connection)
+            }
+        })
     }
 
-    fn unknown_model(&self, name: &str) -> ModelError {
-        let patterns: Vec<_> = self.providers.iter().flat_map(|provider| provider.patterns()).copied().collect();
-        let message = match patterns.is_empty() {
-            true => "no provider serves this name, and none is registered".to_owned(),
-            false => format!("no provider serves this name; known names: {}", patterns.join(", ")),
+    /// Returns all providers, the built-in ones first.
+    pub fn providers(&self) -> impl Iterator<Item = ProviderStatus> {
+        self.all().map(|provider| ProviderStatus {
+            label: provider.label(),
+            patterns: provider.patterns().to_vec(),
+            embedder_patterns: provider.embedder_patterns().to_vec(),
+            base_url: provider.base_url(),
+            missing: provider.missing(),
+        })
+    }
+
+    fn all(&self) -> impl DoubleEndedIterator<Item = &dyn ModelProvider> {
+        self.built_in.iter().chain(&self.registered).map(AsRef::as_ref)
+    }
+
+    /// Returns the provider that serves a name by the patterns that `patterns` returns.
+    fn find(&self, name: &str, patterns: fn(&dyn ModelProvider) -> &[&'static str]) -> Option<&dyn ModelProvider> {
+        let serves = |provider: &&dyn ModelProvider| specificity(patterns(*provider), name).is_some();
+        let built_in = || {
+            let providers = self.built_in.iter().map(AsRef::as_ref).filter(serves);
+            providers.max_by_key(|provider| specificity(patterns(*provider), name))
         };
+        self.registered.iter().rev().map(AsRef::as_ref).find(serves).or_else(built_in)
+    }
+
+    /// Returns the error for a name that no provider serves, with all names and what is missing to use them.
+    fn unknown(&self, name: &str, noun: &str, patterns: fn(&dyn ModelProvider) -> &[&'static str]) -> ModelError {
+        let providers = || self.all().filter(|provider| !patterns(*provider).is_empty());
+        let names = |provider: &dyn ModelProvider| patterns(provider).join(", ");
+        let (unusable, usable): (Vec<_>, Vec<_>) = providers().partition(|provider| provider.missing().is_some());
+        let mut message = format!("no {noun} serves this name");
+        if !usable.is_empty() {
+            let usable: Vec<_> = usable.into_iter().map(names).collect();
+            message.push_str(&format!("; known names: {}", usable.join(", ")));
+        }
+        if !unusable.is_empty() {
+            let unusable: Vec<_> = unusable
+                .into_iter()
+                .map(|provider| format!("{} (set {})", names(provider), provider.missing().unwrap_or_default()))
+                .collect();
+            message.push_str(&format!("; usable with a setting: {}", unusable.join("; ")));
+        }
+        if providers().next().is_none() {
+            message.push_str(", and none is registered");
+        }
         ModelError::new(ModelErrorKind::UnknownModel, name, message)
     }
 }
 
+/// Returns the cached instance, or creates it.
+fn cached<T: ?Sized>(
+    cache: &Cache<T>,
+    name: &str,
+    connection: &Connection,
+    create: impl FnOnce() -> Result<Arc<T>, ModelError>,
+) -> Result<Arc<T>, ModelError> {
+    let key = (name.to_owned(), connection.clone());
+    if let Some(instance) = cache.read_unpoisoned().get(&key) {
+        return Ok(instance.clone());
+    }
+    let instance = create()?;
+    let mut cache = cache.write_unpoisoned();
+    if let Some(earlier) = cache.get(&key) {
+        return Ok(earlier.clone());
+    }
+    if cache.len() < MAX_CACHED_MODELS {
+        cache.insert(key, instance.clone());
+    }
+    Ok(instance)
+}
+
 impl ModelResolver for ModelProviders {
     fn capabilities(&self, name: &str) -> ModelCapabilities {
-        self.provider(name).map(|provider| provider.capabilities(name)).unwrap_or_default()
+        let of = |name: &str| {
+            let provider = self.find(name, |provider| provider.patterns());
+            provider.map(|provider| provider.capabilities(name)).unwrap_or_default()
+        };
+        let others = self.fallbacks.get(name).into_iter().flatten();
+        others.fold(of(name), |common, other| FallbackModel::common_capabilities(common, of(other)))
     }
 
     fn embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, ModelError> {
-        match name {
-            HashedNgrams::NAME => Ok(Arc::new(HashedNgrams)),
-            _ => {
-                let message = format!("no embedder has this name; known names: {}", HashedNgrams::NAME);
-                Err(ModelError::new(ModelErrorKind::UnknownModel, name, message))
-            }
+        if name == HashedNgrams::NAME {
+            return Ok(Arc::new(HashedNgrams));
         }
+        cached(&self.embedders, name, &Connection::default(), || {
+            let provider = self.find(name, |provider| provider.embedder_patterns());
+            let provider = provider.ok_or_else(|| {
+                let error = self.unknown(name, "embedder", |provider| provider.embedder_patterns());
+                ModelError {
+                    message: format!("{}; without a provider: {}", error.message, HashedNgrams::NAME),
+                    ..error
+                }
+            })?;
+            provider.create_embedder(name)
+        })
     }
 
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
-        if let Some(model) = self.cache.read_unpoisoned().get(name) {
-            return Ok(model.clone());
+        let connection = Connection::default();
+        match self.fallbacks.get(name) {
+            Some(others) => {
+                let names = std::iter::once(name).chain(others.iter().map(String::as_str));
+                FallbackModel::new(names.map(|name| (name.to_owned(), self.model_with(name, &connection))))
+                    .map(|model| Arc::new(model) as _)
+            }
+            None => self.model_with(name, &connection),
         }
-        let model = self.provider(name).ok_or_else(|| self.unknown_model(name))?.create(name)?;
-        let mut cache = self.cache.write_unpoisoned();
-        if let Some(earlier) = cache.get(name) {
-            return Ok(earlier.clone());
-        }
-        if cache.len() < MAX_CACHED_MODELS {
-            cache.insert(name.to_owned(), model.clone());
-        }
-        Ok(model)
     }
 }
 
 impl std::fmt::Debug for ModelProviders {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let patterns: Vec<_> = self.providers.iter().flat_map(|provider| provider.patterns()).collect();
+        let patterns: Vec<_> = self.all().flat_map(|provider| provider.patterns()).collect();
         f.debug_struct("ModelProviders").field("patterns", &patterns).finish_non_exhaustive()
     }
 }

@@ -263,6 +263,10 @@ impl ScriptedProvider {
 }
 
 impl ModelProvider for ScriptedProvider {
+    fn label(&self) -> &'static str {
+        "scripted"
+    }
+
     fn patterns(&self) -> &[&'static str] {
         &["scripted:*"]
     }

@@ -1,13 +1,16 @@
-//! Settings of providers: base URLs, API keys and the scripts folder.
+//! Settings of providers: base URLs, API keys, projects and the scripts folder.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use serde::Deserialize;
 
-/// An API key. Its `Debug` output is `[hidden]`.
-#[derive(Clone, PartialEq, Eq)]
+/// An API key, or another value that is never shown. Its `Debug` output is `[hidden]`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(transparent)]
 pub struct Secret(String);
 
 impl Secret {
@@ -35,7 +38,7 @@ impl fmt::Debug for Secret {
 }
 
 /// A provider's base URL with its origin. API keys are only sent to a URL that the operator chose.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BaseUrl {
     url: String,
     is_from_folder: bool,
@@ -100,17 +103,211 @@ impl PartialEq for WritableFolders {
 
 impl Eq for WritableFolders {}
 
+/// How a provider is reached. What is `None` has the provider's default.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Connection {
+    /// The base URL.
+    pub base_url: Option<BaseUrl>,
+    /// The API key.
+    pub api_key: Option<Secret>,
+    /// Headers of every request, by name.
+    pub headers: BTreeMap<String, Secret>,
+}
+
+impl Connection {
+    /// Returns this connection, with the values of `other` where this one has none.
+    #[must_use]
+    pub fn or(&self, other: &Self) -> Self {
+        let mut headers = other.headers.clone();
+        headers.extend(self.headers.clone());
+        Self {
+            base_url: self.base_url.clone().or_else(|| other.base_url.clone()),
+            api_key: self.api_key.clone().or_else(|| other.api_key.clone()),
+            headers,
+        }
+    }
+}
+
+/// The services that are reached by a URL and a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Service {
+    /// The Gemini API. Its base URL has no version.
+    Gemini,
+    /// Vertex AI, which is accessed by credentials instead of a key. Its base URL has no version.
+    Vertex,
+    /// OpenAI, for chat completions, responses and embeddings. Its base URL has the version.
+    OpenAi,
+    /// The Anthropic API. Its base URL has no version.
+    Anthropic,
+    /// Ollama, by its chat completions.
+    Ollama,
+    /// vLLM, by its chat completions.
+    Vllm,
+    /// The server of llama.cpp, by its chat completions.
+    LlamaCpp,
+    /// OpenRouter, by its chat completions.
+    OpenRouter,
+    /// An Apigee gateway.
+    Apigee,
+}
+
+/// The environment variables and the default of a service.
+pub(crate) struct ServiceInfo {
+    /// The name in messages.
+    pub(crate) name: &'static str,
+    /// The variables of the key. The first that is set is used.
+    pub(crate) key_variables: &'static [&'static str],
+    pub(crate) url_variable: &'static str,
+    /// The default, or an example of a URL that must be set.
+    pub(crate) default_url: Result<&'static str, &'static str>,
+    pub(crate) key_rule: KeyRule,
+}
+
+impl ServiceInfo {
+    /// Returns the variables of the key in words.
+    pub(crate) fn key_variables(&self) -> String {
+        self.key_variables.join(" or ")
+    }
+
+    /// Returns where requests are sent. `None` if the URL is missing.
+    pub(crate) fn base_url(&self, connection: &Connection) -> Option<String> {
+        connection.base_url.as_ref().map(BaseUrl::as_str).or(self.default_url.ok()).map(str::to_owned)
+    }
+
+    /// Returns the variable to set, if a required one is missing.
+    pub(crate) fn missing(&self, connection: &Connection) -> Option<String> {
+        if let (Err(example), None) = (self.default_url, &connection.base_url) {
+            return Some(format!("{}, such as {example}", self.url_variable));
+        }
+        match self.key_rule {
+            _ if connection.api_key.is_some() => None,
+            KeyRule::Required => Some(self.key_variables()),
+            KeyRule::RequiredAtDefaultUrl if connection.base_url.is_none() => {
+                Some(format!("{}, or {} for a server that wants none", self.key_variables(), self.url_variable))
+            }
+            KeyRule::RequiredAtDefaultUrl | KeyRule::Optional => None,
+        }
+    }
+}
+
+/// Whether a service needs a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyRule {
+    Required,
+    /// Not required if the base URL is set.
+    RequiredAtDefaultUrl,
+    Optional,
+}
+
+impl Service {
+    /// All services.
+    pub const ALL: [Self; 9] = [
+        Self::Gemini,
+        Self::Vertex,
+        Self::OpenAi,
+        Self::Anthropic,
+        Self::Ollama,
+        Self::Vllm,
+        Self::LlamaCpp,
+        Self::OpenRouter,
+        Self::Apigee,
+    ];
+
+    pub(crate) fn info(self) -> &'static ServiceInfo {
+        match self {
+            Self::Gemini => &ServiceInfo {
+                name: "Gemini",
+                key_variables: &["GOOGLE_API_KEY", "GEMINI_API_KEY"],
+                url_variable: "GOOGLE_GEMINI_BASE_URL",
+                default_url: Ok("https://generativelanguage.googleapis.com"),
+                key_rule: KeyRule::Required,
+            },
+            Self::Vertex => &ServiceInfo {
+                name: "Vertex AI",
+                key_variables: &[],
+                url_variable: "GOOGLE_VERTEX_BASE_URL",
+                default_url: Ok("https://aiplatform.googleapis.com"),
+                key_rule: KeyRule::Optional,
+            },
+            Self::OpenAi => &ServiceInfo {
+                name: "OpenAI",
+                key_variables: &["OPENAI_API_KEY"],
+                url_variable: "OPENAI_BASE_URL",
+                default_url: Ok("https://api.openai.com/v1"),
+                key_rule: KeyRule::RequiredAtDefaultUrl,
+            },
+            Self::Anthropic => &ServiceInfo {
+                name: "Anthropic",
+                key_variables: &["ANTHROPIC_API_KEY"],
+                url_variable: "ANTHROPIC_BASE_URL",
+                default_url: Ok("https://api.anthropic.com"),
+                key_rule: KeyRule::Required,
+            },
+            Self::Ollama => &ServiceInfo {
+                name: "Ollama",
+                key_variables: &["OLLAMA_API_KEY"],
+                url_variable: "OLLAMA_BASE_URL",
+                default_url: Err("http://localhost:11434/v1"),
+                key_rule: KeyRule::Optional,
+            },
+            Self::Vllm => &ServiceInfo {
+                name: "vLLM",
+                key_variables: &["VLLM_API_KEY"],
+                url_variable: "VLLM_BASE_URL",
+                default_url: Err("http://localhost:8000/v1"),
+                key_rule: KeyRule::Optional,
+            },
+            Self::LlamaCpp => &ServiceInfo {
+                name: "llama.cpp",
+                key_variables: &["LLAMACPP_API_KEY"],
+                url_variable: "LLAMACPP_BASE_URL",
+                default_url: Err("http://localhost:8080/v1"),
+                key_rule: KeyRule::Optional,
+            },
+            Self::OpenRouter => &ServiceInfo {
+                name: "OpenRouter",
+                key_variables: &["OPENROUTER_API_KEY"],
+                url_variable: "OPENROUTER_BASE_URL",
+                default_url: Ok("https://openrouter.ai/api/v1"),
+                key_rule: KeyRule::Required,
+            },
+            Self::Apigee => &ServiceInfo {
+                name: "Apigee",
+                key_variables: &["APIGEE_API_KEY"],
+                url_variable: "APIGEE_PROXY_URL",
+                default_url: Err("https://gateway.example/path"),
+                key_rule: KeyRule::Optional,
+            },
+        }
+    }
+}
+
+/// How Google Cloud is accessed by Vertex AI.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GoogleCloud {
+    /// The project. Default: that of the credentials file.
+    pub project: Option<String>,
+    /// The location. Default: `global`.
+    pub location: Option<String>,
+    /// The file with the credentials of a service account or a user. Default: that of `gcloud`, else the metadata server.
+    pub credentials_file: Option<PathBuf>,
+    /// The folder of `gcloud`.
+    pub config_folder: Option<PathBuf>,
+    /// The host of the metadata server. Default: `metadata.google.internal`.
+    pub metadata_host: Option<String>,
+    /// True if `gemini-*` is served by Vertex AI.
+    pub use_vertex: bool,
+}
+
 /// Settings of all providers. The default has no keys, the providers' own URLs, and the current directory for scripts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Gemini's base URL without the version. Default: `https://generativelanguage.googleapis.com`.
-    pub gemini_base_url: Option<BaseUrl>,
-    /// Required by Gemini models.
-    pub gemini_api_key: Option<Secret>,
-    /// The base URL of chat completions with the version. Default: `https://api.openai.com/v1`.
-    pub openai_base_url: Option<BaseUrl>,
-    /// Not required if a base URL is set.
-    pub openai_api_key: Option<Secret>,
+    /// Connections by service.
+    pub connections: BTreeMap<Service, Connection>,
+    /// Access to Google Cloud.
+    pub google_cloud: GoogleCloud,
+    /// Names of models that take over, in this order, if the model of a name fails before it has answered.
+    pub fallbacks: BTreeMap<String, Vec<String>>,
     /// The folder of the files in `scripted:<file>`. Empty for the current directory.
     pub scripts_dir: PathBuf,
     /// Folders below `scripts_dir` whose files are not read as scripts.
@@ -118,8 +315,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads `GOOGLE_GEMINI_BASE_URL`, `GOOGLE_API_KEY` (or `GEMINI_API_KEY`), `OPENAI_BASE_URL` and `OPENAI_API_KEY`
-    /// from the environment. An empty variable counts as unset.
+    /// Reads the variables of all providers from the environment. An empty variable counts as unset.
     #[must_use]
     pub fn from_env() -> Self {
         Self::from_variables(|name| std::env::var(name).ok())
@@ -127,14 +323,64 @@ impl Settings {
 
     /// Reads the same variables from `variable`.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
-        let value = |name| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+        let value = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+        let connection = |service: Service| {
+            let info = service.info();
+            let headers = match service {
+                Service::Apigee => value("APIGEE_HEADERS").map(|headers| read_headers(&headers)).unwrap_or_default(),
+                _ => BTreeMap::new(),
+            };
+            Connection {
+                base_url: value(info.url_variable).map(BaseUrl::from),
+                api_key: info.key_variables.iter().find_map(|name| value(name)).map(Secret),
+                headers,
+            }
+        };
+        let is_true = |value: String| matches!(value.to_ascii_lowercase().as_str(), "true" | "1");
+        let home = || value("HOME").map(|home| PathBuf::from(home).join(".config/gcloud"));
         Self {
-            gemini_base_url: value("GOOGLE_GEMINI_BASE_URL").map(BaseUrl::from),
-            gemini_api_key: value("GOOGLE_API_KEY").or_else(|| value("GEMINI_API_KEY")).map(Secret),
-            openai_base_url: value("OPENAI_BASE_URL").map(BaseUrl::from),
-            openai_api_key: value("OPENAI_API_KEY").map(Secret),
-            scripts_dir: PathBuf::new(),
-            writable_folders: WritableFolders::default(),
+            connections: Service::ALL
+                .into_iter()
+                .map(|service| (service, connection(service)))
+                .filter(|(_, connection)| *connection != Connection::default())
+                .collect(),
+            google_cloud: GoogleCloud {
+                project: value("GOOGLE_CLOUD_PROJECT"),
+                location: value("GOOGLE_CLOUD_LOCATION"),
+                credentials_file: value("GOOGLE_APPLICATION_CREDENTIALS").map(PathBuf::from),
+                config_folder: value("CLOUDSDK_CONFIG").map(PathBuf::from).or_else(home),
+                metadata_host: value("GCE_METADATA_HOST"),
+                use_vertex: value("GOOGLE_GENAI_USE_VERTEXAI").is_some_and(is_true),
+            },
+            ..Self::default()
         }
     }
+
+    /// Sets the API key of a service.
+    #[must_use]
+    pub fn with_key(mut self, service: Service, key: impl Into<Secret>) -> Self {
+        self.connections.entry(service).or_default().api_key = Some(key.into());
+        self
+    }
+
+    /// Sets the base URL of a service.
+    #[must_use]
+    pub fn with_base_url(mut self, service: Service, url: impl Into<BaseUrl>) -> Self {
+        self.connections.entry(service).or_default().base_url = Some(url.into());
+        self
+    }
+
+    /// Returns the connection of a service.
+    pub(crate) fn connection(&self, service: Service) -> Connection {
+        self.connections.get(&service).cloned().unwrap_or_default()
+    }
+}
+
+/// Reads headers, one per line as `name: value`.
+fn read_headers(lines: &str) -> BTreeMap<String, Secret> {
+    let header = |line: &str| {
+        let (name, value) = line.split_once(':')?;
+        Some((name.trim().to_ascii_lowercase(), Secret(value.trim().to_owned())))
+    };
+    lines.lines().filter_map(header).collect()
 }

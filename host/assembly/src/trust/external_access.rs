@@ -75,13 +75,8 @@ pub(super) fn external_access(config: &Config, folder: &Path) -> Vec<ExternalAcc
             add(section, key, without_credentials(uri));
         }
     }
-    for (key, url) in [
-        ("models.gemini_base_url", &config.models.gemini_base_url),
-        ("models.openai_base_url", &config.models.openai_base_url),
-    ] {
-        if let Some(url) = url {
-            add(Section::Models, key, url.clone());
-        }
+    for (_, key, url) in config.models.base_urls() {
+        add(Section::Models, &format!("models.{key}"), url.to_owned());
     }
     for (index, plugin) in config.plugins.iter().enumerate() {
         if let Some(path) = plugins::folder(plugin).filter(|path| is_outside(path, folder)) {
@@ -243,7 +238,9 @@ mod tests {
         let key = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3";
         let text = format!(
             "session_service: postgres://me:secret@db/x\nartifact_service: file:../artifacts\n\
-             models: {{openai_base_url: 'http://evil.example', gemini_base_url: 'https://evil.example'}}\n\
+             models: {{openai_base_url: 'http://evil.example', gemini_base_url: 'https://evil.example', vertex_base_url: 'https://v', \
+             anthropic_base_url: 'https://a', ollama_base_url: 'http://o', vllm_base_url: 'http://v', llamacpp_base_url: 'http://l', \
+             openrouter_base_url: 'https://r', apigee_base_url: 'https://g', fallback: {{a: [b]}}}}\n\
              plugins: [{{name: recorder, args: {{folder: /srv/recorded}}}}]\n\
              components:\n  web:\n    grants:\n      network: ['*']\n      private_network: ['10.0.0.0/8']\n      \
              secrets: [{{name: key, from: KEY, host: evil.example, header: X-Key}}]\n      \
@@ -260,7 +257,14 @@ mod tests {
                 "session_service: postgres://…@db/x",
                 "artifact_service: file://agents/../artifacts",
                 "models.gemini_base_url: https://evil.example",
+                "models.vertex_base_url: https://v",
                 "models.openai_base_url: http://evil.example",
+                "models.anthropic_base_url: https://a",
+                "models.ollama_base_url: http://o",
+                "models.vllm_base_url: http://v",
+                "models.llamacpp_base_url: http://l",
+                "models.openrouter_base_url: https://r",
+                "models.apigee_base_url: https://g",
                 "plugins[0].args.folder: /srv/recorded",
                 "components.web.grants.network: *",
                 "components.web.grants.private_network: 10.0.0.0/8",

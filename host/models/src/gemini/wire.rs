@@ -1,7 +1,5 @@
 //! Wire format of the Gemini API: requests, borrowed from the shared conversation, and responses.
 
-use base64::display::Base64Display;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use hatchery_core::{
     Blob, Content, FileData, FunctionCall, FunctionDeclaration, FunctionResponse, GenerateContentConfig, HttpOptions,
@@ -11,16 +9,16 @@ use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
+use crate::encoding::Base64;
 use crate::failure::Origin;
 use crate::files;
 use crate::finish;
 use crate::nulls;
+use crate::prompt::CONTINUE_TEXT;
+use crate::signatures;
 
 /// Prefix of the call ids that the engine generates. They are not sent to Gemini.
 const ENGINE_ID_PREFIX: &str = "adk-";
-
-/// Text of an inserted user message. Gemini requires one at the end and before function calls.
-const CONTINUE_TEXT: &str = "Go on from here as your instructions say, without remarking on this line.";
 
 const USER: &str = "user";
 
@@ -28,14 +26,25 @@ const USER: &str = "user";
 const TOP_LEVEL: [&str; 6] =
     ["safetySettings", "safety_settings", "toolConfig", "tool_config", "cachedContent", "cached_content"];
 
-/// Settings that are not part of the body: those of Vertex AI, of the HTTP client and of client libraries.
-const UNSUPPORTED: [&str; 3] = ["labels", "httpOptions", "automaticFunctionCalling"];
+/// Settings that are not part of the body: those of the HTTP client and of client libraries.
+const UNSUPPORTED: [&str; 2] = ["httpOptions", "automaticFunctionCalling"];
+
+/// A setting that only Vertex AI has, beside `generationConfig`.
+const LABELS: &str = "labels";
 
 /// Keys that `httpOptions.extraBody` may not set.
 const RESERVED_KEYS: [&str; 4] = ["contents", "systemInstruction", "tools", "generationConfig"];
 
+/// The API whose body is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Api {
+    Gemini,
+    Vertex,
+}
+
 /// Serializes the body of a request to `model`.
 pub(super) fn request(
+    api: Api,
     model: &str,
     request: &LlmRequest,
     options: &HttpOptions,
@@ -43,7 +52,7 @@ pub(super) fn request(
 ) -> Result<Bytes, ModelError> {
     let serialize_error =
         |error| origin.error(ModelErrorKind::BadRequest, format!("the request cannot be written as JSON: {error}"));
-    let (generation_config, mut top_level) = settings(&request.config).map_err(serialize_error)?;
+    let (generation_config, mut top_level) = settings(api, &request.config).map_err(serialize_error)?;
     let extra = options.extra_body.iter().filter(|(key, _)| !RESERVED_KEYS.contains(&key.as_str()));
     top_level.extend(extra.map(|(key, value)| (key.clone(), value.clone())));
     let declarations: Vec<_> = request.tools.iter().map(|tool| Declaration::of(tool)).collect();
@@ -63,13 +72,14 @@ pub(super) fn request(
 }
 
 /// Splits the settings into those of `generationConfig` and those beside it.
-fn settings(config: &GenerateContentConfig) -> Result<(JsonMap, JsonMap), serde_json::Error> {
+fn settings(api: Api, config: &GenerateContentConfig) -> Result<(JsonMap, JsonMap), serde_json::Error> {
     let Value::Object(all) = serde_json::to_value(config)? else { return Ok(Default::default()) };
     let (mut generation, mut top_level) = (JsonMap::new(), JsonMap::new());
     for (key, value) in all {
         match key.as_str() {
             key if UNSUPPORTED.contains(&key) => {}
-            key if TOP_LEVEL.contains(&key) => {
+            LABELS if api == Api::Gemini => {}
+            key if key == LABELS || TOP_LEVEL.contains(&key) => {
                 top_level.insert(key.to_owned(), value);
             }
             "responseSchema" => {
@@ -159,7 +169,7 @@ impl Serialize for Contents<'_> {
             let parts = [Part::text(text)];
             contents.serialize_element(&ContentJson { role: USER, parts: Parts(&parts) })?;
         }
-        for content in self.request.contents.iter().filter(|content| !content.parts.is_empty()) {
+        for content in self.request.contents.iter().filter(|content| content.parts.iter().any(is_sent)) {
             let has_calls = content.function_calls().next().is_some();
             if has_calls && !may_call {
                 contents.serialize_element(&continue_message)?;
@@ -194,8 +204,13 @@ struct Parts<'a>(&'a [Part]);
 
 impl Serialize for Parts<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(PartRef))
+        serializer.collect_seq(self.0.iter().filter(|part| is_sent(part)).map(PartRef))
     }
+}
+
+/// Returns false for a part that consists of the signature of another provider only.
+fn is_sent(part: &Part) -> bool {
+    part.data != PartData::Other || part.thought_signature.is_none() || signatures::unmarked(part).is_some()
 }
 
 struct PartRef<'a>(&'a Part);
@@ -228,7 +243,7 @@ impl Serialize for PartRef<'_> {
         if part.thought {
             map.serialize_entry("thought", &true)?;
         }
-        if let Some(signature) = &part.thought_signature {
+        if let Some(signature) = signatures::unmarked(part) {
             map.serialize_entry("thoughtSignature", &Base64(signature))?;
         }
         for (key, value) in &part.extra {
@@ -250,14 +265,6 @@ impl PartRef<'_> {
 fn accepts(mime_type: &str) -> bool {
     ["image/", "audio/", "video/", "text/"].iter().any(|kind| mime_type.starts_with(kind))
         || mime_type == "application/pdf"
-}
-
-struct Base64<'a>(&'a [u8]);
-
-impl Serialize for Base64<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&Base64Display::new(self.0, &STANDARD))
-    }
 }
 
 /// Inline data without the display name, which this API rejects.

@@ -2,15 +2,16 @@
 
 use std::borrow::Cow;
 
-use base64::display::Base64Display;
-use base64::engine::general_purpose::STANDARD;
 use hatchery_core::{
     Blob, Content, FileData, FunctionCall, FunctionResponse, LlmRequest, Part, PartData, base64_bytes,
 };
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::wire::ExtraContent;
+use crate::encoding::{Base64, DataUrl};
 use crate::files;
+use crate::prompt::{call_id, fenced};
+use crate::signatures;
 
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -55,7 +56,7 @@ pub(super) enum UserPart<'a> {
 
 #[derive(Serialize)]
 pub(super) struct ImageUrl<'a> {
-    url: Url<'a>,
+    url: DataUrl<'a>,
 }
 
 #[derive(Serialize)]
@@ -67,7 +68,7 @@ pub(super) struct Audio<'a> {
 #[derive(Serialize)]
 pub(super) struct File<'a> {
     filename: &'a str,
-    file_data: Url<'a>,
+    file_data: DataUrl<'a>,
 }
 
 #[derive(Serialize)]
@@ -84,30 +85,6 @@ pub(super) struct ToolCall<'a> {
 struct CalledFunction<'a> {
     name: &'a str,
     arguments: String,
-}
-
-/// A URL, or bytes as a data URI.
-enum Url<'a> {
-    Address(&'a str),
-    Data(&'a str, &'a [u8]),
-}
-
-impl Serialize for Url<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Address(address) => serializer.serialize_str(address),
-            Self::Data(media_type, bytes) => serializer
-                .collect_str(&format_args!("data:{media_type};base64,{}", Base64Display::new(bytes, &STANDARD))),
-        }
-    }
-}
-
-struct Base64<'a>(&'a [u8]);
-
-impl Serialize for Base64<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&Base64Display::new(self.0, &STANDARD))
-    }
 }
 
 /// Returns the messages of a request. The error names a call or an answer that cannot be written as JSON.
@@ -164,19 +141,9 @@ fn tool_call<'a>(call: &'a FunctionCall, part: &Part) -> Result<ToolCall<'a>, St
         id: call_id(call.id.as_deref(), &call.name),
         kind: "function",
         function: CalledFunction { name: &call.name, arguments },
-        extra_content: part
-            .thought_signature
-            .as_ref()
+        extra_content: signatures::unmarked(part)
             .map(|signature| ExtraContent::with_signature(base64_bytes::encode(signature))),
     })
-}
-
-/// Returns the id of a call or response. Without one, a call and its response share an id made of the tool's name.
-fn call_id<'a>(id: Option<&'a str>, name: &str) -> Cow<'a, str> {
-    match id {
-        Some(id) if !id.is_empty() => Cow::Borrowed(id),
-        _ => Cow::Owned(format!("call_{name}")),
-    }
 }
 
 /// Adds the messages of a user content: first the tool results, each as a message of its own directly after the calls,
@@ -224,9 +191,9 @@ fn text_part<'a>(text: impl Into<Cow<'a, str>>) -> UserPart<'a> {
 fn inline(blob: &Blob) -> UserPart<'_> {
     let data = Base64(&blob.data);
     match blob.mime_type.as_str() {
-        "" => UserPart::ImageUrl { image_url: ImageUrl { url: Url::Data("image/jpeg", &blob.data) } },
+        "" => UserPart::ImageUrl { image_url: ImageUrl { url: DataUrl::Data("image/jpeg", &blob.data) } },
         image if image.starts_with("image/") => {
-            UserPart::ImageUrl { image_url: ImageUrl { url: Url::Data(image, &blob.data) } }
+            UserPart::ImageUrl { image_url: ImageUrl { url: DataUrl::Data(image, &blob.data) } }
         }
         "audio/wav" | "audio/x-wav" | "audio/wave" => {
             UserPart::InputAudio { input_audio: Audio { data, format: "wav" } }
@@ -234,7 +201,7 @@ fn inline(blob: &Blob) -> UserPart<'_> {
         "audio/mpeg" | "audio/mp3" => UserPart::InputAudio { input_audio: Audio { data, format: "mp3" } },
         "application/pdf" => {
             let filename = blob.display_name.as_deref().unwrap_or("document.pdf");
-            UserPart::File { file: File { filename, file_data: Url::Data("application/pdf", &blob.data) } }
+            UserPart::File { file: File { filename, file_data: DataUrl::Data("application/pdf", &blob.data) } }
         }
         _ => text_part(files::text_of(blob).unwrap_or_else(|| files::name_of_blob(blob).into())),
     }
@@ -243,11 +210,6 @@ fn inline(blob: &Blob) -> UserPart<'_> {
 fn file_reference(file: &FileData) -> UserPart<'_> {
     match file.mime_type.as_deref() {
         Some(other) if !other.starts_with("image/") => text_part(files::name_of_file(file)),
-        _ => UserPart::ImageUrl { image_url: ImageUrl { url: Url::Address(&file.file_uri) } },
+        _ => UserPart::ImageUrl { image_url: ImageUrl { url: DataUrl::Address(&file.file_uri) } },
     }
-}
-
-fn fenced(language: Option<&str>, text: &str) -> String {
-    let language = language.unwrap_or_default().to_lowercase();
-    format!("```{language}\n{}\n```\n", text.trim_end_matches('\n'))
 }

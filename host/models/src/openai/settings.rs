@@ -4,6 +4,9 @@ use hatchery_core::{FunctionDeclaration, GenerateContentConfig, JsonMap, LlmRequ
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::Dialect;
+use crate::prompt::extra_body;
+
 /// Settings that are specific to Gemini.
 const GEMINI_ONLY: [&str; 15] = [
     "automaticFunctionCalling",
@@ -73,7 +76,7 @@ fn function(tool: &FunctionDeclaration) -> Tool<'_> {
 const RESERVED_KEYS: [&str; 5] = ["model", "messages", "tools", "stream", "stream_options"];
 
 /// Returns the settings as keys of the body. `topK` has no counterpart and is omitted.
-pub(super) fn settings(config: &GenerateContentConfig) -> JsonMap {
+pub(super) fn settings(dialect: Dialect, config: &GenerateContentConfig) -> JsonMap {
     let mut settings = JsonMap::new();
     let mut set = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -82,7 +85,11 @@ pub(super) fn settings(config: &GenerateContentConfig) -> JsonMap {
     };
     set("temperature", config.temperature.map(Value::from));
     set("top_p", config.top_p.map(Value::from));
-    set("max_completion_tokens", config.max_output_tokens.map(Value::from));
+    let max_tokens = match dialect {
+        Dialect::OpenAi => "max_completion_tokens",
+        Dialect::Compatible => "max_tokens",
+    };
+    set(max_tokens, config.max_output_tokens.map(Value::from));
     set("stop", config.stop_sequences.clone().map(Value::from));
     set("presence_penalty", config.presence_penalty.map(Value::from));
     set("frequency_penalty", config.frequency_penalty.map(Value::from));
@@ -94,10 +101,8 @@ pub(super) fn settings(config: &GenerateContentConfig) -> JsonMap {
             "responseLogprobs" => set("logprobs", Some(value.clone())),
             "logprobs" if value.is_number() => set("top_logprobs", Some(value.clone())),
             "httpOptions" => {
-                for (key, value) in value.get("extraBody").and_then(Value::as_object).into_iter().flatten() {
-                    if !RESERVED_KEYS.contains(&key.as_str()) {
-                        set(key, Some(value.clone()));
-                    }
+                for (key, value) in extra_body(config).filter(|(key, _)| !RESERVED_KEYS.contains(&key.as_str())) {
+                    set(key, Some(value.clone()));
                 }
             }
             key if GEMINI_ONLY.contains(&key) || RESERVED_KEYS.contains(&key) => {}
@@ -122,7 +127,7 @@ fn response_format(config: &GenerateContentConfig) -> Option<Value> {
 }
 
 /// Returns true if a schema is valid in strict mode: each object is closed and each property is required.
-fn is_strict(schema: &Value) -> bool {
+pub(crate) fn is_strict(schema: &Value) -> bool {
     match schema {
         Value::Object(schema) => {
             let is_closed = match schema.get("properties").and_then(Value::as_object) {
@@ -143,10 +148,15 @@ fn is_strict(schema: &Value) -> bool {
 }
 
 fn tool_choice(tool_config: &Value) -> Option<Value> {
+    tool_choice_of(tool_config, |name| json!({ "type": "function", "function": { "name": name } }))
+}
+
+/// Returns the tool choice of a tool configuration. `one` returns that of a single function.
+pub(crate) fn tool_choice_of(tool_config: &Value, one: impl FnOnce(&Value) -> Value) -> Option<Value> {
     let calling = tool_config.get("functionCallingConfig")?;
     let allowed = calling.get("allowedFunctionNames").and_then(Value::as_array).map(Vec::as_slice);
     match (calling.get("mode")?.as_str()?, allowed) {
-        ("ANY", Some([name])) => Some(json!({ "type": "function", "function": { "name": name } })),
+        ("ANY", Some([name])) => Some(one(name)),
         ("ANY", _) => Some("required".into()),
         ("NONE", _) => Some("none".into()),
         ("AUTO", _) => Some("auto".into()),
@@ -165,6 +175,6 @@ mod tests {
             .map(|key| ((*key).to_owned(), json!("other")))
             .chain([("user".to_owned(), json!("ada"))]);
         let config = GenerateContentConfig { extra: extra.collect(), ..GenerateContentConfig::default() };
-        assert_eq!(Value::Object(settings(&config)), json!({"user": "ada"}));
+        assert_eq!(Value::Object(settings(Dialect::OpenAi, &config)), json!({"user": "ada"}));
     }
 }

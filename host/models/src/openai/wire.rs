@@ -7,6 +7,7 @@ use hatchery_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::Dialect;
 use super::messages::{Message, messages};
 use super::settings::{AnyTool, settings, tools};
 use crate::failure::Origin;
@@ -35,6 +36,7 @@ struct StreamOptions {
 /// Returns the body of a request. The error names what the protocol cannot represent.
 pub(super) fn request<'a>(
     model: &'a str,
+    dialect: Dialect,
     request: &'a LlmRequest,
     streaming_mode: StreamingMode,
 ) -> Result<RequestJson<'a>, String> {
@@ -45,7 +47,7 @@ pub(super) fn request<'a>(
         tools: tools(request)?,
         stream,
         stream_options: stream.then_some(StreamOptions { include_usage: true }),
-        settings: settings(&request.config),
+        settings: settings(dialect, &request.config),
     })
 }
 

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::recent_history::{TurnMatch, bytes_of_part, tokens};
 use super::template::{JsonTemplate, Template};
-use crate::failure::kind_of_status;
 use crate::finish;
+use crate::retry::kind_of_status;
 
 /// A reply of a script. Texts may contain placeholders, see the [module](super).
 #[derive(Debug, Clone, Default)]

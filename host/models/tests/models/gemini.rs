@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use hatchery_core::{Content, FunctionDeclaration, LlmRequest, ModelErrorKind, ModelResolver, StreamingMode};
-use hatchery_models::{ModelProviders, Settings};
+use hatchery_models::{ModelProviders, Service, Settings};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -46,11 +46,9 @@ async fn a_request_is_sent_to_the_url_of_the_model_with_the_key() {
 #[tokio::test]
 async fn a_name_cannot_escape_from_its_segment_of_the_url() {
     let provider = MockProvider::start([ok(), ok()]).await;
-    let settings = Settings {
-        gemini_base_url: Some(format!("{}/proxy/", provider.url).into()),
-        gemini_api_key: Some("k".into()),
-        ..Settings::default()
-    };
+    let settings = Settings::default()
+        .with_base_url(Service::Gemini, format!("{}/proxy/", provider.url))
+        .with_key(Service::Gemini, "k");
     let providers = ModelProviders::with_defaults(settings);
     for name in ["models/gemini-x", "gemini-/../../x?y#z"] {
         generate(providers.model(name).unwrap().as_ref(), user_request("hi")).await.unwrap();
@@ -206,11 +204,8 @@ async fn a_conversation_that_does_not_end_with_the_user_gets_a_user_message() {
 #[tokio::test]
 async fn gemma_gets_its_instructions_in_a_user_message() {
     let provider = MockProvider::start([ok()]).await;
-    let settings = Settings {
-        gemini_base_url: Some(provider.url.as_str().into()),
-        gemini_api_key: Some("k".into()),
-        ..Settings::default()
-    };
+    let settings =
+        Settings::default().with_base_url(Service::Gemini, provider.url.as_str()).with_key(Service::Gemini, "k");
     let model = ModelProviders::with_defaults(settings).model("models/gemma-3-27b-it").unwrap();
     generate(model.as_ref(), LlmRequest { system_instructions: vec!["Be brief.".into()], ..user_request("hi") })
         .await

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use hatchery_core::{ModelErrorKind, ModelResolver, StreamingMode};
-use hatchery_models::{ModelProviders, Settings};
+use hatchery_models::{ModelProviders, Service, Settings};
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -58,11 +58,7 @@ async fn the_timeout_of_http_options_ends_a_call() {
     // Accepts connections, and never responds.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let settings = Settings {
-        gemini_api_key: Some("k".into()),
-        gemini_base_url: Some(hatchery_models::BaseUrl::from(url)),
-        ..Settings::default()
-    };
+    let settings = Settings::default().with_key(Service::Gemini, "k").with_base_url(Service::Gemini, url);
     let model = ModelProviders::with_defaults(settings).model("gemini-x").unwrap();
     let request = with_options(json!({ "timeout": 20, "retryOptions": { "attempts": 1 } }));
     let error = call_error(model.as_ref(), request, StreamingMode::Off).await;
@@ -109,7 +105,6 @@ async fn an_error_that_the_request_causes_is_not_retried() {
             ModelErrorKind::UnknownModel,
             "Gemini answered HTTP 404: no (check the model's name, and GOOGLE_GEMINI_BASE_URL if it is set)",
         ),
-        (408, ModelErrorKind::Timeout, "Gemini answered HTTP 408: no"),
         (307, ModelErrorKind::BadResponse, "Gemini answered HTTP 307: no"),
     ];
     for (status, kind, message) in cases {
@@ -128,7 +123,7 @@ async fn an_unreachable_server_is_a_network_error_that_names_the_host() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let settings = Settings { openai_base_url: Some(url.into()), ..Settings::default() };
+    let settings = Settings::default().with_base_url(Service::OpenAi, url);
     let model = ModelProviders::with_defaults(settings).model("gpt-5").unwrap();
     let error = call_error(model.as_ref(), user_request("hi"), StreamingMode::Off).await;
     assert_eq!((error.kind, error.status), (ModelErrorKind::Network, None));

@@ -2,11 +2,19 @@
 //! provider.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod anthropic;
+mod conformance;
+mod embeddings;
+mod fallback;
 mod gemini;
+mod google_credentials;
 mod http;
 mod openai_answers;
 mod openai_requests;
 mod registry;
+mod responses;
+mod retry;
 mod scripted;
 mod scripted_file;
+mod secrets;
 mod support;

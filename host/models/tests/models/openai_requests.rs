@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use hatchery_core::{Content, FunctionDeclaration, LlmRequest, ModelErrorKind, ModelResolver, StreamingMode};
-use hatchery_models::{ModelProviders, Settings};
+use hatchery_models::{ModelProviders, Service, Settings};
 use serde_json::{Value, json};
 
 use crate::support::{MockProvider, MockResponse, call_error, content, deltas, generate, request, user_request};
@@ -51,7 +51,7 @@ async fn a_request_is_sent_to_chat_completions_with_the_key() {
 #[tokio::test]
 async fn a_custom_base_url_needs_no_key() {
     let provider = MockProvider::start([ok()]).await;
-    let settings = Settings { openai_base_url: Some(format!("{}/v1/", provider.url).into()), ..Settings::default() };
+    let settings = Settings::default().with_base_url(Service::OpenAi, format!("{}/v1/", provider.url));
     let model = ModelProviders::with_defaults(settings).model("openai/org/llama").unwrap();
     generate(model.as_ref(), user_request("hi")).await.unwrap();
     let asked = provider.requests();

@@ -2,9 +2,11 @@ use std::sync::Arc;
 
 use hatchery_core::{Model, ModelCapabilities, ModelError, ModelErrorKind, ModelResolver, ResponseGrouping};
 use hatchery_models::scripted::Scripted;
-use hatchery_models::{BaseUrl, ModelProvider, ModelProviders, Secret, Settings};
+use hatchery_models::{BaseUrl, Connection, GoogleCloud, ModelProvider, ModelProviders, Secret, Service, Settings};
 
-use crate::support::{generate, texts, user_request};
+use serde_json::json;
+
+use crate::support::{MockProvider, MockResponse, generate, texts, user_request};
 
 fn error(providers: &ModelProviders, name: &str) -> ModelError {
     match providers.model(name) {
@@ -14,12 +16,17 @@ fn error(providers: &ModelProviders, name: &str) -> ModelError {
 }
 
 fn keys() -> Settings {
-    Settings { gemini_api_key: Some("key-g".into()), openai_api_key: Some("key-o".into()), ..Settings::default() }
+    Settings::default().with_key(Service::Gemini, "key-g").with_key(Service::OpenAi, "key-o")
 }
 
 #[test]
 fn a_name_resolves_to_its_provider() {
-    let providers = ModelProviders::with_defaults(keys());
+    let settings = keys().with_key(Service::Anthropic, "a").with_key(Service::OpenRouter, "r");
+    let settings = [Service::Ollama, Service::Vllm, Service::LlamaCpp, Service::Apigee]
+        .into_iter()
+        .fold(settings, |settings, service| settings.with_base_url(service, "http://localhost:1"));
+    let google_cloud = GoogleCloud { project: Some("p".into()), ..GoogleCloud::default() };
+    let providers = ModelProviders::with_defaults(Settings { google_cloud, ..settings });
     let names = [
         "gemini-2.5-flash",
         "gemma-3-27b-it",
@@ -30,10 +37,27 @@ fn a_name_resolves_to_its_provider() {
         "o3-mini",
         "o4-mini",
         "scripted:answers.yaml",
+        "vertex/gemini-2.5-flash",
+        "vertex/claude-sonnet-4-5",
+        "projects/p/locations/l/publishers/google/models/gemini-2.5-flash",
+        "claude-sonnet-4-5",
+        "anthropic/claude-sonnet-4-5",
+        "openai-responses/gpt-5",
+        "openrouter/meta/llama",
+        "ollama/llama3.2",
+        "vllm/org/model",
+        "llamacpp/any",
+        "apigee/gemini-2.5-flash",
+        "apigee/v1/gemini-2.5-flash",
+        "apigee/gemini/v1beta/gemini-2.5-flash",
+        "apigee/vertex_ai/gemini-2.5-flash",
+        "apigee/vertex_ai/v1/gemini-2.5-flash",
+        "apigee/openai/gpt-5",
     ];
     for name in names {
         assert!(providers.model(name).is_ok(), "{name}");
     }
+    assert!(providers.providers().all(|provider| provider.missing.is_none()));
 }
 
 #[test]
@@ -63,6 +87,14 @@ fn providers_know_the_capabilities_of_their_models_with_and_without_a_key() {
         ("o3-mini", true, false, false),
         ("scripted:answers.yaml", false, true, false),
         ("claude-sonnet-4-5", false, false, false),
+        ("vertex/gemini-3-pro", true, true, true),
+        ("vertex/claude-sonnet-4-5", false, false, false),
+        ("openai-responses/gpt-5", true, false, false),
+        ("ollama/llama3.2", false, false, false),
+        ("openrouter/google/gemini-3-pro", false, false, true),
+        ("apigee/gemini/gemini-3-pro", true, true, true),
+        ("apigee/openai/gpt-5", true, false, false),
+        ("apigee/nonsense/x/y/z", false, false, false),
         ("component/gpt-5", false, false, false),
         ("", false, false, false),
     ] {
@@ -77,13 +109,19 @@ fn providers_know_the_capabilities_of_their_models_with_and_without_a_key() {
 }
 
 #[test]
-fn an_unknown_name_is_rejected_with_the_known_ones() {
-    let error = error(&ModelProviders::with_defaults(Settings::default()), "claude-9");
+fn an_unknown_name_is_rejected_with_the_known_ones_and_what_is_missing() {
+    let error = error(&ModelProviders::with_defaults(keys()), "unheard-of");
     assert_eq!(error.kind, ModelErrorKind::UnknownModel);
     assert_eq!(
         error.to_string(),
-        "model `claude-9`: no provider serves this name; known names: \
-         scripted:*, gemini-*, gemma-*, models/*, openai/*, gpt-*, o1*, o3*, o4*"
+        "model `unheard-of`: no provider serves this name; known names: scripted:*, gemini-*, gemma-*, models/*, \
+         openai-responses/*, openai/*, gpt-*, o1*, o3*, o4*; usable with a setting: \
+         vertex/*, projects/* (set GOOGLE_CLOUD_PROJECT, or GOOGLE_APPLICATION_CREDENTIALS to the file of a service account); \
+         claude-*, anthropic/* (set ANTHROPIC_API_KEY); openrouter/* (set OPENROUTER_API_KEY); \
+         ollama/* (set OLLAMA_BASE_URL, such as http://localhost:11434/v1); \
+         vllm/* (set VLLM_BASE_URL, such as http://localhost:8000/v1); \
+         llamacpp/* (set LLAMACPP_BASE_URL, such as http://localhost:8080/v1); \
+         apigee/* (set APIGEE_PROXY_URL, such as https://gateway.example/path)"
     );
 }
 
@@ -111,8 +149,7 @@ fn a_missing_key_is_an_error_with_the_variable_to_set() {
 
 #[test]
 fn a_key_with_invalid_characters_is_rejected_without_showing_it() {
-    let providers =
-        ModelProviders::with_defaults(Settings { gemini_api_key: Some("a\nb".into()), ..Settings::default() });
+    let providers = ModelProviders::with_defaults(Settings::default().with_key(Service::Gemini, "a\nb"));
     let error = error(&providers, "gemini-2.5-flash");
     assert_eq!(error.message, "the key in GOOGLE_API_KEY or GEMINI_API_KEY has invalid characters");
 }
@@ -120,8 +157,7 @@ fn a_key_with_invalid_characters_is_rejected_without_showing_it() {
 #[test]
 fn an_invalid_base_url_is_rejected_with_its_variable() {
     for url in ["nonsense", "ftp://host"] {
-        let providers =
-            ModelProviders::with_defaults(Settings { openai_base_url: Some(url.into()), ..Settings::default() });
+        let providers = ModelProviders::with_defaults(Settings::default().with_base_url(Service::OpenAi, url));
         let error = error(&providers, "gpt-5");
         assert_eq!(error.kind, ModelErrorKind::BadRequest);
         assert!(error.message.starts_with("OPENAI_BASE_URL is not a usable URL ("), "{error}");
@@ -131,9 +167,9 @@ fn an_invalid_base_url_is_rejected_with_its_variable() {
 
 #[test]
 fn a_key_is_not_sent_to_a_base_url_that_a_folder_names() {
-    let url = || Some(BaseUrl::from_folder_config("https://evil.example"));
-    let providers =
-        ModelProviders::with_defaults(Settings { openai_base_url: url(), gemini_base_url: url(), ..keys() });
+    let url = || BaseUrl::from_folder_config("https://evil.example");
+    let settings = keys().with_base_url(Service::OpenAi, url()).with_base_url(Service::Gemini, url());
+    let providers = ModelProviders::with_defaults(settings);
     for (model, key, variable) in [
         ("gpt-5", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
         ("gemini-2.5-flash", "GOOGLE_API_KEY or GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
@@ -148,14 +184,14 @@ fn a_key_is_not_sent_to_a_base_url_that_a_folder_names() {
             )
         );
     }
-    let without_key = Settings { openai_base_url: url(), ..Settings::default() };
+    let without_key = Settings::default().with_base_url(Service::OpenAi, url());
     assert!(ModelProviders::with_defaults(without_key).model("gpt-5").is_ok(), "there is no key to lose");
 }
 
 #[test]
 fn a_key_goes_in_plain_text_to_this_machine_only() {
     let served = |url: &str| {
-        let settings = Settings { openai_base_url: Some(url.into()), gemini_base_url: Some(url.into()), ..keys() };
+        let settings = keys().with_base_url(Service::OpenAi, url).with_base_url(Service::Gemini, url);
         let providers = ModelProviders::with_defaults(settings);
         ["gpt-5", "gemini-2.5-flash"].map(|model| providers.model(model).map(|_| ()))
     };
@@ -172,7 +208,7 @@ fn a_key_goes_in_plain_text_to_this_machine_only() {
         );
         assert!(gemini.message.contains("write GOOGLE_GEMINI_BASE_URL with https"), "{gemini}");
     }
-    let without_key = Settings { openai_base_url: Some("http://10.0.0.7:8080".into()), ..Settings::default() };
+    let without_key = Settings::default().with_base_url(Service::OpenAi, "http://10.0.0.7:8080");
     assert!(ModelProviders::with_defaults(without_key).model("gpt-5").is_ok());
 }
 
@@ -211,7 +247,125 @@ async fn a_later_provider_takes_precedence_even_for_a_cached_name() {
         let answer = generate(providers.model(name).unwrap().as_ref(), user_request("?")).await.unwrap();
         assert_eq!(texts(&[answer]), [format!("I am {name}")]);
     }
-    assert!(error(&providers, "gpt_other").message.ends_with("gpt-own, mine/*"));
+    assert!(error(&providers, "gpt_other").message.contains("o4*, gpt-own, mine/*; usable"));
+}
+
+struct Greedy;
+
+impl ModelProvider for Greedy {
+    fn patterns(&self) -> &[&'static str] {
+        &["openai*"]
+    }
+
+    fn create(&self, _name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        Ok(Arc::new(Scripted::new().default_reply("mine")))
+    }
+}
+
+#[tokio::test]
+async fn a_registered_provider_takes_precedence_over_a_more_specific_built_in_one() {
+    let mut providers = ModelProviders::with_defaults(keys());
+    providers.register(Box::new(Greedy));
+    for name in ["openai/gpt-5", "openai-responses/gpt-5"] {
+        let answer = generate(providers.model(name).unwrap().as_ref(), user_request("?")).await.unwrap();
+        assert_eq!(texts(&[answer]), ["mine"]);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_in_code_overrides_the_settings_and_has_its_own_instance() {
+    let provider = MockProvider::start((0..2).map(|_| {
+        MockResponse::json(json!({ "choices": [{ "message": { "content": "ok" }, "finish_reason": "stop" }] }))
+    }))
+    .await;
+    let providers =
+        ModelProviders::with_defaults(keys().with_base_url(Service::OpenAi, format!("{}/shared", provider.url)));
+    let connection = |key: &str| Connection { api_key: Some(key.into()), ..Connection::default() };
+    let own = providers.model_with("gpt-5", &connection("mine")).unwrap();
+    assert!(Arc::ptr_eq(&own, &providers.model_with("gpt-5", &connection("mine")).unwrap()));
+    assert!(!Arc::ptr_eq(&own, &providers.model_with("gpt-5", &connection("yours")).unwrap()));
+    assert!(!Arc::ptr_eq(&own, &providers.model("gpt-5").unwrap()));
+    generate(own.as_ref(), user_request("?")).await.unwrap();
+    let elsewhere = Connection {
+        base_url: Some(format!("{}/own", provider.url).as_str().into()),
+        headers: [("x-team".to_owned(), "red".into())].into(),
+        ..Connection::default()
+    };
+    generate(providers.model_with("gpt-5", &elsewhere).unwrap().as_ref(), user_request("?")).await.unwrap();
+    let received = provider.requests();
+    assert_eq!(received[0].target, "/shared/chat/completions");
+    assert_eq!(received[0].headers["authorization"], "Bearer mine");
+    assert_eq!(received[1].target, "/own/chat/completions");
+    assert_eq!(received[1].headers["authorization"], "Bearer key-o");
+    assert_eq!(received[1].headers["x-team"], "red");
+    let error = providers.model_with("scripted:a.yaml", &connection("mine")).map(|_| ()).unwrap_err();
+    assert_eq!(error.message, "models of the provider `scripted` take no key or URL of their own");
+}
+
+#[tokio::test]
+async fn a_client_in_code_sends_the_requests() {
+    let provider = MockProvider::start([MockResponse::json(
+        json!({ "choices": [{ "message": { "content": "ok" }, "finish_reason": "stop" }] }),
+    )])
+    .await;
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let client = reqwest::Client::builder().user_agent("mine/1").build().unwrap();
+    let settings = Settings::default().with_base_url(Service::OpenAi, provider.url.as_str());
+    let model = ModelProviders::with_client(settings, client).model("gpt-5").unwrap();
+    generate(model.as_ref(), user_request("?")).await.unwrap();
+    assert_eq!(provider.requests()[0].headers["user-agent"], "mine/1");
+}
+
+#[test]
+fn an_invalid_apigee_name_is_rejected_with_its_form() {
+    let settings = Settings::default().with_base_url(Service::Apigee, "https://gateway.example");
+    let providers = ModelProviders::with_defaults(settings);
+    for name in
+        ["apigee/", "apigee/a//b", "apigee/meta/llama", "apigee/openai/v1/gpt-5", "apigee/gemini/x/y", "apigee/a/b/c/d"]
+    {
+        assert_eq!(
+            error(&providers, name).message,
+            "the name is not of the form apigee/[PROVIDER/][VERSION/]MODEL; the providers are gemini, vertex_ai and openai, \
+             which has no version, and a version begins with `v`",
+            "{name}"
+        );
+    }
+    let without_url = ModelProviders::with_defaults(Settings::default());
+    assert_eq!(
+        error(&without_url, "apigee/gemini/x").message,
+        "no URL: set APIGEE_PROXY_URL, such as https://gateway.example/path, or use a model without one, `scripted:<file>`"
+    );
+}
+
+#[tokio::test]
+async fn an_apigee_gateway_gets_the_keys_of_the_providers_and_its_own_headers() {
+    let answers = [
+        json!({ "candidates": [{ "finishReason": "STOP" }] }),
+        json!({ "choices": [{ "message": { "content": "ok" }, "finish_reason": "stop" }] }),
+    ];
+    let provider = MockProvider::start(answers.map(MockResponse::json)).await;
+    let mut settings = keys().with_base_url(Service::Apigee, format!("{}/gateway", provider.url));
+    let gateway = settings.connections.get_mut(&Service::Apigee).unwrap();
+    gateway.headers.insert("x-apikey".into(), "gateway-key".into());
+    let providers = ModelProviders::with_defaults(settings);
+    for name in ["apigee/gemini-2.5-flash", "apigee/openai/gpt-5"] {
+        generate(providers.model(name).unwrap().as_ref(), user_request("?")).await.unwrap();
+    }
+    let received = provider.requests();
+    assert_eq!(received[0].target, "/gateway/v1beta/models/gemini-2.5-flash:generateContent");
+    assert_eq!(received[0].headers["x-goog-api-key"], "key-g");
+    assert_eq!(received[1].target, "/gateway/chat/completions");
+    assert_eq!(received[1].headers["authorization"], "Bearer key-o");
+    assert!(received.iter().all(|request| request.headers["x-apikey"] == "gateway-key"));
+}
+
+#[test]
+fn a_header_that_cannot_be_sent_is_named() {
+    let mut settings = Settings::default().with_base_url(Service::Apigee, "https://gateway.example");
+    let gateway = settings.connections.get_mut(&Service::Apigee).unwrap();
+    gateway.headers.insert("not a name".into(), "x".into());
+    let error = error(&ModelProviders::with_defaults(settings), "apigee/gemini/x");
+    assert_eq!(error.message, "the header `not a name` of Apigee cannot be sent");
 }
 
 #[tokio::test]
@@ -233,24 +387,38 @@ fn settings_come_from_the_usual_variables() {
         "GEMINI_API_KEY" => Some("gk\n".to_owned()),
         "OPENAI_BASE_URL" => Some("http://o".to_owned()),
         "OPENAI_API_KEY" => Some("ok".to_owned()),
+        "ANTHROPIC_API_KEY" => Some("ak".to_owned()),
+        "APIGEE_HEADERS" => Some("X-Team: red\n x-apikey : k:1 \nnonsense".to_owned()),
+        "GOOGLE_CLOUD_PROJECT" => Some("p".to_owned()),
+        "GOOGLE_APPLICATION_CREDENTIALS" => Some("/etc/key.json".to_owned()),
+        "GOOGLE_GENAI_USE_VERTEXAI" => Some("True".to_owned()),
+        "HOME" => Some("/home/ada".to_owned()),
         _ => None,
     };
     let settings = Settings::from_variables(variables);
-    let expected = Settings {
-        gemini_base_url: Some("http://g".into()),
-        gemini_api_key: Some("gk".into()),
-        openai_base_url: Some("http://o".into()),
-        openai_api_key: Some("ok".into()),
-        ..Settings::default()
+    let mut expected = Settings::default()
+        .with_base_url(Service::Gemini, "http://g")
+        .with_key(Service::Gemini, "gk")
+        .with_base_url(Service::OpenAi, "http://o")
+        .with_key(Service::OpenAi, "ok")
+        .with_key(Service::Anthropic, "ak");
+    let headers = [("x-team".to_owned(), "red".into()), ("x-apikey".to_owned(), "k:1".into())];
+    expected.connections.entry(Service::Apigee).or_default().headers = headers.into();
+    expected.google_cloud = GoogleCloud {
+        project: Some("p".into()),
+        credentials_file: Some("/etc/key.json".into()),
+        config_folder: Some("/home/ada/.config/gcloud".into()),
+        use_vertex: true,
+        ..GoogleCloud::default()
     };
     assert_eq!(settings, expected);
     let both = Settings::from_variables(|name| name.ends_with("API_KEY").then(|| name.to_owned()));
-    assert_eq!(both.gemini_api_key, Some(Secret::from("GOOGLE_API_KEY")));
+    assert_eq!(both.connections[&Service::Gemini].api_key, Some(Secret::from("GOOGLE_API_KEY")));
 }
 
 #[test]
 fn debug_output_never_shows_a_key() {
-    let settings = Settings { openai_api_key: Some("sk-very-secret".into()), ..Settings::default() };
+    let settings = Settings::default().with_key(Service::OpenAi, "sk-very-secret");
     let shown = format!("{settings:?}");
     assert!(shown.contains("[hidden]") && !shown.contains("secret"), "{shown}");
 }

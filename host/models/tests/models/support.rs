@@ -10,9 +10,12 @@ use axum::response::Response;
 use axum::serve::ListenerExt;
 use futures::stream::{self as streams, StreamExt};
 use hatchery_core::{Content, LlmRequest, LlmResponse, Model, ModelError, ModelResolver, Part, StreamingMode};
-use hatchery_models::{ModelProviders, Settings};
-use serde_json::Value;
+use hatchery_models::{ModelProviders, Service, Settings};
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
+
+/// Where the metadata server of Google Cloud has the access token.
+const METADATA_PATH: &str = "/computeMetadata/v1/instance/service-accounts/default/token";
 
 /// How a response body ends.
 pub enum BodyEnd {
@@ -29,17 +32,24 @@ pub struct MockResponse {
     pub headers: Vec<(&'static str, String)>,
     pub chunks: Vec<Bytes>,
     pub end: BodyEnd,
+    /// True if the response never begins.
+    pub is_silent: bool,
 }
 
 impl MockResponse {
+    pub fn silence() -> Self {
+        Self { is_silent: true, ..Self::json("") }
+    }
+
     pub fn json(body: impl ToString) -> Self {
         let headers = vec![("content-type", "application/json".to_owned())];
-        Self { status: 200, headers, chunks: vec![body.to_string().into()], end: BodyEnd::Complete }
+        Self { status: 200, headers, chunks: vec![body.to_string().into()], end: BodyEnd::Complete, is_silent: false }
     }
 
     pub fn events(chunks: impl IntoIterator<Item = impl Into<Bytes>>) -> Self {
         let headers = vec![("content-type", "text/event-stream".to_owned())];
-        Self { status: 200, headers, chunks: chunks.into_iter().map(Into::into).collect(), end: BodyEnd::Complete }
+        let chunks = chunks.into_iter().map(Into::into).collect();
+        Self { status: 200, headers, chunks, end: BodyEnd::Complete, is_silent: false }
     }
 
     pub fn status(mut self, status: u16) -> Self {
@@ -99,12 +109,39 @@ pub struct MockProvider {
 impl MockProvider {
     pub async fn start(responses: impl IntoIterator<Item = MockResponse>) -> Self {
         let responses: VecDeque<_> = responses.into_iter().collect();
+        let requests: Arc<Mutex<Vec<ReceivedRequest>>> = Arc::default();
+        let state = (Arc::new(Mutex::new(responses)), Arc::clone(&requests));
+        Self::serve(Router::new().fallback(respond).with_state(state), requests).await
+    }
+
+    /// Starts a provider that answers in turn with these responses, which are made of all that it has received. Its
+    /// access tokens contain `s3cret`.
+    pub async fn echo<const N: usize>(responses: [fn(&str) -> MockResponse; N]) -> Self {
+        let requests: Arc<Mutex<Vec<ReceivedRequest>>> = Arc::default();
+        let received = requests.clone();
+        let respond = move |request: Request| {
+            let received = received.clone();
+            async move {
+                if request.uri().path() == "/token" {
+                    return MockResponse::json(json!({ "access_token": "token-s3cret", "expires_in": 3_600 }))
+                        .into_response();
+                }
+                let (target, headers) = (request.uri().to_string(), request.headers().clone());
+                let body = axum::body::to_bytes(request.into_body(), usize::MAX).await.unwrap();
+                let echo = format!("{target} {headers:?}");
+                let mut received = received.lock().unwrap();
+                let response = responses[received.len() % N](&echo);
+                received.push(ReceivedRequest { target, headers, body: serde_json::from_slice(&body).unwrap() });
+                response.into_response()
+            }
+        };
+        Self::serve(Router::new().fallback(respond), requests).await
+    }
+
+    async fn serve(router: Router, requests: Arc<Mutex<Vec<ReceivedRequest>>>) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let listener = listener.tap_io(|connection| connection.set_nodelay(true).unwrap());
-        let requests = Arc::default();
-        let state = (Arc::new(Mutex::new(responses)), Arc::clone(&requests));
-        let router = Router::new().fallback(respond).with_state(state);
         tokio::spawn(async move { axum::serve(listener, router).await });
         Self { url, requests }
     }
@@ -114,11 +151,9 @@ impl MockProvider {
     }
 
     pub fn gemini(&self) -> Arc<dyn Model> {
-        let settings = Settings {
-            gemini_base_url: Some(self.url.as_str().into()),
-            gemini_api_key: Some("gemini-key".into()),
-            ..Settings::default()
-        };
+        let settings = Settings::default()
+            .with_base_url(Service::Gemini, self.url.as_str())
+            .with_key(Service::Gemini, "gemini-key");
         ModelProviders::with_defaults(settings).model("gemini-2.5-flash").unwrap()
     }
 
@@ -127,11 +162,9 @@ impl MockProvider {
     }
 
     pub fn openai_named(&self, name: &str) -> Arc<dyn Model> {
-        let settings = Settings {
-            openai_base_url: Some(format!("{}/v1", self.url).into()),
-            openai_api_key: Some("openai-key".into()),
-            ..Settings::default()
-        };
+        let settings = Settings::default()
+            .with_base_url(Service::OpenAi, format!("{}/v1", self.url))
+            .with_key(Service::OpenAi, "openai-key");
         ModelProviders::with_defaults(settings).model(name).unwrap()
     }
 }
@@ -141,10 +174,18 @@ type Shared = (Arc<Mutex<VecDeque<MockResponse>>>, Arc<Mutex<Vec<ReceivedRequest
 async fn respond(State((responses, requests)): State<Shared>, request: Request) -> Response {
     let target = request.uri().to_string();
     let headers = request.headers().clone();
+    if target == METADATA_PATH {
+        assert_eq!(headers["metadata-flavor"], "Google");
+        return MockResponse::json(json!({ "access_token": "the-token", "expires_in": 3_599 })).into_response();
+    }
     let body = axum::body::to_bytes(request.into_body(), usize::MAX).await.unwrap();
     requests.lock().unwrap().push(ReceivedRequest { target, headers, body: serde_json::from_slice(&body).unwrap() });
     let response = responses.lock().unwrap().pop_front();
-    response.unwrap_or_else(|| MockResponse::json("no response is left").status(501)).into_response()
+    let response = response.unwrap_or_else(|| MockResponse::json("no response is left").status(501));
+    if response.is_silent {
+        std::future::pending::<()>().await;
+    }
+    response.into_response()
 }
 
 /// Creates a request of these contents.

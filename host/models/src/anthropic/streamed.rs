@@ -1,0 +1,262 @@
+//! Decoder of streamed messages: passes text and thoughts through and buffers tool calls until they are complete.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hatchery_core::{Content, JsonMap, LlmResponse, ModelError, Part};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::wire::{
+    BlockJson, MessageJson, ResponseBlock, UsageJson, call, citations, finish_reason, metadata, redacted_thought,
+    thought,
+};
+use crate::failure::Origin;
+use crate::finish;
+use crate::sse::Decoder;
+
+/// An event of a stream. Events of unknown types are ignored.
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Event {
+    MessageStart {
+        message: MessageJson,
+    },
+    ContentBlockStart {
+        #[serde(default)]
+        index: u64,
+        content_block: BlockJson,
+    },
+    ContentBlockDelta {
+        #[serde(default)]
+        index: u64,
+        delta: Delta,
+    },
+    ContentBlockStop {
+        #[serde(default)]
+        index: u64,
+    },
+    MessageDelta {
+        #[serde(default)]
+        delta: MessageDelta,
+        usage: Option<UsageJson>,
+    },
+    MessageStop,
+    Error {
+        error: Value,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Delta {
+    TextDelta {
+        text: String,
+    },
+    InputJsonDelta {
+        partial_json: String,
+    },
+    ThinkingDelta {
+        thinking: String,
+    },
+    SignatureDelta {
+        signature: String,
+    },
+    CitationsDelta {
+        citation: Value,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct MessageDelta {
+    stop_reason: Option<String>,
+}
+
+/// A tool call whose arguments are incomplete.
+struct OpenCall {
+    id: Option<String>,
+    name: String,
+    input: JsonMap,
+    json: String,
+}
+
+impl OpenCall {
+    /// Returns the call with its arguments. The error says why they cannot be read.
+    fn part(self) -> Result<Part, String> {
+        let args = match self.json.trim() {
+            "" => self.input,
+            json => serde_json::from_str(json)
+                .map_err(|error| format!("the arguments of tool call `{}` are no JSON object ({error})", self.name))?,
+        };
+        Ok(call(self.id, self.name, args))
+    }
+}
+
+pub(super) struct EventDecoder {
+    origin: Arc<Origin>,
+    id: Option<String>,
+    model: Option<String>,
+    usage: UsageJson,
+    calls: BTreeMap<u64, OpenCall>,
+    citations: Vec<Value>,
+    /// Why a call cannot be read. An error unless the response was cut off.
+    malformed_call: Option<String>,
+    was_thought: bool,
+    is_done: bool,
+}
+
+impl EventDecoder {
+    pub(super) fn new(origin: Arc<Origin>) -> Self {
+        Self {
+            origin,
+            id: None,
+            model: None,
+            usage: UsageJson::default(),
+            calls: BTreeMap::new(),
+            citations: Vec::new(),
+            malformed_call: None,
+            was_thought: false,
+            is_done: false,
+        }
+    }
+
+    fn partial(&self, parts: Vec<Part>) -> LlmResponse {
+        LlmResponse {
+            content: (!parts.is_empty()).then(|| Content::new("model", parts)),
+            partial: true,
+            model_version: self.model.clone(),
+            ..LlmResponse::default()
+        }
+    }
+
+    fn start_block(&mut self, index: u64, block: ResponseBlock) -> Vec<Part> {
+        let is_thought = matches!(block, ResponseBlock::Thinking { .. } | ResponseBlock::RedactedThinking { .. });
+        // An empty text keeps two thoughts apart, each of which has its own signature.
+        let separator = (self.was_thought && is_thought).then(|| Part::text(""));
+        self.was_thought = is_thought;
+        let part = match block {
+            ResponseBlock::Text { text, citations } => {
+                self.citations.extend(citations);
+                (!text.is_empty()).then(|| Part::text(text))
+            }
+            ResponseBlock::Thinking { text, signature } => {
+                let signature = signature.filter(|signature| !signature.is_empty());
+                (!text.is_empty() || signature.is_some()).then(|| thought(text, signature.as_deref()))
+            }
+            ResponseBlock::RedactedThinking { data } => Some(redacted_thought(&data)),
+            ResponseBlock::ToolUse { id, name, input } => {
+                self.calls.insert(index, OpenCall { id, name, input, json: String::new() });
+                None
+            }
+            ResponseBlock::Other => None,
+        };
+        separator.into_iter().chain(part).collect()
+    }
+
+    fn add_delta(&mut self, index: u64, delta: Delta) -> Vec<Part> {
+        match delta {
+            Delta::TextDelta { text } if !text.is_empty() => vec![Part::text(text)],
+            Delta::ThinkingDelta { thinking } if !thinking.is_empty() => vec![thought(thinking, None)],
+            Delta::SignatureDelta { signature } if !signature.is_empty() => vec![thought("", Some(&signature))],
+            Delta::InputJsonDelta { partial_json } => {
+                if let Some(call) = self.calls.get_mut(&index) {
+                    call.json.push_str(&partial_json);
+                }
+                Vec::new()
+            }
+            Delta::CitationsDelta { citation } => {
+                self.citations.push(citation);
+                Vec::new()
+            }
+            Delta::TextDelta { .. } | Delta::ThinkingDelta { .. } | Delta::SignatureDelta { .. } | Delta::Other => {
+                Vec::new()
+            }
+        }
+    }
+
+    /// Returns the complete call of a block, if it is one.
+    fn stop_block(&mut self, index: u64) -> Vec<Part> {
+        match self.calls.remove(&index).map(OpenCall::part) {
+            Some(Ok(part)) => vec![part],
+            Some(Err(reason)) => {
+                self.malformed_call.get_or_insert(reason);
+                Vec::new()
+            }
+            None => Vec::new(),
+        }
+    }
+
+    /// Returns the last response, with the usage.
+    fn end_message(&mut self, reason: Option<&str>) -> Result<LlmResponse, ModelError> {
+        let is_cut_off = reason.is_some_and(|reason| finish_reason(reason) != finish::STOP);
+        let mut parts = Vec::new();
+        for (_, call) in std::mem::take(&mut self.calls) {
+            match call.part() {
+                Ok(part) => parts.push(part),
+                Err(reason) => {
+                    self.malformed_call.get_or_insert(reason);
+                }
+            }
+        }
+        if let Some(reason) = self.malformed_call.take().filter(|_| !is_cut_off) {
+            return Err(self.origin.bad_response(reason));
+        }
+        let mut response = LlmResponse {
+            usage_metadata: Some(self.usage.metadata()),
+            grounding_metadata: citations(std::mem::take(&mut self.citations)),
+            custom_metadata: metadata(self.id.take()),
+            ..self.partial(parts)
+        };
+        if let Some(reason) = reason {
+            finish::set(&mut response, finish_reason(reason), None);
+        }
+        Ok(response)
+    }
+}
+
+impl Decoder for EventDecoder {
+    fn decode(&mut self, payload: &str) -> Result<Vec<LlmResponse>, ModelError> {
+        let parts = match serde_json::from_str(payload).map_err(|error| self.origin.bad_response(error))? {
+            Event::MessageStart { message } => {
+                self.usage = message.usage.unwrap_or_default();
+                self.model = message.model;
+                self.id = message.id;
+                Vec::new()
+            }
+            Event::ContentBlockStart { index, content_block } => self.start_block(index, content_block.into()),
+            Event::ContentBlockDelta { index, delta } => self.add_delta(index, delta),
+            Event::ContentBlockStop { index } => self.stop_block(index),
+            Event::MessageDelta { delta, usage } => {
+                self.usage = usage.unwrap_or_default().or(self.usage);
+                return match delta.stop_reason.as_deref() {
+                    Some(reason) => Ok(vec![self.end_message(Some(reason))?]),
+                    None => Ok(Vec::new()),
+                };
+            }
+            Event::MessageStop => {
+                self.is_done = true;
+                Vec::new()
+            }
+            Event::Error { error } => return Err(self.origin.body_error(&error)),
+            Event::Other => Vec::new(),
+        };
+        Ok(if parts.is_empty() { Vec::new() } else { vec![self.partial(parts)] })
+    }
+
+    /// Returns the calls of a stream that ended without a stop reason.
+    fn finish(&mut self) -> Result<Vec<LlmResponse>, ModelError> {
+        match self.calls.is_empty() && self.malformed_call.is_none() {
+            true => Ok(Vec::new()),
+            false => Ok(vec![self.end_message(None)?]),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_done
+    }
+}

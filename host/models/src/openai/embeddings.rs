@@ -1,0 +1,69 @@
+//! Embeddings of OpenAI, or of a compatible server.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use hatchery_core::{Embedder, HttpOptions, ModelError, ModelErrorKind};
+use reqwest::Url;
+use serde::{Deserialize, Serialize};
+
+use crate::http::Endpoint;
+
+/// Maximum number of texts in a request.
+const MAX_TEXTS: usize = 2_048;
+
+pub(super) struct OpenAiEmbedder {
+    model: String,
+    url: Url,
+    endpoint: Endpoint,
+}
+
+#[derive(Serialize)]
+struct RequestJson<'a> {
+    model: &'a str,
+    input: &'a [String],
+    encoding_format: &'static str,
+}
+
+#[derive(Deserialize)]
+struct ResponseJson {
+    data: Vec<EmbeddingJson>,
+}
+
+#[derive(Deserialize)]
+struct EmbeddingJson {
+    index: usize,
+    embedding: Vec<f32>,
+}
+
+impl OpenAiEmbedder {
+    pub(super) fn new(model: &str, endpoint: Endpoint) -> Result<Self, ModelError> {
+        let url = endpoint.url(["embeddings"])?;
+        Ok(Self { model: model.to_owned(), url, endpoint })
+    }
+
+    async fn embed_batch(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
+        let origin = &self.endpoint.origin;
+        let request = RequestJson { model: &self.model, input: texts, encoding_format: "float" };
+        let body = serde_json::to_vec(&request)
+            .map_err(|error| origin.error(ModelErrorKind::BadRequest, error.to_string()))?;
+        let response = self.endpoint.post(&self.url, Bytes::from(body), &HttpOptions::default()).await?;
+        let body = self.endpoint.read_body(response).await?;
+        let mut data = serde_json::from_slice::<ResponseJson>(&body).map_err(|error| origin.bad_response(error))?.data;
+        data.sort_by_key(|embedding| embedding.index);
+        match data.iter().map(|embedding| embedding.index).eq(0..texts.len()) {
+            true => Ok(data.into_iter().map(|embedding| embedding.embedding).collect()),
+            false => Err(origin.bad_response("it has another number of embeddings than texts")),
+        }
+    }
+}
+
+#[async_trait]
+impl Embedder for OpenAiEmbedder {
+    async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+        let mut vectors = Vec::with_capacity(texts.len());
+        for batch in texts.chunks(MAX_TEXTS) {
+            vectors.extend(self.embed_batch(batch).await?);
+        }
+        Ok(vectors)
+    }
+}

@@ -1,0 +1,182 @@
+//! Provider for Vertex AI: models of Google and Anthropic in a project of Google Cloud, with its credentials.
+
+use std::sync::Arc;
+
+use hatchery_core::{Model, ModelCapabilities, ModelError, ModelErrorKind};
+use reqwest::Url;
+
+use crate::google_credentials::GoogleCredentials;
+use crate::http::{Authentication, Endpoint, Http};
+use crate::registry::ModelProvider;
+use crate::settings::{Connection, GoogleCloud, Service, Settings};
+use crate::{anthropic, capabilities, gemini};
+
+const DEFAULT_LOCATION: &str = "global";
+/// The version of the API for models of Google.
+pub(crate) const GOOGLE_VERSION: &str = "v1beta1";
+/// The version of the API for models of Anthropic.
+const ANTHROPIC_VERSION: &str = "v1";
+const MISSING: &str = "GOOGLE_CLOUD_PROJECT, or GOOGLE_APPLICATION_CREDENTIALS to the file of a service account";
+
+/// Serves `vertex/*` and `projects/*`, and `gemini-*` if Vertex AI is preferred.
+#[derive(Clone)]
+pub(crate) struct VertexProvider {
+    connection: Connection,
+    settings: GoogleCloud,
+    credentials: Arc<GoogleCredentials>,
+    http: Http,
+}
+
+/// The path of a model in Vertex AI.
+pub(crate) struct VertexPath {
+    version: String,
+    /// `None` for the one of the credentials.
+    project: Option<String>,
+    location: String,
+    publisher: &'static str,
+    pub(crate) model: String,
+    credentials: Arc<GoogleCredentials>,
+}
+
+impl VertexPath {
+    /// Returns the URL of a method of the model.
+    pub(crate) async fn url(&self, endpoint: &Endpoint, method: &str) -> Result<Url, ModelError> {
+        let project = match &self.project {
+            Some(project) => project.clone(),
+            None => self.credentials.project(&endpoint.origin).await?,
+        };
+        let method = format!("{}:{method}", self.model);
+        endpoint.url([
+            self.version.as_str(),
+            "projects",
+            &project,
+            "locations",
+            &self.location,
+            "publishers",
+            self.publisher,
+            "models",
+            &method,
+        ])
+    }
+}
+
+impl VertexProvider {
+    pub(crate) fn new(settings: &Settings, http: Http) -> Self {
+        Self {
+            connection: settings.connection(Service::Vertex),
+            credentials: Arc::new(GoogleCredentials::new(settings.google_cloud.clone())),
+            settings: settings.google_cloud.clone(),
+            http,
+        }
+    }
+
+    /// Returns true if `gemini-*` is served by Vertex AI.
+    pub(crate) fn is_preferred(&self) -> bool {
+        self.settings.use_vertex
+    }
+
+    /// Returns how requests are authenticated.
+    pub(crate) fn authentication(&self) -> Authentication {
+        Authentication::Google(self.credentials.clone())
+    }
+
+    /// Returns the path of a model by its name without a prefix, or by its full name.
+    pub(crate) fn path(&self, name: &str, version: Option<&str>) -> Result<VertexPath, ModelError> {
+        let mut path = VertexPath {
+            version: String::new(),
+            project: self.settings.project.clone(),
+            location: self.settings.location.clone().unwrap_or_else(|| DEFAULT_LOCATION.to_owned()),
+            publisher: "google",
+            model: name.to_owned(),
+            credentials: self.credentials.clone(),
+        };
+        if name.starts_with("projects/") {
+            let segments: Vec<_> = name.split('/').collect();
+            let ["projects", project, "locations", location, "publishers", publisher, "models", model] = segments[..]
+            else {
+                let message =
+                    "the name is not of the form projects/PROJECT/locations/LOCATION/publishers/PUBLISHER/models/MODEL";
+                return Err(ModelError::new(ModelErrorKind::UnknownModel, name, message));
+            };
+            path.project = Some(project.to_owned());
+            path.location = location.to_owned();
+            path.model = model.to_owned();
+            path.publisher = match publisher {
+                "google" => "google",
+                "anthropic" => "anthropic",
+                publisher => {
+                    let message =
+                        format!("models of the publisher `{publisher}` are not supported, only google and anthropic");
+                    return Err(ModelError::new(ModelErrorKind::UnknownModel, name, message));
+                }
+            };
+        } else if name.starts_with("claude-") {
+            path.publisher = "anthropic";
+        }
+        let is_google = path.publisher == "google";
+        path.version = version.unwrap_or(if is_google { GOOGLE_VERSION } else { ANTHROPIC_VERSION }).to_owned();
+        Ok(path)
+    }
+
+    fn endpoint(&self, name: &str, location: &str, connection: &Connection) -> Result<Endpoint, ModelError> {
+        let endpoint = Endpoint::new(name, Service::Vertex, connection, self.authentication(), &self.http)?;
+        Ok(match location {
+            DEFAULT_LOCATION => endpoint,
+            location => endpoint.with_default_url(connection, format!("https://{location}-aiplatform.googleapis.com")),
+        })
+    }
+
+    /// Returns an error if the project can be known neither from the settings nor from the credentials.
+    fn check_project(&self, name: &str, path: &VertexPath) -> Result<(), ModelError> {
+        let can_be_known = path.project.is_some() || self.settings.credentials_file.is_some();
+        let error = || {
+            let message = format!("no project: set {MISSING}, or use a model without one, `scripted:<file>`");
+            ModelError::new(ModelErrorKind::Auth, name, message)
+        };
+        if can_be_known { Ok(()) } else { Err(error()) }
+    }
+}
+
+impl ModelProvider for VertexProvider {
+    fn label(&self) -> &'static str {
+        Service::Vertex.info().name
+    }
+
+    fn patterns(&self) -> &[&'static str] {
+        &["vertex/*", "projects/*"]
+    }
+
+    fn capabilities(&self, name: &str) -> ModelCapabilities {
+        match name.contains("claude-") {
+            true => capabilities::of_anthropic(),
+            false => capabilities::of_gemini(name).unwrap_or_default(),
+        }
+    }
+
+    fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        self.create_with(name, &Connection::default())
+    }
+
+    fn create_with(&self, name: &str, connection: &Connection) -> Result<Arc<dyn Model>, ModelError> {
+        let path = self.path(name.strip_prefix("vertex/").unwrap_or(name), None)?;
+        self.check_project(name, &path)?;
+        let endpoint = self.endpoint(name, &path.location, &connection.or(&self.connection))?;
+        match path.publisher {
+            "anthropic" => Ok(anthropic::on_vertex(path, endpoint)),
+            _ => Ok(gemini::on_vertex(path, endpoint)),
+        }
+    }
+
+    fn missing(&self) -> Option<String> {
+        let is_set = self.settings.project.is_some() || self.settings.credentials_file.is_some();
+        (!is_set).then(|| MISSING.to_owned())
+    }
+
+    fn base_url(&self) -> Option<String> {
+        let regional = || match self.settings.location.as_deref() {
+            None | Some(DEFAULT_LOCATION) => Service::Vertex.info().base_url(&Connection::default()),
+            Some(location) => Some(format!("https://{location}-aiplatform.googleapis.com")),
+        };
+        self.connection.base_url.as_ref().map(|url| url.as_str().to_owned()).or_else(regional)
+    }
+}

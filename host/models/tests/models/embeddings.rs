@@ -1,0 +1,118 @@
+use std::sync::Arc;
+
+use hatchery_core::{Embedder, ModelErrorKind, ModelResolver};
+use hatchery_models::{HashedNgrams, ModelProviders, Service, Settings};
+use serde_json::{Value, json};
+
+use crate::support::{MockProvider, MockResponse};
+
+fn embedder(provider: &MockProvider, name: &str) -> Arc<dyn Embedder> {
+    let settings = Settings::default()
+        .with_base_url(Service::Gemini, provider.url.as_str())
+        .with_key(Service::Gemini, "gemini-key")
+        .with_base_url(Service::OpenAi, format!("{}/v1", provider.url))
+        .with_key(Service::OpenAi, "openai-key")
+        .with_base_url(Service::Ollama, format!("{}/v1", provider.url));
+    ModelProviders::with_defaults(settings).embedder(name).unwrap()
+}
+
+fn texts(count: usize) -> Vec<String> {
+    (0..count).map(|index| format!("text {index}")).collect()
+}
+
+fn gemini(vectors: &[[f32; 2]]) -> Value {
+    json!({ "embeddings": vectors.iter().map(|values| json!({ "values": values })).collect::<Vec<_>>() })
+}
+
+fn openai(vectors: &[(usize, [f32; 2])]) -> Value {
+    let data: Vec<_> = vectors
+        .iter()
+        .map(|(index, embedding)| json!({ "object": "embedding", "index": index, "embedding": embedding }))
+        .collect();
+    json!({ "object": "list", "data": data, "usage": { "prompt_tokens": 2, "total_tokens": 2 } })
+}
+
+#[tokio::test]
+async fn gemini_embeds_texts_in_one_request() {
+    let provider = MockProvider::start([MockResponse::json(gemini(&[[1.0, 0.0], [0.0, 1.0]]))]).await;
+    let vectors = embedder(&provider, "gemini-embedding-001").embed(texts(2)).await.unwrap();
+    assert_eq!(vectors, [[1.0, 0.0], [0.0, 1.0]]);
+    let received = &provider.requests()[0];
+    assert_eq!(received.target, "/v1beta/models/gemini-embedding-001:batchEmbedContents");
+    assert_eq!(received.headers["x-goog-api-key"], "gemini-key");
+    let request =
+        |text: &str| json!({ "model": "models/gemini-embedding-001", "content": { "parts": [{ "text": text }] } });
+    assert_eq!(received.body, json!({ "requests": [request("text 0"), request("text 1")] }));
+}
+
+#[tokio::test]
+async fn gemini_embeds_at_most_a_hundred_texts_per_request() {
+    let provider = MockProvider::start([
+        MockResponse::json(gemini(&[[1.0, 0.0]; 100])),
+        MockResponse::json(gemini(&[[0.0, 1.0]])),
+    ])
+    .await;
+    let vectors = embedder(&provider, "models/gemini-embedding-001").embed(texts(101)).await.unwrap();
+    assert_eq!((vectors.len(), vectors[100].as_slice()), (101, &[0.0, 1.0][..]));
+    assert_eq!(provider.requests()[1].body["requests"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn openai_and_compatible_servers_embed_texts_in_their_order() {
+    for (name, model) in [
+        ("text-embedding-3-small", "text-embedding-3-small"),
+        ("openai/mine", "mine"),
+        ("ollama/nomic-embed-text", "nomic-embed-text"),
+    ] {
+        let answer = openai(&[(1, [0.0, 1.0]), (0, [1.0, 0.0])]);
+        let provider = MockProvider::start([MockResponse::json(answer)]).await;
+        let vectors = embedder(&provider, name).embed(texts(2)).await.unwrap();
+        assert_eq!(vectors, [[1.0, 0.0], [0.0, 1.0]]);
+        let received = &provider.requests()[0];
+        assert_eq!(received.target, "/v1/embeddings");
+        assert_eq!(received.body, json!({ "model": model, "input": ["text 0", "text 1"], "encoding_format": "float" }));
+    }
+}
+
+#[tokio::test]
+async fn no_texts_need_no_request() {
+    let provider = MockProvider::start([]).await;
+    for name in ["gemini-embedding-001", "text-embedding-3-small", HashedNgrams::NAME] {
+        assert!(embedder(&provider, name).embed(Vec::new()).await.unwrap().is_empty());
+    }
+    assert!(provider.requests().is_empty());
+}
+
+#[tokio::test]
+async fn another_number_of_vectors_than_texts_is_a_bad_response() {
+    let cases = [
+        ("gemini-embedding-001", gemini(&[[1.0, 0.0]])),
+        ("text-embedding-3-small", openai(&[(0, [1.0, 0.0])])),
+        ("text-embedding-3-small", openai(&[(0, [1.0, 0.0]), (0, [1.0, 0.0])])),
+    ];
+    for (name, answer) in cases {
+        let provider = MockProvider::start([MockResponse::json(answer)]).await;
+        let error = embedder(&provider, name).embed(texts(2)).await.unwrap_err();
+        assert_eq!(error.kind, ModelErrorKind::BadResponse);
+        assert!(error.message.ends_with("it has another number of embeddings than texts"), "{error}");
+    }
+}
+
+#[test]
+fn an_unknown_embedder_is_rejected_with_the_known_ones_and_what_is_missing() {
+    let error = |settings: Settings, name: &str| match ModelProviders::with_defaults(settings).embedder(name) {
+        Ok(_) => panic!("{name} is served"),
+        Err(error) => error,
+    };
+    let unknown = error(Settings::default().with_key(Service::Gemini, "k"), "claude-9");
+    assert_eq!(unknown.kind, ModelErrorKind::UnknownModel);
+    assert_eq!(
+        unknown.message,
+        "no embedder serves this name; known names: gemini-embedding-*, models/*; usable with a setting: \
+         openai/*, text-embedding-* (set OPENAI_API_KEY, or OPENAI_BASE_URL for a server that wants none); \
+         openrouter/* (set OPENROUTER_API_KEY); ollama/* (set OLLAMA_BASE_URL, such as http://localhost:11434/v1); \
+         vllm/* (set VLLM_BASE_URL, such as http://localhost:8000/v1); \
+         llamacpp/* (set LLAMACPP_BASE_URL, such as http://localhost:8080/v1); without a provider: local:hashed-ngrams"
+    );
+    assert!(error(Settings::default(), "text-embedding-3-small").message.starts_with("no key: set OPENAI_API_KEY"));
+}

@@ -1,0 +1,116 @@
+//! No secret appears in what is emitted: logs of all levels, errors, and debug output.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use futures::StreamExt;
+use hatchery_core::{ModelResolver, StreamingMode};
+use hatchery_models::{GoogleCloud, ModelProviders, Service, Settings};
+use serde_json::json;
+
+use crate::support::{BodyEnd, MockProvider, MockResponse, event, user_request};
+
+/// All keys, headers and tokens contain this.
+const SECRET: &str = "s3cret";
+
+const MODELS: [&str; 12] = [
+    "gemini-2.5-flash",
+    "vertex/gemini-2.5-flash",
+    "vertex/claude-x",
+    "claude-x",
+    "gpt-5",
+    "openai-responses/gpt-5",
+    "openrouter/x",
+    "ollama/x",
+    "vllm/x",
+    "llamacpp/x",
+    "apigee/gemini/x",
+    "apigee/vertex_ai/x",
+];
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+}
+
+fn settings(provider: &MockProvider, folder: &tempfile::TempDir) -> Settings {
+    let credentials = folder.path().join("credentials.json");
+    let token_uri = format!("{}/token", provider.url);
+    let json = json!({
+        "type": "authorized_user", "client_id": "c", "client_secret": "client-s3cret",
+        "refresh_token": "refresh-s3cret", "token_uri": token_uri,
+    });
+    std::fs::write(&credentials, json.to_string()).unwrap();
+    let google_cloud =
+        GoogleCloud { project: Some("p".into()), credentials_file: Some(credentials), ..GoogleCloud::default() };
+    let settings = Settings { google_cloud, ..Settings::default() };
+    let mut settings = Service::ALL.into_iter().fold(settings, |settings, service| {
+        settings.with_base_url(service, provider.url.as_str()).with_key(service, format!("{service:?}-{SECRET}"))
+    });
+    for connection in settings.connections.values_mut() {
+        connection.headers.insert("x-gateway".into(), format!("header-{SECRET}").as_str().into());
+    }
+    settings
+}
+
+#[tokio::test]
+async fn no_secret_is_emitted_whatever_a_provider_answers() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone()).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let folder = tempfile::tempdir().unwrap();
+    // The provider repeats all that it has received.
+    let provider = MockProvider::echo([
+        |echo: &str| MockResponse::json(json!({ "error": { "message": echo } })).status(401),
+        |echo: &str| MockResponse::json(echo).status(500),
+        |echo: &str| MockResponse::json(json!([{ "error": echo }])).status(400),
+        |echo: &str| MockResponse::json(json!({ "error": { "message": echo } })),
+        |echo: &str| MockResponse::events([event(json!({ "type": "error", "error": { "message": echo } }))]),
+        |echo: &str| MockResponse::events([format!("data: {echo}\n\n")]).ending(BodyEnd::Error),
+    ])
+    .await;
+    let settings = settings(&provider, &folder);
+    let mut emitted = vec![format!("{settings:?}")];
+    let providers = ModelProviders::with_defaults(settings);
+    emitted.push(format!("{providers:?} {:?}", providers.providers().collect::<Vec<_>>()));
+    for name in MODELS {
+        let model = providers.model(name).unwrap();
+        for mode in [StreamingMode::Off, StreamingMode::On] {
+            for _ in 0..6 {
+                let mut request = user_request("hi");
+                let options = json!({ "retryOptions": { "attempts": 2, "initialDelay": 0.001 } });
+                request.config.extra.insert("httpOptions".into(), options);
+                match model.generate(request, mode).await {
+                    Ok(responses) => emitted.push(format!("{:?}", responses.collect::<Vec<_>>().await)),
+                    Err(error) => emitted.push(format!("{error} {error:?}")),
+                }
+            }
+        }
+    }
+    assert!(log.text().contains("retrying the model call"), "the log is empty");
+    emitted.push(log.text());
+    let is_echoed = provider.requests().iter().any(|request| format!("{:?}", request.headers).contains(SECRET));
+    assert!(is_echoed, "no secret was sent");
+    for text in emitted {
+        let position = text.find(SECRET);
+        let context = position.and_then(|at| text.get(at.saturating_sub(200)..(at + 20).min(text.len())));
+        assert_eq!(position, None, "{context:?}");
+    }
+}
