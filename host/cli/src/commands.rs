@@ -4,6 +4,7 @@ mod build;
 mod compile;
 mod doctor;
 mod inspect;
+mod models;
 mod new;
 mod pull;
 mod push;
@@ -49,6 +50,8 @@ pub enum Command {
     Test(test::Args),
     /// Check a folder and suggest fixes
     Doctor(doctor::Args),
+    /// List the providers of models, and what is missing to use them
+    Models(models::Args),
     /// Allow or deny a folder's hatchery.yaml access outside of the folder
     Trust(trust::Args),
     /// Compile components into the cache ahead of time
@@ -71,6 +74,7 @@ impl Command {
             Self::New(_)
             | Self::Build(_)
             | Self::Inspect(_)
+            | Self::Models(_)
             | Self::Rollback(_)
             | Self::Trust(_)
             | Self::Compile(_)
@@ -90,6 +94,7 @@ impl Command {
             Self::Rollback(args) => rollback::run(args),
             Self::Test(args) => test::run(args).await,
             Self::Doctor(args) => doctor::run(args).await,
+            Self::Models(args) => models::run(&args),
             Self::Trust(args) => trust::run(args),
             Self::Compile(args) => compile::run(args).await,
             Self::Push(args) => push::run(args).await,

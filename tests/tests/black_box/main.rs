@@ -11,6 +11,7 @@ mod hostile;
 mod hot_loading;
 mod languages;
 mod misbehaviour;
+mod models;
 mod names;
 mod network;
 mod preemption;

@@ -58,7 +58,7 @@ fn check_model(folder: &Path, resolver: &dyn ModelResolver, model: &str, apps: &
     let apps = apps.iter().map(|app| format!("`{app}`")).collect::<Vec<_>>().join(", ");
     if let Err(error) = resolver.model(model) {
         let finding = Finding::error(format!("{error} (used by {apps})"));
-        return match missing_key_variable(&error.to_string()) {
+        return match missing_variable(&error.to_string()) {
             Some(variable) => finding.with_fix(format!("export {variable}=")),
             None => finding,
         };
@@ -79,8 +79,9 @@ fn create_script_command(file: &Path) -> String {
     format!("{mkdir}printf 'turns:\\n  - reply: \"Hello\"\\n' > {}", quoted_path(file))
 }
 
-/// Returns the first environment variable that the error of a provider names for the API key.
-fn missing_key_variable(error: &str) -> Option<&str> {
-    let (_, variables) = error.split_once("no key: set ")?;
+/// Returns the first environment variable that the error of a provider asks to set.
+fn missing_variable(error: &str) -> Option<&str> {
+    let missing = ["no key: set ", "no URL: set ", "no project: set "];
+    let (_, variables) = missing.into_iter().find_map(|start| error.split_once(start))?;
     variables.split([' ', ',']).next()
 }
