@@ -9,7 +9,8 @@ use crate::gemini::{self, KEY_HEADER};
 use crate::http::{Authentication, Endpoint, Http};
 use crate::openai::{Dialect, chat_model};
 use crate::registry::ModelProvider;
-use crate::settings::{Connection, Secret, Service, Settings};
+use crate::service::Service;
+use crate::settings::{Connection, Secret, Settings};
 use crate::vertex::{GOOGLE_VERSION, VertexProvider};
 
 /// Serves `apigee/*`.

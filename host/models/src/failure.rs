@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::Secret;
 use crate::google_credentials::GoogleCredentials;
 use crate::retry::kind_of_status;
-use crate::settings::ServiceInfo;
+use crate::service::ServiceInfo;
 
 /// Maximum number of characters of an error body in a message.
 const MAX_SHOWN_CHARS: usize = 500;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 
 use crate::failure::Origin;
-use crate::settings::Service;
+use crate::service::Service;
 use crate::{anthropic, gemini, openai, responses, sse};
 
 /// Parses a body as an event stream of each provider, in chunks of `chunk` bytes. Returns the number of responses.

@@ -22,7 +22,8 @@ use crate::capabilities;
 use crate::failure::Origin;
 use crate::http::{Authentication, Endpoint, Http};
 use crate::registry::ModelProvider;
-use crate::settings::{Connection, Service, Settings};
+use crate::service::Service;
+use crate::settings::{Connection, Settings};
 use crate::sse::{self, Decoder};
 use crate::vertex::{VertexPath, VertexProvider};
 
@@ -78,6 +79,9 @@ impl ModelProvider for GeminiProvider {
     }
 
     fn create_embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, ModelError> {
+        if self.vertex.is_preferred() {
+            return self.vertex.create_embedder(name.strip_prefix("models/").unwrap_or(name));
+        }
         let endpoint = self.endpoint(name, &self.connection)?;
         Ok(Arc::new(GeminiEmbedder::new(name.strip_prefix("models/").unwrap_or(name), endpoint)?))
     }

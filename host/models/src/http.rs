@@ -3,8 +3,10 @@
 //! A request is only retried until the first byte of a response arrives. Redirects are not followed, because a key in a
 //! header must not go to another host.
 
+mod address;
+
+use std::collections::BTreeMap;
 use std::error::Error;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
@@ -16,11 +18,14 @@ use hatchery_core::{GenerateContentConfig, HttpOptions, ModelError, ModelErrorKi
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, RequestBuilder, Response, Url, redirect};
 
+pub(crate) use self::address::is_loopback;
+use self::address::{check_key_destination, endpoint_url};
 use crate::Secret;
 use crate::failure::Origin;
 use crate::google_credentials::GoogleCredentials;
 use crate::retry::{self, BASE_DELAY, ErrorCategory, MAX_DELAY, RetryStrategy};
-use crate::settings::{BaseUrl, Connection, Service};
+use crate::service::Service;
+use crate::settings::Connection;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time until the first byte of a response.
@@ -103,13 +108,7 @@ impl Endpoint {
             let message = format!("no {noun}: set {missing}, or use a model without one, `scripted:<file>`");
             return Err(origin.error(ModelErrorKind::Auth, message));
         }
-        let mut headers = HeaderMap::new();
-        for (name, value) in fixed_headers {
-            let name = HeaderName::try_from(name).map_err(|_| {
-                origin.error(ModelErrorKind::BadRequest, format!("the header `{name}` of {} cannot be sent", info.name))
-            })?;
-            headers.insert(name, key_header("", value, &origin)?);
-        }
+        let mut headers = secret_headers(fixed_headers, &origin)?;
         match (authentication, api_key) {
             (Authentication::Bearer, Some(key)) => {
                 headers.insert(AUTHORIZATION, key_header("Bearer ", key, &origin)?);
@@ -165,7 +164,7 @@ impl Endpoint {
         let retry = options.retry_options.clone().unwrap_or_default();
         let started = Instant::now();
         send.retry(backoff(&retry))
-            .when(|error: &ModelError| started.elapsed() < RETRY_PERIOD && is_retried(error, &retry))
+            .when(|error: &ModelError| is_retried(error, &retry, started.elapsed()))
             .adjust(|error: &ModelError, delay| match error.retry_after {
                 Some(retry_after) => delay.and((retry_after <= MAX_DELAY).then_some(retry_after)),
                 None => match ErrorCategory::from(error.kind).strategy() {
@@ -255,6 +254,17 @@ pub(crate) async fn read_limited(
     }
 }
 
+fn secret_headers(headers: &BTreeMap<String, Secret>, origin: &Origin) -> Result<HeaderMap, ModelError> {
+    let header = |(name, value): (&String, &Secret)| {
+        let name = HeaderName::try_from(name).map_err(|_| {
+            let message = format!("the header `{name}` of {} cannot be sent", origin.provider());
+            origin.error(ModelErrorKind::BadRequest, message)
+        })?;
+        Ok((name, key_header("", value, origin)?))
+    };
+    headers.iter().map(header).collect()
+}
+
 /// Returns the value of a header that holds a key, marked as sensitive so that it is not logged.
 fn key_header(prefix: &str, key: &Secret, origin: &Origin) -> Result<HeaderValue, ModelError> {
     let mut value = HeaderValue::try_from(format!("{prefix}{}", key.expose())).map_err(|_| {
@@ -263,57 +273,6 @@ fn key_header(prefix: &str, key: &Secret, origin: &Origin) -> Result<HeaderValue
     })?;
     value.set_sensitive(true);
     Ok(value)
-}
-
-/// Checks that a key may be sent to `url`: the operator chose the base URL, and the connection is encrypted or local.
-fn check_key_destination(url: &Url, base: Option<&BaseUrl>, origin: &Origin) -> Result<(), ModelError> {
-    let url_variable = origin.service.url_variable;
-    let key_variable = match &origin.credentials {
-        Some(credentials) => credentials.origin(),
-        None => origin.service.key_variables(),
-    };
-    if base.is_some_and(|base| !base.allows_keys()) {
-        let message = format!(
-            "the key in {key_variable} is not sent to the base URL that the folder's hatchery.yaml names; set {url_variable}, or let \
-             the operator look at the file and run `hatchery trust DIR`"
-        );
-        return Err(origin.error(ModelErrorKind::Auth, message));
-    }
-    if url.scheme() != "https" && !is_loopback(url) {
-        let message = format!(
-            "the key in {key_variable} is not sent in plain text to another machine; write {url_variable} with https, or unset \
-             {key_variable} for a server that wants none"
-        );
-        return Err(origin.error(ModelErrorKind::Auth, message));
-    }
-    Ok(())
-}
-
-pub(crate) fn is_loopback(url: &Url) -> bool {
-    // RFC 6761 reserves `localhost` and its subdomains for this machine.
-    let is_local_name = |name: &str| name == "localhost" || name.ends_with(".localhost");
-    let host = url.host_str().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    address.map_or_else(|_| is_local_name(host.trim_end_matches('.')), |address| address.is_loopback())
-}
-
-/// Parses a base URL and appends percent-encoded path segments.
-fn endpoint_url<'a>(
-    base: &str,
-    segments: impl IntoIterator<Item = &'a str>,
-    origin: &Origin,
-) -> Result<Url, ModelError> {
-    let invalid = |reason: &str| {
-        let message =
-            format!("{} is not a usable URL ({reason}); write it as https://host/path", origin.service.url_variable);
-        origin.error(ModelErrorKind::BadRequest, message)
-    };
-    let mut url = Url::parse(base).map_err(|error| invalid(&error.to_string()))?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(invalid("neither http nor https"));
-    }
-    url.path_segments_mut().map_err(|()| invalid("it has no path"))?.pop_if_empty().extend(segments);
-    Ok(url)
 }
 
 /// Waits for a response to begin, for at most `timeout`.
@@ -336,11 +295,13 @@ fn backoff(retry: &RetryOptions) -> ExponentialBuilder {
     if retry.jitter == Some(0.0) { backoff } else { backoff.with_jitter() }
 }
 
-fn is_retried(error: &ModelError, options: &RetryOptions) -> bool {
-    match (&options.http_status_codes, error.status) {
+/// Returns true if a request is sent again after this error, `elapsed` since the first attempt.
+fn is_retried(error: &ModelError, options: &RetryOptions, elapsed: Duration) -> bool {
+    let can_succeed = match (&options.http_status_codes, error.status) {
         (Some(codes), Some(status)) => codes.contains(&status),
         (_, _) => retry::is_retryable(error.kind.into()),
-    }
+    };
+    can_succeed && elapsed < RETRY_PERIOD
 }
 
 /// Parses `Retry-After`, which is a number of seconds or a date.
@@ -433,7 +394,7 @@ fn chain(error: &(dyn Error + 'static)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{KeyRule, ServiceInfo};
+    use crate::service::{KeyRule, ServiceInfo};
 
     fn origin() -> Arc<Origin> {
         Arc::new(Origin {
@@ -492,27 +453,13 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine_is_loopback() {
-        let is = |url: &str| is_loopback(&Url::parse(url).unwrap());
-        for url in [
-            "http://127.0.0.1:1/x",
-            "http://127.9.9.9",
-            "http://[::1]:1",
-            "http://localhost",
-            "http://LOCALHOST./",
-            "http://a.localhost",
-        ] {
-            assert!(is(url), "{url}");
-        }
-        for url in [
-            "http://10.0.0.1",
-            "http://localhost.evil.example",
-            "http://127.0.0.1.evil.example",
-            "http://0.0.0.0",
-            "http://[::]",
-            "http://notlocalhost",
-        ] {
-            assert!(!is(url), "{url}");
+    fn no_request_is_sent_again_after_ninety_seconds() {
+        let error = ModelError::new(ModelErrorKind::Timeout, "m", "slow");
+        let codes = RetryOptions { http_status_codes: Some(vec![404]), ..RetryOptions::default() };
+        let not_found = ModelError { status: Some(404), ..error.clone() };
+        for (error, options) in [(error, RetryOptions::default()), (not_found, codes)] {
+            assert!(is_retried(&error, &options, RETRY_PERIOD - Duration::from_millis(1)));
+            assert!(!is_retried(&error, &options, RETRY_PERIOD));
         }
     }
 

@@ -26,7 +26,8 @@ use crate::capabilities;
 use crate::failure::Origin;
 use crate::http::{Authentication, Endpoint, Http};
 use crate::registry::ModelProvider;
-use crate::settings::{Connection, Service, Settings};
+use crate::service::Service;
+use crate::settings::{Connection, Settings};
 use crate::sse::{self, Decoder};
 
 /// A server with chat completions.

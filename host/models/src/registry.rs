@@ -190,7 +190,8 @@ impl ModelProviders {
     pub fn model_with(&self, name: &str, connection: &Connection) -> Result<Arc<dyn Model>, ModelError> {
         cached(&self.models, name, connection, || {
             let provider = self.find(name, |provider| provider.patterns());
-            let provider = provider.ok_or_else(|| self.unknown(name, "provider", |provider| provider.patterns()))?;
+            let matter = "no provider serves this name";
+            let provider = provider.ok_or_else(|| self.unknown(name, matter, &[], |provider| provider.patterns()))?;
             if *connection == Connection::default() {
                 provider.create(name)
             } else {
@@ -224,25 +225,31 @@ impl ModelProviders {
         self.registered.iter().rev().map(AsRef::as_ref).find(serves).or_else(built_in)
     }
 
-    /// Returns the error for a name that no provider serves, with all names and what is missing to use them.
-    fn unknown(&self, name: &str, noun: &str, patterns: fn(&dyn ModelProvider) -> &[&'static str]) -> ModelError {
-        let providers = || self.all().filter(|provider| !patterns(*provider).is_empty());
-        let names = |provider: &dyn ModelProvider| patterns(provider).join(", ");
-        let (unusable, usable): (Vec<_>, Vec<_>) = providers().partition(|provider| provider.missing().is_some());
-        let mut message = format!("no {noun} serves this name");
+    /// Returns the error for a name that no provider serves: what is the matter, all names, and what is missing to use
+    /// them. `known` are names that need no provider.
+    fn unknown(
+        &self,
+        name: &str,
+        matter: &str,
+        known: &[&'static str],
+        patterns: fn(&dyn ModelProvider) -> &[&'static str],
+    ) -> ModelError {
+        let providers = self.all().filter(|provider| !patterns(*provider).is_empty());
+        let (unusable, usable): (Vec<_>, Vec<_>) = providers.partition(|provider| provider.missing().is_some());
+        let usable: Vec<_> = known.iter().chain(usable.into_iter().flat_map(patterns)).copied().collect();
+        let mut message = matter.to_owned();
+        if usable.is_empty() && unusable.is_empty() {
+            message.push_str(", and none is registered");
+        }
         if !usable.is_empty() {
-            let usable: Vec<_> = usable.into_iter().map(names).collect();
             message.push_str(&format!("; known names: {}", usable.join(", ")));
         }
         if !unusable.is_empty() {
-            let unusable: Vec<_> = unusable
-                .into_iter()
-                .map(|provider| format!("{} (set {})", names(provider), provider.missing().unwrap_or_default()))
-                .collect();
+            let names = |provider: &dyn ModelProvider| {
+                format!("{} (set {})", patterns(provider).join(", "), provider.missing().unwrap_or_default())
+            };
+            let unusable: Vec<_> = unusable.into_iter().map(names).collect();
             message.push_str(&format!("; usable with a setting: {}", unusable.join("; ")));
-        }
-        if providers().next().is_none() {
-            message.push_str(", and none is registered");
         }
         ModelError::new(ModelErrorKind::UnknownModel, name, message)
     }
@@ -287,11 +294,8 @@ impl ModelResolver for ModelProviders {
         cached(&self.embedders, name, &Connection::default(), || {
             let provider = self.find(name, |provider| provider.embedder_patterns());
             let provider = provider.ok_or_else(|| {
-                let error = self.unknown(name, "embedder", |provider| provider.embedder_patterns());
-                ModelError {
-                    message: format!("{}; without a provider: {}", error.message, HashedNgrams::NAME),
-                    ..error
-                }
+                let known = [HashedNgrams::NAME];
+                self.unknown(name, "no embedder has this name", &known, |provider| provider.embedder_patterns())
             })?;
             provider.create_embedder(name)
         })

@@ -1,14 +1,18 @@
 //! Provider for Vertex AI: models of Google and Anthropic in a project of Google Cloud, with its credentials.
 
+mod embeddings;
+
 use std::sync::Arc;
 
-use hatchery_core::{Model, ModelCapabilities, ModelError, ModelErrorKind};
+use hatchery_core::{Embedder, Model, ModelCapabilities, ModelError, ModelErrorKind};
 use reqwest::Url;
 
+use self::embeddings::VertexEmbedder;
 use crate::google_credentials::GoogleCredentials;
 use crate::http::{Authentication, Endpoint, Http};
 use crate::registry::ModelProvider;
-use crate::settings::{Connection, GoogleCloud, Service, Settings};
+use crate::service::Service;
+use crate::settings::{Connection, GoogleCloud, Settings};
 use crate::{anthropic, capabilities, gemini};
 
 const DEFAULT_LOCATION: &str = "global";
@@ -58,6 +62,10 @@ impl VertexPath {
             &method,
         ])
     }
+}
+
+fn regional_url(location: &str) -> String {
+    format!("https://{location}-aiplatform.googleapis.com")
 }
 
 impl VertexProvider {
@@ -118,12 +126,16 @@ impl VertexProvider {
         Ok(path)
     }
 
-    fn endpoint(&self, name: &str, location: &str, connection: &Connection) -> Result<Endpoint, ModelError> {
+    /// Returns the path of a model and its endpoint.
+    fn locate(&self, name: &str, connection: &Connection) -> Result<(VertexPath, Endpoint), ModelError> {
+        let path = self.path(name.strip_prefix("vertex/").unwrap_or(name), None)?;
+        self.check_project(name, &path)?;
         let endpoint = Endpoint::new(name, Service::Vertex, connection, self.authentication(), &self.http)?;
-        Ok(match location {
+        let endpoint = match path.location.as_str() {
             DEFAULT_LOCATION => endpoint,
-            location => endpoint.with_default_url(connection, format!("https://{location}-aiplatform.googleapis.com")),
-        })
+            location => endpoint.with_default_url(connection, regional_url(location)),
+        };
+        Ok((path, endpoint))
     }
 
     /// Returns an error if the project can be known neither from the settings nor from the credentials.
@@ -158,13 +170,20 @@ impl ModelProvider for VertexProvider {
     }
 
     fn create_with(&self, name: &str, connection: &Connection) -> Result<Arc<dyn Model>, ModelError> {
-        let path = self.path(name.strip_prefix("vertex/").unwrap_or(name), None)?;
-        self.check_project(name, &path)?;
-        let endpoint = self.endpoint(name, &path.location, &connection.or(&self.connection))?;
+        let (path, endpoint) = self.locate(name, &connection.or(&self.connection))?;
         match path.publisher {
             "anthropic" => Ok(anthropic::on_vertex(path, endpoint)),
             _ => Ok(gemini::on_vertex(path, endpoint)),
         }
+    }
+
+    fn embedder_patterns(&self) -> &[&'static str] {
+        &["vertex/*", "projects/*"]
+    }
+
+    fn create_embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, ModelError> {
+        let (path, endpoint) = self.locate(name, &self.connection)?;
+        Ok(Arc::new(VertexEmbedder::new(path, endpoint)))
     }
 
     fn missing(&self) -> Option<String> {
@@ -175,7 +194,7 @@ impl ModelProvider for VertexProvider {
     fn base_url(&self) -> Option<String> {
         let regional = || match self.settings.location.as_deref() {
             None | Some(DEFAULT_LOCATION) => Service::Vertex.info().base_url(&Connection::default()),
-            Some(location) => Some(format!("https://{location}-aiplatform.googleapis.com")),
+            Some(location) => Some(regional_url(location)),
         };
         self.connection.base_url.as_ref().map(|url| url.as_str().to_owned()).or_else(regional)
     }

@@ -15,8 +15,8 @@ async fn models_lists_what_can_be_used_and_what_is_missing_for_the_rest() -> Res
     ensure!(output.success && !output.stdout.contains("s3cret"), "{}{}", output.stdout, output.stderr);
     let list = output.json()?;
     let provider = |label: &str| {
-        let providers = list["providers"].as_array().into_iter().flatten();
-        providers.into_iter().find(|provider| provider["provider"] == label).cloned().context(label.to_owned())
+        let mut providers = list["providers"].as_array().into_iter().flatten();
+        providers.find(|provider| provider["provider"] == label).cloned().context(label.to_owned())
     };
     assert_eq!(
         provider("Anthropic")?,

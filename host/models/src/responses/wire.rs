@@ -175,12 +175,10 @@ struct IncompleteDetails {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum OutputItem {
     Message {
-        #[serde(default)]
-        content: Vec<OutputPart>,
+        content: Option<Vec<OutputPart>>,
     },
     Reasoning {
-        #[serde(default)]
-        summary: Vec<SummaryPart>,
+        summary: Option<Vec<SummaryPart>>,
         encrypted_content: Option<String>,
     },
     FunctionCall {
@@ -308,9 +306,9 @@ impl OutputItem {
     /// Returns the parts of an item. The error says why a call cannot be read.
     pub(super) fn parts(self) -> Result<Vec<Part>, String> {
         match self {
-            Self::Message { content } => Ok(content.into_iter().filter_map(OutputPart::part).collect()),
+            Self::Message { content } => Ok(content.into_iter().flatten().filter_map(OutputPart::part).collect()),
             Self::Reasoning { summary, encrypted_content } => {
-                let texts: Vec<_> = summary.into_iter().map(|part| part.text).collect();
+                let texts: Vec<_> = summary.into_iter().flatten().map(|part| part.text).collect();
                 Ok(thought(texts.join("\n\n"), encrypted_content.as_deref()).into_iter().collect())
             }
             Self::FunctionCall { call_id, name, arguments } => call(call_id, name, &arguments).map(|part| vec![part]),

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use hatchery_core::{Embedder, ModelErrorKind, ModelResolver};
-use hatchery_models::{HashedNgrams, ModelProviders, Service, Settings};
+use hatchery_models::{GoogleCloud, HashedNgrams, ModelProviders, Service, Settings};
 use serde_json::{Value, json};
 
 use crate::support::{MockProvider, MockResponse};
@@ -58,6 +58,16 @@ async fn gemini_embeds_at_most_a_hundred_texts_per_request() {
 }
 
 #[tokio::test]
+async fn openai_embeds_at_most_2_048_texts_per_request() {
+    let all: Vec<_> = (0..2_048).map(|index| (index, [1.0, 0.0])).collect();
+    let answers = [openai(&all), openai(&[(0, [0.0, 1.0])])];
+    let provider = MockProvider::start(answers.map(MockResponse::json)).await;
+    let vectors = embedder(&provider, "text-embedding-3-small").embed(texts(2_049)).await.unwrap();
+    assert_eq!((vectors.len(), vectors[2_048].as_slice()), (2_049, &[0.0, 1.0][..]));
+    assert_eq!(provider.requests()[1].body["input"], json!(["text 2048"]));
+}
+
+#[tokio::test]
 async fn openai_and_compatible_servers_embed_texts_in_their_order() {
     for (name, model) in [
         ("text-embedding-3-small", "text-embedding-3-small"),
@@ -72,6 +82,33 @@ async fn openai_and_compatible_servers_embed_texts_in_their_order() {
         assert_eq!(received.target, "/v1/embeddings");
         assert_eq!(received.body, json!({ "model": model, "input": ["text 0", "text 1"], "encoding_format": "float" }));
     }
+}
+
+#[tokio::test]
+async fn vertex_ai_embeds_each_text_in_a_request_of_its_own() {
+    let prediction =
+        |values: [f32; 2]| json!({ "predictions": [{ "embeddings": { "values": values, "statistics": {} } }] });
+    // The order of the requests is not that of the texts, so all vectors are the same.
+    let provider = MockProvider::start((0..9).map(|_| MockResponse::json(prediction([1.0, 0.0])))).await;
+    let google_cloud = GoogleCloud {
+        project: Some("p".into()),
+        location: Some("europe-west4".into()),
+        metadata_host: provider.url.strip_prefix("http://").map(Into::into),
+        use_vertex: true,
+        ..GoogleCloud::default()
+    };
+    let settings = Settings { google_cloud, ..Settings::default() };
+    let providers = ModelProviders::with_defaults(settings.with_base_url(Service::Vertex, provider.url.as_str()));
+    let all = providers.embedder("gemini-embedding-001").unwrap().embed(texts(8)).await.unwrap();
+    assert_eq!(all, [[1.0, 0.0]; 8]);
+    let received = provider.requests();
+    let path = "/v1beta1/projects/p/locations/europe-west4/publishers/google/models/gemini-embedding-001:predict";
+    assert!(received.iter().all(|request| request.target == path), "{received:?}");
+    let mut sent: Vec<_> = received.iter().map(|request| request.body["instances"][0]["content"].clone()).collect();
+    sent.sort_by_key(Value::to_string);
+    assert_eq!(sent, texts(8));
+    let one = providers.embedder("vertex/text-embedding-005").unwrap().embed(texts(1)).await.unwrap();
+    assert_eq!(one, [[1.0, 0.0]]);
 }
 
 #[tokio::test]
@@ -108,11 +145,12 @@ fn an_unknown_embedder_is_rejected_with_the_known_ones_and_what_is_missing() {
     assert_eq!(unknown.kind, ModelErrorKind::UnknownModel);
     assert_eq!(
         unknown.message,
-        "no embedder serves this name; known names: gemini-embedding-*, models/*; usable with a setting: \
+        "no embedder has this name; known names: local:hashed-ngrams, gemini-embedding-*, models/*; usable with a setting: vertex/*, projects/* \
+         (set GOOGLE_CLOUD_PROJECT, or GOOGLE_APPLICATION_CREDENTIALS to the file of a service account); \
          openai/*, text-embedding-* (set OPENAI_API_KEY, or OPENAI_BASE_URL for a server that wants none); \
          openrouter/* (set OPENROUTER_API_KEY); ollama/* (set OLLAMA_BASE_URL, such as http://localhost:11434/v1); \
          vllm/* (set VLLM_BASE_URL, such as http://localhost:8000/v1); \
-         llamacpp/* (set LLAMACPP_BASE_URL, such as http://localhost:8080/v1); without a provider: local:hashed-ngrams"
+         llamacpp/* (set LLAMACPP_BASE_URL, such as http://localhost:8080/v1)"
     );
     assert!(error(Settings::default(), "text-embedding-3-small").message.starts_with("no key: set OPENAI_API_KEY"));
 }

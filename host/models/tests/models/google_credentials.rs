@@ -178,6 +178,23 @@ async fn a_refused_token_is_an_error_with_the_next_step() {
 }
 
 #[tokio::test]
+async fn an_answer_of_the_token_server_that_is_no_token_is_an_error() {
+    let huge = json!({ "access_token": "x".repeat(64 * 1024) });
+    for (answer, reason) in
+        [(huge, "it is longer than 65536 bytes"), (json!({ "token": "x" }), "it is no access token")]
+    {
+        let server = TokenServer::start(200, answer).await;
+        let folder = tempfile::tempdir().unwrap();
+        let model = model(&MockProvider::start([]).await, settings(&write(&folder, user_file(&server.url))));
+        let error = call_error(model.as_ref(), user_request("hi"), StreamingMode::On).await;
+        assert!(
+            error.message.ends_with(&format!("Vertex AI sent an answer that cannot be read: {reason})")),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_rejected_token_names_the_credentials() {
     let refused = MockResponse::json(json!({ "error": { "message": "the-token lacks a permission" } })).status(403);
     let provider = MockProvider::start([refused]).await;
@@ -271,11 +288,21 @@ async fn labels_are_sent_to_vertex_ai_only() {
     assert_eq!(received[1].body.get("labels"), None);
 }
 
-#[tokio::test]
-async fn no_token_is_sent_to_a_base_url_that_a_folder_names() {
-    let google_cloud = GoogleCloud { project: Some("p".into()), ..GoogleCloud::default() };
-    let settings = Settings { google_cloud, ..Settings::default() }
-        .with_base_url(Service::Vertex, BaseUrl::from_folder_config("https://evil.example"));
-    let error = ModelProviders::with_defaults(settings).model("vertex/gemini-2.5-flash").map(|_| ()).unwrap_err();
-    assert!(error.message.contains("is not sent to the base URL that the folder's hatchery.yaml names"), "{error}");
+#[test]
+fn a_token_is_sent_neither_to_a_base_url_that_a_folder_names_nor_in_plain_text() {
+    let error = |url: BaseUrl| {
+        let google_cloud = GoogleCloud { project: Some("p".into()), ..GoogleCloud::default() };
+        let settings = Settings { google_cloud, ..Settings::default() }.with_base_url(Service::Vertex, url);
+        ModelProviders::with_defaults(settings).model("vertex/gemini-2.5-flash").map(|_| ()).unwrap_err().message
+    };
+    assert_eq!(
+        error(BaseUrl::from_folder_config("https://evil.example")),
+        "an access token of the application default credentials is not sent to the base URL that the folder's hatchery.yaml \
+         names; set GOOGLE_VERTEX_BASE_URL, or let the operator look at the file and run `hatchery trust DIR`"
+    );
+    assert_eq!(
+        error("http://proxy.example".into()),
+        "an access token of the application default credentials is not sent in plain text to another machine; write \
+         GOOGLE_VERTEX_BASE_URL with https"
+    );
 }
