@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// The user or process that requested a run, and how the request reached the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
@@ -15,7 +17,8 @@ pub struct Caller {
 }
 
 /// How a request for a run reached the host.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum CallerOrigin {
     /// A client's HTTP request.
     Http,

@@ -14,6 +14,7 @@ use crate::id::SessionKey;
 use crate::journal::CallJournal;
 use crate::json::JsonMap;
 use crate::state::{State, StateScope, state_entry_bytes};
+use crate::stored_run::RunService;
 use crate::time::Timestamp;
 use crate::turn::TurnStart;
 use crate::usage::{SessionUsage, StateUsage, Usage};
@@ -302,6 +303,12 @@ pub trait SessionService: Send + Sync {
     /// Returns the journal of calls, which is stored with the sessions. Without one, as by default, calls whose answers
     /// were not stored as events when a run was interrupted are made again.
     fn journal(&self) -> Option<&dyn CallJournal> {
+        None
+    }
+
+    /// Returns the service of runs, which are stored with the sessions. Without one, as by default, runs cannot be listed,
+    /// followed or cancelled later, and only their events tell what became of them.
+    fn runs(&self) -> Option<&dyn RunService> {
         None
     }
 

@@ -12,8 +12,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{
-    CallJournal, CallRecord, Event, EventWindow, IdKind, JsonMap, Session, SessionKey, SessionService, SessionUsage,
-    State, StateUsage, StoreError, TurnStart, Usage, UserUsage, state_entry_bytes,
+    CallJournal, CallRecord, Event, EventWindow, IdKind, JsonMap, RunPage, RunService, RunTransition, Session,
+    SessionKey, SessionService, SessionUsage, State, StateUsage, StoreError, StoredRun, TurnStart, Usage, UserUsage,
+    state_entry_bytes,
 };
 
 use super::state_change::{StateChange, add, subtract};
@@ -210,6 +211,10 @@ impl SessionService for QuotaSessions {
         self.inner.journal().map(|_| self as &dyn CallJournal)
     }
 
+    fn runs(&self) -> Option<&dyn RunService> {
+        self.inner.runs().map(|_| self as &dyn RunService)
+    }
+
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
         self.inner.usage(key).await
     }
@@ -243,6 +248,65 @@ impl CallJournal for QuotaSessions {
             Some(journal) => journal.finish(session, run).await,
             None => Ok(()),
         }
+    }
+}
+
+impl QuotaSessions {
+    fn inner_runs(&self) -> Result<&dyn RunService, StoreError> {
+        self.inner.runs().ok_or_else(|| StoreError::InvalidRequest("the session service stores no runs".into()))
+    }
+
+    /// Writes a run whose texts have at most `event_bytes`.
+    async fn write_run<T>(
+        &self,
+        session: &SessionKey,
+        event_bytes: u64,
+        write: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        let guard = self.lock_for_write(session, false).await?;
+        let growth = Growth { event_bytes, ..Growth::default() };
+        let reserved = self.reserve(session, growth, &JsonMap::new(), &guard).await;
+        Self::audit_denial(session, reserved)?;
+        let written = write.await;
+        if written.is_err() {
+            self.cache().invalidate(session, &guard);
+        }
+        written
+    }
+}
+
+/// A run counts as if it had not been stored before, so that nothing has to be read.
+#[async_trait]
+impl RunService for QuotaSessions {
+    async fn add(&self, run: &StoredRun) -> Result<StoredRun, StoreError> {
+        self.write_run(&run.session, run.bytes(), self.inner_runs()?.add(run)).await
+    }
+
+    async fn start(&self, run: &StoredRun, fence: u64) -> Result<StoredRun, StoreError> {
+        self.write_run(&run.session, run.bytes(), self.inner_runs()?.start(run, fence)).await
+    }
+
+    /// The end of a run is always stored: its few bytes are not checked.
+    async fn change(
+        &self,
+        session: &SessionKey,
+        run: &str,
+        fence: Option<u64>,
+        transition: &RunTransition,
+    ) -> Result<Option<StoredRun>, StoreError> {
+        self.inner_runs()?.change(session, run, fence, transition).await
+    }
+
+    async fn get(&self, session: &SessionKey, run: &str) -> Result<Option<StoredRun>, StoreError> {
+        self.inner_runs()?.get(session, run).await
+    }
+
+    async fn list(&self, session: &SessionKey, from: Option<u64>, limit: usize) -> Result<RunPage, StoreError> {
+        self.inner_runs()?.list(session, from, limit).await
+    }
+
+    async fn interrupted(&self, limit: usize) -> Result<Vec<StoredRun>, StoreError> {
+        self.inner_runs()?.interrupted(limit).await
     }
 }
 

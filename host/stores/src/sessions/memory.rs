@@ -5,7 +5,9 @@
 //! session is read, if it has changed since the last time. Each session has its own lock; the map of sessions and the
 //! shared state are locked only during lookups. Nothing is written to disk and nothing is evicted.
 
-use std::collections::{BTreeMap, HashMap};
+mod runs;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -14,13 +16,14 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use hatchery_core::sync::{MutexExt, RwLockExt};
 use hatchery_core::{
-    CallJournal, CallRecord, Event, EventWindow, JsonMap, MAX_TURN_LEASE, Session, SessionKey, SessionService,
-    SessionUsage, State, StateScope, StateUsage, StoreError, Timestamp, Turn, TurnStart, Usage, UserUsage,
-    is_state_removal, state_entry_bytes,
+    CallJournal, CallRecord, Event, EventWindow, JsonMap, MAX_TURN_LEASE, RunService, Session, SessionKey,
+    SessionService, SessionUsage, State, StateScope, StateUsage, StoreError, Timestamp, Turn, TurnStart, Usage,
+    UserUsage, is_state_removal, state_entry_bytes,
 };
 use imbl::Vector;
 
 use super::{new_session_id, record_bytes, reject_partial};
+use runs::SessionRuns;
 
 /// A [`SessionService`] in memory. Everything is lost when the process ends.
 #[derive(Default)]
@@ -37,6 +40,8 @@ pub struct MemorySessions {
     last_created: AtomicI64,
     /// Hashes the ids of events.
     id_hasher: RandomState,
+    /// The background runs that are not at rest, by their time of acceptance; also of sessions that were deleted since.
+    background_runs: Mutex<BTreeSet<(Timestamp, SessionKey, String)>>,
 }
 
 type AppAndUser = (Arc<str>, Arc<str>);
@@ -62,6 +67,7 @@ struct StoredSession {
     revisions: HashMap<u64, u64>,
     /// The recorded calls of each run; `None` for a run that has finished.
     journals: BTreeMap<String, Option<BTreeMap<String, Option<String>>>>,
+    runs: SessionRuns,
     /// Set when the session is removed from the map, for tasks that found it there before.
     is_deleted: bool,
 }
@@ -238,6 +244,7 @@ impl SessionService for MemorySessions {
             leased_until: None,
             revisions: HashMap::new(),
             journals: BTreeMap::new(),
+            runs: SessionRuns::default(),
             is_deleted: false,
         }));
         // Locked before others can find it, so that they do not see it without its initial state.
@@ -337,6 +344,10 @@ impl SessionService for MemorySessions {
         Some(self)
     }
 
+    fn runs(&self) -> Option<&dyn RunService> {
+        Some(self)
+    }
+
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
         let session = self.find(key).map(|stored| stored.lock_unpoisoned().usage).unwrap_or_default();
         let user = self.usage.read_unpoisoned().get(&(key.app.clone(), key.user.clone())).copied().unwrap_or_default();
@@ -344,6 +355,7 @@ impl SessionService for MemorySessions {
         Ok(Usage { session, user, app })
     }
 }
+
 #[async_trait]
 impl CallJournal for MemorySessions {
     async fn record(&self, session: &SessionKey, run: &str, fence: u64, record: &CallRecord) -> Result<(), StoreError> {

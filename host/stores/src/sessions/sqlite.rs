@@ -8,24 +8,28 @@
 //! Writes of all sessions share one writing thread and its [transactions](crate::sqlite).
 
 mod journal;
+mod presence;
 mod queries;
 mod reads;
+mod runs;
 mod state;
 mod turns;
 
-use std::path::Path;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    CallJournal, Event, EventWindow, JsonMap, Session, SessionKey, SessionService, State, StoreError, Timestamp,
-    TurnStart, Usage,
+    CallJournal, Event, EventWindow, JsonMap, RunService, Session, SessionKey, SessionService, State, StoreError,
+    Timestamp, TurnStart, Usage,
 };
 use imbl::Vector;
 use rusqlite::{CachedStatement, Connection, Params, Row, params};
 use sha2::{Digest, Sha256};
 
+use self::presence::Presence;
 use self::state::StateChange;
 use super::{new_session_id, reject_partial};
 use crate::sqlite::{Database, Durability, Failure, Schema};
@@ -40,12 +44,15 @@ static SCHEMA: Schema = Schema {
         include_str!("sqlite/migrations/0003_turns.sql"),
         include_str!("sqlite/migrations/0004_calls.sql"),
         include_str!("sqlite/migrations/0005_appends.sql"),
+        include_str!("sqlite/migrations/0006_runs.sql"),
     ],
 };
 
 /// A [`SessionService`] in a SQLite database.
 pub struct SqliteSessions {
     database: Database,
+    /// `None` if the file system has no locks.
+    _presence: Option<Presence>,
 }
 
 /// The result of an insertion of an event.
@@ -75,7 +82,10 @@ impl SqliteSessions {
     /// # Errors
     /// As [`SqliteSessions::open`].
     pub async fn open_with(file: impl AsRef<Path>, durability: Durability) -> Result<Self, StoreError> {
-        Ok(Self { database: Database::open(file.as_ref(), &SCHEMA, durability).await? })
+        let file = file.as_ref().to_owned();
+        let database = Database::open(&file, &SCHEMA, durability).await?;
+        let presence = announce(&database, file).await?;
+        Ok(Self { database, _presence: presence })
     }
 
     /// Waits for running operations and closes the file. Later calls fail.
@@ -189,9 +199,40 @@ impl SessionService for SqliteSessions {
         Some(self)
     }
 
+    fn runs(&self) -> Option<&dyn RunService> {
+        Some(self)
+    }
+
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
         let own_key = key.clone();
         self.read("read the usage of the session", key, move |connection| reads::usage(connection, &own_key)).await
+    }
+}
+
+/// Makes this process known to others. If it is alone, the turns of processes that have died are ended.
+async fn announce(database: &Database, file: PathBuf) -> Result<Option<Presence>, StoreError> {
+    let failed = |error: &dyn Display| tracing::warn!(%error, "the turns of hosts that have died are not ended early");
+    let opened = tokio::task::spawn_blocking(move || Presence::open(&file)).await;
+    let (presence, is_alone) = match opened {
+        Ok(Ok(opened)) => opened,
+        Ok(Err(error)) => {
+            failed(&error);
+            return Ok(None);
+        }
+        Err(error) => return Err(StoreError::backend("cannot lock the session database", error)),
+    };
+    if is_alone {
+        let ended = database.write(("", ""), |connection| connection.prepare_cached(queries::END_LEASES)?.execute([]));
+        ended.await.map_err(database.error("end the turns of hosts that have died"))?;
+    }
+    let shared = tokio::task::spawn_blocking(move || presence.share().map(|()| presence)).await;
+    match shared {
+        Ok(Ok(presence)) => Ok(Some(presence)),
+        Ok(Err(error)) => {
+            failed(&error);
+            Ok(None)
+        }
+        Err(error) => Err(StoreError::backend("cannot lock the session database", error)),
     }
 }
 

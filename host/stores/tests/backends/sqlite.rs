@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use hatchery_core::{
     Content, Event, EventActions, EventData, EventWindow, JsonMap, Part, SessionKey, SessionService, SessionUsage,
-    StateUsage, StoreError, Turn, TurnStart, Usage, UsageMetadata, UserUsage,
+    StateUsage, StoreError, StoredRun, Turn, TurnStart, Usage, UsageMetadata, UserUsage,
 };
 use hatchery_stores::SqliteSessions;
 use rusqlite::Connection;
@@ -160,7 +160,7 @@ async fn a_database_of_a_newer_version_is_rejected() {
     assert_eq!(
         error.to_string(),
         format!(
-            "session database {} has schema version 99, but this version of Hatchery knows only up to 5: \
+            "session database {} has schema version 99, but this version of Hatchery knows only up to 6: \
              use a newer Hatchery or another file",
             file.display()
         )
@@ -485,4 +485,38 @@ async fn a_delta_of_a_thousand_keys_needs_few_statements() {
     assert_eq!(serde_json::to_value(&session.state).unwrap(), json!(state));
     let usage = sessions.usage(&key).await.unwrap();
     assert_eq!(usage.session.state.keys, 1000);
+}
+
+const LEASE: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn the_first_host_with_the_database_need_not_wait_for_hosts_that_have_died() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sessions.db");
+    let dead = SqliteSessions::open(&file).await.unwrap();
+    let key = dead.create("app", "ann", Some("s1"), JsonMap::new()).await.unwrap().key;
+    let TurnStart::Begun(turn) = dead.begin_turn(&key, None, LEASE).await.unwrap() else { panic!("it is held") };
+    // While that host lives, nobody takes its turn.
+    let other = SqliteSessions::open(&file).await.unwrap();
+    assert!(matches!(other.begin_turn(&key, None, LEASE).await.unwrap(), TurnStart::Held { .. }));
+    drop(dead);
+    assert!(matches!(other.begin_turn(&key, None, LEASE).await.unwrap(), TurnStart::Held { .. }));
+    drop(other);
+    let next = SqliteSessions::open(&file).await.unwrap();
+    let begun = next.begin_turn(&key, None, LEASE).await.unwrap();
+    assert_eq!(begun, TurnStart::Begun(Turn { fence: turn.fence + 1, ..turn }));
+}
+
+#[tokio::test]
+async fn a_run_of_an_earlier_process_is_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sessions.db");
+    let first = SqliteSessions::open(&file).await.unwrap();
+    let key = first.create("app", "ann", Some("s1"), JsonMap::new()).await.unwrap().key;
+    let run = StoredRun { is_background: true, request: Some("{}".into()), ..StoredRun::new(key.clone(), "r1", 3) };
+    first.runs().unwrap().add(&run).await.unwrap();
+    first.close().await;
+    let second = SqliteSessions::open(&file).await.unwrap();
+    assert_eq!(second.runs().unwrap().get(&key, "r1").await.unwrap(), Some(run.clone()));
+    assert_eq!(second.runs().unwrap().interrupted(10).await.unwrap(), [run]);
 }

@@ -27,8 +27,13 @@ macro_rules! every_backend {
 }
 
 mod artifacts;
+mod events;
 mod journal;
 mod memory;
 mod quotas;
+mod runs;
+mod session_state;
 mod sessions;
+mod support;
+mod turns;
 mod usage;

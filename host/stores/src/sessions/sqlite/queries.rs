@@ -127,3 +127,56 @@ pub(super) const SET_APP_KEY: &str = "\
 
 /// Deletes a key of the state of an app.
 pub(super) const DELETE_APP_KEY: &str = "DELETE FROM app_state WHERE app = ?1 AND key = ?2";
+
+/// Adds bytes to the total of a session.
+pub(super) const COUNT_SESSION_BYTES: &str = "UPDATE sessions SET event_bytes = event_bytes + ?2 WHERE session = ?1";
+
+/// Selects the row and the newest turn of a session by app, user and id.
+pub(super) const FIND_TURN: &str = "SELECT session, turn FROM sessions WHERE app = ?1 AND user = ?2 AND id = ?3";
+
+/// The columns of a run.
+macro_rules! run_columns {
+    () => {
+        "run, runs.id, state, error_code, error_message, background, cancel_requested, attempts, first_revision, request, \
+         accepted, runs.updated"
+    };
+}
+
+/// Selects a run by the row of its session and its id.
+pub(super) const FIND_RUN: &str = concat!("SELECT ", run_columns!(), " FROM runs WHERE session = ?1 AND id = ?2");
+
+/// Selects a run by app, user and id of its session, and its own id.
+pub(super) const FIND_RUN_BY_KEY: &str = concat!(
+    "SELECT ",
+    run_columns!(),
+    " FROM runs JOIN sessions USING (session) WHERE app = ?1 AND user = ?2 AND sessions.id = ?3 AND runs.id = ?4"
+);
+
+/// Selects the runs of a session before a number, newest first.
+pub(super) const LIST_RUNS: &str = concat!(
+    "SELECT ",
+    run_columns!(),
+    " FROM sessions JOIN runs USING (session) WHERE app = ?1 AND user = ?2 AND sessions.id = ?3 AND run < ?4 \
+     ORDER BY run DESC LIMIT ?5"
+);
+
+/// Selects the background runs that are not at rest and whose session is held by no turn at a time.
+pub(super) const INTERRUPTED_RUNS: &str = concat!(
+    "SELECT ",
+    run_columns!(),
+    ", app, user, sessions.id FROM runs JOIN sessions USING (session) \
+     WHERE background = 1 AND state IN ('accepted', 'running') AND leased_until <= ?1 ORDER BY accepted LIMIT ?2"
+);
+
+/// Inserts a run.
+pub(super) const ADD_RUN: &str = "\
+    INSERT INTO runs (session, id, state, background, cancel_requested, attempts, first_revision, request, accepted, updated) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+
+/// Changes a run.
+pub(super) const UPDATE_RUN: &str = "\
+    UPDATE runs SET state = ?2, error_code = ?3, error_message = ?4, cancel_requested = ?5, attempts = ?6, request = ?7, \
+    updated = ?8 WHERE run = ?1";
+
+/// Ends all leases.
+pub(super) const END_LEASES: &str = "UPDATE sessions SET leased_until = 0 WHERE leased_until > 0";

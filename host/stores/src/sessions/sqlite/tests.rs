@@ -83,7 +83,7 @@ async fn on_a_full_disk_only_the_append_fails_and_writes_work_again_when_there_i
         let (text, file) = (error.to_string(), file.display());
         let expected = format!("session database {file}: cannot append to the session ({key}): no space is left: ");
         assert!(text.starts_with(&expected), "{text}");
-        let session = sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
+        let session = SessionService::get(&sessions, &key, EventWindow::All).await.unwrap().unwrap();
         assert_eq!((session.revision, session.events.len() as u64), (acknowledged, acknowledged));
 
         // Space is freed.

@@ -1,0 +1,136 @@
+//! Runs of sessions in memory.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use hatchery_core::sync::MutexExt;
+use hatchery_core::{RunPage, RunService, RunTransition, SessionKey, StoreError, StoredRun};
+
+use super::{MemorySessions, StoredSession};
+
+/// The runs of one session, oldest first. The number of a run is its position, from 1.
+#[derive(Default)]
+pub(super) struct SessionRuns {
+    runs: Vec<StoredRun>,
+    positions: HashMap<String, usize>,
+}
+
+impl SessionRuns {
+    fn get(&self, run: &str) -> Option<&StoredRun> {
+        self.runs.get(*self.positions.get(run)?)
+    }
+
+    fn get_mut(&mut self, run: &str) -> Option<&mut StoredRun> {
+        self.runs.get_mut(*self.positions.get(run)?)
+    }
+
+    fn push(&mut self, run: StoredRun) {
+        self.positions.insert(run.id.clone(), self.runs.len());
+        self.runs.push(run);
+    }
+}
+
+impl MemorySessions {
+    fn add_run(&self, stored: &mut StoredSession, run: &StoredRun) -> StoredRun {
+        if let Some(known) = stored.runs.get(&run.id) {
+            return known.clone();
+        }
+        stored.runs.push(run.clone());
+        self.add_event_bytes(stored, run.bytes());
+        self.index_background_run(run);
+        run.clone()
+    }
+
+    fn change_run(&self, stored: &mut StoredSession, run: &str, transition: &RunTransition) -> Option<StoredRun> {
+        let run = stored.runs.get_mut(run)?;
+        let bytes = run.bytes();
+        if run.apply(transition) {
+            let changed = run.clone();
+            self.add_event_bytes(stored, changed.bytes().wrapping_sub(bytes));
+            self.index_background_run(&changed);
+            return Some(changed);
+        }
+        Some(run.clone())
+    }
+
+    fn index_background_run(&self, run: &StoredRun) {
+        if run.is_background {
+            let entry = (run.accepted, run.session.clone(), run.id.clone());
+            let mut background_runs = self.background_runs.lock_unpoisoned();
+            if run.state.is_at_rest() {
+                background_runs.remove(&entry)
+            } else {
+                background_runs.insert(entry)
+            };
+        }
+    }
+}
+
+#[async_trait]
+impl RunService for MemorySessions {
+    async fn add(&self, run: &StoredRun) -> Result<StoredRun, StoreError> {
+        self.change(&run.session, |stored| Ok(self.add_run(stored, run)))
+    }
+
+    async fn start(&self, run: &StoredRun, fence: u64) -> Result<StoredRun, StoreError> {
+        self.change(&run.session, |stored| {
+            stored.check_fence(Some(fence))?;
+            let added = self.add_run(stored, run);
+            Ok(self.change_run(stored, &run.id, &RunTransition::Start).unwrap_or(added))
+        })
+    }
+
+    async fn change(
+        &self,
+        session: &SessionKey,
+        run: &str,
+        fence: Option<u64>,
+        transition: &RunTransition,
+    ) -> Result<Option<StoredRun>, StoreError> {
+        let changed = MemorySessions::change(self, session, |stored| {
+            stored.check_fence(fence)?;
+            Ok(self.change_run(stored, run, transition))
+        });
+        match changed {
+            Err(StoreError::SessionNotFound(_)) => Ok(None),
+            result => result,
+        }
+    }
+
+    async fn get(&self, session: &SessionKey, run: &str) -> Result<Option<StoredRun>, StoreError> {
+        let stored = self.find(session);
+        Ok(stored.and_then(|stored| stored.lock_unpoisoned().runs.get(run).cloned()))
+    }
+
+    async fn list(&self, session: &SessionKey, from: Option<u64>, limit: usize) -> Result<RunPage, StoreError> {
+        let Some(stored) = self.find(session) else { return Ok(RunPage::default()) };
+        let stored = stored.lock_unpoisoned();
+        let runs = &stored.runs.runs;
+        let from = from.map_or(runs.len(), |from| usize::try_from(from).unwrap_or(usize::MAX).min(runs.len()));
+        let end = from.saturating_sub(limit);
+        let page = runs.get(end..from).unwrap_or_default().iter().rev().cloned().collect();
+        Ok(RunPage { runs: page, next: (end > 0).then_some(end as u64) })
+    }
+
+    async fn interrupted(&self, limit: usize) -> Result<Vec<StoredRun>, StoreError> {
+        let entries = self.background_runs.lock_unpoisoned().clone();
+        let mut runs = Vec::new();
+        for entry in entries {
+            if runs.len() == limit {
+                break;
+            }
+            let (_, session, run) = &entry;
+            let Some(stored) = self.find(session) else {
+                // The session was deleted.
+                self.background_runs.lock_unpoisoned().remove(&entry);
+                continue;
+            };
+            let stored = stored.lock_unpoisoned();
+            let now = Instant::now();
+            let held = stored.leased_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+            runs.extend(stored.runs.get(run).filter(|_| held.is_zero()).cloned());
+        }
+        Ok(runs)
+    }
+}

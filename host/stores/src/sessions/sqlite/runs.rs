@@ -1,0 +1,218 @@
+//! Rows of runs.
+
+use async_trait::async_trait;
+use hatchery_core::{
+    RunFailure, RunPage, RunService, RunState, RunTransition, SessionKey, StoreError, StoredRun, Timestamp,
+};
+use rusqlite::types::Type;
+use rusqlite::{Connection, Row, params};
+
+use super::{SqliteSessions, first, queries};
+
+/// The result of a change.
+enum Change<T> {
+    Made(T),
+    /// Another turn has begun.
+    Fenced,
+    /// The session does not exist.
+    NoSession,
+}
+
+#[async_trait]
+impl RunService for SqliteSessions {
+    async fn add(&self, run: &StoredRun) -> Result<StoredRun, StoreError> {
+        let (session, new) = (&run.session, run.clone());
+        let added = self.write("add a run to the session", session, move |connection| {
+            let Some(Change::Made(row)) = find_session(connection, &new.session, None)? else {
+                return Ok(Change::NoSession);
+            };
+            if let Some((_, known)) = find(connection, &new.session, row, &new.id)? {
+                return Ok(Change::Made(known));
+            }
+            insert(connection, row, &new)?;
+            Ok(Change::Made(new.clone()))
+        });
+        made(added.await?, session)
+    }
+
+    async fn start(&self, run: &StoredRun, fence: u64) -> Result<StoredRun, StoreError> {
+        let (session, new) = (&run.session, run.clone());
+        let started = self.write("start a run of the session", session, move |connection| {
+            let row = match find_session(connection, &new.session, Some(fence))? {
+                Some(Change::Made(row)) => row,
+                Some(_) => return Ok(Change::Fenced),
+                None => return Ok(Change::NoSession),
+            };
+            let known = find(connection, &new.session, row, &new.id)?;
+            let (number, mut run) = known.map_or_else(|| (None, new.clone()), |(number, run)| (Some(number), run));
+            let bytes = run.bytes();
+            let has_changed = run.apply(&RunTransition::Start);
+            match number {
+                Some(number) if has_changed => update(connection, (row, number), bytes, &run)?,
+                Some(_) => {}
+                None => insert(connection, row, &run)?,
+            }
+            Ok(Change::Made(run))
+        });
+        made(started.await?, session)
+    }
+
+    async fn change(
+        &self,
+        session: &SessionKey,
+        run: &str,
+        fence: Option<u64>,
+        transition: &RunTransition,
+    ) -> Result<Option<StoredRun>, StoreError> {
+        let (key, id, transition) = (session.clone(), run.to_owned(), transition.clone());
+        let changed = self.write("change a run of the session", session, move |connection| {
+            let row = match find_session(connection, &key, fence)? {
+                Some(Change::Made(row)) => row,
+                Some(_) => return Ok(Change::Fenced),
+                None => return Ok(Change::Made(None)),
+            };
+            let Some((number, mut run)) = find(connection, &key, row, &id)? else { return Ok(Change::Made(None)) };
+            let bytes = run.bytes();
+            if run.apply(&transition) {
+                update(connection, (row, number), bytes, &run)?;
+            }
+            Ok(Change::Made(Some(run)))
+        });
+        made(changed.await?, session)
+    }
+
+    async fn get(&self, session: &SessionKey, run: &str) -> Result<Option<StoredRun>, StoreError> {
+        let (key, id) = (session.clone(), run.to_owned());
+        let found = self.read("read a run of the session", session, move |connection| {
+            let mut find = connection.prepare_cached(queries::FIND_RUN_BY_KEY)?;
+            first(&mut find, params![key.app, key.user, key.id, id], |row| stored_run(row, key.clone()))
+        });
+        Ok(found.await?.map(|(_, run)| run))
+    }
+
+    async fn list(&self, session: &SessionKey, from: Option<u64>, limit: usize) -> Result<RunPage, StoreError> {
+        let key = session.clone();
+        let from = from.map_or(i64::MAX, |from| i64::try_from(from).unwrap_or(i64::MAX));
+        let listed = self.read("list the runs of the session", session, move |connection| {
+            let mut list = connection.prepare_cached(queries::LIST_RUNS)?;
+            // One more tells whether there is another page.
+            let rows = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+            let values = params![key.app, key.user, key.id, from, rows];
+            list.query_map(values, |row| stored_run(row, key.clone()))?.collect::<rusqlite::Result<Vec<_>>>()
+        });
+        let mut listed = listed.await?;
+        let has_more = listed.len() > limit;
+        listed.truncate(limit);
+        let next = listed.last().filter(|_| has_more).map(|(number, _)| number.cast_unsigned());
+        Ok(RunPage { runs: listed.into_iter().map(|(_, run)| run).collect(), next })
+    }
+
+    async fn interrupted(&self, limit: usize) -> Result<Vec<StoredRun>, StoreError> {
+        let found = self.database.read(move |connection| {
+            let mut find = connection.prepare_cached(queries::INTERRUPTED_RUNS)?;
+            let values = params![Timestamp::now().as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)];
+            let rows = find.query_map(values, |row| {
+                let (app, user, id): (String, String, String) = (row.get(12)?, row.get(13)?, row.get(14)?);
+                stored_run(row, SessionKey::new(app, user, id)).map(|(_, run)| run)
+            })?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        });
+        found.await.map_err(self.database.error("find interrupted runs"))
+    }
+}
+
+fn made<T>(change: Change<T>, session: &SessionKey) -> Result<T, StoreError> {
+    match change {
+        Change::Made(value) => Ok(value),
+        Change::Fenced => Err(StoreError::Fenced(session.clone())),
+        Change::NoSession => Err(StoreError::SessionNotFound(session.clone())),
+    }
+}
+
+/// Returns the row of a session, if the turn of the fence is its newest; `None` if the session does not exist.
+fn find_session(
+    connection: &Connection,
+    key: &SessionKey,
+    fence: Option<u64>,
+) -> rusqlite::Result<Option<Change<i64>>> {
+    let mut find = connection.prepare_cached(queries::FIND_TURN)?;
+    let found: Option<(i64, i64)> =
+        first(&mut find, params![key.app, key.user, key.id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(found.map(|(row, turn)| {
+        if fence.is_none_or(|fence| fence == turn.cast_unsigned()) { Change::Made(row) } else { Change::Fenced }
+    }))
+}
+
+fn find(connection: &Connection, key: &SessionKey, row: i64, id: &str) -> rusqlite::Result<Option<(i64, StoredRun)>> {
+    let mut find = connection.prepare_cached(queries::FIND_RUN)?;
+    first(&mut find, params![row, id], |row| stored_run(row, key.clone()))
+}
+
+fn insert(connection: &Connection, session: i64, run: &StoredRun) -> rusqlite::Result<()> {
+    connection.prepare_cached(queries::ADD_RUN)?.execute(params![
+        session,
+        run.id,
+        run.state.name(),
+        run.is_background,
+        run.is_cancel_requested,
+        run.attempts,
+        run.first_revision.cast_signed(),
+        run.request,
+        run.accepted.as_micros(),
+        run.updated.as_micros(),
+    ])?;
+    count_bytes(connection, session, run, 0)
+}
+
+/// Updates the row `number` of a run of a session, which counted with so many bytes before.
+fn update(
+    connection: &Connection,
+    (session, number): (i64, i64),
+    before: u64,
+    run: &StoredRun,
+) -> rusqlite::Result<()> {
+    let failure = run.failure.as_ref();
+    connection.prepare_cached(queries::UPDATE_RUN)?.execute(params![
+        number,
+        run.state.name(),
+        failure.map(|failure| &failure.code),
+        failure.map(|failure| &failure.message),
+        run.is_cancel_requested,
+        run.attempts,
+        run.request,
+        run.updated.as_micros(),
+    ])?;
+    count_bytes(connection, session, run, before)
+}
+
+/// Adds the bytes of a run to the totals of its session and user.
+fn count_bytes(connection: &Connection, session: i64, run: &StoredRun, before: u64) -> rusqlite::Result<()> {
+    let bytes = run.bytes().wrapping_sub(before).cast_signed();
+    if bytes == 0 {
+        return Ok(());
+    }
+    connection.prepare_cached(queries::COUNT_SESSION_BYTES)?.execute(params![session, bytes])?;
+    let SessionKey { app, user, .. } = &run.session;
+    connection.prepare_cached(queries::COUNT_USER_EVENT)?.execute(params![app, user, bytes]).map(drop)
+}
+
+/// Converts a row with the columns of [`queries::FIND_RUN`]. Returns its number and the run.
+fn stored_run(row: &Row<'_>, session: SessionKey) -> rusqlite::Result<(i64, StoredRun)> {
+    let state: String = row.get(2)?;
+    let unknown = || rusqlite::Error::FromSqlConversionFailure(2, Type::Text, format!("no state `{state}`").into());
+    let failure: (Option<String>, Option<String>) = (row.get(3)?, row.get(4)?);
+    let run = StoredRun {
+        id: row.get(1)?,
+        session,
+        state: RunState::from_name(&state).ok_or_else(unknown)?,
+        failure: failure.0.zip(failure.1).map(|(code, message)| RunFailure { code, message }),
+        is_background: row.get(5)?,
+        is_cancel_requested: row.get(6)?,
+        attempts: row.get(7)?,
+        first_revision: row.get::<_, i64>(8)?.cast_unsigned(),
+        request: row.get(9)?,
+        accepted: Timestamp::from_micros(row.get(10)?),
+        updated: Timestamp::from_micros(row.get(11)?),
+    };
+    Ok((row.get(0)?, run))
+}

@@ -1,0 +1,248 @@
+//! Stored runs, which session services keep beside their sessions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hatchery_core::{
+    JsonMap, RunFailure, RunPage, RunService, RunState, RunTransition, SessionKey, SessionService, StoreError,
+    StoredRun, TurnStart,
+};
+use hatchery_stores::quotas::QuotaSessions;
+use hatchery_stores::{Quota, Quotas};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+
+every_backend!(
+    [
+        a_run_is_read_back_as_it_was_stored,
+        a_run_is_added_once,
+        a_service_and_the_state_machine_agree_on_every_transition,
+        a_run_starts_once_although_two_tasks_cancel_and_start_it,
+        a_turn_that_was_taken_over_changes_no_run,
+        runs_are_listed_page_by_page_newest_first,
+        interrupted_background_runs_are_found_once_their_turn_has_ended,
+        a_deleted_session_has_no_runs,
+        runs_count_as_bytes_of_the_session,
+        an_unknown_session_has_no_runs,
+    ],
+    memory(_folder) => hatchery_stores::MemorySessions::new(),
+    sqlite(folder) => hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap(),
+    memory_behind_quotas(_folder) => QuotaSessions::new(Arc::new(hatchery_stores::MemorySessions::new()), Arc::default()),
+    sqlite_behind_quotas(folder) => QuotaSessions::new(
+        Arc::new(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
+        Arc::default(),
+    ),
+);
+
+fn runs(sessions: &dyn SessionService) -> &dyn RunService {
+    sessions.runs().unwrap()
+}
+
+async fn session(sessions: &dyn SessionService, id: &str) -> SessionKey {
+    sessions.create("app", "ann", Some(id), JsonMap::new()).await.unwrap().key
+}
+
+async fn begin(sessions: &dyn SessionService, key: &SessionKey, previous: Option<u64>) -> u64 {
+    let begun = sessions.begin_turn(key, previous, Duration::from_secs(60)).await.unwrap();
+    let TurnStart::Begun(turn) = begun else { panic!("it is held") };
+    turn.fence
+}
+
+fn failure() -> RunTransition {
+    RunTransition::Fail(RunFailure { code: "LIMIT_REACHED".into(), message: "é \u{0} too many".into() })
+}
+
+async fn a_run_is_read_back_as_it_was_stored(sessions: &dyn SessionService) {
+    let key = session(sessions, "s1").await;
+    let run = StoredRun {
+        is_background: true,
+        request: Some("{\"é\":1}".into()),
+        ..StoredRun::new(key.clone(), "r/1 '%_", 7)
+    };
+    assert_eq!(runs(sessions).add(&run).await.unwrap(), run);
+    assert_eq!(runs(sessions).get(&key, &run.id).await.unwrap(), Some(run.clone()));
+    let failed = runs(sessions).change(&key, &run.id, None, &failure()).await.unwrap().unwrap();
+    assert_eq!((failed.state, failed.failure.is_some(), &failed.request), (RunState::Failed, true, &None));
+    assert_eq!(runs(sessions).get(&key, &run.id).await.unwrap(), Some(failed));
+    assert_eq!(runs(sessions).get(&key, "r").await.unwrap(), None);
+    assert_eq!(runs(sessions).change(&key, "r", None, &RunTransition::Cancel).await.unwrap(), None);
+}
+
+async fn a_run_is_added_once(sessions: &dyn SessionService) {
+    let key = session(sessions, "s1").await;
+    let first = runs(sessions).add(&StoredRun::new(key.clone(), "r1", 0)).await.unwrap();
+    let second = StoredRun { is_background: true, ..StoredRun::new(key.clone(), "r1", 3) };
+    assert_eq!(runs(sessions).add(&second).await.unwrap(), first);
+    let fence = begin(sessions, &key, None).await;
+    let started = runs(sessions).start(&second, fence).await.unwrap();
+    assert_eq!((started.state, started.attempts, started.first_revision), (RunState::Running, 1, 0));
+    let other = session(sessions, "s2").await;
+    let run = StoredRun::new(other, "r1", 0);
+    assert_eq!(runs(sessions).add(&run).await.unwrap(), run, "ids are unique in a session only");
+}
+
+async fn a_service_and_the_state_machine_agree_on_every_transition(sessions: &dyn SessionService) {
+    let transitions = [
+        RunTransition::Start,
+        RunTransition::Wait,
+        RunTransition::Finish,
+        failure(),
+        RunTransition::Cancel,
+        RunTransition::RequestCancel,
+    ];
+    let (key, fence) = {
+        let key = session(sessions, "s1").await;
+        let fence = begin(sessions, &key, None).await;
+        (key, fence)
+    };
+    let steps = prop::collection::vec(prop::sample::select(transitions.to_vec()), 1..12);
+    let mut runner = TestRunner::deterministic();
+    for number in 0..24 {
+        let mut model = StoredRun {
+            is_background: number % 2 == 0,
+            request: Some("{}".into()),
+            ..StoredRun::new(key.clone(), format!("r{number}"), number)
+        };
+        runs(sessions).add(&model).await.unwrap();
+        for transition in steps.new_tree(&mut runner).unwrap().current() {
+            let stored = if transition == RunTransition::Start {
+                runs(sessions).start(&model, fence).await.unwrap()
+            } else {
+                runs(sessions).change(&key, &model.id, Some(fence), &transition).await.unwrap().unwrap()
+            };
+            let has_changed = model.apply(&transition);
+            let expected = StoredRun { updated: stored.updated, ..model.clone() };
+            assert_eq!(stored, expected, "{transition:?}");
+            assert!(has_changed || stored.updated <= model.updated, "{transition:?}");
+            assert_eq!(runs(sessions).get(&key, &model.id).await.unwrap(), Some(stored));
+        }
+    }
+}
+
+async fn a_run_starts_once_although_two_tasks_cancel_and_start_it(sessions: &dyn SessionService) {
+    let key = session(sessions, "s1").await;
+    let fence = begin(sessions, &key, None).await;
+    for number in 0..20 {
+        let run = runs(sessions).add(&StoredRun::new(key.clone(), format!("r{number}"), 0)).await.unwrap();
+        let (started, cancelled) = futures::join!(
+            runs(sessions).start(&run, fence),
+            runs(sessions).change(&key, &run.id, None, &RunTransition::RequestCancel),
+        );
+        let (started, cancelled) = (started.unwrap(), cancelled.unwrap().unwrap());
+        match cancelled.state {
+            RunState::Cancelled => assert_eq!(started.state, RunState::Cancelled, "it never ran"),
+            _ => assert_eq!((started.state, cancelled.is_cancel_requested), (RunState::Running, true)),
+        }
+    }
+}
+
+async fn a_turn_that_was_taken_over_changes_no_run(sessions: &dyn SessionService) {
+    let key = session(sessions, "s1").await;
+    let fence = begin(sessions, &key, None).await;
+    let run = runs(sessions).start(&StoredRun::new(key.clone(), "r1", 0), fence).await.unwrap();
+    begin(sessions, &key, Some(fence)).await;
+    let late = runs(sessions).change(&key, "r1", Some(fence), &RunTransition::Finish).await;
+    assert!(matches!(late, Err(StoreError::Fenced(_))), "{late:?}");
+    for id in ["r1", "r2"] {
+        let late = runs(sessions).start(&StoredRun::new(key.clone(), id, 0), fence).await;
+        assert!(matches!(late, Err(StoreError::Fenced(_))), "{late:?}");
+    }
+    assert_eq!(runs(sessions).list(&key, None, 10).await.unwrap().runs, [run]);
+}
+
+async fn runs_are_listed_page_by_page_newest_first(sessions: &dyn SessionService) {
+    let (key, other) = (session(sessions, "s1").await, session(sessions, "s2").await);
+    for number in 0..5 {
+        for key in [&key, &other] {
+            runs(sessions).add(&StoredRun::new(key.clone(), format!("r{number}"), 0)).await.unwrap();
+        }
+    }
+    let (mut from, mut pages) = (None, Vec::new());
+    loop {
+        let RunPage { runs, next } = runs(sessions).list(&key, from, 2).await.unwrap();
+        assert!(runs.iter().all(|run| run.session == key));
+        pages.push(runs.into_iter().map(|run| run.id).collect::<Vec<_>>());
+        from = next;
+        if from.is_none() {
+            break;
+        }
+        // A run that begins meanwhile does not move the pages.
+        runs_added_between_pages(sessions, &key).await;
+    }
+    assert_eq!(pages, [vec!["r4", "r3"], vec!["r2", "r1"], vec!["r0"]]);
+    assert_eq!(runs(sessions).list(&key, None, 100).await.unwrap().next, None);
+}
+
+async fn runs_added_between_pages(sessions: &dyn SessionService, key: &SessionKey) {
+    runs(sessions).add(&StoredRun::new(key.clone(), hatchery_core::new_invocation_id(), 0)).await.unwrap();
+}
+
+async fn interrupted_background_runs_are_found_once_their_turn_has_ended(sessions: &dyn SessionService) {
+    let (held, free) = (session(sessions, "s1").await, session(sessions, "s2").await);
+    let background = |key: &SessionKey, id: &str| StoredRun {
+        is_background: true,
+        request: Some("{}".into()),
+        ..StoredRun::new(key.clone(), id, 0)
+    };
+    let ids = || async {
+        let found = runs(sessions).interrupted(10).await.unwrap();
+        found.into_iter().map(|run| run.id).collect::<Vec<_>>()
+    };
+    runs(sessions).add(&background(&free, "accepted")).await.unwrap();
+    runs(sessions).add(&StoredRun::new(free.clone(), "of a client", 0)).await.unwrap();
+    let fence = begin(sessions, &held, None).await;
+    runs(sessions).start(&background(&held, "running"), fence).await.unwrap();
+    assert_eq!(ids().await, ["accepted"]);
+    sessions.renew_turn(&held, fence, Duration::ZERO).await.unwrap();
+    assert_eq!(ids().await, ["accepted", "running"]);
+    assert_eq!(runs(sessions).interrupted(1).await.unwrap().len(), 1);
+    runs(sessions).change(&held, "running", None, &RunTransition::Wait).await.unwrap();
+    assert_eq!(ids().await, ["accepted"]);
+    sessions.delete(&free).await.unwrap();
+    assert_eq!(ids().await, [] as [&str; 0]);
+}
+
+async fn a_deleted_session_has_no_runs(sessions: &dyn SessionService) {
+    let key = session(sessions, "s1").await;
+    runs(sessions).add(&StoredRun::new(key.clone(), "r1", 0)).await.unwrap();
+    sessions.delete(&key).await.unwrap();
+    session(sessions, "s1").await;
+    assert_eq!(runs(sessions).list(&key, None, 10).await.unwrap(), RunPage::default());
+    assert_eq!(sessions.usage(&key).await.unwrap().user.event_bytes, 0);
+}
+
+async fn runs_count_as_bytes_of_the_session(sessions: &dyn SessionService) {
+    let key = session(sessions, "s1").await;
+    let run = StoredRun { request: Some("12345".into()), ..StoredRun::new(key.clone(), "r1", 0) };
+    runs(sessions).add(&run).await.unwrap();
+    let usage = || async { sessions.usage(&key).await.unwrap() };
+    assert_eq!((usage().await.session.event_bytes, usage().await.user.event_bytes), (7, 7));
+    runs(sessions).add(&run).await.unwrap();
+    assert_eq!(usage().await.session.event_bytes, 7);
+    let transition = RunTransition::Fail(RunFailure { code: "123".into(), message: "1".into() });
+    runs(sessions).change(&key, "r1", None, &transition).await.unwrap();
+    assert_eq!((usage().await.session.event_bytes, usage().await.user.event_bytes), (6, 6));
+}
+
+async fn an_unknown_session_has_no_runs(sessions: &dyn SessionService) {
+    let key = SessionKey::new("app", "ann", "unknown");
+    let added = runs(sessions).add(&StoredRun::new(key.clone(), "r1", 0)).await;
+    assert!(matches!(added, Err(StoreError::SessionNotFound(_))), "{added:?}");
+    let started = runs(sessions).start(&StoredRun::new(key.clone(), "r1", 0), 1).await;
+    assert!(matches!(started, Err(StoreError::SessionNotFound(_))), "{started:?}");
+    assert_eq!(runs(sessions).get(&key, "r1").await.unwrap(), None);
+    assert_eq!(runs(sessions).list(&key, None, 10).await.unwrap(), RunPage::default());
+    assert_eq!(runs(sessions).change(&key, "r1", None, &RunTransition::Cancel).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_run_that_is_too_large_for_the_session_is_rejected() {
+    let quotas = Quotas::default().with(Quota::SessionBytes, 100);
+    let inner = Arc::new(hatchery_stores::MemorySessions::new());
+    let sessions = QuotaSessions::new(inner, Arc::new(quotas.into()));
+    let key = session(&sessions, "s1").await;
+    let run = StoredRun { request: Some("x".repeat(99)), ..StoredRun::new(key.clone(), "r1", 0) };
+    assert_eq!(runs(&sessions).add(&run).await.unwrap_err().code(), "QUOTA_EXCEEDED");
+    assert_eq!(runs(&sessions).get(&key, "r1").await.unwrap(), None);
+}
