@@ -2,17 +2,20 @@
 //! compiled again.
 //!
 //! Compiled code is native code: anyone who can make the host load some controls the host. So the cache is a
-//! directory that only its owner can enter. Each file begins with a keyed hash (HMAC) of its name and code, and the
+//! directory that only its owner can enter. Each file ends with a keyed hash (HMAC) of its name and code, and the
 //! random key is in a file of its own. Code is loaded only if the hash matches; in doubt (a link, another owner, a
 //! damaged file) the component is compiled again. The cache never fails: a directory that cannot be used costs a log
 //! line and time.
+//!
+//! Code is mapped, not read into memory: pages that no call uses take none, and all hosts share the others. So a file
+//! is never changed in place, only replaced.
 
 mod directory;
 mod key;
 
-use std::fs;
+use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -20,10 +23,16 @@ use wasmtime::component::Component;
 
 use crate::runtime::engine::Engine;
 use directory::CacheDirectory;
-use key::{Key, MAC};
+use key::{FileHash, Key, MAC};
 
-/// The first bytes of each file. The digits change with its layout.
-const MAGIC: &[u8; 8] = b"HATCHC02";
+/// Follows the code in each file, before the keyed hash. The digits change with the layout.
+const MAGIC: &[u8; 8] = b"HATCHC03";
+
+/// Bytes after the code.
+const TRAILER: usize = MAGIC.len() + MAC;
+
+/// Bytes that are read at once to check a file.
+const CHUNK: usize = 256 << 10;
 
 /// File extension of compiled code.
 const EXTENSION: &str = "cwasm";
@@ -141,26 +150,26 @@ fn file_name(engine: &Engine, sha256: &str) -> String {
     format!("{sha256}-{:016x}-{:x}.{EXTENSION}", hasher.finish(), Engine::features())
 }
 
-/// Returns the code in a file, if the file is complete and was written by this cache for this component and engine.
+/// Maps the code in a file, if the file is complete and was written by this cache for this component and engine.
 fn read(engine: &Engine, directory: &CacheDirectory, name: &str) -> Option<Component> {
     let path = directory.file(name);
-    let bytes = match directory.read(name) {
-        Ok(bytes) => bytes,
+    match directory.open_file(name).and_then(|file| verify(&directory.key, name, file)) {
+        Ok(true) => {}
+        Ok(false) => {
+            tracing::warn!("{}: is damaged or not from this cache, so the component is compiled again", path.display());
+            return None;
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => {
             tracing::warn!("{}: cannot be used, so the component is compiled: {error}", path.display());
             return None;
         }
-    };
-    let Some(code) = verify(&directory.key, name, &bytes) else {
-        tracing::warn!("{}: is damaged or not from this cache, so the component is compiled again", path.display());
-        return None;
-    };
-    // SAFETY: the bytes are those that `write` got from the compiler of this host for this component and engine. The
-    // keyed hash in front of them proves it, and only the owner of the directory can read the key. The same bytes are
-    // checked and loaded, so they cannot be swapped in between. Wasmtime itself refuses code of another version or
+    }
+    // SAFETY: the file holds what `write` got from the compiler of this host for this component and engine. The keyed
+    // hash proves it, and only the owner of the directory can read the key, or replace the file after the check.
+    // Nobody changes files in place. Wasmtime ignores what follows the code, and refuses code of another version or
     // configuration.
-    match unsafe { Component::deserialize(engine.wasm(), code) } {
+    match unsafe { Component::deserialize_file(engine.wasm(), &path) } {
         Ok(component) => Some(component),
         Err(error) => {
             tracing::warn!("{}: does not fit, so the component is compiled again: {error:#}", path.display());
@@ -169,19 +178,39 @@ fn read(engine: &Engine, directory: &CacheDirectory, name: &str) -> Option<Compo
     }
 }
 
-/// Returns the code, if the header matches it and the file name.
-fn verify<'a>(key: &Key, name: &str, bytes: &'a [u8]) -> Option<&'a [u8]> {
-    let (mac, code) = bytes.strip_prefix(MAGIC)?.split_at_checked(MAC)?;
-    key.verify(&[name.as_bytes(), code], mac).then_some(code)
+/// Returns true if the end of the file fits its name and the code before it.
+fn verify(key: &Key, name: &str, mut file: File) -> io::Result<bool> {
+    let Some(code) = file.metadata()?.len().checked_sub(TRAILER as u64) else { return Ok(false) };
+    let mut hash = key.hash(name);
+    io::copy(&mut BufReader::with_capacity(CHUNK, (&mut file).take(code)), &mut HashWriter(&mut hash))?;
+    let mut trailer = Vec::with_capacity(TRAILER);
+    file.read_to_end(&mut trailer)?;
+    Ok(trailer.strip_prefix(MAGIC).is_some_and(|mac| hash.verify(mac)))
+}
+
+/// Adds what is written to a hash.
+struct HashWriter<'a>(&'a mut FileHash);
+
+impl Write for HashWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Writes a temporary file, then renames it, so that no reader sees a partial file.
 fn write(directory: &CacheDirectory, name: &str, code: &[u8]) -> io::Result<()> {
     let (temporary, mut file) = directory.create_temporary()?;
     let mut write_all = || {
-        file.write_all(MAGIC)?;
-        file.write_all(&directory.key.mac(&[name.as_bytes(), code]))?;
+        let mut hash = directory.key.hash(name);
+        hash.update(code);
         file.write_all(code)?;
+        file.write_all(MAGIC)?;
+        file.write_all(&hash.finish())?;
         file.sync_data()?;
         fs::rename(&temporary, directory.file(name))
     };

@@ -53,9 +53,10 @@ async fn code_is_compiled_once_and_a_damaged_file_is_compiled_again() {
     let middle = flipped.len() / 2;
     flipped[middle] ^= 1;
     // A forgery that has the right layout but not the key.
-    let mut forged = b"HATCHC02".to_vec();
-    forged.extend(Sha256::digest(&good[40..]));
-    forged.extend(&good[40..]);
+    let code = &good[..good.len() - 40];
+    let mut forged = code.to_vec();
+    forged.extend(b"HATCHC03");
+    forged.extend(Sha256::digest(code));
     for damaged in [flipped, forged, good[..good.len() / 2].to_vec(), Vec::new(), b"something else".to_vec()] {
         std::fs::write(&file, damaged).unwrap();
         assert!(!load(&cache).await, "a damaged file was used");

@@ -54,9 +54,11 @@ impl CacheDirectory {
         self.path.join(name)
     }
 
-    /// Reads a file that no other user can have written.
-    pub(super) fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        read(&self.file(name), self.owner)
+    /// Opens a file that no other user can have written.
+    pub(super) fn open_file(&self, name: &str) -> io::Result<File> {
+        let path = self.file(name);
+        check(&fs::symlink_metadata(&path)?, self.owner, FileKind::File)?;
+        File::open(path)
     }
 
     /// Creates a temporary file that only its owner can read.

@@ -2,16 +2,14 @@
 
 use std::fmt;
 
-use sha2::{Digest, Sha256};
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
 
 /// Bytes of a key.
 pub(super) const KEY: usize = 32;
 
 /// Bytes of a keyed hash.
 pub(super) const MAC: usize = 32;
-
-/// Block size of SHA-256, bytes.
-const BLOCK: usize = 64;
 
 /// A random key. `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq)]
@@ -39,28 +37,35 @@ impl Key {
         &self.0
     }
 
-    /// Returns the keyed hash of `parts`. Each but the last is followed by a zero byte, which none of those contains.
-    pub(super) fn mac(&self, parts: &[&[u8]]) -> [u8; MAC] {
-        let mut inner = Sha256::new_with_prefix(self.padded(0x36));
-        for (index, part) in parts.iter().enumerate() {
-            if index > 0 {
-                inner.update([0]);
-            }
-            inner.update(part);
-        }
-        Sha256::new_with_prefix(self.padded(0x5c)).chain_update(inner.finalize()).finalize().into()
+    /// Starts the keyed hash of a file with this name, which contains no zero byte.
+    pub(super) fn hash(&self, name: &str) -> FileHash {
+        // HMAC fills a key up with zeros.
+        let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
+        block.iter_mut().zip(self.0).for_each(|(to, byte)| *to = byte);
+        let mut hash = Hmac::new(&block);
+        hash.update(name.as_bytes());
+        hash.update(&[0]);
+        FileHash(hash)
+    }
+}
+
+/// The keyed hash of a file's name and content.
+pub(super) struct FileHash(Hmac<Sha256>);
+
+impl FileHash {
+    /// Adds a part of the content.
+    pub(super) fn update(&mut self, content: &[u8]) {
+        self.0.update(content);
     }
 
-    /// Returns true if `mac` is the keyed hash of `parts`. Runs in constant time.
-    pub(super) fn verify(&self, parts: &[&[u8]], mac: &[u8]) -> bool {
-        let expected = self.mac(parts);
-        mac.len() == MAC && expected.iter().zip(mac).fold(0, |differences, (a, b)| differences | (a ^ b)) == 0
+    /// Returns the hash.
+    pub(super) fn finish(self) -> [u8; MAC] {
+        self.0.finalize().into_bytes().into()
     }
 
-    fn padded(&self, pad: u8) -> [u8; BLOCK] {
-        let mut block = [pad; BLOCK];
-        block.iter_mut().zip(self.0).for_each(|(byte, key)| *byte ^= key);
-        block
+    /// Returns true if `mac` is the hash. Runs in constant time.
+    pub(super) fn verify(self, mac: &[u8]) -> bool {
+        self.0.verify_slice(mac).is_ok()
     }
 }
 
@@ -68,34 +73,20 @@ impl Key {
 mod tests {
     use super::*;
 
-    /// Test cases 1 and 2 of RFC 4231; their shorter keys are padded with zeros.
     #[test]
-    fn the_keyed_hash_is_hmac_sha256() {
-        let key = |start: &[u8]| {
-            let mut bytes = [0; KEY];
-            bytes[..start.len()].copy_from_slice(start);
-            Key(bytes)
-        };
-        let hex = |mac: [u8; MAC]| mac.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        assert_eq!(
-            hex(key(&[0x0b; 20]).mac(&[b"Hi There"])),
-            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"
-        );
-        assert_eq!(
-            hex(key(b"Jefe").mac(&[b"what do ya want for nothing?"])),
-            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
-        );
-    }
-
-    #[test]
-    fn a_hash_fits_only_its_key_and_its_parts() {
+    fn a_hash_fits_only_its_key_its_name_and_its_content() {
         let (key, other) = (Key([1; KEY]), Key([2; KEY]));
-        let mac = key.mac(&[b"name", b"code"]);
-        assert!(key.verify(&[b"name", b"code"], &mac));
-        assert!(!other.verify(&[b"name", b"code"], &mac));
-        assert!(!key.verify(&[b"nam", b"ecode"], &mac));
-        assert!(!key.verify(&[b"name", b"code"], &mac[..MAC - 1]));
-        assert!(!key.verify(&[b"name", b"code"], &[]));
+        let hash = |key: &Key, name: &str, content: &[&[u8]]| {
+            let mut hash = key.hash(name);
+            content.iter().for_each(|content| hash.update(content));
+            hash
+        };
+        let mac = hash(&key, "name", &[b"code"]).finish();
+        assert!(hash(&key, "name", &[b"co", b"de"]).verify(&mac));
+        assert!(!hash(&other, "name", &[b"code"]).verify(&mac));
+        assert!(!hash(&key, "nam", &[b"ecode"]).verify(&mac));
+        assert!(!hash(&key, "name", &[b"code"]).verify(&mac[..MAC - 1]));
+        assert!(!hash(&key, "name", &[b"code"]).verify(&[]));
     }
 
     #[test]
