@@ -285,7 +285,16 @@ async fn a_package_of_pypi_is_part_of_a_component() -> Result<()> {
     folder.write("words/requirements.txt", "inflection==0.5.1\n")?;
     folder.write(
         "words/app.py",
-        "import inflection\nfrom hatchery_guest import export, tool\n\n@tool\nasync def plural(text: str) -> str:\n             \"\"\"Returns the plural of a word.\"\"\"\n    return inflection.pluralize(text)\n\nexport(plural)\n",
+        r#"import inflection
+from hatchery_guest import export, tool
+
+@tool
+async def plural(text: str) -> str:
+    """Returns the plural of a word."""
+    return inflection.pluralize(text)
+
+export(plural)
+"#,
     )?;
     add_agent(&folder, "words", "plural", "octopus", "octopi")?;
     build_and_converse(&folder, "words").await
