@@ -1,0 +1,147 @@
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { assertAccessible, closeBrowser, Host, sampleFolder, say, withPage } from "./support.mjs";
+
+let host;
+
+before(async () => {
+  host = await Host.start(sampleFolder());
+});
+
+after(async () => {
+  await closeBrowser();
+  await host?.stop();
+});
+
+test("a conversation shows answers, tool calls, state and errors, and is there again after a reload", () =>
+  withPage(host, async (page) => {
+    await page.goto(`${host.url}/`);
+    assert.match(page.url(), /\/dev-ui\//);
+    await page.goto(`${host.url}/dev-ui/apps/dice`);
+    await page.getByText("Rolls dice and knows prime numbers.").waitFor();
+    await say(page, "Throw two dice");
+    assert.match(page.url(), /\/dev-ui\/apps\/dice\/users\/me\/sessions\/[^/]+$/);
+    await page.getByText(/^You rolled \d and \d/).waitFor();
+    assert.equal(await page.locator("details.tool").count(), 2);
+    await page.getByRole("button", { name: /last_sides = 6/ }).waitFor();
+    await say(page, "Roll a die with 1 side");
+    await page.locator("details.tool.failed > summary").click();
+    await page.locator("details.tool.failed pre").getByText("a die has two sides or more, not 1").waitFor();
+    await assertAccessible(page, "chat");
+    await page.reload();
+    await page.getByText(/^You rolled \d and \d/).waitFor();
+    assert.equal(await page.locator("article").count(), 2);
+    // The title of the session is its first message.
+    await page.getByRole("link", { name: /^Throw two dice/ }).waitFor();
+  }));
+
+test("the inspector shows an event and the state", () =>
+  withPage(host, async (page) => {
+    await page.goto(`${host.url}/dev-ui/apps/dice`);
+    await say(page, "Roll a die with 20 sides");
+    await page.getByRole("button", { name: "Inspector", exact: true }).click();
+    const inspector = page.getByRole("complementary", { name: "Inspector" });
+    await inspector.getByText("last_sides").waitFor();
+    await page.locator("details.tool > summary").click();
+    await page.getByRole("button", { name: "Inspect the event" }).click();
+    await inspector.getByText("scripted:dice/answers.yaml").first().waitFor();
+    await assertAccessible(page, "inspector");
+    await inspector.getByRole("link", { name: "Where the time of this run went" }).click();
+    await page.getByRole("heading", { name: "Roll a die with 20 sides" }).waitFor();
+  }));
+
+test("a person agrees to a call, and denies another one", () =>
+  withPage(host, async (page) => {
+    await page.goto(`${host.url}/dev-ui/apps/payments`);
+    await say(page, "Roll");
+    const card = page.getByRole("region", { name: "Confirmation of roll_die" });
+    await card.first().getByText("waits for you").waitFor();
+    await assertAccessible(page, "confirmation");
+    await card.first().getByRole("button", { name: "Agree" }).click();
+    await page.getByText("It was rolled.").waitFor();
+    await card.first().getByText("you agreed").waitFor();
+    await say(page, "Roll");
+    await card.last().getByRole("button", { name: "Deny" }).click();
+    await card.last().getByText("you denied it").waitFor();
+    assert.equal(await page.getByText("It was rolled.").count(), 1);
+  }));
+
+test("a run is stopped, and the session goes on", () =>
+  withPage(host, async (page) => {
+    await page.goto(`${host.url}/dev-ui/apps/slow`);
+    const field = page.getByRole("textbox", { name: "Message slow" });
+    await field.fill("Tell me");
+    await field.press("Enter");
+    await page.getByText("one", { exact: true }).waitFor();
+    await page.getByRole("button", { name: "Stop the run" }).click();
+    await page.getByRole("button", { name: "Send" }).waitFor();
+    await say(page, "again");
+    await page.getByText("Here I am again.").waitFor();
+  }));
+
+test("an unknown app and session are errors with the words of the host", () =>
+  withPage(
+    host,
+    async (page) => {
+      await page.goto(`${host.url}/dev-ui/apps/dice/users/me/sessions/nobody`);
+      await page.getByRole("alert").getByText(/Session not found/).waitFor();
+      await page.goto(`${host.url}/dev-ui/apps/nobody`);
+      await say(page, "Hello");
+      await page.getByRole("alert").getByText(/App not found: nobody; available: `dice`/).waitFor();
+      assert.equal(await page.getByRole("textbox", { name: "Message nobody" }).inputValue(), "Hello");
+    },
+    { allowed: [/404/] },
+  ));
+
+test("the keyboard alone is enough", () =>
+  withPage(host, async (page) => {
+    await page.goto(`${host.url}/dev-ui/apps/dice`);
+    await page.getByText("Rolls dice and knows prime numbers.").waitFor();
+    await page.keyboard.press("/");
+    await page.keyboard.type("Throw two dice");
+    await page.keyboard.press("Enter");
+    await page.getByText(/^You rolled/).waitFor();
+    // Backwards from the field: the messages, whose last control is the answer's.
+    for (let presses = 0; presses < 12; presses += 1) {
+      await page.keyboard.press("Shift+Tab");
+      if (await page.evaluate(() => document.activeElement?.matches("details.tool > summary"))) break;
+    }
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: "Inspect the event" }).waitFor();
+    await page.keyboard.press("g");
+    await page.keyboard.press("k");
+    await page.getByRole("heading", { name: "Components" }).waitFor();
+    await page.keyboard.press("?");
+    await page.getByRole("dialog").waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "hidden" });
+    await page.keyboard.press("Tab");
+  }));
+
+test("a killed host is waited for, and nothing is lost or doubled", async () => {
+  const own = await Host.start(sampleFolder());
+  try {
+    await withPage(
+      own,
+      async (page) => {
+        await page.goto(`${own.url}/dev-ui/apps/dice`);
+        await say(page, "Throw two dice");
+        await page.getByText(/^You rolled/).waitFor();
+        await own.kill();
+        await page.getByRole("status").getByText("The host cannot be reached").waitFor();
+        const field = page.getByRole("textbox", { name: "Message dice" });
+        await field.fill("Which of 2, 4 and 7 are prime?");
+        await field.press("Enter");
+        await page.getByText("reconnecting").waitFor();
+        await own.launch(own.port);
+        await page.getByText("Prime among them: [2,7,13].").waitFor();
+        await page.getByText("The host cannot be reached").waitFor({ state: "hidden" });
+        assert.equal(await page.locator("article").count(), 2);
+        assert.equal(await page.getByText(/^You rolled/).count(), 1);
+      },
+      { allowed: [/ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET/] },
+    );
+  } finally {
+    await own.stop();
+  }
+});

@@ -1,0 +1,110 @@
+// Draws the pictures of docs/dev-ui.md: `npm run screenshots` after `cargo xtask components`.
+
+import fs from "node:fs";
+import path from "node:path";
+import { browser, closeBrowser, component, Host, replaceFile, sample, say, variant } from "./support.mjs";
+
+const output = path.resolve(import.meta.dirname, "../../../docs/images/dev-ui");
+const files = {
+  "dice/dice.wasm": component("dice"),
+  "dice/answers.yaml": sample("dice/answers.yaml"),
+  "greeter/greeter.wasm": component("greeter"),
+  "help-desk/help-desk.wasm": component("help_desk"),
+  "web-fetch/web-fetch.wasm": component("web_fetch"),
+  "guide.wasm": component("guide"),
+  "payments/root_agent.yaml": [
+    "name: payments",
+    "description: Sends money, if you agree.",
+    "model: scripted:payments/answers.yaml",
+    "instruction: Send money.",
+    "tools: [{ name: guide/send_money, require_confirmation: true }]",
+  ].join("\n"),
+  "payments/answers.yaml": [
+    "turns:",
+    "  - when: { tool: send_money, result: error }",
+    "    reply: Please agree to it, or say no.",
+    '  - when: { tool: send_money }\n    reply: "Sent {tool.result} euros."',
+    '  - reply: [{ call: { name: send_money, args: { euros: "{number}" } } }]',
+  ].join("\n"),
+  "trip-planner/tools/trip-tools.wasm": component("trip_tools"),
+};
+for (const name of fs.readdirSync(path.resolve(import.meta.dirname, "../../../sample-agents/trip-planner"))) {
+  if (name.endsWith(".yaml")) files[`trip-planner/${name}`] = sample(`trip-planner/${name}`);
+}
+
+const host = await Host.start(files);
+fs.mkdirSync(output, { recursive: true });
+
+async function open(colorScheme, viewport, user) {
+  const context = await (await browser()).newContext({ viewport, colorScheme, reducedMotion: "reduce", locale: "en-GB" });
+  await context.addInitScript((user) => localStorage.setItem("hatchery-user", user), user);
+  const page = await context.newPage();
+  const shoot = async (name) => {
+    // The button of the last click would stay marked.
+    await page.mouse.move(0, 0);
+    await page.evaluate(() => document.activeElement instanceof HTMLElement && document.activeElement.blur());
+    await page.screenshot({ path: path.join(output, `${name}.png`) });
+  };
+  const visit = async (place) => {
+    await page.goto(`${host.url}/dev-ui/${place}`);
+    await page.getByRole("heading").first().waitFor();
+    await page.waitForLoadState("networkidle");
+  };
+  return { context, page, shoot, visit };
+}
+
+async function converse(page, visit) {
+  await visit("apps/dice");
+  for (const text of ["Throw two dice", "Roll a die with 1 side", "Which of 2, 4, 7, 9 and 13 are prime?"]) await say(page, text);
+  await page.getByText("Prime among them").waitFor();
+}
+
+for (const theme of ["light", "dark"]) {
+  const { context, page, shoot, visit } = await open(theme, { width: 1280, height: 800 }, theme === "light" ? "ada" : "grace");
+  await converse(page, visit);
+  await page.locator("details.tool > summary").last().click();
+  await page.getByRole("button", { name: "Inspect the event" }).last().click();
+  await shoot(`chat-${theme}`);
+  await visit("apps/payments");
+  await say(page, "Send 50 euros");
+  await page.getByRole("button", { name: "Agree" }).waitFor();
+  await shoot(`confirmation-${theme}`);
+  await visit("apps/trip-planner");
+  await say(page, "Plan 3 nights in Lisbon.");
+  const url = new URL(page.url());
+  const session = decodeURIComponent(url.pathname.split("/").at(-1));
+  const user = decodeURIComponent(url.pathname.split("/").at(-3));
+  await visit(`runs?app=trip-planner&user=${user}`);
+  await page.locator("main li a").first().click();
+  await page.getByRole("region", { name: "Steps" }).waitFor();
+  await shoot(`run-${theme}`);
+  await visit(`runs?app=dice&user=${user}`);
+  await page.locator("main li a").first().waitFor();
+  await shoot(`runs-${theme}`);
+  await visit("agents/trip-planner");
+  await page.locator("figure").waitFor();
+  await shoot(`agents-${theme}`);
+  await visit(`sessions/trip-planner/users/${user}/sessions/${session}`);
+  await page.locator("button.line").nth(3).click();
+  await shoot(`session-${theme}`);
+  await visit("components");
+  const dice = host.file("dice/dice.wasm");
+  const changes = page.getByRole("region", { name: "Changes since this page was opened" });
+  replaceFile(dice, variant(component("dice"), theme));
+  await changes.getByText("replaced").waitFor();
+  replaceFile(host.file("help-desk/help-desk.wasm"), "this is no component");
+  await changes.getByText("rejected").waitFor();
+  await shoot(`components-${theme}`);
+  await visit("components/greeter");
+  await page.getByText("To allow what is missing").waitFor();
+  await shoot(`component-${theme}`);
+  replaceFile(host.file("help-desk/help-desk.wasm"), component("help_desk"));
+  await context.close();
+}
+
+const { context, page, shoot, visit } = await open("dark", { width: 390, height: 800 }, "edsger");
+await converse(page, visit);
+await shoot("chat-narrow-dark");
+await context.close();
+await closeBrowser();
+await host.stop();

@@ -1,0 +1,65 @@
+// Requests to the host, with its errors as values of one class.
+
+/** The folder above `/dev-ui/`, where the routes of the host are. */
+const root = new URL("../", document.baseURI);
+
+/** An error of the host, or a connection that failed (`code` is `OFFLINE`). */
+export class HostError extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string,
+  ) {
+    super(message);
+  }
+
+  get isOffline(): boolean {
+    return this.code === "OFFLINE";
+  }
+}
+
+/** Joins a path from its segments, which may contain any character. */
+export function path(...segments: string[]): string {
+  return segments.map(encodeURIComponent).join("/");
+}
+
+export async function request(method: string, target: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
+  const init: RequestInit = { method, signal };
+  if (body !== undefined) {
+    init.body = JSON.stringify(body);
+    init.headers = { "Content-Type": "application/json" };
+  }
+  let response: Response;
+  try {
+    response = await fetch(new URL(target, root), init);
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new HostError(0, "OFFLINE", "The host cannot be reached. Is it still running?");
+  }
+  if (!response.ok) throw await hostError(response);
+  return response;
+}
+
+export async function getJson<T>(target: string, signal?: AbortSignal): Promise<T> {
+  return (await request("GET", target, undefined, signal)).json() as Promise<T>;
+}
+
+export async function sendJson<T>(method: string, target: string, body?: unknown): Promise<T | undefined> {
+  const text = await (await request(method, target, body)).text();
+  return text === "" ? undefined : (JSON.parse(text) as T);
+}
+
+async function hostError(response: Response): Promise<HostError> {
+  const text = await response.text().catch(() => "");
+  try {
+    const problem = JSON.parse(text) as { code?: string; detail?: string };
+    return new HostError(response.status, problem.code ?? "ERROR", problem.detail ?? text);
+  } catch {
+    return new HostError(response.status, "ERROR", text || response.statusText);
+  }
+}
+
+/** Returns what went wrong, for people. */
+export function describeError(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

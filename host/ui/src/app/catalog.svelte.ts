@@ -1,0 +1,71 @@
+// The catalog of the host, read again while the page is visible, and what has changed in it since the page was opened.
+
+import { listApps, readCatalog } from "../api/host";
+import { describeError } from "../api/http";
+import type { App, Catalog } from "../api/types";
+import { type Change, findChanges, isRejected } from "../model/changes";
+
+const INTERVAL = 1500;
+/** While a file is being compiled. */
+const FAST_INTERVAL = 400;
+const MAX_CHANGES = 200;
+
+class CatalogStore {
+  catalog = $state.raw<Catalog>();
+  apps = $state.raw<App[]>([]);
+  error = $state<string>();
+  /** The newest first. */
+  changes = $state.raw<Change[]>([]);
+  /** Seconds since 1970, for ages. */
+  now = $state(Date.now() / 1000);
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  get rejected(): number {
+    return this.catalog?.files.filter((file) => isRejected(file.state)).length ?? 0;
+  }
+
+  get isLoading(): boolean {
+    return this.catalog?.files.some((file) => file.state === "pending" || file.state === "compiling") ?? true;
+  }
+
+  /** Reads the catalog now and from then on. Returns a function that stops it. */
+  start(): () => void {
+    const wake = () => {
+      if (document.visibilityState === "visible") void this.refresh();
+    };
+    document.addEventListener("visibilitychange", wake);
+    void this.refresh();
+    return () => {
+      document.removeEventListener("visibilitychange", wake);
+      clearTimeout(this.#timer);
+    };
+  }
+
+  async refresh(): Promise<void> {
+    clearTimeout(this.#timer);
+    try {
+      const catalog = await readCatalog();
+      this.now = Date.now() / 1000;
+      const before = this.catalog;
+      if (before && JSON.stringify(before) === JSON.stringify(catalog)) {
+        this.error = undefined;
+        return;
+      }
+      if (before) {
+        const changes = findChanges(before, catalog, this.now).reverse();
+        this.changes = [...changes, ...this.changes].slice(0, MAX_CHANGES);
+      }
+      if (before?.generation !== catalog.generation) this.apps = await listApps();
+      this.catalog = catalog;
+      this.error = undefined;
+    } catch (error) {
+      this.error = describeError(error);
+    } finally {
+      clearTimeout(this.#timer);
+      const isVisible = document.visibilityState === "visible";
+      if (isVisible) this.#timer = setTimeout(() => void this.refresh(), this.isLoading ? FAST_INTERVAL : INTERVAL);
+    }
+  }
+}
+
+export const catalog = new CatalogStore();

@@ -1,0 +1,69 @@
+// The rows of the list of components: each file with what it serves, and the grants of one component.
+
+import type { Catalog, ComponentEntry, Draining, FileEntry, Grants } from "../api/types";
+
+export interface ComponentRow {
+  name: string;
+  file?: FileEntry;
+  component?: ComponentEntry;
+  draining: Draining[];
+}
+
+/** Returns components and files by name. Rejected files come first. */
+export function componentRows(catalog: Catalog): ComponentRow[] {
+  const rows: ComponentRow[] = [];
+  const unclaimed = new Map(catalog.files.map((file) => [file.path, file]));
+  const draining = (name: string) => catalog.draining.filter((revision) => revision.name === name);
+  for (const component of catalog.components) {
+    const file = unclaimed.get(component.file);
+    unclaimed.delete(component.file);
+    rows.push({ name: component.name, component, file, draining: draining(component.name) });
+  }
+  for (const file of unclaimed.values()) rows.push({ name: file.name, file, draining: [] });
+  const rank = ({ file }: ComponentRow) => (file?.reason ? 0 : 1);
+  return rows.sort((one, other) => rank(one) - rank(other) || one.name.localeCompare(other.name));
+}
+
+/** What a component offers, as pairs of a kind and names. */
+export function offers(component: ComponentEntry): [string, string[]][] {
+  const kinds: [string, string[]][] = [
+    ["agents", component.agents],
+    ["tools", component.tools],
+    ["callbacks", component.callbacks],
+    ["plugins", component.plugins],
+    ["models", component.models],
+    ["code executors", component.codeExecutors],
+    ["summarizers", component.summarizers],
+    ["examples", component.examples],
+  ];
+  return kinds.filter(([, names]) => names.length > 0);
+}
+
+export type GrantState = "granted" | "missing" | "unused";
+
+export interface GrantRow {
+  key: string;
+  entry: string;
+  state: GrantState;
+  why?: string;
+}
+
+/** Returns one row for each entry: missing ones first, then those that it has, then those that nobody asked for. */
+export function grantRows({ requested, granted, missing, unused, why }: Grants): GrantRow[] {
+  const rows: GrantRow[] = [];
+  const push = (entries: { [key: string]: string[] }, state: GrantState) => {
+    for (const [key, values] of Object.entries(entries)) {
+      for (const entry of values) {
+        const isKnown = rows.some((row) => row.key === key && row.entry === entry);
+        // A reason is stated for `state`, not for `state.write`.
+        if (!isKnown) rows.push({ key, entry, state, why: why[key] ?? why[key.split(".")[0] ?? key] });
+      }
+    }
+  };
+  push(missing, "missing");
+  push(unused, "unused");
+  push(granted, "granted");
+  push(requested ?? {}, "granted");
+  const order: GrantState[] = ["missing", "granted", "unused"];
+  return rows.sort((one, other) => order.indexOf(one.state) - order.indexOf(other.state));
+}

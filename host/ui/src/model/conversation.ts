@@ -1,0 +1,227 @@
+// A conversation: turns and their items, derived from the events of a session.
+
+import type { FunctionCall, Json, JsonObject, Part, SessionEvent } from "../api/types";
+
+export const CONFIRMATION = "adk_request_confirmation";
+
+/** Whether a call waits for a person, and what the person has said. */
+export type Decision = "open" | "agreed" | "denied" | "superseded";
+
+interface Base {
+  /** Unique in the conversation. */
+  key: string;
+  event: SessionEvent;
+  author: string;
+}
+
+export type Item = Base &
+  (
+    | { kind: "text"; text: string; isThought: boolean; isPartial: boolean }
+    | { kind: "tool"; call: FunctionCall; response?: Json; answeredAt?: number; isLongRunning: boolean; asksConsent?: boolean }
+    | { kind: "confirmation"; call: FunctionCall; original: FunctionCall; hint: string; payload?: Json; decision: Decision }
+    | { kind: "transfer"; to: string }
+    | { kind: "artifact"; name: string; version: number }
+    | { kind: "file"; part: Part }
+    | { kind: "code"; code: string; language: string }
+    | { kind: "output"; output: string; outcome: string }
+    | { kind: "state"; delta: JsonObject }
+    | { kind: "error"; code: string; message: string }
+  );
+
+export type ItemOf<K extends Item["kind"]> = Extract<Item, { kind: K }>;
+
+/** One message of a person and everything that follows from it. */
+export interface Turn {
+  /** Stays the same when the host has stored the message under another id. */
+  key: string;
+  message?: SessionEvent;
+  items: Item[];
+  start: number;
+  end: number;
+  tokens: number;
+}
+
+/** The key under which clients of ADK store the title of a session. */
+const METADATA = "__session_metadata__";
+const MAX_TITLE = 47;
+
+/** Returns the state without what clients store for themselves. */
+export function visibleState(state: JsonObject): JsonObject {
+  return Object.fromEntries(Object.entries(state).filter(([key]) => key !== METADATA));
+}
+
+export function visibleDelta(event: SessionEvent): JsonObject {
+  return visibleState(event.actions?.stateDelta ?? {});
+}
+
+/** Returns the state of a new session whose title is its first message. */
+export function titledState(message: string): JsonObject {
+  const title = message.trim().replace(/\s+/g, " ");
+  if (title === "") return {};
+  const displayName = title.length > MAX_TITLE ? `${title.slice(0, MAX_TITLE)}...` : title;
+  return { [METADATA]: { displayName } };
+}
+
+function isAnswer(event: SessionEvent): boolean {
+  const parts = event.content?.parts ?? [];
+  return parts.length > 0 && parts.every((part) => part.functionResponse);
+}
+
+function asObject(value: Json | undefined): JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? value : {};
+}
+
+function asCall(value: Json | undefined): FunctionCall {
+  const { id, name, args } = asObject(value);
+  return { id: typeof id === "string" ? id : undefined, name: typeof name === "string" ? name : "?", args: asObject(args) };
+}
+
+/** Builds the items of turns. Responses find the calls that they belong to by their id. */
+class Builder {
+  readonly turns: Turn[] = [];
+  #calls = new Map<string, ItemOf<"tool"> | ItemOf<"confirmation">>();
+
+  #turn(event: SessionEvent, message?: SessionEvent): Turn {
+    const last = this.turns.at(-1);
+    if (last && !message) return last;
+    const turn: Turn = {
+      key: `turn-${this.turns.length}`,
+      message,
+      items: [],
+      start: event.timestamp,
+      end: event.timestamp,
+      tokens: 0,
+    };
+    this.turns.push(turn);
+    return turn;
+  }
+
+  add(event: SessionEvent): void {
+    const isMessage = event.author === "user" && !isAnswer(event) && (event.content?.parts?.length ?? 0) > 0;
+    const turn = this.#turn(event, isMessage ? event : undefined);
+    turn.end = Math.max(turn.end, event.timestamp);
+    if (!event.partial) turn.tokens += event.usageMetadata?.totalTokenCount ?? 0;
+    if (isMessage) {
+      for (const call of this.#calls.values()) {
+        if (call.kind === "confirmation" && call.decision === "open") call.decision = "superseded";
+      }
+    } else {
+      (event.content?.parts ?? []).forEach((part, index) => this.#part(turn, event, part, index));
+    }
+    this.#actions(turn, event);
+    if (event.errorCode || event.errorMessage) {
+      const message = event.errorMessage ?? "The run failed.";
+      turn.items.push({ ...base(event, "error"), kind: "error", code: event.errorCode ?? "ERROR", message });
+    }
+  }
+
+  #part(turn: Turn, event: SessionEvent, part: Part, index: number): void {
+    const common = base(event, String(index));
+    if (part.text) {
+      const isThought = Boolean(part.thought);
+      turn.items.push({ ...common, kind: "text", text: part.text, isThought, isPartial: Boolean(event.partial) });
+    } else if (part.functionCall) {
+      this.#call(turn, event, part.functionCall, common);
+    } else if (part.functionResponse) {
+      this.#response(turn, event, part.functionResponse, common);
+    } else if (part.inlineData || part.fileData) {
+      turn.items.push({ ...common, kind: "file", part });
+    } else if (part.executableCode) {
+      const { code, language } = part.executableCode;
+      turn.items.push({ ...common, kind: "code", code, language: language ?? "" });
+    } else if (part.codeExecutionResult) {
+      const { output, outcome } = part.codeExecutionResult;
+      turn.items.push({ ...common, kind: "output", output: output ?? "", outcome: outcome ?? "" });
+    }
+  }
+
+  #call(turn: Turn, event: SessionEvent, call: FunctionCall, common: Base): void {
+    const isLongRunning = Boolean(call.id && event.longRunningToolIds?.includes(call.id));
+    let item: ItemOf<"tool"> | ItemOf<"confirmation">;
+    if (call.name === CONFIRMATION) {
+      const { hint, payload } = asObject(call.args?.toolConfirmation);
+      const original = asCall(call.args?.originalFunctionCall);
+      const asking = original.id === undefined ? undefined : this.#calls.get(original.id);
+      if (asking?.kind === "tool") asking.asksConsent = true;
+      item = {
+        ...common,
+        kind: "confirmation",
+        call,
+        original,
+        hint: typeof hint === "string" ? hint : "",
+        payload: payload ?? undefined,
+        decision: "open",
+      };
+    } else {
+      item = { ...common, kind: "tool", call, isLongRunning };
+    }
+    turn.items.push(item);
+    if (call.id) this.#calls.set(call.id, item);
+  }
+
+  #response(turn: Turn, event: SessionEvent, { id, name, response }: NonNullable<Part["functionResponse"]>, common: Base): void {
+    const item = id === undefined ? undefined : this.#calls.get(id);
+    if (item?.kind === "confirmation") {
+      item.decision = asObject(response).confirmed === true ? "agreed" : "denied";
+    } else if (item) {
+      // The first response of a call that needs consent says so, the next one is its result.
+      if (item.response !== undefined) item.asksConsent = false;
+      item.response = response ?? null;
+      item.answeredAt = event.timestamp;
+    } else {
+      turn.items.push({ ...common, kind: "tool", call: { id, name }, response: response ?? null, isLongRunning: false });
+    }
+  }
+
+  #actions(turn: Turn, event: SessionEvent): void {
+    if (event.partial) return;
+    const { transferToAgent, artifactDelta } = event.actions ?? {};
+    if (transferToAgent) turn.items.push({ ...base(event, "transfer"), kind: "transfer", to: transferToAgent });
+    for (const [name, version] of Object.entries(artifactDelta ?? {})) {
+      turn.items.push({ ...base(event, `artifact-${name}`), kind: "artifact", name, version });
+    }
+    const delta = visibleDelta(event);
+    if (Object.keys(delta).length > 0) turn.items.push({ ...base(event, "state"), kind: "state", delta });
+  }
+}
+
+function base(event: SessionEvent, suffix: string): Base {
+  return { key: `${event.id}:${suffix}`, event, author: event.author };
+}
+
+export function buildTurns(events: readonly SessionEvent[]): Turn[] {
+  const builder = new Builder();
+  for (const event of events) builder.add(event);
+  return builder.turns;
+}
+
+/** Returns the confirmations that wait for a person. */
+export function openConfirmations(turns: readonly Turn[]): ItemOf<"confirmation">[] {
+  const items = turns.flatMap((turn) => turn.items);
+  return items.filter((item): item is ItemOf<"confirmation"> => item.kind === "confirmation" && item.decision === "open");
+}
+
+/** Returns the message that answers a confirmation. */
+export function confirmationAnswer(item: ItemOf<"confirmation">, confirmed: boolean, payload?: Json): Part[] {
+  const response: JsonObject = { confirmed };
+  if (payload !== undefined) response.payload = payload;
+  return [{ functionResponse: { id: item.call.id, name: CONFIRMATION, response } }];
+}
+
+/** Returns whether the result of a tool is an error, as the host reports it. */
+export function toolError(response: Json | undefined): string | undefined {
+  const error = asObject(response).error;
+  if (typeof error === "string") return error;
+  return error === undefined || error === null ? undefined : JSON.stringify(error);
+}
+
+/** Returns the text of a message. */
+export function messageText(event: SessionEvent): string {
+  return (event.content?.parts ?? []).map((part) => part.text ?? "").join("");
+}
+
+/** Returns the title of a session: the one that a client gave it, or its id. */
+export function sessionTitle(state: JsonObject, id: string): string {
+  const { displayName } = asObject(state[METADATA]);
+  return typeof displayName === "string" && displayName !== "" ? displayName : id;
+}

@@ -1,0 +1,61 @@
+// The events of a session: the stored ones in order, the partial ones merged until their final event arrives.
+
+import type { Part, SessionEvent } from "../api/types";
+
+/** Appends the text of a partial event to what has arrived before. Calls are only complete in the final event. */
+function mergePartial(known: SessionEvent | undefined, event: SessionEvent): SessionEvent {
+  const parts: Part[] = [...(known?.content?.parts ?? [])];
+  for (const part of event.content?.parts ?? []) {
+    const last = parts.at(-1);
+    if (part.text === undefined) continue;
+    if (last?.text !== undefined && Boolean(last.thought) === Boolean(part.thought)) {
+      parts[parts.length - 1] = { ...last, text: last.text + part.text };
+    } else {
+      parts.push({ text: part.text, thought: part.thought });
+    }
+  }
+  return { ...event, content: { role: event.content?.role, parts } };
+}
+
+/** Ids of messages that the page shows before the host has stored them. */
+const LOCAL = "local-";
+
+export function localMessage(parts: Part[], now: number): SessionEvent {
+  return { id: `${LOCAL}${now}`, invocationId: "", author: "user", timestamp: now, content: { role: "user", parts } };
+}
+
+/** An immutable list of events. Adding an event returns a new list. */
+export class EventLog {
+  private constructor(
+    readonly events: readonly SessionEvent[],
+    private readonly index: ReadonlyMap<string, number>,
+  ) {}
+
+  static of(events: readonly SessionEvent[]): EventLog {
+    return new EventLog(events, new Map(events.map((event, index) => [event.id, index])));
+  }
+
+  /** Adds an event of a stream. A final event replaces its partial ones, an event that is known is ignored. */
+  add(event: SessionEvent): EventLog {
+    const index = this.index.get(event.id);
+    const known = index === undefined ? undefined : this.events[index];
+    if (known && !known.partial) return this;
+    const next = event.partial ? mergePartial(known, event) : event;
+    if (index === undefined) return EventLog.of([...this.events, next]);
+    const events = [...this.events];
+    events[index] = next;
+    return new EventLog(events, this.index);
+  }
+
+  /** Takes over stored events: they replace those with the same id and everything that was never stored. */
+  merge(stored: readonly SessionEvent[]): EventLog {
+    const known = new Set(stored.map((event) => event.id));
+    const kept = this.events.filter((event) => !known.has(event.id) && !event.partial && !event.id.startsWith(LOCAL));
+    return EventLog.of([...kept, ...stored].sort((one, other) => one.timestamp - other.timestamp));
+  }
+
+  /** Returns the time of the last stored event in seconds, from which on events can be missing. */
+  get lastStored(): number | undefined {
+    return this.events.findLast((event) => !event.partial && !event.id.startsWith(LOCAL))?.timestamp;
+  }
+}

@@ -1,0 +1,169 @@
+// The conversation that is open: its events, and the run that answers the last message. It outlives the page, so that
+// a run continues while another place is open.
+
+import { createSession, readSession, run, type SessionKey } from "../../api/host";
+import { describeError, HostError } from "../../api/http";
+import type { JsonObject, Part } from "../../api/types";
+import { buildTurns, openConfirmations, titledState } from "../../model/conversation";
+import { EventLog, localMessage } from "../../model/event-log";
+
+/** Attempts to continue a run whose connection broke, and the longest pause between two of them. */
+const MAX_ATTEMPTS = 30;
+const MAX_PAUSE_MS = 2000;
+
+export interface RunError {
+  code: string;
+  message: string;
+}
+
+function sameKey(one: SessionKey | undefined, other: SessionKey): boolean {
+  return one?.app === other.app && one.user === other.user && one.session === other.session;
+}
+
+/** Returns an id of the form that the host gives to runs. Browsers have `randomUUID` only over HTTPS and on loopback. */
+function newRunId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return `e-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}
+
+class Chat {
+  key = $state.raw<SessionKey>();
+  log = $state.raw(EventLog.of([]));
+  state = $state.raw<JsonObject>({});
+  error = $state.raw<RunError>();
+  loadError = $state<string>();
+  isLoading = $state(false);
+  isRunning = $state(false);
+  /** Whether the session of a first message is being created. */
+  isCreating = $state(false);
+  isReconnecting = $state(false);
+  /** Increases when the list of sessions has to be read again. */
+  revision = $state(0);
+  #abort: AbortController | undefined;
+
+  turns = $derived(buildTurns(this.log.events));
+  confirmations = $derived(openConfirmations(this.turns));
+
+  get isBusy(): boolean {
+    return this.isRunning || this.isCreating;
+  }
+
+  isOpen(key: SessionKey): boolean {
+    return sameKey(this.key, key);
+  }
+
+  async open(key: SessionKey): Promise<void> {
+    if (this.isOpen(key)) return;
+    this.#reset(key);
+    this.isLoading = true;
+    try {
+      const session = await readSession(key);
+      if (!this.isOpen(key)) return;
+      this.log = EventLog.of(session.events);
+      this.state = session.state;
+    } catch (error) {
+      if (this.isOpen(key)) this.loadError = describeError(error);
+    } finally {
+      if (this.isOpen(key)) this.isLoading = false;
+    }
+  }
+
+  close(): void {
+    this.#reset(undefined);
+  }
+
+  #reset(key: SessionKey | undefined): void {
+    this.#abort?.abort();
+    this.key = key;
+    this.log = EventLog.of([]);
+    this.state = {};
+    this.error = undefined;
+    this.loadError = undefined;
+    this.isLoading = false;
+    this.isRunning = false;
+    this.isReconnecting = false;
+  }
+
+  /** Creates a session with the title of its first message and opens it. */
+  async create(app: string, user: string, message: string): Promise<SessionKey> {
+    this.isCreating = true;
+    try {
+      const session = await createSession(app, user, titledState(message));
+      const key = { app, user, session: session.id };
+      this.#reset(key);
+      this.revision += 1;
+      return key;
+    } catch (error) {
+      this.isCreating = false;
+      throw error;
+    }
+  }
+
+  /** Sends a message and shows what follows from it until the run ends. */
+  async send(parts: Part[], streaming: boolean): Promise<void> {
+    const key = this.key;
+    if (!key || this.isRunning) return;
+    const abort = new AbortController();
+    const since = this.log.lastStored;
+    this.#abort = abort;
+    this.isRunning = true;
+    this.isCreating = false;
+    this.error = undefined;
+    this.log = this.log.add(localMessage(parts, Date.now() / 1000));
+    try {
+      await this.#follow({ key, runId: newRunId(), parts, streaming, signal: abort.signal });
+    } catch (error) {
+      if (!abort.signal.aborted) {
+        const code = error instanceof HostError ? error.code : "ERROR";
+        this.error = { code, message: describeError(error) };
+      }
+    }
+    if (!this.isOpen(key)) return;
+    await this.#reconcile(key, since);
+    if (this.#abort !== abort) return;
+    this.isRunning = false;
+    this.isReconnecting = false;
+    this.revision += 1;
+  }
+
+  /** Cancels the run. */
+  stop(): void {
+    this.#abort?.abort();
+  }
+
+  /** Reads the events of a run. A request with the same run id attaches to the run when the connection broke. */
+  async #follow(request: Parameters<typeof run>[0]): Promise<void> {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        for await (const event of run(request)) {
+          if (!this.isOpen(request.key)) return;
+          this.isReconnecting = false;
+          this.log = this.log.add(event);
+          const delta = event.partial ? undefined : event.actions?.stateDelta;
+          if (delta) this.state = { ...this.state, ...delta };
+        }
+        return;
+      } catch (error) {
+        const isBroken = error instanceof HostError && error.isOffline;
+        if (!isBroken || attempt === MAX_ATTEMPTS || request.signal.aborted) throw error;
+        this.isReconnecting = true;
+        await new Promise((resume) => setTimeout(resume, Math.min(MAX_PAUSE_MS, 200 * attempt)));
+        if (request.signal.aborted) throw error;
+      }
+    }
+  }
+
+  /** Replaces what the page has shown by what the host has stored. */
+  async #reconcile(key: SessionKey, since: number | undefined): Promise<void> {
+    try {
+      const session = await readSession(key, since);
+      if (!this.isOpen(key)) return;
+      this.log = this.log.merge(session.events);
+      this.state = session.state;
+    } catch {
+      // The events of the stream stay on the page.
+    }
+  }
+}
+
+export const chat = new Chat();

@@ -1,0 +1,48 @@
+import { describe, expect, it } from "vitest";
+import type { SessionEvent } from "../src/api/types";
+import { EventLog, localMessage } from "../src/model/event-log";
+
+function event(id: string, text: string, more: Partial<SessionEvent> = {}): SessionEvent {
+  return { id, invocationId: "e-1", author: "dice", timestamp: 1, content: { role: "model", parts: [{ text }] }, ...more };
+}
+
+const texts = (log: EventLog) => log.events.map(({ content }) => content?.parts?.map(({ text }) => text).join("|"));
+
+describe("the event log", () => {
+  it("appends the text of partial events and replaces it by the final event", () => {
+    let log = EventLog.of([]).add(event("a", "Hel", { partial: true })).add(event("a", "lo", { partial: true }));
+    expect(texts(log)).toEqual(["Hello"]);
+    log = log.add(event("a", "Hello!"));
+    expect(texts(log)).toEqual(["Hello!"]);
+    expect(log.events[0]?.partial).toBeUndefined();
+  });
+
+  it("keeps thoughts and answers of partial events apart", () => {
+    const thought = (text: string) => event("a", "", { partial: true, content: { parts: [{ text, thought: true }] } });
+    const log = EventLog.of([]).add(thought("I ")).add(thought("think")).add(event("a", "so", { partial: true }));
+    expect(texts(log)).toEqual(["I think|so"]);
+  });
+
+  it("ignores an event that it has, so that a repeated stream doubles nothing", () => {
+    const log = EventLog.of([event("a", "one"), event("b", "two")]);
+    expect(log.add(event("a", "one"))).toBe(log);
+    expect(texts(log.add(event("a", "on", { partial: true })))).toEqual(["one", "two"]);
+  });
+
+  it("does not show calls of partial events, which are incomplete", () => {
+    const call = event("a", "", { partial: true, content: { parts: [{ functionCall: { name: "roll_die" } }] } });
+    expect(EventLog.of([]).add(call).events[0]?.content?.parts).toEqual([]);
+  });
+
+  it("replaces what was never stored by the stored events", () => {
+    const message = localMessage([{ text: "Hi" }], 5);
+    const log = EventLog.of([event("old", "old")]).add(message).add(event("cut", "cu", { partial: true, timestamp: 6 }));
+    const stored = [event("user", "Hi", { timestamp: 5.1, author: "user" }), event("cut", "cut off", { timestamp: 6 })];
+    expect(texts(log.merge(stored))).toEqual(["old", "Hi", "cut off"]);
+  });
+
+  it("asks only for events since the last stored one", () => {
+    expect(EventLog.of([]).add(localMessage([], 9)).lastStored).toBeUndefined();
+    expect(EventLog.of([event("a", "x", { timestamp: 3 })]).add(localMessage([], 9)).lastStored).toBe(3);
+  });
+});

@@ -1,0 +1,33 @@
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { defineConfig } from "vitest/config";
+
+/** The host that `npm run dev` talks to. */
+const host = process.env.HATCHERY_URL ?? "http://127.0.0.1:8080";
+const api = ["/apps", "/components", "/list-apps", "/run", "/run_sse", "/runs", "/version", "/health", "/memory"];
+
+export default defineConfig({
+  // Relative, so that the page works below any prefix; the host adds a `<base>`.
+  base: "./",
+  plugins: [svelte()],
+  resolve: { conditions: ["browser"] },
+  build: {
+    target: "es2022",
+    modulePreload: { polyfill: false },
+    sourcemap: false,
+    reportCompressedSize: false,
+    assetsInlineLimit: 0,
+  },
+  server: {
+    proxy: Object.fromEntries(
+      api.map((path) => [
+        path,
+        {
+          target: host,
+          changeOrigin: true,
+          configure: (proxy) => proxy.on("proxyReq", (request) => request.removeHeader("origin")),
+        },
+      ]),
+    ),
+  },
+  test: { include: ["tests/**/*.test.ts"] },
+});
