@@ -7,7 +7,7 @@ use hatchery_engine::compaction::ConfiguredCompaction;
 use hatchery_engine::{App, AppSettings, CatalogSource};
 
 use crate::config::{AppConfig, Config};
-use crate::source::{AppSource, CatalogReport};
+use crate::source::{AppSource, CatalogReport, ComponentDetail, RestoreError};
 
 /// The apps of another source, with their settings from a configuration.
 pub(crate) struct ConfiguredApps<S> {
@@ -68,6 +68,14 @@ impl<S: AppSource> AppSource for ConfiguredApps<S> {
 
     fn report(&self) -> CatalogReport {
         self.source.report()
+    }
+
+    fn component(&self, name: &str) -> Option<ComponentDetail> {
+        self.source.component(name)
+    }
+
+    fn restore_component(&self, name: &str, revision: &str) -> Result<(), RestoreError> {
+        self.source.restore_component(name, revision)
     }
 }
 

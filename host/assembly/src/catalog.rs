@@ -6,13 +6,16 @@ use std::sync::Arc;
 use hatchery_core::ItemKind;
 use hatchery_engine::App;
 use hatchery_wasm::{
-    Catalog, CatalogHandle, CodeCache, Compiler, Component, ComponentSettings, Engine, FileState, FileStatus, Limits,
-    LoadError, LoadOptions, LoadPolicy, Revisions, Settings, Worker,
+    Catalog, CatalogHandle, CodeCache, Compiler, Component, ComponentSettings, Engine, FileState, FileStatus,
+    Inspection, Limits, LoadError, LoadOptions, LoadPolicy, Revisions, Settings, Worker,
 };
 
 use crate::audit;
 use crate::config::Config;
-use crate::source::{AppSource, CatalogReport, ComponentReport, DrainingReport, FileReport};
+use crate::source::{
+    AppSource, CatalogReport, ComponentDetail, ComponentLimits, ComponentReport, DrainingReport, FileReport,
+    RestoreError,
+};
 use crate::storage::DATA_FOLDER;
 
 /// Returns the options for loading components with a configuration. `cache` is the folder for compiled code; `None`
@@ -109,22 +112,64 @@ impl AppSource for CatalogHandle {
             files: catalog.files.iter().map(|status| file_report(status, &catalog, self.directory())).collect(),
         }
     }
+
+    fn component(&self, name: &str) -> Option<ComponentDetail> {
+        let catalog = self.current();
+        let component = catalog.components.get(name)?;
+        let size = component_file(&catalog, name).and_then(|path| path.metadata().ok()).map_or(0, |file| file.len());
+        let inspection = Inspection::of(component, size);
+        // A folder that cannot be read has no revision to restore.
+        let revisions = self.revisions().and_then(|store| store.list(name).ok()).unwrap_or_default();
+        Some(ComponentDetail {
+            missing_lines: inspection.grants.missing_lines(name),
+            limits: component_limits(component.limits()),
+            revisions,
+            inspection,
+        })
+    }
+
+    fn restore_component(&self, name: &str, revision: &str) -> Result<(), RestoreError> {
+        let catalog = self.current();
+        let file = component_file(&catalog, name).ok_or_else(|| RestoreError::UnknownComponent(name.to_owned()))?;
+        let unknown = || RestoreError::UnknownRevision { component: name.to_owned(), revision: revision.to_owned() };
+        let store = self.revisions().ok_or_else(unknown)?;
+        if !store.list(name)?.iter().any(|stored| stored.sha256 == revision) {
+            return Err(unknown());
+        }
+        if let Some(policy) = self.load_policy() {
+            store.check(name, revision, policy)?.map_err(RestoreError::Refused)?;
+        }
+        store.restore(name, revision, file)?;
+        tracing::info!(component = name, sha256 = revision, "an earlier revision replaces the file of a component");
+        Ok(())
+    }
+}
+
+/// Returns the file of a component, also while it is rejected. `None` if there is none or files have a conflict.
+fn component_file<'a>(catalog: &'a Catalog, name: &str) -> Option<&'a Path> {
+    let is_it = |status: &&FileStatus| {
+        let is_component = status.path.extension().is_some_and(|extension| extension == "wasm");
+        is_component && status.name == name && !matches!(status.state, FileState::Conflict { .. })
+    };
+    catalog.files.iter().find(is_it).map(|status| status.path.as_path())
+}
+
+fn component_limits(limits: &Limits) -> ComponentLimits {
+    ComponentLimits {
+        memory: limits.memory,
+        cpu_seconds: limits.cpu.as_secs_f64(),
+        wall_seconds: limits.wall.as_secs_f64(),
+        agent_wall_seconds: limits.agent_wall.as_secs_f64(),
+        result: limits.result,
+        log: limits.log,
+    }
 }
 
 fn component_report(component: &Component, catalog: &Catalog, directory: &Path) -> ComponentReport {
-    let is_file_of_component = |status: &&FileStatus| {
-        let is_component = status.path.extension().is_some_and(|extension| extension == "wasm");
-        is_component && status.name == component.name() && !matches!(status.state, FileState::Conflict { .. })
-    };
     let names = |kind| component.names(kind).map(Into::into).collect();
     ComponentReport {
         name: component.name().into(),
-        file: catalog
-            .files
-            .iter()
-            .find(is_file_of_component)
-            .map(|status| relative(&status.path, directory))
-            .unwrap_or_default(),
+        file: component_file(catalog, component.name()).map(|path| relative(path, directory)).unwrap_or_default(),
         sha256: component.sha256().into(),
         calls: component.running(),
         waiting_instances: component.waiting(),

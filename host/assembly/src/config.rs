@@ -24,7 +24,7 @@ pub use audit::AuditConfig;
 pub use component::ComponentConfig;
 pub use error::ConfigError;
 pub use quotas::{DurabilityConfig, QuotaOverrides};
-pub use server::ServerConfig;
+pub use server::{DevUi, ServerConfig};
 
 use crate::plugins;
 

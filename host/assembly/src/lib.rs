@@ -52,7 +52,7 @@ mod storage;
 
 pub use byte_size::ByteSize;
 pub use config::{
-    AppConfig, AuditConfig, Authority, ComponentConfig, Config, ConfigError, DurabilityConfig,
+    AppConfig, AuditConfig, Authority, ComponentConfig, Config, ConfigError, DevUi, DurabilityConfig,
     FILE_NAME as CONFIG_FILE, ModelsConfig, QuotaOverrides, RegistryConfig, ServerConfig, ToolExecutionConfig,
 };
 pub use host::{
@@ -60,7 +60,10 @@ pub use host::{
 };
 pub use host_key::HostKeyError;
 pub use services::ServiceSource;
-pub use source::{AppSource, CatalogReport, ComponentReport, DrainingReport, FileReport};
+pub use source::{
+    AppSource, CatalogReport, ComponentDetail, ComponentLimits, ComponentReport, DrainingReport, FileReport,
+    RestoreError,
+};
 pub use storage::Storage;
 
 /// The examples of the guide.

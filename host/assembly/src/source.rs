@@ -1,10 +1,13 @@
 //! The interface between the server and the catalog: apps by name, and a report of what is loaded.
 
+use std::io;
 use std::sync::Arc;
 
 use hatchery_core::Timestamp;
 use hatchery_engine::App;
+use hatchery_wasm::{Inspection, StoredRevision};
 use serde::Serialize;
+use thiserror::Error;
 
 /// A set of apps that can change at any time. Every method reads the current set and is cheap enough to be called for
 /// each request.
@@ -22,6 +25,62 @@ pub trait AppSource: Send + Sync {
 
     /// Returns the loaded components and the state of every file.
     fn report(&self) -> CatalogReport;
+
+    /// Returns what is known about a component. `None` if none of this name is active.
+    fn component(&self, _name: &str) -> Option<ComponentDetail> {
+        None
+    }
+
+    /// Replaces the file of a component by a stored revision, which is loaded as any other change of the file. Reads
+    /// and writes files.
+    ///
+    /// # Errors
+    /// See [`RestoreError`]. The file is unchanged.
+    fn restore_component(&self, name: &str, _revision: &str) -> Result<(), RestoreError> {
+        Err(RestoreError::UnknownComponent(name.to_owned()))
+    }
+}
+
+/// Why a component cannot be replaced by an earlier revision.
+#[derive(Debug, Error)]
+pub enum RestoreError {
+    #[error("no component `{0}` with a file of its own is in the folder; GET /components lists the components")]
+    UnknownComponent(String),
+    #[error("no revision `{revision}` of `{component}` is stored; GET /components/{component} lists the revisions")]
+    UnknownRevision { component: String, revision: String },
+    #[error("the revision may not be loaded: {0}")]
+    Refused(String),
+    #[error("the file cannot be replaced; it is unchanged: {0}")]
+    File(#[from] io::Error),
+}
+
+/// An active component in detail, as `GET /components/{name}` returns it.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ComponentDetail {
+    #[serde(flatten)]
+    pub inspection: Inspection,
+    /// The lines of `hatchery.yaml` that grant what is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing_lines: Option<String>,
+    pub limits: ComponentLimits,
+    /// The revisions that can be restored. The one that began to serve last comes first.
+    pub revisions: Vec<StoredRevision>,
+}
+
+/// The main limits of a component's calls.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ComponentLimits {
+    /// Bytes.
+    pub memory: u64,
+    pub cpu_seconds: f64,
+    pub wall_seconds: f64,
+    pub agent_wall_seconds: f64,
+    /// Bytes.
+    pub result: u64,
+    /// Bytes.
+    pub log: u64,
 }
 
 /// The content of the catalog, as `GET /components` returns it.

@@ -16,8 +16,10 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
-/// Pages that a link on another site may open.
-const PAGES: [&str; 3] = ["/", "/dev-ui", "/dev-ui/"];
+/// Returns true for pages that a link on another site may open.
+fn is_page(path: &str) -> bool {
+    matches!(path, "/" | "/dev-ui") || path.starts_with("/dev-ui/")
+}
 
 /// Checks the `Host`, `Origin` and `Sec-Fetch-*` headers.
 pub(crate) struct Guard {
@@ -55,15 +57,15 @@ impl Guard {
                 ));
             }
         }
-        let is_page = || {
+        let opens_page = || {
             method == Method::GET
-                && PAGES.contains(&uri.path())
+                && is_page(uri.path())
                 && text(FETCH_MODE) == Some("navigate")
                 && text(FETCH_DEST) == Some("document")
         };
         match text(FETCH_SITE) {
             None | Some("same-origin" | "none") => Ok(()),
-            Some(_) if is_page() => Ok(()),
+            Some(_) if opens_page() => Ok(()),
             Some(site) => Err(refused(
                 "SITE_NOT_ALLOWED",
                 format!("a `{site}` browser request is not allowed; only pages of this server may send requests"),
@@ -158,7 +160,10 @@ mod tests {
             assert_eq!(code(Method::GET, "/list-apps", [site, "navigate", "document"]), refused);
             assert_eq!(code(Method::POST, "/run", [site, "navigate", "document"]), refused);
             assert_eq!(code(Method::GET, "/dev-ui", [site, "navigate", "iframe"]), refused);
-            assert_eq!(code(Method::GET, "/dev-ui", [site, "navigate", "document"]), None);
+            for page in ["/", "/dev-ui", "/dev-ui/", "/dev-ui/apps/dice"] {
+                assert_eq!(code(Method::GET, page, [site, "navigate", "document"]), None);
+            }
+            assert_eq!(code(Method::GET, "/dev-ui-not", [site, "navigate", "document"]), refused);
         }
         for site in ["same-origin", "none"] {
             assert_eq!(code(Method::POST, "/run", [site, "cors", "empty"]), None);

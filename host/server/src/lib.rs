@@ -33,6 +33,7 @@ mod state;
 mod body;
 mod connections;
 mod descriptors;
+mod dev_ui;
 mod extract;
 mod guard;
 mod headers;

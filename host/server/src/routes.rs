@@ -30,7 +30,7 @@ pub(crate) fn all() -> Router<AppState> {
         .fallback(route_not_found)
 }
 
-async fn route_not_found(method: Method, uri: Uri) -> ApiError {
+pub(crate) async fn route_not_found(method: Method, uri: Uri) -> ApiError {
     ApiError::new(StatusCode::NOT_FOUND, "ROUTE_NOT_FOUND", format!("no route for {method} {}", uri.path()))
 }
 

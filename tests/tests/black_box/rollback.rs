@@ -92,6 +92,29 @@ async fn a_bad_version_is_taken_back_and_the_old_one_answers_again() -> Result<(
 }
 
 #[tokio::test]
+async fn a_client_restores_an_earlier_version_over_http() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("deep/swap.wasm", swap(Older)?)?;
+    let host = Host::serve(&folder).await?;
+    wait_until_serving(&host, Older).await?;
+    deploy(&host, &folder, Newer).await?;
+    let detail = host.get("/components/swap").await?.json(200)?;
+    let older = event::text_at(&detail, "/revisions/1/sha256").to_owned();
+    assert_eq!(event::text_at(&detail, "/revisions/0/sha256"), event::text_at(&detail, "/sha256"));
+    assert_eq!(detail["grants"]["missing"], serde_json::json!({}), "{detail}");
+    assert_eq!(detail["size"], swap(Newer)?.len(), "{detail}");
+
+    let unknown = host.post("/components/swap/rollback", &serde_json::json!({"to": "c0ffee"})).await?;
+    let problem = unknown.error(404, "REVISION_NOT_FOUND")?;
+    assert_eq!(problem, "no revision `c0ffee` of `swap` is stored; GET /components/swap lists the revisions");
+    let restored = host.post("/components/swap/rollback", &serde_json::json!({"to": older})).await?;
+    assert_eq!(restored.status, 202);
+    wait_until_serving(&host, Older).await?;
+    assert_eq!(std::fs::read(folder.file("deep/swap.wasm"))?, swap(Older)?);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_file_that_never_served_or_is_gone_is_replaced_by_the_last_good_one() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("swap.wasm", swap(Older)?)?;

@@ -38,6 +38,12 @@ pub struct ServerConfig {
     /// The file with the key that signs events, for hosts that share sessions. Default: `host.key` in the data folder.
     /// `HATCHERY_SECRET_FILE` takes precedence.
     pub secret_file: Option<PathBuf>,
+    /// What the developer UI at `/dev-ui` offers. `hatchery serve` offers everything on loopback, and elsewhere only what
+    /// shows something.
+    pub dev_ui: Option<DevUi>,
+    /// A folder with another UI to serve at `/dev-ui`.
+    #[serde(skip)]
+    pub dev_ui_folder: Option<PathBuf>,
     /// Timeout for the head of a request and for an idle connection between two requests.
     #[serde(skip)]
     pub head_timeout: Duration,
@@ -55,6 +61,36 @@ pub struct ServerConfig {
     pub drain_timeout: Duration,
 }
 
+/// What the developer UI at `/dev-ui` offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DevUi {
+    /// No page.
+    Off,
+    /// Pages that only show.
+    Read,
+    /// Pages that also send messages and change sessions and components.
+    Full,
+}
+
+impl ServerConfig {
+    /// Returns what the developer UI offers; without a setting, only what shows something.
+    pub fn dev_ui(&self) -> DevUi {
+        self.dev_ui.unwrap_or(DevUi::Read)
+    }
+}
+
+impl DevUi {
+    /// Returns the word of the configuration.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Read => "read",
+            Self::Full => "full",
+        }
+    }
+}
+
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
@@ -70,6 +106,8 @@ impl Default for ServerConfig {
             cancel_on_disconnect: false,
             allow_import: false,
             secret_file: None,
+            dev_ui: None,
+            dev_ui_folder: None,
             head_timeout: Duration::from_secs(30),
             body_idle_timeout: Duration::from_secs(30),
             min_body_rate: ByteSize(1 << 10),

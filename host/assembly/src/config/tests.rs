@@ -28,7 +28,7 @@ fn a_full_file_is_read() {
          components:\n  search: {config: {depth: 3}, limits: {memory: 1 MiB}}\n\
          server: {allowed_hosts: [agents.example], body_limit: 1 MiB, max_connections: 9, max_concurrent_runs: 3,\n    \
          cancel_on_disconnect: true, small_body_limit: 9 KiB, body_memory: 2 GiB, body_timeout: 1min,\n    \
-         write_timeout: 5s, max_connections_per_peer: 7, allow_import: true, secret_file: ../host.key}\n",
+         write_timeout: 5s, max_connections_per_peer: 7, allow_import: true, secret_file: ../host.key, dev_ui: read}\n",
     )
     .unwrap();
     assert_eq!(config.session_service.as_deref(), Some("postgres://db/x"));
@@ -44,6 +44,7 @@ fn a_full_file_is_read() {
     assert_eq!(config.server.max_connections, 9);
     assert_eq!(config.server.max_concurrent_runs, 3);
     assert!(config.server.cancel_on_disconnect && config.server.allow_import);
+    assert_eq!((config.server.dev_ui, config.server.dev_ui().label()), (Some(DevUi::Read), "read"));
     assert_eq!(config.server.secret_file.as_deref(), Some(Path::new("/srv/agents/../host.key")));
     assert_eq!((config.server.small_body_limit, config.server.body_memory), (ByteSize(9 << 10), ByteSize(2 << 30)));
     assert_eq!(config.server.body_timeout, Duration::from_secs(60));
@@ -58,7 +59,8 @@ fn an_unknown_key_is_an_error_with_its_position() {
         error,
         "/srv/agents/hatchery.yaml:3:3: server: unknown field `body_limits`, expected one of `allowed_hosts`, \
          `body_limit`, `small_body_limit`, `body_memory`, `body_timeout`, `write_timeout`, `max_connections`, \
-         `max_connections_per_peer`, `max_concurrent_runs`, `cancel_on_disconnect`, `allow_import`, `secret_file`"
+         `max_connections_per_peer`, `max_concurrent_runs`, `cancel_on_disconnect`, `allow_import`, `secret_file`, \
+         `dev_ui`"
     );
 }
 

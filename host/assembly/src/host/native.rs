@@ -11,7 +11,7 @@ use hatchery_engine::{
 };
 use hatchery_wasm::CatalogHandle;
 
-use crate::source::{AppSource, CatalogReport};
+use crate::source::{AppSource, CatalogReport, ComponentDetail, RestoreError};
 
 /// Native apps, and the apps of the folder. The catalog has no app with the name of a native one.
 pub(super) struct HostApps {
@@ -40,6 +40,15 @@ impl AppSource for HostApps {
 
     fn report(&self) -> CatalogReport {
         self.catalog.as_ref().map(AppSource::report).unwrap_or_default()
+    }
+
+    fn component(&self, name: &str) -> Option<ComponentDetail> {
+        self.catalog.as_ref()?.component(name)
+    }
+
+    fn restore_component(&self, name: &str, revision: &str) -> Result<(), RestoreError> {
+        let unknown = || RestoreError::UnknownComponent(name.to_owned());
+        self.catalog.as_ref().ok_or_else(unknown)?.restore_component(name, revision)
     }
 }
 

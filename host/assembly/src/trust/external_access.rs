@@ -7,7 +7,7 @@ use hatchery_registry::SignaturePolicy;
 use hatchery_wasm::policy::Variable;
 use hatchery_wasm::{CompileLimits, Grants, InstanceSettings};
 
-use crate::config::{Config, ServerConfig, without_credentials};
+use crate::config::{Config, DevUi, ServerConfig, without_credentials};
 use crate::plugins;
 
 /// A setting that accesses something outside of the folder of its configuration, or raises a limit of the whole host.
@@ -100,6 +100,10 @@ pub(super) fn external_access(config: &Config, folder: &Path) -> Vec<ExternalAcc
     }
     if config.server.allow_import {
         add(Section::Server, "server.allow_import", "true".into());
+    }
+    if config.server.dev_ui == Some(DevUi::Full) {
+        // On addresses other than loopback, every client could replace components by earlier revisions.
+        add(Section::Server, "server.dev_ui", "full".into());
     }
     if let Some(file) = &config.server.secret_file {
         // Also if it is inside of the folder: the author of the folder would know the key.
@@ -247,7 +251,7 @@ mod tests {
              environment: {{TOKEN: {{from: GITHUB_TOKEN}}}}\n      \
              files: [{{host: /, guest: /root}}, {{host: data/../../other, guest: /o, access: write}}]\n\
              registry: {{signatures: off, trusted_keys: [{key}]}}\n\
-             server: {{allowed_hosts: ['*'], allow_import: true, secret_file: key, body_memory: 1GiB}}\n\
+             server: {{allowed_hosts: ['*'], allow_import: true, dev_ui: full, secret_file: key, body_memory: 1GiB}}\n\
              instances: {{max: 1001}}\ncompile: {{time: 61s}}\n\
              audit: {{enabled: false, file: /dev/null}}\n"
         );
@@ -276,6 +280,7 @@ mod tests {
                 "registry.signatures: off",
                 "server.allowed_hosts: *",
                 "server.allow_import: true",
+                "server.dev_ui: full",
                 "server.secret_file: agents/key",
                 "instances.max: 1001",
                 "compile.time: 61",

@@ -1,13 +1,13 @@
 //! `hatchery rollback`: replaces a component by an earlier revision. Changes only files; a server that watches the folder
 //! reloads the component.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use hatchery::{audit, catalog};
-use hatchery_wasm::{Revisions, Settings, StoredRevision, component_files, file_sha256, write_atomically};
+use hatchery_wasm::{Revisions, Settings, StoredRevision, component_files, file_sha256};
 use serde_json::json;
 
 use crate::commands::Outcome;
@@ -74,24 +74,11 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     if let Some(warning) = verification.with_context(revision)? {
         tracing::warn!("{warning}");
     }
-    write_component(&current.path, &bytes, signature.as_deref())
+    store
+        .restore(&args.name, &target.sha256, &current.path)
         .with_context(|| format!("cannot replace {}; it is unchanged", current.path.display()))?;
     print_result(&args, target, &current)?;
     Ok(Outcome::Success)
-}
-
-/// Replaces a component and its signature. The signature is written first, because a host that watches the folder reads
-/// both when the component changes.
-fn write_component(path: &Path, bytes: &[u8], signature: Option<&str>) -> io::Result<()> {
-    let signature_path = path.with_extension("wasm.minisig");
-    match signature {
-        Some(signature) => write_atomically(&signature_path, signature.as_bytes())?,
-        None => match std::fs::remove_file(&signature_path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        },
-    }
-    write_atomically(path, bytes)
 }
 
 /// The file of a component in the served folder.

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 
 use anyhow::{Context, anyhow, bail};
 use hatchery::services::{ServicesError, create_data_folder};
 use hatchery::shell::session_commands;
 use hatchery::trust::LoadedConfig;
-use hatchery::{AppSource, CatalogReport, Host, ServerConfig, Storage};
+use hatchery::{AppSource, CatalogReport, DevUi, Host, ServerConfig, Storage};
 use hatchery_server::{AppState, Server};
 use serde_json::json;
 
@@ -44,6 +44,9 @@ pub struct Args {
     /// start without it, and keeps the last settings if it is removed
     #[arg(long)]
     config_required: bool,
+    /// Serve the built web UI in this folder at /dev-ui instead of the embedded one
+    #[arg(long, value_name = "DIR")]
+    dev_ui_dir: Option<PathBuf>,
     /// Do not watch the folder for changes
     #[arg(long)]
     no_watch: bool,
@@ -67,7 +70,11 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     if !is_loading {
         finish_loading(&mut host).await?;
     }
-    let config = ServerConfig { allowed_hosts, ..host.config().server.clone() };
+    let dev_ui_folder = args.dev_ui_dir.as_deref().map(ui_folder).transpose()?;
+    let config = host.config().server.clone();
+    let dev_ui = Some(config.dev_ui.unwrap_or(default_dev_ui(address)));
+    let config = ServerConfig { allowed_hosts, dev_ui, dev_ui_folder, ..config };
+    let has_dev_ui = config.dev_ui() != DevUi::Off;
     let state = AppState::new(host.runner().clone(), host.apps().clone(), config);
     let server = Server::bind(address, state).await?;
     let address = server.local_addr();
@@ -76,7 +83,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     }
     // A second announcement follows exactly if the first one lists something as loading.
     let loading = if is_loading { host.apps().loading() } else { Vec::new() };
-    announce(address, host.apps().as_ref(), &loading, args.json)?;
+    announce(address, host.apps().as_ref(), &loading, &args, has_dev_ui)?;
     let mut load_result = Ok(());
     let stop = async {
         let mut interrupt = pin!(interrupts.wait_for_first());
@@ -144,6 +151,19 @@ fn allowed_hosts(address: SocketAddr, args: &Args, loaded: &LoadedConfig) -> any
     )
 }
 
+/// Returns what the developer UI offers without a setting. Whoever reaches another address than loopback is not the operator.
+fn default_dev_ui(address: SocketAddr) -> DevUi {
+    if address.ip().is_loopback() { DevUi::Full } else { DevUi::Read }
+}
+
+/// Checks that the folder holds a built web UI.
+fn ui_folder(folder: &Path) -> anyhow::Result<PathBuf> {
+    if !folder.join("index.html").is_file() {
+        bail!("--dev-ui-dir {}: there is no index.html; name the folder that the UI was built into", folder.display());
+    }
+    Ok(folder.to_path_buf())
+}
+
 fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
     if let Ok(ip) = host.parse::<IpAddr>() {
         return Ok((ip, port).into());
@@ -153,12 +173,19 @@ fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
 }
 
 /// Prints the address of the server, and the apps or what is still loading.
-fn announce(address: SocketAddr, source: &dyn AppSource, loading: &[String], as_json: bool) -> anyhow::Result<()> {
+fn announce(
+    address: SocketAddr,
+    source: &dyn AppSource,
+    loading: &[String],
+    args: &Args,
+    has_dev_ui: bool,
+) -> anyhow::Result<()> {
     let url = url(address);
-    if as_json {
+    if args.json {
         return write_json(address, source, loading);
     }
-    progress::suspend(|| writeln!(stdout(), "{BOLD}Serving {url}{BOLD:#}  {DIM}developer page: {url}/dev-ui{DIM:#}"))?;
+    let page = if has_dev_ui { format!("  {DIM}developer page: {url}/dev-ui{DIM:#}") } else { String::new() };
+    progress::suspend(|| writeln!(stdout(), "{BOLD}Serving {url}{BOLD:#}{page}"))?;
     if loading.is_empty() {
         return write_apps(&url, source);
     }
@@ -272,6 +299,23 @@ mod tests {
         std::fs::write(file, "server:\n  allowed_hosts: [agents.example]\n").unwrap();
         assert_eq!(hosts("0.0.0.0", &[]), Ok(vec!["agents.example".into()]));
         assert_eq!(hosts("0.0.0.0", &["--allow-unauthenticated"]), Ok(vec!["agents.example".into()]));
+    }
+
+    #[test]
+    fn the_developer_ui_changes_things_only_on_loopback_by_default() {
+        for (address, expected) in [("127.0.0.1:0", DevUi::Full), ("[::1]:0", DevUi::Full), ("0.0.0.0:0", DevUi::Read)]
+        {
+            assert_eq!(default_dev_ui(address.parse().unwrap()), expected, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_folder_without_a_built_ui_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = ui_folder(folder.path()).unwrap_err().to_string();
+        assert!(error.ends_with("there is no index.html; name the folder that the UI was built into"), "{error}");
+        std::fs::write(folder.path().join("index.html"), "").unwrap();
+        assert_eq!(ui_folder(folder.path()).unwrap(), folder.path());
     }
 
     #[test]

@@ -1,15 +1,21 @@
-//! `GET /components`: the loaded components, and the state of every file.
+//! Components: what is loaded and the state of every file, one component in detail, and its earlier revisions.
 
 use axum::extract::State;
-use axum::routing::get;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
 use axum::{Json, Router};
-use serde::Serialize;
+use hatchery::{CatalogReport, ComponentDetail, DevUi, RestoreError};
+use serde::{Deserialize, Serialize};
 
+use crate::error::ApiError;
+use crate::extract::{Json as JsonBody, Params};
 use crate::state::AppState;
-use hatchery::CatalogReport;
 
 pub(super) fn routes() -> Router<AppState> {
-    Router::new().route("/components", get(components))
+    Router::new()
+        .route("/components", get(components))
+        .route("/components/{name}", get(component))
+        .route("/components/{name}/rollback", post(roll_back))
 }
 
 #[derive(Serialize)]
@@ -32,4 +38,57 @@ async fn components(State(state): State<AppState>) -> Json<Components> {
         agents: app.agent_names().into_iter().map(Into::into).collect(),
     });
     Json(Components { apps: apps.collect(), catalog: source.report() })
+}
+
+/// Returns a component with its grants, limits and stored revisions.
+async fn component(
+    State(state): State<AppState>,
+    Params(name): Params<String>,
+) -> Result<Json<ComponentDetail>, ApiError> {
+    let unknown = RestoreError::UnknownComponent(name.clone());
+    let detail = blocking(move || state.source().component(&name)).await?;
+    detail.map(Json).ok_or_else(|| unknown.into())
+}
+
+#[derive(Deserialize)]
+struct RollbackBody {
+    /// SHA-256 of a stored revision, in hexadecimal.
+    to: String,
+}
+
+/// Replaces the file of a component by a stored revision. The host loads it as any other change of the file.
+async fn roll_back(
+    State(state): State<AppState>,
+    Params(name): Params<String>,
+    JsonBody(body): JsonBody<RollbackBody>,
+) -> Result<StatusCode, ApiError> {
+    if state.config().dev_ui() != DevUi::Full {
+        return Err(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "ROLLBACK_NOT_ALLOWED",
+            "components can only be rolled back with `server: { dev_ui: full }` in hatchery.yaml; or use `hatchery rollback`",
+        ));
+    }
+    blocking(move || state.source().restore_component(&name, &body.to)).await??;
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// Runs what reads or writes files on a thread for that.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| ApiError::internal())
+}
+
+impl From<RestoreError> for ApiError {
+    fn from(error: RestoreError) -> Self {
+        let (status, code) = match &error {
+            RestoreError::UnknownComponent(_) => (StatusCode::NOT_FOUND, "COMPONENT_NOT_FOUND"),
+            RestoreError::UnknownRevision { .. } => (StatusCode::NOT_FOUND, "REVISION_NOT_FOUND"),
+            RestoreError::Refused(_) => (StatusCode::FORBIDDEN, "REVISION_REFUSED"),
+            RestoreError::File(cause) => {
+                tracing::error!(%cause, "the file of a component cannot be replaced");
+                return Self::internal();
+            }
+        };
+        Self::new(status, code, error.to_string())
+    }
 }

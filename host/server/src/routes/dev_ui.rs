@@ -1,157 +1,81 @@
-//! The developer page at `/dev-ui`: apps with example commands, components and files. It uses no script and no network.
+//! The developer UI at `/dev-ui`: the embedded page and its files, or those of another UI from a folder.
 
-use std::fmt::Write;
+use std::path::Path;
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::{HeaderMap, header};
-use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Json, Router};
+use hatchery::DevUi;
+use serde_json::json;
+use tower::ServiceExt;
+use tower_http::services::{ServeDir, ServeFile};
 
+use crate::dev_ui;
+use crate::error::ApiError;
+use crate::routes::route_not_found;
 use crate::state::AppState;
-use hatchery::shell::session_commands;
-use hatchery::{CatalogReport, ComponentReport};
+
+/// The settings that ADK's web UI reads.
+const RUNTIME_CONFIG: &str = "assets/config/runtime-config.json";
 
 pub(super) fn routes() -> Router<AppState> {
-    Router::new().route("/", get(root)).route("/dev-ui", get(page)).route("/dev-ui/", get(page))
+    Router::new()
+        .route("/", get(|state, method, uri| redirect(state, method, uri, "./dev-ui/")))
+        .route("/dev-ui", get(|state, method, uri| redirect(state, method, uri, "dev-ui/")))
+        .route("/dev-ui/", get(serve))
+        .route("/dev-ui/{*path}", get(serve))
 }
 
-async fn root() -> Redirect {
-    Redirect::temporary("/dev-ui")
-}
-
-async fn page(State(state): State<AppState>, headers: HeaderMap) -> Response {
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost:8080");
-    let source = state.source();
-    let nonce = uuid::Uuid::new_v4().simple().to_string();
-    let html = render(host, &nonce, &source.app_names(), &source.report());
-    ([(header::CONTENT_SECURITY_POLICY, policy(&nonce))], Html(html)).into_response()
-}
-
-/// Returns the content security policy: only the style of the page is allowed.
-fn policy(nonce: &str) -> String {
-    format!(
-        "default-src 'none'; style-src 'nonce-{nonce}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
-}
-
-const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}\
-    table{border-collapse:collapse;width:100%}td,th{border-bottom:1px solid #ccc;padding:.3rem .6rem;text-align:left;\
-    vertical-align:top}pre{background:#8881;padding:1rem;overflow-x:auto}.failed{color:#b00}:root{color-scheme:light dark}";
-
-fn render(host: &str, nonce: &str, apps: &[String], report: &CatalogReport) -> String {
-    let mut html = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Hatchery</title><style nonce=\"{nonce}\">{STYLE}</style></head>\
-         <body><h1>Hatchery</h1><h2>Apps</h2>"
-    );
-    if apps.is_empty() {
-        html.push_str("<p>No app is loaded.</p>");
+/// Redirects relative to the path, which a proxy may have shortened. Keeps the query.
+async fn redirect(State(state): State<AppState>, method: Method, uri: Uri, target: &str) -> Result<Response, ApiError> {
+    if state.config().dev_ui() == DevUi::Off {
+        return Err(route_not_found(method, uri).await);
     }
-    for app in apps {
-        push(
-            &mut html,
-            format_args!(
-                "<h3>{}</h3><pre>{}</pre>",
-                escape(app),
-                escape(&session_commands(&format!("http://{host}"), app))
-            ),
-        );
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let location =
+        HeaderValue::try_from(format!("{target}{query}")).map_err(|_| ApiError::bad_input("invalid query"))?;
+    Ok((StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, location)]).into_response())
+}
+
+async fn serve(State(state): State<AppState>, request: Request) -> Result<Response, ApiError> {
+    let config = state.config();
+    let uri = request.uri().clone();
+    let path = uri.path().strip_prefix("/dev-ui/").unwrap_or_default();
+    if config.dev_ui() == DevUi::Off {
+        return Err(route_not_found(request.method().clone(), uri).await);
     }
-    html.push_str("<h2>Components</h2>");
-    table(
-        &mut html,
-        ["Name", "File", "Agents", "Tools", "Callbacks", "Other items"],
-        report.components.iter().map(|component| {
-            let names = [&component.agents, &component.tools, &component.callbacks].map(|names| names.join(", "));
-            let [agents, tools, callbacks] = names;
-            ("", [component.name.clone(), component.file.clone(), agents, tools, callbacks, other_items(component)])
-        }),
-    );
-    html.push_str("<h2>Files</h2>");
-    table(
-        &mut html,
-        ["File", "State", "Reason"],
-        report.files.iter().map(|file| {
-            let class = if file.reason.is_some() { "failed" } else { "" };
-            (class, [file.path.clone(), file.state.clone(), file.reason.clone().unwrap_or_default()])
-        }),
-    );
-    push(&mut html, format_args!("<p>Generation {}</p></body></html>\n", report.generation));
-    html
-}
-
-/// Returns the items of a component other than agents, tools and callbacks: `plugin censor, model echo`.
-fn other_items(component: &ComponentReport) -> String {
-    let kinds = [
-        ("plugin", &component.plugins),
-        ("code executor", &component.code_executors),
-        ("summarizer", &component.summarizers),
-        ("example provider", &component.examples),
-        ("model", &component.models),
-    ];
-    let items = kinds.iter().flat_map(|(kind, names)| names.iter().map(move |name| format!("{kind} {name}")));
-    items.collect::<Vec<_>>().join(", ")
-}
-
-fn table<const N: usize>(html: &mut String, heads: [&str; N], rows: impl Iterator<Item = (&'static str, [String; N])>) {
-    let cells = |tag: &str, texts: &[&str]| {
-        texts.iter().map(|text| format!("<{tag}>{}</{tag}>", escape(text))).collect::<String>()
+    if let Some(folder) = &config.dev_ui_folder {
+        return Ok(serve_folder(folder, path, request).await);
+    }
+    let served = match dev_ui::file(path, request.headers().get(header::IF_NONE_MATCH)) {
+        Some(file) => Some(file),
+        // A missing file is an error; every other path is a place in the page.
+        None if path.starts_with("assets/") => None,
+        None => dev_ui::page(path, config.dev_ui()),
     };
-    push(html, format_args!("<table><tr>{}</tr>", cells("th", &heads)));
-    for (class, row) in rows {
-        push(html, format_args!("<tr class=\"{class}\">{}</tr>", cells("td", &row.each_ref().map(String::as_str))));
+    match served {
+        Some(response) => Ok(response),
+        None => Err(route_not_found(request.method().clone(), uri).await),
     }
-    html.push_str("</table>");
 }
 
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            other => escaped.push(other),
-        }
+/// Serves a file of a folder, and its `index.html` for every path without a file.
+async fn serve_folder(folder: &Path, path: &str, request: Request) -> Response {
+    if path == RUNTIME_CONFIG {
+        return Json(json!({"backendUrl": "", "telemetry": false})).into_response();
     }
-    escaped
-}
-
-fn push(html: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing to a string cannot fail.
-    let _ = html.write_fmt(text);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use hatchery::FileReport;
-
-    #[test]
-    fn names_and_reasons_are_escaped() {
-        let evil = "<script>alert('x')</script>\"&".to_owned();
-        let report = CatalogReport {
-            generation: 7,
-            components: vec![ComponentReport { name: evil.clone(), file: evil.clone(), ..Default::default() }],
-            files: vec![FileReport {
-                path: evil.clone(),
-                state: evil.clone(),
-                reason: Some(evil.clone()),
-                ..Default::default()
-            }],
-            ..Default::default()
-        };
-        let html = render(&evil, "n", std::slice::from_ref(&evil), &report);
-        assert!(!html.contains("<script"), "{html}");
-        assert!(!html.contains("alert('"), "{html}");
-        assert_eq!(html.matches("&lt;script&gt;alert(&#39;x&#39;)").count(), 6, "{html}");
-        assert!(html.contains("Generation 7"));
-    }
-
-    #[test]
-    fn a_page_without_apps_says_so() {
-        assert!(render("h", "n", &[], &CatalogReport::default()).contains("No app is loaded."));
-    }
+    let (mut parts, _) = request.into_parts();
+    parts.uri = Uri::try_from(format!("/{path}")).unwrap_or_default();
+    let files = ServeDir::new(folder).fallback(ServeFile::new(folder.join("index.html")));
+    // Missing files are responses, so that this cannot fail.
+    let mut response = match files.oneshot(Request::from_parts(parts, Body::empty())).await {
+        Ok(response) => response.into_response(),
+        Err(never) => match never {},
+    };
+    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, dev_ui::FOLDER_POLICY);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
 }

@@ -61,42 +61,13 @@ async fn components_lists_active_and_rejected_files() {
 }
 
 #[tokio::test]
-async fn the_root_redirects_to_the_developer_page() {
-    let host = Host::start().await;
-    let answer = host.exchange(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
-    let answer = String::from_utf8(answer).unwrap().to_lowercase();
-    assert!(answer.starts_with("http/1.1 307"), "{answer}");
-    assert!(answer.contains("location: /dev-ui\r\n"), "{answer}");
-    for path in ["/dev-ui", "/dev-ui/"] {
-        let response = host.get(path).await;
-        assert_eq!(response.headers()["content-type"], "text/html; charset=utf-8");
-        let policy = response.headers()["content-security-policy"].to_str().unwrap().to_owned();
-        let nonce = policy.split('\'').find_map(|word| word.strip_prefix("nonce-")).unwrap();
-        assert_eq!(
-            policy,
-            format!(
-                "default-src 'none'; style-src 'nonce-{nonce}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-            )
-        );
-        let html = response.text().await.unwrap();
-        assert!(html.contains(&format!("<style nonce=\"{nonce}\">")), "{html}");
-        assert!(html.contains("<h3>says</h3>"), "{html}");
-        assert!(html.contains(&format!("curl -N http://{}/run_sse -H", host.address)), "{html}");
-        assert!(html.contains("&lt;b&gt;broken&lt;/b&gt;.wasm"), "{html}");
-        assert!(html.contains("not a component"), "{html}");
-        assert!(html.contains("<td>plugin guard, model echo</td>"), "{html}");
-        assert!(!html.contains("<b>"), "{html}");
-    }
-}
-
-#[tokio::test]
 async fn every_response_has_security_headers() {
     let host = Host::start().await;
     host.session("says").await;
     let run = host.post("/run_sse", &run_body("says", "hello")).await;
     let refused = host.request(Method::GET, "/health").header("origin", "https://evil.example").send().await.unwrap();
     let panicked = host.get("/apps/panics/users/u/sessions").await;
-    let answers = [host.get("/health").await, host.get("/dev-ui").await, host.get("/nowhere").await];
+    let answers = [host.get("/health").await, host.get("/dev-ui/").await, host.get("/nowhere").await];
     for response in answers.into_iter().chain([run, refused, panicked]) {
         let (url, headers) = (response.url().clone(), response.headers());
         let get = |name: &str| headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default();
@@ -104,7 +75,7 @@ async fn every_response_has_security_headers() {
         assert_eq!(get("cross-origin-resource-policy"), "same-origin", "{url}");
         assert_eq!(get("referrer-policy"), "no-referrer", "{url}");
         assert!(get("content-security-policy").contains("frame-ancestors 'none'"), "{url}");
-        let cached = if url.path() == "/run_sse" { "no-cache" } else { "no-store" };
+        let cached = if ["/run_sse", "/dev-ui/"].contains(&url.path()) { "no-cache" } else { "no-store" };
         assert_eq!(get("cache-control"), cached, "{url}");
     }
 }

@@ -108,6 +108,13 @@ pub struct InspectedPlugin {
     pub hooks: Vec<String>,
 }
 
+impl Inspection {
+    /// Returns what is known about a loaded component, whose file has `size` bytes, with the grants that it has now.
+    pub fn of(component: &Component, size: u64) -> Self {
+        inspect_loaded(component, size, component.settings())
+    }
+}
+
 /// Inspects the bytes of a component: checks and compiles it, and runs `describe` without any of its grants.
 ///
 /// # Errors

@@ -14,6 +14,7 @@ use std::time::SystemTime;
 use hatchery_core::Timestamp;
 use serde::Serialize;
 
+use crate::catalog::loader::LoadPolicy;
 use crate::catalog::scan::{FileKind, scan};
 use crate::catalog::settings::Settings;
 use crate::runtime::cache::sha256;
@@ -106,6 +107,32 @@ impl Revisions {
     /// If the copy cannot be read.
     pub fn read_signature(&self, component: &str, revision: &str) -> io::Result<Option<String>> {
         read_if_present(&signature_path(&self.path(component, revision)))
+    }
+
+    /// Calls `policy` with a revision and a path with the component's name, beside which is the signature that the
+    /// revision had: signatures are for a name.
+    ///
+    /// # Errors
+    /// If the copy cannot be read or the signature cannot be copied.
+    pub fn check(&self, component: &str, revision: &str, policy: &LoadPolicy) -> io::Result<Result<(), String>> {
+        let bytes = self.read(component, revision)?;
+        let folder = self.directory.join(component).join(format!(".{revision}.{}", std::process::id()));
+        let file = folder.join(format!("{component}.wasm"));
+        fs::create_dir_all(&folder)?;
+        let checked = copy_signature(&self.path(component, revision), &file).map(|()| policy(&file, &bytes));
+        fs::remove_dir_all(&folder)?;
+        checked
+    }
+
+    /// Replaces `file` and its signature by a stored revision. The signature is written first, because a host that
+    /// watches the folder reads both when the component changes.
+    ///
+    /// # Errors
+    /// If the copy cannot be read or does not have its hash, or a file cannot be written.
+    pub fn restore(&self, component: &str, revision: &str, file: &Path) -> io::Result<()> {
+        let bytes = self.read(component, revision)?;
+        copy_signature(&self.path(component, revision), file)?;
+        write_atomically(file, &bytes)
     }
 
     /// Stores a revision that serves from now on, from `file`, and removes the oldest ones above the maximum.
@@ -232,10 +259,34 @@ fn timestamp(time: SystemTime) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn listed(revisions: &Revisions) -> Vec<String> {
         revisions.list("swap").unwrap().into_iter().map(|revision| revision.sha256).collect()
+    }
+
+    #[test]
+    fn a_revision_is_checked_under_the_name_of_its_component_and_then_restored_with_its_signature() {
+        let folder = tempfile::tempdir().unwrap();
+        let revisions = Revisions::new(folder.path().join("revisions"), 2);
+        let file = folder.path().join("swap.wasm");
+        fs::write(signature_path(&file), "signed").unwrap();
+        let hash = sha256(b"a");
+        revisions.store("swap", &hash, b"a", &file);
+        let policy: LoadPolicy = Arc::new(|path, bytes| {
+            let signature = fs::read_to_string(signature_path(path)).unwrap();
+            let name = path.file_name().unwrap().to_string_lossy();
+            Err(format!("{name} {signature} {}", String::from_utf8_lossy(bytes)))
+        });
+        assert_eq!(revisions.check("swap", &hash, &policy).unwrap().unwrap_err(), "swap.wasm signed a");
+        fs::write(&file, "b").unwrap();
+        fs::remove_file(signature_path(&file)).unwrap();
+        revisions.restore("swap", &hash, &file).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "a");
+        assert_eq!(fs::read_to_string(signature_path(&file)).unwrap(), "signed");
+        assert_eq!(listed(&revisions), [hash]);
     }
 
     #[test]

@@ -15,7 +15,8 @@ use tokio::sync::{mpsc, watch};
 
 use crate::catalog::Catalog;
 use crate::catalog::draining::{Draining, DrainingRevision};
-use crate::catalog::loader::{LoadOptions, Loader, SETTLE};
+use crate::catalog::loader::{LoadOptions, LoadPolicy, Loader, SETTLE};
+use crate::catalog::revisions::Revisions;
 use crate::catalog::scan::is_ignored;
 use crate::catalog::settings::Settings;
 use crate::error::LoadError;
@@ -35,6 +36,8 @@ pub struct CatalogHandle(Arc<Shared>);
 struct Shared {
     directory: PathBuf,
     engine: Arc<Engine>,
+    revisions: Option<Revisions>,
+    load_policy: Option<LoadPolicy>,
     current: ArcSwap<Catalog>,
     generation: watch::Sender<u64>,
     /// Held while scanning and publishing, never while compiling.
@@ -76,9 +79,12 @@ impl CatalogHandle {
         }
         let activity = Arc::new(watch::Sender::new(0));
         let (engine, drain_timeout) = (options.engine.clone(), options.drain_timeout);
+        let (revisions, load_policy) = (options.revisions.clone(), options.load_policy.clone());
         let loader = Loader::new(directory.clone(), options, activity.clone());
         Ok(Self(Arc::new(Shared {
             engine,
+            revisions,
+            load_policy,
             draining: Mutex::new(Draining::new(drain_timeout)),
             current: ArcSwap::from_pointee(loader.initial()),
             loader: tokio::sync::Mutex::new(loader),
@@ -133,6 +139,16 @@ impl CatalogHandle {
     /// Returns the served directory.
     pub fn directory(&self) -> &Path {
         &self.0.directory
+    }
+
+    /// Returns the stored revisions of components. `None` if none are stored.
+    pub fn revisions(&self) -> Option<&Revisions> {
+        self.0.revisions.as_ref()
+    }
+
+    /// Returns what decides whether a file may be loaded. `None` if every file may.
+    pub fn load_policy(&self) -> Option<&LoadPolicy> {
+        self.0.load_policy.as_ref()
     }
 
     /// Scans the directory now, without waiting for files to settle. Returns the catalog when everything is loaded.
