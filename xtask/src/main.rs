@@ -10,6 +10,7 @@ mod fuzz;
 mod languages;
 mod step;
 mod toolchain;
+mod ui;
 mod workspace;
 
 use std::ffi::OsString;
@@ -88,6 +89,13 @@ enum Verb {
     /// Build the components of sample-agents and of tests/components
     #[command(after_help = "Example:\n  cargo xtask components")]
     Components,
+    /// Check, test and build the developer UI, host/ui
+    #[command(after_help = "Example:\n  cargo xtask ui --check")]
+    Ui {
+        /// Compare with the committed host/ui/dist instead of replacing it
+        #[arg(long)]
+        check: bool,
+    },
     /// Build a release: a stripped binary in an archive, with its checksum and a folder for a container image
     #[command(after_help = "Example:\n  cargo xtask dist")]
     Dist,
@@ -119,6 +127,7 @@ fn run(verb: Verb) -> anyhow::Result<()> {
         Verb::Load { seconds, filter, json } => load(&workspace, seconds, &filter, json),
         Verb::Fuzz { target, seconds } => fuzz(&workspace, target.as_deref(), seconds),
         Verb::Components => components(&workspace),
+        Verb::Ui { check } => ui::build(&workspace, check),
         Verb::Dist => dist::build(&workspace),
     }
 }
@@ -126,7 +135,9 @@ fn run(verb: Verb) -> anyhow::Result<()> {
 fn test(workspace: &Workspace, args: &[OsString]) -> anyhow::Result<()> {
     let components = Components::all(workspace)?;
     let projects = Projects::all(workspace, components.folder());
-    let mut steps = Steps::new(7);
+    // Arguments choose some of cargo's tests.
+    let is_complete = args.is_empty();
+    let mut steps = Steps::new(if is_complete { 9 } else { 7 });
     steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
     steps.run(&format!("components: {components}"), || components.build(workspace))?;
     steps.run("tests of samples with a workspace of their own", || components.test_standalone(workspace))?;
@@ -137,6 +148,12 @@ fn test(workspace: &Workspace, args: &[OsString]) -> anyhow::Result<()> {
         let mut cargo = workspace.cargo(["test", "--workspace"]);
         step::run_command(cargo.args(args).env(components::FOLDER_VARIABLE, components.folder()))
     })?;
+    if is_complete {
+        steps.run("the developer UI: its checks, and whether dist is built from it", || {
+            ui::check_if_possible(workspace)
+        })?;
+        steps.run("tests of the developer UI in a browser", || ui::test_in_browser(workspace, components.folder()))?;
+    }
     steps.finish();
     Ok(())
 }
