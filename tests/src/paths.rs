@@ -23,6 +23,23 @@ pub fn hatchery() -> anyhow::Result<PathBuf> {
     check_built(path)
 }
 
+/// The variables without which no provider of models can be used.
+const MODEL_VARIABLES: [&str; 13] = [
+    "ANTHROPIC_API_KEY",
+    "APIGEE_PROXY_URL",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_CLOUD_PROJECT",
+    "GOOGLE_GENAI_USE_VERTEXAI",
+    "LLAMACPP_BASE_URL",
+    "OLLAMA_BASE_URL",
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "OPENROUTER_API_KEY",
+    "VLLM_BASE_URL",
+];
+
 /// Creates a `hatchery` command without arguments. All tests share a code cache, so that each component is compiled once. The user's own
 /// environment is hidden: no folder is trusted, and there are no keys and no credentials.
 ///
@@ -33,7 +50,7 @@ pub fn command() -> anyhow::Result<Command> {
     command.env("XDG_CACHE_HOME", cache_folder("cache")?).kill_on_drop(true);
     command.env("XDG_CONFIG_HOME", cache_folder("config")?);
     command.env("DOCKER_CONFIG", cache_folder("no-docker")?);
-    for variable in ["GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY", "HATCHERY_LOG"] {
+    for variable in MODEL_VARIABLES.into_iter().chain(["HATCHERY_LOG"]) {
         command.env_remove(variable);
     }
     for variable in ["HATCHERY_REGISTRY", "HATCHERY_REGISTRY_USER", "HATCHERY_REGISTRY_PASSWORD"] {
