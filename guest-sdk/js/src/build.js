@@ -4,6 +4,7 @@
 // The program is first imported by Node, to find its exports. Then a WIT world with these exports is generated. The build tool runs the
 // program in WebAssembly and takes a snapshot.
 
+import { spawnSync } from "node:child_process";
 import { copyFileSync, existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -25,21 +26,36 @@ function fail(message) {
   process.exit(1);
 }
 
+/** Returns what Node says about the first module with a syntax error: an error that is caught has neither file nor line. */
+function syntaxErrorPlace(folder) {
+  const files = readdirSync(folder, { recursive: true }).filter((file) => /\.m?js$/.test(file));
+  const isPackage = (file) => file.startsWith("node_modules");
+  for (const file of files.sort((one, other) => isPackage(one) - isPackage(other))) {
+    const checked = spawnSync(process.execPath, ["--check", join(folder, file)], { encoding: "utf8" });
+    if (checked.status !== 0) return checked.stderr.split("\n    at ")[0];
+  }
+  return undefined;
+}
+
 /** Imports a program and returns the kinds of its exports. */
 async function importProgram(program, module) {
   if (!existsSync(program)) {
     fail(`there is no \`${module}\`; set the module in package.json: "hatchery": {"module": "…"}`);
   }
+  // The program is imported from a copy; messages name the files as the project does.
+  const folder = program.slice(0, -module.length);
+  const plain = (text) => text.replaceAll(pathToFileURL(folder).href, "").replaceAll(folder, "");
   let imported;
   try {
     imported = await import(pathToFileURL(program));
   } catch (error) {
     if (error.code === "ERR_MODULE_NOT_FOUND") {
-      const [line] = error.message.split("\n");
-      const isPackage = line.startsWith("Cannot find package");
-      fail(`${line}${isPackage ? "; add the package to package.json and package-lock.json with `npm install`" : ""}`);
+      const message = plain(error.message.split("\n")[0]);
+      const isPackage = message.startsWith("Cannot find package");
+      fail(`${message}${isPackage ? "; add the package to package.json and package-lock.json with `npm install`" : ""}`);
     }
-    console.error(error.stack ?? String(error));
+    const place = error instanceof SyntaxError ? syntaxErrorPlace(folder) : undefined;
+    console.error(plain(place ?? error.stack ?? String(error)));
     fail(`\`${module}\` cannot be imported`);
   }
   const kinds = Object.keys(EXPORTS).filter((kind) => Object.keys(imported.default?.[kind] ?? {}).length);

@@ -38,3 +38,10 @@ test("a missing module, a missing import and a missing package are told apart", 
 test("a module without exports is told how to end", () => {
   assert.match(errorOf({ ...PACKAGE, "index.js": "export default 1;\n" }), /exports nothing; end it with `export default component\(/);
 });
+
+test("mistakes are named with their file and line, as in the project", () => {
+  const syntax = errorOf({ ...PACKAGE, "index.js": 'import "./other.js";\n', "other.js": "const a = 1;\nconst 1b = 2;\n" });
+  assert.match(syntax, /^other\.js:2\nconst 1b = 2;/);
+  const run = errorOf({ ...PACKAGE, "index.js": "\n\nmissing.method();\n" });
+  assert.match(run, /ReferenceError: missing is not defined\n    at index\.js:3:1\n/);
+});
