@@ -137,10 +137,15 @@ impl CallContext {
             return invocation.generate(&self.agent, model, request, streaming_mode).await;
         };
         if let EarlierCall::Completed(responses) = journal.earlier::<Vec<LlmResponse>>(&key) {
-            return invocation.replay_responses(&self.agent, responses);
+            return match journal.count_call(&key) {
+                true => invocation.replay_responses(&self.agent, responses),
+                // A pause has stored the counters with this call.
+                false => Ok(stream::iter(responses.into_iter().map(Ok)).boxed()),
+            };
         }
         let name = request.model.clone();
         let responses = invocation.generate(&self.agent, model, request, streaming_mode).await?;
+        journal.count_call(&key);
         Ok(record_responses(journal.clone(), key, name, responses))
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Calls whose answer is an event of its own need no record. A call has the same key whenever its run is continued.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
@@ -57,6 +57,8 @@ struct Calls {
     earlier: HashMap<String, Option<String>>,
     /// How many calls have a key with this prefix.
     counts: HashMap<String, u64>,
+    /// The keys of the model calls that the usage counters of the run contain.
+    counted: BTreeSet<String>,
     /// True if the journal has records of the run.
     has_records: bool,
 }
@@ -89,6 +91,21 @@ impl RunJournal {
         calls.has_records = !records.is_empty();
         calls.earlier = records.into_iter().map(|record| (record.call, record.outcome)).collect();
         Ok(true)
+    }
+
+    /// Returns the keys of the model calls that the usage counters of the run contain.
+    pub fn counted_calls(&self) -> BTreeSet<String> {
+        self.calls().counted.clone()
+    }
+
+    /// Sets the keys of the model calls that the usage counters of a run contain which is continued after a pause.
+    pub fn set_counted_calls(&self, counted: BTreeSet<String>) {
+        self.calls().counted = counted;
+    }
+
+    /// Marks a model call as one that the usage counters contain. Returns false if they did before.
+    pub(crate) fn count_call(&self, call: &str) -> bool {
+        self.calls().counted.insert(call.into())
     }
 
     /// Returns what is known about a call from before the run was interrupted.

@@ -4,10 +4,13 @@
 mod agent_selection;
 mod blobs;
 mod event_log;
+mod follow;
 mod nested;
 mod paused_run;
 mod request;
 mod resumption;
+mod run_bus;
+mod run_records;
 mod session_access;
 mod session_queue;
 mod turn;
@@ -19,7 +22,7 @@ use std::time::Duration;
 
 use futures::{FutureExt, Stream};
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{Event, EventSigner, Plugin, RunError, Services, SessionKey, StoreError};
+use hatchery_core::{Event, EventSigner, Plugin, RunError, Services, SessionKey, StoreError, new_invocation_id};
 use tokio::sync::{mpsc, watch};
 
 use crate::app::App;
@@ -27,9 +30,12 @@ use crate::history::compaction::Compactions;
 use crate::plugins::{PluginSource, Plugins, PrependedPlugin};
 use crate::provenance::Verifier;
 use crate::run::PinnedModels;
+pub use follow::RunUpdate;
 use nested::NestedRun;
 pub use request::RunRequest;
 use resumption::ResumedRun;
+use run_bus::RunBus;
+use run_records::attach;
 use session_access::{QueuePosition, TurnEnds};
 use session_queue::SessionQueue;
 use turn::TurnRequest;
@@ -62,6 +68,7 @@ struct RunnerInner {
     signer: EventSigner,
     turn_lease: Duration,
     turn_ends: Mutex<TurnEnds>,
+    run_bus: Arc<RunBus>,
     /// The apps that the code of runs can run; empty until they are known.
     apps: OnceLock<Arc<dyn AppDirectory>>,
 }
@@ -70,9 +77,26 @@ struct RunnerInner {
 #[derive(Debug)]
 pub struct Run {
     events: mpsc::Receiver<Result<Arc<Event>, RunError>>,
+    id: Option<String>,
+}
+
+/// Who a run is for.
+enum RunKind {
+    /// A client that waits for its events.
+    Foreground,
+    /// Nobody who waits.
+    Background,
+    /// The code of another run.
+    Nested(NestedRun),
 }
 
 impl Run {
+    /// Returns the id. `None` for an answer that waits for an earlier turn of its session, which may change the run that it
+    /// continues.
+    pub fn id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
     /// Returns the next event, or `None` after the last one. A failed run ends with an event that reports the failure,
     /// then the error.
     pub async fn next(&mut self) -> Option<Result<Arc<Event>, RunError>> {
@@ -121,6 +145,7 @@ impl Runner {
             signer,
             turn_lease: TURN_LEASE,
             turn_ends: Mutex::default(),
+            run_bus: Arc::default(),
             apps: OnceLock::new(),
         }))
     }
@@ -139,6 +164,7 @@ impl Runner {
             signer: signer.clone(),
             turn_lease: lease,
             turn_ends: Mutex::default(),
+            run_bus: Arc::default(),
             apps: apps.clone(),
         }))
     }
@@ -195,6 +221,12 @@ impl Runner {
         self.0.compactions.drain().await;
     }
 
+    /// Stops all runs, also those that begin from now on, for the end of the host. Unlike runs that are cancelled, they can
+    /// be continued.
+    pub fn stop_runs(&self) {
+        self.0.run_bus.stop();
+    }
+
     /// Starts a run in a task of its own. The turns of one session run one after the other, in the order of these
     /// calls. A failed turn does not stop the next.
     ///
@@ -202,11 +234,20 @@ impl Runner {
     /// If the message or an id is invalid, the session does not exist and `auto_create_session` is off, the run to
     /// resume does not exist, or a plugin cannot be resolved.
     pub async fn run(&self, app: Arc<App>, request: RunRequest) -> Result<Run, RunError> {
-        self.start(app, request, None).await
+        if let Some(id) = &request.run_id {
+            request.check()?;
+            let key = SessionKey::new(app.name.as_str(), request.user.as_str(), request.session.as_str());
+            if self.0.run_bus.has(&key, id)
+                && self.0.services.sessions.runs().is_some()
+                && let Some(updates) = self.follow(&key, id, 0).await?
+            {
+                return Ok(attach(updates, &request, id.clone()));
+            }
+        }
+        self.start(app, request, RunKind::Foreground).await
     }
 
-    /// Starts a run, `nested` in another if that is some.
-    async fn start(&self, app: Arc<App>, request: RunRequest, nested: Option<NestedRun>) -> Result<Run, RunError> {
+    async fn start(&self, app: Arc<App>, request: RunRequest, kind: RunKind) -> Result<Run, RunError> {
         request.check()?;
         let plugins = self.0.plugins.current()?;
         let models = Arc::new(PinnedModels::new(self.0.services.models.clone(), &app.tree));
@@ -215,31 +256,61 @@ impl Runner {
         key.check()?;
         let create = request.config.auto_create_session;
         let position = self.0.enqueue(&key, create).await?;
-        match &position {
+        let new_id = request.run_id.clone().unwrap_or_else(new_invocation_id);
+        let id = match &position {
             QueuePosition::Acquired(cached, _) => {
                 let events = &cached.session.events;
                 if request.run_id.is_none() {
                     request.check_responses(events)?;
                 }
-                ResumedRun::find(&app, &request, events, &self.0.verifier(&key))?;
+                let resumed = ResumedRun::find(&app, &request, events, &self.0.verifier(&key))?;
+                Some(resumed.map_or_else(|| new_id.clone(), |resumed| resumed.invocation_id))
             }
             // Two runs that wait for each other's sessions would wait for ever.
-            QueuePosition::Waiting(_) if nested.is_some() => return Err(StoreError::session_in_use(&key).into()),
-            QueuePosition::Waiting(_) => {}
+            QueuePosition::Waiting(_) if matches!(kind, RunKind::Nested(_)) => {
+                return Err(StoreError::session_in_use(&key).into());
+            }
+            QueuePosition::Waiting(_) => request.begins_run().then(|| new_id.clone()),
+        };
+        let is_background = matches!(kind, RunKind::Background);
+        let is_waiting = matches!(position, QueuePosition::Waiting(_));
+        if let Some(id) = id.as_deref().filter(|_| is_background || (is_waiting && request.begins_run())) {
+            self.0.accept(&key, id, &request, is_background).await?;
         }
-        let (parent, task_scope) = nested.map(NestedRun::split).unzip();
+        let (parent, task_scope) = match kind {
+            RunKind::Nested(nested) => Some(nested.split()).unzip(),
+            RunKind::Foreground | RunKind::Background => (None, None),
+        };
         let (client, events) = mpsc::channel(MAX_UNREAD_EVENTS);
         let active_run = ActiveRun::new(&self.0);
         let runner = self.0.clone();
+        let caller_cancel = request.cancel.clone();
+        let request = RunRequest { cancel: caller_cancel.child_token(), ..request };
+        let announced = id.as_deref().map(|id| self.0.run_bus.announce(&key, id, request.cancel.clone()));
+        let run = Run { events, id: id.clone() };
         let task = async move {
             let result = match request.cancel.run_until_cancelled(runner.acquire(&key, position, create)).await {
                 Some(Ok((cached, mut guard))) => {
-                    let turn = TurnRequest { app, services, plugins, request, client: client.clone(), parent };
-                    runner.run_next_turn(key, turn, cached, &mut guard).await
+                    let client = client.clone();
+                    let turn = TurnRequest {
+                        app,
+                        services,
+                        plugins,
+                        request,
+                        new_id,
+                        announced,
+                        client,
+                        parent,
+                        caller_cancel,
+                    };
+                    runner.run_next_turn(key.clone(), turn, cached, &mut guard).await
                 }
                 Some(Err(error)) => Err(error),
                 None => Err(RunError::Cancelled),
             };
+            if let (Err(error), Some(id)) = (&result, &id) {
+                runner.fail_unstarted(&key, id, is_background, error).await;
+            }
             // The guard is dropped before the client gets the error, so that the client's next message does not wait
             // for this turn.
             drop(active_run);
@@ -252,7 +323,7 @@ impl Runner {
             Some(scope) => scope(task.boxed()),
             None => task.boxed(),
         });
-        Ok(Run { events })
+        Ok(run)
     }
 }
 

@@ -12,6 +12,7 @@ use hatchery_core::{CallContext, Content, Event, EventSink, EventWindow, Invocat
 use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
 use tokio::sync::{Mutex, mpsc};
 
+use super::run_bus::FrameSender;
 use crate::plugins::Plugins;
 use crate::tasks::run_to_completion;
 
@@ -46,6 +47,7 @@ struct EventLogInner {
     cx: CallContext,
     writer: InvocationWriter,
     plugins: Plugins,
+    frames: FrameSender,
     /// Ids of the events that were stored before the run was interrupted. When they are replayed, only agents see them.
     delivered_ids: HashSet<String>,
     /// Held while an event is stored and sent, so that the service, the session and the client have the same order.
@@ -82,11 +84,11 @@ impl EventLog {
         cx: CallContext,
         writer: InvocationWriter,
         plugins: Plugins,
-        client: EventSender,
+        (client, frames): (EventSender, FrameSender),
         delivered_ids: HashSet<String>,
     ) -> Self {
         let state = Mutex::new(LogState::Open { client, last_event_id: String::new() });
-        Self(Arc::new(EventLogInner { cx, writer, plugins, delivered_ids, state }))
+        Self(Arc::new(EventLogInner { cx, writer, plugins, frames, delivered_ids, state }))
     }
 
     /// Replaces the user's message, before it is stored.
@@ -153,8 +155,15 @@ impl EventLogInner {
         if matches!(origin, EventOrigin::Agent | EventOrigin::Run) {
             self.cx.invocation.count_event(&event)?;
         }
-        if !event.partial && !self.store(&event).await? {
-            return Ok(event);
+        let mut revision = None;
+        if !event.partial {
+            revision = self.store(&event).await?;
+            if revision.is_none() {
+                return Ok(event);
+            }
+        }
+        if origin != EventOrigin::User {
+            self.frames.publish(revision, &event);
         }
         if origin != EventOrigin::User
             && let LogState::Open { client, last_event_id } = &mut *state
@@ -174,8 +183,9 @@ impl EventLogInner {
         }
     }
 
-    /// Appends the event to the session service and to the run's session. Returns false if it is there already.
-    async fn store(&self, event: &Arc<Event>) -> Result<bool, RunError> {
+    /// Appends the event to the session service and to the run's session. Returns the session's revision with it; `None` if
+    /// it is there already.
+    async fn store(&self, event: &Arc<Event>) -> Result<Option<u64>, RunError> {
         let invocation = &self.cx.invocation;
         event.check_storable().map_err(|error| {
             let (key, agent) = (&invocation.session_key, &event.author);
@@ -192,7 +202,7 @@ impl EventLogInner {
             None => sessions.append(&invocation.session_key, event).await?,
         };
         let known = match self.writer.append(event, revision) {
-            Ok(is_new) => return Ok(is_new),
+            Ok(is_new) => return Ok(is_new.then_some(revision)),
             Err(RevisionGap { known }) => known,
         };
         // Someone else has appended events since that are not part of a turn, such as a client that changed the state.
@@ -200,7 +210,7 @@ impl EventLogInner {
         if let Some(now) = sessions.get(&invocation.session_key, window).await? {
             self.writer.catch_up(now, event);
         }
-        Ok(true)
+        Ok(Some(revision))
     }
 
     /// Sends an event, and waits if the client is slow.

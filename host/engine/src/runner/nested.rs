@@ -17,7 +17,7 @@ use hatchery_core::{
 };
 use tokio_util::sync::DropGuard;
 
-use super::{AppDirectory, Run, RunRequest, Runner, RunnerInner};
+use super::{AppDirectory, Run, RunKind, RunRequest, Runner, RunnerInner};
 use crate::run::{MAX_DEPTH, list_names};
 
 /// What a run is nested in.
@@ -100,7 +100,7 @@ impl NestedRunner {
             ..RunRequest::new(&**user, session.as_str(), message)
         };
         let nested = NestedRun { parent: parent.clone(), task_scope };
-        let run = self.runner.start(app, request, Some(nested)).await?;
+        let run = self.runner.start(app, request, RunKind::Nested(nested)).await?;
         let events = NestedEvents { run, _cancel: cancel.clone().drop_guard() };
         Ok(AppRun { invocation_id: id, session, events: events.boxed(), cancel })
     }

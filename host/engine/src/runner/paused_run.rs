@@ -3,6 +3,7 @@
 //! They are stored as an event without content, which carries a proof and is not sent to clients. Nothing is kept in
 //! memory, so a run may wait for a person for as long as its session exists.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hatchery_core::{
@@ -22,6 +23,9 @@ pub(super) struct PausedRun {
     pub(super) temp_state: JsonMap,
     /// The resources that the run has used.
     pub(super) usage: UsageSnapshot,
+    /// The keys of the model calls by code that `usage` contains. They are not counted again when the code runs again.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) counted_calls: BTreeSet<String>,
 }
 
 impl PausedRun {
@@ -50,7 +54,8 @@ impl PausedRun {
         if temp_state == known.temp_state && is_known {
             return None;
         }
-        let record = json!({ PAUSED_RUN_KEY: Self { temp_state, usage } });
+        let counted_calls = invocation.journal.as_ref().map(|journal| journal.counted_calls()).unwrap_or_default();
+        let record = json!({ PAUSED_RUN_KEY: Self { temp_state, usage, counted_calls } });
         let mut data = EventData {
             invocation_id: invocation.id.clone(),
             author: USER_AUTHOR.into(),

@@ -31,7 +31,7 @@ pub struct RunRequest {
     pub config: RunConfig,
     /// How the request reached the host.
     pub origin: CallerOrigin,
-    /// Stops the run when cancelled.
+    /// Cancels the run when cancelled. Unlike [`Runner::stop_runs`](super::Runner::stop_runs), this is its end.
     pub cancel: CancellationToken,
 }
 
@@ -55,6 +55,12 @@ impl RunRequest {
     pub fn resume(user: impl Into<String>, session: impl Into<String>, invocation_id: impl Into<String>) -> Self {
         let request = Self::new(user, session, Content::default());
         Self { message: None, invocation_id: Some(invocation_id.into()), ..request }
+    }
+
+    /// Returns true if the request begins a new run, or attaches to one by its run id, whatever the session has.
+    pub(super) fn begins_run(&self) -> bool {
+        let has_responses = self.message.as_ref().is_some_and(|it| it.function_responses().next().is_some());
+        self.run_id.is_some() || (self.invocation_id.is_none() && !has_responses)
     }
 
     /// Checks the parts of the request that do not depend on the session.

@@ -7,15 +7,18 @@ use std::sync::Arc;
 use futures::FutureExt;
 use hatchery_core::{
     CallContext, Caller, Claim, Content, Event, EventData, EventSink, Invocation, JsonMap, NewInvocation, RunError,
-    RunJournal, RunLimit, Services, SessionKey, StoreError, TurnLease, USER_AUTHOR, check_message, new_invocation_id,
+    RunFailure, RunJournal, RunLimit, RunState, RunTransition, Services, SessionKey, StoreError, TurnLease,
+    USER_AUTHOR, check_message,
 };
 use imbl::Vector;
+use tokio_util::sync::CancellationToken;
 
 use super::agent_selection::agents_to_run;
 use super::event_log::{EventLog, EventSender, closed_channel, deliver};
 use super::paused_run::PausedRun;
 use super::request::RunRequest;
 use super::resumption::{ResumedRun, is_ended};
+use super::run_bus::RunPublisher;
 use super::session_access::renew_during;
 use super::session_queue::{CachedSession, json_bytes};
 use super::{RunnerInner, blobs};
@@ -31,9 +34,15 @@ pub(super) struct TurnRequest {
     pub(super) services: Services,
     pub(super) plugins: Plugins,
     pub(super) request: RunRequest,
+    /// The id of a new run.
+    pub(super) new_id: String,
+    /// The run as it was announced on the bus, if its id was known.
+    pub(super) announced: Option<RunPublisher>,
     pub(super) client: EventSender,
     /// The run whose code has started this one.
     pub(super) parent: Option<Arc<Invocation>>,
+    /// The caller's token, which cancels the run.
+    pub(super) caller_cancel: CancellationToken,
 }
 
 /// What the user adds to the session in a turn.
@@ -77,7 +86,8 @@ impl RunnerInner {
         cached: CachedSession,
         slot: &mut Option<CachedSession>,
     ) -> Result<Option<Arc<RunJournal>>, RunError> {
-        let TurnRequest { app, services, plugins, request, mut client, parent } = turn;
+        let TurnRequest { app, services, plugins, request, new_id, announced, mut client, parent, caller_cancel } =
+            turn;
         let events = &cached.session.events;
         let found = ResumedRun::find(&app, &request, events, &self.verifier(&key)).and_then(|resumed| {
             // The message of a request that attaches to a run is ignored.
@@ -93,7 +103,7 @@ impl RunnerInner {
         };
         let CachedSession { mut session, views, bytes, last_turn } = cached;
         let paused = resumed.as_ref().map(|resumed| resumed.paused_run(&session.events, &self.verifier(&key)));
-        let PausedRun { temp_state, usage } = paused.unwrap_or_default();
+        let PausedRun { temp_state, usage, counted_calls } = paused.unwrap_or_default();
         session.state.apply(&temp_state);
         let events_before = session.events.len();
         let is_attached = resumed.is_some() && request.run_id.is_some();
@@ -108,27 +118,31 @@ impl RunnerInner {
                 return Err(failure);
             }
         }
+        let id = resumed.as_ref().map_or(new_id, |resumed| resumed.invocation_id.clone());
         let message = request.message.filter(|_| !is_attached).map(|message| Arc::new(with_role(message, USER_AUTHOR)));
-        let (id, user_content, delivered_ids) = match &resumed {
-            Some(resumed) => {
-                let events = &session.events;
-                (resumed.invocation_id.clone(), resumed.user_content(events), resumed.event_ids(events))
-            }
-            None => {
-                (request.run_id.unwrap_or_else(new_invocation_id), message.clone().unwrap_or_default(), HashSet::new())
-            }
+        let (user_content, delivered_ids) = match &resumed {
+            Some(resumed) => (resumed.user_content(&session.events), resumed.event_ids(&session.events)),
+            None => (message.clone().unwrap_or_default(), HashSet::new()),
         };
         let journal = Arc::new(RunJournal::new(lease.clone(), id.as_str()));
-        let is_unfinished = match &resumed {
-            Some(resumed) if is_ended(&session.events, &resumed.invocation_id) => Ok(false),
-            Some(_) => journal.load().await,
-            None => Ok(true),
+        journal.set_counted_calls(counted_calls);
+        let continues = ContinuedRun { id: &id, resumed: resumed.as_ref(), has_run_id: request.run_id.is_some() };
+        let start = match self.check_end(&key, &continues, &session.events, message.is_some(), &journal).await {
+            Ok(true) => self.record_start(lease, &id, session.revision).await,
+            Ok(false) => Err(RunError::Stopped),
+            Err(error) => Err(error),
         };
-        // A finished run has nothing to do, unless an answer has come since.
-        if !matches!((&is_unfinished, &message), (Ok(true), _) | (Ok(false), Some(_))) {
+        let start = start.and_then(|stored| match stored {
+            Some(stored) if stored.state != RunState::Running => Err(RunError::Cancelled),
+            Some(_) | None => Ok(()),
+        });
+        if let Err(error) = start {
             *slot = Some(CachedSession { session, views, bytes, last_turn });
-            return is_unfinished.map(|_| None).map_err(Into::into);
+            return if matches!(error, RunError::Stopped) { Ok(None) } else { Err(error) };
         }
+        let publisher = announced.filter(|announced| announced.run() == id);
+        let publisher = publisher.unwrap_or_else(|| self.run_bus.announce(&key, &id, request.cancel.clone()));
+        let is_nested = parent.is_some();
         let (invocation, writer) = Invocation::new(NewInvocation {
             id,
             session,
@@ -147,29 +161,40 @@ impl RunnerInner {
             journal: Some(journal.clone()),
         });
         let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);
-        let log = EventLog::new(cx.clone(), writer, plugins.clone(), client, delivered_ids);
+        let log = EventLog::new(cx.clone(), writer, plugins.clone(), (client, publisher.frames()), delivered_ids);
         let run = RunContext::new(app, invocation.clone(), plugins.clone(), engine_host);
         let run = Arc::new(run.with_history(views, self.compactions.clone()));
         let state_delta = if is_attached { JsonMap::new() } else { request.state_delta };
         let input = UserInput { message, state_delta };
         let execution = within_time_limit(&run, execute(&run, &cx, &log, input, resumed));
+        let execution = self.cancel_on_request(lease, &publisher, execution);
         let result = AssertUnwindSafe(execution).catch_unwind().await;
         let result = result.unwrap_or_else(|panic| Err(panic_error(panic.as_ref())));
-        let mut finished = None;
         // These end the run even if the agent that met them ignored the error.
         let taken_over = lease.is_lost().then(|| StoreError::Fenced(invocation.session_key.clone()).into());
-        let result = match taken_over.or_else(|| invocation.exceeded_limit()).map_or(result, Err) {
-            Ok(AgentOutcome::Paused) | Err(RunError::Stopped) => Ok(()),
+        let (result, end) = match taken_over.or_else(|| invocation.exceeded_limit()).map_or(result, Err) {
+            Ok(AgentOutcome::Paused) => (Ok(false), Some(RunTransition::Wait)),
+            Err(RunError::Stopped) => (Ok(false), Some(RunTransition::Finish)),
             Ok(AgentOutcome::Done | AgentOutcome::Escalated | AgentOutcome::Transfer(_)) => {
-                finished = Some(journal);
-                Ok(())
+                (Ok(true), Some(RunTransition::Finish))
             }
             Err(error) => {
                 plugins.on_run_error(&cx, &error).await;
-                Err(report(&run, &log, error).await)
+                let is_reported = report(&run, &log, &error).await;
+                let is_cancelled = publisher.is_cancel_requested() || caller_cancel.is_cancelled() || is_nested;
+                let end = match &error {
+                    RunError::Cancelled if is_cancelled => Some(RunTransition::Cancel),
+                    // The host stops, or the storage fails: the run can be continued.
+                    RunError::Cancelled => None,
+                    error => is_reported.then(|| RunTransition::Fail(RunFailure::new(error))),
+                };
+                (Err(error), end)
             }
         };
         log.close().await;
+        if let Some(end) = end {
+            self.record_end(lease, &invocation.id, &end).await;
+        }
         let session = invocation.session();
         if !lease.is_lost() {
             run.compact_after_run();
@@ -180,8 +205,55 @@ impl RunnerInner {
         let bytes = bytes + json_bytes(&session.events.skip(events_before));
         self.queue.record_size(&session.key, session.events.len(), bytes);
         *slot = Some(CachedSession { session, views: run.take_views(), bytes, last_turn });
-        result.map(|()| finished)
+        // The state is stored, so followers find it.
+        drop(publisher);
+        result.map(|is_finished| is_finished.then_some(journal))
     }
+
+    /// Checks whether there is something to do for a run that is new or continued. A finished run has nothing to do, unless
+    /// an answer has come since.
+    ///
+    /// # Errors
+    /// The failure of a run that a request attaches to, [`RunError::Cancelled`] for one that was cancelled, and
+    /// [`RunError::BadInput`] if a request would continue that.
+    async fn check_end(
+        &self,
+        key: &SessionKey,
+        run: &ContinuedRun<'_>,
+        events: &Vector<Arc<Event>>,
+        has_message: bool,
+        journal: &RunJournal,
+    ) -> Result<bool, RunError> {
+        let ContinuedRun { id, resumed, has_run_id } = *run;
+        let stored = match self.services.sessions.runs().filter(|_| resumed.is_some() || has_run_id) {
+            Some(runs) => runs.get(key, id).await?,
+            None => None,
+        };
+        match stored.map(|stored| (stored.state, stored.failure)) {
+            Some((RunState::Cancelled, _)) if has_run_id => return Err(RunError::Cancelled),
+            Some((RunState::Cancelled, _)) => {
+                let message = format!("run `{id}` was cancelled; send the message again as a new one");
+                return Err(RunError::BadInput(message));
+            }
+            Some((RunState::Failed, Some(failure))) if has_run_id => return Err(failure.into()),
+            Some((RunState::Done | RunState::Waiting, _)) if has_run_id => return Ok(false),
+            Some(_) | None => {}
+        }
+        match resumed {
+            None => Ok(true),
+            Some(_) if is_ended(events, id) => Ok(has_message),
+            Some(_) => Ok(journal.load().await? || has_message),
+        }
+    }
+}
+
+/// A run that a request begins or continues.
+struct ContinuedRun<'a> {
+    id: &'a str,
+    /// Its events, if it has begun.
+    resumed: Option<&'a ResumedRun>,
+    /// True if the request may be a repeated one.
+    has_run_id: bool,
 }
 
 /// Awaits a run for at most `max_run_time`.
@@ -330,11 +402,14 @@ fn event_data(cx: &CallContext, author: &str, content: Option<Arc<Content>>) -> 
 }
 
 /// Appends a failure to the session, where the client and later readers find it, unless an event reports it already.
-async fn report(run: &RunContext, log: &EventLog, error: RunError) -> RunError {
+/// Returns true if the session has it.
+async fn report(run: &RunContext, log: &EventLog, error: &RunError) -> bool {
     let invocation = &run.invocation;
     // A turn that was taken over can store nothing.
-    if matches!(error, RunError::AlreadyReported { .. } | RunError::Store(StoreError::Fenced(_))) {
-        return error;
+    match error {
+        RunError::AlreadyReported { .. } => return true,
+        RunError::Store(StoreError::Fenced(_)) => return false,
+        _ => {}
     }
     tracing::warn!(
         invocation = %invocation.id, session = %invocation.session_key, code = error.code(), "run failed: {error}"
@@ -348,8 +423,9 @@ async fn report(run: &RunContext, log: &EventLog, error: RunError) -> RunError {
     });
     if let Err(failure) = log.append_failure(event).await {
         tracing::error!(invocation = %invocation.id, "the failure could not be stored: {failure}");
+        return false;
     }
-    error
+    true
 }
 
 fn with_role(mut content: Content, role: &str) -> Content {

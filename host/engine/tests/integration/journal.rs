@@ -368,3 +368,39 @@ async fn a_run_without_records_leaves_no_journal() {
     let journal = app.runner.services().sessions.journal().unwrap();
     assert_eq!(journal.read(&key(), &invocation).await.unwrap().unwrap(), []);
 }
+
+/// Asks its model, then runs the agent `inner`, which pauses.
+struct AsksAndWaits;
+
+#[async_trait]
+impl CustomAgent for AsksAndWaits {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        let (_, said) = ask(&cx, "hello").await?;
+        cx.run_sub_agent("inner").await?;
+        cx.say(said).await.map(|_| ())
+    }
+}
+
+#[tokio::test]
+async fn model_calls_by_code_before_a_pause_count_once() {
+    let (orders, asked) = (Arc::default(), Arc::new(Scripted::new().default_reply("{user}!").record_requests()));
+    let spec = CustomAgentSpec {
+        code: Arc::new(AsksAndWaits),
+        model: Some(ModelRef::Object("scripted".into(), asked.clone())),
+        tools: Vec::new(),
+    };
+    let inner = Scripted::new().on_tool("order", "arrived").default_reply(Reply::call("order", json!({})));
+    let order = crate::resumption::later(&orders, Value::Null);
+    let inner = llm_with("inner", inner, |llm| llm.tools = vec![order]);
+    let root = Agent::new("root", "", AgentKind::Custom(spec)).with_sub_agents(vec![inner]);
+    let mut app = Harness::new(root).await;
+    app.resumable();
+    // The call of the code, and two of the inner agent.
+    app.config.max_llm_calls = 3;
+    let first = app.run("hi").await;
+    app.runner = Runner::new(app.runner.services().clone());
+    let call = first.iter().flat_map(|event| event.function_calls()).next().unwrap().id.clone().unwrap();
+    let second = app.send(tool_response(&call, "order", json!({"ok": true}))).await;
+    assert_eq!(briefs(&second), ["inner: arrived", "root: hello!"]);
+    assert_eq!(asked.requests().len(), 1);
+}

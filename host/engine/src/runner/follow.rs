@@ -1,0 +1,150 @@
+//! Following a run: its stored events, then those that it still emits, until it ends or waits.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{self, BoxStream, StreamExt};
+use hatchery_core::{Event, EventWindow, RunError, SessionKey, StoreError, StoredRun, USER_AUTHOR};
+use tokio::sync::broadcast::{self, error::RecvError};
+
+use super::run_bus::Frame;
+use super::{Runner, RunnerInner};
+
+/// How often the store is asked for the events of a run that another host runs, or nobody yet.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// What a follower of a run gets.
+#[derive(Debug, Clone)]
+pub enum RunUpdate {
+    /// An event of an agent.
+    Event {
+        /// The session's revision with this event, to follow from; `None` for a partial event, which is not stored.
+        revision: Option<u64>,
+        /// The event.
+        event: Arc<Event>,
+    },
+    /// The run has ended, or waits for an answer. The last update.
+    End(Box<StoredRun>),
+}
+
+impl Runner {
+    /// Follows a run of any host from a revision of its session on: each event that was stored after it comes once and in
+    /// order. Partial events come only while the run is one of this host. `None` if there is no such run.
+    ///
+    /// # Errors
+    /// Those of the session service, and [`StoreError::InvalidRequest`] if it stores no runs.
+    pub async fn follow(
+        &self,
+        session: &SessionKey,
+        run: &str,
+        after: u64,
+    ) -> Result<Option<BoxStream<'static, Result<RunUpdate, RunError>>>, RunError> {
+        let Some(stored) = self.0.runs()?.get(session, run).await? else { return Ok(None) };
+        let follower = Follower {
+            runner: self.0.clone(),
+            session: session.clone(),
+            run: run.to_owned(),
+            revision: after.max(stored.first_revision),
+            pending: VecDeque::new(),
+            frames: None,
+            stale_frames: 0,
+            has_ended: false,
+        };
+        let updates = stream::unfold(follower, |mut follower| async move {
+            match follower.next().await {
+                Ok(update) => update.map(|update| (Ok(update), follower)),
+                Err(error) => {
+                    follower.has_ended = true;
+                    follower.pending.clear();
+                    Some((Err(error), follower))
+                }
+            }
+        });
+        Ok(Some(updates.boxed()))
+    }
+}
+
+struct Follower {
+    runner: Arc<RunnerInner>,
+    session: SessionKey,
+    run: String,
+    /// The revision up to which the follower has everything.
+    revision: u64,
+    pending: VecDeque<RunUpdate>,
+    /// The frames of a run of this host.
+    frames: Option<broadcast::Receiver<Frame>>,
+    /// How many of the buffered frames are older than what was read from the store: partial events among them are dropped.
+    stale_frames: usize,
+    has_ended: bool,
+}
+
+impl Follower {
+    async fn next(&mut self) -> Result<Option<RunUpdate>, RunError> {
+        loop {
+            if let Some(update) = self.pending.pop_front() {
+                return Ok(Some(update));
+            }
+            if self.has_ended {
+                return Ok(None);
+            }
+            match self.receive().await {
+                Some(Ok((Frame::Event { revision: None, event }, is_stale))) => {
+                    if !is_stale {
+                        return Ok(Some(RunUpdate::Event { revision: None, event }));
+                    }
+                }
+                Some(Ok((Frame::Event { revision: Some(revision), event }, _))) if revision == self.revision + 1 => {
+                    self.revision = revision;
+                    return Ok(Some(RunUpdate::Event { revision: Some(revision), event }));
+                }
+                Some(Ok((Frame::Event { revision: Some(revision), .. }, _))) if revision <= self.revision => {}
+                // Frames were lost, or others have written to the session.
+                Some(Ok((Frame::Event { .. }, _)) | Err(RecvError::Lagged(_))) => self.catch_up().await?,
+                Some(Ok((Frame::TurnEnd, _)) | Err(RecvError::Closed)) => self.frames = None,
+                None => self.look().await?,
+            }
+        }
+    }
+
+    /// Returns the next frame, and whether it is stale; `None` without a run of this host.
+    async fn receive(&mut self) -> Option<Result<(Frame, bool), RecvError>> {
+        let received = self.frames.as_mut()?.recv().await;
+        let is_stale = self.stale_frames > 0;
+        self.stale_frames = self.stale_frames.saturating_sub(1);
+        Some(received.map(|frame| (frame, is_stale)))
+    }
+
+    /// Reads the store, and subscribes to the run if this host runs it.
+    async fn look(&mut self) -> Result<(), RunError> {
+        // Before the store is read, so that nothing is missed in between.
+        self.frames = self.runner.run_bus.follow(&self.session, &self.run);
+        let stored = self.runner.runs()?.get(&self.session, &self.run).await?;
+        let stored = stored.ok_or_else(|| StoreError::SessionNotFound(self.session.clone()))?;
+        // After the run, so that all events of a run that has ended are there.
+        self.catch_up().await?;
+        if self.frames.is_some() {
+            return Ok(());
+        }
+        if stored.state.is_at_rest() {
+            self.has_ended = true;
+            self.pending.push_back(RunUpdate::End(Box::new(stored)));
+        } else if self.pending.is_empty() {
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+        Ok(())
+    }
+
+    async fn catch_up(&mut self) -> Result<(), RunError> {
+        let window = EventWindow::AfterRevision(self.revision);
+        let session = self.runner.services.sessions.get(&self.session, window).await?;
+        let session = session.ok_or_else(|| StoreError::SessionNotFound(self.session.clone()))?;
+        let first = self.revision;
+        self.revision = session.revision.max(first);
+        self.stale_frames = self.frames.as_ref().map_or(0, broadcast::Receiver::len);
+        let revisions = (first + 1..).zip(session.events);
+        let own = revisions.filter(|(_, event)| event.invocation_id == self.run && event.author != USER_AUTHOR);
+        self.pending.extend(own.map(|(revision, event)| RunUpdate::Event { revision: Some(revision), event }));
+        Ok(())
+    }
+}

@@ -1,0 +1,166 @@
+//! The bus of runs: connects the runs of this host with those who follow or cancel them.
+//!
+//! The bus may lose anything: followers read what they have missed from the store, which has each event before the bus.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use hatchery_core::sync::MutexExt;
+use hatchery_core::{Event, SessionKey};
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+/// Frames that a follower may be behind. One that falls behind further reads the store.
+const MAX_BUFFERED_FRAMES: usize = 64;
+
+/// What the bus carries.
+#[derive(Debug, Clone)]
+pub(super) enum Frame {
+    /// An event.
+    Event {
+        /// The session's revision with this event; `None` for a partial event, which is not stored.
+        revision: Option<u64>,
+        event: Arc<Event>,
+    },
+    /// A turn of the run has ended on this host.
+    TurnEnd,
+}
+
+/// Sends the events of a run to its followers.
+#[derive(Clone)]
+pub(super) struct FrameSender(broadcast::Sender<Frame>);
+
+impl FrameSender {
+    /// Sends an event. A stored event is published after it was stored.
+    pub(super) fn publish(&self, revision: Option<u64>, event: &Arc<Event>) {
+        // Fails if nobody follows.
+        let _ = self.0.send(Frame::Event { revision, event: event.clone() });
+    }
+}
+
+/// The runs of this host, in progress or queued.
+#[derive(Default)]
+pub(super) struct RunBus {
+    channels: Mutex<HashMap<(SessionKey, String), Channel>>,
+    /// True once all runs are stopped.
+    is_stopped: AtomicBool,
+}
+
+struct Channel {
+    frames: FrameSender,
+    is_cancel_requested: Arc<AtomicBool>,
+    /// The tokens of the turns of the run that are in progress or queued.
+    turns: Vec<(u64, CancellationToken)>,
+    next_turn: u64,
+}
+
+impl RunBus {
+    /// Announces a turn of a run, which `cancel` stops, until the publisher is dropped.
+    pub(super) fn announce(
+        self: &Arc<Self>,
+        session: &SessionKey,
+        run: &str,
+        cancel: CancellationToken,
+    ) -> RunPublisher {
+        let key = (session.clone(), run.to_owned());
+        let mut channels = self.channels();
+        let channel = channels.entry(key.clone()).or_insert_with(|| Channel {
+            frames: FrameSender(broadcast::channel(MAX_BUFFERED_FRAMES).0),
+            is_cancel_requested: Arc::default(),
+            turns: Vec::new(),
+            next_turn: 0,
+        });
+        if self.is_stopped() {
+            cancel.cancel();
+        }
+        let turn = channel.next_turn;
+        channel.next_turn += 1;
+        channel.turns.push((turn, cancel));
+        let (frames, is_cancel_requested) = (channel.frames.clone(), channel.is_cancel_requested.clone());
+        RunPublisher { bus: self.clone(), key, turn, frames, is_cancel_requested }
+    }
+
+    /// Returns the frames of a run from now on; `None` if the run is not one of this host.
+    pub(super) fn follow(&self, session: &SessionKey, run: &str) -> Option<broadcast::Receiver<Frame>> {
+        let channels = self.channels();
+        channels.get(&(session.clone(), run.to_owned())).map(|channel| channel.frames.0.subscribe())
+    }
+
+    /// Returns true if the run is in progress or queued on this host.
+    pub(super) fn has(&self, session: &SessionKey, run: &str) -> bool {
+        self.channels().contains_key(&(session.clone(), run.to_owned()))
+    }
+
+    /// Cancels the turns of a run. Returns false if the run is not one of this host.
+    pub(super) fn cancel(&self, session: &SessionKey, run: &str) -> bool {
+        let channels = self.channels();
+        let Some(channel) = channels.get(&(session.clone(), run.to_owned())) else { return false };
+        channel.is_cancel_requested.store(true, Ordering::Release);
+        channel.turns.iter().for_each(|(_, cancel)| cancel.cancel());
+        true
+    }
+
+    /// Stops all runs, also those that are announced from now on.
+    pub(super) fn stop(&self) {
+        let channels = self.channels();
+        self.is_stopped.store(true, Ordering::Release);
+        channels.values().flat_map(|channel| &channel.turns).for_each(|(_, cancel)| cancel.cancel());
+    }
+
+    /// Returns true once all runs are stopped.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Acquire)
+    }
+
+    fn channels(&self) -> MutexGuard<'_, HashMap<(SessionKey, String), Channel>> {
+        self.channels.lock_unpoisoned()
+    }
+}
+
+/// One turn of a run, as it was announced. Dropping it tells the followers that the turn has ended.
+pub(super) struct RunPublisher {
+    bus: Arc<RunBus>,
+    key: (SessionKey, String),
+    turn: u64,
+    frames: FrameSender,
+    is_cancel_requested: Arc<AtomicBool>,
+}
+
+impl RunPublisher {
+    /// Returns the id of the run.
+    pub(super) fn run(&self) -> &str {
+        &self.key.1
+    }
+
+    /// Returns what sends the events of the turn.
+    pub(super) fn frames(&self) -> FrameSender {
+        self.frames.clone()
+    }
+
+    /// Cancels the run.
+    pub(super) fn cancel(&self) {
+        self.bus.cancel(&self.key.0, &self.key.1);
+    }
+
+    /// Returns true if somebody wants this run to be cancelled.
+    pub(super) fn is_cancel_requested(&self) -> bool {
+        self.is_cancel_requested.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for RunPublisher {
+    fn drop(&mut self) {
+        let mut channels = self.bus.channels();
+        let is_last = channels.get_mut(&self.key).is_some_and(|channel| {
+            channel.turns.retain(|(turn, _)| *turn != self.turn);
+            channel.turns.is_empty()
+        });
+        if is_last {
+            channels.remove(&self.key);
+        }
+        drop(channels);
+        // Fails if nobody follows.
+        let _ = self.frames.0.send(Frame::TurnEnd);
+    }
+}

@@ -1,0 +1,293 @@
+//! Records of runs: a run is stored when it is accepted, and its state follows it. Also what runs without a client need:
+//! to be cancelled, and to be continued after the death of their host.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use hatchery_core::{
+    CallerOrigin, Content, JsonMap, RunConfig, RunError, RunFailure, RunService, RunState, RunTransition, SessionKey,
+    StoreError, StoredRun, StreamingMode, TurnLease, TurnStart,
+};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::run_bus::RunPublisher;
+use super::{Run, RunKind, RunRequest, Runner, RunnerInner};
+use crate::app::App;
+
+/// How often a background run is begun or continued before it is given up.
+const MAX_ATTEMPTS: u32 = 10;
+
+/// How often the state of a run that shall be cancelled is read.
+const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// What is stored of the request of a background run.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StoredRequest {
+    message: Content,
+    #[serde(default)]
+    state_delta: JsonMap,
+    #[serde(default)]
+    is_streaming: bool,
+    #[serde(default)]
+    origin: CallerOrigin,
+}
+
+impl Runner {
+    /// Starts a run that no client waits for. Once this returns, the run will happen: if the host dies, another one that
+    /// [continues](Runner::continue_run) background runs takes over. A run that the session has already is returned as it
+    /// is. Of the settings of the request only the streaming mode is kept when another host takes over.
+    ///
+    /// # Errors
+    /// As [`Runner::run`]; [`RunError::BadInput`] if the request does not begin a new run, and
+    /// [`StoreError::InvalidRequest`] if the session service stores no runs.
+    pub async fn run_in_background(&self, app: Arc<App>, mut request: RunRequest) -> Result<StoredRun, RunError> {
+        let has_responses = request.message.as_ref().is_some_and(|it| it.function_responses().next().is_some());
+        if request.invocation_id.is_some() || has_responses {
+            let message = "only a run that begins with a new message can run in the background; continue this one without \
+                           `background`";
+            return Err(RunError::BadInput(message.into()));
+        }
+        let key = SessionKey::new(app.name.as_str(), request.user.as_str(), request.session.as_str());
+        let id = request.run_id.get_or_insert_with(hatchery_core::new_invocation_id).clone();
+        let runs = self.0.runs()?;
+        if let Some(known) = runs.get(&key, &id).await?
+            && (known.state.is_at_rest() || self.0.run_bus.has(&key, &id))
+        {
+            return Ok(known);
+        }
+        self.start(app, request, RunKind::Background).await?;
+        runs.get(&key, &id).await?.ok_or_else(|| StoreError::SessionNotFound(key).into())
+    }
+
+    /// Returns at most `limit` background runs whose host has ended, and fails those that were continued too often.
+    ///
+    /// # Errors
+    /// Those of the session service.
+    pub async fn interrupted_runs(&self, limit: usize) -> Result<Vec<StoredRun>, RunError> {
+        let Some(runs) = self.0.services.sessions.runs() else { return Ok(Vec::new()) };
+        let mut interrupted = runs.interrupted(limit).await?;
+        interrupted.retain(|run| !self.0.run_bus.has(&run.session, &run.id));
+        let (given_up, interrupted): (Vec<_>, Vec<_>) =
+            interrupted.into_iter().partition(|run| run.attempts >= MAX_ATTEMPTS);
+        for StoredRun { session, id, attempts, .. } in given_up {
+            tracing::error!(%session, run = id, attempts, "a background run is given up: its host has died in each attempt");
+            let message = format!("the run was given up after {attempts} attempts, in each of which its host has died");
+            let failure = RunFailure { code: "RUN_GIVEN_UP".into(), message };
+            runs.change(&session, &id, None, &RunTransition::Fail(failure)).await?;
+        }
+        Ok(interrupted)
+    }
+
+    /// Continues a background run whose host has ended. `cancel` stops it.
+    ///
+    /// # Errors
+    /// As [`Runner::run`]. The run has failed then, unless the session service is the cause.
+    pub async fn continue_run(
+        &self,
+        app: Arc<App>,
+        run: &StoredRun,
+        cancel: CancellationToken,
+    ) -> Result<(), RunError> {
+        let SessionKey { user, id: session, .. } = &run.session;
+        let stored = run.request.as_deref().and_then(|request| serde_json::from_str::<StoredRequest>(request).ok());
+        let request = match stored {
+            Some(StoredRequest { message, state_delta, is_streaming, origin }) => RunRequest {
+                run_id: Some(run.id.clone()),
+                state_delta,
+                config: RunConfig {
+                    streaming_mode: if is_streaming { StreamingMode::On } else { StreamingMode::Off },
+                    ..RunConfig::default()
+                },
+                origin,
+                ..RunRequest::new(&**user, &**session, message)
+            },
+            // The run has begun, waited and been answered.
+            None => RunRequest::resume(&**user, &**session, run.id.as_str()),
+        };
+        let result = self.start(app, RunRequest { cancel, ..request }, RunKind::Background).await;
+        if let Err(error) = &result {
+            self.0.fail_unstarted(&run.session, &run.id, true, error).await;
+        }
+        result.map(drop)
+    }
+
+    /// Cancels a run of any host, and waits for its end, at most for two leases of a turn. Returns the run as it is then:
+    /// it may still be running if its host does not answer. A run that has ended stays as it is. `None` if there is no such
+    /// run.
+    ///
+    /// # Errors
+    /// Those of the session service, and [`StoreError::InvalidRequest`] if it stores no runs.
+    pub async fn cancel_run(&self, session: &SessionKey, run: &str) -> Result<Option<StoredRun>, RunError> {
+        let runs = self.0.runs()?;
+        let Some(mut stored) = runs.change(session, run, None, &RunTransition::RequestCancel).await? else {
+            return Ok(None);
+        };
+        self.0.run_bus.cancel(session, run);
+        let deadline = Instant::now() + 2 * self.0.turn_lease;
+        while stored.state == RunState::Running && Instant::now() < deadline {
+            if !self.0.run_bus.has(session, run) {
+                self.0.cancel_abandoned(session, run).await?;
+            }
+            let Some(now) = runs.get(session, run).await? else { return Ok(None) };
+            stored = now;
+            if stored.state == RunState::Running {
+                tokio::time::sleep(CANCEL_POLL_INTERVAL).await;
+            }
+        }
+        Ok(Some(stored))
+    }
+}
+
+impl RunnerInner {
+    /// Returns the service of runs.
+    ///
+    /// # Errors
+    /// [`StoreError::InvalidRequest`] if the session service has none.
+    pub(super) fn runs(&self) -> Result<&dyn RunService, StoreError> {
+        let message = "the session service of this host stores no runs";
+        self.services.sessions.runs().ok_or_else(|| StoreError::InvalidRequest(message.into()))
+    }
+
+    /// Stores a run that does not begin at once.
+    pub(super) async fn accept(
+        &self,
+        key: &SessionKey,
+        id: &str,
+        request: &RunRequest,
+        is_background: bool,
+    ) -> Result<(), RunError> {
+        let Some(runs) = self.services.sessions.runs() else { return Ok(()) };
+        let window = hatchery_core::EventWindow::Recent(0);
+        let session = self.services.sessions.get(key, window).await?;
+        let revision = session.map_or(0, |session| session.revision);
+        let stored = request.message.clone().filter(|_| is_background).map(|message| StoredRequest {
+            message,
+            state_delta: request.state_delta.clone(),
+            is_streaming: request.config.streaming_mode == StreamingMode::On,
+            origin: request.origin,
+        });
+        let stored = stored.map(|stored| serde_json::to_string(&stored)).transpose();
+        let stored = stored.map_err(|error| StoreError::backend("a request cannot be written", error))?;
+        let run = StoredRun { is_background, request: stored, ..StoredRun::new(key.clone(), id, revision) };
+        runs.add(&run).await?;
+        Ok(())
+    }
+
+    /// Records that a run begins or goes on. Returns the stored run: not running if it was cancelled. `None` if runs are not
+    /// stored.
+    pub(super) async fn record_start(
+        &self,
+        lease: &TurnLease,
+        id: &str,
+        revision: u64,
+    ) -> Result<Option<StoredRun>, RunError> {
+        let Some(runs) = self.services.sessions.runs() else { return Ok(None) };
+        let run = StoredRun::new(lease.session().clone(), id, revision);
+        Ok(Some(runs.start(&run, lease.fence()).await?))
+    }
+
+    /// Records that a run has ended or waits. A failure does not concern the client: the events are stored.
+    pub(super) async fn record_end(&self, lease: &TurnLease, id: &str, transition: &RunTransition) {
+        let Some(runs) = self.services.sessions.runs() else { return };
+        match runs.change(lease.session(), id, Some(lease.fence()), transition).await {
+            Ok(_) | Err(StoreError::Fenced(_)) => {}
+            Err(error) => tracing::warn!(run = id, code = error.code(), "the state of a run was not stored: {error}"),
+        }
+    }
+
+    /// Records the failure of a run that was accepted and has not started. `is_continued` is true for a background run,
+    /// which may have started on another host.
+    pub(super) async fn fail_unstarted(&self, key: &SessionKey, id: &str, is_continued: bool, error: &RunError) {
+        let is_temporary = matches!(
+            error,
+            RunError::Cancelled
+                | RunError::PluginMissing { .. }
+                | RunError::Store(
+                    StoreError::Busy { .. }
+                        | StoreError::Full { .. }
+                        | StoreError::Backend { .. }
+                        | StoreError::Fenced(_)
+                )
+        );
+        let Some(runs) = self.services.sessions.runs().filter(|_| !is_temporary) else { return };
+        let stored = runs.get(key, id).await.ok().flatten();
+        if is_continued || stored.is_some_and(|run| run.state == RunState::Accepted) {
+            let transition = RunTransition::Fail(RunFailure::new(error));
+            if let Err(error) = runs.change(key, id, None, &transition).await {
+                tracing::warn!(run = id, code = error.code(), "the failure of a run was not stored: {error}");
+            }
+        }
+    }
+
+    /// Cancels a run whose host has died, unless another turn of the session is in progress.
+    async fn cancel_abandoned(&self, session: &SessionKey, run: &str) -> Result<(), RunError> {
+        let sessions = &self.services.sessions;
+        if let TurnStart::Begun(turn) = sessions.begin_turn(session, None, self.turn_lease).await? {
+            self.runs()?.change(session, run, Some(turn.fence), &RunTransition::Cancel).await?;
+            sessions.renew_turn(session, turn.fence, Duration::ZERO).await?;
+        }
+        Ok(())
+    }
+
+    /// Awaits a run, and cancels it if another host wants that.
+    pub(super) async fn cancel_on_request<T>(
+        &self,
+        lease: &TurnLease,
+        publisher: &RunPublisher,
+        run: impl Future<Output = T>,
+    ) -> T {
+        let Some(runs) = self.services.sessions.runs() else { return run.await };
+        let requests = async {
+            loop {
+                tokio::time::sleep(lease.renewal_interval()).await;
+                let stored = runs.get(lease.session(), publisher.run()).await;
+                if stored.is_ok_and(|run| run.is_some_and(|run| run.is_cancel_requested)) {
+                    publisher.cancel();
+                    return;
+                }
+            }
+        };
+        match select(pin!(run), pin!(requests)).await {
+            Either::Left((result, _)) => result,
+            Either::Right(((), run)) => run.await,
+        }
+    }
+}
+
+/// Passes the updates of a run to the client of a repeated request.
+pub(super) fn attach(
+    updates: futures::stream::BoxStream<'static, Result<super::RunUpdate, RunError>>,
+    request: &RunRequest,
+    id: String,
+) -> Run {
+    use futures::StreamExt;
+
+    use super::RunUpdate;
+    let (client, events) = tokio::sync::mpsc::channel(super::MAX_UNREAD_EVENTS);
+    let is_streaming = request.config.streaming_mode == StreamingMode::On;
+    let cancel = request.cancel.clone();
+    tokio::spawn(cancel.run_until_cancelled_owned(async move {
+        let mut updates = updates;
+        while let Some(update) = updates.next().await {
+            let item = match update {
+                Ok(RunUpdate::Event { revision: None, .. }) if !is_streaming => continue,
+                Ok(RunUpdate::Event { event, .. }) => Ok(event),
+                Ok(RunUpdate::End(run)) => match (run.state, run.failure) {
+                    (RunState::Cancelled, _) => Err(RunError::Cancelled),
+                    (_, Some(failure)) => Err(failure.into()),
+                    (_, None) => return,
+                },
+                Err(error) => Err(error),
+            };
+            if client.send(item).await.is_err() {
+                return;
+            }
+        }
+    }));
+    Run { events, id: Some(id) }
+}

@@ -1,0 +1,424 @@
+//! Stored runs: their states, repeated requests after a restart, following, cancelling, and runs in the background.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use hatchery_core::{
+    Agent, CallContext, Content, Event, FunctionDeclaration, JsonMap, ModelErrorKind, RunError, RunService, RunState,
+    Services, SessionKey, StoredRun, Tool, ToolError,
+};
+use hatchery_engine::{App, AppSettings, RunRequest, RunUpdate, Runner};
+use hatchery_models::scripted::{Reply, Scripted};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::*;
+
+/// A tool that holds its run until the test opens it.
+struct HeldTool {
+    declaration: Arc<FunctionDeclaration>,
+    entered: Notify,
+    opened: Semaphore,
+    calls: AtomicUsize,
+}
+
+impl HeldTool {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            declaration: declaration("held"),
+            entered: Notify::new(),
+            opened: Semaphore::new(0),
+            calls: AtomicUsize::new(0),
+        })
+    }
+}
+
+#[async_trait]
+impl Tool for HeldTool {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.declaration
+    }
+
+    async fn call(&self, _: JsonMap, _: &CallContext) -> Result<Value, ToolError> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        self.entered.notify_one();
+        self.opened.acquire().await.unwrap().forget();
+        Ok(json!("let go"))
+    }
+}
+
+/// An app whose model calls the tool, and then says `done`.
+async fn held_app() -> (Harness, Arc<HeldTool>) {
+    let tool = HeldTool::new();
+    let model = Scripted::new().on_tool("held", "done").default_reply(Reply::call("held", json!({})));
+    let held = tool.clone();
+    (Harness::new(llm_with("root", model, |llm| llm.tools = vec![held])).await, tool)
+}
+
+fn key() -> SessionKey {
+    SessionKey::new("app", USER, SESSION)
+}
+
+fn runs(app: &Harness) -> &dyn RunService {
+    app.runner.services().sessions.runs().unwrap()
+}
+
+async fn stored(app: &Harness, id: &str) -> StoredRun {
+    runs(app).get(&key(), id).await.unwrap().unwrap()
+}
+
+fn with_id(id: &str) -> RunRequest {
+    RunRequest { run_id: Some(id.into()), ..RunRequest::new(USER, SESSION, Content::user("hi")) }
+}
+
+/// Runs a request to its end.
+async fn collect(app: &Harness, request: RunRequest) -> Result<Vec<Arc<Event>>, RunError> {
+    app.runner.run(app.app.clone(), request).await.unwrap().collect().await
+}
+
+/// Follows a run to its end.
+async fn follow(app: &Harness, id: &str, after: u64) -> (Vec<String>, Vec<u64>, StoredRun) {
+    let mut updates = app.runner.follow(&key(), id, after).await.unwrap().unwrap();
+    let (mut events, mut revisions) = (Vec::new(), Vec::new());
+    while let Some(update) = updates.next().await {
+        match update.unwrap() {
+            RunUpdate::Event { revision, event } => {
+                events.push(brief(&event));
+                revisions.extend(revision);
+            }
+            RunUpdate::End(run) => {
+                assert!(updates.next().await.is_none());
+                return (events, revisions, *run);
+            }
+        }
+    }
+    panic!("the run has no end: {events:?}");
+}
+
+/// Replaces the runner, as a restart of the host does. What is stored is kept.
+async fn restart(app: &mut Harness) {
+    app.runner.drain().await;
+    app.runner = Runner::new(app.runner.services().clone());
+}
+
+#[tokio::test]
+async fn a_run_is_stored_with_its_state() {
+    let (app, tool) = held_app().await;
+    let mut run = app.runner.run(app.app.clone(), with_id("r1")).await.unwrap();
+    assert_eq!(run.id(), Some("r1"));
+    tool.entered.notified().await;
+    let running = stored(&app, "r1").await;
+    assert_eq!((running.state, running.attempts, running.first_revision), (RunState::Running, 1, 0));
+    tool.opened.add_permits(1);
+    while run.next().await.is_some() {}
+    assert_eq!(stored(&app, "r1").await.state, RunState::Done);
+    let second = app.start("again").await;
+    let id = second.id().unwrap().to_owned();
+    tool.opened.add_permits(1);
+    assert!(second.collect().await.unwrap().iter().all(|event| event.invocation_id == id));
+    let listed = runs(&app).list(&key(), None, 10).await.unwrap().runs;
+    assert_eq!(listed.iter().map(|run| &*run.id).collect::<Vec<_>>(), [&*id, "r1"]);
+    assert_eq!(listed[0].first_revision, 4);
+}
+
+#[tokio::test]
+async fn a_failed_run_is_stored_with_its_error_and_may_be_tried_again() {
+    let model = Scripted::sequence([Reply::error(ModelErrorKind::Server, "no"), Reply::text("now")]);
+    let mut app = Harness::new(llm("root", model)).await;
+    assert_eq!(collect(&app, with_id("r1")).await.unwrap_err().code(), "MODEL_SERVER_ERROR");
+    restart(&mut app).await;
+    let failed = stored(&app, "r1").await;
+    let failure = failed.failure.unwrap();
+    assert_eq!((failed.state, &*failure.code), (RunState::Failed, "MODEL_SERVER_ERROR"));
+    assert_eq!(collect(&app, with_id("r1")).await.unwrap_err().to_string(), failure.message);
+    let events = collect(&app, RunRequest::resume(USER, SESSION, "r1")).await.unwrap();
+    assert_eq!(briefs(&events), ["root: now"]);
+    let run = stored(&app, "r1").await;
+    assert_eq!((run.state, run.attempts, run.failure), (RunState::Done, 2, None));
+}
+
+#[tokio::test]
+async fn a_repeated_request_after_a_restart_is_answered_from_the_store() {
+    let (mut app, tool) = held_app().await;
+    tool.opened.add_permits(1);
+    let first = collect(&app, with_id("r1")).await.unwrap();
+    restart(&mut app).await;
+    assert_eq!(briefs(&collect(&app, with_id("r1")).await.unwrap()), briefs(&first));
+    assert_eq!((tool.calls.load(Ordering::SeqCst), app.session().await.events.len()), (1, 4));
+    assert_eq!(stored(&app, "r1").await.attempts, 1, "it did not even start");
+}
+
+#[tokio::test]
+async fn a_repeated_request_gets_the_events_of_a_running_run_as_they_come() {
+    let (app, tool) = held_app().await;
+    let mut first = app.runner.run(app.app.clone(), with_id("r1")).await.unwrap();
+    tool.entered.notified().await;
+    let mut second = app.runner.run(app.app.clone(), with_id("r1")).await.unwrap();
+    let call = second.next().await.unwrap().unwrap();
+    assert_eq!(brief(&call), "root: call held{}", "it does not wait for the end");
+    tool.opened.add_permits(1);
+    let rest = second.collect().await.unwrap();
+    assert_eq!(briefs(&rest), [r#"root: answer held{"result":"let go"}"#, "root: done"]);
+    while first.next().await.is_some() {}
+    assert_eq!((stored(&app, "r1").await.attempts, tool.calls.load(Ordering::SeqCst)), (1, 1));
+}
+
+#[tokio::test]
+async fn a_follower_misses_nothing_and_gets_nothing_twice() {
+    let (app, tool) = held_app().await;
+    let sessions = app.runner.services().sessions.clone();
+    let run = app.runner.run(app.app.clone(), with_id("r1")).await.unwrap();
+    tool.entered.notified().await;
+    // A change of state that is not part of the run has a revision of its own.
+    let patch = hatchery_core::EventData { author: "user".into(), invocation_id: "p".into(), ..Default::default() };
+    sessions.append(&key(), &Event::new(patch)).await.unwrap();
+    let open = async {
+        tokio::task::yield_now().await;
+        tool.opened.add_permits(1);
+    };
+    let (all, late, ()) = tokio::join!(follow(&app, "r1", 0), follow(&app, "r1", 2), open);
+    run.collect().await.unwrap();
+    let expected = ["root: call held{}", r#"root: answer held{"result":"let go"}"#, "root: done"];
+    assert_eq!((all.0.as_slice(), all.1.as_slice()), (expected.map(String::from).as_slice(), [2, 4, 5].as_slice()));
+    assert_eq!((&late.0[..], &late.1[..]), (&all.0[1..], &all.1[1..]));
+    assert_eq!(all.2.state, RunState::Done);
+    for after in 0..=5 {
+        let (_, revisions, _) = follow(&app, "r1", after).await;
+        assert_eq!(revisions, [2, 4, 5].into_iter().filter(|revision| *revision > after).collect::<Vec<_>>());
+    }
+    assert!(app.runner.follow(&key(), "unknown", 0).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_follower_gets_the_chunks_of_a_streamed_answer() {
+    let answer = Reply::chunks(["Hel", "lo ", "there"]);
+    let model = Scripted::new().on_tool("held", answer).default_reply(Reply::call("held", json!({})));
+    let tool = HeldTool::new();
+    let held = tool.clone();
+    let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![held])).await.streaming();
+    let request = RunRequest { config: app.config.clone(), ..with_id("r1") };
+    let run = app.runner.run(app.app.clone(), request).await.unwrap();
+    tool.entered.notified().await;
+    let mut updates = app.runner.follow(&key(), "r1", 0).await.unwrap().unwrap();
+    let first = updates.next().await.unwrap().unwrap();
+    assert!(matches!(first, RunUpdate::Event { revision: Some(2), .. }), "{first:?}");
+    tool.opened.add_permits(1);
+    let rest: Vec<_> = updates.map(|update| update.unwrap()).collect().await;
+    let partial = |update: &&RunUpdate| matches!(update, RunUpdate::Event { revision: None, event } if event.partial);
+    assert!(rest.iter().filter(partial).count() > 1, "{rest:?}");
+    run.collect().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cancelled_run_stays_cancelled() {
+    let (mut app, tool) = held_app().await;
+    let run = app.runner.run(app.app.clone(), with_id("r1")).await.unwrap();
+    tool.entered.notified().await;
+    let cancelled = app.runner.cancel_run(&key(), "r1").await.unwrap().unwrap();
+    assert_eq!(cancelled.state, RunState::Cancelled);
+    assert!(matches!(run.collect().await, Err(RunError::Cancelled)));
+    restart(&mut app).await;
+    assert!(matches!(collect(&app, with_id("r1")).await, Err(RunError::Cancelled)));
+    let error = collect(&app, RunRequest::resume(USER, SESSION, "r1")).await.unwrap_err();
+    assert_eq!(error.to_string(), "run `r1` was cancelled; send the message again as a new one");
+    assert_eq!(tool.calls.load(Ordering::SeqCst), 1);
+    assert_eq!(app.runner.cancel_run(&key(), "r1").await.unwrap().unwrap(), stored(&app, "r1").await);
+    assert_eq!(app.runner.cancel_run(&key(), "unknown").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_run_whose_caller_cancels_it_is_cancelled_for_good() {
+    let (app, tool) = held_app().await;
+    let request = with_id("r1");
+    let cancel = request.cancel.clone();
+    let run = app.runner.run(app.app.clone(), request).await.unwrap();
+    tool.entered.notified().await;
+    cancel.cancel();
+    assert!(matches!(run.collect().await, Err(RunError::Cancelled)));
+    assert_eq!(stored(&app, "r1").await.state, RunState::Cancelled);
+}
+
+#[tokio::test]
+async fn a_run_that_is_cancelled_in_the_queue_never_begins() {
+    let (app, tool) = held_app().await;
+    let first = app.runner.run(app.app.clone(), with_id("r1")).await.unwrap();
+    tool.entered.notified().await;
+    let second = app.runner.run(app.app.clone(), with_id("r2")).await.unwrap();
+    assert_eq!(stored(&app, "r2").await.state, RunState::Accepted);
+    assert_eq!(app.runner.cancel_run(&key(), "r2").await.unwrap().unwrap().state, RunState::Cancelled);
+    assert!(matches!(second.collect().await, Err(RunError::Cancelled)));
+    tool.opened.add_permits(1);
+    first.collect().await.unwrap();
+    assert_eq!(app.session().await.events.len(), 4, "nothing of it is in the session");
+}
+
+#[tokio::test]
+async fn another_host_can_cancel_a_run() {
+    let (app, tool) = held_app().await;
+    let run = app.runner.run(app.app.clone(), with_id("r1")).await.unwrap();
+    tool.entered.notified().await;
+    let other = Runner::new(app.runner.services().clone());
+    let cancelled = other.cancel_run(&key(), "r1").await.unwrap().unwrap();
+    assert_eq!(cancelled.state, RunState::Cancelled);
+    assert!(matches!(run.collect().await, Err(RunError::Cancelled)));
+}
+
+#[tokio::test]
+async fn a_run_of_a_stopped_host_goes_on_where_it_was() {
+    let (mut app, tool) = held_app().await;
+    let run = app.runner.run(app.app.clone(), with_id("r1")).await.unwrap();
+    tool.entered.notified().await;
+    app.runner.stop_runs();
+    assert!(matches!(run.collect().await, Err(RunError::Cancelled)));
+    assert_eq!(stored(&app, "r1").await.state, RunState::Running, "nobody has cancelled it");
+    restart(&mut app).await;
+    tool.opened.add_permits(1);
+    let events = collect(&app, with_id("r1")).await.unwrap();
+    assert_eq!(brief(events.last().unwrap()), "root: done");
+    let run = stored(&app, "r1").await;
+    assert_eq!((run.state, run.attempts), (RunState::Done, 2));
+}
+
+#[tokio::test]
+async fn the_run_of_a_dead_host_can_be_cancelled() {
+    let (mut app, tool) = held_app().await;
+    let run = app.runner.run(app.app.clone(), with_id("r1")).await.unwrap();
+    tool.entered.notified().await;
+    app.runner.stop_runs();
+    assert!(run.collect().await.is_err());
+    restart(&mut app).await;
+    let cancelled = app.runner.cancel_run(&key(), "r1").await.unwrap().unwrap();
+    assert_eq!(cancelled.state, RunState::Cancelled);
+}
+
+/// An app that pauses until an order arrives.
+fn order_app(calls: &Arc<AtomicUsize>) -> Agent {
+    let calls = calls.clone();
+    let order = long_running("order", move |_, _| {
+        calls.fetch_add(1, Ordering::SeqCst);
+        Ok(Value::Null)
+    });
+    let model = Scripted::new().on_tool("order", "arrived").default_reply(Reply::call("order", json!({})));
+    llm_with("root", model, |llm| llm.tools = vec![order])
+}
+
+#[tokio::test]
+async fn a_run_that_waits_for_an_answer_can_be_answered_or_cancelled() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let mut app = Harness::new(order_app(&calls)).await;
+    app.resumable();
+    let events = collect(&app, with_id("r1")).await.unwrap();
+    let waiting = stored(&app, "r1").await;
+    assert_eq!((waiting.state, waiting.attempts), (RunState::Waiting, 1));
+    assert_eq!(briefs(&collect(&app, with_id("r1")).await.unwrap()), briefs(&events), "a repeated request waits too");
+    assert_eq!(follow(&app, "r1", 0).await.2.state, RunState::Waiting);
+    restart(&mut app).await;
+    let call = events[0].function_calls().next().unwrap().id.clone().unwrap();
+    let answered = app.send(tool_response(&call, "order", json!({"ok": true}))).await;
+    assert_eq!(briefs(&answered), ["root: arrived"]);
+    assert_eq!(stored(&app, "r1").await.state, RunState::Done);
+
+    let events = collect(&app, with_id("r2")).await.unwrap();
+    assert_eq!(app.runner.cancel_run(&key(), "r2").await.unwrap().unwrap().state, RunState::Cancelled);
+    let call = events[0].function_calls().next().unwrap().id.clone().unwrap();
+    let answer = app.request(tool_response(&call, "order", json!({"ok": true})));
+    let error = collect(&app, answer).await.unwrap_err();
+    assert_eq!(error.to_string(), "run `r2` was cancelled; send the message again as a new one");
+}
+
+/// Starts a background run on a host that stops in the middle of it.
+async fn interrupted_in_background(app: &mut Harness, tool: &HeldTool, id: &str) {
+    let accepted = app.runner.run_in_background(app.app.clone(), with_id(id)).await.unwrap();
+    assert!(accepted.is_background && !accepted.state.is_at_rest());
+    tool.entered.notified().await;
+    app.runner.stop_runs();
+    restart(app).await;
+}
+
+#[tokio::test]
+async fn a_background_run_is_continued_by_another_host() {
+    let (mut app, tool) = held_app().await;
+    interrupted_in_background(&mut app, &tool, "r1").await;
+    let interrupted = app.runner.interrupted_runs(10).await.unwrap();
+    assert_eq!(interrupted.iter().map(|run| &*run.id).collect::<Vec<_>>(), ["r1"]);
+    tool.opened.add_permits(1);
+    app.runner.continue_run(app.app.clone(), &interrupted[0], CancellationToken::new()).await.unwrap();
+    assert_eq!(app.runner.interrupted_runs(10).await.unwrap(), [], "this host has it now");
+    let (events, _, run) = follow(&app, "r1", 0).await;
+    assert_eq!(events.last().unwrap(), "root: done");
+    assert_eq!((run.state, run.attempts, run.request), (RunState::Done, 2, None));
+    let repeated = app.runner.run_in_background(app.app.clone(), with_id("r1")).await.unwrap();
+    assert_eq!(repeated, stored(&app, "r1").await);
+}
+
+#[tokio::test]
+async fn a_background_run_that_was_accepted_only_is_begun_by_another_host() {
+    let (app, tool) = held_app().await;
+    tool.opened.add_permits(1);
+    let request = json!({"message": {"role": "user", "parts": [{"text": "hi"}]}, "stateDelta": {"k": 1}});
+    let run = StoredRun { is_background: true, request: Some(request.to_string()), ..StoredRun::new(key(), "r1", 0) };
+    runs(&app).add(&run).await.unwrap();
+    let interrupted = app.runner.interrupted_runs(10).await.unwrap();
+    app.runner.continue_run(app.app.clone(), &interrupted[0], CancellationToken::new()).await.unwrap();
+    let (events, ..) = follow(&app, "r1", 0).await;
+    assert_eq!(events.last().unwrap(), "root: done");
+    assert_eq!(app.state().await["k"], 1);
+}
+
+#[tokio::test]
+async fn a_background_run_is_given_up_after_ten_attempts() {
+    let (mut app, tool) = held_app().await;
+    interrupted_in_background(&mut app, &tool, "r1").await;
+    for _ in 0..9 {
+        let interrupted = app.runner.interrupted_runs(10).await.unwrap();
+        app.runner.continue_run(app.app.clone(), &interrupted[0], CancellationToken::new()).await.unwrap();
+        tool.entered.notified().await;
+        app.runner.stop_runs();
+        restart(&mut app).await;
+    }
+    assert_eq!(app.runner.interrupted_runs(10).await.unwrap(), []);
+    let failure = stored(&app, "r1").await.failure.unwrap();
+    assert_eq!(failure.code, "RUN_GIVEN_UP");
+    assert_eq!(failure.message, "the run was given up after 10 attempts, in each of which its host has died");
+}
+
+#[tokio::test]
+async fn only_a_new_message_can_run_in_the_background() {
+    let (app, _) = held_app().await;
+    for request in [
+        RunRequest::resume(USER, SESSION, "r1"),
+        RunRequest::new(USER, SESSION, tool_response("c1", "held", json!({}))),
+    ] {
+        let error = app.runner.run_in_background(app.app.clone(), request).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "only a run that begins with a new message can run in the background; continue this one without `background`"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_service_without_runs_still_runs_agents() {
+    let services = services();
+    services.sessions.create("app", USER, Some(SESSION), JsonMap::new()).await.unwrap();
+    let sessions = Arc::new(crate::resumption::CrashingSessions::new(services.sessions.clone(), 100));
+    let runner = Runner::new(Services { sessions, ..services });
+    let settings = AppSettings { resumable: true, ..AppSettings::default() };
+    let app =
+        Arc::new(App::new("app", llm("root", Scripted::new().default_reply("hello"))).unwrap().with_settings(settings));
+    for _ in 0..2 {
+        let events = runner.run(app.clone(), with_id("r1")).await.unwrap().collect().await.unwrap();
+        assert_eq!(briefs(&events), ["root: hello"]);
+    }
+    let refusal = "the session service of this host stores no runs";
+    for error in [
+        runner.cancel_run(&key(), "r1").await.unwrap_err(),
+        runner.follow(&key(), "r1", 0).await.map(|_| ()).unwrap_err(),
+        runner.run_in_background(app, with_id("r2")).await.unwrap_err(),
+    ] {
+        assert_eq!(error.to_string(), refusal);
+    }
+}
