@@ -30,6 +30,7 @@ mod error;
 mod server;
 mod state;
 
+mod background_runs;
 mod body;
 mod connections;
 mod descriptors;

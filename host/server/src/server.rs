@@ -14,7 +14,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::connections::Connections;
 use crate::guard::Guard;
 use crate::state::AppState;
-use crate::{body, descriptors, guard, headers, observe, routes};
+use crate::{background_runs, body, descriptors, guard, headers, observe, routes};
 
 /// How long cancelled runs have to report the cancellation to their clients.
 const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_secs(2);
@@ -72,6 +72,7 @@ impl Server {
         let connections = Connections::new(router, max_connections, config);
         tokio::select! {
             never = connections.accept(self.listener) => match never {},
+            () = background_runs::continue_interrupted(&self.state) => {}
             () = shutdown => {}
         }
         let runner = self.state.runner();
@@ -87,7 +88,7 @@ impl Server {
             active_runs = runner.active_runs(),
             "the drain timeout has passed: cancelling runs and connections"
         );
-        self.state.stop_runs().cancel();
+        runner.stop_runs();
         if tokio::time::timeout(SHUTDOWN_GRACE_PERIOD, end).await.is_err() {
             tracing::warn!(active_runs = runner.active_runs(), "runs or connections did not end: dropping them");
         }

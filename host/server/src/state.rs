@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hatchery_core::{EventWindow, Services, Session, SessionKey};
 use hatchery_engine::{App, Runner};
-use tokio_util::sync::CancellationToken;
 
 use crate::body::BodyBudget;
 use crate::error::ApiError;
@@ -25,15 +24,14 @@ struct Shared {
     body_budget: BodyBudget,
     /// Number of runs that are being started and that the runner does not count yet.
     starting: AtomicUsize,
-    stop_runs: CancellationToken,
 }
 
 impl AppState {
     /// Creates the state of a server that runs the apps of `source` with `runner`.
     pub fn new(runner: Runner, source: Arc<dyn AppSource>, config: ServerConfig) -> Self {
-        let (stop_runs, body_budget) = (CancellationToken::new(), BodyBudget::new(config.body_memory));
+        let body_budget = BodyBudget::new(config.body_memory);
         let starting = AtomicUsize::new(0);
-        Self { shared: Arc::new(Shared { runner, source, config, body_budget, starting, stop_runs }) }
+        Self { shared: Arc::new(Shared { runner, source, config, body_budget, starting }) }
     }
 
     /// Returns how many more bytes request bodies may use.
@@ -59,11 +57,6 @@ impl AppState {
 
     pub fn config(&self) -> &ServerConfig {
         &self.shared.config
-    }
-
-    /// Returns the parent of all cancellation tokens of runs. It is cancelled when the drain timeout has passed.
-    pub fn stop_runs(&self) -> &CancellationToken {
-        &self.shared.stop_runs
     }
 
     /// Returns the app with this name.

@@ -207,3 +207,27 @@ async fn a_frozen_host_makes_no_calls_after_another_one_has_continued_its_run() 
     assert_eq!(events_in(&other.session("errands", "s").await?)?, stored);
     Ok(())
 }
+
+#[tokio::test]
+async fn a_background_run_goes_on_by_itself_after_a_kill() -> Result<()> {
+    let mut server = Effects::start().await?;
+    let folder = errands(&server, &["/a", "/hang"], "")?;
+    let host = Host::serve(&folder).await?;
+    host.create_session("errands", "s").await?;
+    let mut body = hatchery_tests::host::message("errands", "s", "go");
+    body["runId"] = json!("r1");
+    body["background"] = json!(true);
+    let accepted = host.post("/run", &body).await?.json(202)?;
+    assert_eq!(accepted["background"], true, "{accepted}");
+    server.until(2).await?;
+    host.kill().await?;
+
+    let host = Host::serve(&folder).await?;
+    let run = format!("{}/runs/r1", hatchery_tests::host::session_path("errands", "s"));
+    let followed = host.get(&format!("{run}/events")).await?;
+    assert!(followed.text.contains("event: end\n"), "{}", followed.text);
+    let stored = host.get(&run).await?.json(200)?;
+    assert_eq!((&stored["state"], &stored["attempts"]), (&json!("done"), &json!(2)), "{stored}");
+    assert_eq!(server.counts(), BTreeMap::from([("/a".to_owned(), 1), ("/hang".to_owned(), 2)]));
+    Ok(())
+}

@@ -1,8 +1,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hatchery_core::MAX_TURN_LEASE;
 use hatchery_wasm::limits::units;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 use crate::byte_size::ByteSize;
 
@@ -31,6 +33,10 @@ pub struct ServerConfig {
     pub max_connections_per_peer: usize,
     /// Maximum number of active runs, including those that wait for another turn of their session.
     pub max_concurrent_runs: usize,
+    /// How long a turn of a session is held without a renewal: other hosts on the same sessions wait this long for the turns
+    /// of a host that has died. At least 100 ms, at most a minute.
+    #[serde(deserialize_with = "turn_lease")]
+    pub turn_lease: Duration,
     /// True if a run is cancelled when its client disconnects. A request can override it.
     pub cancel_on_disconnect: bool,
     /// True if clients may create sessions with given events.
@@ -103,6 +109,7 @@ impl Default for ServerConfig {
             max_connections: 4096,
             max_connections_per_peer: 256,
             max_concurrent_runs: 512,
+            turn_lease: Duration::from_secs(3),
             cancel_on_disconnect: false,
             allow_import: false,
             secret_file: None,
@@ -115,4 +122,14 @@ impl Default for ServerConfig {
             drain_timeout: Duration::from_secs(10),
         }
     }
+}
+
+const MIN_TURN_LEASE: Duration = Duration::from_millis(100);
+
+fn turn_lease<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let lease = units::time(deserializer)?;
+    if (MIN_TURN_LEASE..=MAX_TURN_LEASE).contains(&lease) {
+        return Ok(lease);
+    }
+    Err(D::Error::custom("a turn is held for 100 ms to 1 min; write a time in between"))
 }

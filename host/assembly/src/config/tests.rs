@@ -28,7 +28,8 @@ fn a_full_file_is_read() {
          components:\n  search: {config: {depth: 3}, limits: {memory: 1 MiB}}\n\
          server: {allowed_hosts: [agents.example], body_limit: 1 MiB, max_connections: 9, max_concurrent_runs: 3,\n    \
          cancel_on_disconnect: true, small_body_limit: 9 KiB, body_memory: 2 GiB, body_timeout: 1min,\n    \
-         write_timeout: 5s, max_connections_per_peer: 7, allow_import: true, secret_file: ../host.key, dev_ui: read}\n",
+         write_timeout: 5s, max_connections_per_peer: 7, allow_import: true, turn_lease: 500ms,\n    \
+         secret_file: ../host.key, dev_ui: read}\n",
     )
     .unwrap();
     assert_eq!(config.session_service.as_deref(), Some("postgres://db/x"));
@@ -50,6 +51,7 @@ fn a_full_file_is_read() {
     assert_eq!(config.server.body_timeout, Duration::from_secs(60));
     assert_eq!(config.server.write_timeout, Duration::from_secs(5));
     assert_eq!(config.server.max_connections_per_peer, 7);
+    assert_eq!(config.server.turn_lease, Duration::from_millis(500));
 }
 
 #[test]
@@ -59,9 +61,19 @@ fn an_unknown_key_is_an_error_with_its_position() {
         error,
         "/srv/agents/hatchery.yaml:3:3: server: unknown field `body_limits`, expected one of `allowed_hosts`, \
          `body_limit`, `small_body_limit`, `body_memory`, `body_timeout`, `write_timeout`, `max_connections`, \
-         `max_connections_per_peer`, `max_concurrent_runs`, `cancel_on_disconnect`, `allow_import`, `secret_file`, \
-         `dev_ui`"
+         `max_connections_per_peer`, `max_concurrent_runs`, `turn_lease`, `cancel_on_disconnect`, `allow_import`, \
+         `secret_file`, `dev_ui`"
     );
+}
+
+#[test]
+fn a_turn_is_held_for_a_time_within_bounds() {
+    for (lease, is_valid) in [("100ms", true), ("1min", true), ("99ms", false), ("0", false), ("61", false)] {
+        let parsed = parse(&format!("server: {{turn_lease: {lease}}}"));
+        let message = "a turn is held for 100 ms to 1 min; write a time in between";
+        assert_eq!(parsed.is_ok(), is_valid, "{lease}");
+        assert!(parsed.err().is_none_or(|error| error.contains(message)), "{lease}");
+    }
 }
 
 #[test]

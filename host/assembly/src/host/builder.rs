@@ -309,7 +309,8 @@ impl HostBuilder {
         let plugin_names = configured.names();
         let apps = HostApps { native: native_apps, catalog: catalog.clone() };
         let apps: Arc<dyn AppSource> = Arc::new(ConfiguredApps::new(apps, &config, catalog_source.clone()));
-        let runner = Runner::with_signer(services, self.native_plugins(configured)?, signer);
+        let runner = Runner::with_signer(services, self.native_plugins(configured)?, signer)
+            .with_turn_lease(config.server.turn_lease);
         runner.set_apps(Arc::new(AppsOf(apps.clone())));
         if let Some(catalog) = catalog.as_ref().filter(|_| self.watch) {
             catalog.watch();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Router};
@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::runs::{self, RunView};
 use crate::body::LargeBody;
 use crate::error::{self, ApiError};
 use crate::extract::Json;
@@ -51,6 +52,8 @@ struct RunBody {
     state_delta: Option<JsonMap>,
     #[serde(alias = "cancel_on_disconnect")]
     cancel_on_disconnect: Option<bool>,
+    /// True if the response does not wait for the run (`/run` only).
+    background: Option<bool>,
 }
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -64,7 +67,7 @@ struct StartedRun {
 async fn start(state: &AppState, body: RunBody, streaming_mode: StreamingMode) -> Result<StartedRun, ApiError> {
     let app = state.app(&required("appName", body.app_name.clone())?)?;
     let cancel_on_disconnect = body.cancel_on_disconnect.unwrap_or(state.config().cancel_on_disconnect);
-    let cancel = state.stop_runs().child_token();
+    let cancel = CancellationToken::new();
     let request = request(body, streaming_mode, cancel.clone())?;
     let _permit = state.acquire_run_permit()?;
     let run = state.runner().run(app, request).await?;
@@ -106,13 +109,41 @@ fn missing(field: &str) -> ApiError {
     ApiError::bad_input(format!("`{field}` is missing or empty"))
 }
 
+const RUN_ID: HeaderName = HeaderName::from_static("x-hatchery-run");
+
+/// Adds the id of the run, if it is known yet.
+fn with_run_id(run_id: Option<&str>, mut response: Response) -> Response {
+    // A chosen id may have characters that no header has.
+    if let Some(id) = run_id.and_then(|id| HeaderValue::from_str(id).ok()) {
+        response.headers_mut().insert(RUN_ID, id);
+    }
+    response
+}
+
+/// Starts a run that nobody waits for. Returns it with the path where it can be read.
+async fn run_in_background(state: &AppState, body: RunBody) -> Result<Response, ApiError> {
+    let app = state.app(&required("appName", body.app_name.clone())?)?;
+    let request = request(body, StreamingMode::Off, CancellationToken::new())?;
+    let _permit = state.acquire_run_permit()?;
+    let run = state.runner().run_in_background(app, request).await?;
+    let id = run.id.clone();
+    // A path has only ASCII characters.
+    let path = HeaderValue::from_str(&runs::path(&run)).map_err(|_| ApiError::internal())?;
+    let response = (StatusCode::ACCEPTED, [(header::LOCATION, path)], axum::Json(RunView::from(run))).into_response();
+    Ok(with_run_id(Some(&id), response))
+}
+
 /// Returns all events as an array. If the run fails, the error contains the events so far.
 async fn run(
     State(state): State<AppState>,
     headers: HeaderMap,
     Json(body): Json<RunBody>,
 ) -> Result<Response, ApiError> {
-    let mut started = start(&state, with_idempotency_key(body, &headers)?, StreamingMode::Off).await?;
+    let body = with_idempotency_key(body, &headers)?;
+    if body.background == Some(true) {
+        return run_in_background(&state, body).await;
+    }
+    let mut started = start(&state, body, StreamingMode::Off).await?;
     let mut events = Vec::new();
     while let Some(item) = started.run.next().await {
         match item {
@@ -120,7 +151,7 @@ async fn run(
             Err(error) => return Err(ApiError::from(error).with_events(events)),
         }
     }
-    Ok(json::events(&events))
+    Ok(with_run_id(started.run.id(), json::events(&events)))
 }
 
 /// Returns the events as a stream, each as one `data:` line in one chunk: some clients parse single chunks.
@@ -131,13 +162,14 @@ async fn run_sse(
 ) -> Result<Response, ApiError> {
     let streaming_mode = if body.streaming == Some(true) { StreamingMode::On } else { StreamingMode::Off };
     let started = start(&state, with_idempotency_key(body, &headers)?, streaming_mode).await?;
+    let run_id = started.run.id().map(str::to_owned);
     let frames = sse_frames(started, state.config().keep_alive);
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
-        (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
-    Ok((headers, Body::from_stream(frames)).into_response())
+    Ok(with_run_id(run_id.as_deref(), (headers, Body::from_stream(frames)).into_response()))
 }
 
 fn sse_frames(
@@ -159,12 +191,12 @@ fn sse_frames(
     })
 }
 
-fn error_frame(error: &RunError) -> Bytes {
+pub(super) fn error_frame(error: &RunError) -> Bytes {
     frame(json!({"error": error::detail(error), "code": error.code()}).to_string().as_bytes())
 }
 
 /// Returns one SSE message. Line breaks, which are only white space in JSON, would end the `data:` line.
-fn frame(json: &[u8]) -> Bytes {
+pub(super) fn frame(json: &[u8]) -> Bytes {
     let mut frame = Vec::with_capacity(json.len() + 8);
     frame.extend_from_slice(b"data: ");
     frame.extend(json.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }));
@@ -190,7 +222,7 @@ mod tests {
         let body = || serde_json::from_value(json!({})).unwrap();
         assert_eq!(with_idempotency_key(body(), &HeaderMap::new()).unwrap().run_id, None);
         let headers = HeaderMap::from_iter([(
-            header::HeaderName::from_static(IDEMPOTENCY_KEY),
+            HeaderName::from_static(IDEMPOTENCY_KEY),
             HeaderValue::from_bytes(b"\xff").unwrap(),
         )]);
         let error = with_idempotency_key(body(), &headers).err().unwrap();

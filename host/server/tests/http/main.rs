@@ -11,4 +11,5 @@ mod runs;
 mod sessions;
 mod shutdown;
 mod slow_clients;
+mod stored_runs;
 mod support;

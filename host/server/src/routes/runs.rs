@@ -1,0 +1,204 @@
+//! The runs of a session: list, read, follow and cancel.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use hatchery_core::{EventWindow, RunError, RunFailure, RunService, RunState, SessionKey, StoredRun, Timestamp};
+use hatchery_engine::RunUpdate;
+use serde::{Deserialize, Serialize};
+
+use super::run::{error_frame, frame};
+use crate::error::ApiError;
+use crate::extract::{Params, QueryParams};
+use crate::state::AppState;
+
+const DEFAULT_PAGE_SIZE: usize = 50;
+const MAX_PAGE_SIZE: usize = 1000;
+
+const LAST_EVENT_ID: &str = "last-event-id";
+
+pub(super) fn routes() -> Router<AppState> {
+    Router::new()
+        .route("/apps/{app}/users/{user}/sessions/{session}/runs", get(list))
+        .route("/apps/{app}/users/{user}/sessions/{session}/runs/{run}", get(read))
+        .route("/apps/{app}/users/{user}/sessions/{session}/runs/{run}/events", get(follow))
+        .route("/apps/{app}/users/{user}/sessions/{session}/runs/{run}/cancel", post(cancel))
+}
+
+/// A run as clients see it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RunView {
+    id: String,
+    app_name: String,
+    user_id: String,
+    session_id: String,
+    state: RunState,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<RunFailure>,
+    background: bool,
+    cancel_requested: bool,
+    attempts: u32,
+    accepted: Timestamp,
+    updated: Timestamp,
+}
+
+impl From<StoredRun> for RunView {
+    fn from(run: StoredRun) -> Self {
+        Self {
+            id: run.id,
+            app_name: run.session.app.to_string(),
+            user_id: run.session.user.to_string(),
+            session_id: run.session.id.to_string(),
+            state: run.state,
+            error: run.failure,
+            background: run.is_background,
+            cancel_requested: run.is_cancel_requested,
+            attempts: run.attempts,
+            accepted: run.accepted,
+            updated: run.updated,
+        }
+    }
+}
+
+/// Returns the path of a run.
+pub(super) fn path(run: &StoredRun) -> String {
+    let encode = |name: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        let encode = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+        name.bytes().map(encode).collect::<String>()
+    };
+    let SessionKey { app, user, id } = &run.session;
+    format!("/apps/{}/users/{}/sessions/{}/runs/{}", encode(app), encode(user), encode(id), encode(&run.id))
+}
+
+fn service(state: &AppState) -> Result<&dyn RunService, ApiError> {
+    state.services().sessions.runs().ok_or_else(|| {
+        let detail = "the session service of this host stores no runs";
+        ApiError::new(StatusCode::NOT_IMPLEMENTED, "RUNS_NOT_STORED", detail)
+    })
+}
+
+fn not_found(run: &str) -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, "RUN_NOT_FOUND", format!("Run not found: {run}"))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListQuery {
+    limit: Option<usize>,
+    page_token: Option<u64>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListView {
+    runs: Vec<RunView>,
+    /// `pageToken` of the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_page_token: Option<u64>,
+}
+
+/// Returns the runs of a session, newest first.
+async fn list(
+    State(state): State<AppState>,
+    Params((app, user, id)): Params<(String, String, String)>,
+    QueryParams(query): QueryParams<ListQuery>,
+) -> Result<Json<ListView>, ApiError> {
+    let limit = query.limit.unwrap_or(DEFAULT_PAGE_SIZE);
+    if !(1..=MAX_PAGE_SIZE).contains(&limit) {
+        return Err(ApiError::bad_input(format!("`limit` is a number from 1 to {MAX_PAGE_SIZE}")));
+    }
+    let key = SessionKey::new(app, user, id);
+    state.session(&key, EventWindow::Recent(0)).await?;
+    let page = service(&state)?.list(&key, query.page_token, limit).await?;
+    Ok(Json(ListView { runs: page.runs.into_iter().map(RunView::from).collect(), next_page_token: page.next }))
+}
+
+type RunParams = Params<(String, String, String, String)>;
+
+async fn read(
+    State(state): State<AppState>,
+    Params((app, user, id, run)): RunParams,
+) -> Result<Json<RunView>, ApiError> {
+    let key = SessionKey::new(app, user, id);
+    state.session(&key, EventWindow::Recent(0)).await?;
+    let stored = service(&state)?.get(&key, &run).await?.ok_or_else(|| not_found(&run))?;
+    Ok(Json(stored.into()))
+}
+
+/// Cancels a run, and returns it: 200 once it has ended, 202 if its host has not reacted yet.
+async fn cancel(State(state): State<AppState>, Params((app, user, id, run)): RunParams) -> Result<Response, ApiError> {
+    let key = SessionKey::new(app, user, id);
+    state.session(&key, EventWindow::Recent(0)).await?;
+    service(&state)?;
+    let stored = state.runner().cancel_run(&key, &run).await?.ok_or_else(|| not_found(&run))?;
+    let status = if stored.state.has_ended() { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok((status, Json(RunView::from(stored))).into_response())
+}
+
+#[derive(Deserialize)]
+struct FollowQuery {
+    /// The session's revision after which the events begin.
+    after: Option<u64>,
+}
+
+/// Returns the events of a run as a stream of server-sent events: those that are stored, then those that follow. The id of
+/// an event is the session's revision with it; partial events have none. The stream ends with an event `end` once the run
+/// has ended or waits.
+async fn follow(
+    State(state): State<AppState>,
+    Params((app, user, id, run)): RunParams,
+    QueryParams(query): QueryParams<FollowQuery>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let last_event_id = headers.get(LAST_EVENT_ID).map(|id| {
+        let id = id.to_str().ok().and_then(|id| id.trim().parse().ok());
+        id.ok_or_else(|| ApiError::bad_input("the header `Last-Event-ID` is not the id of an event of this stream"))
+    });
+    let after = last_event_id.transpose()?.or(query.after).unwrap_or_default();
+    let key = SessionKey::new(app, user, id);
+    state.session(&key, EventWindow::Recent(0)).await?;
+    service(&state)?;
+    let updates = state.runner().follow(&key, &run, after).await?.ok_or_else(|| not_found(&run))?;
+    Ok(stream(updates, state.config().keep_alive))
+}
+
+fn stream(updates: BoxStream<'static, Result<RunUpdate, RunError>>, keep_alive: Duration) -> Response {
+    let frames = futures::stream::unfold(updates, move |mut updates| async move {
+        let frame = match tokio::time::timeout(keep_alive, updates.next()).await {
+            Err(_) => Bytes::from_static(b": keep-alive\n\n"),
+            Ok(Some(Ok(update))) => update_frame(update),
+            Ok(Some(Err(error))) => error_frame(&error),
+            Ok(None) => return None,
+        };
+        Some((Ok::<_, Infallible>(frame), updates))
+    });
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+    ];
+    (headers, Body::from_stream(frames)).into_response()
+}
+
+fn update_frame(update: RunUpdate) -> Bytes {
+    match update {
+        RunUpdate::Event { revision: None, event } => frame(event.json()),
+        RunUpdate::Event { revision: Some(revision), event } => prefixed(&format!("id: {revision}\n"), event.json()),
+        // Numbers and texts can always be written.
+        RunUpdate::End(run) => prefixed("event: end\n", &serde_json::to_vec(&RunView::from(*run)).unwrap_or_default()),
+    }
+}
+
+fn prefixed(prefix: &str, json: &[u8]) -> Bytes {
+    [prefix.as_bytes(), &frame(json)].concat().into()
+}
