@@ -1,18 +1,20 @@
 //! The cost of a turn in process, with a scripted model that answers at once: in a new session, at turn 8 and at turn
-//! 800.
+//! 800. The same on a service without fences, leases, journals and stored runs shows what these cost.
 //!
-//! `cargo bench -p hatchery-engine`. After the criterion report it prints each mean with its ratio to the first line of
+//! `cargo bench -p hatchery-engine --bench turns`. After the criterion report it prints each mean with its ratio to the first line of
 //! its table.
 #![allow(clippy::expect_used, missing_docs)]
 
-use std::sync::{Arc, Mutex};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use criterion::{Criterion, criterion_group};
 use hatchery_core::{
-    Agent, AgentKind, CallContext, Content, Event, EventData, FunctionCall, FunctionDeclaration, FunctionResponse,
-    Instruction, JsonMap, LlmAgent, ModelRef, PartData, Services, SessionKey, SessionService, Tool, ToolError,
+    Agent, AgentKind, CallContext, Content, Event, EventData, EventWindow, FunctionCall, FunctionDeclaration,
+    FunctionResponse, Instruction, JsonMap, LlmAgent, ModelRef, PartData, Services, Session, SessionKey,
+    SessionService, StoreError, Tool, ToolError, Turn, TurnStart,
 };
 use hatchery_engine::{App, RunRequest, Runner};
 use hatchery_models::ModelProviders;
@@ -74,6 +76,57 @@ async fn run_turn(runner: &Runner, app: &Arc<App>, session: &str) {
     let run = runner.run(app.clone(), request).await.expect("the session exists");
     let events = run.collect().await.expect("the run succeeds");
     assert_eq!(events.len(), 3);
+}
+
+/// A session service as it would be without fences, leases, journals and stored runs.
+struct Unfenced {
+    inner: Arc<dyn SessionService>,
+    revisions: Mutex<HashMap<SessionKey, u64>>,
+}
+
+impl Unfenced {
+    fn new(inner: Arc<dyn SessionService>) -> Self {
+        Self { inner, revisions: Mutex::default() }
+    }
+
+    fn revisions(&self) -> MutexGuard<'_, HashMap<SessionKey, u64>> {
+        self.revisions.lock().expect("no bench panics")
+    }
+}
+
+#[async_trait]
+impl SessionService for Unfenced {
+    async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
+        self.inner.create(app, user, id, state).await
+    }
+
+    async fn get(&self, key: &SessionKey, window: EventWindow) -> Result<Option<Session>, StoreError> {
+        self.inner.get(key, window).await
+    }
+
+    async fn list(&self, app: &str, user: &str) -> Result<Vec<Session>, StoreError> {
+        self.inner.list(app, user).await
+    }
+
+    async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
+        self.revisions().remove(key);
+        self.inner.delete(key).await
+    }
+
+    async fn begin_turn(&self, key: &SessionKey, _: Option<u64>, _: Duration) -> Result<TurnStart, StoreError> {
+        let revision = self.revisions().get(key).copied().unwrap_or_default();
+        Ok(TurnStart::Begun(Turn { fence: 1, revision }))
+    }
+
+    async fn renew_turn(&self, _: &SessionKey, _: u64, _: Duration) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, _: Option<u64>) -> Result<u64, StoreError> {
+        let revision = self.inner.append_with(key, event, None).await?;
+        self.revisions().insert(key.clone(), revision);
+        Ok(revision)
+    }
 }
 
 /// Means in microseconds by label, for the table at the end.
@@ -162,8 +215,13 @@ fn late_turns(c: &mut Criterion) {
     let runtime = runtime();
     let folder = tempfile::tempdir().expect("a folder");
     let sqlite = runtime.block_on(SqliteSessions::open(folder.path().join("bench.db"))).expect("a database");
-    let stores: [(&str, Arc<dyn SessionService>); 2] =
-        [("memory", Arc::new(MemorySessions::new())), ("sqlite", Arc::new(sqlite))];
+    let sqlite: Arc<dyn SessionService> = Arc::new(sqlite);
+    let stores: [(&str, Arc<dyn SessionService>); 4] = [
+        ("memory", Arc::new(MemorySessions::new())),
+        ("memory, unfenced", Arc::new(Unfenced::new(Arc::new(MemorySessions::new())))),
+        ("sqlite", sqlite.clone()),
+        ("sqlite, unfenced", Arc::new(Unfenced::new(sqlite))),
+    ];
     for (store, sessions) in stores {
         let (app, runner) = (app(), runner(sessions));
         let mut group = c.benchmark_group(format!("a turn with {store}"));
@@ -201,10 +259,13 @@ fn late_turns(c: &mut Criterion) {
 fn print_table() {
     let means = MEANS.lock().expect("no bench panics");
     let mean = |label: &str| means.iter().find(|(known, _)| known == label).map(|(_, mean)| *mean);
-    println!("\n{:<34} {:>10} {:>8}", "mean of the last sample", "µs", "ratio");
+    println!("\n{:<34} {:>10} {:>8} {:>12}", "mean of the last sample", "µs", "ratio", "to unfenced");
     for (label, micros) in means.iter() {
         let base = label.strip_suffix("turn 800").and_then(|store| mean(&format!("{store}turn 8")));
-        println!("{label:<34} {micros:>10.1} {:>8.2}", micros / base.unwrap_or(*micros));
+        let unfenced =
+            label.split_once(", turn").and_then(|(store, turn)| mean(&format!("{store}, unfenced, turn{turn}")));
+        let cost = unfenced.map(|unfenced| format!("{:.2}", micros / unfenced)).unwrap_or_default();
+        println!("{label:<34} {micros:>10.1} {:>8.2} {cost:>12}", micros / base.unwrap_or(*micros));
     }
 }
 
