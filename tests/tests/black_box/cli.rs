@@ -156,7 +156,7 @@ async fn test_plays_the_conversations_of_the_samples() -> Result<()> {
     let folder = Folder::of_samples()?;
     let output = hatchery(&folder.served(), &["test", "."]).await?;
     ensure!(output.success, "{}{}", output.stdout, output.stderr);
-    assert!(output.stdout.ends_with("7 passed, 0 failed\n"), "{}", output.stdout);
+    assert!(output.stdout.ends_with("8 passed, 0 failed\n"), "{}", output.stdout);
     Ok(())
 }
 
@@ -168,7 +168,7 @@ async fn test_fails_when_an_answer_is_not_as_expected() -> Result<()> {
     let output = hatchery(&folder.served(), &["test", ".", "--json"]).await?;
     assert!(!output.success, "its exit code says so");
     let report = output.json()?;
-    assert_eq!((&report["passed"], &report["failed"]), (&6.into(), &1.into()), "{report}");
+    assert_eq!((&report["passed"], &report["failed"]), (&7.into(), &1.into()), "{report}");
     Ok(())
 }
 
