@@ -154,6 +154,7 @@ export interface ComponentDetail {
   tools: Tool[];
   callbacks: { name: string; points: string[] }[];
   plugins: { name: string; hooks: string[] }[];
+  toolsets?: string[];
   models: string[];
   grants: Grants;
   missingLines?: string;
