@@ -58,7 +58,7 @@ pub struct Config {
     pub session_service: Option<String>,
     /// URI of the artifact service. Default: files in the data folder.
     pub artifact_service: Option<String>,
-    /// URI of the memory service. Default: the memory of the process.
+    /// URI of the memory service. Default: SQLite in the data folder.
     pub memory_service: Option<String>,
     pub models: ModelsConfig,
     /// Plugins of every run, in this order.
@@ -200,7 +200,8 @@ impl Config {
     }
 
     fn resolve_paths(&mut self, folder: &Path) {
-        for uri in [&mut self.session_service, &mut self.artifact_service].into_iter().flatten() {
+        let services = [&mut self.session_service, &mut self.artifact_service, &mut self.memory_service];
+        for uri in services.into_iter().flatten() {
             *uri = resolve_uri(folder, uri);
         }
         for component in self.components.values_mut() {

@@ -15,6 +15,7 @@ use crate::storage::Storage;
 
 const SESSIONS_FILE: &str = "sessions.db";
 const ARTIFACTS_FOLDER: &str = "artifacts";
+const MEMORY_FILE: &str = "memory.db";
 
 /// The file that marks a data folder that was created by a host, and its content.
 const IGNORE_FILE: &str = ".gitignore";
@@ -117,7 +118,7 @@ impl Scripts {
 }
 
 /// Opens the services of `config` and wraps them in its quotas. Services without a URI use `storage`: SQLite for
-/// sessions, files for artifacts.
+/// sessions and memory, files for artifacts.
 pub async fn open(config: &Config, storage: &Storage, scripts: &Scripts) -> Result<Services, ServicesError> {
     open_with(config, storage, models(config, scripts), &ServiceOverrides::default()).await
 }
@@ -131,10 +132,12 @@ pub(crate) async fn open_with(
 ) -> Result<Services, ServicesError> {
     let sessions = config.session_service.clone().unwrap_or_else(|| default_uri(storage, "sqlite", SESSIONS_FILE));
     let artifacts = config.artifact_service.clone().unwrap_or_else(|| default_uri(storage, "file", ARTIFACTS_FOLDER));
-    let memory = config.memory_service.as_deref().unwrap_or("memory:");
+    let memory = config.memory_service.clone().unwrap_or_else(|| default_uri(storage, "sqlite", MEMORY_FILE));
     let (session_object, artifact_object) = (object(&overrides.sessions), object(&overrides.artifacts));
+    let memory_object = object(&overrides.memory);
     let needs_folder = (config.session_service.is_none() && session_object.is_none())
-        || (config.artifact_service.is_none() && artifact_object.is_none());
+        || (config.artifact_service.is_none() && artifact_object.is_none())
+        || (config.memory_service.is_none() && memory_object.is_none());
     if let Storage::Directory(folder) = storage
         && needs_folder
     {
@@ -158,9 +161,11 @@ pub(crate) async fn open_with(
                 hatchery_stores::open_artifacts(&artifacts).await.map_err(failed("artifact_service", &artifacts))?
             }
         },
-        memory: match object(&overrides.memory) {
+        memory: match memory_object {
             Some(service) => service,
-            None => hatchery_stores::open_memory(memory).await.map_err(failed("memory_service", memory))?,
+            None => hatchery_stores::open_memory_with(&memory, durability)
+                .await
+                .map_err(failed("memory_service", &memory))?,
         },
         models,
     };
@@ -189,7 +194,7 @@ pub fn create_data_folder(folder: &Path) -> io::Result<()> {
         return std::fs::write(folder.join(IGNORE_FILE), IGNORE_ALL);
     }
     let has_mark = std::fs::read_to_string(folder.join(IGNORE_FILE)).is_ok_and(|text| text == IGNORE_ALL);
-    let has_data = [SESSIONS_FILE, ARTIFACTS_FOLDER].iter().any(|name| folder.join(name).exists());
+    let has_data = [SESSIONS_FILE, ARTIFACTS_FOLDER, MEMORY_FILE].iter().any(|name| folder.join(name).exists());
     let is_restricted = has_mark && has_data && permissions::restrict_dir(folder).is_ok();
     if !is_restricted {
         permissions::warn_if_readable(folder);
@@ -225,7 +230,7 @@ fn model_settings(env: Settings, config: &Config, scripts: &Scripts) -> Settings
 
 #[cfg(test)]
 mod tests {
-    use hatchery_core::EventWindow;
+    use hatchery_core::{Event, EventData, EventWindow};
     use hatchery_models::Service;
 
     use super::*;
@@ -240,6 +245,21 @@ mod tests {
         let services = open(&Config::default(), &storage, &Scripts::default()).await.unwrap();
         assert!(services.sessions.get(&session.key, EventWindow::All).await.unwrap().is_some());
         assert!(folder.path().join("data/sessions.db").is_file());
+    }
+
+    #[tokio::test]
+    async fn the_memory_is_stored_in_the_data_folder_by_default() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = Storage::Directory(folder.path().join("data"));
+        let services = open(&Config::default(), &storage, &Scripts::default()).await.unwrap();
+        let key = hatchery_core::SessionKey::new("app", "user", "session");
+        let content = Some(Arc::new(hatchery_core::Content::user("red apples")));
+        let event = Event::new(EventData { content, ..EventData::default() });
+        services.memory.add_events(&key, &[event]).await.unwrap();
+        drop(services);
+        let services = open(&Config::default(), &storage, &Scripts::default()).await.unwrap();
+        assert_eq!(services.memory.search("app", "user", "apples").await.unwrap().len(), 1);
+        assert!(folder.path().join("data/memory.db").is_file());
     }
 
     #[tokio::test]

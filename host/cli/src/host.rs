@@ -47,7 +47,7 @@ pub struct StorageArgs {
     /// Where to store artifacts: `memory:`, `file:relative` or `file:///absolute`
     #[arg(long, value_name = "URI")]
     artifact_service: Option<String>,
-    /// Where to store long-term memory: `memory:`
+    /// Where to store long-term memory: `memory:`, `sqlite:relative.db` or `sqlite:///absolute.db`
     #[arg(long, value_name = "URI")]
     memory_service: Option<String>,
     /// Folder for the data of services without a URI (default: DIR/.hatchery) and for compiled code (default: the user's

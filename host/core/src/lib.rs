@@ -87,7 +87,7 @@ pub use resolver::{ItemResolver, ResolveError};
 pub use run_config::{RunConfig, ToolExecution};
 pub use run_usage::{RunUsage, TokenCounter, UsageSnapshot};
 pub use services::Services;
-pub use session::{EventWindow, Session, SessionService};
+pub use session::{EventWindow, Session, SessionCursor, SessionPage, SessionService};
 pub use state::{State, StateScope, is_state_removal, state_entry_bytes};
 pub use storable::{MAX_JSON_DEPTH, UNREADABLE_EVENT, UnstorableEvent, is_json_too_deep};
 pub use stored_run::{RunFailure, RunPage, RunService, RunState, RunTransition, StoredRun};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use imbl::Vector;
 use serde::{Deserialize, Serialize};
 
 use crate::content::Content;
@@ -10,6 +11,7 @@ use crate::error::StoreError;
 use crate::event::Event;
 use crate::id::SessionKey;
 use crate::session::Session;
+use crate::state::State;
 use crate::time::Timestamp;
 
 /// A remembered message.
@@ -73,6 +75,20 @@ pub trait MemoryService: Send + Sync {
     /// Indexes events of a session, in addition to those that are indexed. Events with the id of one that is indexed for
     /// the session are skipped.
     async fn add_events(&self, session: &SessionKey, events: &[Arc<Event>]) -> Result<(), StoreError>;
+
+    /// Deletes the entries of a session. Succeeds if there are none.
+    async fn delete_session(&self, session: &SessionKey) -> Result<(), StoreError> {
+        let now = Timestamp::now();
+        let empty = Session {
+            key: session.clone(),
+            state: State::default(),
+            events: Vector::new(),
+            revision: 0,
+            created: now,
+            last_update_time: now,
+        };
+        self.add_session(&empty).await
+    }
 
     /// Returns the entries that match the query best, best first.
     async fn search(&self, app: &str, user: &str, query: &str) -> Result<Vec<MemoryEntry>, StoreError>;

@@ -1,5 +1,6 @@
 //! Sessions and the service that stores them.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -95,8 +96,52 @@ pub enum EventWindow {
     Recent(usize),
     /// Events at or after a time.
     Since(Timestamp),
+    /// Those of the newest `count` that are at or after a time.
+    RecentSince {
+        /// How many events are considered.
+        count: usize,
+        /// The time.
+        time: Timestamp,
+    },
     /// Events appended after this [`Session::revision`], for a reader that has the others.
     AfterRevision(u64),
+    /// The first `limit` events after a revision, for a reader that reads page by page.
+    Page {
+        /// The revision of the last event of the page before; 0 for the first page.
+        after: u64,
+        /// The most events to return.
+        limit: usize,
+    },
+}
+
+/// A part of a list of sessions.
+#[derive(Debug, Clone)]
+pub struct SessionPage {
+    /// The sessions, without events, most recently updated first.
+    pub sessions: Vec<Session>,
+    /// Where the next page begins; `None` after the last one.
+    pub next: Option<SessionCursor>,
+}
+
+/// A place in a list of sessions: after the one with this time and id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionCursor {
+    /// The time of the session's newest event.
+    pub updated: Timestamp,
+    /// The id of the session.
+    pub id: Arc<str>,
+}
+
+impl SessionCursor {
+    /// Returns the place after a session.
+    pub fn after(session: &Session) -> Self {
+        Self { updated: session.last_update_time, id: session.key.id.clone() }
+    }
+
+    /// Returns true if a session is listed after this place.
+    pub fn precedes(&self, session: &Session) -> bool {
+        (Reverse(self.updated), &self.id) < (Reverse(session.last_update_time), &session.key.id)
+    }
 }
 
 /// Stores sessions and their events. All implementations pass the same contract tests.
@@ -158,7 +203,14 @@ pub enum EventWindow {
 ///                 EventWindow::All => events,
 ///                 EventWindow::Recent(count) => events.skip(events.len().saturating_sub(count)),
 ///                 EventWindow::Since(time) => events.into_iter().filter(|event| event.timestamp >= time).collect(),
+///                 EventWindow::RecentSince { count, time } => {
+///                     let recent = events.skip(events.len().saturating_sub(count));
+///                     recent.into_iter().filter(|event| event.timestamp >= time).collect()
+///                 }
 ///                 EventWindow::AfterRevision(revision) => events.skip((revision as usize).min(events.len())),
+///                 EventWindow::Page { after, limit } => {
+///                     events.into_iter().skip(after as usize).take(limit).collect()
+///                 }
 ///             };
 ///         }
 ///         Ok(session)
@@ -255,6 +307,58 @@ pub trait SessionService: Send + Sync {
 
     /// Returns the user's sessions in an app, without events, most recently updated first.
     async fn list(&self, app: &str, user: &str) -> Result<Vec<Session>, StoreError>;
+
+    /// Returns up to `limit` of the sessions that [`SessionService::list`] returns: those after a place. A session that is
+    /// updated between two pages moves to the front of the list.
+    async fn list_page(
+        &self,
+        app: &str,
+        user: &str,
+        after: Option<&SessionCursor>,
+        limit: usize,
+    ) -> Result<SessionPage, StoreError> {
+        let mut sessions = self.list(app, user).await?;
+        sessions.retain(|session| after.is_none_or(|after| after.precedes(session)));
+        let has_more = sessions.len() > limit;
+        sessions.truncate(limit);
+        let next = sessions.last().filter(|_| has_more).map(SessionCursor::after);
+        Ok(SessionPage { sessions, next })
+    }
+
+    /// Creates a session of the same app and user with the first `revision` events of this one and the state that they
+    /// led to. Its id is as for [`SessionService::create`]. Returns it without events.
+    ///
+    /// # Errors
+    /// [`StoreError::SessionNotFound`] if the session does not exist, [`StoreError::SessionExists`] if the id is taken,
+    /// [`StoreError::InvalidRequest`] if the session has fewer events, and if the service cannot fork sessions, as by
+    /// default.
+    async fn fork(&self, key: &SessionKey, revision: u64, id: Option<&str>) -> Result<Session, StoreError> {
+        let _ = (key, revision, id);
+        Err(StoreError::InvalidRequest("this session service cannot fork sessions".into()))
+    }
+
+    /// Removes the events after `revision`, and restores the session's own state to what it was then. Shared state and
+    /// artifacts stay as they are. Begins no turn, but fences out the last one. [`Session::created`] changes, so that
+    /// readers with removed events notice. Returns the session without events.
+    ///
+    /// # Errors
+    /// [`StoreError::SessionNotFound`] if the session does not exist, [`StoreError::Busy`] while a turn is held,
+    /// [`StoreError::InvalidRequest`] if the session has fewer events, and if the service cannot rewind sessions, as by
+    /// default.
+    async fn rewind(&self, key: &SessionKey, revision: u64) -> Result<Session, StoreError> {
+        let _ = (key, revision);
+        Err(StoreError::InvalidRequest("this session service cannot rewind sessions".into()))
+    }
+
+    /// Tells the service that a client has ended its use of a session. Its data stays. The default does nothing, for
+    /// services that hold nothing for clients.
+    ///
+    /// # Errors
+    /// Those of the service.
+    async fn close_session(&self, key: &SessionKey) -> Result<(), StoreError> {
+        let _ = key;
+        Ok(())
+    }
 
     /// Deletes a session with its events. Succeeds if it does not exist. Shared state is kept.
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError>;

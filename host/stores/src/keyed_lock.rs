@@ -1,4 +1,4 @@
-//! A fair async mutex per key, with a timeout.
+//! A fair async read-write lock per key, with a timeout.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hatchery_core::StoreError;
 use hatchery_core::sync::MutexExt;
-use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 /// How long a write waits for earlier ones: first for those of the same user, then for the database.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(5);
@@ -21,8 +21,17 @@ pub(crate) fn busy(activity: &str) -> StoreError {
     StoreError::Busy { context, retry_after: RETRY_AFTER }
 }
 
-/// A fair lock per key. A key that is neither held nor waited for uses no memory.
-pub(crate) struct KeyedLock<K: Eq + Hash + Clone>(Mutex<HashMap<K, Arc<AsyncMutex<()>>>>);
+/// What the holder of a lock shares it with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Others that share it.
+    Shared,
+    /// Nobody.
+    Exclusive,
+}
+
+/// A fair read-write lock per key. A key that is neither held nor waited for uses no memory.
+pub(crate) struct KeyedLock<K: Eq + Hash + Clone>(Mutex<HashMap<K, Arc<RwLock<()>>>>);
 
 impl<K: Eq + Hash + Clone> Default for KeyedLock<K> {
     fn default() -> Self {
@@ -34,20 +43,33 @@ impl<K: Eq + Hash + Clone> Default for KeyedLock<K> {
 pub(crate) struct KeyedLockGuard<'a, K: Eq + Hash + Clone> {
     owner: &'a KeyedLock<K>,
     key: K,
-    lock: Option<Arc<AsyncMutex<()>>>,
-    guard: Option<OwnedMutexGuard<()>>,
+    lock: Option<Arc<RwLock<()>>>,
+    guard: Option<Guard>,
+}
+
+#[expect(dead_code, reason = "the guards are held until they are dropped")]
+enum Guard {
+    Shared(OwnedRwLockReadGuard<()>),
+    Exclusive(OwnedRwLockWriteGuard<()>),
 }
 
 impl<K: Eq + Hash + Clone> KeyedLock<K> {
-    /// Locks a key. Waits for all earlier callers; returns `None` after `timeout`.
-    pub(crate) async fn acquire(&self, key: K, timeout: Duration) -> Option<KeyedLockGuard<'_, K>> {
+    /// Locks a key. Waits for all earlier callers, except that sharing ones do not wait for each other; returns `None`
+    /// after `timeout`.
+    pub(crate) async fn acquire(&self, key: K, access: Access, timeout: Duration) -> Option<KeyedLockGuard<'_, K>> {
         let lock = self.locks().entry(key.clone()).or_default().clone();
         let mut guard = KeyedLockGuard { owner: self, key, lock: Some(lock.clone()), guard: None };
-        guard.guard = Some(tokio::time::timeout(timeout, lock.lock_owned()).await.ok()?);
+        let locked = tokio::time::timeout(timeout, async {
+            match access {
+                Access::Shared => Guard::Shared(lock.read_owned().await),
+                Access::Exclusive => Guard::Exclusive(lock.write_owned().await),
+            }
+        });
+        guard.guard = Some(locked.await.ok()?);
         Some(guard)
     }
 
-    fn locks(&self) -> MutexGuard<'_, HashMap<K, Arc<AsyncMutex<()>>>> {
+    fn locks(&self) -> MutexGuard<'_, HashMap<K, Arc<RwLock<()>>>> {
         self.0.lock_unpoisoned()
     }
 }
@@ -74,22 +96,34 @@ mod tests {
     #[tokio::test]
     async fn a_key_has_one_holder_and_other_keys_do_not_wait() {
         let locks = KeyedLock::default();
-        let first = locks.acquire("ann", LONG).await.unwrap();
-        assert!(locks.acquire("bob", LONG).now_or_never().flatten().is_some());
-        let mut second = Box::pin(locks.acquire("ann", LONG));
+        let first = locks.acquire("ann", Access::Exclusive, LONG).await.unwrap();
+        assert!(locks.acquire("bob", Access::Exclusive, LONG).now_or_never().flatten().is_some());
+        let mut second = Box::pin(locks.acquire("ann", Access::Exclusive, LONG));
         assert!(second.as_mut().now_or_never().is_none());
         drop(first);
         assert!(second.await.is_some());
         assert!(locks.locks().is_empty());
     }
 
+    #[tokio::test]
+    async fn shared_access_excludes_only_exclusive_access() {
+        let locks = KeyedLock::default();
+        let first = locks.acquire("ann", Access::Shared, LONG).await.unwrap();
+        let second = locks.acquire("ann", Access::Shared, LONG).now_or_never().flatten().unwrap();
+        let mut alone = Box::pin(locks.acquire("ann", Access::Exclusive, LONG));
+        assert!(alone.as_mut().now_or_never().is_none());
+        drop((first, second));
+        assert!(alone.await.is_some());
+        assert!(locks.locks().is_empty());
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_wait_times_out_and_leaves_nothing_behind() {
         let locks = KeyedLock::default();
-        let first = locks.acquire("ann", LONG).await.unwrap();
-        assert!(locks.acquire("ann", LONG).await.is_none());
+        let first = locks.acquire("ann", Access::Exclusive, LONG).await.unwrap();
+        assert!(locks.acquire("ann", Access::Exclusive, LONG).await.is_none());
         drop(first);
         assert!(locks.locks().is_empty());
-        assert!(locks.acquire("ann", LONG).await.is_some());
+        assert!(locks.acquire("ann", Access::Exclusive, LONG).await.is_some());
     }
 }

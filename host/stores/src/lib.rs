@@ -18,11 +18,11 @@ use std::sync::Arc;
 use hatchery_core::{ModelResolver, Services};
 
 pub use artifacts::{DirectoryArtifacts, MemoryArtifacts};
-pub use memory::KeywordMemory;
+pub use memory::{KeywordMemory, SqliteMemory};
 pub use quotas::{AppQuotas, Quota, Quotas};
 pub use sessions::{MemorySessions, SqliteSessions};
 pub use sqlite::Durability;
-pub use uri::{open_artifacts, open_memory, open_sessions, open_sessions_with};
+pub use uri::{open_artifacts, open_memory, open_memory_with, open_sessions, open_sessions_with};
 
 /// Returns services that keep everything in memory, with these models and the default [`Quotas`].
 pub fn in_memory(models: Arc<dyn ModelResolver>) -> Services {

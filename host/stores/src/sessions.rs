@@ -5,14 +5,14 @@ mod sqlite;
 
 use std::sync::Arc;
 
-use hatchery_core::{Event, StoreError};
+use hatchery_core::{Event, SessionKey, StoreError};
 use uuid::Uuid;
 
 pub use memory::MemorySessions;
 pub use sqlite::SqliteSessions;
 
 /// Returns the id of a new session: the requested one without surrounding whitespace, or a UUID if that is empty.
-fn new_session_id(requested: Option<&str>) -> Arc<str> {
+pub(crate) fn new_session_id(requested: Option<&str>) -> Arc<str> {
     match requested.map(str::trim) {
         Some(id) if !id.is_empty() => id.into(),
         _ => Uuid::new_v4().to_string().into(),
@@ -28,6 +28,13 @@ fn reject_partial(event: &Event) -> Result<(), StoreError> {
         )));
     }
     Ok(())
+}
+
+/// Returns the error of a fork or a rewind to a revision that a session with `count` events does not have.
+fn too_few_events(key: &SessionKey, revision: u64, count: u64) -> StoreError {
+    StoreError::InvalidRequest(format!(
+        "the session has {count} events, so there is no event {revision}: name one of them ({key})"
+    ))
 }
 
 /// Returns the bytes that a recorded call counts with.

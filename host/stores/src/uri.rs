@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use hatchery_core::{ArtifactService, MemoryService, SessionService, StoreError};
 
-use crate::{DirectoryArtifacts, Durability, KeywordMemory, MemoryArtifacts, MemorySessions, SqliteSessions};
+use crate::{
+    DirectoryArtifacts, Durability, KeywordMemory, MemoryArtifacts, MemorySessions, SqliteMemory, SqliteSessions,
+};
 
 const SESSIONS: &str =
     "a session service is one of `memory:`, `sqlite:///absolute/path.db` and `sqlite:relative/path.db`";
 const ARTIFACTS: &str = "an artifact service is one of `memory:`, `file:///absolute/folder` and `file:relative/folder`";
-const MEMORY: &str = "a memory service is `memory:`";
+const MEMORY: &str = "a memory service is one of `memory:`, `sqlite:///absolute/path.db` and `sqlite:relative/path.db`";
 
 /// Opens the session service of a URI: `memory:`, `sqlite:///absolute/path.db` or `sqlite:relative/path.db`.
 ///
@@ -47,13 +49,23 @@ pub async fn open_artifacts(uri: &str) -> Result<Arc<dyn ArtifactService>, Store
     }
 }
 
-/// Opens the memory service of a URI: `memory:`.
+/// Opens the memory service of a URI: `memory:`, `sqlite:///absolute/path.db` or `sqlite:relative/path.db`.
 ///
 /// # Errors
-/// [`StoreError::InvalidName`], which lists the valid forms, for any other URI.
+/// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] and
+/// [`StoreError::InvalidRequest`] if the database cannot be used.
 pub async fn open_memory(uri: &str) -> Result<Arc<dyn MemoryService>, StoreError> {
+    open_memory_with(uri, Durability::default()).await
+}
+
+/// Opens the memory service of a URI with this durability, which applies to SQLite only.
+///
+/// # Errors
+/// As [`open_memory`].
+pub async fn open_memory_with(uri: &str, durability: Durability) -> Result<Arc<dyn MemoryService>, StoreError> {
     match split(uri) {
         ("memory", "") => Ok(Arc::new(KeywordMemory::new())),
+        ("sqlite", rest) => Ok(Arc::new(SqliteMemory::open_with(path(uri, rest, MEMORY)?, durability).await?)),
         _ => Err(invalid(uri, MEMORY)),
     }
 }

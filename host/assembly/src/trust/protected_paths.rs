@@ -42,6 +42,7 @@ impl ProtectedPaths {
         for (purpose, uri) in [
             ("the sessions (`session_service`)", &config.session_service),
             ("the artifacts (`artifact_service`)", &config.artifact_service),
+            ("the memory (`memory_service`)", &config.memory_service),
         ] {
             if let Some(path) = uri.as_deref().and_then(path_of_uri) {
                 self = self.private(purpose, path);
@@ -135,6 +136,7 @@ mod tests {
         for (setting, purpose) in [
             ("session_service: sqlite:data/s.db", "the sessions (`session_service`)"),
             ("artifact_service: file:data/files", "the artifacts (`artifact_service`)"),
+            ("memory_service: sqlite:data/m.db", "the memory (`memory_service`)"),
             (
                 "plugins: [logging, {name: recorder, args: {folder: data/recorded}}]",
                 "recordings of sessions (`plugins[1].args.folder`)",

@@ -51,12 +51,13 @@ fn check_cache(state: CacheState) -> Finding {
 }
 
 fn check_data(diagnosis: &Diagnosis<'_>) -> Finding {
-    let has_services =
-        diagnosis.config.is_ok_and(|config| config.session_service.is_some() && config.artifact_service.is_some());
+    let has_services = diagnosis.config.is_ok_and(|config| {
+        config.session_service.is_some() && config.artifact_service.is_some() && config.memory_service.is_some()
+    });
     match &diagnosis.storage {
         Storage::Directory(folder) if !has_services => check_data_folder(folder),
         Storage::Directory(_) | Storage::InMemory => {
-            Finding::ok("data: sessions and artifacts are stored in the services of hatchery.yaml")
+            Finding::ok("data: sessions, artifacts and memory are stored in the services of hatchery.yaml")
         }
     }
 }

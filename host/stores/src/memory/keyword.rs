@@ -11,9 +11,8 @@ use async_trait::async_trait;
 use hatchery_core::sync::RwLockExt;
 use hatchery_core::{Content, Event, MemoryEntry, MemoryService, Session, SessionKey, StoreError};
 
-use super::tokenizer::{TextKind, tokenize};
-
-const MAX_RESULTS: usize = 100;
+use super::MAX_RESULTS;
+use super::tokenizer::{entry_words, query_words};
 
 /// A [`MemoryService`] that finds entries with at least one word of the query: those with most of the words first, then
 /// the newest. Returns up to 100 entries. Everything is lost when the process ends.
@@ -41,11 +40,10 @@ impl KeywordMemory {
 }
 
 impl IndexedEvent {
-    /// Indexes an event; `None` if it has no words. A model's thinking is not indexed.
+    /// Indexes an event; `None` if it has no words.
     fn of(event: &Arc<Event>) -> Option<Self> {
         let content = event.content.clone()?;
-        let texts = content.parts.iter().filter(|part| !part.thought).filter_map(|part| part.as_text());
-        let words: BTreeSet<_> = texts.flat_map(|text| tokenize(text, TextKind::Entry)).collect();
+        let words = entry_words(&content);
         (!words.is_empty()).then(|| Self { event: event.clone(), content, words })
     }
 
@@ -82,8 +80,17 @@ impl MemoryService for KeywordMemory {
         Ok(())
     }
 
+    async fn delete_session(&self, session: &SessionKey) -> Result<(), StoreError> {
+        let owner = (session.app.clone(), session.user.clone());
+        let mut users = self.users.write_unpoisoned();
+        if let Some(sessions) = users.get_mut(&owner) {
+            sessions.remove(&session.id);
+        }
+        Ok(())
+    }
+
     async fn search(&self, app: &str, user: &str, query: &str) -> Result<Vec<MemoryEntry>, StoreError> {
-        let words = tokenize(query, TextKind::Query);
+        let words = query_words(query);
         let owner = (app.into(), user.into());
         let sessions: Vec<Arc<[Arc<IndexedEvent>]>> = {
             let users = self.users.read_unpoisoned();

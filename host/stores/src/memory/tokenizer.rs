@@ -1,11 +1,35 @@
 //! A tokenizer for search: words, and bigrams of scripts without spaces.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
+
+use hatchery_core::Content;
+
+/// Maximum number of words that a search looks for, which limits its cost.
+const MAX_QUERY_WORDS: usize = 256;
+
+/// Returns the words by which a message is found. Those of a model's thinking are left out.
+pub(super) fn entry_words(content: &Content) -> BTreeSet<Box<str>> {
+    let texts = content.parts.iter().filter(|part| !part.thought).filter_map(|part| part.as_text());
+    texts.flat_map(|text| tokenize(text, TextKind::Entry)).collect()
+}
+
+/// Returns the words of a query: the longest ones if there are too many, because they find the fewest entries.
+pub(super) fn query_words(query: &str) -> BTreeSet<Box<str>> {
+    let words = tokenize(query, TextKind::Query);
+    if words.len() <= MAX_QUERY_WORDS {
+        return words;
+    }
+    let mut words: Vec<_> = words.into_iter().collect();
+    words.sort_by_key(|word| Reverse(word.len()));
+    words.truncate(MAX_QUERY_WORDS);
+    words.into_iter().collect()
+}
 
 /// Returns the distinct words of a text: runs of letters and digits in lower case. A run in a script that does not
 /// separate words by spaces is split into bigrams instead. In an entry, and in a query of one character, single
 /// characters are added, so that any part of such a run is found.
-pub(super) fn tokenize(text: &str, kind: TextKind) -> BTreeSet<Box<str>> {
+fn tokenize(text: &str, kind: TextKind) -> BTreeSet<Box<str>> {
     let mut words = BTreeSet::new();
     for run in text.split(|character: char| !character.is_alphanumeric()).filter(|run| !run.is_empty()) {
         let lower = run.to_lowercase();
@@ -28,7 +52,7 @@ pub(super) fn tokenize(text: &str, kind: TextKind) -> BTreeSet<Box<str>> {
 
 /// The kind of text.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum TextKind {
+enum TextKind {
     /// A text in memory.
     Entry,
     /// A search query.

@@ -2,8 +2,10 @@
 //!
 //! An append is checked against cached totals, which count every key that is set as a new one. So they are never less
 //! than what this process has stored. The exact totals are read from the service again when the cached ones reach a
-//! quota, and every 256 writes. The state itself is read only if the exact totals leave no room. Writes of one user are
-//! serialized, which makes check and write atomic.
+//! quota, and every 256 writes. The state itself is read only if the exact totals leave no room.
+//!
+//! Writes of one user are concurrent as long as the cached totals have room for them: what a write adds is counted
+//! before it is made. A write that needs the exact totals waits for the others of the user, and they wait for it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,14 +15,14 @@ use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{
     CallJournal, CallRecord, Event, EventWindow, IdKind, JsonMap, RunPage, RunService, RunTransition, Session,
-    SessionKey, SessionService, SessionUsage, State, StateUsage, StoreError, StoredRun, TurnStart, Usage, UserUsage,
-    state_entry_bytes,
+    SessionCursor, SessionKey, SessionPage, SessionService, SessionUsage, State, StateUsage, StoreError, StoredRun,
+    TurnStart, Usage, UserUsage, state_entry_bytes,
 };
 
 use super::state_change::{StateChange, add, subtract};
 use super::{AppQuotas, Quota, Quotas, audit};
-use crate::keyed_lock::{KeyedLock, KeyedLockGuard, MAX_WAIT, busy};
-use crate::sessions::record_bytes;
+use crate::keyed_lock::{Access, KeyedLock, KeyedLockGuard, MAX_WAIT, busy};
+use crate::sessions::{new_session_id, record_bytes};
 
 /// Number of writes of a user after which the totals are read again, because other processes may have written too.
 const MAX_CACHED_WRITES: u32 = 256;
@@ -78,12 +80,12 @@ impl QuotaSessions {
         Self { inner, quotas, users: KeyedLock::default(), apps: KeyedLock::default(), cache: Mutex::default() }
     }
 
-    /// Waits for earlier writes of the user and, if `changes_app`, of the app's state.
-    async fn lock_for_write(&self, key: &SessionKey, changes_app: bool) -> Result<WriteGuard<'_>, StoreError> {
-        let user = self.users.acquire((key.app.clone(), key.user.clone()), MAX_WAIT).await;
+    /// Locks the writes of the user and, if `changes_app`, of the app's state.
+    async fn lock(&self, key: &SessionKey, changes_app: bool, access: Access) -> Result<WriteGuard<'_>, StoreError> {
+        let user = self.users.acquire((key.app.clone(), key.user.clone()), access, MAX_WAIT).await;
         let user = user.ok_or_else(|| busy("other writes of this user are under way"))?;
         let app = if changes_app {
-            let app = self.apps.acquire(key.app.clone(), MAX_WAIT).await;
+            let app = self.apps.acquire(key.app.clone(), access, MAX_WAIT).await;
             Some(app.ok_or_else(|| busy("other changes of the app's state are under way"))?)
         } else {
             None
@@ -91,31 +93,44 @@ impl QuotaSessions {
         Ok(WriteGuard { _user: user, app })
     }
 
-    /// Checks that an append fits, and counts it. Returns the expected number of events after it.
+    /// Checks that a write fits, and counts it. Returns the expected number of the session's events after it.
     async fn reserve(
         &self,
         key: &SessionKey,
         growth: Growth,
         delta: &JsonMap,
-        guard: &WriteGuard<'_>,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<(WriteGuard<'_>, u64), StoreError> {
+        let changes_app = growth.state.app.keys > 0;
         let quotas = self.quotas.of(&key.app);
-        let cached = self.cache().usage(key, guard);
-        if let Some(cached) = cached
-            && let Ok(after) = add_growth(quotas, &cached, growth, StateChange::default())
-        {
-            self.cache().update(key, after, guard);
-            return Ok(after.session.events);
+        let guard = self.lock(key, changes_app, Access::Shared).await?;
+        if let Some(events) = self.cache().reserve(quotas, key, growth, &guard) {
+            return Ok((guard, events));
         }
-        let usage = self.inner.usage(key).await?;
-        let mut after = add_growth(quotas, &usage, growth, StateChange::default());
-        if after.is_err() && !delta.is_empty() {
-            let state = self.inner.get(key, EventWindow::Recent(0)).await?.map_or_else(State::default, |it| it.state);
-            after = add_growth(quotas, &usage, growth, StateChange::replaced(delta, &state));
+        drop(guard);
+        let guard = self.lock(key, changes_app, Access::Exclusive).await?;
+        // The write before may have read the totals.
+        if let Some(events) = self.cache().reserve(quotas, key, growth, &guard) {
+            return Ok((guard, events));
         }
-        let after = after?;
-        self.cache().insert_exact(key, after, guard);
-        Ok(after.session.events)
+        let after = self.add_to_exact(key, growth, delta).await?;
+        self.cache().insert_exact(key, after, &guard);
+        Ok((guard, after.session.events))
+    }
+
+    /// Reads the totals from the service, and returns them after a write.
+    async fn add_to_exact(&self, key: &SessionKey, growth: Growth, delta: &JsonMap) -> Result<Usage, StoreError> {
+        let quotas = self.quotas.of(&key.app);
+        let mut usage = self.inner.usage(key).await?;
+        if growth.sessions > 0 {
+            // The service reports a session that exists already; a new one starts with no usage.
+            usage.session = SessionUsage::default();
+        }
+        let after = add_growth(quotas, &usage, growth, StateChange::default());
+        if after.is_ok() || delta.is_empty() || growth.sessions > 0 {
+            return after;
+        }
+        let state = self.inner.get(key, EventWindow::Recent(0)).await?.map_or_else(State::default, |it| it.state);
+        add_growth(quotas, &usage, growth, StateChange::replaced(delta, &state))
     }
 
     fn cache(&self) -> MutexGuard<'_, UsageCache> {
@@ -127,17 +142,29 @@ impl QuotaSessions {
         result.inspect_err(|error| audit(error, &key.app, &key.user, &key.id))
     }
 
-    async fn create_checked(&self, key: &SessionKey, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
-        let quotas = self.quotas.of(&key.app);
-        check_delta(quotas, &state)?;
+    async fn create_checked(&self, key: &SessionKey, state: JsonMap) -> Result<Session, StoreError> {
+        check_delta(self.quotas.of(&key.app), &state)?;
         let growth = Growth { sessions: 1, state: StateChange::upper_bound(&state), ..Growth::default() };
-        let guard = self.lock_for_write(key, growth.state.app.keys > 0).await?;
-        // The service reports a session that exists already; a new one starts with no usage.
-        let usage = Usage { session: SessionUsage::default(), ..self.inner.usage(key).await? };
-        add_growth(quotas, &usage, growth, StateChange::default())?;
-        let created = self.inner.create(&key.app, &key.user, id, state).await;
-        self.cache().invalidate(key, &guard);
+        let (guard, _) = self.reserve(key, growth, &state).await?;
+        let created = self.inner.create(&key.app, &key.user, Some(&key.id), state).await;
+        if created.is_err() {
+            self.cache().invalidate(key, &guard);
+        }
         created
+    }
+
+    /// A fork counts as much as its session: what its events alone take is not known.
+    async fn fork_checked(&self, key: &SessionKey, revision: u64, fork: &SessionKey) -> Result<Session, StoreError> {
+        let guard = self.lock(key, false, Access::Exclusive).await?;
+        let usage = self.inner.usage(key).await?;
+        let SessionUsage { event_bytes, state, .. } = usage.session;
+        let state = StateChange { session: state, ..StateChange::default() };
+        let growth = Growth { sessions: 1, events: revision, event_bytes, state };
+        let before = Usage { session: SessionUsage::default(), ..usage };
+        add_growth(self.quotas.of(&key.app), &before, growth, StateChange::default())?;
+        let forked = self.inner.fork(key, revision, Some(&fork.id)).await;
+        self.cache().invalidate(key, &guard);
+        forked
     }
 
     async fn append_checked(
@@ -150,8 +177,7 @@ impl QuotaSessions {
         check_delta(self.quotas.of(&key.app), delta)?;
         let event_bytes = event.json().len() as u64;
         let growth = Growth { events: 1, event_bytes, state: StateChange::upper_bound(delta), ..Growth::default() };
-        let guard = self.lock_for_write(key, growth.state.app.keys > 0).await?;
-        let expected = self.reserve(key, growth, delta, &guard).await?;
+        let (guard, expected) = self.reserve(key, growth, delta).await?;
         let appended = self.inner.append_with(key, event, fence).await;
         // Any other revision means that another process has written too, or that the event was there already.
         if !appended.as_ref().is_ok_and(|revision| *revision == expected) {
@@ -164,9 +190,9 @@ impl QuotaSessions {
 #[async_trait]
 impl SessionService for QuotaSessions {
     async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
-        let key = SessionKey::new(app, user, id.unwrap_or_default().trim());
+        let key = SessionKey::new(app, user, new_session_id(id));
         key.check()?;
-        Self::audit_denial(&key, self.create_checked(&key, id, state).await)
+        Self::audit_denial(&key, self.create_checked(&key, state).await)
     }
 
     async fn get(&self, key: &SessionKey, window: EventWindow) -> Result<Option<Session>, StoreError> {
@@ -180,9 +206,39 @@ impl SessionService for QuotaSessions {
         self.inner.list(app, user).await
     }
 
+    async fn list_page(
+        &self,
+        app: &str,
+        user: &str,
+        after: Option<&SessionCursor>,
+        limit: usize,
+    ) -> Result<SessionPage, StoreError> {
+        IdKind::App.check(app)?;
+        IdKind::User.check(user)?;
+        self.inner.list_page(app, user, after, limit).await
+    }
+
+    async fn fork(&self, key: &SessionKey, revision: u64, id: Option<&str>) -> Result<Session, StoreError> {
+        let fork = SessionKey::new(key.app.clone(), key.user.clone(), new_session_id(id));
+        fork.check()?;
+        Self::audit_denial(&fork, self.fork_checked(key, revision, &fork).await)
+    }
+
+    async fn rewind(&self, key: &SessionKey, revision: u64) -> Result<Session, StoreError> {
+        key.check()?;
+        let guard = self.lock(key, false, Access::Exclusive).await?;
+        let rewound = self.inner.rewind(key, revision).await;
+        self.cache().invalidate(key, &guard);
+        rewound
+    }
+
+    async fn close_session(&self, key: &SessionKey) -> Result<(), StoreError> {
+        self.inner.close_session(key).await
+    }
+
     /// Accepts any name, so that sessions whose names are invalid by now can be deleted.
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
-        let guard = self.lock_for_write(key, false).await?;
+        let guard = self.lock(key, false, Access::Exclusive).await?;
         let deleted = self.inner.delete(key).await;
         self.cache().invalidate(key, &guard);
         deleted
@@ -224,11 +280,10 @@ impl SessionService for QuotaSessions {
 impl CallJournal for QuotaSessions {
     async fn record(&self, session: &SessionKey, run: &str, fence: u64, record: &CallRecord) -> Result<(), StoreError> {
         let Some(journal) = self.inner.journal() else { return Ok(()) };
-        let guard = self.lock_for_write(session, false).await?;
         let event_bytes = record_bytes(&record.call, record.outcome.as_deref());
         let growth = Growth { event_bytes, ..Growth::default() };
-        let reserved = self.reserve(session, growth, &JsonMap::new(), &guard).await;
-        Self::audit_denial(session, reserved)?;
+        let reserved = self.reserve(session, growth, &JsonMap::new()).await;
+        let (guard, _) = Self::audit_denial(session, reserved)?;
         let recorded = journal.record(session, run, fence, record).await;
         if recorded.is_err() {
             self.cache().invalidate(session, &guard);
@@ -263,10 +318,9 @@ impl QuotaSessions {
         event_bytes: u64,
         write: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
-        let guard = self.lock_for_write(session, false).await?;
         let growth = Growth { event_bytes, ..Growth::default() };
-        let reserved = self.reserve(session, growth, &JsonMap::new(), &guard).await;
-        Self::audit_denial(session, reserved)?;
+        let reserved = self.reserve(session, growth, &JsonMap::new()).await;
+        let (guard, _) = Self::audit_denial(session, reserved)?;
         let written = write.await;
         if written.is_err() {
             self.cache().invalidate(session, &guard);
@@ -311,17 +365,30 @@ impl RunService for QuotaSessions {
 }
 
 impl UsageCache {
-    /// Returns the totals of a session; `None` if they must be read from the service.
-    fn usage(&self, key: &SessionKey, guard: &WriteGuard<'_>) -> Option<Usage> {
+    /// Counts a write. Returns the number of the session's events after it; `None` if the exact totals are needed.
+    fn reserve(&mut self, quotas: &Quotas, key: &SessionKey, growth: Growth, guard: &WriteGuard<'_>) -> Option<u64> {
+        let usage = self.usage(key, growth.sessions > 0, guard)?;
+        let after = add_growth(quotas, &usage, growth, StateChange::default()).ok()?;
+        self.update(key, after, guard);
+        Some(after.session.events)
+    }
+
+    /// Returns the totals before a write to a session that `is_new` or not; `None` if they must be read from the service.
+    fn usage(&self, key: &SessionKey, is_new: bool, guard: &WriteGuard<'_>) -> Option<Usage> {
         let user = self.users.get(&(key.app.clone(), key.user.clone()))?;
         if user.writes >= MAX_CACHED_WRITES {
             return None;
         }
         let app = if guard.app.is_some() { *self.apps.get(&key.app)? } else { StateUsage::default() };
-        Some(Usage { session: *user.sessions.get(&key.id)?, user: user.usage, app })
+        let session = match user.sessions.get(&key.id) {
+            Some(session) if !is_new => *session,
+            None if is_new => SessionUsage::default(),
+            Some(_) | None => return None,
+        };
+        Some(Usage { session, user: user.usage, app })
     }
 
-    /// Sets totals after a write.
+    /// Sets the totals after a write.
     fn update(&mut self, key: &SessionKey, after: Usage, guard: &WriteGuard<'_>) {
         let user = self.users.entry((key.app.clone(), key.user.clone())).or_default();
         user.usage = after.user;

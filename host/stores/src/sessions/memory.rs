@@ -22,7 +22,7 @@ use hatchery_core::{
 };
 use imbl::Vector;
 
-use super::{new_session_id, record_bytes, reject_partial};
+use super::{new_session_id, record_bytes, reject_partial, too_few_events};
 use runs::SessionRuns;
 
 /// A [`SessionService`] in memory. Everything is lost when the process ends.
@@ -56,6 +56,8 @@ struct SharedState {
 
 struct StoredSession {
     session: Session,
+    /// The session's own state when it was created.
+    initial_state: State,
     /// The versions of the app's and the user's state that the session's state contains.
     merged_versions: (u64, u64),
     usage: SessionUsage,
@@ -90,6 +92,81 @@ impl MemorySessions {
             return Timestamp::from_micros(now);
         }
         Timestamp::from_micros(self.last_created.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Creates a session, with what `fill` adds to it. Returns it without events.
+    fn insert(&self, key: SessionKey, fill: impl FnOnce(&mut StoredSession)) -> Result<Session, StoreError> {
+        let created = self.creation_time();
+        let session = Session {
+            key: key.clone(),
+            state: State::default(),
+            events: Vector::new(),
+            revision: 0,
+            created,
+            last_update_time: created,
+        };
+        let stored = Arc::new(Mutex::new(StoredSession {
+            session,
+            initial_state: State::default(),
+            merged_versions: (0, 0),
+            usage: SessionUsage::default(),
+            fence: 0,
+            leased_until: None,
+            revisions: HashMap::new(),
+            journals: BTreeMap::new(),
+            runs: SessionRuns::default(),
+            is_deleted: false,
+        }));
+        // Locked before others can find it, so that they do not see it without its content.
+        let mut new = stored.lock_unpoisoned();
+        {
+            let mut sessions = self.sessions.write_unpoisoned();
+            if sessions.contains_key(&key) {
+                return Err(StoreError::SessionExists(key));
+            }
+            sessions.insert(key.clone(), stored.clone());
+        }
+        self.change_usage(&key, |usage| usage.sessions += 1);
+        fill(&mut new);
+        Ok(self.current(&mut new))
+    }
+
+    /// Sets the events of a new session and the state that they led to.
+    fn fill_fork(&self, new: &mut StoredSession, initial_state: State, own: &State, events: Vector<Arc<Event>>) {
+        new.initial_state = initial_state;
+        self.apply(new, &to_delta(own));
+        new.revisions =
+            (1..).zip(&events).map(|(revision, event)| (self.id_hasher.hash_one(&event.id), revision)).collect();
+        new.usage.events = events.len() as u64;
+        self.add_event_bytes(new, event_bytes(&events));
+        new.set_events(events);
+    }
+
+    fn rewind_to(&self, stored: &mut StoredSession, revision: u64) -> Result<Session, StoreError> {
+        if stored.leased_until.is_some_and(|until| until > Instant::now()) {
+            return Err(StoreError::session_in_use(&stored.session.key));
+        }
+        let (own, events) = stored.state_at(revision)?;
+        let removed = stored.session.events.skip(events.len());
+        let mut delta: JsonMap = own_keys(&stored.session.state)
+            .iter()
+            .map(|(name, _)| (name.to_owned(), serde_json::Value::Null))
+            .collect();
+        delta.extend(to_delta(&own));
+        self.apply(stored, &delta);
+        let mut freed = event_bytes(&removed);
+        for event in &removed {
+            let calls = stored.journals.remove(&event.invocation_id).flatten().unwrap_or_default();
+            freed += calls.iter().map(|(call, outcome)| record_bytes(call, outcome.as_deref())).sum::<u64>();
+        }
+        self.add_event_bytes(stored, 0_u64.wrapping_sub(freed));
+        stored.usage.events = revision;
+        stored.revisions.retain(|_, event| *event <= revision);
+        stored.fence += 1;
+        stored.leased_until = None;
+        stored.session.created = self.creation_time();
+        stored.set_events(events);
+        Ok(self.current(stored))
     }
 
     /// Applies a delta: keys without a prefix to the session's state, others to the shared state.
@@ -189,6 +266,29 @@ impl MemorySessions {
 }
 
 impl StoredSession {
+    /// Returns the first `revision` events, and the session's own state after them.
+    fn state_at(&self, revision: u64) -> Result<(State, Vector<Arc<Event>>), StoreError> {
+        if revision > self.session.revision {
+            return Err(too_few_events(&self.session.key, revision, self.session.revision));
+        }
+        let events = self.session.events.take(usize::try_from(revision).unwrap_or(usize::MAX));
+        let mut state = self.initial_state.clone();
+        for event in &events {
+            for (name, value) in &event.actions.state_delta {
+                if StateScope::of(name).0 == StateScope::Session {
+                    state.set(name, value.clone());
+                }
+            }
+        }
+        Ok((state, events))
+    }
+
+    fn set_events(&mut self, events: Vector<Arc<Event>>) {
+        self.session.revision = events.len() as u64;
+        self.session.last_update_time = events.last().map_or(self.session.created, |event| event.timestamp);
+        self.session.events = events;
+    }
+
     fn check_fence(&self, fence: Option<u64>) -> Result<(), StoreError> {
         match fence {
             Some(fence) if fence != self.fence => Err(StoreError::Fenced(self.session.key.clone())),
@@ -226,39 +326,10 @@ fn add_change(sum: StateUsage, before: StateUsage, after: StateUsage) -> StateUs
 #[async_trait]
 impl SessionService for MemorySessions {
     async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
-        let key = SessionKey::new(app, user, new_session_id(id));
-        let created = self.creation_time();
-        let session = Session {
-            key: key.clone(),
-            state: State::default(),
-            events: Vector::new(),
-            revision: 0,
-            created,
-            last_update_time: created,
-        };
-        let stored = Arc::new(Mutex::new(StoredSession {
-            session,
-            merged_versions: (0, 0),
-            usage: SessionUsage::default(),
-            fence: 0,
-            leased_until: None,
-            revisions: HashMap::new(),
-            journals: BTreeMap::new(),
-            runs: SessionRuns::default(),
-            is_deleted: false,
-        }));
-        // Locked before others can find it, so that they do not see it without its initial state.
-        let mut new = stored.lock_unpoisoned();
-        {
-            let mut sessions = self.sessions.write_unpoisoned();
-            if sessions.contains_key(&key) {
-                return Err(StoreError::SessionExists(key));
-            }
-            sessions.insert(key.clone(), stored.clone());
-        }
-        self.change_usage(&key, |usage| usage.sessions += 1);
-        self.apply(&mut new, &state);
-        Ok(self.current(&mut new))
+        self.insert(SessionKey::new(app, user, new_session_id(id)), |new| {
+            new.initial_state = own_keys(&State::from(&state));
+            self.apply(new, &state);
+        })
     }
 
     async fn get(&self, key: &SessionKey, window: EventWindow) -> Result<Option<Session>, StoreError> {
@@ -291,6 +362,21 @@ impl SessionService for MemorySessions {
         // A stable sort: sessions updated at the same time stay in the order of their ids.
         sessions.sort_by_key(|session| std::cmp::Reverse(session.last_update_time));
         Ok(sessions)
+    }
+
+    async fn fork(&self, key: &SessionKey, revision: u64, id: Option<&str>) -> Result<Session, StoreError> {
+        let (initial_state, (own, events)) =
+            self.change(key, |stored| Ok((stored.initial_state.clone(), stored.state_at(revision)?)))?;
+        let fork = SessionKey::new(key.app.clone(), key.user.clone(), new_session_id(id));
+        self.insert(fork, |new| self.fill_fork(new, initial_state, &own, events))
+    }
+
+    async fn rewind(&self, key: &SessionKey, revision: u64) -> Result<Session, StoreError> {
+        self.change(key, |stored| self.rewind_to(stored, revision))
+    }
+
+    async fn close_session(&self, _: &SessionKey) -> Result<(), StoreError> {
+        Ok(())
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
@@ -407,6 +493,36 @@ fn select_window(events: Vector<Arc<Event>>, window: EventWindow) -> Vector<Arc<
         EventWindow::All => events,
         EventWindow::Recent(count) => events.skip(events.len().saturating_sub(count)),
         EventWindow::Since(time) => events.into_iter().filter(|event| event.timestamp >= time).collect(),
-        EventWindow::AfterRevision(revision) => events.skip(usize::try_from(revision).unwrap_or(usize::MAX)),
+        EventWindow::RecentSince { count, time } => {
+            let recent = events.skip(events.len().saturating_sub(count));
+            recent.into_iter().filter(|event| event.timestamp >= time).collect()
+        }
+        EventWindow::AfterRevision(revision) => skip(&events, revision),
+        EventWindow::Page { after, limit } => {
+            let mut page = skip(&events, after);
+            page.truncate(limit);
+            page
+        }
     }
+}
+
+/// Returns the events after a revision. Any number is accepted.
+fn skip(events: &Vector<Arc<Event>>, revision: u64) -> Vector<Arc<Event>> {
+    events.skip(usize::try_from(revision).unwrap_or(usize::MAX))
+}
+
+/// Returns the keys without a prefix.
+fn own_keys(state: &State) -> State {
+    let mut own = state.clone();
+    own.retain(|name| StateScope::of(name).0 == StateScope::Session);
+    own
+}
+
+/// Returns the delta that sets all keys of a state.
+fn to_delta(state: &State) -> JsonMap {
+    state.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect()
+}
+
+fn event_bytes(events: &Vector<Arc<Event>>) -> u64 {
+    events.iter().map(|event| event.json_len() as u64).sum()
 }

@@ -7,6 +7,7 @@
 //!
 //! Writes of all sessions share one writing thread and its [transactions](crate::sqlite).
 
+mod history;
 mod journal;
 mod presence;
 mod queries;
@@ -22,16 +23,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    CallJournal, Event, EventWindow, JsonMap, RunService, Session, SessionKey, SessionService, State, StoreError,
-    Timestamp, TurnStart, Usage,
+    CallJournal, Event, EventWindow, JsonMap, RunService, Session, SessionCursor, SessionKey, SessionPage,
+    SessionService, State, StoreError, Timestamp, TurnStart, Usage,
 };
 use imbl::Vector;
 use rusqlite::{CachedStatement, Connection, Params, Row, params};
 use sha2::{Digest, Sha256};
 
+use self::history::Restoration;
 use self::presence::Presence;
 use self::state::StateChange;
-use super::{new_session_id, reject_partial};
+use super::{new_session_id, reject_partial, too_few_events};
 use crate::sqlite::{Database, Durability, Failure, Schema};
 
 /// The schema of session databases: "HtSe".
@@ -45,6 +47,7 @@ static SCHEMA: Schema = Schema {
         include_str!("sqlite/migrations/0004_calls.sql"),
         include_str!("sqlite/migrations/0005_appends.sql"),
         include_str!("sqlite/migrations/0006_runs.sql"),
+        include_str!("sqlite/migrations/0007_initial_state.sql"),
     ],
 };
 
@@ -122,9 +125,12 @@ impl SessionService for SqliteSessions {
     async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
         let key = SessionKey::new(app, user, new_session_id(id));
         let created = Timestamp::now();
-        let (own_key, change) = (key.clone(), StateChange::of(&state));
+        let (own_key, change, initial) =
+            (key.clone(), StateChange::of(&state), StateChange::json(&State::from(&state)));
         let inserted = self.write("create the session", &key, move |connection| {
-            insert_session(connection, &own_key, created, &change)
+            let Some(row) = insert_row(connection, &own_key, created, &initial)? else { return Ok(None) };
+            change.apply(connection, &own_key, row)?;
+            state::read(connection, &own_key, row).map(Some)
         });
         match inserted.await? {
             Some(state) => {
@@ -143,6 +149,43 @@ impl SessionService for SqliteSessions {
         let owner: (Arc<str>, Arc<str>) = (app.into(), user.into());
         let listed = self.database.read(move |connection| reads::list(connection, &owner.0, &owner.1)).await;
         listed.map_err(self.database.error(format_args!("list the sessions of appName={app}, userId={user}")))
+    }
+
+    async fn list_page(
+        &self,
+        app: &str,
+        user: &str,
+        after: Option<&SessionCursor>,
+        limit: usize,
+    ) -> Result<SessionPage, StoreError> {
+        let (own_app, own_user, after): (Arc<str>, Arc<str>, _) = (app.into(), user.into(), after.cloned());
+        let listed = self
+            .database
+            .read(move |connection| reads::list_page(connection, &own_app, &own_user, after.as_ref(), limit));
+        let listed = listed.await;
+        listed.map_err(self.database.error(format_args!("list the sessions of appName={app}, userId={user}")))
+    }
+
+    async fn fork(&self, key: &SessionKey, revision: u64, id: Option<&str>) -> Result<Session, StoreError> {
+        let fork = SessionKey::new(key.app.clone(), key.user.clone(), new_session_id(id));
+        let (own_key, own_fork, created) = (key.clone(), fork.clone(), Timestamp::now());
+        let at = i64::try_from(revision).unwrap_or(i64::MAX);
+        let forked = self.write("fork the session", key, move |connection| {
+            history::fork(connection, &own_key, at, &own_fork, created)
+        });
+        restored(forked.await?, key, fork, revision)
+    }
+
+    async fn rewind(&self, key: &SessionKey, revision: u64) -> Result<Session, StoreError> {
+        let own_key = key.clone();
+        let at = i64::try_from(revision).unwrap_or(i64::MAX);
+        let rewound =
+            self.write("rewind the session", key, move |connection| history::rewind(connection, &own_key, at));
+        restored(rewound.await?, key, key.clone(), revision)
+    }
+
+    async fn close_session(&self, _: &SessionKey) -> Result<(), StoreError> {
+        Ok(())
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
@@ -236,18 +279,34 @@ async fn announce(database: &Database, file: PathBuf) -> Result<Option<Presence>
     }
 }
 
-/// Inserts a session. Returns its state, `None` if it exists already.
-fn insert_session(
+/// Inserts a row for a session. Returns its number, `None` if the session exists already.
+fn insert_row(
     connection: &Connection,
     key: &SessionKey,
     created: Timestamp,
-    change: &StateChange,
-) -> rusqlite::Result<Option<State>> {
+    initial_state: &str,
+) -> rusqlite::Result<Option<i64>> {
     let mut create = connection.prepare_cached(queries::CREATE)?;
-    let row = first(&mut create, params![key.app, key.user, key.id, created.as_micros()], |row| row.get(0))?;
-    let Some(row) = row else { return Ok(None) };
-    change.apply(connection, key, row)?;
-    state::read(connection, key, row).map(Some)
+    let values = params![key.app, key.user, key.id, created.as_micros(), initial_state];
+    first(&mut create, values, |row| row.get(0))
+}
+
+/// Returns the session `result` of a fork or a rewind of `key`.
+fn restored(
+    restoration: Restoration,
+    key: &SessionKey,
+    result: SessionKey,
+    revision: u64,
+) -> Result<Session, StoreError> {
+    match restoration {
+        Restoration::Done { state, created, updated: last_update_time } => {
+            Ok(Session { key: result, state, events: Vector::new(), revision, created, last_update_time })
+        }
+        Restoration::NoSession => Err(StoreError::SessionNotFound(key.clone())),
+        Restoration::TooFewEvents(count) => Err(too_few_events(key, revision, count)),
+        Restoration::Exists => Err(StoreError::SessionExists(result)),
+        Restoration::Held => Err(StoreError::session_in_use(key)),
+    }
 }
 
 /// Appends an event. What the session has already is compared first, so that a repeated append succeeds in later turns.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod agreement;
+mod crash;
 mod directory;
 mod sqlite;
 mod uris;

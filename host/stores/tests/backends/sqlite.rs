@@ -160,7 +160,7 @@ async fn a_database_of_a_newer_version_is_rejected() {
     assert_eq!(
         error.to_string(),
         format!(
-            "session database {} has schema version 99, but this version of Hatchery knows only up to 6: \
+            "session database {} has schema version 99, but this version of Hatchery knows only up to 7: \
              use a newer Hatchery or another file",
             file.display()
         )
@@ -436,6 +436,11 @@ async fn a_database_of_schema_4_keeps_its_sessions_and_the_ids_of_their_events()
     let used = sessions.usage(&key).await.unwrap();
     assert_eq!(used.user.event_bytes, bytes(&[&session.events[0], &event]) + 8);
     assert_eq!(used.session.event_bytes, used.user.event_bytes);
+    // Its initial state is not stored: what no event has changed was there from the beginning.
+    let set = EventActions { state_delta: [("b".into(), json!(2))].into_iter().collect(), ..EventActions::default() };
+    sessions.append(&key, &Event::new(EventData { actions: set, ..EventData::default() })).await.unwrap();
+    let rewound = sessions.rewind(&key, 1).await.unwrap();
+    assert_eq!(serde_json::to_value(&rewound.state).unwrap(), json!({"a": 1}));
     sessions.close().await;
     let page: i64 = raw(&file).query_row("PRAGMA page_size", [], |row| row.get(0)).unwrap();
     assert_eq!(page, 16384);

@@ -6,7 +6,7 @@ use hatchery_stores::{open_artifacts, open_memory, open_sessions};
 const SESSIONS: &str =
     "a session service is one of `memory:`, `sqlite:///absolute/path.db` and `sqlite:relative/path.db`";
 const ARTIFACTS: &str = "an artifact service is one of `memory:`, `file:///absolute/folder` and `file:relative/folder`";
-const MEMORY: &str = "a memory service is `memory:`";
+const MEMORY: &str = "a memory service is one of `memory:`, `sqlite:///absolute/path.db` and `sqlite:relative/path.db`";
 
 fn message<T>(result: Result<T, StoreError>) -> String {
     let Err(error @ StoreError::InvalidName { .. }) = result else { panic!("this should be an invalid name") };
@@ -36,7 +36,10 @@ async fn services_are_opened_by_uri() {
     }
     assert!(folder.path().join("artifacts/app").exists() && folder.path().join("artifacts2/app").exists());
 
-    assert!(open_memory("memory:").await.unwrap().search("app", "ann", "x").await.unwrap().is_empty());
+    for uri in ["memory:".to_owned(), format!("sqlite://{path}/memory.db"), format!("sqlite:{path}/memory2.db")] {
+        assert!(open_memory(&uri).await.unwrap().search("app", "ann", "x").await.unwrap().is_empty(), "{uri}");
+    }
+    assert!(folder.path().join("memory.db").exists() && folder.path().join("memory2.db").exists());
 }
 
 #[tokio::test]
@@ -67,7 +70,7 @@ async fn an_unknown_uri_is_an_error_that_lists_the_valid_ones() {
     for uri in ["s3", "file:", "file://", "file://host", "memory://", "sqlite:///a.db"] {
         assert_eq!(message(open_artifacts(uri).await), format!("invalid name `{uri}`: {ARTIFACTS}"));
     }
-    for uri in ["", "sqlite:a.db", "file:a"] {
+    for uri in ["", "sqlite:", "file:a"] {
         assert_eq!(message(open_memory(uri).await), format!("invalid name `{uri}`: {MEMORY}"));
     }
 }

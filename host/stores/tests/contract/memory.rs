@@ -24,8 +24,12 @@ every_backend!(
         an_event_is_added_once,
         users_and_apps_have_their_own_memory,
         at_most_a_hundred_entries_are_found,
+        a_deleted_session_is_not_found,
+        the_longest_words_of_a_long_query_are_found,
+        text_with_the_syntax_of_queries_is_text,
     ],
     keyword(_folder) => hatchery_stores::KeywordMemory::new(),
+    sqlite(folder) => hatchery_stores::SqliteMemory::open(folder.join("memory.db")).await.unwrap(),
 );
 
 fn message(author: &str, micros: i64, parts: Vec<Part>) -> Arc<Event> {
@@ -179,4 +183,33 @@ async fn at_most_a_hundred_entries_are_found(memory: &dyn MemoryService) {
     let found = search(memory, "apple").await;
     assert_eq!(found.len(), 100);
     assert_eq!((found[0].as_str(), found[99].as_str()), ("apple 100", "apple 1"));
+}
+
+async fn a_deleted_session_is_not_found(memory: &dyn MemoryService) {
+    remember(memory, "s1", &["red apples"]).await;
+    remember(memory, "s2", &["green apples"]).await;
+    memory.delete_session(&SessionKey::new("app", "ann", "s1")).await.unwrap();
+    for (app, user, id) in [("app", "ann", "s1"), ("app", "bob", "s2"), ("other", "ann", "s2")] {
+        memory.delete_session(&SessionKey::new(app, user, id)).await.unwrap();
+    }
+    assert_eq!(search(memory, "apples").await, ["green apples"]);
+    remember(memory, "s1", &["blue apples"]).await;
+    assert_eq!(search(memory, "red blue").await, ["blue apples"]);
+}
+
+async fn the_longest_words_of_a_long_query_are_found(memory: &dyn MemoryService) {
+    remember(memory, "s1", &["apples", "zz"]).await;
+    let many: String = (0..256).map(|number| format!("word{number} ")).collect();
+    assert_eq!(search(memory, &format!("{many} apples")).await, ["apples"]);
+    assert!(search(memory, &format!("{many} zz")).await.is_empty());
+    assert_eq!(search(memory, "zz").await, ["zz"]);
+}
+
+async fn text_with_the_syntax_of_queries_is_text(memory: &dyn MemoryService) {
+    remember(memory, "s1", &["apples AND pears", "words: \"quoted\" OR NOT near* _1"]).await;
+    for query in ["and", "\"apples\" NEAR(pears", "words:apples*", "^apples", "' OR 1=1 apples"] {
+        assert!(search(memory, query).await.contains(&"apples AND pears".into()), "{query}");
+    }
+    assert!(search(memory, "_2").await.is_empty());
+    assert_eq!(search(memory, "near").await.len(), 1);
 }

@@ -23,6 +23,7 @@ every_backend!(
         full_state_can_still_be_changed_and_reduced,
         events_and_bytes_of_a_session_are_limited,
         sessions_and_events_of_a_user_are_limited,
+        a_fork_counts_as_a_session_with_its_events,
         the_state_of_a_user_counts_all_sessions,
         the_state_of_an_app_is_shared_by_its_users,
         concurrent_writes_do_not_exceed_a_quota_together,
@@ -176,6 +177,22 @@ async fn sessions_and_events_of_a_user_are_limited(backend: &Backend) {
     assert_eq!(exceeded(sessions.append(&s3, &event).await), "quotas.user_bytes");
     sessions.delete(&s2).await.unwrap();
     sessions.append(&s3, &event).await.unwrap();
+}
+
+async fn a_fork_counts_as_a_session_with_its_events(backend: &Backend) {
+    let sessions = backend.sessions([(Quota::UserSessions, 2)]);
+    let key = create(&sessions, "ann", "s1").await;
+    sessions.append(&key, &delta(JsonMap::new())).await.unwrap();
+    let fork = sessions.fork(&key, 1, None).await.unwrap().key;
+    assert_eq!(exceeded(sessions.fork(&key, 1, None).await), "quotas.user_sessions");
+    let used = sessions.usage(&key).await.unwrap().user.event_bytes;
+    sessions.delete(&fork).await.unwrap();
+    let sessions = backend.sessions([(Quota::UserBytes, used - 1)]);
+    assert_eq!(exceeded(sessions.fork(&key, 1, None).await), "quotas.user_bytes");
+    sessions.rewind(&key, 0).await.unwrap();
+    sessions.fork(&key, 0, None).await.unwrap();
+    let invalid = sessions.fork(&key, 0, Some("a\u{1b}b")).await.unwrap_err();
+    assert_eq!(invalid.code(), "INVALID_NAME");
 }
 
 async fn the_state_of_a_user_counts_all_sessions(backend: &Backend) {

@@ -10,14 +10,22 @@ pub(super) const STATE: &str = "\
     UNION ALL SELECT key, value FROM user_state WHERE app = ?2 AND user = ?3 \
     UNION ALL SELECT key, value FROM app_state WHERE app = ?2";
 
-/// Selects a session's events after a revision and at or after a time.
+/// Selects a session's events after a revision and at or after a time, at most as many as the limit; -1 is none.
 pub(super) const EVENTS: &str =
-    "SELECT revision, json FROM events WHERE session = ?1 AND revision > ?2 AND time >= ?3 ORDER BY revision";
+    "SELECT revision, json FROM events WHERE session = ?1 AND revision > ?2 AND time >= ?3 ORDER BY revision LIMIT ?4";
 
 /// Selects a user's sessions in an app, most recently updated first.
 pub(super) const LIST: &str = "\
     SELECT session, id, revision, created, updated FROM sessions WHERE app = ?1 AND user = ?2 \
     ORDER BY updated DESC, id";
+
+/// Selects those of a user's sessions in an app that are listed after a time and an id.
+pub(super) const LIST_PAGE: &str = "\
+    SELECT session, id, revision, created, updated FROM sessions \
+    WHERE app = ?1 AND user = ?2 AND (updated < ?3 OR updated = ?3 AND id > ?4) ORDER BY updated DESC, id LIMIT ?5";
+
+/// Selects a session's own state.
+pub(super) const OWN_STATE: &str = "SELECT key, value FROM session_state WHERE session = ?1";
 
 /// Selects the own state of all of a user's sessions in an app.
 pub(super) const LIST_STATE: &str = "\
@@ -28,9 +36,9 @@ pub(super) const SHARED_STATE: &str = "\
     SELECT key, value FROM user_state WHERE app = ?1 AND user = ?2 \
     UNION ALL SELECT key, value FROM app_state WHERE app = ?1";
 
-/// Inserts a session with app, user, id and time. Returns no row if it exists already.
+/// Inserts a session with app, user, id, time and initial state. Returns no row if it exists already.
 pub(super) const CREATE: &str = "\
-    INSERT INTO sessions (app, user, id, created, updated) VALUES (?1, ?2, ?3, ?4, ?4) \
+    INSERT INTO sessions (app, user, id, created, updated, initial_state) VALUES (?1, ?2, ?3, ?4, ?4, ?5) \
     ON CONFLICT DO NOTHING RETURNING session";
 
 /// Deletes a session with its events and its own state (cascade).
@@ -180,3 +188,48 @@ pub(super) const UPDATE_RUN: &str = "\
 
 /// Ends all leases.
 pub(super) const END_LEASES: &str = "UPDATE sessions SET leased_until = 0 WHERE leased_until > 0";
+
+/// Deletes a session's own state.
+pub(super) const DELETE_SESSION_STATE: &str = "DELETE FROM session_state WHERE session = ?1";
+
+/// Selects what a fork or a rewind needs to know about a session.
+pub(super) const FIND_FOR_RESTORATION: &str = "\
+    SELECT session, revision, leased_until, created, initial_state FROM sessions \
+    WHERE app = ?1 AND user = ?2 AND id = ?3";
+
+/// Copies the first events of session 2 to session 1.
+pub(super) const COPY_EVENTS: &str = "\
+    INSERT INTO events (session, revision, time, json) \
+    SELECT ?1, revision, time, json FROM events WHERE session = ?2 AND revision <= ?3 ORDER BY revision";
+
+/// Copies the ids of the first events of session 2 to session 1.
+pub(super) const COPY_EVENT_IDS: &str = "\
+    INSERT INTO event_ids (session, hash, revision) \
+    SELECT ?1, hash, revision FROM event_ids WHERE session = ?2 AND revision <= ?3";
+
+/// Deletes the journals of the runs with events after a revision.
+pub(super) const DELETE_CALLS_AFTER: &str = "\
+    DELETE FROM run_calls WHERE session = ?1 AND run IN ( \
+      SELECT json ->> '$.invocationId' FROM events WHERE session = ?1 AND revision > ?2 AND json_valid(json))";
+
+/// Deletes the ids of the events after a revision.
+pub(super) const DELETE_EVENT_IDS_AFTER: &str = "DELETE FROM event_ids WHERE session = ?1 AND revision > ?2";
+
+/// Deletes the events after a revision.
+pub(super) const DELETE_EVENTS_AFTER: &str = "DELETE FROM events WHERE session = ?1 AND revision > ?2";
+
+/// Selects the bytes of a session's events between two revisions.
+pub(super) const EVENT_BYTES: &str = "\
+    SELECT coalesce(sum(octet_length(json)), 0) FROM events WHERE session = ?1 AND revision > ?2 AND revision <= ?3";
+
+/// Selects the time of the event with a revision, or another time if there is none.
+pub(super) const TIME_OF_EVENT: &str =
+    "SELECT coalesce((SELECT time FROM events WHERE session = ?1 AND revision = ?2), ?3)";
+
+/// Sets the revision and the time of a session, changes its bytes, and fences out its last turn.
+pub(super) const SET_REVISION: &str = "\
+    UPDATE sessions SET revision = ?2, updated = ?3, event_bytes = event_bytes + ?4, turn = turn + 1, leased_until = 0 \
+    WHERE session = ?1";
+
+/// Sets the time of creation of a session.
+pub(super) const SET_CREATED: &str = "UPDATE sessions SET created = ?2 WHERE session = ?1";

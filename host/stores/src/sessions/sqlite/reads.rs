@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hatchery_core::{
-    Event, EventWindow, Session, SessionKey, SessionUsage, State, StateUsage, Timestamp, Usage, UserUsage,
+    Event, EventWindow, Session, SessionCursor, SessionKey, SessionPage, SessionUsage, State, StateUsage, Timestamp,
+    Usage, UserUsage,
 };
 use imbl::Vector;
 use rusqlite::{Connection, Row, params};
@@ -36,24 +37,28 @@ pub(super) fn session(
     })
 }
 
-/// Revisions count events without a gap, so every window but [`EventWindow::Since`] is a range of them.
+/// Revisions count events without a gap, so every window without a time is a range of them.
 fn events(
     connection: &Connection,
     row: i64,
     revision: i64,
     window: EventWindow,
 ) -> rusqlite::Result<Vector<Arc<Event>>> {
-    let (after, since) = match window {
-        EventWindow::All => (0, i64::MIN),
-        EventWindow::Recent(count) => (revision.saturating_sub_unsigned(count as u64), i64::MIN),
-        EventWindow::Since(time) => (0, time.as_micros()),
-        EventWindow::AfterRevision(seen) => (i64::try_from(seen).unwrap_or(i64::MAX), i64::MIN),
+    let before_newest = |count: usize| revision.saturating_sub_unsigned(count as u64);
+    let at = |revision: u64| i64::try_from(revision).unwrap_or(i64::MAX);
+    let (after, since, limit) = match window {
+        EventWindow::All => (0, i64::MIN, -1),
+        EventWindow::Recent(count) => (before_newest(count), i64::MIN, -1),
+        EventWindow::Since(time) => (0, time.as_micros(), -1),
+        EventWindow::RecentSince { count, time } => (before_newest(count), time.as_micros(), -1),
+        EventWindow::AfterRevision(seen) => (at(seen), i64::MIN, -1),
+        EventWindow::Page { after, limit } => (at(after), i64::MIN, at(limit as u64)),
     };
     if after >= revision {
         return Ok(Vector::new());
     }
     let mut select = connection.prepare_cached(queries::EVENTS)?;
-    let rows = select.query_map(params![row, after, since], |stored| {
+    let rows = select.query_map(params![row, after, since, limit], |stored| {
         let revision: i64 = stored.get(0)?;
         let json = Bytes::copy_from_slice(stored.get_ref(1)?.as_bytes()?);
         Ok(parse_event(row, revision.cast_unsigned(), json))
@@ -83,16 +88,50 @@ pub(super) fn list(connection: &Connection, app: &Arc<str>, user: &Arc<str>) -> 
         }
         let mut select = connection.prepare_cached(queries::LIST)?;
         let rows = select.query_map(params![app, user], |row| {
-            Ok(Session {
-                key: SessionKey::new(app.clone(), user.clone(), row.get::<_, Arc<str>>(1)?),
-                state: states.remove(&row.get(0)?).unwrap_or_else(|| shared.clone()),
-                events: Vector::new(),
-                revision: row.get::<_, i64>(2)?.cast_unsigned(),
-                created: Timestamp::from_micros(row.get(3)?),
-                last_update_time: Timestamp::from_micros(row.get(4)?),
-            })
+            let state = states.remove(&row.get(0)?).unwrap_or_else(|| shared.clone());
+            session_from_row(row, app, user, state)
         })?;
         rows.collect()
+    })
+}
+
+/// Reads a page of that list.
+pub(super) fn list_page(
+    connection: &Connection,
+    app: &Arc<str>,
+    user: &Arc<str>,
+    after: Option<&SessionCursor>,
+    limit: usize,
+) -> rusqlite::Result<SessionPage> {
+    let (updated, id) = after.map_or((i64::MAX, ""), |after| (after.updated.as_micros(), &*after.id));
+    // One more, to know whether there is another page.
+    let rows = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+    read_transaction(connection, |connection| {
+        let mut select = connection.prepare_cached(queries::SHARED_STATE)?;
+        let shared = state::from_rows(select.query(params![app, user])?)?;
+        let mut select = connection.prepare_cached(queries::LIST_PAGE)?;
+        let found = select.query_map(params![app, user, updated, id, rows], |row| {
+            let mut state = shared.clone();
+            state.merge(&state::read_own(connection, row.get(0)?)?);
+            session_from_row(row, app, user, state)
+        })?;
+        let mut sessions = found.collect::<rusqlite::Result<Vec<_>>>()?;
+        let has_more = sessions.len() > limit;
+        sessions.truncate(limit);
+        let next = sessions.last().filter(|_| has_more).map(SessionCursor::after);
+        Ok(SessionPage { sessions, next })
+    })
+}
+
+/// Reads the columns of a list.
+fn session_from_row(row: &Row<'_>, app: &Arc<str>, user: &Arc<str>, state: State) -> rusqlite::Result<Session> {
+    Ok(Session {
+        key: SessionKey::new(app.clone(), user.clone(), row.get::<_, Arc<str>>(1)?),
+        state,
+        events: Vector::new(),
+        revision: row.get::<_, i64>(2)?.cast_unsigned(),
+        created: Timestamp::from_micros(row.get(3)?),
+        last_update_time: Timestamp::from_micros(row.get(4)?),
     })
 }
 

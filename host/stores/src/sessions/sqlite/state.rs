@@ -40,6 +40,19 @@ impl StateChange {
         Self(delta.iter().filter_map(change).collect())
     }
 
+    /// Encodes the change that sets all keys of a state.
+    pub(super) fn of_state(state: &State) -> Self {
+        Self::of(&state.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect())
+    }
+
+    /// Returns a session's own keys of a state as a JSON object.
+    pub(super) fn json(state: &State) -> String {
+        let mut own = state.clone();
+        own.retain(|name| StateScope::of(name).0 == StateScope::Session);
+        // Values with string keys can always be written.
+        serde_json::to_string(&own).unwrap_or_else(|_| "{}".into())
+    }
+
     /// Applies the change to the rows of the session, its user and its app.
     pub(super) fn apply(&self, connection: &Connection, key: &SessionKey, row: i64) -> rusqlite::Result<()> {
         for KeyChange { table, key: name, value } in &self.0 {
@@ -72,6 +85,11 @@ impl StateChange {
 /// Reads a session's own and shared state.
 pub(super) fn read(connection: &Connection, key: &SessionKey, row: i64) -> rusqlite::Result<State> {
     from_rows(connection.prepare_cached(queries::STATE)?.query(params![row, key.app, key.user])?)
+}
+
+/// Reads a session's own state.
+pub(super) fn read_own(connection: &Connection, row: i64) -> rusqlite::Result<State> {
+    from_rows(connection.prepare_cached(queries::OWN_STATE)?.query(params![row])?)
 }
 
 /// Builds state from rows of keys and values.

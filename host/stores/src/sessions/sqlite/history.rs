@@ -1,0 +1,154 @@
+//! Forks and rewinds: sessions as they were at an earlier event.
+
+use hatchery_core::{JsonMap, MAX_TURN_LEASE, SessionKey, State, StateScope, Timestamp};
+use rusqlite::types::Type;
+use rusqlite::{Connection, params};
+use serde::Deserialize;
+
+use super::state::{StateChange, read_own};
+use super::{first, insert_row, queries};
+
+/// The result of a fork or a rewind.
+pub(super) enum Restoration {
+    /// The session is as requested, with this state and these times of creation and of the last update.
+    Done { state: State, created: Timestamp, updated: Timestamp },
+    /// The session does not exist.
+    NoSession,
+    /// The session has only this many events.
+    TooFewEvents(u64),
+    /// A fork's id is taken.
+    Exists,
+    /// A turn of the session is held.
+    Held,
+}
+
+struct Found {
+    row: i64,
+    revision: i64,
+    leased_until: i64,
+    created: Timestamp,
+    initial_state: Option<String>,
+}
+
+/// The part of an event that changes state.
+#[derive(Deserialize)]
+struct StateEvent {
+    #[serde(default)]
+    actions: StateActions,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct StateActions {
+    state_delta: Option<JsonMap>,
+}
+
+/// Creates the session `fork` with the first `revision` events of `key`.
+pub(super) fn fork(
+    connection: &Connection,
+    key: &SessionKey,
+    revision: i64,
+    fork: &SessionKey,
+    created: Timestamp,
+) -> rusqlite::Result<Restoration> {
+    let Some(source) = find(connection, key)? else { return Ok(Restoration::NoSession) };
+    if revision > source.revision {
+        return Ok(Restoration::TooFewEvents(source.revision.cast_unsigned()));
+    }
+    let (initial, own) = states_at(connection, &source, revision)?;
+    let initial = StateChange::json(&initial);
+    let Some(row) = insert_row(connection, fork, created, &initial)? else { return Ok(Restoration::Exists) };
+    connection.prepare_cached(queries::COPY_EVENT_IDS)?.execute(params![row, source.row, revision])?;
+    connection.prepare_cached(queries::COPY_EVENTS)?.execute(params![row, source.row, revision])?;
+    StateChange::of_state(&own).apply(connection, fork, row)?;
+    let bytes = event_bytes(connection, row, 0, revision)?;
+    let updated = set_revision(connection, fork, row, (revision, bytes), created)?;
+    Ok(Restoration::Done { state: super::state::read(connection, fork, row)?, created, updated })
+}
+
+/// Removes the events after `revision`.
+pub(super) fn rewind(connection: &Connection, key: &SessionKey, revision: i64) -> rusqlite::Result<Restoration> {
+    let Some(found) = find(connection, key)? else { return Ok(Restoration::NoSession) };
+    if revision > found.revision {
+        return Ok(Restoration::TooFewEvents(found.revision.cast_unsigned()));
+    }
+    let now = Timestamp::now().as_micros();
+    let latest = now.saturating_add(i64::try_from(MAX_TURN_LEASE.as_micros()).unwrap_or(i64::MAX));
+    if found.leased_until > now && found.leased_until <= latest {
+        return Ok(Restoration::Held);
+    }
+    let (_, own) = states_at(connection, &found, revision)?;
+    let freed = event_bytes(connection, found.row, revision, found.revision)?;
+    for statement in [queries::DELETE_CALLS_AFTER, queries::DELETE_EVENT_IDS_AFTER, queries::DELETE_EVENTS_AFTER] {
+        connection.prepare_cached(statement)?.execute(params![found.row, revision])?;
+    }
+    connection.prepare_cached(queries::DELETE_SESSION_STATE)?.execute(params![found.row])?;
+    StateChange::of_state(&own).apply(connection, key, found.row)?;
+    // Another time than before, also if the clock was set back.
+    let created = Timestamp::from_micros(now.max(found.created.as_micros() + 1));
+    connection.prepare_cached(queries::SET_CREATED)?.execute(params![found.row, created.as_micros()])?;
+    let updated = set_revision(connection, key, found.row, (revision, -freed), created)?;
+    Ok(Restoration::Done { state: super::state::read(connection, key, found.row)?, created, updated })
+}
+
+fn find(connection: &Connection, key: &SessionKey) -> rusqlite::Result<Option<Found>> {
+    let mut find = connection.prepare_cached(queries::FIND_FOR_RESTORATION)?;
+    first(&mut find, params![key.app, key.user, key.id], |row| {
+        Ok(Found {
+            row: row.get(0)?,
+            revision: row.get(1)?,
+            leased_until: row.get(2)?,
+            created: Timestamp::from_micros(row.get(3)?),
+            initial_state: row.get(4)?,
+        })
+    })
+}
+
+/// Returns a session's own state at its creation and at a revision.
+fn states_at(connection: &Connection, session: &Found, revision: i64) -> rusqlite::Result<(State, State)> {
+    let mut select = connection.prepare_cached(queries::EVENTS)?;
+    let rows = select.query_map(params![session.row, 0, i64::MIN, -1], |row| {
+        // An event that cannot be read changes nothing.
+        let event = serde_json::from_slice::<StateEvent>(row.get_ref(1)?.as_bytes()?);
+        Ok((row.get::<_, i64>(0)?, event.ok().and_then(|event| event.actions.state_delta).unwrap_or_default()))
+    })?;
+    let deltas = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+    let initial = match &session.initial_state {
+        Some(json) => serde_json::from_str(json)
+            .map_err(|error| rusqlite::Error::FromSqlConversionFailure(4, Type::Text, error.into()))?,
+        // What no event has changed was there from the beginning.
+        None => {
+            let mut state = read_own(connection, session.row)?;
+            state.retain(|name| !deltas.iter().any(|(_, delta)| delta.contains_key(name)));
+            state
+        }
+    };
+    let mut state = initial.clone();
+    for (_, delta) in deltas.iter().take_while(|(event, _)| *event <= revision) {
+        for (name, value) in delta.iter().filter(|(name, _)| StateScope::of(name).0 == StateScope::Session) {
+            state.set(name, value.clone());
+        }
+    }
+    Ok((initial, state))
+}
+
+/// Returns the bytes of the events after one revision, up to another.
+fn event_bytes(connection: &Connection, row: i64, after: i64, last: i64) -> rusqlite::Result<i64> {
+    connection.prepare_cached(queries::EVENT_BYTES)?.query_row(params![row, after, last], |row| row.get(0))
+}
+
+/// Sets the revision and the time of a session, and adds the change of its bytes. Returns the time.
+fn set_revision(
+    connection: &Connection,
+    key: &SessionKey,
+    row: i64,
+    (revision, bytes): (i64, i64),
+    created: Timestamp,
+) -> rusqlite::Result<Timestamp> {
+    let updated = connection
+        .prepare_cached(queries::TIME_OF_EVENT)?
+        .query_row(params![row, revision, created.as_micros()], |row| row.get(0))?;
+    connection.prepare_cached(queries::SET_REVISION)?.execute(params![row, revision, updated, bytes])?;
+    connection.prepare_cached(queries::COUNT_USER_EVENT)?.execute(params![key.app, key.user, bytes])?;
+    Ok(Timestamp::from_micros(updated))
+}
