@@ -80,6 +80,17 @@ pub trait ItemResolver: Send + Sync {
         Err(none(ItemKind::Toolset, name))
     }
 
+    /// Creates the toolset that an entry of an agent's tools stands for, with the arguments of that entry. The default
+    /// has none.
+    ///
+    /// # Errors
+    /// As [`ItemResolver::tool`], and if the arguments are invalid. [`ResolveError::Unknown`] if the name is not that of a
+    /// toolset; it may be that of a tool.
+    fn create_toolset(&self, name: &str, args: JsonMap) -> Result<Arc<dyn Toolset>, ResolveError> {
+        let _ = args;
+        Err(none(ItemKind::Toolset, name))
+    }
+
     /// Creates a plugin with these arguments. The default has none.
     ///
     /// # Errors

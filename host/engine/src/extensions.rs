@@ -76,6 +76,10 @@ impl ItemResolver for Extensions {
         self.toolsets.resolve(ItemKind::Toolset, name)
     }
 
+    fn create_toolset(&self, name: &str, args: JsonMap) -> Result<Arc<dyn Toolset>, ResolveError> {
+        self.toolsets.resolve_with(ItemKind::Toolset, name, args)
+    }
+
     fn code_executor(&self, name: &str) -> Result<Arc<dyn CodeExecutor>, ResolveError> {
         self.code_executors.resolve(ItemKind::CodeExecutor, name)
     }
@@ -131,6 +135,10 @@ impl<'a, R: Deref<Target = dyn ItemResolver + 'a> + Send + Sync> ItemResolver fo
 
     fn toolset(&self, name: &str) -> Result<Arc<dyn Toolset>, ResolveError> {
         self.resolve(ItemKind::Toolset, name, |layer| layer.toolset(name))
+    }
+
+    fn create_toolset(&self, name: &str, args: JsonMap) -> Result<Arc<dyn Toolset>, ResolveError> {
+        self.resolve(ItemKind::Toolset, name, |layer| layer.create_toolset(name, args.clone()))
     }
 
     fn plugin(&self, name: &str, args: JsonMap) -> Result<Arc<dyn Plugin>, ResolveError> {

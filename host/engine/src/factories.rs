@@ -67,7 +67,12 @@ impl<T> Factories<T> {
 
     /// Creates an item without arguments. The error names the registered ones if there is none of this name.
     pub(crate) fn resolve(&self, kind: ItemKind, name: &str) -> Result<T, ResolveError> {
-        match self.create(name, JsonMap::new()) {
+        self.resolve_with(kind, name, JsonMap::new())
+    }
+
+    /// Like [`Factories::resolve`], with arguments.
+    pub(crate) fn resolve_with(&self, kind: ItemKind, name: &str, args: JsonMap) -> Result<T, ResolveError> {
+        match self.create(name, args) {
             Some(item) => item.map_err(|reason| ResolveError::Unusable { kind, name: name.into(), reason }),
             None => {
                 Err(ResolveError::Unknown { kind, name: name.into(), known: self.names().map(Into::into).collect() })

@@ -47,6 +47,7 @@ pub mod llm;
 pub mod plugins;
 pub mod runner;
 pub mod static_catalog;
+pub mod validation;
 
 mod agents;
 mod authoring;

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    AgentContext, AgentKind, CallContext, Callback, Content, CustomAgent, CustomAgentSpec, EventData, JsonMap, Plugin,
-    RunError,
+    AgentContext, AgentKind, CallContext, Callback, Content, CustomAgent, CustomAgentSpec, EventData, ItemResolver,
+    JsonMap, Plugin, RunError, Toolset,
 };
 use hatchery_engine::plugins::{ConfiguredPlugins, PluginConfig};
+use hatchery_engine::toolsets::StaticToolset;
 use hatchery_engine::yaml::AgentLoader;
-use hatchery_engine::{CatalogSnapshot, Extensions, Runner, StaticCatalog};
+use hatchery_engine::{CatalogSnapshot, Extensions, LayeredResolver, Runner, StaticCatalog};
 use hatchery_models::scripted::Scripted;
 use serde_json::json;
 
@@ -91,6 +92,38 @@ fn errors_of_agent_classes_name_the_class_and_what_is_registered() {
         error("agent_class: SaysAgent\nname: root\nmodel: m\n"),
         "`model` is a key of LlmAgent, but this is a SaysAgent"
     );
+}
+
+/// Returns the extensions with a toolset `Numbers`, which has one tool for each of its `names`.
+fn with_toolset() -> Extensions {
+    let mut extensions = extensions();
+    extensions.toolsets.register("Numbers", |args| {
+        let names = args.get("names").and_then(|names| names.as_array()).ok_or("`names` is missing")?;
+        let tools = names.iter().filter_map(|name| name.as_str()).map(|name| tool(name, |_, _| Ok(json!(1))));
+        Ok(Arc::new(StaticToolset::new("numbers").tools(tools)) as Arc<dyn Toolset>)
+    });
+    extensions
+}
+
+fn load_with_toolset(tools: &str) -> Result<hatchery_core::Agent, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("root_agent.yaml");
+    std::fs::write(&file, format!("name: root\nmodel: m\ninstruction: Count.\ntools:\n{tools}")).unwrap();
+    let (extensions, catalog) = (with_toolset(), StaticCatalog::default().with_tool(tool("two", |_, _| Ok(json!(2)))));
+    let layers: [&dyn ItemResolver; 2] = [&extensions, &catalog];
+    let loaded = AgentLoader::new(&LayeredResolver::new(layers)).load(&file);
+    loaded.map(|loaded| loaded.agent).map_err(|error| error.message().to_owned())
+}
+
+#[test]
+fn an_entry_of_tools_can_be_a_registered_toolset_with_its_args() {
+    let agent =
+        load_with_toolset("  - { name: Numbers, args: { names: [one] }, require_confirmation: true }\n  - name: two\n");
+    let AgentKind::Llm(llm) = agent.unwrap().kind else { panic!("an LLM agent") };
+    assert_eq!((llm.toolsets.len(), llm.toolsets[0].name()), (1, "numbers"));
+    assert_eq!(llm.tools.iter().map(|tool| &*tool.declaration().name).collect::<Vec<_>>(), ["two"]);
+    let error = load_with_toolset("  - name: Numbers\n").err().unwrap();
+    assert_eq!(error, "name: toolset `Numbers` cannot be used: `names` is missing");
 }
 
 fn plugins(list: serde_json::Value) -> Result<ConfiguredPlugins, String> {

@@ -21,7 +21,7 @@ pub fn schema<T: JsonSchema>() -> Value {
 }
 
 /// Returns why a schema of arguments or answers is invalid. `None` if it is valid.
-pub(crate) fn validation_error(schema: &Value) -> Option<String> {
+pub fn validation_error(schema: &Value) -> Option<String> {
     let Some(keywords) = schema.as_object() else { return Some(format!("it is {schema}, not an object")) };
     let names = match keywords.get("type") {
         Some(Value::Array(names)) => names.iter().collect(),

@@ -120,14 +120,23 @@ impl TreeLoader<'_> {
             return Err(source.error("instruction", "", message));
         }
         let non_empty = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
-        let (tools, toolsets): (Vec<_>, Vec<_>) = config.tools.iter().partition(|tool| tool.name != TOOLSET);
+        let (mut tools, mut toolsets) = (Vec::new(), Vec::new());
+        for entry in &config.tools {
+            if entry.name == TOOLSET {
+                toolsets.push(self.toolset(entry, source)?);
+            } else if let Some(toolset) = self.named_toolset(entry, source) {
+                toolsets.push(toolset?);
+            } else {
+                tools.push(entry);
+            }
+        }
         Ok(LlmAgent {
             model: non_empty(&config.model).map(ModelRef::Named),
             instruction: template(&config.instruction),
             global_instruction: template(&config.global_instruction),
             code_execution: self.code_execution(config, source)?,
             tools: self.tools(&tools, source)?,
-            toolsets: toolsets.into_iter().map(|toolset| self.toolset(toolset, source)).collect::<Result<_, _>>()?,
+            toolsets,
             planner: config::planner(config.planner.as_ref())
                 .map_err(|message| source.error("planner", "", message))?,
             examples: self.examples(config.examples.as_ref(), source)?,

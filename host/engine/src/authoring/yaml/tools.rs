@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Agent, ExampleProvider, Tool, Toolset};
+use hatchery_core::{Agent, ExampleProvider, ResolveError, Tool, Toolset};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -61,13 +61,32 @@ impl TreeLoader<'_> {
         if let Some(prefix) = args.prefix {
             toolset = toolset.prefix(prefix).into_toolset();
         }
+        Ok(Self::guarded(toolset, reference))
+    }
+
+    /// Creates the toolset that has the name of a `tools` entry itself. `None` if the entry is a tool.
+    pub(super) fn named_toolset(
+        &self,
+        reference: &ToolRef,
+        source: &Source<'_>,
+    ) -> Option<Result<Arc<dyn Toolset>, ConfigError>> {
+        let name = reference.name.as_str();
+        match self.options.resolver.create_toolset(name, reference.args.clone().unwrap_or_default()) {
+            Err(ResolveError::Unknown { .. }) => None,
+            Ok(toolset) => Some(Ok(Self::guarded(toolset, reference))),
+            Err(error) => Some(Err(source.resolve_error("name", name, &error))),
+        }
+    }
+
+    /// Applies the settings that an entry has for all of its tools.
+    fn guarded(mut toolset: Arc<dyn Toolset>, reference: &ToolRef) -> Arc<dyn Toolset> {
         if reference.require_confirmation {
             toolset = toolset.requiring_confirmation().into_toolset();
         }
         if !reference.idempotent {
             toolset = toolset.at_most_once().into_toolset();
         }
-        Ok(toolset)
+        toolset
     }
 }
 
