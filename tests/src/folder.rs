@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
@@ -18,6 +19,9 @@ pub struct Folder {
 
 /// Samples whose build tools may be missing.
 const OTHER_LANGUAGES: [&str; 2] = ["haiku", "unit-converter"];
+
+/// The sample that starts a program in Python.
+const LIBRARY: &str = "library";
 
 impl Folder {
     /// Creates an empty folder.
@@ -53,7 +57,7 @@ impl Folder {
             let path = folder.served().join(component);
             ensure!(path.is_file(), "sample-agents/{component} has not been built; `cargo xtask test` builds it");
         }
-        for sample in OTHER_LANGUAGES {
+        for sample in OTHER_LANGUAGES.into_iter().chain([LIBRARY]) {
             fs::remove_dir_all(folder.served().join(sample))?;
         }
         Ok(folder)
@@ -79,6 +83,20 @@ impl Folder {
             }
         }
         Ok(added)
+    }
+
+    /// Adds the sample `library` and returns true, if Python is installed. Otherwise this is reported on stderr.
+    ///
+    /// # Errors
+    /// If it cannot be copied.
+    pub fn with_library(&self) -> anyhow::Result<bool> {
+        let is_installed =
+            Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success());
+        match is_installed {
+            true => copy(&paths::repository().join("sample-agents").join(LIBRARY), &self.served().join(LIBRARY))?,
+            false => crate::skip("sample-agents/library", "python3 is not installed"),
+        }
+        Ok(is_installed)
     }
 
     /// Returns the served folder.
@@ -152,7 +170,10 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
         let (path, target) = (entry.path(), to.join(entry.file_name()));
         if entry.file_type()?.is_dir() {
             copy(&path, &target)?;
-        } else if path.extension().is_some_and(|extension| extension == "yaml" || extension == "wasm") {
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "yaml" || extension == "wasm" || extension == "py")
+        {
             create_parent(&target)?;
             fs::copy(&path, &target).with_context(|| path.display().to_string())?;
         }

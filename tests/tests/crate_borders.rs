@@ -8,12 +8,13 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 /// Every crate of the host, with the crates of the workspace that it may use. Dependencies point one way:
-/// core ← engine ← recordings, wasm, models, stores ← assembly ← server ← cli. The registry client knows none of the others.
-const BORDERS: [(&str, &[&str]); 10] = [
+/// core ← engine ← recordings, wasm, models, stores, mcp ← assembly ← server ← cli. The registry client knows none of the others.
+const BORDERS: [(&str, &[&str]); 11] = [
     ("hatchery-core", &[]),
     ("hatchery-engine", &["hatchery-core"]),
     ("hatchery-recordings", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-wasm", &["hatchery-core", "hatchery-engine"]),
+    ("hatchery-mcp", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-models", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-stores", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-registry", &[]),
@@ -22,6 +23,7 @@ const BORDERS: [(&str, &[&str]); 10] = [
         &[
             "hatchery-core",
             "hatchery-engine",
+            "hatchery-mcp",
             "hatchery-models",
             "hatchery-recordings",
             "hatchery-registry",
@@ -29,7 +31,7 @@ const BORDERS: [(&str, &[&str]); 10] = [
             "hatchery-wasm",
         ],
     ),
-    ("hatchery-server", &["hatchery", "hatchery-core", "hatchery-engine"]),
+    ("hatchery-server", &["hatchery", "hatchery-core", "hatchery-engine", "hatchery-mcp"]),
     (
         "hatchery-cli",
         &[

@@ -5,6 +5,7 @@ mod app;
 mod audit;
 mod component;
 mod error;
+mod mcp;
 mod quotas;
 mod server;
 
@@ -23,6 +24,9 @@ pub use app::{AppConfig, ToolExecutionConfig};
 pub use audit::AuditConfig;
 pub use component::ComponentConfig;
 pub use error::ConfigError;
+pub use mcp::{
+    McpConfig, McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig, McpSetting,
+};
 pub use quotas::{DurabilityConfig, QuotaOverrides};
 pub use server::{DevUi, ServerConfig};
 
@@ -82,6 +86,7 @@ pub struct Config {
     pub hot_reload: HotReload,
     /// Settings by component name.
     pub components: BTreeMap<String, ComponentConfig>,
+    pub mcp: McpConfig,
     pub registry: RegistryConfig,
     pub server: ServerConfig,
     pub audit: AuditConfig,
@@ -193,6 +198,7 @@ impl Config {
         let mut config = config.unwrap_or_default();
         config.signature_verifier().check().map_err(|error| invalid(None, error.to_string()))?;
         config.audit.check().map_err(|message| invalid(None, message))?;
+        config.mcp.check().map_err(|message| invalid(None, message))?;
         let folder = file.parent().unwrap_or(Path::new(""));
         config.resolve_paths(folder);
         config.check_not_writable(folder, file)?;
@@ -210,6 +216,7 @@ impl Config {
         for plugin in &mut self.plugins {
             plugins::resolve_folder(plugin, folder);
         }
+        self.mcp.resolve_paths(folder);
         for file in [&mut self.server.secret_file, &mut self.audit.file].into_iter().flatten() {
             *file = folder.join(&*file);
         }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use hatchery_core::{Content, Plugin, RunConfig, Services};
 use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::{App, CatalogSource, Factories, Run, RunRequest, Runner};
+use hatchery_mcp::McpServers;
 use hatchery_wasm::CatalogHandle;
 use tokio::sync::watch;
 
@@ -35,6 +36,7 @@ pub struct Host {
     apps: Arc<dyn AppSource>,
     runner: Runner,
     scripts: Scripts,
+    mcp_servers: McpServers,
     registered_plugins: Factories<Arc<dyn Plugin>>,
     catalog_source: Arc<dyn CatalogSource>,
     /// The components and YAML agents of the folder. `None` if there is no folder.
@@ -111,6 +113,19 @@ impl Host {
         &self.scripts
     }
 
+    /// Returns the MCP servers of the configuration.
+    pub fn mcp_servers(&self) -> &McpServers {
+        &self.mcp_servers
+    }
+
+    pub(crate) fn catalog_source(&self) -> &Arc<dyn CatalogSource> {
+        &self.catalog_source
+    }
+
+    pub(crate) fn catalog_handle(&self) -> Option<&CatalogHandle> {
+        self.catalog.as_ref()
+    }
+
     /// Returns true while components are being loaded for the first time.
     pub fn is_loading(&self) -> bool {
         self.catalog.as_ref().is_some_and(|catalog| catalog.current().loading().next().is_some())
@@ -147,12 +162,14 @@ impl Host {
         settings::warn_of_unknown_components(&self.config, &report);
     }
 
-    /// Waits until no run is active, then closes the plugins and the toolsets of all apps.
+    /// Waits until no run is active, then closes the plugins, the toolsets of all apps and the connections to MCP
+    /// servers.
     pub async fn close(self) {
         self.runner.close().await;
         for app in self.apps.app_names().iter().filter_map(|name| self.apps.app(name)) {
             app.close().await;
         }
+        self.mcp_servers.close().await;
     }
 }
 

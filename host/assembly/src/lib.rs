@@ -47,13 +47,15 @@ mod byte_size;
 mod config;
 mod host;
 mod host_key;
+mod mcp;
 mod source;
 mod storage;
 
 pub use byte_size::ByteSize;
 pub use config::{
     AppConfig, AuditConfig, Authority, ComponentConfig, Config, ConfigError, DevUi, DurabilityConfig,
-    FILE_NAME as CONFIG_FILE, ModelsConfig, QuotaOverrides, RegistryConfig, ServerConfig, ToolExecutionConfig,
+    FILE_NAME as CONFIG_FILE, McpConfig, McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport,
+    McpServerConfig, McpSetting, ModelsConfig, QuotaOverrides, RegistryConfig, ServerConfig, ToolExecutionConfig,
 };
 pub use host::{
     Host, HostBuilder, HostError, known_apps, protected_paths, unknown_apps, unknown_components, user_code_cache,

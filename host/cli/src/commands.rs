@@ -4,6 +4,7 @@ mod build;
 mod compile;
 mod doctor;
 mod inspect;
+mod mcp;
 mod models;
 mod new;
 mod pull;
@@ -38,6 +39,8 @@ pub enum Command {
     Serve(serve::Args),
     /// Chat with an agent in the terminal
     Run(run::Args),
+    /// Serve the agents and tools of a folder to one MCP client over standard input and output
+    Mcp(mcp::Args),
     /// Create a component or a YAML agent from a template
     New(new::Args),
     /// Build a component from Rust, Python or JavaScript sources
@@ -66,12 +69,13 @@ impl Command {
     /// Returns the log filter that is used if `HATCHERY_LOG` is not set.
     pub fn default_log_filter(&self) -> &'static str {
         match self {
-            Self::Serve(_) => "info,notify=warn",
+            Self::Serve(_) => "info,notify=warn,rmcp=warn",
             // These print failed runs themselves.
             Self::Run(_) | Self::Test(_) => "warn,hatchery_engine::runner=error",
             // The report contains the warnings.
             Self::Doctor(_) => "error",
-            Self::New(_)
+            Self::Mcp(_)
+            | Self::New(_)
             | Self::Build(_)
             | Self::Inspect(_)
             | Self::Models(_)
@@ -88,6 +92,7 @@ impl Command {
         match self {
             Self::Serve(args) => serve::run(args).await,
             Self::Run(args) => run::run(args).await,
+            Self::Mcp(args) => mcp::run(args).await,
             Self::New(args) => new::run(args),
             Self::Build(args) => build::run(args),
             Self::Inspect(args) => inspect::run(args).await,

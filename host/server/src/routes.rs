@@ -4,6 +4,7 @@ mod apps;
 mod artifacts;
 mod components;
 mod dev_ui;
+mod mcp;
 mod memory;
 mod run;
 mod runs;
@@ -23,6 +24,7 @@ pub(crate) fn all() -> Router<AppState> {
         .merge(artifacts::routes())
         .merge(components::routes())
         .merge(dev_ui::routes())
+        .merge(mcp::routes())
         .merge(memory::routes())
         .merge(run::routes())
         .merge(runs::routes())

@@ -77,8 +77,16 @@ impl Server {
         }
         let runner = self.state.runner();
         tracing::info!(active_runs = runner.active_runs(), "stopping: waiting for active runs");
+        let mcp = self.state.mcp();
         let mut end = pin!(async {
-            connections.shutdown().await;
+            let close_sessions = async {
+                runner.drain().await;
+                if let Some(mcp) = mcp {
+                    // The event streams of MCP clients have no end of their own.
+                    mcp.close();
+                }
+            };
+            tokio::join!(connections.shutdown(), close_sessions);
             runner.drain().await;
         });
         if tokio::time::timeout(config.drain_timeout, &mut end).await.is_ok() {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hatchery_core::{EventWindow, Services, Session, SessionKey};
 use hatchery_engine::{App, Runner};
+use hatchery_mcp::{McpEndpoint, McpServers, McpService};
 
 use crate::body::BodyBudget;
 use crate::error::ApiError;
@@ -24,6 +25,8 @@ struct Shared {
     body_budget: BodyBudget,
     /// Number of runs that are being started and that the runner does not count yet.
     starting: AtomicUsize,
+    mcp: Option<McpEndpoint>,
+    mcp_servers: McpServers,
 }
 
 impl AppState {
@@ -31,7 +34,27 @@ impl AppState {
     pub fn new(runner: Runner, source: Arc<dyn AppSource>, config: ServerConfig) -> Self {
         let body_budget = BodyBudget::new(config.body_memory);
         let starting = AtomicUsize::new(0);
-        Self { shared: Arc::new(Shared { runner, source, config, body_budget, starting }) }
+        let (mcp, mcp_servers) = (None, McpServers::default());
+        let shared = Shared { runner, source, config, body_budget, starting, mcp, mcp_servers };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Serves MCP clients too, and reports the state of these MCP servers. To be called before the state is shared.
+    #[must_use]
+    pub fn with_mcp(mut self, service: McpService, servers: McpServers) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.mcp = Some(McpEndpoint::new(service));
+            shared.mcp_servers = servers;
+        }
+        self
+    }
+
+    pub(crate) fn mcp_servers(&self) -> &McpServers {
+        &self.shared.mcp_servers
+    }
+
+    pub(crate) fn mcp(&self) -> Option<&McpEndpoint> {
+        self.shared.mcp.as_ref()
     }
 
     /// Returns how many more bytes request bodies may use.

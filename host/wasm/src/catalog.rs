@@ -43,6 +43,8 @@ pub struct Catalog {
     pub(crate) owners: NameOwners,
     /// Items whose unqualified name belongs to another component.
     pub(crate) shadowed: ShadowedItems,
+    /// The items of the host that agents of components can use.
+    pub(crate) native_items: Option<Arc<dyn ItemResolver>>,
 }
 
 /// The state of a file.
@@ -104,7 +106,7 @@ impl Catalog {
     }
 
     fn resolver(&self) -> NameResolver<'_> {
-        NameResolver { components: &self.components, owners: &self.owners }
+        NameResolver { components: &self.components, owners: &self.owners, native: self.native_items.as_deref() }
     }
 
     /// Returns the names of components and apps that are being loaded for the first time.
@@ -124,6 +126,7 @@ impl Catalog {
             app_files: self.app_files.clone(),
             owners: self.owners.clone(),
             shadowed: self.shadowed.clone(),
+            native_items: self.native_items.clone(),
         }
     }
 
@@ -216,7 +219,8 @@ impl Catalog {
         let (owners, shadowed) = self.owners.update(&sources.components, &pending);
         let changing = sources.root_agents.iter().filter(|(_, is_settled)| !**is_settled).map(|(file, _)| file);
         let pending: BTreeSet<PathBuf> = sources.pending.keys().chain(changing).cloned().collect();
-        let resolver = NameResolver { components: &sources.components, owners: &owners };
+        let native = sources.native_items.as_deref();
+        let resolver = NameResolver { components: &sources.components, owners: &owners, native };
         let mut candidates = Vec::new();
         let mut issues = LoadIssues::new();
         for (name, component) in &sources.components {
@@ -257,7 +261,9 @@ impl Catalog {
             Some(AppCandidate { name, file, app })
         }));
         let generation = self.generation + 1;
-        let mut next = Self { generation, components: sources.components, owners, shadowed, ..Self::default() };
+        let native_items = sources.native_items.clone();
+        let mut next =
+            Self { generation, components: sources.components, owners, shadowed, native_items, ..Self::default() };
         for AppCandidate { name, file, .. } in
             candidates.extract_if(.., |candidate| sources.native_apps.contains(&candidate.name))
         {

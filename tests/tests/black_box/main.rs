@@ -10,6 +10,7 @@ mod guide;
 mod hostile;
 mod hot_loading;
 mod languages;
+mod mcp;
 mod misbehaviour;
 mod models;
 mod names;

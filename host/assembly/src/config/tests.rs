@@ -262,3 +262,57 @@ fn relative_paths_are_resolved_against_the_folder_of_the_file() {
     assert_eq!(resolve_uri(Path::new("here"), "sqlite:s.db"), "sqlite:here/s.db");
     assert_eq!(resolve_uri(Path::new("/x"), "memory:"), "memory:");
 }
+
+#[test]
+fn mcp_servers_are_processes_or_urls() {
+    let config = parse(
+        "mcp:\n  servers:\n    files: {command: ./serve, args: [--read-only], env: {KEY: {from: KEY}}, call_timeout: 5s, \
+         require_confirmation: [write]}\n    web: {url: 'https://mcp.example', headers: {X-Key: {from: KEY, prefix: 'k '}}, \
+         tools: [search], max_message: 1 MiB, require_confirmation: true}\n    git: {command: git-mcp, cwd: repo}\n",
+    )
+    .unwrap();
+    let settings = |(name, server): (&String, &McpServerConfig)| (name.clone(), server.settings().unwrap());
+    let servers: BTreeMap<_, _> = config.mcp.servers.iter().map(settings).collect();
+    let hatchery_mcp::Transport::Stdio(files) = &servers["files"].transport else { panic!("{servers:?}") };
+    assert_eq!(
+        (files.command.as_path(), files.cwd.as_deref()),
+        (Path::new("/srv/agents/./serve"), Some(Path::new("/srv/agents/")))
+    );
+    assert_eq!(servers["files"].limits.call_timeout, Duration::from_secs(5));
+    assert!(servers["files"].confirmation.is_required("write") && !servers["files"].confirmation.is_required("read"));
+    let hatchery_mcp::Transport::Http(web) = &servers["web"].transport else { panic!("{servers:?}") };
+    let key = hatchery_mcp::Setting::Variable { name: "KEY".into(), prefix: "k ".into() };
+    assert_eq!((web.url.as_str(), &web.headers["X-Key"]), ("https://mcp.example", &key));
+    assert_eq!((servers["web"].limits.max_message, servers["web"].confirmation.is_required("search")), (1 << 20, true));
+    let old = parse("mcp: {servers: {old: {url: 'http://localhost/sse', transport: sse}}}").unwrap();
+    assert!(matches!(old.mcp.servers["old"].settings().unwrap().transport, hatchery_mcp::Transport::Sse(_)));
+    let hatchery_mcp::Transport::Stdio(git) = &servers["git"].transport else { panic!("{servers:?}") };
+    assert_eq!(
+        (git.command.as_path(), git.cwd.as_deref()),
+        (Path::new("git-mcp"), Some(Path::new("/srv/agents/repo")))
+    );
+}
+
+#[test]
+fn an_mcp_server_has_exactly_one_transport() {
+    let error = |server: &str| parse(&format!("mcp: {{servers: {server}}}\n")).unwrap_err();
+    let file = "/srv/agents/hatchery.yaml: mcp.servers";
+    assert_eq!(error("{a: {}}"), format!("{file}.a: a server needs either a `command` to start or a `url`"));
+    assert_eq!(
+        error("{a: {command: x, url: 'http://x'}}"),
+        format!("{file}.a: a server has either a `command` or a `url`; remove one of them")
+    );
+    assert_eq!(
+        error("{a: {command: x, headers: {K: v}}}"),
+        format!("{file}.a: `headers` belong to a `url`; give variables to a command by `env`")
+    );
+    assert_eq!(
+        error("{a: {url: 'http://x', args: [v]}}"),
+        format!("{file}.a: `args`, `env` and `cwd` belong to a `command`; remove them, or the `url`")
+    );
+    assert_eq!(error("{a: {url: 'ftp://x'}}"), format!("{file}.a: `url` must begin with http:// or https://"));
+    assert_eq!(
+        error("{'a b': {command: x}}"),
+        format!("{file}: `a b` is no name of a server; use up to 64 letters, digits, `-` and `_`")
+    );
+}

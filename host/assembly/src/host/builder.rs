@@ -287,6 +287,11 @@ impl HostBuilder {
             Some(signer) => signer,
             None => host_key::open(&config, &storage, |name| std::env::var_os(name))?,
         };
+        let mcp_servers = config.mcp.servers();
+        if self.watch {
+            mcp_servers.start();
+        }
+        mcp_servers.register(self.extensions.get_or_insert_default());
         let Extensions { agent_classes, plugins, .. } = self.extensions.clone().unwrap_or_default();
         let mut registered_plugins = crate::plugins::registered().clone();
         registered_plugins.extend(plugins);
@@ -317,10 +322,22 @@ impl HostBuilder {
             tokio::spawn(follow_changes(catalog.subscribe(), apps.clone(), runner.clone()));
             if let (Some(stamps), Some(source)) = (stamps, self.source) {
                 let (catalog, scripts) = (catalog.clone(), scripts.clone());
-                tokio::spawn(ConfigWatcher { source, initial, catalog, scripts, paths }.run(stamps));
+                let mcp_servers = mcp_servers.clone();
+                tokio::spawn(ConfigWatcher { source, initial, catalog, scripts, paths, mcp_servers }.run(stamps));
             }
         }
-        Ok(Host { config, file, plugin_names, apps, runner, scripts, registered_plugins, catalog_source, catalog })
+        Ok(Host {
+            config,
+            file,
+            plugin_names,
+            apps,
+            runner,
+            scripts,
+            mcp_servers,
+            registered_plugins,
+            catalog_source,
+            catalog,
+        })
     }
 
     /// Returns the options for loading the components and YAML agents of a folder.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use hatchery_mcp::McpServers;
 use hatchery_wasm::CatalogHandle;
 
 use super::settings::warn_of_unknown_components;
@@ -24,6 +25,7 @@ pub(super) struct ConfigWatcher {
     pub(super) catalog: CatalogHandle,
     pub(super) scripts: Scripts,
     pub(super) paths: ProtectedPaths,
+    pub(super) mcp_servers: McpServers,
 }
 
 impl ConfigWatcher {
@@ -73,6 +75,10 @@ impl ConfigWatcher {
             let file = self.source.file();
             tracing::warn!("{} has changed: restart the server to apply {}", file.display(), sections.join(", "));
         }
+        for name in withdrawn_servers(&self.initial, config) {
+            tracing::warn!(server = name, "an MCP server is not trusted any more: its connection is closed");
+            self.mcp_servers.close_server(name).await;
+        }
         audit::record_grants(before, config);
         self.scripts.update(config);
         let settings = component_settings(config);
@@ -83,6 +89,13 @@ impl ConfigWatcher {
         warn_of_unknown_components(config, &self.catalog.report());
         tracing::info!("{FILE_NAME}: component settings and limits are applied");
     }
+}
+
+/// Returns the MCP servers that have lost the trust which they had at the start.
+fn withdrawn_servers<'a>(initial: &'a Config, now: &Config) -> impl Iterator<Item = &'a str> {
+    let is_withdrawn = |name: &&String| now.mcp.servers.get(*name).is_some_and(|server| server.refusal.is_some());
+    let had_trust = initial.mcp.servers.iter().filter(|(_, server)| server.refusal.is_none()).map(|(name, _)| name);
+    had_trust.filter(is_withdrawn).map(String::as_str).collect::<Vec<_>>().into_iter()
 }
 
 /// Returns the sections that differ and only take effect at the next start.
@@ -100,6 +113,7 @@ fn sections_with_restart(initial: &Config, now: &Config) -> Vec<&'static str> {
         ("`instances`", initial.instances != now.instances),
         ("`compile`", initial.compile != now.compile),
         ("`hot_reload`", initial.hot_reload != now.hot_reload),
+        ("`mcp`", initial.mcp != now.mcp),
         ("`registry`", initial.registry != now.registry),
         ("`server`", initial.server != now.server),
         (
@@ -172,12 +186,25 @@ mod tests {
     }
 
     #[test]
+    fn servers_that_lose_trust_are_found() {
+        let text = "mcp: {servers: {files: {command: npx}, web: {url: 'http://localhost'}}}";
+        let initial = Config::parse(text, Path::new("hatchery.yaml")).unwrap();
+        let mut now = initial.clone();
+        assert_eq!(withdrawn_servers(&initial, &now).count(), 0);
+        now.mcp.servers.get_mut("files").unwrap().refusal = Some("it has changed since it was trusted".into());
+        assert_eq!(withdrawn_servers(&initial, &now).collect::<Vec<_>>(), ["files"]);
+        assert_eq!(withdrawn_servers(&now, &now).count(), 0, "it had no trust");
+    }
+
+    #[test]
     fn sections_that_need_a_restart_are_named() {
         let config = |yaml: &str| Config::parse(yaml, Path::new("hatchery.yaml")).unwrap();
         let initial = config("plugins: [logging]\ncomponents: {a: {limits: {log: 1}}}");
         assert!(sections_with_restart(&initial, &config("plugins: [logging]\nlimits: {log: 2}")).is_empty());
         let changed = config("server: {max_connections: 3}\napps: {dice: {resumable: true}}");
         assert_eq!(sections_with_restart(&initial, &changed), ["`plugins`", "`apps`", "`server`"]);
+        let served = config("plugins: [logging]\nmcp: {servers: {files: {command: npx}}}");
+        assert_eq!(sections_with_restart(&initial, &served), ["`mcp`"]);
         let bound = config("plugins: [logging]\ncomponents: {a: {signed_as: b}}");
         assert_eq!(sections_with_restart(&initial, &bound), ["`signed_as`, `signed_by` and `sha256` of `components`"]);
         let changed = config("plugins: [logging]\nquotas: {user_sessions: 3}\ndurability: power");

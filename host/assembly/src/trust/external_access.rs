@@ -1,5 +1,6 @@
 //! Detection of settings that access anything outside of the folder of the configuration.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
@@ -7,7 +8,7 @@ use hatchery_registry::SignaturePolicy;
 use hatchery_wasm::policy::Variable;
 use hatchery_wasm::{CompileLimits, Grants, InstanceSettings};
 
-use crate::config::{Config, DevUi, ServerConfig, without_credentials};
+use crate::config::{Config, DevUi, McpServerConfig, McpSetting, ServerConfig, without_credentials};
 use crate::plugins;
 
 /// A setting that accesses something outside of the folder of its configuration, or raises a limit of the whole host.
@@ -37,6 +38,10 @@ pub enum Section {
     Models,
     /// An entry of `plugins`, by index.
     Plugin(usize),
+    /// An MCP server.
+    McpServer {
+        server: String,
+    },
     Registry,
     Server,
     Instances,
@@ -45,12 +50,17 @@ pub enum Section {
 }
 
 impl ExternalAccess {
-    /// Returns the component that requests the access. `None` if the whole host has it.
+    /// Returns the component that requests the access. `None` if it is not a component.
     pub fn component(&self) -> Option<&str> {
         match &self.section {
             Section::Network { component } | Section::Grants { component } => Some(component),
             _ => None,
         }
+    }
+
+    /// Returns true if the whole host has the access, not a single component or MCP server.
+    pub fn is_of_host(&self) -> bool {
+        !matches!(self.section, Section::Network { .. } | Section::Grants { .. } | Section::McpServer { .. })
     }
 }
 
@@ -81,6 +91,11 @@ pub(super) fn external_access(config: &Config, folder: &Path) -> Vec<ExternalAcc
     for (index, plugin) in config.plugins.iter().enumerate() {
         if let Some(path) = plugins::folder(plugin).filter(|path| is_outside(path, folder)) {
             add(Section::Plugin(index), &format!("plugins[{index}].args.folder"), path.display().to_string());
+        }
+    }
+    for (name, server) in &config.mcp.servers {
+        for (key, value) in external_server(server) {
+            add(Section::McpServer { server: name.clone() }, &format!("mcp.servers.{name}.{key}"), value);
         }
     }
     for (name, component) in &config.components {
@@ -119,6 +134,21 @@ pub(super) fn external_access(config: &Config, folder: &Path) -> Vec<ExternalAcc
         add(Section::Audit, "audit.enabled", "false".into());
     }
     found
+}
+
+/// Returns the process or the connection of an MCP server and the variables that it gets, as key and value.
+fn external_server(server: &McpServerConfig) -> Vec<(String, String)> {
+    let command = server.command.iter().map(|command| {
+        let words = std::iter::once(command.display().to_string()).chain(server.args.iter().cloned());
+        ("command".to_owned(), words.collect::<Vec<_>>().join(" "))
+    });
+    let url = server.url.iter().map(|url| ("url".to_owned(), without_credentials(url)));
+    let variables = |key: &'static str, settings: &BTreeMap<String, McpSetting>| {
+        let from = settings.iter().filter_map(|(name, value)| Some((name, value.variable()?)));
+        from.map(|(name, from)| (format!("{key}.{name}"), format!("from {from}"))).collect::<Vec<_>>()
+    };
+    let variables = variables("env", &server.env).into_iter().chain(variables("headers", &server.headers));
+    command.chain(url).chain(variables).collect()
 }
 
 /// Returns the grants of a component that need trust, as section, key and value.
@@ -253,7 +283,9 @@ mod tests {
              registry: {{signatures: off, trusted_keys: [{key}]}}\n\
              server: {{allowed_hosts: ['*'], allow_import: true, dev_ui: full, secret_file: key, body_memory: 1GiB}}\n\
              instances: {{max: 1001}}\ncompile: {{time: 61s}}\n\
-             audit: {{enabled: false, file: /dev/null}}\n"
+             audit: {{enabled: false, file: /dev/null}}\n\
+             mcp: {{servers: {{files: {{command: npx, args: [-y, server], env: {{HOME: {{from: HOME}}, LANG: C}}}}, \
+             web: {{url: 'https://me:secret@mcp.example', headers: {{Authorization: {{from: TOKEN, prefix: 'Bearer '}}}}}}}}}}\n"
         );
         assert_eq!(
             requested(&folder, &text),
@@ -270,6 +302,10 @@ mod tests {
                 "models.openrouter_base_url: https://r",
                 "models.apigee_base_url: https://g",
                 "plugins[0].args.folder: /srv/recorded",
+                "mcp.servers.files.command: npx -y server",
+                "mcp.servers.files.env.HOME: from HOME",
+                "mcp.servers.web.url: https://…@mcp.example",
+                "mcp.servers.web.headers.Authorization: from TOKEN",
                 "components.web.grants.network: *",
                 "components.web.grants.private_network: 10.0.0.0/8",
                 "components.web.grants.secrets: key for evil.example",

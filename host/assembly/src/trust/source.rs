@@ -198,6 +198,10 @@ fn remove_untrusted(config: &mut Config, external: &[ExternalAccess], reason: &U
             Section::MemoryService => config.memory_service = None,
             Section::Models => config.models = Default::default(),
             Section::Plugin(_) => {}
+            Section::McpServer { server } => {
+                let Some(settings) = config.mcp.servers.get_mut(server) else { continue };
+                settings.refusal = Some(server_refusal(server, reason));
+            }
             Section::Registry => {
                 config.registry.trusted_keys.clear();
                 if config.registry.signatures == SignaturePolicy::Off {
@@ -220,6 +224,14 @@ fn refusal(component: &str, keys: &str, reason: &UntrustedReason) -> String {
     format!(
         "component `{component}` is not loaded: {FILE_NAME} requests access outside of its folder ({keys}), but {reason}; \
          the operator can review and allow it with `hatchery trust DIR`"
+    )
+}
+
+/// Returns why an MCP server is not used.
+fn server_refusal(server: &str, reason: &UntrustedReason) -> String {
+    format!(
+        "the MCP server `{server}` is not used: {FILE_NAME} requests access outside of its folder for it, but {reason}; the \
+         operator can review and allow it with `hatchery trust DIR`"
     )
 }
 
@@ -257,12 +269,12 @@ impl LoadedConfig {
     }
 
     /// Returns an error if access for the whole host was removed: the host must not start without it. Access of single
-    /// components is no error, since only those components are not loaded.
+    /// components and MCP servers is no error, since only those are not used.
     ///
     /// # Errors
     /// [`ConfigError::Untrusted`].
     pub fn require_host_access(self) -> Result<Self, ConfigError> {
-        match self.explanation().filter(|_| self.external.iter().any(|access| access.component().is_none())) {
+        match self.explanation().filter(|_| self.external.iter().any(ExternalAccess::is_of_host)) {
             Some(explanation) => Err(ConfigError::Untrusted { explanation }),
             None => Ok(self),
         }

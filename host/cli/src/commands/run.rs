@@ -71,6 +71,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     };
     // The runner of a recorder also closes the plugins of the host.
     chat.close().await;
+    host.mcp_servers().close().await;
     outcome
 }
 

@@ -11,6 +11,7 @@ use hatchery::services::{ServicesError, create_data_folder};
 use hatchery::shell::session_commands;
 use hatchery::trust::LoadedConfig;
 use hatchery::{AppSource, CatalogReport, DevUi, Host, ServerConfig, Storage};
+use hatchery_core::CallerOrigin;
 use hatchery_server::{AppState, Server};
 use serde_json::json;
 
@@ -75,7 +76,9 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let dev_ui = Some(config.dev_ui.unwrap_or(default_dev_ui(address)));
     let config = ServerConfig { allowed_hosts, dev_ui, dev_ui_folder, ..config };
     let has_dev_ui = config.dev_ui() != DevUi::Off;
-    let state = AppState::new(host.runner().clone(), host.apps().clone(), config);
+    let mcp = host.mcp_service(CallerOrigin::Http, Vec::new());
+    let state =
+        AppState::new(host.runner().clone(), host.apps().clone(), config).with_mcp(mcp, host.mcp_servers().clone());
     let server = Server::bind(address, state).await?;
     let address = server.local_addr();
     if !address.ip().is_loopback() {

@@ -1,10 +1,12 @@
-//! Components: what is loaded and the state of every file, one component in detail, and its earlier revisions.
+//! Components: what is loaded and the state of every file, one component in detail, and its earlier revisions; the state of
+//! MCP servers.
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use hatchery::{CatalogReport, ComponentDetail, DevUi, RestoreError};
+use hatchery_mcp::ServerStatus;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ApiError;
@@ -19,10 +21,13 @@ pub(super) fn routes() -> Router<AppState> {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Components {
     #[serde(flatten)]
     catalog: CatalogReport,
     apps: Vec<AppEntry>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    mcp_servers: Vec<ServerStatus>,
 }
 
 #[derive(Serialize)]
@@ -37,7 +42,7 @@ async fn components(State(state): State<AppState>) -> Json<Components> {
         name: app.name.clone(),
         agents: app.agent_names().into_iter().map(Into::into).collect(),
     });
-    Json(Components { apps: apps.collect(), catalog: source.report() })
+    Json(Components { apps: apps.collect(), catalog: source.report(), mcp_servers: state.mcp_servers().statuses() })
 }
 
 /// Returns a component with its grants, limits and stored revisions.

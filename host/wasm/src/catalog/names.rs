@@ -25,6 +25,8 @@ pub(crate) type Components = BTreeMap<String, Arc<Component>>;
 pub(crate) struct NameResolver<'a> {
     pub(crate) components: &'a Components,
     pub(crate) owners: &'a NameOwners,
+    /// The items of the host, whose toolsets agents of components can use. `None` if there are none.
+    pub(crate) native: Option<&'a dyn ItemResolver>,
 }
 
 impl ItemResolver for NameResolver<'_> {
@@ -48,8 +50,16 @@ impl ItemResolver for NameResolver<'_> {
         if let Some(toolset) = self.components.get(name).and_then(Component::toolset) {
             return Ok(toolset);
         }
-        let (component, item) = self.find(ItemKind::Toolset, name)?;
-        component.named_toolset(item).ok_or_else(|| self.unknown(ItemKind::Toolset, name))
+        match (self.find(ItemKind::Toolset, name), self.native) {
+            (Ok((component, item)), _) => {
+                component.named_toolset(item).ok_or_else(|| self.unknown(ItemKind::Toolset, name))
+            }
+            (Err(error @ ResolveError::Unknown { .. }), Some(native)) => match native.toolset(name) {
+                Err(ResolveError::Unknown { .. }) => Err(error),
+                found => found,
+            },
+            (Err(error), _) => Err(error),
+        }
     }
 
     fn plugin(&self, name: &str, args: JsonMap) -> Result<Arc<dyn Plugin>, ResolveError> {

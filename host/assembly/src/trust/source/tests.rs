@@ -197,3 +197,16 @@ fn no_configuration_can_grant_write_access_to_the_served_folder() {
         "{error}"
     );
 }
+
+#[test]
+fn an_untrusted_mcp_server_is_not_used_and_the_host_starts() {
+    let fixture = Fixture::new("mcp: {servers: {files: {command: npx}}}\n");
+    let loaded = fixture.load().require_host_access().unwrap();
+    assert_eq!(
+        loaded.config.mcp.servers["files"].refusal.as_deref().unwrap(),
+        "the MCP server `files` is not used: hatchery.yaml requests access outside of its folder for it, but it is not trusted; \
+         the operator can review and allow it with `hatchery trust DIR`"
+    );
+    fixture.trust();
+    assert_eq!(fixture.load().config.mcp.servers["files"].refusal, None);
+}

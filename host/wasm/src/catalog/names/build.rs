@@ -345,7 +345,7 @@ mod tests {
 
     async fn built(agents: Vec<AgentSpec>) -> Result<Agent, String> {
         let components = Components::from([("made".to_owned(), with_agents(agents).await)]);
-        NameResolver { components: &components, owners: &NameOwners::default() }
+        NameResolver { components: &components, owners: &NameOwners::default(), native: None }
             .agent("made/a0")
             .map_err(|error| error.to_string())
     }

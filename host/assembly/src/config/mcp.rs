@@ -1,0 +1,257 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hatchery_mcp::{
+    Confirmation, Handshake, HttpServer, Limits, McpServers, ServerConfig, Setting, StdioServer, Transport,
+};
+use hatchery_wasm::limits::units;
+use serde::Deserialize;
+
+use crate::byte_size::ByteSize;
+
+/// The Model Context Protocol: servers whose tools agents use, and what clients may use.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct McpConfig {
+    /// Servers by name. Agents refer to them by these names.
+    pub servers: BTreeMap<String, McpServerConfig>,
+    /// What MCP clients of this host may use.
+    pub expose: McpExposeConfig,
+}
+
+/// What MCP clients may use. In a pattern, `*` stands for any text.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct McpExposeConfig {
+    /// Patterns of the names of apps. Default: all.
+    pub apps: Vec<String>,
+    /// Patterns of the names of tools, as in `dice/*`. Default: none.
+    pub tools: Vec<String>,
+}
+
+impl Default for McpExposeConfig {
+    fn default() -> Self {
+        Self { apps: vec!["*".into()], tools: Vec::new() }
+    }
+}
+
+/// A server: a `command` or a `url`, and limits.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct McpServerConfig {
+    /// The program to start: a name on the `PATH`, or a path.
+    pub command: Option<PathBuf>,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Its environment, which has `PATH` besides.
+    pub env: BTreeMap<String, McpSetting>,
+    /// Its working directory. Default: the folder of the configuration.
+    pub cwd: Option<PathBuf>,
+    /// The endpoint of a server over HTTP.
+    pub url: Option<String>,
+    /// How a server at a `url` is reached. Default: streamable HTTP.
+    pub transport: McpHttpTransport,
+    /// Headers of every request to it.
+    pub headers: BTreeMap<String, McpSetting>,
+    /// How the connection begins. Default: `initialize`.
+    pub handshake: McpHandshake,
+    /// The tools that agents may use. Default: all.
+    pub tools: Option<BTreeSet<String>>,
+    /// The tools whose calls a person must confirm: `true`, or their names.
+    pub require_confirmation: McpConfirmation,
+    /// Timeout of connecting. Default: 30 s.
+    #[serde(deserialize_with = "units::duration")]
+    pub connect_timeout: Option<Duration>,
+    /// Timeout of a call without progress. Default: 60 s.
+    #[serde(deserialize_with = "units::duration")]
+    pub call_timeout: Option<Duration>,
+    /// Timeout of a call. Default: 10 min.
+    #[serde(deserialize_with = "units::duration")]
+    pub max_call_time: Option<Duration>,
+    /// Maximum size of a message. Default: 8 MiB.
+    pub max_message: Option<ByteSize>,
+    /// Maximum number of tools. Default: 256.
+    pub max_tools: Option<usize>,
+    /// Maximum number of notifications per second. Default: 1000.
+    pub max_notifications: Option<u32>,
+    /// Why the server is not used. It cannot be set in the file.
+    #[serde(skip)]
+    pub refusal: Option<String>,
+}
+
+/// A value, or the name of an environment variable of the host.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum McpSetting {
+    Text(String),
+    Variable {
+        from: String,
+        #[serde(default)]
+        prefix: String,
+    },
+}
+
+impl McpSetting {
+    /// Returns the variable, if the value comes from one.
+    pub(crate) fn variable(&self) -> Option<&str> {
+        match self {
+            Self::Text(_) => None,
+            Self::Variable { from, .. } => Some(from),
+        }
+    }
+}
+
+impl From<&McpSetting> for Setting {
+    fn from(setting: &McpSetting) -> Self {
+        match setting.clone() {
+            McpSetting::Text(text) => Self::Text(text),
+            McpSetting::Variable { from, prefix } => Self::Variable { name: from, prefix },
+        }
+    }
+}
+
+/// The transport to a server at a URL.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum McpHttpTransport {
+    #[default]
+    StreamableHttp,
+    /// HTTP+SSE, the transport of revision 2024-11-05.
+    Sse,
+}
+
+/// How a connection begins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum McpHandshake {
+    /// With `initialize`, in revisions up to 2025-11-25.
+    #[default]
+    Initialize,
+    /// With `server/discover`, in revision 2026-07-28.
+    Discover,
+    /// With `server/discover` if the server knows it.
+    Auto,
+}
+
+impl From<McpHandshake> for Handshake {
+    fn from(config: McpHandshake) -> Self {
+        match config {
+            McpHandshake::Initialize => Self::Initialize,
+            McpHandshake::Discover => Self::Discover,
+            McpHandshake::Auto => Self::Auto,
+        }
+    }
+}
+
+/// All tools, none, or those of these names.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum McpConfirmation {
+    All(bool),
+    Tools(BTreeSet<String>),
+}
+
+impl Default for McpConfirmation {
+    fn default() -> Self {
+        Self::All(false)
+    }
+}
+
+impl From<&McpConfirmation> for Confirmation {
+    fn from(config: &McpConfirmation) -> Self {
+        match config {
+            McpConfirmation::All(false) => Self::None,
+            McpConfirmation::All(true) => Self::All,
+            McpConfirmation::Tools(names) => Self::Tools(names.clone()),
+        }
+    }
+}
+
+impl McpConfig {
+    /// Checks the names and transports of servers.
+    ///
+    /// # Errors
+    /// What is wrong, with the key.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.servers.iter().try_for_each(|(name, server)| {
+            let is_plain = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_');
+            if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) {
+                return Err(format!(
+                    "mcp.servers: `{}` is no name of a server; use up to 64 letters, digits, `-` and `_`",
+                    name.escape_debug()
+                ));
+            }
+            server.transport().map(drop).map_err(|reason| format!("mcp.servers.{name}: {reason}"))
+        })
+    }
+
+    /// Resolves the paths of programs against `folder`, which is their default working directory.
+    pub(super) fn resolve_paths(&mut self, folder: &Path) {
+        for server in self.servers.values_mut().filter(|server| server.command.is_some()) {
+            server.cwd = Some(folder.join(server.cwd.take().unwrap_or_default()));
+            if let Some(command) = server.command.as_mut().filter(|command| command.components().nth(1).is_some()) {
+                *command = folder.join(&*command);
+            }
+        }
+    }
+
+    /// Returns the servers, and why some of them are not used.
+    pub(crate) fn servers(&self) -> McpServers {
+        let used = self.servers.iter().filter(|(_, server)| server.refusal.is_none());
+        let used = used.filter_map(|(name, server)| Some((name.clone(), server.settings()?)));
+        let refused = self.servers.iter().filter_map(|(name, server)| Some((name.clone(), server.refusal.clone()?)));
+        McpServers::new(used).with_refused(refused)
+    }
+}
+
+impl McpServerConfig {
+    /// Returns the settings of the server. `None` if they are invalid, which is an error when the file is read.
+    pub(super) fn settings(&self) -> Option<ServerConfig> {
+        let default = Limits::default();
+        Some(ServerConfig {
+            transport: self.transport().ok()?,
+            tools: self.tools.clone(),
+            confirmation: (&self.require_confirmation).into(),
+            handshake: self.handshake.into(),
+            limits: Limits {
+                connect_timeout: self.connect_timeout.unwrap_or(default.connect_timeout),
+                call_timeout: self.call_timeout.unwrap_or(default.call_timeout),
+                max_call_time: self.max_call_time.unwrap_or(default.max_call_time),
+                max_message: self.max_message.map_or(default.max_message, ByteSize::bytes),
+                max_tools: self.max_tools.unwrap_or(default.max_tools),
+                max_notifications: self.max_notifications.unwrap_or(default.max_notifications),
+            },
+        })
+    }
+
+    fn transport(&self) -> Result<Transport, String> {
+        let settings = |settings: &BTreeMap<String, McpSetting>| {
+            settings.iter().map(|(name, value)| (name.clone(), value.into())).collect()
+        };
+        match (&self.command, &self.url) {
+            (Some(command), None) => match self.headers.is_empty() {
+                true => Ok(Transport::Stdio(StdioServer {
+                    command: command.clone(),
+                    args: self.args.clone(),
+                    env: settings(&self.env),
+                    cwd: self.cwd.clone(),
+                })),
+                false => Err("`headers` belong to a `url`; give variables to a command by `env`".into()),
+            },
+            (None, Some(url)) => match self.args.is_empty() && self.env.is_empty() && self.cwd.is_none() {
+                true if url.starts_with("http://") || url.starts_with("https://") => {
+                    let server = HttpServer { url: url.clone(), headers: settings(&self.headers) };
+                    Ok(match self.transport {
+                        McpHttpTransport::StreamableHttp => Transport::Http(server),
+                        McpHttpTransport::Sse => Transport::Sse(server),
+                    })
+                }
+                true => Err("`url` must begin with http:// or https://".into()),
+                false => Err("`args`, `env` and `cwd` belong to a `command`; remove them, or the `url`".into()),
+            },
+            (None, None) => Err("a server needs either a `command` to start or a `url`".into()),
+            (Some(_), Some(_)) => Err("a server has either a `command` or a `url`; remove one of them".into()),
+        }
+    }
+}

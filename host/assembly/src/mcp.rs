@@ -1,0 +1,84 @@
+//! The apps and tools of the host for MCP clients.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hatchery_core::{CallerOrigin, Tool};
+use hatchery_engine::{App, AppDirectory, CatalogSource};
+use hatchery_mcp::{Exposure, McpCatalog, McpService};
+use hatchery_wasm::CatalogHandle;
+use tokio::sync::watch;
+
+use crate::config::Config;
+use crate::host::Host;
+use crate::source::AppSource;
+
+/// The apps of the host, and the tools of its components.
+struct ExposedCatalog {
+    apps: Arc<dyn AppSource>,
+    items: Arc<dyn CatalogSource>,
+    /// Components whose tools no client may call.
+    private: BTreeSet<String>,
+    /// The folder. `None` if all apps are native.
+    catalog: Option<CatalogHandle>,
+}
+
+impl AppDirectory for ExposedCatalog {
+    fn app(&self, name: &str) -> Option<Arc<App>> {
+        self.apps.app(name)
+    }
+
+    fn app_names(&self) -> Vec<String> {
+        self.apps.app_names()
+    }
+}
+
+#[async_trait]
+impl McpCatalog for ExposedCatalog {
+    fn tool_names(&self) -> Vec<String> {
+        let components = self.apps.report().components;
+        let public = components.iter().filter(|component| !self.private.contains(&component.name));
+        public.flat_map(|component| component.tools.iter().map(|tool| format!("{}/{tool}", component.name))).collect()
+    }
+
+    fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.items.snapshot().resolver.tool(name).ok()
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        match &self.catalog {
+            Some(catalog) => catalog.subscribe(),
+            None => watch::Sender::new(0).subscribe(),
+        }
+    }
+
+    async fn wait_until_loaded(&self) {
+        if let Some(catalog) = &self.catalog {
+            catalog.wait_until_loaded().await;
+        }
+    }
+}
+
+/// Returns what the configuration exposes, with these patterns of tools in addition.
+fn exposure(config: &Config, tools: Vec<String>) -> Exposure {
+    let expose = config.mcp.expose.clone();
+    Exposure { apps: expose.apps, tools: expose.tools.into_iter().chain(tools).collect() }
+}
+
+impl Host {
+    /// Returns the host as an MCP server, for clients that reach it by `origin`. It offers the apps and tools that the
+    /// configuration exposes, and the tools that match these patterns.
+    pub fn mcp_service(&self, origin: CallerOrigin, tools: Vec<String>) -> McpService {
+        let config = self.config();
+        let private = config.components.iter().filter(|(_, component)| component.private);
+        let catalog = ExposedCatalog {
+            apps: self.apps().clone(),
+            items: self.catalog_source().clone(),
+            private: private.map(|(name, _)| name.clone()).collect(),
+            catalog: self.catalog_handle().cloned(),
+        };
+        McpService::new(self.runner().clone(), Arc::new(catalog), exposure(config, tools), origin)
+            .with_max_runs(config.server.max_concurrent_runs)
+    }
+}

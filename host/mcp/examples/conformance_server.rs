@@ -1,0 +1,153 @@
+//! The tools of the fixture server that the conformance suite expects, behind this crate's server. Prints its URL.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::routing::any;
+use hatchery_core::{Blob, CallContext, CallerOrigin, FunctionDeclaration, JsonMap, PartData, Tool, ToolError};
+use hatchery_engine::{App, AppDirectory, Runner};
+use hatchery_mcp::{Exposure, McpCatalog, McpEndpoint, McpService};
+use hatchery_test_support::services;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+/// What a tool of the fixture does.
+#[derive(Clone, Copy)]
+enum Behaviour {
+    Text(&'static str),
+    Fail(&'static str),
+    /// Stores files, given by their names, types and contents, and returns a text unless it is empty.
+    Files(&'static str, &'static [(&'static str, &'static str, &'static [u8])]),
+}
+
+struct FixtureTool {
+    declaration: Arc<FunctionDeclaration>,
+    behaviour: Behaviour,
+}
+
+#[async_trait]
+impl Tool for FixtureTool {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.declaration
+    }
+
+    async fn call(&self, _: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
+        match self.behaviour {
+            Behaviour::Text(text) => Ok(text.into()),
+            Behaviour::Fail(message) => Err(ToolError::Recoverable(message.into())),
+            Behaviour::Files(text, files) => {
+                for (name, mime_type, data) in files {
+                    let blob = Blob { mime_type: (*mime_type).into(), data: (*data).into(), display_name: None };
+                    cx.save_artifact(name, &PartData::InlineData(blob).into()).await?;
+                }
+                Ok(if text.is_empty() { Value::Null } else { text.into() })
+            }
+        }
+    }
+}
+
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89";
+const WAV: &[u8] = b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x80\x3e\0\0\x02\0\x10\0data\0\0\0\0";
+
+fn tools() -> BTreeMap<String, Arc<dyn Tool>> {
+    let empty = json!({"type": "object"});
+    let dialect = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "$defs": {"address": {
+            "$anchor": "addressDef",
+            "type": "object", "properties": {"street": {"type": "string"}, "city": {"type": "string"}}
+        }},
+        "properties": {
+            "name": {"type": "string"}, "address": {"$ref": "#/$defs/address"},
+            "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+            "phone": {"type": "string"}, "email": {"type": "string"}
+        },
+        "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+        "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+        "then": {"required": ["phone"]}, "else": {"required": ["email"]},
+        "additionalProperties": false
+    });
+    let fixtures: [(&str, &Value, Behaviour); 7] = [
+        ("test_simple_text", &empty, Behaviour::Text("This is a simple text response for testing.")),
+        ("test_image_content", &empty, Behaviour::Files("", &[("image.png", "image/png", PNG)])),
+        ("test_audio_content", &empty, Behaviour::Files("", &[("audio.wav", "audio/wav", WAV)])),
+        (
+            "test_embedded_resource",
+            &empty,
+            Behaviour::Files("", &[("resource.txt", "text/plain", b"This is an embedded resource.")]),
+        ),
+        (
+            "test_multiple_content_types",
+            &empty,
+            Behaviour::Files(
+                "Multiple content types test:",
+                &[("image.png", "image/png", PNG), ("mixed.txt", "text/plain", b"{}")],
+            ),
+        ),
+        ("test_error_handling", &empty, Behaviour::Fail("This tool intentionally returns an error for testing")),
+        ("json_schema_2020_12_tool", &dialect, Behaviour::Text("ok")),
+    ];
+    let tool = |(name, schema, behaviour): (&str, &Value, Behaviour)| {
+        let declaration = FunctionDeclaration {
+            name: name.into(),
+            description: format!("The fixture {name}."),
+            parameters: Some(schema.clone()),
+            response: None,
+        };
+        (name.to_owned(), Arc::new(FixtureTool { declaration: Arc::new(declaration), behaviour }) as Arc<dyn Tool>)
+    };
+    fixtures.into_iter().map(tool).collect()
+}
+
+struct Fixture {
+    tools: BTreeMap<String, Arc<dyn Tool>>,
+    changes: watch::Sender<u64>,
+}
+
+impl AppDirectory for Fixture {
+    fn app(&self, _: &str) -> Option<Arc<App>> {
+        None
+    }
+
+    fn app_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+impl McpCatalog for Fixture {
+    fn tool_names(&self) -> Vec<String> {
+        self.tools.keys().cloned().collect()
+    }
+
+    fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.tools.get(name).cloned()
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+}
+
+#[tokio::main]
+async fn main() -> std::io::Result<()> {
+    let catalog = Arc::new(Fixture { tools: tools(), changes: watch::Sender::new(1) });
+    let exposure = Exposure { apps: Vec::new(), tools: vec!["*".into()] };
+    let service = McpService::new(Runner::new(services()), catalog, exposure, CallerOrigin::Http);
+    let endpoint = McpEndpoint::on_loopback(service);
+    let answer = move |request: Request| {
+        let endpoint = endpoint.clone();
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = axum::body::to_bytes(body, 4 << 20).await.unwrap_or_default();
+            endpoint.handle(Request::from_parts(parts, body)).await.map(Body::new)
+        }
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    println!("http://{}/mcp", listener.local_addr()?);
+    axum::serve(listener, Router::new().route("/mcp", any(answer))).await
+}

@@ -1,0 +1,18 @@
+//! The client: connections to MCP servers, and their tools as a toolset.
+
+mod connection;
+mod content;
+mod error;
+mod flood;
+mod handler;
+mod listing;
+mod servers;
+mod sse;
+mod stdio;
+mod supervisor;
+mod tool;
+mod toolset;
+
+pub use error::McpError;
+pub use servers::{McpServers, ServerStatus};
+pub use toolset::{McpToolset, ToolsetOptions};

@@ -1,0 +1,296 @@
+//! One connection to a server, from the handshake to its end.
+
+use std::error::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use hatchery_core::sync::MutexExt;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use rmcp::RoleClient;
+use rmcp::model::ProtocolVersion;
+use rmcp::service::{ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer, RunningService};
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
+use tokio::sync::Mutex as AsyncMutex;
+use tokio_util::sync::CancellationToken;
+
+use super::McpError;
+use super::flood::FloodGuard;
+use super::handler::{GuardedHandler, Handler};
+use super::listing::ToolListing;
+use super::sse::SseTransport;
+use super::stdio::{self, Process};
+use crate::config::{Handshake, HttpServer, Limits, ServerConfig, Transport};
+
+/// What the parts of a connection share.
+pub(super) struct ConnectionState {
+    limits: Limits,
+    flood: FloodGuard,
+    /// The first reason why the connection has ended.
+    failure: Mutex<Option<McpError>>,
+    /// True if the tools have changed since they were listed.
+    are_tools_stale: AtomicBool,
+    /// True once a request was made.
+    is_used: AtomicBool,
+    /// Closes the connection.
+    close: CancellationToken,
+}
+
+impl ConnectionState {
+    fn new(limits: &Limits) -> Arc<Self> {
+        Arc::new(Self {
+            flood: FloodGuard::new(limits.max_notifications),
+            limits: limits.clone(),
+            failure: Mutex::default(),
+            are_tools_stale: AtomicBool::new(false),
+            is_used: AtomicBool::new(false),
+            close: CancellationToken::new(),
+        })
+    }
+
+    /// Closes the connection for this reason, unless there is an earlier one.
+    pub(super) fn fail(&self, error: McpError) {
+        self.failure.lock_unpoisoned().get_or_insert(error);
+        self.close.cancel();
+    }
+
+    pub(super) fn count_notification(&self) {
+        if !self.flood.admit(Instant::now()) {
+            self.fail(McpError::Flood(self.limits.max_notifications));
+        }
+    }
+
+    pub(super) fn mark_tools_stale(&self) {
+        self.are_tools_stale.store(true, Ordering::Release);
+    }
+
+    pub(super) fn failure(&self) -> McpError {
+        self.failure.lock_unpoisoned().clone().unwrap_or(McpError::Closed(String::new()))
+    }
+}
+
+/// A connection that is ready for requests. Cheap to share; [`OpenConnection`] owns its end.
+pub(super) struct Connection {
+    pub(super) server: Arc<str>,
+    pub(super) limits: Limits,
+    pub(super) peer: Peer<RoleClient>,
+    state: Arc<ConnectionState>,
+    tools: AsyncMutex<Option<Arc<ToolListing>>>,
+}
+
+impl Connection {
+    /// Returns the tools. They are listed once, and again after they have changed.
+    pub(super) async fn tools(&self) -> Result<Arc<ToolListing>, McpError> {
+        self.state.is_used.store(true, Ordering::Release);
+        let mut tools = self.tools.lock().await;
+        // Since 2026-07-28 a list says for how long it is valid, which the library observes.
+        let has_lifetime =
+            self.peer.peer_info().is_some_and(|info| info.protocol_version == ProtocolVersion::V_2026_07_28);
+        if self.state.are_tools_stale.swap(false, Ordering::AcqRel) || has_lifetime {
+            *tools = None;
+        }
+        if let Some(tools) = tools.as_ref() {
+            return Ok(tools.clone());
+        }
+        let listing = Arc::new(ToolListing::fetch(self).await?);
+        Ok(tools.insert(listing).clone())
+    }
+
+    /// Returns the names of the tools that were listed last, for reports.
+    pub(super) fn known_tools(&self) -> Vec<String> {
+        let tools = self.tools.try_lock().ok().and_then(|tools| tools.clone());
+        tools.iter().flat_map(|tools| tools.names()).map(Into::into).collect()
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.state.close.is_cancelled() || self.peer.is_transport_closed()
+    }
+
+    /// Returns the reason why the connection has ended.
+    pub(super) fn failure(&self) -> McpError {
+        self.state.failure()
+    }
+}
+
+/// The owner of a connection.
+pub(super) struct OpenConnection {
+    pub(super) connection: Arc<Connection>,
+    service: RunningService<RoleClient, GuardedHandler>,
+    process: Option<Process>,
+}
+
+impl OpenConnection {
+    /// Connects to a server.
+    ///
+    /// # Errors
+    /// If it cannot be started or reached, or the handshake fails or takes too long.
+    pub(super) async fn open(server: &Arc<str>, config: &ServerConfig) -> Result<Self, McpError> {
+        let limits = &config.limits;
+        let connect = async {
+            match &config.transport {
+                Transport::Stdio(stdio) => {
+                    let state = ConnectionState::new(limits);
+                    let mut started = stdio::start(server, stdio, limits.max_message, &state)?;
+                    let transport =
+                        AsyncRwTransport::new_client(started.stdout, started.stdin).with_max_line_length(usize::MAX);
+                    let served = handler(server, &state).serve_with_lifecycle(transport, lifecycle(config)).await;
+                    match served {
+                        Ok(service) => Ok((service, state, Some(started.process))),
+                        Err(error) => Err(explain(&state, &mut started.process, &error).await),
+                    }
+                }
+                Transport::Http(http) => {
+                    let state = ConnectionState::new(limits);
+                    let transport = http_transport(http, limits)?;
+                    let served = handler(server, &state).serve_with_lifecycle(transport, lifecycle(config)).await;
+                    let service = served.map_err(|error| McpError::Handshake(describe_handshake(&error)))?;
+                    Ok((service, state, None))
+                }
+                Transport::Sse(http) => {
+                    let state = ConnectionState::new(limits);
+                    let (client, headers) = http_client(http, limits)?;
+                    let transport = SseTransport::open(client, headers, &http.url, limits.max_message, &state).await?;
+                    let served =
+                        handler(server, &state).serve_with_lifecycle(transport, ClientLifecycleMode::Initialize);
+                    let service = served.await.map_err(|error| McpError::Handshake(describe_handshake(&error)))?;
+                    Ok((service, state, None))
+                }
+            }
+        };
+        let connected = tokio::time::timeout(limits.connect_timeout, connect).await;
+        let (service, state, process) = connected.unwrap_or(Err(McpError::ConnectTimeout(limits.connect_timeout)))?;
+        let connection = Arc::new(Connection {
+            server: server.clone(),
+            limits: limits.clone(),
+            peer: service.peer().clone(),
+            state,
+            tools: AsyncMutex::default(),
+        });
+        Ok(Self { connection, service, process })
+    }
+
+    /// Waits until the connection has ended or `stop` is cancelled, and ends its process. Returns whether it was used,
+    /// and the reason of its end.
+    pub(super) async fn run(self, stop: &CancellationToken) -> (bool, McpError) {
+        let Self { connection, service, process } = self;
+        let state = &connection.state;
+        let end = service.cancellation_token();
+        {
+            let mut ended = std::pin::pin!(service.waiting());
+            tokio::select! {
+                _ = &mut ended => {}
+                () = state.close.cancelled() => {
+                    end.cancel();
+                    let _ = ended.await;
+                }
+                () = stop.cancelled() => {
+                    state.fail(McpError::Stopped);
+                    end.cancel();
+                    let _ = ended.await;
+                }
+            }
+        }
+        if let Some(mut process) = process {
+            state.fail(McpError::Closed(process.last_words().await));
+            process.stop().await;
+        }
+        state.fail(McpError::Closed(String::new()));
+        (state.is_used.load(Ordering::Acquire), state.failure())
+    }
+}
+
+fn handler(server: &Arc<str>, state: &Arc<ConnectionState>) -> GuardedHandler {
+    GuardedHandler(Handler { server: server.clone(), state: state.clone() })
+}
+
+fn lifecycle(config: &ServerConfig) -> ClientLifecycleMode {
+    let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+    let legacy_version = Some(ProtocolVersion::LATEST_WITH_INITIALIZE);
+    match config.handshake {
+        Handshake::Initialize => ClientLifecycleMode::Initialize,
+        Handshake::Discover => ClientLifecycleMode::Discover { preferred_versions },
+        Handshake::Auto => ClientLifecycleMode::Auto { preferred_versions, legacy_version },
+    }
+}
+
+/// Returns the error of a failed handshake with a process, with what the process has printed last.
+async fn explain(state: &ConnectionState, process: &mut Process, error: &ClientInitializeError) -> McpError {
+    let printed = process.last_words().await;
+    let failure = state.failure.lock_unpoisoned().clone();
+    failure.unwrap_or_else(|| McpError::Handshake(format!("{}{printed}", describe_handshake(error))))
+}
+
+/// Describes an error of the handshake without the names of Rust types.
+fn describe_handshake(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => describe_causes(error.error.as_ref()),
+        error => error.to_string(),
+    }
+}
+
+/// Describes an error of a transport with its causes.
+pub(super) fn describe_causes(error: &dyn Error) -> String {
+    let (mut text, mut cause) = (error.to_string(), error.source());
+    while let Some(error) = cause {
+        let reason = error.to_string();
+        if !text.contains(&reason) {
+            text.push_str(&format!(": {reason}"));
+        }
+        cause = error.source();
+    }
+    text
+}
+
+fn http_transport(
+    server: &HttpServer,
+    limits: &Limits,
+) -> Result<StreamableHttpClientTransport<reqwest::Client>, McpError> {
+    let (client, headers) = http_client(server, limits)?;
+    let headers = headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    let config = StreamableHttpClientTransportConfig::with_uri(endpoint(&server.url))
+        .custom_headers(headers)
+        .max_sse_event_size(limits.max_message);
+    Ok(StreamableHttpClientTransport::with_client(client, config))
+}
+
+/// Returns an HTTP client for a server, and the headers of every request to it.
+fn http_client(server: &HttpServer, limits: &Limits) -> Result<(reqwest::Client, HeaderMap), McpError> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in &server.headers {
+        let invalid = || McpError::Header(name.clone());
+        let mut value = HeaderValue::from_str(&value.value(name)?).map_err(|_| invalid())?;
+        value.set_sensitive(true);
+        headers.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?, value);
+    }
+    // A redirect could carry the headers to another host.
+    let client = reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(limits.connect_timeout)
+        .build()
+        .map_err(|error| McpError::HttpClient(error.to_string()))?;
+    Ok((client, headers))
+}
+
+/// Returns the URL, with the path `/mcp` if it has none.
+fn endpoint(url: &str) -> String {
+    match reqwest::Url::parse(url) {
+        Ok(mut parsed) if parsed.path() == "/" => {
+            parsed.set_path("/mcp");
+            parsed.into()
+        }
+        _ => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_without_a_path_means_the_usual_endpoint() {
+        assert_eq!(endpoint("http://localhost:3000"), "http://localhost:3000/mcp");
+        assert_eq!(endpoint("http://localhost:3000/"), "http://localhost:3000/mcp");
+        assert_eq!(endpoint("http://localhost:3000/tools?key=1"), "http://localhost:3000/tools?key=1");
+    }
+}

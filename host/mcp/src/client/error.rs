@@ -1,0 +1,56 @@
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// Reasons why a server cannot be used.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum McpError {
+    /// A setting needs a variable of the host's environment.
+    #[error("`{key}` needs the environment variable {name} of the host, which is not set")]
+    Variable {
+        /// The setting.
+        key: String,
+        /// The variable.
+        name: String,
+    },
+    /// A header of the configuration is no valid header.
+    #[error("the header `{0}` is invalid; its name and value must be ASCII without line breaks")]
+    Header(String),
+    /// The program cannot be started.
+    #[error("cannot start `{command}`: {reason}; check that it is installed and on the PATH of the host")]
+    Start {
+        /// The program.
+        command: String,
+        /// The reason.
+        reason: String,
+    },
+    /// The HTTP client cannot be created.
+    #[error("cannot create an HTTP client: {0}")]
+    HttpClient(String),
+    /// The handshake failed.
+    #[error("the handshake failed: {0}")]
+    Handshake(String),
+    /// The connection was not ready in time.
+    #[error("it did not complete the handshake within {} s; raise `connect_timeout` if it needs longer", .0.as_secs())]
+    ConnectTimeout(Duration),
+    /// The connection ended. The text says what the process has printed last.
+    #[error("it closed the connection{0}")]
+    Closed(String),
+    /// A message is too large.
+    #[error(
+        "it sent a message of more than {0} bytes, so the connection was closed; raise `max_message` to allow more"
+    )]
+    MessageTooLarge(usize),
+    /// It sends too many notifications.
+    #[error(
+        "it sent more than {0} notifications per second, so the connection was closed; raise `max_notifications` to \
+         allow more"
+    )]
+    Flood(u32),
+    /// The tools cannot be listed.
+    #[error("its tools cannot be listed: {0}")]
+    Listing(String),
+    /// The host has closed the connection for good.
+    #[error("the host has closed the connection, because it is stopping or the server is not trusted any more")]
+    Stopped,
+}

@@ -1,0 +1,50 @@
+//! Limit of the rate at which a server may send notifications and requests.
+
+use std::sync::Mutex;
+use std::time::Instant;
+
+use hatchery_core::sync::MutexExt;
+
+/// How many seconds' worth of notifications may arrive at once.
+const BURST_SECONDS: f64 = 10.0;
+
+/// A token bucket.
+pub(super) struct FloodGuard {
+    per_second: f64,
+    state: Mutex<(f64, Instant)>,
+}
+
+impl FloodGuard {
+    /// Creates a guard that admits so many notifications per second.
+    pub(super) fn new(per_second: u32) -> Self {
+        let per_second = f64::from(per_second);
+        Self { per_second, state: Mutex::new((per_second * BURST_SECONDS, Instant::now())) }
+    }
+
+    /// Counts a notification that arrives now. Returns false if there were too many.
+    pub(super) fn admit(&self, now: Instant) -> bool {
+        let mut state = self.state.lock_unpoisoned();
+        let (tokens, last) = *state;
+        let refill = now.saturating_duration_since(last).as_secs_f64() * self.per_second;
+        let tokens = (tokens + refill).min(self.per_second * BURST_SECONDS);
+        *state = ((tokens - 1.0).max(0.0), now);
+        tokens >= 1.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_burst_is_admitted_and_a_lasting_flood_is_not() {
+        let (guard, start) = (FloodGuard::new(10), Instant::now());
+        assert!((0..100).all(|_| guard.admit(start)));
+        assert!(!guard.admit(start));
+        let later = start + Duration::from_secs(1);
+        assert!((0..10).all(|_| guard.admit(later)));
+        assert!(!guard.admit(later));
+    }
+}

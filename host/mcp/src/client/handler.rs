@@ -1,0 +1,73 @@
+//! What a server may ask of the client: nothing but a sign of life.
+
+#![expect(deprecated, reason = "servers of earlier revisions use roots and log messages")]
+
+use std::sync::Arc;
+
+use rmcp::model::{
+    ClientConfig, ErrorData, Implementation, ListRootsRequestMethod, ListRootsResult, LoggingMessageNotificationParam,
+    ProgressNotificationParam, ProtocolVersion,
+};
+use rmcp::service::{NotificationContext, RequestContext, ServiceRole};
+use rmcp::{ClientHandler, RoleClient, Service};
+
+use super::connection::ConnectionState;
+
+/// Counts what the server sends without being asked, and closes the connection if it is too much.
+pub(super) struct GuardedHandler(pub(super) Handler);
+
+impl Service<RoleClient> for GuardedHandler {
+    async fn handle_request(
+        &self,
+        request: <RoleClient as ServiceRole>::PeerReq,
+        context: RequestContext<RoleClient>,
+    ) -> Result<<RoleClient as ServiceRole>::Resp, ErrorData> {
+        self.0.state.count_notification();
+        Service::handle_request(&self.0, request, context).await
+    }
+
+    async fn handle_notification(
+        &self,
+        notification: <RoleClient as ServiceRole>::PeerNot,
+        context: NotificationContext<RoleClient>,
+    ) -> Result<(), ErrorData> {
+        self.0.state.count_notification();
+        Service::handle_notification(&self.0, notification, context).await
+    }
+
+    fn get_info(&self) -> <RoleClient as ServiceRole>::Info {
+        ClientHandler::get_info(&self.0)
+    }
+}
+
+/// Answers a server. It gets no roots, no sampling and no elicitation, which it is told in the handshake.
+pub(super) struct Handler {
+    pub(super) server: Arc<str>,
+    pub(super) state: Arc<ConnectionState>,
+}
+
+impl ClientHandler for Handler {
+    fn get_info(&self) -> ClientConfig {
+        let implementation = Implementation::new("hatchery", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(Default::default(), implementation)
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+
+    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListRootsRequestMethod>())
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        tracing::debug!(server = &*self.server, "the tools have changed");
+        self.state.mark_tools_stale();
+    }
+
+    async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        let message = params.message.as_deref().unwrap_or_default();
+        tracing::debug!(server = &*self.server, progress = params.progress, total = params.total, message, "progress");
+    }
+
+    async fn on_logging_message(&self, params: LoggingMessageNotificationParam, _: NotificationContext<RoleClient>) {
+        tracing::debug!(server = &*self.server, level = ?params.level, "{}", params.data);
+    }
+}

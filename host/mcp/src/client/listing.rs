@@ -1,0 +1,148 @@
+//! The tools that a server lists. Tools that no agent could use are left out, with a warning.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hatchery_core::FunctionDeclaration;
+use hatchery_engine::validation::schema_error;
+use rmcp::model::{PaginatedRequestParams, Tool};
+use serde_json::Value;
+
+use super::McpError;
+use super::connection::Connection;
+
+/// Attempts to list the tools, and the time between them.
+const ATTEMPTS: u32 = 3;
+const RETRY_DELAY: Duration = Duration::from_millis(100);
+
+/// Most pages of a list.
+const MAX_PAGES: usize = 64;
+
+/// Longest name of a tool, which is what model providers accept.
+const MAX_NAME: usize = 64;
+
+/// The tools of a server.
+pub(super) struct ToolListing {
+    pub(super) tools: Vec<ListedTool>,
+}
+
+/// A tool of a server.
+pub(super) struct ListedTool {
+    /// The name, description and schemas, as the server declares them.
+    pub(super) declaration: Arc<FunctionDeclaration>,
+    /// True if the server says that a call can be repeated without further effect.
+    pub(super) is_idempotent: bool,
+}
+
+impl ToolListing {
+    /// Lists the tools, with retries.
+    pub(super) async fn fetch(connection: &Connection) -> Result<Self, McpError> {
+        let mut attempt = 1;
+        loop {
+            match list(connection).await {
+                Ok(tools) => return Ok(Self { tools: usable(&connection.server, tools) }),
+                Err(_) if connection.is_closed() => return Err(connection.failure()),
+                Err(error) if attempt == ATTEMPTS => return Err(McpError::Listing(error)),
+                Err(error) => tracing::debug!(server = &*connection.server, attempt, "listing tools: {error}"),
+            }
+            attempt += 1;
+            tokio::time::sleep(RETRY_DELAY).await;
+        }
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.iter().map(|tool| tool.declaration.name.as_str())
+    }
+}
+
+async fn list(connection: &Connection) -> Result<Vec<Tool>, String> {
+    let max = connection.limits.max_tools;
+    let (mut tools, mut cursor) = (Vec::new(), None);
+    for _ in 0..MAX_PAGES {
+        let mut params = PaginatedRequestParams::default();
+        params.cursor = cursor;
+        let page = tokio::time::timeout(connection.limits.call_timeout, connection.peer.list_tools(Some(params)))
+            .await
+            .map_err(|_| format!("no answer within {} s", connection.limits.call_timeout.as_secs()))?
+            .map_err(|error| error.to_string())?;
+        tools.extend(page.tools);
+        if tools.len() > max {
+            return Err(format!("there are more than {max} tools; raise `max_tools` to allow more"));
+        }
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return Ok(tools);
+        }
+    }
+    Err(format!("the list has more than {MAX_PAGES} pages"))
+}
+
+/// Converts the tools that models can use.
+fn usable(server: &str, tools: Vec<Tool>) -> Vec<ListedTool> {
+    let mut names = BTreeSet::new();
+    let tools = tools.into_iter().filter_map(|tool| {
+        let name = tool.name.to_string();
+        let listed = convert(tool).and_then(|listed| match names.insert(name.clone()) {
+            true => Ok(listed),
+            false => Err("the server lists another tool of this name".into()),
+        });
+        let warn =
+            |reason: &String| tracing::warn!(server, tool = name, "a tool of an MCP server is left out: {reason}");
+        listed.inspect_err(warn).ok()
+    });
+    tools.collect()
+}
+
+fn convert(tool: Tool) -> Result<ListedTool, String> {
+    check_name(&tool.name)?;
+    let parameters = Value::Object((*tool.input_schema).clone());
+    if let Some(reason) = schema_error(&parameters) {
+        return Err(format!("the schema of its parameters is invalid: {reason}"));
+    }
+    let response = tool.output_schema.map(|schema| Value::Object((*schema).clone()));
+    if let Some(reason) = response.as_ref().and_then(schema_error) {
+        return Err(format!("the schema of its result is invalid: {reason}"));
+    }
+    let hints = tool.annotations.unwrap_or_default();
+    let declaration = FunctionDeclaration {
+        name: tool.name.into_owned(),
+        description: tool.description.unwrap_or_default().into_owned(),
+        parameters: Some(parameters),
+        response,
+    };
+    Ok(ListedTool {
+        declaration: Arc::new(declaration),
+        is_idempotent: hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true),
+    })
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let is_valid = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-' | '.' | ':');
+    let begins_well = name.starts_with(|char: char| char.is_ascii_alphabetic() || char == '_');
+    if !begins_well || name.len() > MAX_NAME || !name.chars().all(is_valid) {
+        return Err(format!(
+            "models accept names of at most {MAX_NAME} letters, digits, `_`, `-`, `.` and `:` that begin with a letter"
+        ));
+    }
+    // The engine's own calls have such names.
+    if name.starts_with("adk_") {
+        return Err("names that begin with `adk_` are reserved".into());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_models_or_the_engine_would_misread_are_refused() {
+        for name in ["read_file", "notes.add", "_x", "a-b:c"] {
+            assert_eq!(check_name(name), Ok(()), "{name}");
+        }
+        for name in ["", "1st", "read file", "drop\ntable", "naïve", "adk_request_confirmation", &"x".repeat(65)] {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The configured servers, and how agents refer to them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hatchery_core::{JsonMap, Toolset};
+use hatchery_engine::Extensions;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::supervisor::{ConnectionStatus, Server};
+use super::toolset::{McpToolset, ToolsetOptions};
+use crate::config::{Confirmation, ServerConfig};
+
+/// The name of the toolset in agent files, and its spellings in ADK.
+const TOOLSET: &str = "McpToolset";
+const ALIASES: [&str; 3] = ["mcp.McpToolset", "MCPToolset", "google.adk.tools.mcp_tool.McpToolset"];
+
+/// The configured servers. All agents share one connection to each. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct McpServers {
+    servers: Arc<BTreeMap<String, Arc<Server>>>,
+    /// Servers that must not be used, with the reasons.
+    refused: Arc<BTreeMap<String, String>>,
+    is_started: Arc<AtomicBool>,
+}
+
+/// The state of a server, for reports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerStatus {
+    /// The name in the configuration.
+    pub name: String,
+    /// `idle`, `connecting`, `ready`, `down`, `stopped` or `refused`.
+    pub state: &'static str,
+    /// Why it is down or refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The names of its tools, once they have been listed.
+    pub tools: Vec<String>,
+}
+
+impl McpServers {
+    /// Creates the servers. No connection is opened yet.
+    pub fn new(servers: impl IntoIterator<Item = (String, ServerConfig)>) -> Self {
+        let servers = servers.into_iter().map(|(name, config)| (name.clone(), Server::new(name, config)));
+        Self { servers: Arc::new(servers.collect()), ..Self::default() }
+    }
+
+    /// Adds servers that must not be used. Agents that refer to them get the reason.
+    #[must_use]
+    pub fn with_refused(self, refused: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self { refused: Arc::new(refused.into_iter().collect()), ..self }
+    }
+
+    /// From now on, opens the connection to a server when an agent is loaded that uses it, so that problems are reported
+    /// early. Without this it is opened when the agent runs.
+    pub fn start(&self) {
+        self.is_started.store(true, Ordering::Release);
+    }
+
+    /// Registers the toolset `McpToolset`, which takes arguments, and the toolset `mcp:NAME` for each server.
+    pub fn register(&self, extensions: &mut Extensions) {
+        let servers = self.clone();
+        extensions.toolsets.register(TOOLSET, move |args| servers.toolset(None, args));
+        for alias in ALIASES {
+            extensions.toolsets.register_alias(alias, TOOLSET);
+        }
+        for name in self.servers.keys().chain(self.refused.keys()) {
+            let (servers, server) = (self.clone(), name.clone());
+            extensions.toolsets.register(format!("mcp:{name}"), move |args| servers.toolset(Some(&server), args));
+        }
+    }
+
+    /// Creates a toolset. `server` is the name of the server if the arguments need none.
+    fn toolset(&self, server: Option<&str>, args: JsonMap) -> Result<Arc<dyn Toolset>, String> {
+        if let Some((key, connection)) = ToolsetArgs::INLINE.iter().find_map(|key| args.get_key_value(*key)) {
+            return Err(refuse_inline(key, connection));
+        }
+        let args: ToolsetArgs = serde_json::from_value(Value::Object(args)).map_err(|error| error.to_string())?;
+        let Some(name) = server.or(args.server.as_deref()) else {
+            return Err(format!("`server` is missing: the name of a server in hatchery.yaml; {}", self.known()));
+        };
+        if let Some(refusal) = self.refused.get(name) {
+            return Err(refusal.clone());
+        }
+        let Some(server) = self.servers.get(name) else {
+            return Err(format!(
+                "hatchery.yaml has no MCP server `{name}`; {}; add it there below `mcp.servers`",
+                self.known()
+            ));
+        };
+        if self.is_started.load(Ordering::Acquire) {
+            server.start();
+        }
+        Ok(Arc::new(McpToolset::shared(server.clone(), args.options())))
+    }
+
+    fn known(&self) -> String {
+        let names: Vec<_> = self.servers.keys().map(|name| format!("`{name}`")).collect();
+        if names.is_empty() { "there is none".into() } else { format!("there is {}", names.join(", ")) }
+    }
+
+    /// Returns the state of each server, by name.
+    pub fn statuses(&self) -> Vec<ServerStatus> {
+        let status = |(name, server): (&String, &Arc<Server>)| {
+            let (state, reason, tools) = match server.status() {
+                ConnectionStatus::Idle => ("idle", None, Vec::new()),
+                ConnectionStatus::Connecting => ("connecting", None, Vec::new()),
+                ConnectionStatus::Ready(connection) => ("ready", None, connection.known_tools()),
+                ConnectionStatus::Down { error, .. } => ("down", Some(error.to_string()), Vec::new()),
+                ConnectionStatus::Stopped => ("stopped", None, Vec::new()),
+            };
+            ServerStatus { name: name.clone(), state, reason, tools }
+        };
+        let refused = self.refused.iter().map(|(name, reason)| ServerStatus {
+            name: name.clone(),
+            state: "refused",
+            reason: Some(reason.clone()),
+            tools: Vec::new(),
+        });
+        self.servers.iter().map(status).chain(refused).collect()
+    }
+
+    /// Closes the connection to one server for good, because it must not be used any more.
+    pub async fn close_server(&self, name: &str) {
+        if let Some(server) = self.servers.get(name) {
+            server.close().await;
+        }
+    }
+
+    /// Closes all connections and ends the processes of servers. Returns when that is done.
+    pub async fn close(&self) {
+        futures::future::join_all(self.servers.values().map(|server| server.close())).await;
+    }
+}
+
+/// Arguments of the toolset in agent files, in snake_case or camelCase.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolsetArgs {
+    server: Option<String>,
+    #[serde(alias = "toolFilter")]
+    tool_filter: Option<BTreeSet<String>>,
+    #[serde(default, alias = "toolNamePrefix", alias = "prefix")]
+    tool_name_prefix: String,
+    #[serde(default, alias = "requireConfirmation")]
+    require_confirmation: RequireConfirmation,
+}
+
+/// All tools or none, or those of these names.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RequireConfirmation {
+    All(bool),
+    Tools(BTreeSet<String>),
+}
+
+impl Default for RequireConfirmation {
+    fn default() -> Self {
+        Self::All(false)
+    }
+}
+
+impl ToolsetArgs {
+    /// Keys of ADK with which an agent would open a connection of its own.
+    const INLINE: [&str; 10] = [
+        "stdio_server_params",
+        "stdioServerParams",
+        "stdio_connection_params",
+        "stdioConnectionParams",
+        "sse_server_params",
+        "sseServerParams",
+        "sse_connection_params",
+        "sseConnectionParams",
+        "streamable_http_connection_params",
+        "streamableHttpConnectionParams",
+    ];
+
+    fn options(self) -> ToolsetOptions {
+        let confirmation = match self.require_confirmation {
+            RequireConfirmation::All(true) => Confirmation::All,
+            RequireConfirmation::All(false) => Confirmation::None,
+            RequireConfirmation::Tools(names) => Confirmation::Tools(names),
+        };
+        ToolsetOptions { tools: self.tool_filter, prefix: self.tool_name_prefix, confirmation }
+    }
+}
+
+/// Returns why an agent cannot open a connection of its own, and what to write instead.
+fn refuse_inline(key: &str, connection: &Value) -> String {
+    let inner = connection.get("server_params").or_else(|| connection.get("serverParams")).unwrap_or(connection);
+    let field = |name: &str, placeholder: &str| {
+        let value = inner.get(name).cloned().unwrap_or_else(|| placeholder.into());
+        format!("      {name}: {value}\n")
+    };
+    let lines = match key.starts_with("stdio") {
+        true => field("command", "npx") + &inner.get("args").map(|_| field("args", "")).unwrap_or_default(),
+        false => field("url", "https://tools.example/mcp"),
+    };
+    format!(
+        "`{key}`: an agent cannot start a process or open a connection of its own. Add the server to hatchery.yaml:\n\n\
+         mcp:\n  servers:\n    NAME:\n{lines}\nand refer to it in the agent by `args: {{server: NAME}}`"
+    )
+}

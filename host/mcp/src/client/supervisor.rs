@@ -1,0 +1,143 @@
+//! Keeps one connection to a server: opens it at the first use, and again when it has ended.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::McpError;
+use super::connection::{Connection, OpenConnection};
+use crate::config::ServerConfig;
+
+/// Delays between attempts to connect, which double from the first to the last.
+const FIRST_DELAY: Duration = Duration::from_millis(250);
+const LAST_DELAY: Duration = Duration::from_secs(30);
+
+/// For how long after a failed attempt a request fails at once instead of trying again.
+const FAILURE_TTL: Duration = Duration::from_secs(1);
+
+/// The state of the connection to a server.
+#[derive(Clone)]
+pub(super) enum ConnectionStatus {
+    /// Nobody has needed it yet.
+    Idle,
+    Connecting,
+    Ready(Arc<Connection>),
+    Down {
+        error: McpError,
+        since: Instant,
+    },
+    Stopped,
+}
+
+/// A configured server, with its connection.
+pub(super) struct Server {
+    pub(super) name: Arc<str>,
+    pub(super) config: ServerConfig,
+    status: watch::Sender<ConnectionStatus>,
+    is_started: AtomicBool,
+    /// Asks for an attempt to connect now.
+    wake: Notify,
+    stop: CancellationToken,
+}
+
+impl Server {
+    pub(super) fn new(name: impl Into<Arc<str>>, config: ServerConfig) -> Arc<Self> {
+        Arc::new(Self {
+            name: name.into(),
+            config,
+            status: watch::Sender::new(ConnectionStatus::Idle),
+            is_started: AtomicBool::new(false),
+            wake: Notify::new(),
+            stop: CancellationToken::new(),
+        })
+    }
+
+    pub(super) fn status(&self) -> ConnectionStatus {
+        self.status.borrow().clone()
+    }
+
+    /// Begins to connect, unless it has begun.
+    pub(super) fn start(self: &Arc<Self>) {
+        if !self.stop.is_cancelled() && !self.is_started.swap(true, Ordering::AcqRel) {
+            tokio::spawn(supervise(self.clone()));
+        }
+    }
+
+    /// Returns the connection. Waits while it is being opened, and tries to open it if it is down.
+    ///
+    /// # Errors
+    /// The reason why the server is down.
+    pub(super) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, McpError> {
+        self.start();
+        let mut status = self.status.subscribe();
+        let mut is_retried = false;
+        loop {
+            match status.borrow_and_update().clone() {
+                ConnectionStatus::Ready(connection) if !connection.is_closed() => return Ok(connection),
+                ConnectionStatus::Stopped => return Err(McpError::Stopped),
+                ConnectionStatus::Down { error, since } if is_retried || since.elapsed() < FAILURE_TTL => {
+                    return Err(error);
+                }
+                ConnectionStatus::Down { .. } => {
+                    is_retried = true;
+                    self.wake.notify_one();
+                }
+                ConnectionStatus::Idle | ConnectionStatus::Connecting | ConnectionStatus::Ready(_) => {}
+            }
+            if status.changed().await.is_err() {
+                return Err(McpError::Stopped);
+            }
+        }
+    }
+
+    /// Closes the connection and ends the process. Returns when both are done.
+    pub(super) async fn close(&self) {
+        self.stop.cancel();
+        if self.is_started.load(Ordering::Acquire) {
+            let mut status = self.status.subscribe();
+            let _ = status.wait_for(|status| matches!(status, ConnectionStatus::Stopped)).await;
+        }
+    }
+}
+
+/// Connects, waits for the end of the connection, and begins again.
+async fn supervise(server: Arc<Server>) {
+    let mut delay = FIRST_DELAY;
+    let mut reported = None;
+    while !server.stop.is_cancelled() {
+        server.status.send_replace(ConnectionStatus::Connecting);
+        let opened = server.stop.run_until_cancelled(OpenConnection::open(&server.name, &server.config)).await;
+        let (was_used, error) = match opened {
+            None => break,
+            Some(Ok(open)) => {
+                tracing::info!(server = &*server.name, "connected to an MCP server");
+                server.status.send_replace(ConnectionStatus::Ready(open.connection.clone()));
+                reported = None;
+                open.run(&server.stop).await
+            }
+            Some(Err(error)) => (false, error),
+        };
+        if server.stop.is_cancelled() {
+            break;
+        }
+        if reported.as_ref() != Some(&error) {
+            tracing::warn!(server = &*server.name, "no connection to an MCP server: {error}");
+            reported = Some(error.clone());
+        }
+        if was_used {
+            // It worked, so it is opened again at once: a tool call may have ended it.
+            delay = FIRST_DELAY;
+            continue;
+        }
+        server.status.send_replace(ConnectionStatus::Down { error, since: Instant::now() });
+        tokio::select! {
+            () = tokio::time::sleep(delay) => delay = (delay * 2).min(LAST_DELAY),
+            () = server.wake.notified() => {}
+            () = server.stop.cancelled() => {}
+        }
+    }
+    server.status.send_replace(ConnectionStatus::Stopped);
+}

@@ -1,0 +1,158 @@
+//! Settings of MCP servers that agents use: how to reach them, and the limits of what they may do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::client::McpError;
+
+/// An MCP server whose tools agents use.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerConfig {
+    /// How to reach the server.
+    pub transport: Transport,
+    /// The tools that agents may use. `None` means all.
+    pub tools: Option<BTreeSet<String>>,
+    /// The tools whose calls a person must confirm.
+    pub confirmation: Confirmation,
+    /// Limits of its answers.
+    pub limits: Limits,
+    /// How the connection begins.
+    pub handshake: Handshake,
+}
+
+impl ServerConfig {
+    /// Creates the settings of a server with all of its tools, without confirmation, with default limits.
+    pub fn new(transport: Transport) -> Self {
+        let (confirmation, limits, handshake) = (Confirmation::None, Limits::default(), Handshake::default());
+        Self { transport, tools: None, confirmation, limits, handshake }
+    }
+}
+
+/// How a connection begins, which also decides about the revision of the protocol.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Handshake {
+    /// With `initialize`, in revisions up to 2025-11-25. All servers of today accept it.
+    #[default]
+    Initialize,
+    /// With `server/discover`, in revision 2026-07-28.
+    Discover,
+    /// With `server/discover`, or `initialize` if the server does not know it or does not answer for ten seconds.
+    Auto,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Transport {
+    /// A process of the host that talks over its standard input and output.
+    Stdio(StdioServer),
+    /// Streamable HTTP.
+    Http(HttpServer),
+    /// HTTP+SSE, the transport of revision 2024-11-05. The URL is that of the event stream.
+    Sse(HttpServer),
+}
+
+/// A server that the host starts. Its environment has `PATH` and what [`StdioServer::env`] lists.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StdioServer {
+    /// The program: a path, or a name that is searched in the host's `PATH`.
+    pub command: PathBuf,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Its environment variables.
+    pub env: BTreeMap<String, Setting>,
+    /// Its working directory. `None` means that of the host.
+    pub cwd: Option<PathBuf>,
+}
+
+/// A server at a URL.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HttpServer {
+    /// The endpoint, such as `https://tools.example/mcp`.
+    pub url: String,
+    /// Headers of every request.
+    pub headers: BTreeMap<String, Setting>,
+}
+
+/// A value that is written down, or taken from the environment of the host.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Setting {
+    /// The value.
+    Text(String),
+    /// The value of an environment variable, which is read for each connection.
+    Variable {
+        /// The name of the variable.
+        name: String,
+        /// Text before the value, such as `Bearer `.
+        prefix: String,
+    },
+}
+
+impl Setting {
+    /// Returns the value.
+    ///
+    /// # Errors
+    /// If the variable is not set. The error names `key`, which needs it.
+    pub(crate) fn value(&self, key: &str) -> Result<String, McpError> {
+        match self {
+            Self::Text(text) => Ok(text.clone()),
+            Self::Variable { name, prefix } => match std::env::var(name) {
+                Ok(value) => Ok(format!("{prefix}{value}")),
+                Err(_) => Err(McpError::Variable { key: key.into(), name: name.clone() }),
+            },
+        }
+    }
+}
+
+/// The tools whose calls a person must confirm.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Confirmation {
+    /// None of them.
+    #[default]
+    None,
+    /// All of them.
+    All,
+    /// Those of these names.
+    Tools(BTreeSet<String>),
+}
+
+impl Confirmation {
+    /// Returns true if the calls of this tool must be confirmed.
+    pub fn is_required(&self, tool: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Tools(names) => names.contains(tool),
+        }
+    }
+}
+
+/// Limits of a server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    /// How long a connection may take, from the start of the process to the end of the handshake.
+    pub connect_timeout: Duration,
+    /// How long a call may take without an answer or progress.
+    pub call_timeout: Duration,
+    /// How long a call may take in all.
+    pub max_call_time: Duration,
+    /// Maximum size of one message in bytes.
+    pub max_message: usize,
+    /// Maximum number of tools.
+    pub max_tools: usize,
+    /// Maximum number of notifications and requests per second, over some ten seconds.
+    pub max_notifications: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(30),
+            call_timeout: Duration::from_secs(60),
+            max_call_time: Duration::from_secs(600),
+            max_message: 8 << 20,
+            max_tools: 256,
+            max_notifications: 1000,
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The Model Context Protocol (MCP). As a client it offers the tools of MCP servers to agents; as a server it offers
+//! the apps and tools of a host to MCP clients.
+//!
+//! Clients: [`McpServers`] holds one connection per configured server, and [`McpToolset`] offers the tools of one of
+//! them. Servers: [`McpService`] answers over streamable HTTP and over standard input and output. The protocol itself
+//! is that of the crate `rmcp`.
+
+mod client;
+mod config;
+mod server;
+
+pub use client::{McpError, McpServers, McpToolset, ServerStatus, ToolsetOptions};
+pub use config::{Confirmation, Handshake, HttpServer, Limits, ServerConfig, Setting, StdioServer, Transport};
+pub use server::{Exposure, McpCatalog, McpEndpoint, McpService};

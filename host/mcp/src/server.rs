@@ -1,0 +1,103 @@
+//! The server: apps and tools of a host as tools for MCP clients.
+
+mod call;
+mod content;
+mod exposure;
+mod http;
+mod session;
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use hatchery_core::sync::MutexExt;
+use hatchery_core::{CallerOrigin, Tool};
+use hatchery_engine::{AppDirectory, Runner};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+
+use exposure::ExposedTools;
+
+pub use exposure::Exposure;
+pub use http::McpEndpoint;
+
+/// The apps and tools of a host, which can change at any time.
+#[async_trait]
+pub trait McpCatalog: AppDirectory {
+    /// Returns the qualified names of the tools that may be exposed, such as `dice/roll_die`.
+    fn tool_names(&self) -> Vec<String>;
+
+    /// Returns the tool with this qualified name.
+    fn tool(&self, name: &str) -> Option<Arc<dyn Tool>>;
+
+    /// Returns a number that changes with the catalog. The receiver has seen the current one.
+    fn changes(&self) -> watch::Receiver<u64>;
+
+    /// Waits until everything is loaded that there was at the start. Clients that list the tools once would miss the rest.
+    async fn wait_until_loaded(&self) {}
+}
+
+/// A host as an MCP server. Cheap to clone.
+#[derive(Clone)]
+pub struct McpService(Arc<ServiceInner>);
+
+struct ServiceInner {
+    runner: Runner,
+    catalog: Arc<dyn McpCatalog>,
+    exposure: Exposure,
+    max_runs: usize,
+    origin: CallerOrigin,
+    /// The exposed tools, with the generation of the catalog that has them.
+    tools: Mutex<Option<(u64, Arc<ExposedTools>)>>,
+}
+
+impl McpService {
+    /// Creates a service for clients that reach the host by `origin`.
+    pub fn new(runner: Runner, catalog: Arc<dyn McpCatalog>, exposure: Exposure, origin: CallerOrigin) -> Self {
+        let tools = Mutex::default();
+        Self(Arc::new(ServiceInner { runner, catalog, exposure, max_runs: usize::MAX, origin, tools }))
+    }
+
+    /// Refuses calls while the runner has this many runs.
+    #[must_use]
+    pub fn with_max_runs(self, max_runs: usize) -> Self {
+        let ServiceInner { runner, catalog, exposure, origin, .. } = &*self.0;
+        let (runner, catalog, exposure) = (runner.clone(), catalog.clone(), exposure.clone());
+        Self(Arc::new(ServiceInner { runner, catalog, exposure, max_runs, origin: *origin, tools: Mutex::default() }))
+    }
+
+    /// Returns the tools that clients may use now.
+    async fn tools(&self) -> Arc<ExposedTools> {
+        self.0.catalog.wait_until_loaded().await;
+        let generation = *self.0.catalog.changes().borrow();
+        let mut tools = self.0.tools.lock_unpoisoned();
+        match tools.as_ref() {
+            Some((of, tools)) if *of == generation => tools.clone(),
+            _ => {
+                let current = Arc::new(ExposedTools::resolve(self.0.catalog.as_ref(), &self.0.exposure));
+                *tools = Some((generation, current.clone()));
+                current
+            }
+        }
+    }
+
+    /// Serves one client over standard input and output. Returns when the client closes the input, or when `stop`
+    /// completes.
+    ///
+    /// # Errors
+    /// The reason why the handshake has failed.
+    pub async fn serve_stdio(&self, stop: impl Future<Output = ()>) -> Result<(), String> {
+        self.serve(tokio::io::stdin(), tokio::io::stdout(), stop).await
+    }
+
+    /// Like [`McpService::serve_stdio`], over other streams.
+    ///
+    /// # Errors
+    /// The reason why the handshake has failed.
+    pub async fn serve<R, W>(&self, read: R, write: W, stop: impl Future<Output = ()>) -> Result<(), String>
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        session::serve(self.clone(), (read, write), stop).await
+    }
+}

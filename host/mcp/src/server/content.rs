@@ -1,0 +1,48 @@
+//! Conversion of results and files to content of MCP.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hatchery_core::{Part, PartData};
+use rmcp::model::{
+    AudioContent, CallToolResult, ContentBlock, EmbeddedResource, ImageContent, Resource, ResourceContents,
+};
+use serde_json::{Value, json};
+
+/// Converts the result of a tool. Structured content is an object, and repeated as text.
+pub(super) fn result(value: Value) -> CallToolResult {
+    match value {
+        Value::Null => CallToolResult::success(Vec::new()),
+        Value::String(text) => CallToolResult::success(vec![ContentBlock::text(text)]),
+        object @ Value::Object(_) => CallToolResult::structured(object),
+        other => CallToolResult::structured(json!({ "result": other })),
+    }
+}
+
+/// Converts a file: images and audio as such, text and other types as embedded resources. `None` for text and other
+/// parts that are no files.
+pub(super) fn block(part: &Part, name: &str) -> Option<ContentBlock> {
+    let uri = format!("artifact://{name}");
+    match &part.data {
+        PartData::InlineData(blob) => {
+            let (mime_type, data) = (blob.mime_type.as_str(), || STANDARD.encode(&blob.data));
+            Some(match mime_type.split('/').next() {
+                Some("image") => ContentBlock::Image(ImageContent::new(data(), mime_type)),
+                Some("audio") => ContentBlock::Audio(AudioContent::new(data(), mime_type)),
+                _ => {
+                    let contents = match str::from_utf8(&blob.data) {
+                        Ok(text) if mime_type.starts_with("text/") => ResourceContents::text(text, uri),
+                        _ => ResourceContents::blob(data(), uri),
+                    };
+                    ContentBlock::Resource(EmbeddedResource::new(contents.with_mime_type(mime_type)))
+                }
+            })
+        }
+        PartData::FileData(file) => Some(ContentBlock::ResourceLink(Resource::new(&file.file_uri, name))),
+        PartData::Other
+        | PartData::Text(_)
+        | PartData::FunctionCall(_)
+        | PartData::FunctionResponse(_)
+        | PartData::ExecutableCode(_)
+        | PartData::CodeExecutionResult(_) => None,
+    }
+}

@@ -1,0 +1,154 @@
+//! Which apps and tools clients may use, and under which names.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hatchery_core::{JsonMap, to_json_schema};
+use rmcp::model::Tool;
+use serde_json::{Value, json};
+
+use super::McpCatalog;
+
+/// Longest name of a tool that clients accept.
+const MAX_NAME: usize = 64;
+
+/// What clients may use, by patterns in which `*` stands for any text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Exposure {
+    /// Patterns of the names of apps.
+    pub apps: Vec<String>,
+    /// Patterns of the qualified names of tools.
+    pub tools: Vec<String>,
+}
+
+/// What a client reaches under the name of a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Target {
+    /// A run of this app.
+    App(String),
+    /// The tool with this qualified name.
+    Tool(String),
+}
+
+/// The tools of one generation of the catalog, by name.
+#[derive(Default)]
+pub(super) struct ExposedTools {
+    tools: BTreeMap<String, (Tool, Target)>,
+}
+
+impl ExposedTools {
+    pub(super) fn resolve(catalog: &dyn McpCatalog, exposure: &Exposure) -> Self {
+        let mut exposed = Self::default();
+        for app in catalog.app_names().into_iter().filter(|app| matches_any(&exposure.apps, app)) {
+            let description = catalog.app(&app).map(|app| app.root().description.clone()).unwrap_or_default();
+            exposed.add(run_tool(&app, &description), Target::App(app));
+        }
+        for name in catalog.tool_names().into_iter().filter(|name| matches_any(&exposure.tools, name)) {
+            let Some(tool) = catalog.tool(&name).filter(|tool| tool.is_callable()) else { continue };
+            let declaration = tool.declaration();
+            let schema = declaration.parameters.as_ref().map(|schema| to_json_schema(schema).into_owned());
+            let described = described(&name, &declaration.description, schema.unwrap_or_else(|| json!({})));
+            exposed.add(described, Target::Tool(name));
+        }
+        exposed
+    }
+
+    fn add(&mut self, tool: Tool, target: Target) {
+        let name = tool.name.to_string();
+        if let Some((_, other)) = self.tools.get(&name) {
+            tracing::warn!("MCP clients cannot use {target}: {other} has the name `{name}` too");
+            return;
+        }
+        self.tools.insert(name, (tool, target));
+    }
+
+    pub(super) fn list(&self) -> Vec<Tool> {
+        self.tools.values().map(|(tool, _)| tool.clone()).collect()
+    }
+
+    pub(super) fn target(&self, name: &str) -> Option<&Target> {
+        self.tools.get(name).map(|(_, target)| target)
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::App(name) => write!(f, "the app `{name}`"),
+            Self::Tool(name) => write!(f, "the tool `{name}`"),
+        }
+    }
+}
+
+fn run_tool(app: &str, description: &str) -> Tool {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "message": {"type": "string", "description": "The message to the agent."},
+            "session": {
+                "type": "string",
+                "description": "The session of an earlier answer, to continue that conversation. Leave it out to begin a new one."
+            }
+        },
+        "required": ["message"]
+    });
+    let description =
+        if description.is_empty() { format!("Sends a message to the agent {app}.") } else { description.into() };
+    described(&format!("run_{app}"), &description, schema)
+}
+
+fn described(name: &str, description: &str, schema: Value) -> Tool {
+    let mut schema: JsonMap = match schema {
+        Value::Object(schema) => schema,
+        _ => JsonMap::new(),
+    };
+    schema.insert("type".into(), "object".into());
+    Tool::new(client_name(name), description.to_owned(), Arc::new(schema))
+}
+
+/// Returns a name with the characters that clients accept: letters, digits, `_` and `-`.
+fn client_name(name: &str) -> String {
+    let is_plain = |char: char| char.is_ascii_alphanumeric() || char == '-';
+    name.chars().take(MAX_NAME).map(|char| if is_plain(char) { char } else { '_' }).collect()
+}
+
+fn matches_any(patterns: &[String], name: &str) -> bool {
+    patterns.iter().any(|pattern| matches(pattern, name))
+}
+
+/// Returns true if `pattern` is `name` with any text for each `*`.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((start, rest)) => match name.strip_prefix(start) {
+            None => false,
+            Some(after) => after
+                .char_indices()
+                .map(|(at, _)| at)
+                .chain([after.len()])
+                .any(|at| matches(rest, after.get(at..).unwrap_or_default())),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        for pattern in ["*", "dice/*", "*/roll", "dice/roll", "d*e/*l"] {
+            assert!(matches(pattern, "dice/roll"), "{pattern}");
+        }
+        for pattern in ["", "dice", "dice/", "*x", "roll", "dice/roll*x"] {
+            assert!(!matches(pattern, "dice/roll"), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn names_have_characters_that_clients_accept() {
+        assert_eq!(client_name("dice/roll_die"), "dice_roll_die");
+        assert_eq!(client_name("run_trip-planner.v2"), "run_trip-planner_v2");
+        assert_eq!(client_name(&"x".repeat(99)).len(), 64);
+    }
+}

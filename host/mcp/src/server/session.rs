@@ -1,0 +1,111 @@
+//! One client: its handshake, its lists, its calls, and the news of changed tools.
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ListToolsResult, PaginatedRequestParams,
+    ServerCapabilities, ServerConfig, SubscriptionFilter,
+};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
+use rmcp::transport::IntoTransport;
+use rmcp::{RoleServer, ServerHandler, ServiceExt};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::McpService;
+
+const INSTRUCTIONS: &str = "Tools whose names begin with `run_` send a message to an agent. To continue a conversation, pass the `session` of \
+                            the agent's last answer.";
+
+/// The state of one client.
+pub(super) struct Session {
+    service: McpService,
+    /// Ends the task that tells the client about changed tools.
+    closed: DropGuard,
+    /// Counts the session. `None` for standard input and output.
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Session {
+    pub(super) fn new(service: McpService, permit: Option<OwnedSemaphorePermit>) -> Self {
+        Self { service, closed: CancellationToken::new().drop_guard(), _permit: permit }
+    }
+}
+
+/// Serves one client over a transport. Returns when the client closes it, or when `stop` completes.
+///
+/// # Errors
+/// The reason why the handshake has failed.
+pub(super) async fn serve<T, E, A>(
+    service: McpService,
+    transport: T,
+    stop: impl Future<Output = ()>,
+) -> Result<(), String>
+where
+    T: IntoTransport<RoleServer, E, A>,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let serve = async {
+        let running = Session::new(service, None).serve(transport).await.map_err(|error| error.to_string())?;
+        running.waiting().await.map(drop).map_err(|error| error.to_string())
+    };
+    tokio::select! {
+        result = serve => result,
+        () = stop => Ok(()),
+    }
+}
+
+impl ServerHandler for Session {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
+        let implementation = Implementation::new("hatchery", env!("CARGO_PKG_VERSION"));
+        ServerConfig::new(capabilities).with_server_info(implementation).with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.service.tools().await.list()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let tools = self.service.tools().await;
+        let Some(target) = tools.target(&request.name) else {
+            return Err(ErrorData::invalid_params(format!("Unknown tool: {}", request.name), None));
+        };
+        let args = request.arguments.unwrap_or_default();
+        Ok(self.service.call(target, args, &context).await.into())
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let mut changes = self.service.0.catalog.changes();
+        let closed = self.closed.token().clone();
+        tokio::spawn(closed.run_until_cancelled_owned(async move {
+            while changes.changed().await.is_ok() && context.peer.notify_tool_list_changed().await.is_ok() {}
+        }));
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        // What the server does not announce is taken out by the library.
+        Some(requested.clone())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut changes = self.service.0.catalog.changes();
+        loop {
+            tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                changed = changes.changed() => match changed {
+                    Ok(()) if context.sink().notify_tool_list_changed().await.is_err() => return Ok(()),
+                    Ok(()) => {}
+                    // The catalog never changes again.
+                    Err(_) => context.cancelled().await,
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Servers that hang, die, flood, lie or send too much. The agent or the operator reads why, and the next call works.
+
+use std::time::Duration;
+
+use hatchery_core::Toolset;
+use hatchery_mcp::{ServerConfig, StdioServer, Transport};
+use serde_json::json;
+
+use crate::support::*;
+
+#[tokio::test]
+async fn a_call_that_hangs_is_cancelled() {
+    let mut config = erratic(&[]);
+    config.limits.call_timeout = Duration::from_millis(200);
+    let toolset = toolset(config);
+    let app = CallingApp::new(toolset, &[("hang", json!({})), ("cancellations", json!({}))]).await;
+    assert_eq!(
+        error(&app.response().await),
+        "the MCP server `erratic` did not answer the call of `hang` within 0.2 s, so the call was cancelled; it may have had \
+         an effect"
+    );
+    assert_eq!(app.response().await["text_output"][0]["text"], "1");
+}
+
+#[tokio::test]
+async fn a_call_with_endless_progress_ends_at_its_maximum_time() {
+    let mut config = erratic(&[]);
+    config.limits.max_call_time = Duration::from_millis(300);
+    let response = call(toolset(config), "slow", json!({"steps": 50, "millis": 20})).await;
+    assert!(error(&response).contains("did not answer the call of `slow` within 0.3 s"), "{response}");
+}
+
+#[tokio::test]
+async fn a_server_that_dies_in_a_call_is_started_again() {
+    let toolset = toolset(erratic(&[]));
+    let app = CallingApp::new(toolset, &[("die", json!({})), ("echo", json!({"text": "alive"}))]).await;
+    assert_eq!(
+        error(&app.response().await),
+        "the connection to the MCP server `erratic` ended during the call of `die`, which may have had an effect: it closed \
+         the connection"
+    );
+    assert_eq!(app.response().await["text_output"][0]["text"], "alive");
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_large_ends_the_connection_and_not_the_host() {
+    let (toolset, large) = (toolset(erratic(&[])), json!({"bytes": 50 << 20}));
+    let app = CallingApp::new(toolset, &[("huge", large), ("echo", json!({"text": "alive"}))]).await;
+    assert_eq!(
+        error(&app.response().await),
+        "the connection to the MCP server `erratic` ended during the call of `huge`, which may have had an effect: it sent a \
+         message of more than 8388608 bytes, so the connection was closed; raise `max_message` to allow more"
+    );
+    assert_eq!(app.response().await["text_output"][0]["text"], "alive");
+}
+
+#[tokio::test]
+async fn a_flood_of_notifications_ends_the_connection() {
+    let mut config = erratic(&[]);
+    config.limits.max_notifications = 10;
+    let app = CallingApp::new(
+        toolset(config),
+        &[("flood", json!({"count": 100_000})), ("flood", json!({"count": 10})), ("echo", json!({"text": "alive"}))],
+    )
+    .await;
+    let response = app.response().await;
+    assert!(
+        error(&response).ends_with(
+            "it sent more than 10 notifications per second, so the connection was closed; raise `max_notifications` to allow \
+             more"
+        ),
+        "{response}"
+    );
+    assert_eq!(app.response().await["text_output"][0]["text"], "flooded");
+    assert_eq!(app.response().await["text_output"][0]["text"], "alive");
+}
+
+#[tokio::test]
+async fn a_result_that_does_not_match_the_servers_own_schema_is_not_passed_on() {
+    let response = call(toolset(erratic(&[])), "lie", json!({})).await;
+    let expected =
+        "the MCP server `erratic` answered with structured content that does not match its own output schema: ";
+    assert!(error(&response).starts_with(expected), "{response}");
+}
+
+#[tokio::test]
+async fn tools_that_no_model_can_call_are_left_out() {
+    let names = CallingApp::tool_names(toolset(erratic(&["odd-tools"]))).await;
+    assert_eq!(names.iter().filter(|name| *name == "echo").count(), 1);
+    for name in ["two words", "adk_request_confirmation", "invalid_schema"] {
+        assert!(!names.iter().any(|listed| listed == name), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_endless_list_of_tools_is_refused() {
+    let error = CallingApp::error(toolset(erratic(&["endless"]))).await;
+    assert_eq!(error.code(), "MCP_UNAVAILABLE");
+    assert_eq!(
+        error.to_string(),
+        "toolset `mcp:erratic`: the MCP server `erratic` is not available: its tools cannot be listed: there are more than 256 \
+         tools; raise `max_tools` to allow more"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_the_handshake_is_reported() {
+    let mut config = erratic(&["silent"]);
+    config.limits.connect_timeout = Duration::from_millis(200);
+    let error = CallingApp::error(toolset(config)).await.to_string();
+    assert!(error.contains("it did not complete the handshake within 0 s; raise `connect_timeout`"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_start_is_reported_with_what_it_prints() {
+    let error = CallingApp::error(toolset(erratic(&["broken"]))).await.to_string();
+    assert!(error.contains("the handshake failed: "), "{error}");
+    assert!(error.ends_with("; it printed last: the disk is on fire"), "{error}");
+    let missing = StdioServer { command: "no-such-program".into(), ..StdioServer::default() };
+    let error = CallingApp::error(toolset(ServerConfig::new(Transport::Stdio(missing)))).await.to_string();
+    assert!(error.contains("cannot start `no-such-program`: "), "{error}");
+    assert!(error.ends_with("check that it is installed and on the PATH of the host"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_down_comes_back_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ready");
+    let (servers, toolset) = configured(erratic(&["until-file", file.to_str().unwrap()]), json!({"server": "erratic"}));
+    let toolset = toolset.unwrap();
+    CallingApp::error(toolset.clone()).await;
+    let status = || servers.statuses().remove(0);
+    assert_eq!(status().state, "down");
+    assert!(status().reason.unwrap().starts_with("the handshake failed: "));
+    std::fs::write(&file, "").unwrap();
+    while status().state != "ready" {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(call(toolset, "echo", json!({"text": "back"})).await["text_output"][0]["text"], "back");
+    assert!(status().tools.contains(&"echo".to_owned()));
+    servers.close().await;
+    assert_eq!(status().state, "stopped");
+}
+
+#[tokio::test]
+async fn closing_ends_the_process() {
+    let toolset = toolset(erratic(&[]));
+    assert_eq!(call(toolset.clone(), "echo", json!({})).await["text_output"][0]["text"], "nothing");
+    toolset.close().await;
+    let error = CallingApp::error(toolset).await.to_string();
+    assert!(error.ends_with("because it is stopping or the server is not trusted any more"), "{error}");
+}

@@ -1,0 +1,9 @@
+//! Tests with real peers of `rmcp` and with servers that break the rules.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
+mod args;
+mod client;
+mod erratic;
+mod http;
+mod server;
+mod support;

@@ -1,0 +1,27 @@
+//! `/mcp`: the endpoint for MCP clients, over streamable HTTP.
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::Response;
+use axum::routing::any;
+use axum::{Extension, Router};
+
+use crate::body::{self, LargeBody};
+use crate::error::ApiError;
+use crate::state::AppState;
+
+pub(super) fn routes() -> Router<AppState> {
+    Router::new().route("/mcp", any(mcp)).layer(Extension(LargeBody))
+}
+
+/// Passes a request on, with its whole body: the limits of size, time and memory of other bodies apply to it.
+async fn mcp(State(state): State<AppState>, method: Method, uri: Uri, request: Request) -> Result<Response, ApiError> {
+    let Some(endpoint) = state.mcp() else {
+        let detail = format!("no route for {method} {}: this server has no MCP endpoint", uri.path());
+        return Err(ApiError::new(StatusCode::NOT_FOUND, "ROUTE_NOT_FOUND", detail));
+    };
+    let (parts, body) = request.into_parts();
+    let body = body::read(&parts, body, state.config()).await?;
+    Ok(endpoint.handle(Request::from_parts(parts, body)).await.map(Body::new))
+}

@@ -1,0 +1,148 @@
+//! The Model Context Protocol in both roles.
+
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use hatchery_tests::host::TIMEOUT;
+use hatchery_tests::{Folder, Host, event, paths};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout};
+
+const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
+
+/// `hatchery mcp`, and a client that writes the messages itself.
+struct McpCommand {
+    child: Child,
+    stdin: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+    /// True if the tools have changed since [`McpCommand::tools`] was called.
+    have_tools_changed: bool,
+}
+
+impl McpCommand {
+    fn start(folder: &Folder) -> Result<Self> {
+        let mut command = paths::command()?;
+        command.arg("mcp").arg(folder.served()).args(["--tools", "*", "--data-dir"]).arg(folder.data());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let stdin = child.stdin.take().context("stdin is a pipe")?;
+        let lines = BufReader::new(child.stdout.take().context("stdout is a pipe")?).lines();
+        Ok(Self { child, stdin, lines, have_tools_changed: false })
+    }
+
+    async fn send(&mut self, message: Value) -> Result<()> {
+        self.stdin.write_all(format!("{message}\n").as_bytes()).await?;
+        Ok(self.stdin.flush().await?)
+    }
+
+    /// Returns the next message for which `is_expected` returns true.
+    async fn receive(&mut self, is_expected: impl Fn(&Value) -> bool) -> Result<Value> {
+        let receive = async {
+            loop {
+                let line = self.lines.next_line().await?.context("the command has closed its output")?;
+                let message: Value = serde_json::from_str(&line).with_context(|| line.clone())?;
+                self.have_tools_changed |= message.get("method") == Some(&json!(TOOLS_CHANGED));
+                if is_expected(&message) {
+                    return anyhow::Ok(message);
+                }
+            }
+        };
+        tokio::time::timeout(TIMEOUT, receive).await.context("no such message")?
+    }
+
+    async fn request(&mut self, id: u64, method: &str, params: Value) -> Result<Value> {
+        self.send(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await?;
+        let answer = self.receive(|message| message.get("id") == Some(&id.into())).await?;
+        answer.get("result").cloned().with_context(|| answer.to_string())
+    }
+
+    async fn initialize(&mut self) -> Result<Value> {
+        let result = self.request(0, "initialize", initialize()).await?;
+        self.send(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await?;
+        Ok(result)
+    }
+
+    async fn tools(&mut self, id: u64) -> Result<Vec<String>> {
+        self.have_tools_changed = false;
+        let tools = self.request(id, "tools/list", json!({})).await?;
+        let tools = tools.get("tools").and_then(Value::as_array).context("tools")?;
+        Ok(tools.iter().filter_map(|tool| tool.get("name")?.as_str()).map(Into::into).collect())
+    }
+}
+
+fn initialize() -> Value {
+    json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}})
+}
+
+#[tokio::test]
+async fn a_client_uses_a_component_as_soon_as_it_is_dropped_into_the_folder() -> Result<()> {
+    let folder = Folder::empty()?;
+    let mut command = McpCommand::start(&folder)?;
+    let hello = command.initialize().await?;
+    assert_eq!(hello.pointer("/serverInfo/name"), Some(&json!("hatchery")));
+    assert_eq!(command.tools(1).await?, Vec::<String>::new());
+    folder.put("dice.wasm", paths::component("dice")?)?;
+    let mut id = 2;
+    while !command.tools(id).await?.contains(&"dice_roll_die".to_owned()) {
+        if !command.have_tools_changed {
+            command.receive(|message| message.get("method") == Some(&json!(TOOLS_CHANGED))).await?;
+        }
+        id += 1;
+    }
+    ensure!(command.tools(100).await?.contains(&"run_dice".to_owned()));
+    let call = json!({"name": "dice_check_prime", "arguments": {"numbers": [4, 7]}});
+    let result = command.request(101, "tools/call", call).await?;
+    assert_eq!(result.get("structuredContent"), Some(&json!({"primes": [7]})), "{result}");
+    drop(command.stdin);
+    ensure!(tokio::time::timeout(TIMEOUT, command.child.wait()).await??.success());
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_uses_the_tools_of_a_process_that_the_operator_configures() -> Result<()> {
+    let (server, folder) = (Folder::empty()?, Folder::empty()?);
+    server.put("dice.wasm", paths::component("dice")?)?;
+    let args = json!(["mcp", server.served(), "--tools", "dice/*", "--data-dir", server.data()]);
+    let servers = json!({"dice": {"command": paths::hatchery()?, "args": args}});
+    folder.write_operator_config(&json!({"mcp": {"servers": servers}}).to_string())?;
+    let agent = "name: prime\nmodel: scripted:prime/answers.yaml\ninstruction: Check numbers.\ntools:\n  - name: McpToolset\n    \
+                 args: { server: dice, tool_filter: [dice_check_prime] }\n";
+    folder.write("prime/root_agent.yaml", agent)?;
+    let script = "turns:\n  - when: { tool: dice_check_prime }\n    reply: \"{tool.structured_output.primes.0} is prime.\"\n  \
+                  - reply: [{ call: { name: dice_check_prime, args: { numbers: [4, 7] } } }]\n";
+    folder.write("prime/answers.yaml", script)?;
+    let host = Host::serve(&folder).await?;
+    host.wait_until("the server lists its tools", |components| {
+        components.pointer("/mcpServers/0/state") == Some(&json!("ready"))
+    })
+    .await?;
+    let events = host.ask("prime", "s", "Which of 4 and 7 is prime?").await?;
+    let answer = event::text(events.last().context("an answer")?);
+    assert_eq!(answer, "7 is prime.");
+    ensure!(host.stop().await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_endpoint_has_the_same_guards_as_all_routes() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("greeter.wasm", paths::component("greeter")?)?;
+    folder.write_operator_config("components: { greeter: { grants: { state: { write: [\"user:name\"] } } } }")?;
+    let host = Host::serve(&folder).await?;
+    let post = |method: &str, params: Value| {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let request = host.request(Method::POST, "/mcp").header("accept", "application/json, text/event-stream");
+        request.json(&body)
+    };
+    let hello = post("initialize", initialize()).send().await?;
+    assert_eq!(hello.status().as_u16(), 200);
+    let session = hello.headers().get("mcp-session-id").context("a session")?.clone();
+    let call = json!({"name": "run_greeter", "arguments": {"message": "My name is Ada."}});
+    let called = post("tools/call", call).header("mcp-session-id", session).send().await?;
+    let text = called.text().await?;
+    ensure!(text.contains("Nice to meet you, Ada."), "{text}");
+    let foreign = post("initialize", initialize()).header("origin", "https://evil.example");
+    host.send(foreign).await?.error(403, "ORIGIN_NOT_ALLOWED")?;
+    Ok(())
+}
