@@ -4,6 +4,7 @@
 //! target folder is cargo's: `CARGO_TARGET_DIR` and `build.target-dir` are honoured.
 
 mod components;
+mod conformance;
 mod demo;
 mod dist;
 mod fuzz;
@@ -19,6 +20,7 @@ use std::process::{Command, ExitCode};
 use clap::{Parser, Subcommand};
 
 use components::Components;
+use conformance::Suite;
 use languages::Projects;
 use step::{CommandFailed, Steps};
 use workspace::Workspace;
@@ -86,6 +88,12 @@ enum Verb {
         #[arg(long, default_value_t = 600)]
         seconds: u64,
     },
+    /// Run a public conformance suite; needs npm, and a network the first time
+    #[command(after_help = "Example:\n  cargo xtask conformance mcp")]
+    Conformance {
+        /// The suite
+        suite: Suite,
+    },
     /// Build the components of sample-agents and of tests/components
     #[command(after_help = "Example:\n  cargo xtask components")]
     Components,
@@ -126,6 +134,7 @@ fn run(verb: Verb) -> anyhow::Result<()> {
         Verb::Soak { minutes, json } => soak(&workspace, minutes, json),
         Verb::Load { seconds, filter, json } => load(&workspace, seconds, &filter, json),
         Verb::Fuzz { target, seconds } => fuzz(&workspace, target.as_deref(), seconds),
+        Verb::Conformance { suite } => conformance::run(&workspace, suite),
         Verb::Components => components(&workspace),
         Verb::Ui { check } => ui::build(&workspace, check),
         Verb::Dist => dist::build(&workspace),
