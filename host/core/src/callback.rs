@@ -88,6 +88,15 @@ macro_rules! define_callbacks {
             /// Returns the name that messages use.
             fn name(&self) -> &str;
 
+            /// Checks that the callback can be registered at a point. The default can at every point.
+            ///
+            /// # Errors
+            /// Returns what the callback is made for instead.
+            fn check_point(&self, point: HookPoint) -> Result<(), String> {
+                let _ = point;
+                Ok(())
+            }
+
             $(
                 $(#[$doc])*
                 async fn $hook(&self, cx: &CallContext $(, $arg: &$($type)+)*) -> Result<Option<$answer>, RunError> {

@@ -37,11 +37,13 @@ mod session;
 mod state;
 mod storable;
 mod stored_run;
+pub mod suggestion;
 mod summarizer;
 pub mod sync;
 mod time;
 mod tool;
 mod turn;
+pub mod type_schema;
 mod usage;
 mod wrapper;
 

@@ -11,6 +11,7 @@ use crate::examples::ExampleProvider;
 use crate::item::ItemKind;
 use crate::json::JsonMap;
 use crate::plugin::Plugin;
+use crate::suggestion::suggestion;
 use crate::summarizer::Summarizer;
 use crate::tool::{Tool, Toolset};
 
@@ -125,6 +126,11 @@ pub trait ItemResolver: Send + Sync {
     }
 }
 
+/// Returns the end of the message for an unknown name: a similar one, unless it is the only one.
+fn similar(name: &str, known: &[String]) -> String {
+    if known.len() > 1 { suggestion(name, known.iter().map(String::as_str)) } else { String::new() }
+}
+
 fn none(kind: ItemKind, name: &str) -> ResolveError {
     ResolveError::Unknown { kind, name: name.into(), known: Vec::new() }
 }
@@ -133,7 +139,7 @@ fn none(kind: ItemKind, name: &str) -> ResolveError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ResolveError {
     /// There is no item of this name.
-    #[error("{} `{name}` not found; there is {}", kind.label(), list(known))]
+    #[error("{} `{name}` not found; there is {}{}", kind.label(), list(known), similar(name, known))]
     Unknown {
         /// The kind of item.
         kind: ItemKind,

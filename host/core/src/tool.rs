@@ -158,6 +158,11 @@ pub trait Toolset: Send + Sync {
     /// Returns the name that messages use.
     fn name(&self) -> &str;
 
+    /// Returns the names of its tools if they are always the same. The default is `None`: they depend on the run.
+    fn tool_names(&self) -> Option<Vec<String>> {
+        None
+    }
+
     /// Returns the tools. Called before each model call.
     ///
     /// # Errors

@@ -58,7 +58,7 @@ mod script_path;
 mod template;
 mod turn;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -73,6 +73,19 @@ use self::script_path::ScriptPath;
 pub use self::turn::Turn;
 use crate::WritableFolders;
 use crate::registry::ModelProvider;
+
+/// Returns the file that the model `scripted:NAME` reads if scripts are in `folder`.
+pub fn script_file(folder: &Path, name: &str) -> PathBuf {
+    script_path::resolve_script(folder, name)
+}
+
+/// Checks a script without running it. For the operator: the error contains the path, and keys and values of the file.
+///
+/// # Errors
+/// If the file cannot be read or is not a valid script.
+pub fn check_script(file: &Path) -> Result<(), String> {
+    file::check(ScriptPath::anywhere(file.to_owned())).map_err(|error| format!("{}: {error}", file.display()))
+}
 
 /// A mock model that replays a script, from a file or built in Rust:
 ///

@@ -13,7 +13,9 @@ mod tools;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use hatchery_core::type_schema::json_schema as schema_of_type;
 use hatchery_core::{Agent, AgentKind, ItemResolver};
+use serde_json::Value;
 
 pub use error::ConfigError;
 
@@ -22,6 +24,11 @@ use agent::TreeLoader;
 
 /// The file that makes a folder an app.
 pub const ROOT_FILE: &str = "root_agent.yaml";
+
+/// Returns the JSON Schema of an agent's file, for editors. Keys are in snake case.
+pub fn json_schema() -> Value {
+    schema_of_type::<config::AgentConfig>(ROOT_FILE)
+}
 
 /// An agent with its sub agents, and the files that define them.
 pub struct LoadedAgent {

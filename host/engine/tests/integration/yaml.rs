@@ -189,3 +189,13 @@ async fn a_yaml_agent_runs() {
     app.runner = hatchery_engine::Runner::new(services);
     assert_eq!(app.transcript("hi").await, ["root: hello"]);
 }
+
+#[test]
+fn the_schema_of_an_agent_has_each_key_once() {
+    let schema = hatchery_engine::yaml::json_schema();
+    let keys = schema["properties"].as_object().unwrap();
+    assert!(keys.contains_key("sub_agents") && !keys.contains_key("subAgents"), "{schema:#}");
+    assert_eq!(schema.pointer("/properties/tools/items/properties/name/type").unwrap(), "string");
+    assert_eq!(schema.pointer("/properties/max_steps/type").unwrap(), "integer");
+    assert_eq!(schema["additionalProperties"], false);
+}

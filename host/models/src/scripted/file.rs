@@ -66,6 +66,11 @@ impl fmt::Debug for ScriptFile {
     }
 }
 
+/// Checks that a file is a valid script. The error is not redacted.
+pub(super) fn check(path: ScriptPath) -> Result<(), String> {
+    parse(&path.read()?).map(drop).map_err(|error| error.to_string())
+}
+
 fn parse(text: &str) -> Result<Vec<Turn>, serde_yaml::Error> {
     let script: ScriptYaml = serde_yaml::from_str(text)?;
     Ok(script.turns.into_iter().map(|turn| turn.0).collect())

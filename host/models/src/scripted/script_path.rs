@@ -14,6 +14,16 @@ use crate::WritableFolders;
 /// Maximum length of a script.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
+/// Returns the file of a script in `folder`. If `folder` is the folder of one app, `APP/answers.yaml` is the file
+/// `answers.yaml` in it, so that an app has the same scripts whether it is served alone or with its neighbours.
+pub(super) fn resolve_script(folder: &Path, name: &str) -> PathBuf {
+    let in_app_folder = name.split_once('/').filter(|(app, _)| {
+        let is_named_so = || folder.canonicalize().is_ok_and(|folder| folder.file_name() == Some(OsStr::new(app)));
+        !folder.join(app).exists() && is_named_so()
+    });
+    folder.join(in_app_folder.map_or(name, |(_, rest)| rest))
+}
+
 /// The path of a script.
 #[derive(Debug)]
 pub(super) struct ScriptPath {
@@ -38,8 +48,12 @@ impl ScriptPath {
     pub(super) fn below(folder: &Path, name: &str, excluded: WritableFolders) -> Option<Self> {
         let is_visible = |part: &OsStr| !part.as_encoded_bytes().starts_with(b".");
         let is_plain = |part| matches!(part, Component::Normal(part) if is_visible(part));
-        let path =
-            || Self { path: folder.join(name), name: name.to_owned(), folder: Some(folder.to_owned()), excluded };
+        let path = || Self {
+            path: resolve_script(folder, name),
+            name: name.to_owned(),
+            folder: Some(folder.to_owned()),
+            excluded,
+        };
         Path::new(name).components().all(is_plain).then(path)
     }
 

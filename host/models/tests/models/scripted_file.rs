@@ -198,6 +198,22 @@ fn a_model_name_cannot_leave_the_scripts_folder() {
 }
 
 #[tokio::test]
+async fn an_app_finds_its_scripts_when_its_own_folder_is_served() {
+    let directory = TempDir::new().unwrap();
+    let app = directory.path().join("dice");
+    fs::create_dir(&app).unwrap();
+    fs::write(app.join("answers.yaml"), "turns: [{ reply: found }]").unwrap();
+    for folder in [directory.path(), &app] {
+        assert_eq!(text(&named(folder, "scripted:dice/answers.yaml"), user_request("x")).await, "found");
+    }
+    // A folder of that name comes first, and other names are not left out.
+    fs::create_dir(app.join("dice")).unwrap();
+    for name in ["dice/answers.yaml", "other/answers.yaml"] {
+        call_error(named(&app, &format!("scripted:{name}")).as_ref(), user_request("x"), StreamingMode::Off).await;
+    }
+}
+
+#[tokio::test]
 async fn a_link_may_lead_inside_the_scripts_folder_but_not_out_of_it() {
     let (outer, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     // The folder itself may be a link.

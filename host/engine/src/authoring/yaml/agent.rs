@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 
 use hatchery_core::{
-    Agent, AgentKind, Callbacks, CodeExecution, Example, Examples, HookPoint, IncludeContents, Instruction, JsonMap,
-    LlmAgent, ModelRef, check_agent_name,
+    Agent, AgentKind, Callbacks, CodeExecution, Example, Examples, HookPoint, IncludeContents, Instruction, ItemKind,
+    JsonMap, LlmAgent, ModelRef, ResolveError, check_agent_name,
 };
 use serde_json::Value;
 
@@ -208,6 +208,10 @@ impl TreeLoader<'_> {
         for (point, names) in config.callbacks().into_iter().filter(|(point, _)| is_included(*point)) {
             for NameRef { name } in names {
                 let callback = self.options.resolver.callback(name);
+                let callback = callback.and_then(|callback| match callback.check_point(point) {
+                    Ok(()) => Ok(callback),
+                    Err(reason) => Err(ResolveError::Unusable { kind: ItemKind::Callback, name: name.clone(), reason }),
+                });
                 let callback =
                     callback.map_err(|error| source.resolve_error(&config::callbacks_key(point), name, &error))?;
                 callbacks.push(point, callback);

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use hatchery_core::suggestion::explain_syntax_error;
+use hatchery_core::type_schema::snake_case;
+
 /// An error in a config file. Displays as `file:line:column: message`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
@@ -24,7 +27,7 @@ impl ConfigError {
             Some(end) => text.get(..end).unwrap_or(&text).to_owned(),
             None => text,
         };
-        Self::at(file, location, message)
+        Self::at(file, location, explain_syntax_error(&without_second_spellings(&message)))
     }
 
     /// Returns the file.
@@ -41,6 +44,15 @@ impl ConfigError {
     pub fn message(&self) -> &str {
         &self.message
     }
+}
+
+/// Removes names in camel case from a list of expected keys that has them in snake case too.
+fn without_second_spellings(message: &str) -> String {
+    let Some((problem, list)) = message.split_once("expected one of ") else { return message.to_owned() };
+    let names: Vec<_> = list.split(", ").collect();
+    let is_first = |name: &&str| snake_case(name) == **name || !names.contains(&snake_case(name).as_str());
+    let names: Vec<_> = names.iter().filter(|name| is_first(name)).copied().collect();
+    format!("{problem}expected one of {}", names.join(", "))
 }
 
 impl fmt::Display for ConfigError {

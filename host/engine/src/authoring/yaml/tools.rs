@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hatchery_core::suggestion::suggestion;
 use hatchery_core::{Agent, ExampleProvider, ResolveError, Tool, Toolset};
 use serde::Deserialize;
 use serde_json::Value;
@@ -56,6 +57,17 @@ impl TreeLoader<'_> {
             .toolset(&args.name)
             .map_err(|error| source.resolve_error("tools", &args.name, &error))?;
         if let Some(names) = args.only {
+            let known = toolset.tool_names().unwrap_or_else(|| names.clone());
+            if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
+                let known_names = known.iter().map(String::as_str);
+                let message = format!(
+                    "{TOOLSET}: `{}` has no tool `{unknown}`; available: {}{}",
+                    args.name,
+                    known.join(", "),
+                    suggestion(unknown, known_names)
+                );
+                return Err(source.error("only", "", message));
+            }
             toolset = toolset.only(names).into_toolset();
         }
         if let Some(prefix) = args.prefix {

@@ -6,6 +6,8 @@ use super::*;
 fn the_error_of_an_unknown_key_has_its_location() {
     let error = error_of("name: root\ninstruction: x\ninstrution: y\n");
     assert!(error.starts_with("root_agent.yaml:3:1: unknown field `instrution`, expected one of"), "{error}");
+    assert!(error.ends_with("; did you mean `instruction`?"), "{error}");
+    assert!(error.contains("`output_key`") && !error.contains("`outputKey`"), "each key once: {error}");
 }
 
 #[test]
@@ -45,7 +47,7 @@ fn errors_of_unknown_names_have_the_location_and_the_known_names() {
     let builtin: String = hatchery_engine::builtin::tools().names().map(|name| format!("`{name}`, ")).collect();
     assert_eq!(
         error_of("name: root\ninstruction: x\ntools:\n  - name: exit_loop\n  - name: ad\n"),
-        format!("root_agent.yaml:5:5: tools: tool `ad` not found; there is {builtin}`add`")
+        format!("root_agent.yaml:5:5: tools: tool `ad` not found; there is {builtin}`add`; did you mean `add`?")
     );
     assert_eq!(
         error_of("name: root\ninstruction: x\nbefore_tool_callbacks:\n  - name: gard\n"),

@@ -1,0 +1,81 @@
+//! Suggestions for misspelt names: "did you mean …?".
+
+/// Returns the known name that is most like `name`, if it is so similar that a typing error is likely.
+pub fn similar_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = 1 + name.chars().count() / 6;
+    let distance = |known: &str| {
+        // `COMPONENT/ITEM` is often written without the component.
+        let item = known.rsplit_once('/').filter(|_| !name.contains('/')).map_or(known, |(_, item)| item);
+        strsim::damerau_levenshtein(name, item)
+    };
+    let candidates = known.into_iter().map(|known| (distance(known), known));
+    candidates
+        .filter(|(distance, known)| (1..=limit).contains(distance) && known.len() > 2)
+        .min()
+        .map(|(_, known)| known)
+}
+
+/// Returns the end of a message for a misspelt name, `; did you mean …?`, or nothing.
+pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    similar_name(name, known).map(|known| format!("; did you mean `{known}`?")).unwrap_or_default()
+}
+
+/// Improves a message of serde for people who write YAML: suggests the name of a misspelt key or variant, and names no
+/// types of the program.
+pub fn explain_syntax_error(message: &str) -> String {
+    let mut explained = message.to_owned();
+    for (rust_name, plain) in [("expected struct ", "expected a mapping"), ("expected a map", "expected a mapping")] {
+        if let Some((head, tail)) = explained.split_once(rust_name) {
+            let rest = tail.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
+            explained = format!("{head}{plain}{rest}");
+        }
+    }
+    let suggested = ["unknown field `", "unknown variant `"].iter().find_map(|start| {
+        let (name, rest) = message.split_once(start)?.1.split_once('`')?;
+        let known: Vec<_> = rest.split('`').skip(1).step_by(2).collect();
+        // The only one needs no suggestion.
+        if known.len() > 1 { similar_name(name, known) } else { None }
+    });
+    match suggested {
+        Some(known) => format!("{explained}; did you mean `{known}`?"),
+        None => explained,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_typing_error_is_recognized_and_another_name_is_not() {
+        assert_eq!(similar_name("modle", ["model", "tools"]), Some("model"));
+        assert_eq!(similar_name("instrution", ["description", "instruction"]), Some("instruction"));
+        assert_eq!(similar_name("rol_die", ["dice/roll_die", "web/fetch"]), Some("dice/roll_die"));
+        assert_eq!(similar_name("dice/rol_die", ["dice/roll_die"]), Some("dice/roll_die"));
+        assert_eq!(similar_name("model", ["model", "instruction"]), None);
+        assert_eq!(similar_name("x", ["ab", "y"]), None);
+        assert_eq!(suggestion("nobody", ["talker"]), "");
+    }
+
+    #[test]
+    fn syntax_errors_name_keys_and_no_types() {
+        let only = "unknown field `turn`, expected `turns`";
+        assert_eq!(explain_syntax_error(only), only);
+        assert_eq!(
+            explain_syntax_error("unknown field `modle`, expected one of `model`, `tools`"),
+            "unknown field `modle`, expected one of `model`, `tools`; did you mean `model`?"
+        );
+        assert_eq!(
+            explain_syntax_error("components: invalid type: string \"x\", expected struct ComponentConfig"),
+            "components: invalid type: string \"x\", expected a mapping"
+        );
+        assert_eq!(
+            explain_syntax_error("invalid type: string \"x\", expected a map"),
+            "invalid type: string \"x\", expected a mapping"
+        );
+        assert_eq!(
+            explain_syntax_error("unknown field `x`, there are no fields"),
+            "unknown field `x`, there are no fields"
+        );
+    }
+}
