@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hatchery_core::ItemKind;
+use hatchery_core::{ItemKind, Timestamp};
 use hatchery_engine::App;
 use hatchery_wasm::{
     Catalog, CatalogHandle, CodeCache, Compiler, Component, ComponentSettings, Engine, FileState, FileStatus,
@@ -11,7 +11,7 @@ use hatchery_wasm::{
 };
 
 use crate::audit;
-use crate::config::Config;
+use crate::config::{Config, FILE_NAME};
 use crate::source::{
     AppSource, CatalogReport, ComponentDetail, ComponentLimits, ComponentReport, DrainingReport, FileReport,
     RestoreError,
@@ -102,6 +102,7 @@ impl AppSource for CatalogHandle {
             is_cut_off: revision.is_cut_off,
         });
         CatalogReport {
+            warnings: Vec::new(),
             draining: draining.collect(),
             generation: catalog.generation,
             components: catalog
@@ -204,6 +205,21 @@ fn file_report(status: &FileStatus, catalog: &Catalog, directory: &Path) -> File
         previous_serves,
         sha256: revision.map(|component| component.sha256().into()),
         since: status.since,
+    }
+}
+
+/// Returns the state of a configuration file that cannot be used while the previous settings are in force. `directory` is
+/// the served folder.
+pub(crate) fn invalid_config_report(file: &Path, reason: &str, directory: &Path) -> FileReport {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    FileReport {
+        path: if folder == directory { FILE_NAME.into() } else { format!("…/{}", relative(file, folder)) },
+        name: FILE_NAME.into(),
+        state: "rejected".into(),
+        reason: Some(redact_host_paths(&redact_host_paths(reason, directory), folder)),
+        previous_serves: true,
+        sha256: None,
+        since: Timestamp::now(),
     }
 }
 

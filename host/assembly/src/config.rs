@@ -13,12 +13,15 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use hatchery_core::suggestion::explain_syntax_error;
+use hatchery_core::type_schema::json_schema;
 use hatchery_engine::plugins::PluginConfig;
 use hatchery_models::Service;
 use hatchery_registry::{ExpectedIdentity, SignaturePolicy, SignatureVerifier, TrustedKey};
 use hatchery_wasm::limits::LimitOverrides;
 use hatchery_wasm::{CompileLimits, Grants, HotReload, InstanceSettings};
 use serde::Deserialize;
+use serde_json::Value;
 
 pub use app::{AppConfig, ToolExecutionConfig};
 pub use audit::AuditConfig;
@@ -167,6 +170,11 @@ impl Config {
         identities.filter(|(_, identity)| *identity != ExpectedIdentity::default()).collect()
     }
 
+    /// Returns the JSON Schema of the file, for editors.
+    pub fn json_schema() -> Value {
+        json_schema::<Self>(FILE_NAME)
+    }
+
     /// Reads `hatchery.yaml` in a folder. Returns the defaults if there is no such file. This does not check trust;
     /// [`ConfigSource`](crate::trust::ConfigSource) does.
     pub fn load(folder: &Path) -> Result<Self, ConfigError> {
@@ -189,6 +197,7 @@ impl Config {
             if let Some((line, column)) = location {
                 message = message.replace(&format!(" at line {line} column {column}"), "");
             }
+            message = explain_syntax_error(&message);
             let renamed = |(key, _): &&(&str, &str)| message.contains(&format!("unknown field `{key}`"));
             if let Some((_, hint)) = RENAMED_KEYS.iter().find(renamed) {
                 message = format!("{message}; {hint}");

@@ -16,7 +16,7 @@ use hatchery_mcp::McpServers;
 use hatchery_wasm::CatalogHandle;
 use tokio::sync::watch;
 
-pub use builder::{HostBuilder, protected_paths, user_code_cache};
+pub use builder::{HostBuilder, NAMES_FILE, protected_paths, user_code_cache};
 pub use error::HostError;
 pub use settings::{known_apps, unknown_apps, unknown_components};
 

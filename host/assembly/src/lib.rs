@@ -37,6 +37,7 @@
 
 pub mod audit;
 pub mod catalog;
+pub mod models;
 pub mod plugins;
 pub mod services;
 pub mod shell;
@@ -58,7 +59,8 @@ pub use config::{
     McpServerConfig, McpSetting, ModelsConfig, QuotaOverrides, RegistryConfig, ServerConfig, ToolExecutionConfig,
 };
 pub use host::{
-    Host, HostBuilder, HostError, known_apps, protected_paths, unknown_apps, unknown_components, user_code_cache,
+    Host, HostBuilder, HostError, NAMES_FILE, known_apps, protected_paths, unknown_apps, unknown_components,
+    user_code_cache,
 };
 pub use host_key::HostKeyError;
 pub use services::ServiceSource;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hatchery_core::{ArtifactService, MemoryService, ModelResolver, Services, SessionService, StoreError};
-use hatchery_models::{BaseUrl, HashedNgrams, ModelProviders, Settings, WritableFolders};
+use hatchery_models::{BaseUrl, HashedNgrams, ModelProviders, Settings, WritableFolders, scripted};
 use hatchery_stores::permissions;
 use thiserror::Error;
 
@@ -109,6 +109,19 @@ impl Scripts {
         let scripts = Self { directory: directory.into(), written: WritableFolders::default() };
         scripts.update(config);
         scripts
+    }
+
+    /// Returns the file of the model `scripted:NAME`.
+    pub fn file(&self, name: &str) -> PathBuf {
+        scripted::script_file(&self.directory, name)
+    }
+
+    /// Checks the script of the model `scripted:NAME` without running it.
+    ///
+    /// # Errors
+    /// If it cannot be read or is not a valid script. The error is for the operator: it contains parts of the file.
+    pub fn check(&self, name: &str) -> Result<(), String> {
+        scripted::check_script(&self.file(name))
     }
 
     /// Applies the write grants of a changed configuration.

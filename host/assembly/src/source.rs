@@ -95,6 +95,21 @@ pub struct CatalogReport {
     pub files: Vec<FileReport>,
     /// Replaced or removed revisions that runs still use.
     pub draining: Vec<DrainingReport>,
+    /// What keeps loaded apps from working, such as a missing key of a model: one sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+impl CatalogReport {
+    /// Returns why there is no app with this name, if a file of that name cannot be used or another file has the name.
+    pub fn reason_for_missing_app(&self, name: &str) -> Option<&str> {
+        let named = format!(" named `{name}`");
+        let claims = |file: &&FileReport| {
+            let reason = file.reason.as_deref().unwrap_or_default();
+            file.name == name || file.state == "conflict" && reason.contains(&named)
+        };
+        self.files.iter().filter(claims).find_map(|file| file.reason.as_deref())
+    }
 }
 
 /// A replaced revision of a component that runs still use.

@@ -91,10 +91,9 @@ impl AppState {
         // Read before the app, so that an app that is loaded in between is found.
         let loading = self.source().loading();
         self.source().app(name).ok_or_else(|| {
-            let files = self.source().report().files;
-            let reason = files.into_iter().filter(|file| file.name == name).find_map(|file| file.reason);
-            match (reason, loading.is_empty()) {
-                (Some(reason), _) => ApiError::app_not_loaded(name, &reason),
+            let report = self.source().report();
+            match (report.reason_for_missing_app(name), loading.is_empty()) {
+                (Some(reason), _) => ApiError::app_not_loaded(name, reason),
                 (None, true) => ApiError::app_not_found(name, &self.source().app_names()),
                 (None, false) => ApiError::app_loading(name, &loading),
             }

@@ -62,7 +62,7 @@ fn an_unknown_key_is_an_error_with_its_position() {
         "/srv/agents/hatchery.yaml:3:3: server: unknown field `body_limits`, expected one of `allowed_hosts`, \
          `body_limit`, `small_body_limit`, `body_memory`, `body_timeout`, `write_timeout`, `max_connections`, \
          `max_connections_per_peer`, `max_concurrent_runs`, `turn_lease`, `cancel_on_disconnect`, `allow_import`, \
-         `secret_file`, `dev_ui`"
+         `secret_file`, `dev_ui`; did you mean `body_limit`?"
     );
 }
 
@@ -315,4 +315,24 @@ fn an_mcp_server_has_exactly_one_transport() {
         error("{'a b': {command: x}}"),
         format!("{file}: `a b` is no name of a server; use up to 64 letters, digits, `-` and `_`")
     );
+}
+
+#[test]
+fn the_schema_has_every_key_that_the_parser_knows() {
+    let schema = Config::json_schema();
+    let error = parse("nonsense: 1").unwrap_err();
+    let keys: Vec<_> =
+        error.split_once("expected one of ").unwrap().1.split(", ").map(|key| key.trim_matches('`')).collect();
+    assert!(keys.len() > 10, "{error}");
+    for key in keys {
+        assert!(schema["properties"].get(key).is_some(), "{key}: {schema:#}");
+    }
+    let type_of = |path: &str| schema.pointer(path).unwrap_or_else(|| panic!("{path}: {schema:#}"))["type"].clone();
+    assert_eq!(type_of("/properties/server/properties/allow_import"), "boolean");
+    assert_eq!(
+        type_of("/properties/components/additionalProperties/properties/grants/properties/network/items"),
+        "string"
+    );
+    assert_eq!(type_of("/properties/apps/additionalProperties/properties/max_llm_calls"), "integer");
+    assert_eq!(schema["properties"]["server"]["additionalProperties"], false);
 }

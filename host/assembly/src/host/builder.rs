@@ -11,7 +11,7 @@ use hatchery_engine::{App, CatalogSource, Extensions, LayeredResolver, Runner, S
 use hatchery_models::ModelProvider;
 use hatchery_wasm::{CatalogHandle, CatalogModels, DeterministicMode, LoadOptions, Progress, Worker};
 
-use super::native::{AppsOf, HostApps, HostCatalog, HostPlugins, NativeModels};
+use super::native::{AppsOf, ConfigState, HostApps, HostCatalog, HostPlugins, NativeModels};
 use super::reload::{ConfigWatcher, FileStamps};
 use super::{Host, HostError, follow_changes};
 use crate::apps::ConfiguredApps;
@@ -24,7 +24,7 @@ use crate::storage::{DATA_FOLDER, Storage};
 use crate::trust::{ConfigSource, LoadedConfig, ProtectedPaths, TrustStore};
 
 /// The file in the data folder that records which component owns which name.
-const NAMES_FILE: &str = "names.json";
+pub const NAMES_FILE: &str = "names.json";
 
 /// Options of a [`Host`]. Everything is optional: without a folder the host has native agents only.
 #[derive(Default)]
@@ -34,6 +34,7 @@ pub struct HostBuilder {
     loaded: Option<(LoadedConfig, Option<FileStamps>)>,
     storage: Option<Storage>,
     code_cache: CodeCacheFolder,
+    names_file: Option<PathBuf>,
     services: ServiceOverrides,
     models: BTreeMap<String, Arc<dyn Model>>,
     providers: Vec<Box<dyn ModelProvider>>,
@@ -91,6 +92,14 @@ impl HostBuilder {
     #[must_use]
     pub fn code_cache(self, folder: Option<PathBuf>) -> Self {
         Self { code_cache: CodeCacheFolder::Folder(folder), ..self }
+    }
+
+    /// Sets the file that remembers which component owns which name, so that a second file with the same names takes
+    /// nothing away at the next start. Only a host that watches its folder writes it. Default: in the data folder;
+    /// nowhere if data is kept in memory.
+    #[must_use]
+    pub fn names_file(self, file: Option<PathBuf>) -> Self {
+        Self { names_file: file, ..self }
     }
 
     /// Sets the session service, by URI or as an object. Default: as configured.
@@ -312,7 +321,9 @@ impl HostBuilder {
         let configured = ConfiguredPlugins::while_loading(&config.plugins, &registered_plugins, catalog_source.clone())
             .map_err(|source| HostError::Plugin { file: file.clone(), source })?;
         let plugin_names = configured.names();
-        let apps = HostApps { native: native_apps, catalog: catalog.clone() };
+        let (models, config_state) = (services.models.clone(), ConfigState::default());
+        let apps =
+            HostApps { native: native_apps, catalog: catalog.clone(), models, config_state: config_state.clone() };
         let apps: Arc<dyn AppSource> = Arc::new(ConfiguredApps::new(apps, &config, catalog_source.clone()));
         let runner = Runner::with_signer(services, self.native_plugins(configured)?, signer)
             .with_turn_lease(config.server.turn_lease);
@@ -322,8 +333,8 @@ impl HostBuilder {
             tokio::spawn(follow_changes(catalog.subscribe(), apps.clone(), runner.clone()));
             if let (Some(stamps), Some(source)) = (stamps, self.source) {
                 let (catalog, scripts) = (catalog.clone(), scripts.clone());
-                let mcp_servers = mcp_servers.clone();
-                tokio::spawn(ConfigWatcher { source, initial, catalog, scripts, paths, mcp_servers }.run(stamps));
+                let (mcp_servers, state) = (mcp_servers.clone(), config_state);
+                tokio::spawn(ConfigWatcher { source, initial, catalog, scripts, paths, mcp_servers, state }.run(stamps));
             }
         }
         Ok(Host {
@@ -352,8 +363,12 @@ impl HostBuilder {
         let mut options = catalog::load_options(config, cache, worker)?;
         options.settings.deterministic = self.deterministic_mode.take();
         options.progress = self.progress.take();
+        options.names_file = self.names_file.take().or_else(|| match storage {
+            Storage::Directory(data) => Some(data.join(NAMES_FILE)),
+            Storage::InMemory => None,
+        });
+        options.stores_names = self.watch;
         if let (true, Storage::Directory(data)) = (self.watch, storage) {
-            options.names_file = Some(data.join(NAMES_FILE));
             options.revisions = Some(catalog::revisions(folder, Some(data), config));
         }
         Ok(options)

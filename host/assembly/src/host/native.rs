@@ -1,9 +1,10 @@
 //! Native apps, models and plugins, layered over those of the folder.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{Embedder, ItemResolver, Model, ModelError, ModelResolver, Plugin, RunError};
 use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::{
@@ -11,12 +12,30 @@ use hatchery_engine::{
 };
 use hatchery_wasm::CatalogHandle;
 
-use crate::source::{AppSource, CatalogReport, ComponentDetail, RestoreError};
+use crate::models::unusable_models;
+use crate::source::{AppSource, CatalogReport, ComponentDetail, FileReport, RestoreError};
 
 /// Native apps, and the apps of the folder. The catalog has no app with the name of a native one.
 pub(super) struct HostApps {
     pub(super) native: BTreeMap<String, Arc<App>>,
     pub(super) catalog: Option<CatalogHandle>,
+    pub(super) models: Arc<dyn ModelResolver>,
+    pub(super) config_state: ConfigState,
+}
+
+/// The report of a configuration file that cannot be used while the previous settings are in force. `None` if it can be
+/// used. Clones share it.
+#[derive(Clone, Default)]
+pub(super) struct ConfigState(Arc<Mutex<Option<FileReport>>>);
+
+impl ConfigState {
+    pub(super) fn set(&self, report: Option<FileReport>) {
+        *self.0.lock_unpoisoned() = report;
+    }
+
+    fn get(&self) -> Option<FileReport> {
+        self.0.lock_unpoisoned().clone()
+    }
 }
 
 impl AppSource for HostApps {
@@ -39,7 +58,11 @@ impl AppSource for HostApps {
     }
 
     fn report(&self) -> CatalogReport {
-        self.catalog.as_ref().map(AppSource::report).unwrap_or_default()
+        let mut report = self.catalog.as_ref().map(AppSource::report).unwrap_or_default();
+        report.files.extend(self.config_state.get());
+        let apps: Vec<_> = self.app_names().iter().filter_map(|name| self.app(name)).collect();
+        report.warnings = unusable_models(&apps, self.models.as_ref()).into_iter().map(|it| it.to_string()).collect();
+        report
     }
 
     fn component(&self, name: &str) -> Option<ComponentDetail> {

@@ -6,9 +6,10 @@ use std::time::{Duration, SystemTime};
 use hatchery_mcp::McpServers;
 use hatchery_wasm::CatalogHandle;
 
+use super::native::ConfigState;
 use super::settings::warn_of_unknown_components;
 use crate::audit;
-use crate::catalog::component_settings;
+use crate::catalog::{component_settings, invalid_config_report};
 use crate::config::{Config, FILE_NAME};
 use crate::services::Scripts;
 use crate::source::AppSource;
@@ -26,6 +27,8 @@ pub(super) struct ConfigWatcher {
     pub(super) scripts: Scripts,
     pub(super) paths: ProtectedPaths,
     pub(super) mcp_servers: McpServers,
+    /// Reports a file that cannot be used.
+    pub(super) state: ConfigState,
 }
 
 impl ConfigWatcher {
@@ -55,10 +58,13 @@ impl ConfigWatcher {
         let loaded = match checked {
             Ok(loaded) => loaded,
             Err(error) => {
-                tracing::warn!("{error}; the previous settings remain in force");
+                let reason = format!("{error}; the previous settings remain in force");
+                tracing::warn!("{reason}");
+                self.state.set(Some(invalid_config_report(&self.source.file(), &reason, self.source.folder())));
                 return None;
             }
         };
+        self.state.set(None);
         if !loaded.file.exists() {
             tracing::warn!("{} was removed: components have no grants and the default limits", loaded.file.display());
         }

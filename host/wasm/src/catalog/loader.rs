@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hatchery_core::Timestamp;
 use tokio::sync::watch;
 
 use crate::catalog::names::StoredNames;
@@ -59,10 +60,18 @@ pub(crate) struct Loader {
     /// Files of the first scan that are not loaded yet; `None` before it. While there are any, no app keeps its name
     /// against another one, because which of two apps serves must not depend on which is compiled first.
     starting: Option<BTreeSet<PathBuf>>,
+    /// Folders that cannot be read.
+    unreadable: BTreeMap<PathBuf, UnreadableFolder>,
     /// True if the catalog is out of date.
     has_changed: bool,
     /// Why files cannot serve although their components are loaded, as of the last catalog.
     issues: LoadIssues,
+}
+
+/// Why a folder cannot be read.
+struct UnreadableFolder {
+    reason: String,
+    since: Timestamp,
 }
 
 impl Loader {
@@ -78,6 +87,7 @@ impl Loader {
             stored_names,
             tasks: LoadTasks::new(activity),
             starting: None,
+            unreadable: BTreeMap::new(),
             has_changed: false,
             issues: LoadIssues::new(),
         }
@@ -107,6 +117,7 @@ impl Loader {
         self.retry_missing_folders();
         let scan = self.scan_directory().await;
         self.record_scan(&scan);
+        self.record_unreadable(&scan);
         self.has_changed |= self.remove_missing(&scan, settle);
         let conflicts = self.name_conflicts();
         let ready = self.ready_files(settle);
@@ -169,6 +180,21 @@ impl Loader {
                 if self.tasks.contains(path) {
                     self.tasks.abort(path);
                     file.reset_state();
+                }
+            }
+        }
+    }
+
+    /// Remembers folders that cannot be read, and logs those that could be read before.
+    fn record_unreadable(&mut self, scan: &Scan) {
+        self.unreadable.retain(|folder, _| scan.unreadable.contains_key(folder));
+        for (folder, reason) in &scan.unreadable {
+            match self.unreadable.get_mut(folder) {
+                Some(known) => known.reason.clone_from(reason),
+                None => {
+                    tracing::warn!("{}: the folder cannot be read: {reason}", folder.display());
+                    let unreadable = UnreadableFolder { reason: reason.clone(), since: Timestamp::now() };
+                    self.unreadable.insert(folder.clone(), unreadable);
                 }
             }
         }

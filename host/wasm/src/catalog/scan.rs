@@ -55,19 +55,20 @@ impl FileMetadata {
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     pub(crate) files: BTreeMap<PathBuf, (FileKind, FileVersion)>,
-    /// Folders that could not be read. Files in them may still exist even if they were not found.
-    pub(crate) unreadable: Vec<PathBuf>,
+    /// Folders that could not be read, with the reasons. Files in them may still exist even if they were not found.
+    pub(crate) unreadable: BTreeMap<PathBuf, String>,
 }
 
 impl Scan {
     /// Returns the result of a scan in which nothing could be read.
     pub(crate) fn failed(directory: &Path) -> Self {
-        Self { unreadable: vec![directory.to_path_buf()], ..Self::default() }
+        let reason = "scanning it panicked".to_owned();
+        Self { unreadable: BTreeMap::from([(directory.to_path_buf(), reason)]), ..Self::default() }
     }
 
     /// Returns true if the file is known not to exist any more.
     pub(crate) fn is_missing(&self, path: &Path) -> bool {
-        !self.files.contains_key(path) && !self.unreadable.iter().any(|folder| path.starts_with(folder))
+        !self.files.contains_key(path) && !self.unreadable.keys().any(|folder| path.starts_with(folder))
     }
 }
 
@@ -94,15 +95,17 @@ pub(crate) fn scan(directory: &Path, writable_folders: &[PathBuf]) -> Scan {
         let entries = match fs::read_dir(&folder) {
             Ok(entries) => entries,
             Err(error) => {
-                tracing::warn!("{}: cannot be read: {error}", folder.display());
-                scan.unreadable.push(folder);
+                scan.unreadable.insert(folder, error.to_string());
                 continue;
             }
         };
         for entry in entries {
-            let Ok(entry) = entry else {
-                scan.unreadable.push(folder.clone());
-                continue;
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    scan.unreadable.insert(folder.clone(), error.to_string());
+                    continue;
+                }
             };
             let path = entry.path();
             let name = entry.file_name();

@@ -1,6 +1,7 @@
 //! Comparison of the grants that a component requests with the grants that it has, as data for people and scripts.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use serde::Serialize;
 
@@ -65,7 +66,7 @@ impl GrantReport {
     }
 
     /// Returns the lines below `grants:` that grant the missing entries.
-    pub(crate) fn missing_grants(&self) -> Vec<String> {
+    pub fn missing_grants(&self) -> Vec<String> {
         let list = |key: &str| {
             let entries = self.missing.get(key).filter(|entries| !entries.is_empty())?;
             Some(format!("[{}]", entries.iter().map(|entry| quoted(entry)).collect::<Vec<_>>().join(", ")))
@@ -91,9 +92,49 @@ impl GrantReport {
             ("environment", each("environment", variable).map(|variables| format!("{{{variables}}}"))),
             ("files", each("files", folder).map(|folders| format!("[{folders}]"))),
             ("network", list("network")),
+            ("private_network", self.missing_private_network()),
         ];
         all.into_iter().filter_map(|(key, value)| Some(format!("{key}: {}", value?))).collect()
     }
+}
+
+impl GrantReport {
+    /// Returns the missing network entries that are addresses of this machine or of a private network, as a list. Without
+    /// this second grant, such addresses are denied.
+    fn missing_private_network(&self) -> Option<String> {
+        let missing = self.missing.get("network")?;
+        let granted = self.granted.get("private_network");
+        let entries = missing.iter().filter(|entry| is_private(entry)).map(|entry| private_entry(entry));
+        let is_missing = |entry: &String| granted.is_none_or(|granted| !granted.contains(entry));
+        let private: Vec<_> = entries.filter(is_missing).map(|entry| quoted(&entry)).collect();
+        (!private.is_empty()).then(|| format!("[{}]", private.join(", ")))
+    }
+}
+
+fn without_scheme(entry: &str) -> &str {
+    entry.split_once("://").map_or(entry, |(_, host)| host)
+}
+
+/// Returns the entry of `private_network` for an entry of `network`: a name needs a port.
+fn private_entry(entry: &str) -> String {
+    let authority = without_scheme(entry);
+    let has_port = authority.contains(':') || authority.parse::<IpAddr>().is_ok();
+    if has_port { authority.to_owned() } else { format!("{authority}:*") }
+}
+
+/// Returns true for `localhost` and for an IP address that is not public.
+fn is_private(entry: &str) -> bool {
+    let authority = without_scheme(entry);
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    let is_private_address = || match host.parse() {
+        Ok(IpAddr::V4(ip)) => ip.is_loopback() || ip.is_private() || ip.is_link_local(),
+        Ok(IpAddr::V6(ip)) => ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local(),
+        Err(_) => false,
+    };
+    host == "localhost" || host.ends_with(".localhost") || is_private_address()
 }
 
 /// Returns the union of both.
@@ -242,6 +283,16 @@ mod tests {
              files: [{host: FOLDER, guest: \"/data\", access: write}]\n      network: [\"api.example.com\"]"
         );
         assert!(report.unused.is_empty(), "{:?}", report.unused);
+    }
+
+    #[test]
+    fn addresses_of_private_networks_need_two_grants() {
+        let report =
+            compare(r#"{"network": ["a.com", "http://localhost:9202", "http://10.0.0.1:80", "8.8.8.8"]}"#, "{}");
+        let lines = report.missing_grants();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert_eq!(lines[1], r#"private_network: ["localhost:9202", "10.0.0.1:80"]"#);
+        assert_eq!(compare(r#"{"network": ["a.com"]}"#, "{}").missing_grants(), [r#"network: ["a.com"]"#]);
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct LoadOptions {
     pub revisions: Option<Revisions>,
     /// The file that stores the owners of names between starts.
     pub names_file: Option<PathBuf>,
+    /// Whether changed owners are written to `names_file`. A host that does not serve only reads it.
+    pub stores_names: bool,
     /// Items that YAML agents can use besides those of components and built-in tools. They take precedence.
     pub native_items: Option<Arc<dyn ItemResolver>>,
     /// Names of native apps. An app of the directory with one of these names is a conflict and does not serve.
@@ -62,6 +64,7 @@ impl LoadOptions {
             drain_timeout,
             revisions: None,
             names_file: None,
+            stores_names: true,
             native_items: None,
             native_apps: BTreeSet::new(),
             load_policy: None,

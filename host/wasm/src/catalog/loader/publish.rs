@@ -71,7 +71,7 @@ impl Loader {
 
     /// Stores the owners of names in `catalog`, if they have changed.
     async fn store_names(&mut self, catalog: &Catalog) {
-        let Some(path) = self.options.names_file.clone() else { return };
+        let Some(path) = self.options.names_file.clone().filter(|_| self.options.stores_names) else { return };
         let names = StoredNames::new(&self.directory, &self.owners, &catalog.app_files, &catalog.owners);
         if names == self.stored_names {
             return;
@@ -102,15 +102,27 @@ impl Loader {
         }
     }
 
-    /// Returns the state of each file. A component that is loaded but whose agents cannot serve shows that reason.
+    /// Returns the state of each file, and of each folder that cannot be read. A component that is loaded but whose agents cannot serve shows that reason.
     fn statuses(&self) -> Vec<FileStatus> {
         let visible = self.files.iter().filter(|(_, file)| file.kind != FileKind::Yaml);
+        let folders = self.unreadable.iter().map(|(path, folder)| {
+            let reason = format!("`{}`: the folder cannot be read: {}", path.display(), folder.reason);
+            let previous_serves =
+                self.files.iter().any(|(file, tracked)| file.starts_with(path) && tracked.component.is_some());
+            FileStatus {
+                path: path.clone(),
+                name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+                state: FileState::Rejected { reason, previous_serves },
+                since: folder.since,
+            }
+        });
         visible
             .map(|(path, file)| {
                 let issue = self.issues.get(path).filter(|_| file.state == FileState::Loaded);
                 let state = issue.unwrap_or(&file.state).clone();
                 FileStatus { path: path.clone(), name: file.name.clone(), state, since: file.since }
             })
+            .chain(folders)
             .collect()
     }
 }

@@ -54,7 +54,7 @@ async fn an_unreadable_folder_keeps_only_the_files_in_it() {
     }
     let mut loader = loader(directory.path());
     loader.record_scan(&scan(directory.path(), &[]));
-    let result = Scan { unreadable: vec![directory.path().join("locked")], ..Scan::default() };
+    let result = Scan { unreadable: [(directory.path().join("locked"), "denied".into())].into(), ..Scan::default() };
     assert!(loader.remove_missing(&result, Duration::ZERO));
     assert_eq!(loader.files.keys().collect::<Vec<_>>(), [&files[0]]);
     assert!(!loader.remove_missing(&Scan::failed(directory.path()), Duration::ZERO));

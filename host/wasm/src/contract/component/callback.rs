@@ -173,6 +173,15 @@ macro_rules! bridge {
                 &self.hooked.name
             }
 
+            fn check_point(&self, point: HookPoint) -> Result<(), String> {
+                let hook = Hook::At(point);
+                // A plugin need not list a hook.
+                if self.hooked.hooks.contains(&hook) || <$interface as HookInterface>::KIND != ItemKind::Callback {
+                    return Ok(());
+                }
+                Err(format!("it is used as `{}`, but made for {}", hook.name(), Hook::names(&self.hooked.hooks)))
+            }
+
             $(
                 async fn $hook(&self, $cx: &CallContext $(, $arg: $type)*) -> Result<Option<$replacement>, RunError> {
                     let $item = self;

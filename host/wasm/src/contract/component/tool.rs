@@ -76,6 +76,10 @@ impl Toolset for ComponentTools {
         &self.name
     }
 
+    fn tool_names(&self) -> Option<Vec<String>> {
+        Some(self.tools.iter().map(|tool| tool.declaration().name.clone()).collect())
+    }
+
     async fn tools(&self, _: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
         Ok(self.tools.clone())
     }

@@ -1,0 +1,56 @@
+//! The models of apps, and those that cannot be used, for example for want of a key.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use hatchery_core::{Agent, AgentKind, ModelError, ModelRef, ModelResolver};
+use hatchery_engine::App;
+
+/// A model that agents name and that cannot be used.
+#[derive(Debug)]
+pub struct UnusableModel {
+    pub model: String,
+    /// The apps whose agents name it.
+    pub apps: Vec<String>,
+    pub error: ModelError,
+}
+
+impl fmt::Display for UnusableModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let apps: Vec<_> = self.apps.iter().map(|app| format!("`{app}`")).collect();
+        write!(f, "{} (used by {})", self.error, apps.join(", "))
+    }
+}
+
+/// Returns the models of apps that cannot be used, by name. No model is called.
+pub fn unusable_models(apps: &[Arc<App>], models: &dyn ModelResolver) -> Vec<UnusableModel> {
+    let failed = models_of(apps).into_iter().filter_map(|(model, apps)| {
+        let error = models.model(&model).err()?;
+        Some(UnusableModel { model, apps, error })
+    });
+    failed.collect()
+}
+
+/// Returns the models that the agents of apps name, each with the apps.
+pub fn models_of(apps: &[Arc<App>]) -> BTreeMap<String, Vec<String>> {
+    let mut users: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for app in apps {
+        for model in app.tree.iter().filter_map(|(_, agent)| model_of(agent)) {
+            let users = users.entry(model.name().to_owned()).or_default();
+            if !users.contains(&app.name) {
+                users.push(app.name.clone());
+            }
+        }
+    }
+    users
+}
+
+/// Returns the model that an agent names. `None` if it inherits one, or needs none.
+pub fn model_of(agent: &Agent) -> Option<&ModelRef> {
+    match &agent.kind {
+        AgentKind::Llm(llm) => llm.model.as_ref(),
+        AgentKind::Custom(custom) => custom.model.as_ref(),
+        AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } => None,
+    }
+}
