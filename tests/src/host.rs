@@ -1,6 +1,7 @@
 //! A process of `hatchery serve`, and an HTTP client for it.
 
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,6 +22,9 @@ pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Timeout for the start of a host that has to compile components. Compilers run with a low priority.
 const LOADING_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Timeout for building components, whose dependencies may have to be downloaded and compiled.
+const BUILD_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// Interval for polling the host: it does not notify clients about changes in its folder.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -91,6 +95,16 @@ impl Host {
         Self::launch(paths::command()?, folder, environment, &args, ReadyWhen::Loaded).await
     }
 
+    /// Starts `hatchery dev` in a folder, with the output of builds in the log. Returns when everything is built and served.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn develop(folder: &Folder, dir: &Path) -> anyhow::Result<Self> {
+        let mut command = paths::command()?;
+        command.current_dir(dir).arg("dev");
+        Self::spawn(command, folder, ReadyWhen::Built).await
+    }
+
     async fn launch(
         mut command: Command,
         folder: &Folder,
@@ -105,15 +119,20 @@ impl Host {
             command.arg("--session-service").arg(format!("sqlite://{}", data.join("sessions.db").display()));
         }
         command.arg("--artifact-service").arg(format!("file://{}", data.join("artifacts").display()));
+        Self::spawn(command, folder, ready_when).await
+    }
+
+    async fn spawn(mut command: Command, folder: &Folder, ready_when: ReadyWhen) -> anyhow::Result<Self> {
         command.args(["--port", "0", "--json"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let log = Log::default();
         let stderr = child.stderr.take().context("stderr is a pipe")?;
         let mut log_end = tokio::spawn(log.clone().follow(stderr));
         let mut stdout = BufReader::new(child.stdout.take().context("stdout is a pipe")?);
-        let mut announcement = read_announcement(&mut stdout, &log, &mut log_end, TIMEOUT).await?;
+        let timeout = if ready_when == ReadyWhen::Built { BUILD_TIMEOUT } else { TIMEOUT };
+        let mut announcement = read_announcement(&mut stdout, &log, &mut log_end, timeout).await?;
         let is_loading = announcement.pointer("/loading/0").is_some();
-        if is_loading && ready_when == ReadyWhen::Loaded {
+        if is_loading && ready_when != ReadyWhen::Listening {
             announcement = read_announcement(&mut stdout, &log, &mut log_end, LOADING_TIMEOUT).await?;
         }
         // A full pipe would block the host.
@@ -162,6 +181,14 @@ impl Host {
     /// Returns its log.
     pub fn log(&self) -> String {
         self.log.text()
+    }
+
+    /// Like [`Host::wait_until`], for the result of a build.
+    ///
+    /// # Errors
+    /// After a timeout.
+    pub async fn wait_until_built(&self, what: &str, condition: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
+        self.wait_within(BUILD_TIMEOUT, what, condition).await
     }
 
     /// Waits until its log contains a text.
@@ -311,6 +338,15 @@ impl Host {
     /// # Errors
     /// After a timeout.
     pub async fn wait_until(&self, what: &str, condition: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
+        self.wait_within(TIMEOUT, what, condition).await
+    }
+
+    async fn wait_within(
+        &self,
+        timeout: Duration,
+        what: &str,
+        condition: impl Fn(&Value) -> bool,
+    ) -> anyhow::Result<Value> {
         let poll = async {
             let mut ticks = tokio::time::interval(POLL_INTERVAL);
             loop {
@@ -321,10 +357,10 @@ impl Host {
                 }
             }
         };
-        match tokio::time::timeout(TIMEOUT, poll).await {
+        match tokio::time::timeout(timeout, poll).await {
             Ok(components) => components,
             Err(_) => anyhow::bail!(
-                "waited {TIMEOUT:?} until {what}; the components are {}; the host's log: {}",
+                "waited {timeout:?} until {what}; the components are {}; the host's log: {}",
                 self.components().await?,
                 self.log.text()
             ),
@@ -362,6 +398,8 @@ fn config_args(folder: &Folder) -> Vec<OsString> {
 enum ReadyWhen {
     Listening,
     Loaded,
+    /// Loaded, after a build.
+    Built,
 }
 
 /// Reads the next line of JSON with the URL and the loaded components. If the host has closed its output instead, waits for the end of its

@@ -24,13 +24,14 @@ const PROFILE: &str = "dist";
 const MAX_BINARY: u64 = 60 << 20;
 
 /// Files of the repository that are in the archive.
-const DOCUMENTS: [&str; 7] = [
+const DOCUMENTS: [&str; 8] = [
     "LICENSE",
     "README.md",
     "SECURITY.md",
     "docs/agents.md",
     "docs/components.md",
     "docs/embedding.md",
+    "docs/files.md",
     "docs/security.md",
 ];
 
@@ -82,7 +83,19 @@ fn stage(workspace: &Workspace, binary: &Path, folder: &Path) -> anyhow::Result<
     for document in DOCUMENTS {
         copy(&workspace.root.join(document), &folder.join(document))?;
     }
-    Ok(())
+    stage_shell_files(&folder.join("hatchery"), folder)
+}
+
+/// Writes the completion scripts and the man pages, which the command generates.
+fn stage_shell_files(hatchery: &Path, folder: &Path) -> anyhow::Result<()> {
+    let completions = folder.join("completions");
+    fs::create_dir_all(&completions)?;
+    for shell in ["bash", "zsh", "fish"] {
+        let output = Command::new(hatchery).args(["completions", shell]).output()?;
+        ensure!(output.status.success(), "`hatchery completions {shell}` failed");
+        fs::write(completions.join(format!("hatchery.{shell}")), output.stdout)?;
+    }
+    step::run_command(Command::new(hatchery).args(["completions", "--man"]).arg(folder.join("man")))
 }
 
 fn stage_image(workspace: &Workspace, binary: &Path, folder: &Path) -> anyhow::Result<()> {

@@ -1,8 +1,11 @@
 //! The commands, one file each. A new command is a file here and a line in each of the three lists below.
 
-mod build;
+pub mod build;
 mod compile;
+mod completions;
+mod dev;
 mod doctor;
+mod grant;
 mod inspect;
 mod mcp;
 mod models;
@@ -11,9 +14,12 @@ mod pull;
 mod push;
 mod rollback;
 mod run;
+mod schema;
 mod serve;
 mod test;
 mod trust;
+
+use std::path::PathBuf;
 
 use clap::Subcommand;
 
@@ -41,6 +47,8 @@ pub enum Command {
     Run(run::Args),
     /// Serve the agents and tools of a folder to one MCP client over standard input and output
     Mcp(mcp::Args),
+    /// Serve a folder, and build its components again whenever a source is saved
+    Dev(dev::Args),
     /// Create a component or a YAML agent from a template
     New(new::Args),
     /// Build a component from Rust, Python or JavaScript sources
@@ -55,6 +63,8 @@ pub enum Command {
     Doctor(doctor::Args),
     /// List the providers of models, and what is missing to use them
     Models(models::Args),
+    /// Add the grants that a component requests to hatchery.yaml
+    Grant(grant::Args),
     /// Allow or deny a folder's hatchery.yaml access outside of the folder
     Trust(trust::Args),
     /// Compile components into the cache ahead of time
@@ -63,15 +73,20 @@ pub enum Command {
     Push(push::Args),
     /// Download components from registries and verify them
     Pull(pull::Args),
+    /// Print the JSON Schema of hatchery.yaml or of agents, for editors
+    Schema(schema::Args),
+    /// Print the completion script of a shell, or write the man pages
+    Completions(completions::Args),
 }
 
 impl Command {
     /// Returns the log filter that is used if `HATCHERY_LOG` is not set.
     pub fn default_log_filter(&self) -> &'static str {
         match self {
-            Self::Serve(_) => "info,notify=warn,rmcp=warn",
-            // These print failed runs themselves.
-            Self::Run(_) | Self::Test(_) => "warn,hatchery_engine::runner=error",
+            Self::Serve(_) | Self::Dev(_) => "info,notify=warn,rmcp=warn",
+            // These print failed runs themselves. What a component logs is shown to whom runs it.
+            Self::Run(_) => "warn,hatchery_engine::runner=error,hatchery::component=info",
+            Self::Test(_) => "warn,hatchery_engine::runner=error",
             // The report contains the warnings.
             Self::Doctor(_) => "error",
             Self::Mcp(_)
@@ -79,11 +94,37 @@ impl Command {
             | Self::Build(_)
             | Self::Inspect(_)
             | Self::Models(_)
+            | Self::Grant(_)
             | Self::Rollback(_)
             | Self::Trust(_)
             | Self::Compile(_)
             | Self::Push(_)
-            | Self::Pull(_) => "warn",
+            | Self::Pull(_)
+            | Self::Schema(_)
+            | Self::Completions(_) => "warn",
+        }
+    }
+
+    /// Returns the folders whose `.env` is read.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        match self {
+            Self::Serve(args) => args.folders(),
+            Self::Dev(args) => args.folders(),
+            Self::Run(args) => args.folders(),
+            Self::Test(args) => args.folders(),
+            Self::Doctor(args) => args.folders(),
+            Self::New(_)
+            | Self::Build(_)
+            | Self::Inspect(_)
+            | Self::Models(_)
+            | Self::Grant(_)
+            | Self::Rollback(_)
+            | Self::Trust(_)
+            | Self::Compile(_)
+            | Self::Push(_)
+            | Self::Pull(_)
+            | Self::Schema(_)
+            | Self::Completions(_) => Vec::new(),
         }
     }
 
@@ -91,19 +132,23 @@ impl Command {
     pub async fn run(self) -> anyhow::Result<Outcome> {
         match self {
             Self::Serve(args) => serve::run(args).await,
+            Self::Dev(args) => dev::run(args).await,
             Self::Run(args) => run::run(args).await,
             Self::Mcp(args) => mcp::run(args).await,
             Self::New(args) => new::run(args),
-            Self::Build(args) => build::run(args),
+            Self::Build(args) => build::run(args).await,
             Self::Inspect(args) => inspect::run(args).await,
             Self::Rollback(args) => rollback::run(args),
             Self::Test(args) => test::run(args).await,
             Self::Doctor(args) => doctor::run(args).await,
             Self::Models(args) => models::run(&args),
+            Self::Grant(args) => grant::run(args).await,
             Self::Trust(args) => trust::run(args),
             Self::Compile(args) => compile::run(args).await,
             Self::Push(args) => push::run(args).await,
             Self::Pull(args) => pull::run(args).await,
+            Self::Schema(args) => schema::run(&args),
+            Self::Completions(args) => completions::run(args),
         }
     }
 }

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hatchery::trust::{ConfigSource, LoadedConfig};
-use hatchery::{Config, ConfigError, Storage};
+use hatchery::{Config, ConfigError, NAMES_FILE, Storage};
 use hatchery_wasm::{Catalog, CatalogHandle, LoadOptions};
 
 use crate::compiler;
@@ -46,6 +46,10 @@ pub async fn diagnose(source: &ConfigSource, storage: &StorageArgs) -> anyhow::R
     // The other checks run with the default configuration if the file is invalid.
     let config = loaded_config.as_ref().map(|loaded| loaded.config.clone()).unwrap_or_default();
     let mut options = compiler::load_options(&config, storage.code_cache(|name| std::env::var_os(name)))?;
+    if let Storage::Directory(data) = storage.storage(folder) {
+        options.names_file = Some(data.join(NAMES_FILE));
+        options.stores_names = false;
+    }
     let progress = LoadProgress::start();
     options.progress = Some(progress.listener());
     let catalog_handle = CatalogHandle::open(folder, options.clone()).await?;
@@ -60,7 +64,7 @@ pub async fn diagnose(source: &ConfigSource, storage: &StorageArgs) -> anyhow::R
         catalog_handle,
     };
     Ok(Report::new(vec![
-        CheckResults::new("host", host::check(&diagnosis)),
+        CheckResults::new("host", host::check(&diagnosis).await),
         CheckResults::new("files", files::check(&diagnosis)),
         CheckResults::new("names", names::check(&diagnosis.catalog)),
         CheckResults::new("configuration", config::check(&diagnosis)),

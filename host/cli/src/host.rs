@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use hatchery::trust::{ConfigSource, LoadedConfig, ProtectedPaths, TrustStore};
 use hatchery::{Config, Host, HostBuilder, Storage, protected_paths, user_code_cache};
+use sha2::{Digest, Sha256};
 
 use crate::compiler;
 use crate::flags::TRUST_FLAGS;
@@ -88,6 +89,9 @@ impl StorageArgs {
         if let Some(uri) = &self.memory_service {
             builder = builder.memory_service(uri.as_str());
         }
+        if self.memory {
+            builder = builder.names_file(names_file_in_cache(folder, |name| std::env::var_os(name)));
+        }
         builder.storage(self.storage(folder)).code_cache(self.code_cache(|name| std::env::var_os(name)))
     }
 
@@ -115,6 +119,15 @@ impl StorageArgs {
             None => user_code_cache(environment),
         }
     }
+}
+
+/// Returns the file in the user's cache folder that remembers who owns which name in a folder that is served without a
+/// data folder.
+fn names_file_in_cache(folder: &Path, environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let folder = folder.canonicalize().ok()?;
+    let digest = Sha256::digest(folder.as_os_str().as_encoded_bytes());
+    let hash: String = digest.iter().take(10).map(|byte| format!("{byte:02x}")).collect();
+    Some(user_code_cache(environment)?.with_file_name("names").join(format!("{hash}.json")))
 }
 
 /// Returns the builder of a host with the storage of `args`, which compiles components in child processes.
@@ -163,6 +176,12 @@ pub fn find_served_folder(folder: &Path) -> anyhow::Result<(PathBuf, Option<Stri
         (Some(parent), Some(name)) => Ok((parent.to_owned(), Some(name.to_owned()))),
         _ => bail!("{}: the folder's name cannot be the name of an app; rename the folder", folder.display()),
     }
+}
+
+/// Returns a folder, and the folder that is served with it if it is the folder of one app.
+pub fn app_and_served_folder(folder: &Path) -> Vec<PathBuf> {
+    let served = find_served_folder(folder).ok().map(|(served, _)| served);
+    std::iter::once(folder.to_owned()).chain(served.filter(|served| served != folder)).collect()
 }
 
 #[cfg(test)]

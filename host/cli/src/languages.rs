@@ -1,7 +1,7 @@
 //! Building components, one file per language.
 //!
-//! Rust is built by cargo. For Python and JavaScript the guest SDK and the contract are embedded in this command. Their
-//! build tools are installed in locked versions into the user's cache folder ([`build_cache`]) and called by the SDK.
+//! The guest SDKs and the contract are embedded in this command. Rust is built by cargo. The build tools for Python and
+//! JavaScript are installed in locked versions into the user's cache folder ([`build_cache`]) and called by the SDK.
 
 mod build_cache;
 pub mod javascript;
@@ -12,19 +12,30 @@ mod sdk;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+
+use build_cache::{BuildCache, BuildTools};
 
 /// The result of a build.
 #[derive(Debug)]
 pub struct BuiltComponent {
-    /// The component, in a folder of the build tool.
-    pub file: PathBuf,
+    /// The component.
+    pub bytes: Vec<u8>,
     /// The name of the project.
     pub name: String,
     /// The folder of the project.
     pub folder: PathBuf,
+}
+
+impl BuiltComponent {
+    /// Reads a component from a folder of the build tool.
+    fn read(file: &Path, name: String, folder: PathBuf) -> anyhow::Result<Self> {
+        let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        Ok(Self { bytes, name, folder })
+    }
 }
 
 /// The language of a component's sources.
@@ -70,6 +81,16 @@ impl Language {
     }
 }
 
+/// Unpacks the SDK of a scripting language, on which projects depend by path, and returns its folder.
+pub fn unpack_sdk(language: Language) -> anyhow::Result<PathBuf> {
+    let folder = match language {
+        Language::Python => "python",
+        Language::JavaScript => "javascript",
+        Language::Rust => return BuildCache::open(BuildTools::Cargo)?.unpack_rust_sdk(),
+    };
+    Ok(BuildCache::open(BuildTools::Scripting)?.unpack_sdk()?.join(folder))
+}
+
 /// Runs a program and returns its stdout. Errors end with `advice`, which says how to install the program.
 ///
 /// `working_dir` must not be in the project, because programs read settings and modules from there.
@@ -84,6 +105,33 @@ fn capture_stdout(program: &OsStr, args: &[&str], working_dir: &Path, advice: &s
         bail!("`{name} {}` failed ({}); {advice}", args.join(" "), output.status);
     }
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// How long importing a project and building it may take.
+const BUILD_TIMEOUT: Duration = Duration::from_secs(900);
+
+/// Interval at which a program that was started is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Runs a program that imports the modules of a project. A program that does not end within `timeout` is killed.
+fn run_with_timeout(command: &mut Command, program: &str, timeout: Duration) -> anyhow::Result<ExitStatus> {
+    let mut child = command.spawn().with_context(|| format!("cannot start {program}"))?;
+    let started = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().with_context(|| format!("cannot wait for {program}"))? {
+            return Ok(status);
+        }
+        if started.elapsed() >= timeout {
+            // It may have ended meanwhile.
+            let _ = child.kill();
+            let _ = child.wait();
+            bail!(
+                "importing and building the project took longer than {} s; look for a loop or a wait at the top level of a module",
+                timeout.as_secs_f32()
+            );
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
 }
 
 /// Returns true if a version such as `3.11.2` or `v20.1.0` is at least `minimum`.
@@ -143,6 +191,14 @@ mod tests {
         assert_eq!(error, "/no/such/python3 was not found; install Python");
         let error = capture_stdout(OsStr::new("false"), &["-v"], here, "reinstall it").unwrap_err().to_string();
         assert!(error.starts_with("`false -v` failed") && error.ends_with("reinstall it"), "{error}");
+    }
+
+    #[test]
+    fn a_project_that_loops_when_it_is_imported_ends_the_build() {
+        let mut endless = Command::new("sleep");
+        let error = run_with_timeout(endless.arg("1000"), "sleep", Duration::from_millis(100)).unwrap_err().to_string();
+        assert!(error.contains("longer than 0.1 s; look for a loop"), "{error}");
+        assert!(run_with_timeout(&mut Command::new("true"), "true", BUILD_TIMEOUT).unwrap().success());
     }
 
     #[test]

@@ -6,11 +6,15 @@ mod audit;
 mod chat;
 mod commands;
 mod compiler;
+mod config_edit;
 mod conversation;
+mod dev;
 mod doctor;
+mod dotenv;
 mod files;
 mod flags;
 mod host;
+mod inspection;
 mod interrupts;
 mod languages;
 mod logs;
@@ -26,6 +30,7 @@ use anyhow::{Context, anyhow};
 use clap::Parser;
 
 use commands::{Command, Outcome};
+use dotenv::DotEnv;
 use logs::LogFormat;
 
 /// Serves AI agents, tools and callbacks that are WebAssembly components.
@@ -65,7 +70,11 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> anyhow::Result<Outcome> {
+    // Before any thread is started.
+    let dotenv = DotEnv::read(&cli.command.folders())?;
+    dotenv.apply();
     logs::start(cli.log_format, cli.command.default_log_filter())?;
+    dotenv.log();
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
         .map_err(|_| anyhow!("cannot install the TLS provider: another one is already installed"))?;
@@ -104,17 +113,23 @@ mod tests {
     }
 
     #[test]
+    fn the_folder_is_the_current_one_by_default() {
+        for command in ["serve", "run", "dev", "test", "inspect", "doctor", "build", "compile"] {
+            assert!(Cli::try_parse_from(["hatchery", command]).is_ok(), "{command}");
+        }
+    }
+
+    #[test]
     fn invalid_arguments_are_named() {
         assert!(error(&["fly"]).contains("unrecognized subcommand 'fly'"));
-        assert!(error(&["serve"]).contains("<DIR>"));
         assert!(error(&["serve", ".", "--port", "99999"]).contains("99999"));
         assert!(error(&["serve", ".", "--log-format", "xml"]).contains("[possible values: text, json]"));
         assert!(error(&["serve", ".", "--memory", "--data-dir", "x"]).contains("cannot be used with"));
         assert!(error(&["new", "x", "--kind", "model"]).contains("[possible values: agent, tool, callback, yaml]"));
         assert!(error(&["run", "x", "--yes", "--no"]).contains("cannot be used with"));
         assert!(error(&["trust", ".", "--yes", "--list"]).contains("cannot be used with"));
-        assert!(error(&["inspect"]).contains("<FILE_OR_DIR>"));
         assert!(error(&["test", ".", "--message", "x"]).contains("--message"));
+        assert!(error(&["dev", ".", "--no-watch"]).contains("--no-watch"));
         assert!(error(&["doctor", ".", "--fix"]).contains("--fix"));
         assert!(error(&["compile", ".", "x"]).contains("'x'"));
         assert!(error(&["push", "x.wasm"]).contains("<REFERENCE>"));

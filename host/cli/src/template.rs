@@ -114,13 +114,13 @@ impl TemplateKind {
     }
 }
 
-/// The source of the guest SDK of a project.
+/// Where the guest SDK of a project is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SdkSource {
     /// A folder on this machine.
     Path(PathBuf),
-    /// A version in the package registry of the language.
-    Version(&'static str),
+    /// The one that comes with this command, for Rust. `hatchery build` tells cargo where it is.
+    Embedded,
 }
 
 impl SdkSource {
@@ -128,11 +128,13 @@ impl SdkSource {
     fn to_dependency(&self, language: Language) -> String {
         match (self, language) {
             (Self::Path(path), Language::Rust) => format!("{{ path = {:?} }}", path.display().to_string()),
-            (Self::Version(version), Language::Rust) => format!("{version:?}"),
-            (Self::Path(path), Language::Python) => path.display().to_string(),
-            (Self::Version(version), Language::Python) => format!("\"hatchery-guest~={version}.0\""),
+            (Self::Path(path), Language::Python) => {
+                // The repository has its modules in a folder of their own.
+                let is_repository = path.ends_with("guest-sdk/python");
+                if is_repository { path.join("src").display().to_string() } else { path.display().to_string() }
+            }
             (Self::Path(path), Language::JavaScript) => format!("file:{}", path.display()),
-            (Self::Version(version), Language::JavaScript) => format!("^{version}.0"),
+            (Self::Embedded, _) => format!("{:?}", env!("CARGO_PKG_VERSION")),
         }
     }
 }
@@ -235,7 +237,7 @@ mod tests {
         for kind in TemplateKind::value_variants() {
             for language in [Language::Rust, Language::Python, Language::JavaScript] {
                 for (path, text) in kind.files(language) {
-                    let text = render(text, &name("my-thing"), &SdkSource::Version("0.1").to_dependency(language));
+                    let text = render(text, &name("my-thing"), &SdkSource::Embedded.to_dependency(language));
                     for placeholder in ["@NAME@", "@FUNCTION@", "@SDK@"] {
                         assert!(!text.contains(placeholder), "{kind:?} {language:?} {path}: {text}");
                     }
@@ -245,17 +247,17 @@ mod tests {
     }
 
     #[test]
-    fn a_component_depends_on_the_sdk_by_path_or_version() {
+    fn a_component_depends_on_the_sdk_by_path_or_on_the_embedded_one() {
         let (_, manifest) = CARGO_MANIFEST;
         let dependency = |sdk: SdkSource, language| sdk.to_dependency(language);
         let path = dependency(SdkSource::Path("../guest-sdk/rust".into()), Language::Rust);
         let by_path = render(manifest, &name("dice"), &path);
         assert!(by_path.contains("hatchery-guest = { path = \"../guest-sdk/rust\" }\n"), "{by_path}");
         assert!(by_path.contains("name = \"dice\"\n"), "{by_path}");
-        let version = dependency(SdkSource::Version("0.1"), Language::Rust);
-        assert!(render(manifest, &name("dice"), &version).contains("hatchery-guest = \"0.1\"\n"));
-        assert_eq!(dependency(SdkSource::Version("0.1"), Language::Python), "\"hatchery-guest~=0.1.0\"");
-        assert_eq!(dependency(SdkSource::Version("0.1"), Language::JavaScript), "^0.1.0");
+        let embedded = dependency(SdkSource::Embedded, Language::Rust);
+        let line = format!("hatchery-guest = \"{}\"\n", env!("CARGO_PKG_VERSION"));
+        assert!(render(manifest, &name("dice"), &embedded).contains(&line));
+        assert_eq!(dependency(SdkSource::Path("/c/python".into()), Language::Python), "/c/python");
         assert_eq!(dependency(SdkSource::Path("../js".into()), Language::JavaScript), "file:../js");
     }
 
@@ -263,8 +265,8 @@ mod tests {
     fn a_folder_with_files_is_not_changed() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("mine"), "x").unwrap();
-        let error = write(TemplateKind::Yaml, Language::Rust, &name("dice"), &SdkSource::Version("0.1"), folder.path())
-            .unwrap_err();
+        let error =
+            write(TemplateKind::Yaml, Language::Rust, &name("dice"), &SdkSource::Embedded, folder.path()).unwrap_err();
         assert!(error.to_string().contains("already exists"), "{error}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
@@ -276,7 +278,7 @@ mod tests {
             TemplateKind::Tool,
             Language::Rust,
             &name("my-tool"),
-            &SdkSource::Version("0.1"),
+            &SdkSource::Embedded,
             &folder.path().join("new"),
         )
         .unwrap();
@@ -288,14 +290,8 @@ mod tests {
     #[test]
     fn the_conversation_of_a_yaml_agent_is_valid() {
         let folder = tempfile::tempdir().unwrap();
-        write(
-            TemplateKind::Yaml,
-            Language::Rust,
-            &name("dice"),
-            &SdkSource::Version("0.1"),
-            &folder.path().join("dice"),
-        )
-        .unwrap();
+        write(TemplateKind::Yaml, Language::Rust, &name("dice"), &SdkSource::Embedded, &folder.path().join("dice"))
+            .unwrap();
         let file = folder.path().join("dice/conversation.yaml");
         let conversation = Conversation::parse(&std::fs::read_to_string(&file).unwrap(), &file).unwrap();
         assert_eq!(conversation.app, "dice");

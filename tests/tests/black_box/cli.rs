@@ -265,3 +265,52 @@ async fn serve_listens_elsewhere_only_under_names_that_it_is_told() -> Result<()
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn schemas_completions_and_man_pages_are_generated() -> Result<()> {
+    let folder = Folder::empty()?;
+    let schema = hatchery(&folder.served(), &["schema"]).await?.json()?;
+    assert_eq!(text_at(&schema, "/title"), "hatchery.yaml");
+    let agent = hatchery(&folder.served(), &["schema", "agent"]).await?.json()?;
+    assert!(agent.pointer("/properties/instruction").is_some(), "{agent}");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = hatchery(&folder.served(), &["completions", shell]).await?;
+        assert!(script.success && script.stdout.contains("doctor"), "{shell}: {}", script.stderr);
+    }
+    let man = hatchery(&folder.served(), &["completions", "--man", "man"]).await?;
+    assert!(man.success, "{}", man.stderr);
+    assert!(folder.file("man/hatchery.1").is_file() && folder.file("man/hatchery-dev.1").is_file());
+    Ok(())
+}
+
+#[tokio::test]
+async fn grants_are_shown_and_added_to_the_file_with_its_comments() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("seeker.wasm", paths::component("seeker")?)?;
+    let file = "# mine\nserver: {}   # nothing yet\n";
+    folder.put("hatchery.yaml", file)?;
+    let asked = hatchery(&folder.served(), &["grant", "seeker"]).await?;
+    assert!(!asked.success && asked.stderr.contains("pass --yes to add these lines"), "{}", asked.stderr);
+    let lines = "components:\n  seeker:\n    grants:\n      models: [\"seek-*\"]\n      memory: read\n";
+    assert!(asked.stdout.starts_with(lines) && asked.stdout.contains("# models: it asks around"), "{}", asked.stdout);
+    assert_eq!(std::fs::read_to_string(folder.file("hatchery.yaml"))?, file);
+    let granted = hatchery(&folder.served(), &["grant", "seeker", "--yes"]).await?;
+    ensure!(granted.success, "{}", granted.stderr);
+    assert!(
+        granted.stderr.contains("not added: `files`, since only you know which FOLDER to give"),
+        "{}",
+        granted.stderr
+    );
+    let text = std::fs::read_to_string(folder.file("hatchery.yaml"))?;
+    assert_eq!(text, format!("{file}{lines}      state: {{read: [\"app:theme\"]}}\n"));
+    // A folder of the host is the operator's choice.
+    let rest = hatchery(&folder.served(), &["grant", "seeker", "--yes"]).await?;
+    assert!(!rest.success && !rest.stdout.contains("models") && rest.stdout.contains("files: ["), "{}", rest.stdout);
+    std::fs::create_dir(folder.file("data"))?;
+    folder.put("hatchery.yaml", format!("{text}      files: [{{host: data, guest: /data, access: read}}]\n"))?;
+    let all = hatchery(&folder.served(), &["grant", "seeker"]).await?;
+    assert!(all.success && all.stdout.contains("has all grants that it requests"), "{}{}", all.stdout, all.stderr);
+    let unknown = hatchery(&folder.served(), &["grant", "nobody"]).await?;
+    assert!(unknown.stderr.contains("no component `nobody` in .; available: seeker"), "{}", unknown.stderr);
+    Ok(())
+}

@@ -9,7 +9,7 @@ use serde_json::{Map, json};
 use crate::cli::{Output, hatchery};
 
 /// Returns true if build tools cannot be installed on this machine. A tool with another hash than expected is an error.
-fn lacks_tools(stderr: &str) -> bool {
+pub(crate) fn lacks_tools(stderr: &str) -> bool {
     let reasons =
         ["was not found", "is too old", "could not install componentize-", "cannot create a virtual environment"];
     let errors = ["DO NOT MATCH THE HASHES", "EINTEGRITY", "can only install packages when"];
@@ -177,6 +177,40 @@ async fn a_missing_module_is_named_with_the_next_step() -> Result<()> {
         let Some(built) = build(&folder, project).await? else { continue };
         assert!(!built.success && built.stderr.contains(advice), "{}", built.stderr);
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn mistakes_in_javascript_are_named_with_their_place() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("js/package.json", r#"{"type": "module", "hatchery": {}}"#)?;
+    for (source, said) in [
+        ("const a = 1;\nconst 1b = 2;\n", "index.js:2\nconst 1b = 2;"),
+        ("\n\nmissing.method();\n", "at index.js:3:1"),
+        ("import './lib/x.js';\n", "Cannot find module 'lib/x.js' imported from index.js"),
+        (
+            "import _ from 'no-such-package';\n",
+            "Cannot find package 'no-such-package' imported from index.js; add the package",
+        ),
+    ] {
+        folder.write("js/index.js", source)?;
+        let Some(built) = build(&folder, "js").await? else { return Ok(()) };
+        assert!(!built.success && built.stderr.contains(said), "{said}: {}", built.stderr);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_component_that_a_host_would_reject_is_not_written() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("js/package.json", r#"{"type": "module", "name": "bad", "hatchery": {}}"#)?;
+    let agent = "import { component, llmAgent } from \"hatchery-guest\";\n\
+                 const root = llmAgent({ name: \"bad\", model: \"m\", instruction: \"x\", description: \"y\", tools: [\"b\", 5] });\n\
+                 export default component({ agents: [root] });\n";
+    folder.write("js/index.js", agent)?;
+    let Some(built) = build(&folder, "js").await? else { return Ok(()) };
+    assert!(!built.success, "{}", built.stdout);
+    assert!(!folder.file("js/bad.wasm").exists(), "{}", built.stderr);
     Ok(())
 }
 

@@ -6,6 +6,8 @@ mod compile;
 mod configuration;
 mod crash;
 mod doctor;
+mod file_problems;
+mod first_day;
 mod guide;
 mod hostile;
 mod hot_loading;

@@ -2,10 +2,12 @@
 
 use anyhow::{Context, Result};
 use hatchery_tests::event::text_at;
-use hatchery_tests::host::{entry, has_app, reason};
+use hatchery_tests::host::{entry, has_app, message, reason};
 use hatchery_tests::paths::component;
 use hatchery_tests::{Folder, Host};
 use serde_json::{Value, json};
+
+use crate::cli::hatchery;
 
 const ROLLER: &str =
     "name: roller\nmodel: scripted:answers.yaml\ndescription: Rolls.\ninstruction: Roll.\ntools:\n  - name: roll_die\n";
@@ -52,6 +54,41 @@ async fn what_serves_keeps_its_names_when_others_of_the_same_are_added() -> Resu
         let failed = host.announcement["failed"].as_array().context("failed")?;
         assert_eq!(failed.len(), 2, "{}", host.announcement);
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_copy_takes_no_app_away_when_data_is_in_memory_only() -> Result<()> {
+    let folder = Folder::empty()?;
+    let dice = component("dice")?;
+    folder.put("dice.wasm", &dice)?;
+    folder.put("answers.yaml", "responses: [{text: Hello}]\n")?;
+    let host = Host::serve_with_args(&folder, &[], &["--memory"]).await?;
+    folder.put("dice-backup.wasm", &dice)?;
+    folder.put("backup/dice.wasm", &dice)?;
+    host.wait_for_log("are apps named `dice`; rename or remove one").await?;
+    host.wait_for_log("are components named `dice`; rename or remove one").await?;
+    drop(host);
+    let host = Host::serve_with_args(&folder, &[], &["--memory"]).await?;
+    assert_eq!(host.apps().await?, ["dice"]);
+    assert_eq!(host.announcement["failed"].as_array().context("failed")?.len(), 2, "{}", host.announcement);
+    assert!(!folder.file(".hatchery").exists(), "nothing is written into the folder");
+    Ok(())
+}
+
+#[tokio::test]
+async fn whoever_asks_for_an_app_in_conflict_is_told_of_the_conflict() -> Result<()> {
+    let folder = Folder::empty()?;
+    let dice = component("dice")?;
+    folder.put("one.wasm", &dice)?;
+    folder.put("two.wasm", &dice)?;
+    let conflict = "are apps named `dice`; rename or remove one";
+    let host = Host::serve(&folder).await?;
+    let answer = host.post("/run", &message("dice", "s", "Roll")).await?.json(500)?;
+    assert_eq!(text_at(&answer, "/code"), "APP_NOT_LOADED", "{answer}");
+    assert!(text_at(&answer, "/detail").contains(conflict), "{answer}");
+    let ran = hatchery(&folder.served(), &["run", ".", "dice", "-m", "Roll"]).await?;
+    assert!(!ran.success && ran.stderr.contains(conflict), "{}", ran.stderr);
     Ok(())
 }
 

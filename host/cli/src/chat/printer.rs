@@ -2,6 +2,7 @@
 //! stderr.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use hatchery_core::{Event, Part, PartData, REQUEST_CONFIRMATION, USER_AUTHOR};
 use serde_json::{Value, json};
@@ -22,27 +23,65 @@ pub struct ChatPrinter<O, E> {
     has_several_agents: bool,
     /// The agent whose name was printed last.
     author: String,
-    /// The id and the text so far of the event whose parts are printed as they arrive. Events of parallel agents at the
-    /// same time are printed when they are complete.
-    stream: Option<(String, String)>,
+    /// The event whose parts are printed as they arrive.
+    stream: Option<PrintedStream>,
+    /// Complete events of parallel agents that arrived while another agent's text was streamed. They are printed when it
+    /// is complete, so that no text is torn.
+    held: Vec<Arc<Event>>,
     /// True if the last line does not end with a line break yet.
     is_line_open: bool,
+}
+
+/// An event whose text is printed while it is streamed.
+struct PrintedStream {
+    id: String,
+    author: String,
+    /// The text so far.
+    text: String,
 }
 
 impl<O: Write, E: Write> ChatPrinter<O, E> {
     /// Creates a printer. It prints the names of agents if `has_several_agents` is set.
     pub fn new(out: O, errors: E, has_several_agents: bool) -> Self {
-        Self { out, errors, has_several_agents, author: String::new(), stream: None, is_line_open: false }
+        Self {
+            out,
+            errors,
+            has_several_agents,
+            author: String::new(),
+            stream: None,
+            held: Vec::new(),
+            is_line_open: false,
+        }
     }
 
-    /// Prints an event.
-    pub fn print(&mut self, event: &Event) -> io::Result<()> {
+    /// Prints an event, or holds it until the text that is being streamed is complete.
+    pub fn print(&mut self, event: &Arc<Event>) -> io::Result<()> {
         if event.author == USER_AUTHOR {
             return Ok(());
         }
+        if self.stream.as_ref().is_some_and(|stream| stream.author != event.author) {
+            if !event.partial {
+                self.held.push(event.clone());
+            }
+            return Ok(());
+        }
+        self.print_now(event)?;
+        if !event.partial { self.print_held() } else { Ok(()) }
+    }
+
+    /// Prints the events that were held. Must be called when the run has ended.
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.stream = None;
+        self.print_held()
+    }
+
+    fn print_held(&mut self) -> io::Result<()> {
+        std::mem::take(&mut self.held).iter().try_for_each(|event| self.print_now(event))
+    }
+
+    fn print_now(&mut self, event: &Event) -> io::Result<()> {
         let parts = event.content.as_ref().map(|content| content.parts.as_slice()).unwrap_or_default();
-        let text = parts.iter().filter_map(Part::as_text).collect();
-        let Some(is_printed) = self.update_stream(event, text) else { return Ok(()) };
+        let is_printed = self.update_stream(event, parts.iter().filter_map(Part::as_text).collect());
         if !event.partial && !is_printed {
             self.end_line()?;
         }
@@ -60,28 +99,34 @@ impl<O: Write, E: Write> ChatPrinter<O, E> {
         }
         if let Some(message) = event.error_message.as_deref().or(event.error_code.as_deref()) {
             let code = event.error_code.as_deref().unwrap_or("ERROR");
-            self.print_error(code, message)?;
+            self.write_error(code, message)?;
         }
         self.out.flush()
     }
 
-    /// Updates the stream. Returns true if the event's text is already printed, or `None` if the event is not printed.
-    fn update_stream(&mut self, event: &Event, text: String) -> Option<bool> {
+    /// Updates the stream. Returns true if the event's text is already printed.
+    fn update_stream(&mut self, event: &Event, text: String) -> bool {
         if !event.partial {
             // Callbacks may have replaced the streamed text.
-            let stream = self.stream.take_if(|(id, _)| *id == event.id);
-            return Some(stream.is_some_and(|(_, printed)| printed.starts_with(&text)));
+            return self.stream.take().is_some_and(|stream| stream.id == event.id && stream.text.starts_with(&text));
         }
-        let (id, printed) = self.stream.get_or_insert_with(|| (event.id.clone(), String::new()));
-        if *id != event.id {
-            return None;
-        }
-        printed.push_str(&text);
-        Some(false)
+        // An agent begins its next event only after the last one.
+        let stream = self.stream.take_if(|stream| stream.id == event.id);
+        let (id, author) = (event.id.clone(), event.author.clone());
+        let mut stream = stream.unwrap_or(PrintedStream { id, author, text: String::new() });
+        stream.text.push_str(&text);
+        self.stream = Some(stream);
+        false
     }
 
     /// Prints the error of a run.
     pub fn print_error(&mut self, code: &str, message: &str) -> io::Result<()> {
+        self.end_line()?;
+        self.finish()?;
+        self.write_error(code, message)
+    }
+
+    fn write_error(&mut self, code: &str, message: &str) -> io::Result<()> {
         self.end_line()?;
         self.out.flush()?;
         writeln!(self.errors, "{ERROR}{}:{ERROR:#} {}", escape_control(code), escape_control(message))
@@ -159,8 +204,6 @@ impl<O: Write, E: Write> ChatPrinter<O, E> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use hatchery_core::{CodeExecutionResult, Content, EventData, ExecutableCode, FunctionCall};
 
     use super::*;
@@ -180,6 +223,7 @@ mod tests {
         for event in events {
             printer.print(event).unwrap();
         }
+        printer.finish().unwrap();
         drop(printer);
         (String::from_utf8(out).unwrap(), String::from_utf8(errors).unwrap())
     }
@@ -211,7 +255,9 @@ mod tests {
             text_event("a", true, "!"),
             text_event("a", false, "one!"),
         ];
-        assert_eq!(print_all(true, &events).0, "a\none\nb\ntwo\na\n!\n");
+        assert_eq!(print_all(true, &events).0, "a\none!\nb\ntwo\n");
+        // A stream that is never completed does not hide the others.
+        assert_eq!(print_all(true, &events[..5]).0, "a\none\nb\ntwo\n");
     }
 
     #[test]

@@ -202,10 +202,11 @@ async fn print_events(mut run: Run, is_json: bool, has_several_agents: bool) -> 
                     printer.print_error(error.code(), &error.to_string())?;
                 }
                 result.outcome = outcome_of(&error);
-                return Ok(result);
+                break;
             }
         }
     }
+    printer.finish()?;
     Ok(result)
 }
 

@@ -1,14 +1,18 @@
 //! `hatchery build`: builds a component from its sources.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use hatchery_wasm::write_atomically;
+use hatchery::{CONFIG_FILE, Config};
+use hatchery_wasm::{Inspection, inspect, write_atomically};
 
 use crate::commands::Outcome;
+use crate::compiler;
+use crate::host::StorageArgs;
+use crate::inspection::doubtful_tools;
 use crate::languages::{self, BuiltComponent, Language};
-use crate::terminal::{BOLD, stdout};
+use crate::terminal::{BOLD, ERROR, WARNING, escape_control, format_error, stdout};
 
 #[derive(clap::Args)]
 #[command(
@@ -16,7 +20,9 @@ use crate::terminal::{BOLD, stdout};
     after_long_help = "A project is a crate (Rust), a folder with a pyproject.toml that has a table [tool.hatchery] (Python), \
                        or a folder with a package.json that has a key \"hatchery\" (JavaScript). The build tools for Python \
                        and JavaScript are downloaded by the first build, in locked versions, into the user's cache folder. \
-                       Later builds need no network.\n\nA build runs code of the project and of its dependencies on this \
+                       Later builds need no network. Projects in Rust share one target folder there, unless they are members of a workspace \
+                       or CARGO_TARGET_DIR is set.\n\nThe component is written only if a host can load it: it is compiled to \
+                       machine code, which a host then finds in the code cache, and describes itself, without any grants.\n\nA build runs code of the project and of its dependencies on this \
                        machine, with your permissions: cargo runs build scripts (build.rs) and procedural macros, and \
                        Python or JavaScript modules are imported to find their exports. Build only code that you trust. \
                        `hatchery serve` needs only the .wasm file.\n\nExamples:\n  hatchery build dice\n  \
@@ -32,15 +38,69 @@ pub struct Args {
     /// Cargo profile of a component in Rust
     #[arg(long, default_value = "release")]
     profile: String,
+    /// Write the component without checking that a host can load it
+    #[arg(long)]
+    no_check: bool,
 }
 
-pub fn run(args: Args) -> anyhow::Result<Outcome> {
-    let built = match Language::detect(&args.dir)? {
-        Language::Rust => languages::rust::build(&args.dir, &args.profile)?,
-        Language::Python => languages::python::build(&args.dir)?,
-        Language::JavaScript => languages::javascript::build(&args.dir)?,
+pub async fn run(args: Args) -> anyhow::Result<Outcome> {
+    let built = match build_project(&args.dir, &args.profile, args.out, !args.no_check).await? {
+        BuildResult::Built(built) => built,
+        BuildResult::Failed => return Ok(Outcome::Failure),
+        BuildResult::Rejected(reason) => {
+            anstream::eprintln!(
+                "{ERROR}error:{ERROR:#} it compiles, but a host would not load it: {}",
+                escape_control(&reason)
+            );
+            return Ok(Outcome::Failure);
+        }
     };
-    let Some(built) = built else { return Ok(Outcome::Failure) };
+    let kib = built.size.div_ceil(1024);
+    let mut out = stdout();
+    writeln!(out, "built {BOLD}{}{BOLD:#} ({kib} KiB){}", built.file.display(), escape_control(&built.items))?;
+    for warning in built.warnings {
+        anstream::eprintln!("{WARNING}warning:{WARNING:#} {}", escape_control(&warning));
+    }
+    Ok(Outcome::Success)
+}
+
+/// How a build ended.
+pub enum BuildResult {
+    Built(BuiltFile),
+    /// The sources are wrong. The build tool has printed why.
+    Failed,
+    /// There is a component, but a host would reject it.
+    Rejected(String),
+}
+
+/// A component that was written.
+pub struct BuiltFile {
+    pub file: PathBuf,
+    /// Size in bytes.
+    size: u64,
+    /// What it exports, for example `: agent dice, tool roll_die`.
+    pub items: String,
+    pub warnings: Vec<String>,
+    /// True if the file had the same content before.
+    pub is_unchanged: bool,
+}
+
+/// Builds the project in a folder, checks that a host would load the component, and writes it. A component that cannot be
+/// loaded is not written, so the previous one keeps serving.
+pub async fn build_project(
+    dir: &Path,
+    profile: &str,
+    out: Option<PathBuf>,
+    is_checked: bool,
+) -> anyhow::Result<BuildResult> {
+    check_output(out.as_deref())?;
+    let (folder, profile) = (dir.to_owned(), profile.to_owned());
+    let built = tokio::task::spawn_blocking(move || match Language::detect(&folder)? {
+        Language::Rust => languages::rust::build(&folder, &profile),
+        Language::Python => languages::python::build(&folder),
+        Language::JavaScript => languages::javascript::build(&folder),
+    });
+    let Some(built) = built.await.context("the build panicked")?? else { return Ok(BuildResult::Failed) };
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     ensure!(
         !built.name.is_empty() && !built.name.starts_with('.') && built.name.chars().all(is_plain),
@@ -48,12 +108,64 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
          does not start with `.`",
         built.name
     );
-    let out = destination(&built, args.out);
-    let bytes = std::fs::read(&built.file).with_context(|| built.file.display().to_string())?;
+    let file = destination(&built, out);
+    let (mut items, mut warnings) = (String::new(), Vec::new());
+    if is_checked {
+        let inspection = match inspect_built(&built, &file).await? {
+            Ok(inspection) => inspection,
+            Err(reason) => return Ok(BuildResult::Rejected(reason)),
+        };
+        items = format_items(&inspection);
+        warnings = doubtful_tools(&inspection);
+    }
+    let is_unchanged = std::fs::read(&file).is_ok_and(|before| before == built.bytes);
     // A host that watches the folder must never see a partial file.
-    write_atomically(&out, &bytes).with_context(|| format!("cannot write {}", out.display()))?;
-    writeln!(stdout(), "built {BOLD}{}{BOLD:#} ({} KiB)", out.display(), bytes.len().div_ceil(1024))?;
-    Ok(Outcome::Success)
+    write_atomically(&file, &built.bytes).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(BuildResult::Built(BuiltFile { file, size: built.bytes.len() as u64, items, warnings, is_unchanged }))
+}
+
+/// Checks before a long build that its result can be written.
+fn check_output(out: Option<&Path>) -> anyhow::Result<()> {
+    let parent = out.filter(|out| !out.is_dir()).and_then(Path::parent).filter(|parent| *parent != Path::new(""));
+    if let Some(parent) = parent {
+        ensure!(parent.is_dir(), "--out: there is no folder {}; create it first", parent.display());
+    }
+    Ok(())
+}
+
+/// Loads a component as a host would, without grants. Fails with the reason for which a host would reject it.
+async fn inspect_built(built: &BuiltComponent, file: &Path) -> anyhow::Result<Result<Inspection, String>> {
+    let config = config_beside(file);
+    let cache = StorageArgs::default().code_cache(|name| std::env::var_os(name));
+    let options = compiler::load_options(&config, cache)?;
+    let inspected = inspect(&options, &built.name, built.bytes.clone()).await;
+    Ok(inspected.map_err(|error| format_error(&error.into())))
+}
+
+/// Returns the configuration of the folder that serves a component: its own folder, or the one above. Its limits decide
+/// whether the component can be loaded. Returns the default one if there is none that is valid.
+fn config_beside(file: &Path) -> Config {
+    let folder = file.parent().unwrap_or(Path::new("")).canonicalize().unwrap_or_default();
+    let folders = [Some(folder.as_path()), folder.parent()].into_iter().flatten();
+    let config = folders.filter(|folder| folder.join(CONFIG_FILE).is_file()).find_map(|it| Config::load(it).ok());
+    config.unwrap_or_default()
+}
+
+/// Lists the agents, tools and other items of a component.
+fn format_items(inspection: &Inspection) -> String {
+    let list = |label: &str, names: Vec<&str>| (!names.is_empty()).then(|| format!("{label} {}", names.join(", ")));
+    let lists = [
+        list("agents", inspection.agents.iter().map(|it| it.name.as_str()).collect()),
+        list("tools", inspection.tools.iter().map(|it| it.name.as_str()).collect()),
+        list("callbacks", inspection.callbacks.iter().map(|it| it.name.as_str()).collect()),
+        list("plugins", inspection.plugins.iter().map(|it| it.name.as_str()).collect()),
+        list("models", inspection.models.iter().map(String::as_str).collect()),
+        list("code executors", inspection.code_executors.iter().map(String::as_str).collect()),
+        list("summarizers", inspection.summarizers.iter().map(String::as_str).collect()),
+        list("examples", inspection.examples.iter().map(String::as_str).collect()),
+    ];
+    let lists: Vec<_> = lists.into_iter().flatten().collect();
+    if lists.is_empty() { String::new() } else { format!(": {}", lists.join("; ")) }
 }
 
 fn destination(built: &BuiltComponent, out: Option<PathBuf>) -> PathBuf {
@@ -67,13 +179,18 @@ fn destination(built: &BuiltComponent, out: Option<PathBuf>) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     #[test]
+    fn a_missing_output_folder_is_named_before_the_build() {
+        let error = check_output(Some(Path::new("/no/such/x.wasm"))).unwrap_err().to_string();
+        assert_eq!(error, "--out: there is no folder /no/such; create it first");
+        assert!(check_output(None).is_ok() && check_output(Some(Path::new("x.wasm"))).is_ok());
+    }
+
+    #[test]
     fn the_default_output_is_in_the_project_folder() {
-        let built = BuiltComponent { file: "/t/my_tool.wasm".into(), name: "my-tool".into(), folder: "/w/tool".into() };
+        let built = BuiltComponent { bytes: Vec::new(), name: "my-tool".into(), folder: "/w/tool".into() };
         assert_eq!(destination(&built, None), Path::new("/w/tool/my-tool.wasm"));
         assert_eq!(destination(&built, Some("x/y.wasm".into())), Path::new("x/y.wasm"));
         let folder = tempfile::tempdir().unwrap();

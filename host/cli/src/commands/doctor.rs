@@ -30,6 +30,13 @@ pub struct Args {
     json: bool,
 }
 
+impl Args {
+    /// Returns the folders whose `.env` is read.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        vec![self.dir.clone()]
+    }
+}
+
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     if !args.dir.is_dir() {
         bail!("{} is not a folder", args.dir.display());

@@ -11,7 +11,8 @@ use hatchery_wasm::{GrantReport, Inspection, Limits, inspect_file};
 use serde_json::{Value, json};
 
 use crate::commands::Outcome;
-use crate::host::{ConfigArgs, explain_trust};
+use crate::host::{ConfigArgs, StorageArgs, explain_trust};
+use crate::inspection::doubtful_tools;
 use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, format_error, plain_stdout, stdout};
 use crate::{compiler, files};
 
@@ -22,7 +23,7 @@ use crate::{compiler, files};
     exports and imports are shown.")]
 pub struct Args {
     /// A component, or a folder with components; grants and limits are those of hatchery.yaml in the same folder
-    #[arg(value_name = "FILE_OR_DIR")]
+    #[arg(value_name = "FILE_OR_DIR", default_value = ".")]
     path: PathBuf,
     #[command(flatten)]
     config: ConfigArgs,
@@ -42,7 +43,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     }
     let loaded = args.config.source(if folder == Path::new("") { Path::new(".") } else { folder }).load()?;
     let config = &loaded.config;
-    let options = compiler::load_options(config, None)?;
+    let options = compiler::load_options(config, StorageArgs::default().code_cache(|name| std::env::var_os(name)))?;
     let mut outcome = Outcome::Success;
     let mut apps = if args.path.is_dir() { yaml_app_names(folder)? } else { Vec::new() };
     for file in components {
@@ -55,7 +56,14 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
                 let agents = inspection.agents.iter().filter(|agent| agent.is_app);
                 apps.extend(agents.map(|agent| agent.name.clone()));
                 let limits = &options.settings.of(&inspection.name).limits;
-                if args.json { print_json(&inspection, limits, &file)? } else { print(&inspection, limits, &file)? }
+                if args.json {
+                    print_json(&inspection, limits, &file)?
+                } else {
+                    print(&inspection, limits, &file)?
+                }
+                for doubt in doubtful_tools(&inspection) {
+                    anstream::eprintln!("{WARNING}warning:{WARNING:#} {}: {}", file.display(), escape_control(&doubt));
+                }
             }
             Err(error) => {
                 let error = format_error(&error.into());

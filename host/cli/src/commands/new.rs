@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use hatchery::shell::quoted_path;
 
 use crate::commands::Outcome;
-use crate::languages::Language;
+use crate::languages::{self, Language};
 use crate::template::{self, ProjectName, SdkSource, TemplateKind};
 use crate::terminal::stdout;
 
@@ -27,13 +27,11 @@ pub struct Args {
     /// Folder in which the new folder is created
     #[arg(long, value_name = "DIR", default_value = ".")]
     path: PathBuf,
-    /// Folder of the SDK hatchery-guest; by default the one in the surrounding Hatchery repository, or the released version
+    /// Folder of the SDK hatchery-guest; by default the one in the surrounding Hatchery repository, or the one that comes with
+    /// this command
     #[arg(long, value_name = "DIR")]
     sdk: Option<PathBuf>,
 }
-
-/// The released version of the SDK that is compatible with this host.
-const SDK_VERSION: &str = "0.1";
 
 /// Returns the folder of the SDK in the repository, and the name of its manifest.
 fn sdk_location(language: Language) -> (&'static str, &'static str) {
@@ -47,20 +45,44 @@ fn sdk_location(language: Language) -> (&'static str, &'static str) {
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let name = args.name.to_string();
     let folder = if args.path == Path::new(".") { name.into() } else { args.path.join(name) };
-    let sdk = find_sdk(args.lang, args.sdk.as_deref(), &args.path)?;
-    let files = template::write(args.kind, args.lang, &args.name, &sdk, &folder)?;
+    let sdk = find_sdk(args.lang, args.sdk.as_deref(), &args.path, || languages::unpack_sdk(args.lang))?;
+    let mut files = template::write(args.kind, args.lang, &args.name, &sdk, &folder)?;
+    if sdk == SdkSource::Embedded && args.kind.is_component() {
+        files.push(languages::rust::write_sdk_config(&folder)?);
+    }
     let mut out = stdout();
     for file in files {
         writeln!(out, "{}", file.display())?;
     }
-    let (folder, served_folder) = (quoted_path(&folder), quoted_path(&args.path));
-    let first_step = if args.kind.is_component() { "build" } else { "run" };
-    writeln!(out, "\nnext steps:\n  hatchery {first_step} {folder}\n  hatchery serve {served_folder}")?;
+    writeln!(out, "\nnext steps:\n  cd {}", quoted_path(&folder))?;
+    let steps = next_steps(args.kind);
+    let width = steps.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
+    for (command, comment) in steps {
+        writeln!(out, "  {command:<width$}  # {comment}")?;
+    }
     Ok(Outcome::Success)
 }
 
-/// Returns the SDK to depend on: the folder of `--sdk`, the SDK of the repository around `parent`, or the released version.
-fn find_sdk(language: Language, sdk_folder: Option<&Path>, parent: &Path) -> anyhow::Result<SdkSource> {
+/// Returns the commands to run in the new folder, each with what it does.
+fn next_steps(kind: TemplateKind) -> Vec<(&'static str, &'static str)> {
+    let run = match kind {
+        TemplateKind::Agent => Some(("hatchery run . -m 'count the words of this'", "send it a message")),
+        TemplateKind::Yaml => Some(("hatchery run . -m 'I am Ada'", "send it a message")),
+        TemplateKind::Tool | TemplateKind::Callback => None,
+    };
+    let build = kind.is_component().then_some(("hatchery build", "create the component"));
+    let dev = ("hatchery dev", "serve it, and build again whenever a source is saved");
+    build.into_iter().chain(run).chain([dev]).collect()
+}
+
+/// Returns the SDK to depend on: the folder of `--sdk`, the SDK of the repository around `parent`, or the one that comes with
+/// this command. `unpack` writes it and returns its folder.
+fn find_sdk(
+    language: Language,
+    sdk_folder: Option<&Path>,
+    parent: &Path,
+    unpack: impl FnOnce() -> anyhow::Result<PathBuf>,
+) -> anyhow::Result<SdkSource> {
     let (repository_folder, manifest) = sdk_location(language);
     if let Some(folder) = sdk_folder {
         let path = folder.canonicalize().with_context(|| format!("--sdk {}", folder.display()))?;
@@ -73,7 +95,11 @@ fn find_sdk(language: Language, sdk_folder: Option<&Path>, parent: &Path) -> any
         }
         return Ok(SdkSource::Path(path));
     }
-    Ok(find_in_repository(language, parent).map_or(SdkSource::Version(SDK_VERSION), SdkSource::Path))
+    match (find_in_repository(language, parent), language) {
+        (Some(path), _) => Ok(SdkSource::Path(path)),
+        (None, Language::Rust) => Ok(SdkSource::Embedded),
+        (None, Language::Python | Language::JavaScript) => unpack().map(SdkSource::Path),
+    }
 }
 
 /// Returns the path of the SDK in the repository around `parent`, relative to a new folder in `parent`. `None` outside of
@@ -105,16 +131,22 @@ mod tests {
         root
     }
 
+    fn not_unpacked() -> anyhow::Result<PathBuf> {
+        bail!("the embedded SDK is not needed")
+    }
+
     #[test]
     fn in_the_repository_its_own_sdk_is_used() {
         let root = repository();
-        let find = |folder, parent: &Path| find_sdk(Language::Rust, folder, parent).unwrap();
+        let find = |folder, parent: &Path| find_sdk(Language::Rust, folder, parent, not_unpacked).unwrap();
         let deep = root.path().join("agents/mine");
         assert_eq!(find(None, root.path()), SdkSource::Path("../guest-sdk/rust".into()));
         assert_eq!(find(None, &deep), SdkSource::Path("../../../guest-sdk/rust".into()));
         let elsewhere = tempfile::tempdir().unwrap();
-        assert_eq!(find(None, elsewhere.path()), SdkSource::Version("0.1"));
-        let python = find_sdk(Language::Python, None, root.path()).unwrap();
+        assert_eq!(find(None, elsewhere.path()), SdkSource::Embedded);
+        let js = find_sdk(Language::JavaScript, None, elsewhere.path(), || Ok("/cache/js".into())).unwrap();
+        assert_eq!(js, SdkSource::Path("/cache/js".into()));
+        let python = find_sdk(Language::Python, None, root.path(), not_unpacked).unwrap();
         assert_eq!(python, SdkSource::Path("../guest-sdk/python".into()));
         let folder = root.path().join("guest-sdk/rust");
         assert_eq!(find(Some(&folder), elsewhere.path()), SdkSource::Path(folder.canonicalize().unwrap()));
@@ -123,7 +155,9 @@ mod tests {
     #[test]
     fn a_folder_that_is_not_the_sdk_is_refused() {
         let root = repository();
-        let error = |folder: &Path| find_sdk(Language::Rust, Some(folder), Path::new(".")).unwrap_err().to_string();
+        let error = |folder: &Path| {
+            find_sdk(Language::Rust, Some(folder), Path::new("."), not_unpacked).unwrap_err().to_string()
+        };
         let expected = "not the SDK for this language; name the folder guest-sdk/rust of the Hatchery repository";
         assert!(error(root.path()).ends_with(expected));
         std::fs::write(root.path().join("Cargo.toml"), "[workspace]\nhatchery-guest = {}\n").unwrap();

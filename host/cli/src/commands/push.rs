@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use anyhow::bail;
 use hatchery_registry::{Credentials, PASSWORD_VARIABLE, Reference, RegistryClient, SigningKey};
 use serde_json::json;
 
@@ -35,6 +36,9 @@ pub struct Args {
 }
 
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
+    if !args.file.is_file() {
+        bail!("{} not found; build it with `hatchery build`", args.file.display());
+    }
     let key = match &args.sign_with {
         Some(path) => Some(SigningKey::read(path, std::env::var(PASSWORD_VARIABLE).ok()).await?),
         None => None,

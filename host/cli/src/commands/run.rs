@@ -27,7 +27,7 @@ use crate::terminal::list_names;
 )]
 pub struct Args {
     /// The folder with the apps, the folder of one app, or the name of an app in the current folder
-    #[arg(value_name = "DIR_OR_APP")]
+    #[arg(value_name = "DIR_OR_APP", default_value = ".")]
     target: PathBuf,
     /// The name of the app; optional if there is only one
     app: Option<String>,
@@ -48,6 +48,14 @@ pub struct Args {
     /// Reject every tool call that needs approval
     #[arg(long, conflicts_with = "yes")]
     no: bool,
+}
+
+impl Args {
+    /// Returns the folders whose `.env` is read.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        let target = if self.target.is_dir() { self.target.as_path() } else { Path::new(".") };
+        host::app_and_served_folder(target)
+    }
 }
 
 const USER: &str = "user";
@@ -109,7 +117,10 @@ fn select_app(source: &dyn AppSource, name: Option<String>) -> anyhow::Result<Ar
         ),
         (None, _) => bail!("there are several apps; name one of them: {}", list_names(&names)),
     };
-    source.app(&name).ok_or_else(|| anyhow!("app `{name}` not found; available: {}", list_names(&names)))
+    source.app(&name).ok_or_else(|| match source.report().reason_for_missing_app(&name) {
+        Some(reason) => anyhow!("app `{name}` cannot be used: {reason}"),
+        None => anyhow!("app `{name}` not found; available: {}", list_names(&names)),
+    })
 }
 
 /// Returns the runner with a plugin that records the session in a folder.

@@ -20,14 +20,25 @@ use crate::commands::Outcome;
 use crate::host::{self, ConfigArgs, StorageArgs, explain_trust};
 use crate::interrupts::Interrupts;
 use crate::progress;
-use crate::terminal::{BOLD, DIM, ERROR, escape_control, stdout};
+use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, stdout};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hatchery serve my-agents --port 9000\n  \
                         hatchery serve my-agents --session-service sqlite:///var/lib/agents.db")]
 pub struct Args {
-    /// The folder with components (*.wasm) and YAML agents (NAME/root_agent.yaml)
+    /// The folder with components (*.wasm) and YAML agents (NAME/root_agent.yaml), or the folder of one app
+    #[arg(default_value = ".")]
     dir: PathBuf,
+    /// Do not watch the folder for changes
+    #[arg(long)]
+    no_watch: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// Arguments of a server.
+#[derive(Debug, clap::Args)]
+pub struct ServerArgs {
     /// Address to listen on; an address other than loopback needs server.allowed_hosts in hatchery.yaml
     #[arg(long, default_value = "127.0.0.1")]
     host: String,
@@ -48,23 +59,40 @@ pub struct Args {
     /// Serve the built web UI in this folder at /dev-ui instead of the embedded one
     #[arg(long, value_name = "DIR")]
     dev_ui_dir: Option<PathBuf>,
-    /// Do not watch the folder for changes
-    #[arg(long)]
-    no_watch: bool,
     /// Print the address, the apps, and the components that are still loading as a line of JSON; if "loading" is not
     /// empty, a second line follows when everything is loaded
     #[arg(long)]
     json: bool,
 }
 
+impl Args {
+    /// Returns the folders whose `.env` is read.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        vec![self.dir.clone()]
+    }
+}
+
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
+    serve(&args.dir, args.server, !args.no_watch, |_| {}).await
+}
+
+/// Serves a folder until a signal arrives. Calls `on_listening` with the URL when the server accepts connections.
+pub async fn serve(
+    dir: &Path,
+    args: ServerArgs,
+    is_watched: bool,
+    on_listening: impl FnOnce(&str),
+) -> anyhow::Result<Outcome> {
+    if dir.is_file() {
+        bail!("{} is a file; serve the folder that contains it", dir.display());
+    }
     let mut interrupts = Interrupts::listen()?;
     let address = resolve(&args.host, args.port)?;
-    let source = args.config.source(&args.dir).required(args.config_required);
-    let mut builder = host::builder(source, &args.storage).watch(!args.no_watch);
+    let source = args.config.source(dir).required(args.config_required);
+    let mut builder = host::builder(source, &args.storage).watch(is_watched);
     let loaded = builder.read_config()?;
     let allowed_hosts = allowed_hosts(address, &args, loaded)?;
-    start_audit(&args, loaded)?;
+    start_audit(dir, &args, loaded)?;
     let started = interrupts.race(host::start(builder)).await;
     let Some(mut host) = started.transpose()? else { return Ok(Outcome::Interrupted) };
     let is_loading = host.is_loading();
@@ -87,6 +115,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     // A second announcement follows exactly if the first one lists something as loading.
     let loading = if is_loading { host.apps().loading() } else { Vec::new() };
     announce(address, host.apps().as_ref(), &loading, &args, has_dev_ui)?;
+    on_listening(&url(address));
     let mut load_result = Ok(());
     let stop = async {
         let mut interrupt = pin!(interrupts.wait_for_first());
@@ -120,8 +149,8 @@ async fn finish_loading(host: &mut Host) -> anyhow::Result<()> {
 }
 
 /// Opens the audit log and records the grants of the configuration.
-fn start_audit(args: &Args, loaded: &LoadedConfig) -> anyhow::Result<()> {
-    let storage = args.storage.storage(&args.dir);
+fn start_audit(dir: &Path, args: &ServerArgs, loaded: &LoadedConfig) -> anyhow::Result<()> {
+    let storage = args.storage.storage(dir);
     if let Some(path) = loaded.config.audit.path(&storage) {
         if let Storage::Directory(folder) = &storage {
             create_data_folder(folder).map_err(|source| ServicesError::Folder { folder: folder.clone(), source })?;
@@ -137,7 +166,7 @@ fn start_audit(args: &Args, loaded: &LoadedConfig) -> anyhow::Result<()> {
 
 /// Returns the accepted `Host` headers. For addresses other than loopback they must be configured, or
 /// `--allow-unauthenticated` given.
-fn allowed_hosts(address: SocketAddr, args: &Args, loaded: &LoadedConfig) -> anyhow::Result<Vec<String>> {
+fn allowed_hosts(address: SocketAddr, args: &ServerArgs, loaded: &LoadedConfig) -> anyhow::Result<Vec<String>> {
     let listed = loaded.config.server.allowed_hosts.clone();
     if address.ip().is_loopback() || !listed.is_empty() {
         return Ok(listed);
@@ -180,7 +209,7 @@ fn announce(
     address: SocketAddr,
     source: &dyn AppSource,
     loading: &[String],
-    args: &Args,
+    args: &ServerArgs,
     has_dev_ui: bool,
 ) -> anyhow::Result<()> {
     let url = url(address);
@@ -210,7 +239,7 @@ fn write_json(address: SocketAddr, source: &dyn AppSource, loading: &[String]) -
     let failed: Vec<_> = report.files.iter().filter(|file| file.reason.is_some()).collect();
     let line = json!({
         "address": address.to_string(), "url": url(address), "apps": source.app_names(), "loading": loading,
-        "failed": failed,
+        "failed": failed, "warnings": report.warnings,
     });
     let mut out = stdout();
     writeln!(out, "{line}")?;
@@ -224,7 +253,16 @@ fn conflicts(report: &CatalogReport) -> BTreeSet<&str> {
     files.chain(report.components.iter().flat_map(|component| &component.conflicts).map(String::as_str)).collect()
 }
 
-/// Prints the apps, commands that send a first message, and name conflicts.
+/// Returns the files that cannot be loaded, each with the first line of the reason.
+fn rejections(report: &CatalogReport) -> Vec<String> {
+    let files = report.files.iter().filter(|file| file.state == "rejected");
+    let reasons = files.filter_map(|file| Some((&file.path, file.reason.as_deref()?.lines().next()?)));
+    reasons
+        .map(|(path, reason)| if reason.contains(path) { reason.into() } else { format!("{path}: {reason}") })
+        .collect()
+}
+
+/// Prints the apps, commands that send a first message, and what does not work.
 fn write_apps(url: &str, source: &dyn AppSource) -> anyhow::Result<()> {
     let apps = source.app_names();
     let mut text = match apps.first() {
@@ -234,8 +272,15 @@ fn write_apps(url: &str, source: &dyn AppSource) -> anyhow::Result<()> {
         }
         None => "no app is loaded; add a component or a folder with root_agent.yaml, or run `hatchery doctor`".into(),
     };
-    for conflict in conflicts(&source.report()) {
+    let report = source.report();
+    for conflict in conflicts(&report) {
         text.push_str(&format!("\n{ERROR}conflict:{ERROR:#} {}", escape_control(conflict)));
+    }
+    for reason in rejections(&report) {
+        text.push_str(&format!("\n{ERROR}not loaded:{ERROR:#} {}", escape_control(&reason)));
+    }
+    for warning in &report.warnings {
+        text.push_str(&format!("\n{WARNING}warning:{WARNING:#} {}", escape_control(warning)));
     }
     progress::suspend(|| writeln!(stdout(), "{text}"))?;
     Ok(stdout().flush()?)
@@ -284,7 +329,7 @@ mod tests {
             // The file is named, so its host names are trusted.
             let file = Some(folder.path().join("hatchery.yaml")).filter(|file| file.exists());
             let loaded = ConfigSource::new(&args.dir).with_file(file).load().unwrap();
-            allowed_hosts(resolve(host, 80).unwrap(), &args, &loaded).map_err(|error| error.to_string())
+            allowed_hosts(resolve(host, 80).unwrap(), &args.server, &loaded).map_err(|error| error.to_string())
         };
         let none: Vec<String> = Vec::new();
         assert_eq!(hosts("127.0.0.1", &[]), Ok(none));
@@ -332,6 +377,19 @@ mod tests {
         let (files, components) = (vec![file("rejected"), file("conflict"), file("conflict")], vec![component]);
         let report = CatalogReport { files, components, ..CatalogReport::default() };
         assert_eq!(Vec::from_iter(conflicts(&report)), ["conflict!", "the tool is taken"]);
+    }
+
+    #[test]
+    fn rejected_files_are_printed_with_one_line_of_their_reason() {
+        let file = |path: &str, reason: &str| FileReport {
+            path: path.into(),
+            state: "rejected".into(),
+            reason: Some(reason.into()),
+            ..FileReport::default()
+        };
+        let files = vec![file("a.wasm", "it is damaged\nsecond line"), file("b.wasm", "b.wasm: empty")];
+        let report = CatalogReport { files, ..CatalogReport::default() };
+        assert_eq!(rejections(&report), ["a.wasm: it is damaged", "b.wasm: empty"]);
     }
 
     #[test]

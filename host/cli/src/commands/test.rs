@@ -16,7 +16,7 @@ use crate::conversation::{self, Conversation, Turn};
 use crate::files;
 use crate::host::{self, ConfigArgs, StorageArgs, find_served_folder};
 use crate::recordings;
-use crate::terminal::{list_names, stdout};
+use crate::terminal::{format_error, list_names, stdout};
 use crate::test_report::{ExpectationResult, ObservedTurn, TestReport, TurnReport, describe_failure};
 
 #[derive(clap::Args)]
@@ -32,6 +32,7 @@ use crate::test_report::{ExpectationResult, ObservedTurn, TestReport, TurnReport
     `hatchery trust`; the network is never used.")]
 pub struct Args {
     /// The folder with the apps, or the folder of one app
+    #[arg(default_value = ".")]
     dir: PathBuf,
     #[command(flatten)]
     config: ConfigArgs,
@@ -40,10 +41,19 @@ pub struct Args {
     json: bool,
 }
 
+impl Args {
+    /// Returns the folders whose `.env` is read.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        host::app_and_served_folder(&self.dir)
+    }
+}
+
 const USER: &str = "test";
 
 /// The content of a test file.
 enum TestCase {
+    /// The reason why the file cannot be used.
+    Malformed(String),
     Conversation(Conversation),
     Recordings(Recordings),
 }
@@ -65,6 +75,10 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let mut reports = Vec::new();
     for (file, test) in tests {
         let report = match test {
+            // One malformed file does not keep the others from being tested.
+            TestCase::Malformed(error) => {
+                TestReport { error: Some(error), ..TestReport::new(file, String::new()) }.complete()
+            }
             TestCase::Conversation(mut conversation) => {
                 deterministic.http.play(std::mem::take(&mut conversation.http));
                 run_conversation(host.runner(), host.apps().as_ref(), conversation, file).await?
@@ -92,15 +106,19 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
 fn read_tests(folder: &Path) -> anyhow::Result<Vec<(PathBuf, TestCase)>> {
     let files = files::find(folder, |name| [conversation::FILE_NAME, hatchery_recordings::FILE_NAME].contains(&name))?;
     let read = |file: PathBuf| {
-        let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        let test = if file.ends_with(hatchery_recordings::FILE_NAME) {
-            TestCase::Recordings(Recordings::parse(&text).with_context(|| file.display().to_string())?)
-        } else {
-            TestCase::Conversation(Conversation::parse(&text, &file)?)
-        };
-        Ok((file, test))
+        let test = read_test(&file).unwrap_or_else(|error| TestCase::Malformed(format_error(&error)));
+        (file, test)
     };
-    files.into_iter().map(read).collect()
+    Ok(files.into_iter().map(read).collect())
+}
+
+fn read_test(file: &Path) -> anyhow::Result<TestCase> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(if file.ends_with(hatchery_recordings::FILE_NAME) {
+        TestCase::Recordings(Recordings::parse(&text).with_context(|| file.display().to_string())?)
+    } else {
+        TestCase::Conversation(Conversation::parse(&text, file)?)
+    })
 }
 
 async fn run_conversation(

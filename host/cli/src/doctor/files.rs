@@ -1,6 +1,7 @@
 //! Checks files: the contract version of each component, rejected files, and name conflicts.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use hatchery::shell::quoted_path;
 use hatchery_core::ItemKind;
@@ -9,6 +10,7 @@ use hatchery_wasm::version::{self, OFFERED};
 use hatchery_wasm::{Component, FileState, FileStatus};
 
 use super::{Diagnosis, Finding};
+use crate::inspection::doubtful_parameters;
 use crate::terminal::pluralize;
 
 pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
@@ -17,7 +19,18 @@ pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
         let fix = format!("hatchery new hello --kind yaml --path {}", quoted_path(diagnosis.folder));
         return vec![Finding::warning(message).with_fix(fix)];
     }
-    diagnosis.catalog.files.iter().map(|status| check_file(diagnosis, status)).collect()
+    let files = diagnosis.catalog.files.iter().map(|status| check_file(diagnosis, status));
+    files.chain(diagnosis.catalog.components.values().flat_map(|component| check_tools(component))).collect()
+}
+
+/// Returns an error for each tool that no model can call.
+fn check_tools(component: &Arc<Component>) -> Vec<Finding> {
+    let tools = component.names(ItemKind::Tool).filter_map(|name| component.tool(name));
+    let doubts = tools.filter_map(|tool| {
+        let declaration = tool.declaration();
+        doubtful_parameters(&format!("{}/{}", component.name(), declaration.name), declaration.parameters.as_ref())
+    });
+    doubts.map(Finding::error).collect()
 }
 
 fn check_file(diagnosis: &Diagnosis<'_>, status: &FileStatus) -> Finding {

@@ -6,6 +6,10 @@ use hatchery_wasm::policy::GrantEntries;
 use super::{Diagnosis, Finding};
 
 pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
+    // Without a valid configuration it is unknown what is granted.
+    if diagnosis.config.is_err() {
+        return Vec::new();
+    }
     diagnosis.catalog.components.values().flat_map(|component| check_component(component)).collect()
 }
 
@@ -14,7 +18,7 @@ fn check_component(component: &Component) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(yaml) = report.missing_lines(name) {
         let message = format!("`{name}` requests grants that it does not have: {}", format_entries(&report.missing));
-        findings.push(Finding::warning(message).with_fix(yaml));
+        findings.push(Finding::warning(message).with_fix(format!("{yaml}\n# or: hatchery grant {name}")));
     }
     if !report.unused.is_empty() {
         let message = format!("`{name}` has grants that it does not request: {}", format_entries(&report.unused));

@@ -4,21 +4,37 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use hatchery::Storage;
+use hatchery::services::{self, Scripts};
 use hatchery::shell::quoted_path;
+use hatchery::{CONFIG_FILE, Config, Storage};
 use hatchery_wasm::{CacheState, version};
 
 use super::{Diagnosis, Finding};
 use crate::terminal::pluralize;
 
-pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
+pub(super) async fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
     let versions = format!("hatchery {}, contract hatchery:agent {}", env!("CARGO_PKG_VERSION"), version::OFFERED);
-    vec![
+    let mut findings = vec![
         Finding::ok(versions),
         check_pool(diagnosis.options.engine.is_pooled()),
         check_cache(diagnosis.options.cache.state()),
         check_data(diagnosis),
-    ]
+    ];
+    if let Ok(config) = diagnosis.config {
+        findings.extend(check_services(config).await);
+    }
+    findings
+}
+
+/// Opens the services of the configuration as a host does, except for files, which it would create. Returns an error if
+/// that fails.
+async fn check_services(config: &Config) -> Option<Finding> {
+    let mut config = config.clone();
+    for uri in [&mut config.session_service, &mut config.artifact_service] {
+        uri.take_if(|uri| ["sqlite:", "file:"].iter().any(|scheme| uri.starts_with(scheme)));
+    }
+    let opened = services::open(&config, &Storage::InMemory, &Scripts::default()).await;
+    opened.err().map(|error| Finding::error(format!("{CONFIG_FILE}: {error}")))
 }
 
 fn check_pool(is_available: bool) -> Finding {
@@ -94,6 +110,18 @@ mod tests {
         let state = CacheState::Unusable { directory: "/c/code".into(), reason: "it is a link".into() };
         let unusable = "code cache: cannot use /c/code: it is a link; components are compiled at each start";
         assert_eq!(check_cache(state), Finding::warning(unusable).with_fix("mv /c/code /c/code.old"));
+    }
+
+    #[tokio::test]
+    async fn a_service_that_cannot_be_opened_is_an_error() {
+        let config = |uri: &str| Config { session_service: Some(uri.into()), ..Config::default() };
+        let finding = check_services(&config("oracle://scott:tiger@db")).await.unwrap();
+        let json = serde_json::to_value(&finding).unwrap();
+        assert_eq!(json["level"], "error");
+        let message = json["message"].as_str().unwrap();
+        assert!(message.starts_with("hatchery.yaml: session_service `oracle://…@db`: "), "{message}");
+        assert_eq!(check_services(&config("memory:")).await, None);
+        assert_eq!(check_services(&config("sqlite:///no/such/folder/x.db")).await, None, "a host would create it");
     }
 
     #[test]

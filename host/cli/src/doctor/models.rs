@@ -1,11 +1,11 @@
 //! Checks the models of agents: providers, API keys, and scripts of `scripted:` models.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use hatchery::models::{model_of, models_of};
 use hatchery::services::{self, Scripts};
 use hatchery::shell::quoted_path;
-use hatchery_core::{Agent, AgentId, AgentKind, ModelRef, ModelResolver};
+use hatchery_core::{AgentId, AgentKind, ModelResolver};
 use hatchery_engine::App;
 use hatchery_wasm::CatalogModels;
 
@@ -15,16 +15,12 @@ const SCRIPT_PREFIX: &str = "scripted:";
 
 pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
     let config = diagnosis.config.ok().cloned().unwrap_or_default();
-    let fallback = services::models(&config, &Scripts::in_folder(diagnosis.folder, &config));
+    let scripts = Scripts::in_folder(diagnosis.folder, &config);
+    let fallback = services::models(&config, &scripts);
     let resolver = CatalogModels { catalog: diagnosis.catalog_handle.clone(), fallback };
     let apps = &diagnosis.catalog.apps;
-    let mut users: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for app in apps.values() {
-        for model in model_names(app) {
-            users.entry(model).or_default().insert(&app.name);
-        }
-    }
-    let models = users.into_iter().map(|(model, apps)| check_model(diagnosis.folder, &resolver, model, &apps));
+    let users = models_of(&apps.values().cloned().collect::<Vec<_>>());
+    let models = users.into_iter().map(|(model, apps)| check_model(&scripts, &resolver, &model, &apps));
     models.chain(apps.values().flat_map(|app| check_agents(app))).collect()
 }
 
@@ -41,20 +37,7 @@ fn check_agents(app: &App) -> impl Iterator<Item = Finding> {
     })
 }
 
-fn model_of(agent: &Agent) -> Option<&ModelRef> {
-    match &agent.kind {
-        AgentKind::Llm(llm) => llm.model.as_ref(),
-        AgentKind::Custom(custom) => custom.model.as_ref(),
-        AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } => None,
-    }
-}
-
-/// Returns the model names of an app's agents.
-fn model_names(app: &App) -> impl Iterator<Item = &str> {
-    app.tree.iter().filter_map(|(_, agent)| model_of(agent)).map(ModelRef::name)
-}
-
-fn check_model(folder: &Path, resolver: &dyn ModelResolver, model: &str, apps: &BTreeSet<&str>) -> Finding {
+fn check_model(scripts: &Scripts, resolver: &dyn ModelResolver, model: &str, apps: &[String]) -> Finding {
     let apps = apps.iter().map(|app| format!("`{app}`")).collect::<Vec<_>>().join(", ");
     if let Err(error) = resolver.model(model) {
         let finding = Finding::error(format!("{error} (used by {apps})"));
@@ -63,12 +46,17 @@ fn check_model(folder: &Path, resolver: &dyn ModelResolver, model: &str, apps: &
             None => finding,
         };
     }
-    match model.strip_prefix(SCRIPT_PREFIX).map(|file| folder.join(file)).filter(|file| !file.is_file()) {
-        Some(file) => {
-            let message = format!("model `{model}`: script {} not found (used by {apps})", file.display());
-            Finding::error(message).with_fix(create_script_command(&file))
-        }
-        None => Finding::ok(format!("model `{model}` (used by {apps})")),
+    let Some(script) = model.strip_prefix(SCRIPT_PREFIX) else {
+        return Finding::ok(format!("model `{model}` (used by {apps})"));
+    };
+    let file = scripts.file(script);
+    if !file.is_file() {
+        let message = format!("model `{model}`: script {} not found (used by {apps})", file.display());
+        return Finding::error(message).with_fix(create_script_command(&file));
+    }
+    match scripts.check(script) {
+        Ok(()) => Finding::ok(format!("model `{model}` (used by {apps})")),
+        Err(error) => Finding::error(format!("model `{model}`: {error} (used by {apps})")),
     }
 }
 

@@ -1,9 +1,11 @@
-//! The cache of builds in Python and JavaScript, in the user's cache folder or `HATCHERY_BUILD_CACHE`.
+//! The cache of builds, in the user's cache folder or `HATCHERY_BUILD_CACHE`.
 //!
 //! ```text
-//! build/sdk-HASH/          the embedded guest SDKs and the contract
+//! build/sdk-HASH/          the contract and the embedded guest SDKs for Python and JavaScript
+//! build/sdk-rust-HASH/     the embedded crate hatchery-guest
+//! build/rust-target/       cargo's target folder of components in Rust, so that each dependency is compiled once
 //! build/tools-NAME-HASH/   installed build tools; complete if there is a file `ready`
-//! build/work-HASH/         one project: generated files, the component, and a hash of its sources and tools
+//! build/work-HASH/         one project in Python or JavaScript: generated files, the component, and a hash of its sources and tools
 //! ```
 //!
 //! A component is built again only if its sources or the tools have changed. A file lock serializes builds of several
@@ -18,6 +20,14 @@ use sha2::{Digest, Sha256};
 use super::sdk;
 use crate::files;
 
+/// The tools whose builds wait for each other.
+#[derive(Debug, Clone, Copy)]
+pub enum BuildTools {
+    Cargo,
+    /// Those for Python and JavaScript.
+    Scripting,
+}
+
 pub struct BuildCache {
     folder: PathBuf,
     /// The lock on the cache, released on drop.
@@ -25,11 +35,14 @@ pub struct BuildCache {
 }
 
 impl BuildCache {
-    /// Opens the cache. Waits until builds of other processes are finished.
-    pub fn open() -> anyhow::Result<Self> {
+    /// Opens the cache for builds with some tools. Waits until other processes have finished theirs.
+    pub fn open(tools: BuildTools) -> anyhow::Result<Self> {
         let folder = find_folder(|name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute()))?;
         fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        let path = folder.join("lock");
+        let path = folder.join(match tools {
+            BuildTools::Cargo => "cargo.lock",
+            BuildTools::Scripting => "lock",
+        });
         let lock = File::create(&path).with_context(|| path.display().to_string())?;
         if lock.try_lock().is_err() {
             anstream::eprintln!("waiting for another `hatchery build`");
@@ -43,11 +56,24 @@ impl BuildCache {
         &self.folder
     }
 
-    /// Returns the folder of the SDKs and the contract. Writes them if necessary.
+    /// Returns the folder of the contract and of the SDKs for Python and JavaScript. Writes them if necessary.
     pub fn unpack_sdk(&self) -> anyhow::Result<PathBuf> {
-        let files = sdk::all_files();
+        self.unpack("sdk", &sdk::scripting_files())
+    }
+
+    /// Returns the folder of the crate `hatchery-guest`. Writes it if necessary.
+    pub fn unpack_rust_sdk(&self) -> anyhow::Result<PathBuf> {
+        Ok(self.unpack("sdk-rust", &[sdk::RUST])?.join("rust"))
+    }
+
+    fn unpack(&self, name: &str, files: &[&[sdk::EmbeddedFile]]) -> anyhow::Result<PathBuf> {
         let texts = files.iter().copied().flatten().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]);
-        sdk::unpack(&files, &self.folder.join(format!("sdk-{}", hash(texts))))
+        sdk::unpack(files, &self.folder.join(format!("{name}-{}", hash(texts))))
+    }
+
+    /// Returns the target folder that components in Rust share.
+    pub fn rust_target(&self) -> PathBuf {
+        self.folder.join("rust-target")
     }
 
     /// Returns the folder of build tools. Calls `install` with it if they are not installed. `versions` identifies the tools.

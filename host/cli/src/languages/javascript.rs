@@ -6,13 +6,18 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::build_cache::BuildCache;
-use super::{BuiltComponent, capture_stdout, copy_files, is_at_least, sdk};
+use super::build_cache::{BuildCache, BuildTools};
+use super::{BuiltComponent, capture_stdout, copy_files, is_at_least, run_with_timeout, sdk};
 use crate::files;
+
+/// How long importing the main module in Node may take.
+const IMPORT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The minimum version of Node for the SDK.
 const MIN_VERSION: (u32, u32) = (20, 0);
@@ -23,7 +28,7 @@ struct Manifest {
     name: Option<String>,
     hatchery: BuildSettings,
     #[serde(default)]
-    dependencies: serde_json::Map<String, serde_json::Value>,
+    dependencies: serde_json::Map<String, Value>,
 }
 
 /// The value of the key `hatchery`.
@@ -43,7 +48,7 @@ fn default_module() -> String {
 pub fn build(dir: &Path) -> anyhow::Result<Option<BuiltComponent>> {
     let folder = dir.canonicalize().with_context(|| dir.display().to_string())?;
     let manifest = Manifest::read(&folder.join("package.json"))?;
-    let cache = BuildCache::open()?;
+    let cache = BuildCache::open(BuildTools::Scripting)?;
     let node = Node::find(cache.folder())?;
     let tools =
         cache.install_tools("javascript", &[sdk::JAVASCRIPT_LOCK, &node.version], |tools| node.install(tools))?;
@@ -58,7 +63,7 @@ pub fn build(dir: &Path) -> anyhow::Result<Option<BuiltComponent>> {
     let name = manifest.name.unwrap_or(folder_name);
     // The scope of a name such as `@ada/dice` is not part of the file name.
     let name = name.rsplit('/').next().unwrap_or(&name).to_owned();
-    Ok(component.map(|file| BuiltComponent { file, name, folder }))
+    component.map(|file| BuiltComponent::read(&file, name, folder)).transpose()
 }
 
 impl Manifest {
@@ -143,6 +148,7 @@ impl Node {
                 );
             }
             anstream::eprintln!("installing the packages of {}", project.display());
+            remove_sdk_from_lock(&app)?;
             Self::install_locked(&app, "the packages")?;
         }
         let sdk_sources = sdk.join("javascript");
@@ -169,7 +175,7 @@ impl Node {
             .arg(module)
             .arg(sdk.join("wit"))
             .arg(work);
-        if !prepare.current_dir(work).status().context("cannot start Node")?.success() {
+        if !run_with_timeout(prepare.current_dir(work), "Node", IMPORT_TIMEOUT)?.success() {
             return Ok(false);
         }
         let mut compile = Command::new(&self.program);
@@ -181,6 +187,38 @@ impl Node {
             anstream::eprint!("{}", String::from_utf8_lossy(&output.stderr));
         }
         Ok(output.status.success())
+    }
+}
+
+/// Removes the SDK from the manifest and the lock file in a copy of a project: it is embedded, and the lock file of a
+/// project that depends on it by path leads to a folder that the copy does not have.
+fn remove_sdk_from_lock(app: &Path) -> anyhow::Result<()> {
+    for name in ["package.json", "package-lock.json"] {
+        let file = app.join(name);
+        let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let mut json: Value = serde_json::from_str(&text).with_context(|| file.display().to_string())?;
+        remove_sdk(&mut json);
+        std::fs::write(&file, json.to_string()).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// Removes the SDK from the text of a manifest or of a lock file.
+fn remove_sdk(json: &mut Value) {
+    let remove_dependency = |package: &mut Value| {
+        for key in ["dependencies", "devDependencies"] {
+            if let Some(dependencies) = package.get_mut(key).and_then(Value::as_object_mut) {
+                dependencies.remove(SDK_PACKAGE);
+            }
+        }
+    };
+    remove_dependency(json);
+    let Some(packages) = json.get_mut("packages").and_then(Value::as_object_mut) else { return };
+    packages.values_mut().for_each(remove_dependency);
+    let installed = packages.remove(&format!("node_modules/{SDK_PACKAGE}"));
+    // The entry of the folder that the link leads to.
+    if let Some(folder) = installed.as_ref().and_then(|it| it.get("resolved")).and_then(Value::as_str) {
+        packages.remove(folder);
     }
 }
 
@@ -199,6 +237,24 @@ mod tests {
         assert_eq!((other.hatchery.module.as_str(), other.has_packages()), ("src/x.js", true));
         let error = read(json!({"hatchery": {"modul": "x"}})).map(|_| ()).unwrap_err();
         assert!(error.contains("unknown field `modul`"), "{error}");
+    }
+
+    #[test]
+    fn the_embedded_sdk_is_not_installed_by_npm() {
+        let mut lock = json!({"lockfileVersion": 3, "packages": {
+            "": {"dependencies": {"hatchery-guest": "file:/c/sdk", "marked": "^1"}},
+            "../c/sdk": {"name": "hatchery-guest", "version": "0.1.0"},
+            "node_modules/hatchery-guest": {"resolved": "../c/sdk", "link": true},
+            "node_modules/marked": {"version": "1.0.0"},
+        }});
+        remove_sdk(&mut lock);
+        let left = json!({"lockfileVersion": 3, "packages": {
+            "": {"dependencies": {"marked": "^1"}}, "node_modules/marked": {"version": "1.0.0"},
+        }});
+        assert_eq!(lock, left);
+        let mut manifest = json!({"devDependencies": {"hatchery-guest": "file:x"}});
+        remove_sdk(&mut manifest);
+        assert_eq!(manifest, json!({"devDependencies": {}}));
     }
 
     #[test]

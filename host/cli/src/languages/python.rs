@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 use serde::Deserialize;
 
-use super::build_cache::BuildCache;
-use super::{BuiltComponent, capture_stdout, copy_files, is_at_least, sdk};
+use super::build_cache::{BuildCache, BuildTools};
+use super::{BUILD_TIMEOUT, BuiltComponent, capture_stdout, copy_files, is_at_least, run_with_timeout, sdk};
 use crate::files;
 
 /// The minimum version of Python for the SDK.
@@ -55,7 +55,7 @@ fn default_module() -> String {
 /// Builds the project in a folder. `None` if its code is invalid, after the SDK has printed the errors.
 pub fn build(dir: &Path) -> anyhow::Result<Option<BuiltComponent>> {
     let folder = dir.canonicalize().with_context(|| dir.display().to_string())?;
-    let cache = BuildCache::open()?;
+    let cache = BuildCache::open(BuildTools::Scripting)?;
     let python = Python::find(cache.folder())?;
     let manifest = python.read_manifest(&folder.join("pyproject.toml"), cache.folder())?;
     let tools = cache.install_tools("python", &[sdk::PYTHON_LOCK, &python.version], |tools| python.install(tools))?;
@@ -68,7 +68,7 @@ pub fn build(dir: &Path) -> anyhow::Result<Option<BuiltComponent>> {
     })?;
     let folder_name = folder.file_name().map_or_else(|| "component".into(), |name| name.to_string_lossy().into_owned());
     let name = manifest.project.name.unwrap_or(folder_name);
-    Ok(component.map(|file| BuiltComponent { file, name, folder }))
+    component.map(|file| BuiltComponent::read(&file, name, folder)).transpose()
 }
 
 /// The Python interpreter of the machine.
@@ -183,7 +183,7 @@ fn compile(module: &str, tools: &Path, sdk: &Path, work: &Path, paths: &[PathBuf
     // Modules of the environment or the current folder must not get into the component.
     build.args(paths).current_dir(work).env("PYTHONPATH", sdk.join("python")).env_remove("PYTHONHOME");
     build.env("PYTHONDONTWRITEBYTECODE", OsStr::new("1"));
-    Ok(build.status().context("cannot start Python")?.success())
+    Ok(run_with_timeout(&mut build, "Python", BUILD_TIMEOUT)?.success())
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Builds components in Rust with cargo.
+//! Builds components in Rust with cargo. The crate `hatchery-guest` is the embedded one unless the project names a path,
+//! and all projects share one target folder unless they are in a workspace or have a target folder of their own.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,6 +10,21 @@ use anyhow::{Context, anyhow, bail};
 use serde::Deserialize;
 
 use super::BuiltComponent;
+use super::build_cache::{BuildCache, BuildTools};
+
+/// The crate of the SDK.
+const SDK_PACKAGE: &str = "hatchery-guest";
+
+/// The file that tells cargo where the embedded SDK is, relative to the folder of a project.
+const CARGO_CONFIG: &str = ".cargo/config.toml";
+
+/// Cargo's profile for development.
+const DEV_PROFILE: &str = "dev";
+
+/// Settings of [`DEV_PROFILE`]: debug information and code without any optimization make a component so large that compiling
+/// it to machine code takes longer than cargo.
+const DEV_SETTINGS: [&str; 3] =
+    ["profile.dev.opt-level=1", "profile.dev.debug=false", "profile.dev.strip=\"debuginfo\""];
 
 const TARGET: &str = "wasm32-wasip2";
 
@@ -16,8 +32,59 @@ const TARGET: &str = "wasm32-wasip2";
 pub fn build(dir: &Path, profile: &str) -> anyhow::Result<Option<BuiltComponent>> {
     let package = Package::find(dir)?;
     ensure_target(dir)?;
-    let Some(file) = compile(&package, profile)? else { return Ok(None) };
-    Ok(Some(BuiltComponent { file, name: package.name, folder: package.folder }))
+    // Held until the component is read: another project of the same name would replace it in the target folder.
+    let cache = BuildCache::open(BuildTools::Cargo)?;
+    let settings = CargoSettings::new(&package, &cache)?;
+    let Some(file) = compile(&package, profile, &settings)? else { return Ok(None) };
+    BuiltComponent::read(&file, package.name, package.folder).map(Some)
+}
+
+/// Writes `.cargo/config.toml` into a new project, so that `cargo test` and editors find the embedded SDK.
+pub fn write_sdk_config(project: &Path) -> anyhow::Result<PathBuf> {
+    let sdk = BuildCache::open(BuildTools::Cargo)?.unpack_rust_sdk()?;
+    write_patch(project, &sdk)
+}
+
+fn write_patch(project: &Path, sdk: &Path) -> anyhow::Result<PathBuf> {
+    let file = project.join(CARGO_CONFIG);
+    let text = format!(
+        "# The SDK that comes with the command `hatchery`, on this machine. `hatchery build` creates this file if it is missing.\n\
+         [patch.crates-io]\n{SDK_PACKAGE} = {{ path = {:?} }}\n",
+        sdk.display().to_string()
+    );
+    std::fs::create_dir_all(project.join(".cargo")).with_context(|| format!("cannot create {}", file.display()))?;
+    std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(file)
+}
+
+/// How cargo is called for a project.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct CargoSettings {
+    /// The embedded SDK, if the project depends on a released version of it.
+    sdk: Option<PathBuf>,
+    /// The target folder, if cargo would choose the one in the project.
+    target: Option<PathBuf>,
+}
+
+impl CargoSettings {
+    fn new(package: &Package, cache: &BuildCache) -> anyhow::Result<Self> {
+        let sdk = if package.uses_released_sdk { Some(cache.unpack_rust_sdk()?) } else { None };
+        if let Some(sdk) = sdk.as_deref().filter(|_| !package.folder.join(CARGO_CONFIG).exists()) {
+            write_patch(&package.folder, sdk)?;
+        }
+        let target = package.has_own_target.then(|| cache.rust_target());
+        Ok(Self { sdk, target })
+    }
+
+    fn apply(&self, cargo: &mut Command) {
+        if let Some(sdk) = &self.sdk {
+            let patch = format!("patch.crates-io.{SDK_PACKAGE}.path={:?}", sdk.display().to_string());
+            cargo.arg("--config").arg(patch);
+        }
+        if let Some(target) = &self.target {
+            cargo.arg("--target-dir").arg(target);
+        }
+    }
 }
 
 fn cargo() -> OsString {
@@ -35,15 +102,22 @@ fn explain_start_error(program: &str, error: io::Error) -> anyhow::Error {
 }
 
 /// The crate of a component.
+#[derive(Debug)]
 struct Package {
     name: String,
     folder: PathBuf,
+    /// True if it depends on the SDK by version.
+    uses_released_sdk: bool,
+    /// True if cargo would build it in the folder `target` of its own folder.
+    has_own_target: bool,
 }
 
 /// The output of `cargo metadata`.
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<MetadataPackage>,
+    #[serde(default)]
+    target_directory: PathBuf,
 }
 
 #[derive(Deserialize)]
@@ -51,6 +125,15 @@ struct MetadataPackage {
     name: String,
     manifest_path: PathBuf,
     targets: Vec<MetadataTarget>,
+    #[serde(default)]
+    dependencies: Vec<MetadataDependency>,
+}
+
+#[derive(Deserialize)]
+struct MetadataDependency {
+    name: String,
+    /// `registry+URL`; `None` for a path.
+    source: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -67,6 +150,7 @@ impl Package {
         let output = Command::new(cargo())
             .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])
             .arg(&manifest)
+            .current_dir(manifest.parent().unwrap_or(dir))
             .stderr(Stdio::inherit())
             .output()
             .map_err(|error| explain_start_error("cargo", error))?;
@@ -79,6 +163,7 @@ impl Package {
     fn in_metadata(metadata: &[u8], manifest: &Path) -> anyhow::Result<Self> {
         let metadata: Metadata =
             serde_json::from_slice(metadata).context("cannot parse the output of `cargo metadata`")?;
+        let target_folder = metadata.target_directory;
         let package = metadata.packages.into_iter().find(|package| package.manifest_path == manifest);
         let package = package.ok_or_else(|| {
             anyhow!("{} is a workspace without a root package; name the folder of a crate", manifest.display())
@@ -88,7 +173,13 @@ impl Package {
             bail!("{} does not build a component; add\n\n[lib]\ncrate-type = [\"cdylib\"]", manifest.display());
         }
         let folder = manifest.parent().unwrap_or(Path::new(".")).to_owned();
-        Ok(Self { name: package.name, folder })
+        let is_released = |it: &MetadataDependency| it.source.as_deref().is_some_and(|it| it.starts_with("registry+"));
+        Ok(Self {
+            uses_released_sdk: package.dependencies.iter().any(|it| it.name == SDK_PACKAGE && is_released(it)),
+            has_own_target: target_folder == folder.join("target"),
+            name: package.name,
+            folder,
+        })
     }
 }
 
@@ -134,10 +225,17 @@ enum Message {
 }
 
 /// Builds the component and returns its file. `None` if it does not compile, after cargo has printed the errors.
-fn compile(package: &Package, profile: &str) -> anyhow::Result<Option<PathBuf>> {
+fn compile(package: &Package, profile: &str, settings: &CargoSettings) -> anyhow::Result<Option<PathBuf>> {
     let manifest = package.folder.join("Cargo.toml");
-    let output = Command::new(cargo())
-        .args(["build", "--lib", "--target", TARGET, "--profile", profile])
+    let mut cargo = Command::new(cargo());
+    cargo.args(["build", "--lib", "--target", TARGET, "--profile", profile]);
+    if profile == DEV_PROFILE {
+        for setting in DEV_SETTINGS {
+            cargo.arg("--config").arg(setting);
+        }
+    }
+    settings.apply(&mut cargo);
+    let output = cargo
         .args(["--message-format", "json-render-diagnostics", "--manifest-path"])
         .arg(&manifest)
         .current_dir(&package.folder)
@@ -181,6 +279,25 @@ mod tests {
         assert!(error.contains("crate-type = [\"cdylib\"]"), "{error}");
         let error = Package::in_metadata(b"{\"packages\":[]}", Path::new("/w/Cargo.toml")).map(|_| ()).unwrap_err();
         assert!(error.to_string().contains("is a workspace without a root package"), "{error}");
+    }
+
+    #[test]
+    fn a_project_of_its_own_shares_the_target_folder_and_takes_the_embedded_sdk() {
+        let find = |target: &str, source: Option<&str>| {
+            let metadata = json!({"target_directory": target, "packages": [{
+                "name": "tool", "manifest_path": "/w/tool/Cargo.toml", "targets": [{"crate_types": ["cdylib"]}],
+                "dependencies": [{"name": "hatchery-guest", "source": source}, {"name": "serde", "source": "registry+x"}],
+            }]});
+            let found = Package::in_metadata(metadata.to_string().as_bytes(), Path::new("/w/tool/Cargo.toml")).unwrap();
+            (found.has_own_target, found.uses_released_sdk)
+        };
+        assert_eq!(find("/w/tool/target", Some("registry+https://example.org/index")), (true, true));
+        assert_eq!(find("/w/target", None), (false, false), "a member of a workspace that depends on the SDK by path");
+        let mut cargo = Command::new("cargo");
+        let (sdk, target) = (Some("/c/sdk".into()), Some("/c/target".into()));
+        CargoSettings { sdk, target }.apply(&mut cargo);
+        let args: Vec<_> = cargo.get_args().collect();
+        assert_eq!(args, ["--config", "patch.crates-io.hatchery-guest.path=\"/c/sdk\"", "--target-dir", "/c/target"]);
     }
 
     #[test]

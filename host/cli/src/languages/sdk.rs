@@ -7,25 +7,8 @@ use anyhow::Context;
 /// A file: its path below the folder that it is unpacked to, and its text.
 pub type EmbeddedFile = (&'static str, &'static str);
 
-/// Embeds files of one folder of the repository.
-macro_rules! embed {
-    ($from:literal, $to:literal: $($file:literal)*) => {
-        &[$((concat!($to, "/", $file), include_str!(concat!("../../../../", $from, "/", $file)))),*]
-    };
-}
-
-pub const CONTRACT: &[EmbeddedFile] =
-    embed!("wit", "wit": "types.wit" "imports.wit" "exports.wit" "sync.wit" "worlds.wit");
-
-pub const PYTHON: &[EmbeddedFile] = embed!("guest-sdk/python/src/hatchery_guest", "python/hatchery_guest":
-    "__init__.py" "agent.py" "build.py" "callback.py" "code_executor.py" "component/__init__.py" "component/calls.py"
-    "component/convert.py" "component/exports.py" "component/hooks.py" "component/host.py" "component/specs.py" "content.py" "context.py"
-    "errors.py" "examples.py" "export.py" "model.py" "plugin.py" "py.typed" "run_info.py" "runner.py" "schema.py" "sessions.py"
-    "signature.py" "summarizer.py" "testing.py" "tool.py" "toolset.py");
-
-pub const JAVASCRIPT: &[EmbeddedFile] = embed!("guest-sdk/js", "javascript":
-    "package.json" "src/build.js" "src/component.js" "src/content.js" "src/context.js" "src/convert.js" "src/errors.js" "src/exports.js"
-    "src/hooks.js" "src/index.d.ts" "src/index.js" "src/json.js" "src/schema.js" "src/specs.js" "src/testing.d.ts" "src/testing.js");
+// `CONTRACT`, `RUST`, `PYTHON` and `JAVASCRIPT`: the files of the repository, listed by the build script.
+include!(concat!(env!("OUT_DIR"), "/sdk_files.rs"));
 
 /// The `package.json` with the build tools for JavaScript.
 pub const JAVASCRIPT_TOOLS: &str = include_str!("../../../../guest-sdk/js/build-tools/package.json");
@@ -35,8 +18,8 @@ pub const JAVASCRIPT_LOCK: &str = include_str!("../../../../guest-sdk/js/build-t
 /// The `requirements.txt` with the build tools for Python.
 pub const PYTHON_LOCK: &str = include_str!("../../../../guest-sdk/python/build-requirements.txt");
 
-/// Returns all files to unpack.
-pub fn all_files() -> [&'static [EmbeddedFile]; 3] {
+/// Returns the files for Python and JavaScript, and the contract.
+pub fn scripting_files() -> [&'static [EmbeddedFile]; 3] {
     [CONTRACT, PYTHON, JAVASCRIPT]
 }
 
@@ -46,6 +29,10 @@ pub fn unpack(files: &[&[EmbeddedFile]], folder: &Path) -> anyhow::Result<PathBu
         let path = folder.join(name);
         let parent = path.parent().unwrap_or(folder);
         std::fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
+        // An unchanged file keeps its modification time, by which cargo decides what to compile.
+        if std::fs::read_to_string(&path).is_ok_and(|written| written == *text) {
+            continue;
+        }
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(folder.to_owned())
@@ -53,30 +40,27 @@ pub fn unpack(files: &[&[EmbeddedFile]], folder: &Path) -> anyhow::Result<PathBu
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
-    fn embedded(files: &[EmbeddedFile], folder: &str) -> BTreeSet<PathBuf> {
-        files.iter().map(|(name, _)| Path::new(name).strip_prefix(folder).unwrap().to_owned()).collect()
-    }
-
-    fn in_repository(folder: &str, extensions: &[&str]) -> BTreeSet<PathBuf> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
-        let has_extension = |name: &str| extensions.iter().any(|extension| name.ends_with(extension));
-        let found = crate::files::find(&root, has_extension).unwrap();
-        found.iter().map(|path| path.strip_prefix(&root).unwrap().to_owned()).collect()
+    #[test]
+    fn the_sdk_of_every_language_is_embedded() {
+        let names = |files: &[EmbeddedFile]| files.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+        assert!(names(CONTRACT).contains(&"wit/types.wit"));
+        for name in ["Cargo.toml", "rust/Cargo.toml", "rust/src/lib.rs", "rust/macros/src/lib.rs", "rust/wit/types.wit"]
+        {
+            assert!(names(RUST).contains(&name), "{name}");
+        }
+        assert!(names(PYTHON).contains(&"python/hatchery_guest/py.typed"));
+        assert!(names(JAVASCRIPT).contains(&"javascript/package.json"));
+        assert!(names(RUST).iter().all(|name| !name.contains("/tests/")));
     }
 
     #[test]
-    fn every_file_of_the_sdks_is_embedded() {
-        assert_eq!(embedded(CONTRACT, "wit"), in_repository("wit", &[".wit"]));
-        let python = in_repository("guest-sdk/python/src/hatchery_guest", &[".py", "py.typed"]);
-        assert_eq!(embedded(PYTHON, "python/hatchery_guest"), python);
-        let mut javascript = in_repository("guest-sdk/js/src", &[".js", ".ts"]);
-        javascript = javascript.iter().map(|path| Path::new("src").join(path)).collect();
-        javascript.insert("package.json".into());
-        assert_eq!(embedded(JAVASCRIPT, "javascript"), javascript);
+    fn the_workspace_of_the_sdk_depends_on_no_other_crate_of_the_repository() {
+        let (_, manifest) = RUST[0];
+        assert!(manifest.contains("hatchery-guest-macros = { path = \"rust/macros\" }\n"), "{manifest}");
+        assert!(!manifest.contains("hatchery-core") && !manifest.contains("host/"), "{manifest}");
+        assert!(manifest.contains("[workspace.lints.clippy]\n") && !manifest.contains("[profile"), "{manifest}");
     }
 
     #[test]

@@ -1,0 +1,50 @@
+//! `hatchery dev`: serves a folder and builds its components again whenever a source is saved.
+
+use std::path::{Path, PathBuf};
+
+use crate::commands::Outcome;
+use crate::commands::serve::{self, ServerArgs};
+use crate::dev::{Projects, open_browser};
+
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  cd dice && hatchery dev\n  hatchery dev my-agents --open\n\n\
+                        Builds every project (Rust, Python or JavaScript) in the folder, serves the folder, and builds a project \
+                        again when one of its files changes. A new version serves as soon as it is built; runs in progress end \
+                        with the version that they started with. If a build fails, its errors are shown and the previous \
+                        version keeps serving. Keys are read from the file .env of the folder.")]
+pub struct Args {
+    /// The folder of one project, or a folder with projects and YAML agents
+    #[arg(default_value = ".")]
+    dir: PathBuf,
+    /// Open the developer page in the browser
+    #[arg(long)]
+    open: bool,
+    /// Cargo profile of components in Rust
+    #[arg(long, default_value = "dev")]
+    profile: String,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+impl Args {
+    /// Returns the folders whose `.env` is read.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        vec![self.dir.clone()]
+    }
+}
+
+pub async fn run(args: Args) -> anyhow::Result<Outcome> {
+    let folder: &Path = &args.dir;
+    let mut projects = Projects::find(folder, &args.profile)?;
+    projects.build_changed().await;
+    let builder = tokio::spawn(projects.watch());
+    let opens_page = args.open;
+    let outcome = serve::serve(folder, args.server, true, |url| {
+        if opens_page {
+            open_browser(&format!("{url}/dev-ui"));
+        }
+    })
+    .await;
+    builder.abort();
+    outcome
+}

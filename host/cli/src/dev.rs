@@ -1,0 +1,225 @@
+//! The projects of `hatchery dev`: finds them, and builds those whose files have changed.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use anyhow::bail;
+
+use crate::commands::build::{BuildResult, build_project};
+use crate::files;
+use crate::languages::Language;
+use crate::progress;
+use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, format_error};
+
+/// Interval at which the files of the projects are checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Extensions of files that are no sources of a component. A host reads YAML itself.
+const NO_SOURCES: [&str; 6] = ["wasm", "pyc", "yaml", "yml", "md", "minisig"];
+
+/// The projects of a folder.
+pub struct Projects {
+    projects: Vec<Project>,
+    /// Cargo profile of components in Rust.
+    profile: String,
+}
+
+struct Project {
+    folder: PathBuf,
+    /// The files of the last build. `None` before the first one.
+    built: Option<Sources>,
+    /// The files at the last check.
+    seen: Sources,
+}
+
+/// The sources of a project, each with its modification time and length.
+type Sources = Vec<(PathBuf, Option<SystemTime>, u64)>;
+
+impl Projects {
+    /// Finds the project in a folder, or all projects below it.
+    pub fn find(folder: &Path, profile: &str) -> anyhow::Result<Self> {
+        if !folder.is_dir() {
+            bail!("{} is not a folder", folder.display());
+        }
+        let mut folders = vec![folder.to_owned()];
+        if !is_project(folder) {
+            let is_manifest = |name: &str| ["Cargo.toml", "pyproject.toml", "package.json"].contains(&name);
+            let manifests = files::find(folder, is_manifest)?;
+            folders = manifests.iter().filter_map(|file| file.parent()).map(Path::to_owned).collect();
+            folders.dedup();
+            folders.retain(|folder| is_project(folder));
+        }
+        let projects = folders.into_iter().map(|folder| Project { folder, built: None, seen: Sources::new() });
+        Ok(Self { projects: projects.collect(), profile: profile.to_owned() })
+    }
+
+    /// Builds every project whose sources differ from those of its last build, and prints how that went.
+    pub async fn build_changed(&mut self) {
+        for project in &mut self.projects {
+            let sources = sources(&project.folder);
+            project.seen.clone_from(&sources);
+            if project.built.as_ref() != Some(&sources) {
+                project.build(sources, &self.profile).await;
+            }
+        }
+    }
+
+    /// Builds projects whenever their sources change. Never returns.
+    pub async fn watch(mut self) {
+        let mut interval = tokio::time::interval(POLL_INTERVAL);
+        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            interval.tick().await;
+            for project in &mut self.projects {
+                if let Some(sources) = project.settled_change().await {
+                    project.build(sources, &self.profile).await;
+                }
+            }
+        }
+    }
+}
+
+impl Project {
+    /// Returns the sources if they differ from those of the last build and have not changed since the last check: an editor
+    /// may still be writing.
+    async fn settled_change(&mut self) -> Option<Sources> {
+        let folder = self.folder.clone();
+        let now = tokio::task::spawn_blocking(move || sources(&folder)).await.ok()?;
+        let is_settled = std::mem::replace(&mut self.seen, now.clone()) == now;
+        (is_settled && self.built.as_ref() != Some(&now)).then_some(now)
+    }
+
+    async fn build(&mut self, sources: Sources, profile: &str) {
+        let folder = self.folder.display().to_string();
+        let changed = self.changed_file(&sources);
+        self.built = Some(sources);
+        match changed {
+            Some(file) => say(&format!("{DIM}{} has changed, building {folder}{DIM:#}", file.display())),
+            None => say(&format!("{DIM}building {folder}{DIM:#}")),
+        }
+        match build_project(&self.folder, profile, None, true).await {
+            Ok(BuildResult::Built(built)) if built.is_unchanged => say(&format!("{DIM}nothing has changed{DIM:#}")),
+            Ok(BuildResult::Built(built)) => {
+                say(&format!("built {BOLD}{}{BOLD:#}{}", built.file.display(), escape_control(&built.items)));
+                for warning in &built.warnings {
+                    say(&format!("{WARNING}warning:{WARNING:#} {}", escape_control(warning)));
+                }
+            }
+            Ok(BuildResult::Failed) => {
+                say(&format!("{ERROR}error:{ERROR:#} {folder} was not built; the previous version keeps serving"));
+            }
+            Ok(BuildResult::Rejected(reason)) => {
+                let reason = escape_control(&reason);
+                say(&format!("{ERROR}error:{ERROR:#} {folder} compiles, but a host would not load it: {reason}"));
+            }
+            Err(error) => say(&format!("{ERROR}error:{ERROR:#} {folder}: {}", format_error(&error))),
+        }
+    }
+
+    /// Returns a file that is new or differs since the last build. `None` before the first build.
+    fn changed_file(&self, sources: &Sources) -> Option<PathBuf> {
+        let built = self.built.as_ref()?;
+        let changed = sources.iter().find(|source| !built.contains(source));
+        // If all files are as before, one was removed.
+        let removed = || built.iter().find(|source| !sources.contains(source));
+        let (file, ..) = changed.or_else(removed)?;
+        Some(file.strip_prefix(&self.folder).unwrap_or(file).to_owned())
+    }
+}
+
+/// Prints a line on stderr, among the lines of the log.
+fn say(line: &str) {
+    progress::suspend(|| anstream::eprintln!("{line}"));
+}
+
+/// Returns true for the folder of a component's project. A crate without a component, such as a library, is none.
+fn is_project(folder: &Path) -> bool {
+    match Language::detect(folder) {
+        Ok(Language::Python | Language::JavaScript) => true,
+        Ok(Language::Rust) => {
+            std::fs::read_to_string(folder.join("Cargo.toml")).is_ok_and(|manifest| manifest.contains("cdylib"))
+        }
+        Err(_) => false,
+    }
+}
+
+/// Returns the sources of a project. A file that disappears meanwhile is left out.
+fn sources(folder: &Path) -> Sources {
+    let is_source = |name: &str| {
+        let extension = name.rsplit_once('.').map(|(_, extension)| extension);
+        !name.starts_with('.') && !extension.is_some_and(|extension| NO_SOURCES.contains(&extension))
+    };
+    let files = files::find(folder, is_source).unwrap_or_default();
+    let with_metadata = files.into_iter().filter_map(|file| {
+        let metadata = file.metadata().ok()?;
+        Some((file, metadata.modified().ok(), metadata.len()))
+    });
+    with_metadata.collect()
+}
+
+/// Opens a page in the browser of the user. A failure is only reported.
+pub fn open_browser(url: &str) {
+    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let spawned =
+        Command::new(program).arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    match spawned {
+        // It ends by itself; nobody waits for it.
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            say(&format!("{WARNING}warning:{WARNING:#} there is no {program} to open {url}; open it yourself"));
+        }
+        Err(error) => say(&format!("{WARNING}warning:{WARNING:#} cannot open {url}: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(folder: &Path, file: &str, text: &str) {
+        let path = folder.join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn every_project_below_a_folder_is_found_and_libraries_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "a/Cargo.toml", "[package]\n[lib]\ncrate-type = [\"cdylib\"]\n");
+        write(folder.path(), "a/library/Cargo.toml", "[package]\n");
+        write(folder.path(), "b/package.json", "{\"hatchery\": {}}");
+        write(folder.path(), "b/node_modules/x/package.json", "{\"hatchery\": {}}");
+        write(folder.path(), "c/root_agent.yaml", "");
+        let found = |folder: &Path| {
+            let projects = Projects::find(folder, "dev").unwrap().projects;
+            projects.into_iter().map(|project| project.folder).collect::<Vec<_>>()
+        };
+        assert_eq!(found(folder.path()), [folder.path().join("a"), folder.path().join("b")]);
+        assert_eq!(found(&folder.path().join("a")), [folder.path().join("a")]);
+        assert!(found(&folder.path().join("c")).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_change_counts_when_the_files_are_at_rest() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "src/lib.rs", "1");
+        let sources = sources(folder.path());
+        let built = Some(sources.clone());
+        let mut project = Project { folder: folder.path().to_owned(), built, seen: sources };
+        assert_eq!(project.settled_change().await, None);
+        for file in ["x.wasm", "answers.yaml", "target/x", ".cargo/config.toml"] {
+            write(folder.path(), file, "no source");
+        }
+        assert_eq!(project.settled_change().await, None);
+        write(folder.path(), "src/lib.rs", "1, 2");
+        assert_eq!(project.settled_change().await, None, "it may still be being written");
+        let changed = project.settled_change().await.unwrap();
+        assert_eq!(project.changed_file(&changed), Some("src/lib.rs".into()));
+        std::fs::remove_file(folder.path().join("src/lib.rs")).unwrap();
+        assert_eq!(project.settled_change().await, None);
+        let removed = project.settled_change().await.unwrap();
+        assert_eq!(project.changed_file(&removed), Some("src/lib.rs".into()));
+    }
+}

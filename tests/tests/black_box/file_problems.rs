@@ -1,0 +1,78 @@
+//! Problems of files are shown to everyone who looks: in the log, in `/components`, in the announcement.
+
+use anyhow::{Context, Result};
+use hatchery_tests::event::text_at;
+use hatchery_tests::host::{entry, has_app, reason};
+use hatchery_tests::{Folder, Host};
+use serde_json::{Value, json};
+
+use crate::cli::hatchery;
+
+const HELLO: &str = "name: hello\nmodel: scripted:answers.yaml\ninstruction: Talk.\n";
+const ANSWERS: &str = "turns:\n  - reply: hi\n";
+
+fn hello() -> Result<Folder> {
+    let folder = Folder::empty()?;
+    folder.put("hello/root_agent.yaml", HELLO)?;
+    folder.put("answers.yaml", ANSWERS)?;
+    Ok(folder)
+}
+
+#[tokio::test]
+async fn a_configuration_that_became_invalid_is_shown_until_it_is_valid() -> Result<()> {
+    let folder = hello()?;
+    folder.put("hatchery.yaml", "server:\n  allow_import: true\n")?;
+    let host = Host::serve(&folder).await?;
+    folder.put("hatchery.yaml", "server:\n  allow_imports: true\n")?;
+    let components =
+        host.wait_until("it is reported", |components| reason(components, "hatchery.yaml").is_some()).await?;
+    let file = entry(&components, "hatchery.yaml").context("hatchery.yaml")?;
+    assert_eq!((text_at(file, "/state"), &file["previousServes"]), ("rejected", &json!(true)));
+    let said = reason(&components, "hatchery.yaml").context("a reason")?;
+    assert!(said.starts_with("hatchery.yaml:2:3: server: unknown field `allow_imports`"), "{said}");
+    assert!(said.ends_with("did you mean `allow_import`?; the previous settings remain in force"), "{said}");
+    assert!(has_app(&components, "hello"), "{components}");
+    folder.put("hatchery.yaml", "server:\n  allow_import: true\n")?;
+    host.wait_until("it is valid", |components| entry(components, "hatchery.yaml").is_none()).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_read_is_reported_once() -> Result<()> {
+    let folder = hello()?;
+    let host = Host::serve(&folder).await?;
+    let moved = folder.data().join("moved");
+    std::fs::rename(folder.served(), &moved)?;
+    let is_reported = |components: &Value| components["files"].to_string().contains("the folder cannot be read");
+    let components = host.wait_until("it is reported", is_reported).await?;
+    assert!(has_app(&components, "hello"), "what served keeps serving: {components}");
+    // A scan or more later.
+    std::fs::create_dir(folder.served())?;
+    std::fs::write(folder.file("other.yaml"), "x: 1")?;
+    host.wait_until("it is read again", |components| !is_reported(components)).await?;
+    let reports = host.log().matches("the folder cannot be read").count();
+    assert_eq!(reports, 1, "{}", host.log());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_missing_key_of_a_model_is_shown_before_the_first_message_and_read_from_the_env_file() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("hello/root_agent.yaml", HELLO.replace("scripted:answers.yaml", "gemini-2.5-flash"))?;
+    let host = Host::serve(&folder).await?;
+    let components = host.components().await?;
+    let warning = components["warnings"][0].as_str().context("a warning")?;
+    assert!(warning.contains("GOOGLE_API_KEY") && warning.ends_with("(used by `hello`)"), "{warning}");
+    assert_eq!(host.announcement["warnings"][0], warning);
+    drop(host);
+    let checked = hatchery(&folder.served(), &["doctor", "."]).await?;
+    assert!(!checked.success && checked.stdout.contains("GOOGLE_API_KEY"), "{}", checked.stdout);
+
+    folder.put(".env", "# mine\nGOOGLE_API_KEY=abc\nHTTPS_PROXY=http://127.0.0.1:9\n")?;
+    let host = Host::serve(&folder).await?;
+    assert_eq!(host.components().await?.get("warnings"), None);
+    host.wait_for_log(".env: ignoring HTTPS_PROXY: only names that end in _KEY").await?;
+    let checked = hatchery(&folder.served(), &["doctor", "."]).await?;
+    assert!(checked.success, "{}", checked.stdout);
+    Ok(())
+}
