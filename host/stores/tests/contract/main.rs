@@ -28,6 +28,7 @@ macro_rules! every_backend {
 
 mod artifacts;
 mod events;
+mod history;
 mod journal;
 mod memory;
 mod quotas;
