@@ -113,6 +113,7 @@ impl Command {
             Self::Run(args) => args.folders(),
             Self::Test(args) => args.folders(),
             Self::Doctor(args) => args.folders(),
+            Self::Mcp(args) => args.folders(),
             Self::New(_)
             | Self::Build(_)
             | Self::Inspect(_)

@@ -24,6 +24,13 @@ pub struct Args {
     config: ConfigArgs,
 }
 
+impl Args {
+    /// Returns the folders whose `.env` is read.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        host::app_and_served_folder(&self.dir)
+    }
+}
+
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let mut interrupts = Interrupts::listen()?;
     let mut builder = host::builder(args.config.source(&args.dir), &args.storage).watch(true);
