@@ -119,7 +119,7 @@ mod tests {
         let samples = Components::of_samples(&workspace).unwrap().to_string();
         let standalone = Components::of_standalone_samples(&workspace).unwrap().to_string();
         let all = Components::all(&workspace).unwrap().to_string();
-        assert!(samples.starts_with("dice, greeter, ") && !samples.contains("swap"), "{samples}");
+        assert!(samples.starts_with("concierge, dice, greeter, ") && !samples.contains("swap"), "{samples}");
         assert_eq!(standalone, "data-analyst");
         let fixtures = all.strip_prefix(&format!("{samples}, {standalone}, ")).unwrap();
         assert!(fixtures.contains("misbehaver") && fixtures.ends_with(", swap, vault"), "{fixtures}");

@@ -79,13 +79,14 @@ impl Node {
         }
     }
 
-    /// Returns how many values at all levels are known.
-    fn count_known(&self) -> usize {
+    /// Returns how many values at all levels are known, and how many are not. Changes with each step.
+    fn progress(&self) -> (usize, usize) {
+        let add = |sum: (usize, usize), inner: (usize, usize)| (sum.0 + inner.0, sum.1 + inner.1);
         match self.shape() {
-            Shape::Unknown => 0,
-            Shape::Any | Shape::Type(_) | Shape::Variants(_) => 1,
-            Shape::List(inner) | Shape::Mapping(inner) => 1 + inner.count_known(),
-            Shape::Struct(fields) => 1 + fields.values().map(Self::count_known).sum::<usize>(),
+            Shape::Unknown => (0, 1),
+            Shape::Any | Shape::Type(_) | Shape::Variants(_) => (1, 0),
+            Shape::List(inner) | Shape::Mapping(inner) => add((1, 0), inner.progress()),
+            Shape::Struct(fields) => fields.values().map(Self::progress).fold((1, 0), add),
         }
     }
 
@@ -289,9 +290,9 @@ impl<'de> MapAccess<'de> for OneEntry {
 
 /// Reads a made-up value. It counts as any value if the attempt tells nothing new.
 fn read<'de, T: DeserializeSeed<'de>>(node: &Node, seed: T) -> Result<T::Value, Stop> {
-    let before = node.count_known();
+    let before = node.progress();
     let result = seed.deserialize(Recorder(node.clone()));
-    if !node.is_complete() && node.count_known() == before {
+    if !node.is_complete() && node.progress() == before {
         *node.0.borrow_mut() = Shape::Any;
     }
     result
@@ -339,6 +340,7 @@ mod tests {
     struct Bed {
         length: f64,
         plants: std::num::NonZeroU32,
+        stubborn: Option<Stubborn>,
     }
 
     #[derive(serde::Deserialize)]
@@ -365,7 +367,7 @@ mod tests {
     fn a_schema_has_the_keys_and_types_that_a_type_reads() {
         let bed = json!({
             "type": "object", "additionalProperties": false,
-            "properties": {"length": {"type": "number"}, "plants": {"type": "integer"}},
+            "properties": {"length": {"type": "number"}, "plants": {"type": "integer"}, "stubborn": {}},
         });
         assert_eq!(
             json_schema::<Garden>("a garden"),

@@ -152,6 +152,11 @@ pub trait WrapperToolset: Send + Sync {
         self.inner().name()
     }
 
+    /// See [`Toolset::tool_names`].
+    fn tool_names(&self) -> Option<Vec<String>> {
+        self.inner().tool_names()
+    }
+
     /// See [`Toolset::tools`].
     async fn tools(&self, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
         self.inner().tools(cx).await
@@ -173,6 +178,10 @@ pub trait WrapperToolset: Send + Sync {
 impl<T: WrapperToolset> Toolset for T {
     fn name(&self) -> &str {
         WrapperToolset::name(self)
+    }
+
+    fn tool_names(&self) -> Option<Vec<String>> {
+        WrapperToolset::tool_names(self)
     }
 
     async fn tools(&self, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {

@@ -222,6 +222,10 @@ impl Toolset for InnerToolset {
         "inner"
     }
 
+    fn tool_names(&self) -> Option<Vec<String>> {
+        Some(vec!["inner".into()])
+    }
+
     async fn tools(&self, _: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
         Ok(vec![Arc::new(InnerTool(declaration("inner")))])
     }
@@ -246,6 +250,7 @@ impl WrapperToolset for Wrapper<InnerToolset> {
 fn a_wrapped_toolset_gets_every_call() {
     let toolset = Wrapper(InnerToolset::default());
     let wrapper: &dyn Toolset = &toolset;
+    assert_eq!(wrapper.tool_names(), Some(vec!["inner".to_owned()]));
     assert_eq!(wrapper.name(), "inner");
     futures::executor::block_on(async {
         assert_eq!(wrapper.tools(&context()).await.unwrap().len(), 1);

@@ -121,7 +121,6 @@ fn bare(runtime: &Runtime, file: &Path, synchronous: &str, count: usize, group: 
         ))
         .expect("settings");
     let events = events(count);
-    let events = events(count);
     let prepare = |sql| connection.prepare(sql).expect("a statement");
     let [mut begin, mut commit] = ["BEGIN IMMEDIATE", "COMMIT"].map(prepare);
     let mut insert_id = prepare("INSERT INTO event_ids (session, hash, revision) VALUES (?1, ?2, ?3)");

@@ -104,7 +104,7 @@ async fn a_recording_that_says_no_app_is_named() -> Result<()> {
     let output = hatchery(&folder.served(), &["test", "."]).await?;
     assert!(!output.success);
     let expected = "generated-recordings.yaml: recordings[0]: missing field `user_message_index`";
-    assert!(output.stderr.contains(expected), "{}", output.stderr);
+    assert!(output.stdout.contains(expected), "{}", output.stdout);
     Ok(())
 }
 

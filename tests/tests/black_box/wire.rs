@@ -56,13 +56,15 @@ async fn apps_are_listed_by_name_and_in_detail() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_page_for_developers_shows_apps_and_components() -> Result<()> {
+async fn the_root_leads_to_the_developer_ui_with_its_script() -> Result<()> {
     let host = Host::serve(&Folder::of_samples()?).await?;
     let page = host.get("/").await?;
-    assert_eq!(page.status, 200);
-    for word in ["greeter", "dice", "trip-planner", "trip-tools", "roll_die", "check_sides", "greeter.wasm"] {
-        assert!(page.text.contains(word), "{word} is not on the page: {}", page.text);
-    }
+    assert!(page.status == 200 && page.text.contains("<title>Hatchery</title>"), "{}", page.text);
+    let (_, script) = page.text.split_once("src=\"./").context("a script")?;
+    let (script, _) = script.split_once('"').context("the end of its path")?;
+    let script = host.get(&format!("/dev-ui/{script}")).await?;
+    assert_eq!(script.status, 200);
+    assert!(!script.text.is_empty());
     Ok(())
 }
 

@@ -334,7 +334,9 @@ impl HostBuilder {
             if let (Some(stamps), Some(source)) = (stamps, self.source) {
                 let (catalog, scripts) = (catalog.clone(), scripts.clone());
                 let (mcp_servers, state) = (mcp_servers.clone(), config_state);
-                tokio::spawn(ConfigWatcher { source, initial, catalog, scripts, paths, mcp_servers, state }.run(stamps));
+                tokio::spawn(
+                    ConfigWatcher { source, initial, catalog, scripts, paths, mcp_servers, state }.run(stamps),
+                );
             }
         }
         Ok(Host {

@@ -47,7 +47,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let (folders, grants): (Vec<_>, Vec<_>) =
         report.missing_grants().into_iter().partition(|it| it.starts_with("files: "));
     writeln!(stdout(), "{}", escape_control(&lines))?;
-    for (key, why) in &report.why {
+    for (key, why) in report.why.iter().filter(|(key, _)| report.missing.contains_key(key.as_str())) {
         writeln!(stdout(), "# {key}: {}", escape_control(why))?;
     }
     if !folders.is_empty() {

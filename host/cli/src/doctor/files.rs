@@ -20,7 +20,7 @@ pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
         return vec![Finding::warning(message).with_fix(fix)];
     }
     let files = diagnosis.catalog.files.iter().map(|status| check_file(diagnosis, status));
-    files.chain(diagnosis.catalog.components.values().flat_map(|component| check_tools(component))).collect()
+    files.chain(diagnosis.catalog.components.values().flat_map(check_tools)).collect()
 }
 
 /// Returns an error for each tool that no model can call.

@@ -37,8 +37,11 @@ pub struct McpToolset {
     /// True if no other toolset uses the server.
     owns_server: bool,
     /// The tools that were created last, for the listing that they were created from.
-    created: Mutex<Option<(Arc<ToolListing>, Vec<Arc<dyn Tool>>)>>,
+    created: Mutex<Option<CreatedTools>>,
 }
+
+/// Tools, and the listing that they were created from.
+type CreatedTools = (Arc<ToolListing>, Vec<Arc<dyn Tool>>);
 
 impl McpToolset {
     /// Creates a toolset with a server of its own, for agents in code. [`Toolset::close`] ends the connection.

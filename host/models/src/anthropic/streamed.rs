@@ -50,23 +50,18 @@ enum Event {
 }
 
 #[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type")]
 enum Delta {
-    TextDelta {
-        text: String,
-    },
-    InputJsonDelta {
-        partial_json: String,
-    },
-    ThinkingDelta {
-        thinking: String,
-    },
-    SignatureDelta {
-        signature: String,
-    },
-    CitationsDelta {
-        citation: Value,
-    },
+    #[serde(rename = "text_delta")]
+    Text { text: String },
+    #[serde(rename = "input_json_delta")]
+    InputJson { partial_json: String },
+    #[serde(rename = "thinking_delta")]
+    Thinking { thinking: String },
+    #[serde(rename = "signature_delta")]
+    Signature { signature: String },
+    #[serde(rename = "citations_delta")]
+    Citations { citation: Value },
     #[serde(other)]
     Other,
 }
@@ -160,22 +155,20 @@ impl EventDecoder {
 
     fn add_delta(&mut self, index: u64, delta: Delta) -> Vec<Part> {
         match delta {
-            Delta::TextDelta { text } if !text.is_empty() => vec![Part::text(text)],
-            Delta::ThinkingDelta { thinking } if !thinking.is_empty() => vec![thought(thinking, None)],
-            Delta::SignatureDelta { signature } if !signature.is_empty() => vec![thought("", Some(&signature))],
-            Delta::InputJsonDelta { partial_json } => {
+            Delta::Text { text } if !text.is_empty() => vec![Part::text(text)],
+            Delta::Thinking { thinking } if !thinking.is_empty() => vec![thought(thinking, None)],
+            Delta::Signature { signature } if !signature.is_empty() => vec![thought("", Some(&signature))],
+            Delta::InputJson { partial_json } => {
                 if let Some(call) = self.calls.get_mut(&index) {
                     call.json.push_str(&partial_json);
                 }
                 Vec::new()
             }
-            Delta::CitationsDelta { citation } => {
+            Delta::Citations { citation } => {
                 self.citations.push(citation);
                 Vec::new()
             }
-            Delta::TextDelta { .. } | Delta::ThinkingDelta { .. } | Delta::SignatureDelta { .. } | Delta::Other => {
-                Vec::new()
-            }
+            Delta::Text { .. } | Delta::Thinking { .. } | Delta::Signature { .. } | Delta::Other => Vec::new(),
         }
     }
 

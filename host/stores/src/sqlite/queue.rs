@@ -21,10 +21,13 @@ pub(super) struct Queue {
     ended: watch::Sender<bool>,
 }
 
+/// The id of a write, and the write.
+type QueuedJob = (u64, Box<dyn Job>);
+
 #[derive(Default)]
 struct State {
     /// The writes of each owner, oldest first.
-    waiting: HashMap<u64, VecDeque<(u64, Box<dyn Job>)>>,
+    waiting: HashMap<u64, VecDeque<QueuedJob>>,
     /// The owners with waiting writes, in the order of their turns.
     turns: VecDeque<u64>,
     /// The id of the newest write.

@@ -288,10 +288,10 @@ mod tests {
     #[test]
     fn addresses_of_private_networks_need_two_grants() {
         let report =
-            compare(r#"{"network": ["a.com", "http://localhost:9202", "http://10.0.0.1:80", "8.8.8.8"]}"#, "{}");
+            compare(r#"{"network": ["a.com", "http://localhost:9202", "http://10.0.0.1:8080", "8.8.8.8"]}"#, "{}");
         let lines = report.missing_grants();
         assert_eq!(lines.len(), 2, "{lines:?}");
-        assert_eq!(lines[1], r#"private_network: ["localhost:9202", "10.0.0.1:80"]"#);
+        assert_eq!(lines[1], r#"private_network: ["localhost:9202", "10.0.0.1:8080"]"#);
         assert_eq!(compare(r#"{"network": ["a.com"]}"#, "{}").missing_grants(), [r#"network: ["a.com"]"#]);
     }
 

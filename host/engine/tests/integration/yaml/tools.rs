@@ -144,7 +144,7 @@ fn errors_of_toolsets_have_their_location() {
     );
     assert_eq!(
         with("name: Toolset\n    args: { name: shop, only: [buy, sel] }"),
-        "root_agent.yaml:5:26: Toolset: `shop` has no tool `sel`; available: buy, sell, steal; did you mean `sell`?"
+        "root_agent.yaml:5:25: Toolset: `shop` has no tool `sel`; available: buy, sell, steal; did you mean `sell`?"
     );
     assert_eq!(
         with("name: Toolset\n    args: { name: shop, without: [buy] }"),

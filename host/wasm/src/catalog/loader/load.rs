@@ -207,10 +207,12 @@ async fn code(
     permit.acquire().await;
     let (engine, cache) = (options.engine.clone(), options.cache.clone());
     let loaded = tokio::task::spawn_blocking(move || {
+        // Only code that can be loaded is cached.
+        let loaded = load_compiled(&engine, &code)?;
         let not_cached = cache.put(&engine, &hash, &code).err();
         // Mapped from the cache, the code takes less memory.
         let mapped = if not_cached.is_none() { cache.get(&engine, &hash) } else { None };
-        let component = mapped.map_or_else(|| load_compiled(&engine, &code), Ok)?;
+        let component = mapped.unwrap_or(loaded);
         Ok::<_, wasmtime::Error>(Code { component, is_from_cache: false, not_cached })
     });
     loaded.await.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(format!("{error:#}")))

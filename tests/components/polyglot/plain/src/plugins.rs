@@ -54,7 +54,9 @@ impl Guest for Plain {
 
     fn before_model(_: String, mut request: LlmRequest) -> Result<ModelAction, Error> {
         let arguments: Value = config::arguments()?.map(|json| crate::parsed(&json)).unwrap_or_default();
-        request.system_instructions.push(arguments["text"].as_str().unwrap_or("no advice").into());
+        request
+            .system_instructions
+            .push(arguments.get("text").and_then(|text| text.as_str()).unwrap_or("no advice").into());
         Ok(ModelAction::Revise(request))
     }
 
