@@ -240,6 +240,7 @@ async fn one_pushes_a_file_that_is_there_to_a_tag() -> Result<()> {
     let folder = Folder::empty()?;
     let push = async |reference: &str| refusal(hatchery(&folder.served(), &["push", "x.wasm", reference]).await?);
     contains(&push("localhost:1/x:1").await?, &["x.wasm not found; build it with `hatchery build`"]);
+    folder.put("x.wasm", component("swap")?)?;
     contains(
         &push(&format!("localhost:1/x@{NO_DIGEST}")).await?,
         &["a push needs a tag, because the digest is computed from the file"],
