@@ -1,27 +1,59 @@
-//! `cargo xtask load`: prints a line for each row as it is measured, and a table at the end. Its arguments are the seconds of each
-//! row, a part of the rows' names, and `--json`.
+//! `cargo xtask load`: prints a line for each measurement, and tables at the end.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use hatchery_tests::load::{Plan, Report, floor, run};
+use clap::Parser;
+use hatchery_tests::load::{self, Plan, Program, Report, floor, slopes, startup};
+
+/// Measures a release build of the host over HTTP.
+#[derive(Parser)]
+struct Arguments {
+    /// Duration of each row in seconds
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// Measure only rows of the host whose names contain this text, and neither starts nor long sessions
+    #[arg(long)]
+    filter: Option<String>,
+    /// Another server, as NAME=PATH
+    #[arg(long = "rival", value_parser = Program::parse)]
+    rivals: Vec<Program>,
+    /// Write the picture of long sessions to this file
+    #[arg(long)]
+    svg: Option<PathBuf>,
+    /// Print the report as JSON instead of tables
+    #[arg(long)]
+    json: bool,
+    /// Become the bare server
+    #[arg(long = &floor::FLAG[2..], hide = true)]
+    floor: bool,
+}
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let (flags, values): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|argument| argument.starts_with("--"));
-    if flags.iter().any(|flag| flag == floor::FLAG) {
+    let arguments = Arguments::parse();
+    if arguments.floor {
         return floor::serve().await;
     }
-    let mut values = values.into_iter();
-    let seconds = values.next().unwrap_or_else(|| "5".into());
-    let seconds: f64 = seconds.parse().with_context(|| format!("`{seconds}` is not a number of seconds"))?;
-    let filter = values.next().unwrap_or_default();
-    let plan = Plan { duration: Duration::try_from_secs_f64(seconds)?, connections: 8 };
-    let rows = run(&plan, &filter, |row| eprintln!("{row}")).await?;
-    if flags.iter().any(|flag| flag == "--json") {
-        println!("{}", serde_json::to_string(&rows)?);
+    let plan = Plan {
+        duration: Duration::try_from_secs_f64(arguments.seconds)?,
+        connections: 8,
+        filter: arguments.filter.clone().unwrap_or_default(),
+        rivals: arguments.rivals,
+    };
+    let mut report = Report { rows: load::run(&plan, |row| eprintln!("{row}")).await?, ..Report::default() };
+    if arguments.filter.is_none() {
+        report.starts = startup::run(|start| eprintln!("{start}")).await?;
+        report.slopes = slopes::run(&plan, |slope| eprintln!("{slope}")).await?;
+    }
+    if let Some(file) = arguments.svg.filter(|_| !report.slopes.is_empty()) {
+        std::fs::write(&file, slopes::draw(&report.slopes)).with_context(|| file.display().to_string())?;
+    }
+    if arguments.json {
+        println!("{}", serde_json::to_string(&report)?);
     } else {
-        print!("{}", Report(&rows));
+        print!("{report}");
     }
     Ok(())
 }

@@ -1,15 +1,20 @@
-//! Load test: closed-loop clients that create a session and run one turn in it, over keep-alive connections, against the real host
-//! and against a bare axum server that answers with bodies of the same size.
+//! Load test: closed-loop clients that create a session and run one turn in it, over keep-alive connections, against the real host,
+//! a bare axum server that answers with bodies of the same size, and other agent servers.
 //!
 //! Each row reports the throughput, the CPU time of the server for each pair of requests, and latencies. Rows of one report ran on
 //! the same machine one after the other, so their ratios mean more than their values.
 
+mod bare_tool;
+mod chart;
 mod client;
 pub mod floor;
 mod latencies;
+mod program;
 mod report;
+mod scenario;
+pub mod slopes;
+pub mod startup;
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -18,73 +23,23 @@ use futures::future::try_join_all;
 use serde::Serialize;
 
 use crate::soak::Usage;
-use crate::{Folder, Host, paths};
 use client::Client;
-use floor::Floor;
 pub use latencies::Latencies;
+pub use program::Program;
 pub use report::Report;
+use scenario::{DICE, NATIVE, PRIMES, SCENARIOS, Scenario, Sessions};
 
 /// The parameters of a load test.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Plan {
     /// How long each row is measured, after a fifth of that time as warm-up.
     pub duration: Duration,
     /// The number of connections of each row that does not have its own.
     pub connections: usize,
-}
-
-/// A kind of load. A report has one row for each.
-#[derive(Debug, Clone, Copy)]
-struct Scenario {
-    name: &'static str,
-    app: &'static str,
-    text: &'static str,
-    /// A text of the answer, without which it is a failure.
-    expected: &'static str,
-    route: Route,
-    sessions: Sessions,
-    /// `None` for the plan's number.
-    connections: Option<usize>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Route {
-    Run,
-    Stream,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sessions {
-    Memory,
-    Sqlite,
-}
-
-const SCENARIOS: [Scenario; 8] = [
-    Scenario::new("native agent, one step, sessions in memory", NATIVE, Sessions::Memory),
-    Scenario::new("`greeter`, one call into a component, memory", GREETER, Sessions::Memory),
-    Scenario::new("`dice`, two steps, tool and callback in components, memory", DICE, Sessions::Memory),
-    Scenario::new("native agent, one step, SQLite", NATIVE, Sessions::Sqlite),
-    Scenario::new("`greeter`, SQLite", GREETER, Sessions::Sqlite),
-    Scenario::new("`dice`, SQLite", DICE, Sessions::Sqlite),
-    Scenario::new("native agent, `/run_sse`, memory", NATIVE, Sessions::Memory).streamed(None),
-    Scenario::new("native agent, `/run_sse`, memory, 1,000 streams", NATIVE, Sessions::Memory).streamed(Some(1000)),
-];
-
-/// App, message, and a text of the answer.
-type Turn = (&'static str, &'static str, &'static str);
-
-const NATIVE: Turn = ("native", "Hello", "You said Hello.");
-const GREETER: Turn = ("greeter", "Hello", "Hello");
-const DICE: Turn = ("dice", "Roll a die with 20 sides", "You rolled");
-
-impl Scenario {
-    const fn new(name: &'static str, (app, text, expected): Turn, sessions: Sessions) -> Self {
-        Self { name, app, text, expected, route: Route::Run, sessions, connections: None }
-    }
-
-    const fn streamed(self, connections: Option<usize>) -> Self {
-        Self { route: Route::Stream, connections, ..self }
-    }
+    /// Rows of the host are measured if their names contain this text.
+    pub filter: String,
+    /// Other servers with the apps `native` (one step) and `dice` (two steps, one tool).
+    pub rivals: Vec<Program>,
 }
 
 /// The measurements of one scenario.
@@ -109,59 +64,41 @@ pub struct Row {
     pub memory: u64,
 }
 
-/// Runs all scenarios whose names contain `filter`, after the bare server. Calls `on_row` with each row.
+/// Measures the bare server, other servers and then the host. Calls `on_row` with each row.
 ///
 /// # Errors
 /// If a server does not start, or dies.
-pub async fn run(plan: &Plan, filter: &str, mut on_row: impl FnMut(&Row)) -> anyhow::Result<Vec<Row>> {
+pub async fn run(plan: &Plan, mut on_row: impl FnMut(&Row)) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     let mut add = |row: Row| {
         on_row(&row);
         rows.push(row);
     };
-    let floor = Floor::start().await?;
-    add(measure("bare axum, bodies of the same size", &NATIVE_RUN, floor.address, floor.process()?, plan).await?);
+    let floor = floor::program()?.start().await?;
+    for (name, turn) in [(report::FLOOR, NATIVE), (report::TOOL_FLOOR, PRIMES)] {
+        add(measure(&Scenario::new(name, turn, Sessions::Memory), name, &floor.url, floor.process()?, plan).await?);
+    }
     drop(floor);
-    for scenario in SCENARIOS.iter().filter(|scenario| scenario.name.contains(filter)) {
-        let folder = folder()?;
-        let host = match scenario.sessions {
-            Sessions::Sqlite => Host::serve(&folder).await?,
-            Sessions::Memory => Host::serve_with_args(&folder, &[], &["--session-service", "memory:"]).await?,
-        };
-        host.wait_for_app(scenario.app).await?;
-        let address = host.url.trim_start_matches("http://").parse().with_context(|| host.url.clone())?;
+    for rival in &plan.rivals {
+        for (what, turn) in [("one step", NATIVE), ("two steps, native tool", DICE)] {
+            let server = rival.start().await?;
+            let name = format!("{}, {what}, sessions in memory", rival.name);
+            let scenario = Scenario::new("", turn, Sessions::Memory);
+            add(measure(&scenario, &name, &server.url, server.process()?, plan).await?);
+        }
+    }
+    for scenario in SCENARIOS.iter().filter(|scenario| scenario.name.contains(&plan.filter)) {
+        let host = scenario.serve().await?;
         let process = host.process().context("the host has ended")?;
-        add(measure(scenario.name, scenario, address, process, plan).await?);
+        add(measure(scenario, scenario.name, &host.url, process, plan).await?);
     }
     Ok(rows)
 }
 
-/// What the bare server is asked.
-const NATIVE_RUN: Scenario = Scenario::new("", NATIVE, Sessions::Memory);
-
-/// Creates a folder with the apps of all scenarios.
-fn folder() -> anyhow::Result<Folder> {
-    let folder = Folder::empty()?;
-    folder
-        .write("native/root_agent.yaml", "name: native\nmodel: scripted:native/answers.yaml\ninstruction: Answer.\n")?;
-    folder.write("native/answers.yaml", "turns:\n  - reply: \"You said {user}.\"\n")?;
-    folder.put("greeter.wasm", paths::component("greeter")?)?;
-    folder.put("dice/dice.wasm", paths::component("dice")?)?;
-    let answers = paths::repository().join("sample-agents/dice/answers.yaml");
-    folder.write("dice/answers.yaml", std::fs::read(&answers).with_context(|| answers.display().to_string())?)?;
-    Ok(folder)
-}
-
-async fn measure(
-    name: &str,
-    scenario: &Scenario,
-    address: SocketAddr,
-    process: u32,
-    plan: &Plan,
-) -> anyhow::Result<Row> {
+async fn measure(scenario: &Scenario, name: &str, url: &str, process: u32, plan: &Plan) -> anyhow::Result<Row> {
     let connections = scenario.connections.unwrap_or(plan.connections);
     let next = AtomicU64::new(0);
-    let mut clients = try_join_all((0..connections).map(|_| Client::connect(address))).await?;
+    let mut clients = try_join_all((0..connections).map(|_| Client::connect(url))).await?;
     let _warm_up = drive(&mut clients, scenario, &next, plan.duration / 5).await?;
     let (cpu_before, start) = (cpu_time(process)?, Instant::now());
     let measured = drive(&mut clients, scenario, &next, plan.duration).await?;
@@ -178,6 +115,19 @@ async fn measure(
         failed: measured.failed,
         memory: Usage::of(process)?.memory,
     })
+}
+
+/// A user and a session of theirs.
+struct SessionName {
+    user: String,
+    id: String,
+}
+
+impl SessionName {
+    /// Returns the name of a numbered session. A user has far fewer sessions than the default quota allows.
+    fn of(number: u64) -> Self {
+        Self { user: format!("user-{}", number / 1000), id: format!("load-{number}") }
+    }
 }
 
 /// The runs of all clients.
@@ -201,11 +151,11 @@ async fn drive(
     let loops = clients.iter_mut().map(async |client| {
         let mut measured = Measured::default();
         while Instant::now() < end {
-            let session = format!("load-{}", next.fetch_add(1, Ordering::Relaxed));
-            match client.pair(scenario, &session).await? {
-                Ok((first_event, run)) => {
-                    measured.first_event.push(first_event);
-                    measured.run.push(run);
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            match client.pair(scenario, &SessionName::of(number)).await? {
+                Ok(times) => {
+                    measured.first_event.push(times.first_event);
+                    measured.run.push(times.end);
                 }
                 Err(failure) => {
                     measured.failed += 1;

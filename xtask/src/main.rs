@@ -9,6 +9,7 @@ mod demo;
 mod dist;
 mod fuzz;
 mod languages;
+mod load;
 mod step;
 mod toolchain;
 mod ui;
@@ -66,19 +67,11 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Measure throughput, CPU time and latency of the release build over HTTP, beside a bare axum server
-    #[command(after_help = "Examples:\n  cargo xtask load\n  cargo xtask load --seconds 10 --filter SQLite --json")]
-    Load {
-        /// Duration of each row, after a fifth of it as warm-up
-        #[arg(long, default_value_t = 5.0)]
-        seconds: f64,
-        /// Measure only rows whose names contain this text
-        #[arg(long, default_value = "")]
-        filter: String,
-        /// Print the rows as a JSON array instead of a table
-        #[arg(long)]
-        json: bool,
-    },
+    /// Measure the release build over HTTP, beside a bare axum server: throughput, CPU time, latency, starts, long sessions
+    #[command(
+        after_help = "Examples:\n  cargo xtask load\n  cargo xtask load --rivals\n  cargo xtask load --seconds 10 --filter SQLite --json"
+    )]
+    Load(load::Arguments),
     /// Fuzz the parsers of untrusted input with libFuzzer
     #[command(after_help = "Example:\n  cargo xtask fuzz event --seconds 60")]
     Fuzz {
@@ -132,7 +125,7 @@ fn run(verb: Verb) -> anyhow::Result<()> {
         Verb::SlowSamples { detach: false } => demo::build_slow_samples(&workspace),
         Verb::Test { args } => test(&workspace, &args),
         Verb::Soak { minutes, json } => soak(&workspace, minutes, json),
-        Verb::Load { seconds, filter, json } => load(&workspace, seconds, &filter, json),
+        Verb::Load(arguments) => load::run(&workspace, &arguments),
         Verb::Fuzz { target, seconds } => fuzz(&workspace, target.as_deref(), seconds),
         Verb::Conformance { suite } => conformance::run(&workspace, suite),
         Verb::Components => components(&workspace),
@@ -180,34 +173,6 @@ fn soak(workspace: &Workspace, minutes: f64, is_json: bool) -> anyhow::Result<()
         let mut soak = Command::new(workspace.host_binary()?.with_file_name("examples").join("soak"));
         soak.arg(minutes.to_string()).args(is_json.then_some("--json"));
         step::run_command(soak.env(components::FOLDER_VARIABLE, components.folder()))
-    })?;
-    steps.finish();
-    Ok(())
-}
-
-fn load(workspace: &Workspace, seconds: f64, filter: &str, is_json: bool) -> anyhow::Result<()> {
-    let components = Components::of_samples(workspace)?;
-    let mut steps = Steps::new(4);
-    steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
-    steps.run(&format!("components: {components}"), || components.build(workspace))?;
-    steps.run("host: a release build", || {
-        step::run_command(&mut workspace.cargo([
-            "build",
-            "--release",
-            "-p",
-            "hatchery-cli",
-            "-p",
-            "hatchery-tests",
-            "--bin",
-            "hatchery",
-            "--example",
-            "load",
-        ]))
-    })?;
-    steps.run("load", || {
-        let mut load = Command::new(workspace.target.join("release/examples/load"));
-        load.args([&seconds.to_string(), filter]).args(is_json.then_some("--json"));
-        step::run_command(load.env(components::FOLDER_VARIABLE, components.folder()))
     })?;
     steps.finish();
     Ok(())

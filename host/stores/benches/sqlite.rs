@@ -116,7 +116,7 @@ fn bare(runtime: &Runtime, file: &Path, synchronous: &str, count: usize, group: 
     let connection = Connection::open(file).expect("a database");
     connection
         .execute_batch(&format!(
-            "PRAGMA synchronous = {synchronous}; PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 4096; \
+            "PRAGMA synchronous = {synchronous}; PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 16384; \
              PRAGMA temp_store = MEMORY"
         ))
         .expect("settings");

@@ -1,71 +1,108 @@
 //! One keep-alive connection of a load test.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::{Request, Response, header};
+use hyper::{Request, Response, Uri, header};
 use hyper_util::rt::TokioIo;
 use serde_json::json;
 use tokio::net::TcpStream;
 
-use super::{Route, Scenario};
-use crate::host::{USER, session_path};
+use super::SessionName;
+use super::scenario::{Route, Scenario};
+
+/// Durations since the request of a run.
+pub(super) struct Times {
+    pub(super) first_event: Duration,
+    pub(super) end: Duration,
+}
 
 pub(super) struct Client {
     host: String,
+    /// The path before that of each route.
+    prefix: String,
     sender: SendRequest<Full<Bytes>>,
 }
 
 impl Client {
-    pub(super) async fn connect(address: SocketAddr) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect(address).await?;
+    /// Connects to a URL without TLS.
+    pub(super) async fn connect(url: &str) -> anyhow::Result<Self> {
+        let url: Uri = url.trim_end_matches('/').parse().with_context(|| url.to_owned())?;
+        let host = url.authority().context("a URL without a host")?.to_string();
+        let stream = TcpStream::connect(&host).await.with_context(|| host.clone())?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
-        Ok(Self { host: address.to_string(), sender })
+        Ok(Self { host, prefix: url.path().trim_end_matches('/').to_owned(), sender })
     }
 
-    /// Creates a session and runs a turn. Returns the times to the first event and to the end of the run, or the unexpected
-    /// answer.
+    /// Creates a session and runs a turn in it.
     ///
     /// # Errors
     /// If the connection ends.
     pub(super) async fn pair(
         &mut self,
         scenario: &Scenario,
-        session: &str,
-    ) -> anyhow::Result<Result<(Duration, Duration), String>> {
-        let created = self.post(&session_path(scenario.app, session), Bytes::from_static(b"{}")).await?;
-        let is_created = created.status().is_success();
-        let body = created.into_body().collect().await?.to_bytes();
-        if !is_created {
-            return Ok(Err(String::from_utf8_lossy(&body).into_owned()));
+        session: &SessionName,
+    ) -> anyhow::Result<Result<Times, String>> {
+        match self.create_session(scenario, session).await? {
+            Ok(()) => self.run(scenario, session).await,
+            Err(answer) => Ok(Err(answer)),
         }
-        let streaming = scenario.route == Route::Stream;
+    }
+
+    /// Creates a session. Returns the answer if it is a failure.
+    ///
+    /// # Errors
+    /// If the connection ends.
+    pub(super) async fn create_session(
+        &mut self,
+        scenario: &Scenario,
+        session: &SessionName,
+    ) -> anyhow::Result<Result<(), String>> {
+        let path = format!("/apps/{}/users/{}/sessions/{}", scenario.turn.app, session.user, session.id);
+        let response = self.post(&path, Bytes::from_static(b"{}")).await?;
+        let is_created = response.status().is_success();
+        let body = response.into_body().collect().await?.to_bytes();
+        Ok(if is_created { Ok(()) } else { Err(String::from_utf8_lossy(&body).into_owned()) })
+    }
+
+    /// Runs a turn. Returns its times, or the unexpected answer.
+    ///
+    /// # Errors
+    /// If the connection ends.
+    pub(super) async fn run(
+        &mut self,
+        scenario: &Scenario,
+        session: &SessionName,
+    ) -> anyhow::Result<Result<Times, String>> {
+        let Scenario { turn, route, .. } = scenario;
+        let (path, streaming) = match route {
+            Route::Run => ("/run", false),
+            Route::Stream => ("/run_sse", true),
+        };
         let request = json!({
-            "appName": scenario.app,
-            "userId": USER,
-            "sessionId": session,
-            "newMessage": {"role": "user", "parts": [{"text": scenario.text}]},
+            "appName": turn.app,
+            "userId": session.user,
+            "sessionId": session.id,
+            "newMessage": {"role": "user", "parts": [{"text": turn.text}]},
             "streaming": streaming,
         });
-        let path = if streaming { "/run_sse" } else { "/run" };
         let start = Instant::now();
         let response = self.post(path, request.to_string().into()).await?;
         let is_ok = response.status().is_success();
         let (first, body) = read(response).await?;
-        let ended = start.elapsed();
-        let is_expected = is_ok && contains(&body, scenario.expected.as_bytes());
-        let first = if streaming { first.duration_since(start) } else { ended };
-        Ok(if is_expected { Ok((first, ended)) } else { Err(String::from_utf8_lossy(&body).into_owned()) })
+        let end = start.elapsed();
+        let first_event = if streaming { first.duration_since(start) } else { end };
+        let is_expected = is_ok && contains(&body, turn.expected.as_bytes());
+        Ok(if is_expected { Ok(Times { first_event, end }) } else { Err(String::from_utf8_lossy(&body).into_owned()) })
     }
 
     async fn post(&mut self, path: &str, body: Bytes) -> anyhow::Result<Response<Incoming>> {
-        let request = Request::post(path)
+        let request = Request::post(format!("{}{path}", self.prefix))
             .header(header::HOST, &self.host)
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(body))?;

@@ -2,20 +2,86 @@
 
 use std::fmt;
 
-use super::Row;
+use serde::Serialize;
 
-/// Formats rows as a Markdown table. Ratios are to the first row, which is the bare server.
-pub struct Report<'a>(pub &'a [Row]);
+use super::slopes::Slope;
+use super::startup::Startup;
+use super::{Row, scenario};
 
-impl fmt::Display for Report<'_> {
+/// The name of the row of the bare server.
+pub(super) const FLOOR: &str = "bare axum, bodies of the same size";
+/// The name of the row of the bare server that calls a tool with bare Wasmtime.
+pub(super) const TOOL_FLOOR: &str = "bare axum, tool in a component by bare Wasmtime";
+
+/// All measurements. It is displayed as Markdown tables.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Report {
+    /// Runs under load.
+    pub rows: Vec<Row>,
+    /// Starts of hosts.
+    pub starts: Vec<Startup>,
+    /// Turns in long sessions.
+    pub slopes: Vec<Slope>,
+}
+
+impl Report {
+    /// Returns the server's CPU time for each pair of a row.
+    fn cpu(&self, name: &str) -> Option<f64> {
+        self.rows.iter().find(|row| row.name == name).map(|row| row.cpu_per_pair)
+    }
+
+    fn rate(&self, name: &str) -> Option<f64> {
+        self.rows.iter().find(|row| row.name == name).map(|row| row.pairs_per_second)
+    }
+
+    /// Returns ratios of rows with their targets.
+    fn ratios(&self) -> Vec<(String, f64, &'static str)> {
+        use scenario::name;
+        let mut ratios = Vec::new();
+        let mut add =
+            |what: String, ratio: Option<f64>, target| ratios.extend(ratio.map(|ratio| (what, ratio, target)));
+        let native = || Some(self.cpu(name::NATIVE)? / self.cpu(FLOOR)?);
+        add("CPU of a native run, to bare axum".into(), native(), "≤ 2.5");
+        let call = || {
+            let ours = self.cpu(name::COMPONENT_TOOL)? - self.cpu(name::BUILT_IN_TOOL)?;
+            Some(ours / (self.cpu(TOOL_FLOOR)? - self.cpu(FLOOR)?))
+        };
+        add("CPU of a call into a component, to bare Wasmtime in bare axum".into(), call(), "≤ 1.5");
+        let stored = || Some(self.rate(name::DICE_SQLITE)? / self.rate(name::DICE)?);
+        add("pairs/s of `dice` with SQLite, to memory".into(), stored(), "≥ 0.7");
+        let is_rival = |row: &&Row| row.name.contains("two steps, native tool, sessions");
+        for rival in self.rows.iter().filter(is_rival) {
+            let dice = self.rate(name::DICE).map(|rate| rate / rival.pairs_per_second);
+            add(format!("pairs/s of `dice` in memory, to {}", rival.name), dice, "≥ 1.3");
+        }
+        ratios
+    }
+}
+
+impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_rows(f)?;
+        let ratios = self.ratios();
+        if !ratios.is_empty() {
+            writeln!(f, "\n| ratio | result | target |\n|---|---|---|")?;
+        }
+        for (what, ratio, target) in ratios {
+            writeln!(f, "| {what} | {ratio:.2} | {target} |")?;
+        }
+        self.write_starts(f)?;
+        self.write_slopes(f)
+    }
+}
+
+impl Report {
+    fn write_rows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "| load | connections | pairs/s | CPU per pair | ratio | run p50 / p99 | first event p50 | memory | failed |"
+            "| load | connections | pairs/s | CPU per pair | to bare axum | run p50 / p99 | first event p50 | memory | failed |"
         )?;
         writeln!(f, "|---|---|---|---|---|---|---|---|---|")?;
-        let floor = self.0.first().map_or(f64::NAN, |row| row.cpu_per_pair);
-        for row in self.0 {
+        let floor = self.rows.first().map_or(f64::NAN, |row| row.cpu_per_pair);
+        for row in &self.rows {
             writeln!(
                 f,
                 "| {} | {} | {:.0} | {:.0} µs | {:.2} | {} / {} | {} | {} MiB | {} |",
@@ -33,6 +99,44 @@ impl fmt::Display for Report<'_> {
         }
         Ok(())
     }
+
+    fn write_starts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.starts.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            f,
+            "\n| components | listening | first answer | all loaded | memory | of that, not mapped files | idle CPU |"
+        )?;
+        writeln!(f, "|---|---|---|---|---|---|---|")?;
+        for start in &self.starts {
+            writeln!(
+                f,
+                "| {} | {:.0} ms | {:.0} ms | {:.0} ms | {} MiB | {} MiB | {:.1} % |",
+                start.components,
+                start.listening,
+                start.first_answer,
+                start.loaded,
+                start.memory >> 20,
+                start.anonymous >> 20,
+                start.idle_cpu * 100.0,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn write_slopes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(first) = self.slopes.first() else { return Ok(()) };
+        write!(f, "\n| turn after |")?;
+        first.points.iter().try_for_each(|(turns, _)| write!(f, " {turns} turns |"))?;
+        writeln!(f, " last to first |\n|---|{}---|", "---|".repeat(first.points.len()))?;
+        for slope in &self.slopes {
+            write!(f, "| {} |", slope.name)?;
+            slope.points.iter().try_for_each(|(_, latencies)| write!(f, " {} |", Micros(latencies.p50)))?;
+            writeln!(f, " {:.2} |", slope.growth())?;
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Display for Row {
@@ -46,6 +150,25 @@ impl fmt::Display for Row {
             self.failed,
             self.name,
         )
+    }
+}
+
+impl fmt::Display for Startup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:>4} components: first answer after {:.0} ms, all loaded after {:.0} ms, {} MiB",
+            self.components,
+            self.first_answer,
+            self.loaded,
+            self.memory >> 20
+        )
+    }
+}
+
+impl fmt::Display for Slope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: a turn in a long session takes {:.2} times that in a short one", self.name, self.growth())
     }
 }
 
@@ -66,23 +189,48 @@ impl fmt::Display for Micros {
 mod tests {
     use super::*;
     use crate::load::Latencies;
+    use scenario::name;
 
-    #[test]
-    fn a_row_has_its_ratio_to_the_bare_server() {
+    fn row(name: &str, cpu: f64) -> Row {
         let latencies = Latencies { p50: 160.0, p99: 2_000.0, max: 250_000.0 };
-        let row = |name: &str, cpu| Row {
+        Row {
             name: name.into(),
             connections: 8,
-            pairs_per_second: 1_000.0,
+            pairs_per_second: 1e6 / cpu,
             cpu_per_pair: cpu,
             first_event: latencies,
             run: latencies,
             failed: 0,
             memory: 40 << 20,
-        };
-        let report = Report(&[row("bare", 50.0), row("native", 125.0)]).to_string();
+        }
+    }
+
+    #[test]
+    fn a_row_has_its_ratio_to_the_bare_server() {
+        let report = Report { rows: vec![row("bare", 50.0), row("native", 125.0)], ..Report::default() }.to_string();
         let last = report.lines().last().unwrap();
-        assert_eq!(last, "| native | 8 | 1000 | 125 µs | 2.50 | 160 µs / 2.0 ms | 160 µs | 40 MiB | 0 |");
+        assert_eq!(last, "| native | 8 | 8000 | 125 µs | 2.50 | 160 µs / 2.0 ms | 160 µs | 40 MiB | 0 |");
         assert_eq!(Micros(250_000.0).to_string(), "250 ms");
+    }
+
+    #[test]
+    fn a_call_into_a_component_is_compared_with_bare_wasmtime() {
+        let rows = vec![
+            row(FLOOR, 50.0),
+            row(TOOL_FLOOR, 70.0),
+            row(name::BUILT_IN_TOOL, 200.0),
+            row(name::COMPONENT_TOOL, 230.0),
+        ];
+        let ratios = Report { rows, ..Report::default() }.ratios();
+        assert_eq!(ratios.len(), 1);
+        assert!((ratios[0].1 - 1.5).abs() < 1e-9, "{ratios:?}");
+    }
+
+    #[test]
+    fn a_slope_compares_the_longest_session_with_the_shortest() {
+        let point = |turns, p50| (turns, Latencies { p50, p99: p50, max: p50 });
+        let slope = Slope { name: "dice, memory".into(), points: vec![point(10, 400.0), point(1000, 500.0)] };
+        let report = Report { slopes: vec![slope], ..Report::default() }.to_string();
+        assert!(report.ends_with("| dice, memory | 400 µs | 500 µs | 1.25 |\n"), "{report}");
     }
 }

@@ -80,7 +80,7 @@ mod tests {
             failed: failed.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect(),
             attacks: [("spin", [("limits.cpu".to_owned(), 3)].into())].into(),
             swaps: 2,
-            usage: Usage { memory: 100 << 20, handles: 30 },
+            usage: Usage { memory: 100 << 20, anonymous: 80 << 20, handles: 30 },
         }
     }
 

@@ -18,6 +18,8 @@ const SLACK_HANDLES: u64 = 24;
 pub struct Usage {
     /// Resident memory in bytes.
     pub memory: u64,
+    /// The part of it that is not mapped from files, in bytes.
+    pub anonymous: u64,
     /// Open file handles, including sockets.
     pub handles: u64,
 }
@@ -30,11 +32,14 @@ impl Usage {
     pub fn of(process: u32) -> anyhow::Result<Self> {
         let folder = format!("/proc/{process}");
         let status = fs::read_to_string(format!("{folder}/status")).context("the host's use of memory")?;
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = resident.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
-        let memory = kib.context("no VmRSS in the process's status")? * 1024;
+        let bytes = |key: &str| {
+            let value = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+            let kib = value.and_then(|value| value.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+            anyhow::Ok(kib.with_context(|| format!("no {key} in the process's status"))? * 1024)
+        };
+        let (memory, anonymous) = (bytes("VmRSS")?, bytes("RssAnon")?);
         let handles = fs::read_dir(format!("{folder}/fd")).context("the host's open files")?.count() as u64;
-        Ok(Self { memory, handles })
+        Ok(Self { memory, anonymous, handles })
     }
 
     /// Returns a sentence for each value that has grown by more than the allowed amount.
@@ -62,10 +67,10 @@ mod tests {
 
     #[test]
     fn growth_is_reported_above_the_allowed_amount() {
-        let early = Usage { memory: 100 << 20, handles: 40 };
+        let early = Usage { memory: 100 << 20, anonymous: 60 << 20, handles: 40 };
         assert!(early.growth_since(&early).is_empty());
-        assert!(Usage { memory: 150 << 20, handles: 60 }.growth_since(&early).is_empty());
-        let late = Usage { memory: 300 << 20, handles: 400 };
+        assert!(Usage { memory: 150 << 20, handles: 60, ..early }.growth_since(&early).is_empty());
+        let late = Usage { memory: 300 << 20, handles: 400, ..early };
         assert_eq!(
             late.growth_since(&early),
             ["memory grew from 100 MiB to 300 MiB", "file handles grew from 40 to 400"]

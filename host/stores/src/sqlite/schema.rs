@@ -11,10 +11,11 @@ use super::{BUSY_TIMEOUT, Durability, Failure, connect};
 
 /// A commit writes every page that it changes to the log, so pages should be small. A row that does not fit on a page
 /// uses overflow pages, so pages should have room for several events. Existing files keep their page size.
-pub(super) const PAGE_BYTES: u32 = 8 * 1024;
+pub(super) const PAGE_BYTES: u32 = 4 * 1024;
 
-/// Size of the write-ahead log in pages at which a commit moves it into the database file.
-const CHECKPOINT_PAGES: u32 = 2048;
+/// Size of the write-ahead log in pages, 64 MiB, at which a commit moves it into the database file. A page that was
+/// written many times is moved once, so a longer log costs less; but it stays on the disk until the host stops.
+const CHECKPOINT_PAGES: u32 = 16 * 1024;
 
 /// What a database contains.
 pub(crate) struct Schema {
