@@ -29,6 +29,7 @@ mod gemini;
 mod google_credentials;
 mod hashed_ngrams;
 mod http;
+mod http_model;
 mod nulls;
 mod openai;
 mod prompt;
