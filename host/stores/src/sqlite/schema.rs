@@ -16,7 +16,7 @@ pub(super) const PAGE_BYTES: u32 = 8 * 1024;
 /// Size of the write-ahead log in pages at which a commit moves it into the database file.
 const CHECKPOINT_PAGES: u32 = 2048;
 
-/// What a database contains.
+/// The kind of content of a database.
 pub(crate) struct Schema {
     /// The kind of database in words, for messages.
     pub(crate) noun: &'static str,
