@@ -71,7 +71,7 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> anyhow::Result<Outcome> {
     // Before any thread is started.
-    let dotenv = DotEnv::read(&cli.command.folders())?;
+    let mut dotenv = cli.command.dotenv().as_ref().map(DotEnv::read).transpose()?.unwrap_or_default();
     dotenv.apply();
     logs::start(cli.log_format, cli.command.default_log_filter())?;
     dotenv.log();

@@ -78,7 +78,7 @@ pub struct BuiltFile {
     pub file: PathBuf,
     /// Size in bytes.
     size: u64,
-    /// What it exports, for example `: agent dice, tool roll_die`.
+    /// Its exports, for example `: agent dice, tool roll_die`.
     pub items: String,
     pub warnings: Vec<String>,
     /// True if the file had the same content before.
