@@ -26,6 +26,7 @@ export type Item = Base &
     | { kind: "output"; output: string; outcome: string }
     | { kind: "state"; delta: JsonObject }
     | { kind: "error"; code: string; message: string }
+    | { kind: "cancelled" }
   );
 
 export type ItemOf<K extends Item["kind"]> = Extract<Item, { kind: K }>;
@@ -109,7 +110,9 @@ class Builder {
       (event.content?.parts ?? []).forEach((part, index) => this.#part(turn, event, part, index));
     }
     this.#actions(turn, event);
-    if (event.errorCode || event.errorMessage) {
+    if (event.errorCode === "CANCELLED") {
+      turn.items.push({ ...base(event, "cancelled"), kind: "cancelled" });
+    } else if (event.errorCode || event.errorMessage) {
       const message = event.errorMessage ?? "The run failed.";
       turn.items.push({ ...base(event, "error"), kind: "error", code: event.errorCode ?? "ERROR", message });
     }
