@@ -91,7 +91,7 @@ impl Scenario {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
-    /// What was measured.
+    /// The measured quantity.
     pub name: String,
     /// Number of connections.
     pub connections: usize,
@@ -136,7 +136,7 @@ pub async fn run(plan: &Plan, filter: &str, mut on_row: impl FnMut(&Row)) -> any
     Ok(rows)
 }
 
-/// What the bare server is asked.
+/// The request to the bare server.
 const NATIVE_RUN: Scenario = Scenario::new("", NATIVE, Sessions::Memory);
 
 /// Creates a folder with the apps of all scenarios.
@@ -182,7 +182,7 @@ async fn measure(
 
 /// The runs of all clients.
 #[derive(Default)]
-struct Measured {
+struct RunMeasurements {
     first_event: Vec<Duration>,
     run: Vec<Duration>,
     failed: u64,
@@ -196,10 +196,10 @@ async fn drive(
     scenario: &Scenario,
     next: &AtomicU64,
     duration: Duration,
-) -> anyhow::Result<Measured> {
+) -> anyhow::Result<RunMeasurements> {
     let end = Instant::now() + duration;
     let loops = clients.iter_mut().map(async |client| {
-        let mut measured = Measured::default();
+        let mut measured = RunMeasurements::default();
         while Instant::now() < end {
             let session = format!("load-{}", next.fetch_add(1, Ordering::Relaxed));
             match client.pair(scenario, &session).await? {
@@ -215,7 +215,7 @@ async fn drive(
         }
         anyhow::Ok(measured)
     });
-    let mut all = Measured::default();
+    let mut all = RunMeasurements::default();
     for measured in try_join_all(loops).await? {
         all.first_event.extend(measured.first_event);
         all.run.extend(measured.run);

@@ -68,7 +68,7 @@ mod tests {
     use crate::load::Latencies;
 
     #[test]
-    fn a_row_has_its_ratio_to_the_bare_server() {
+    fn a_row_has_the_ratio_to_the_bare_server() {
         let latencies = Latencies { p50: 160.0, p99: 2_000.0, max: 250_000.0 };
         let row = |name: &str, cpu| Row {
             name: name.into(),
