@@ -12,9 +12,11 @@ mod external_access;
 mod protected_paths;
 mod restriction;
 mod source;
+mod status;
 mod store;
 
 pub use external_access::{ExternalAccess, Section};
 pub use protected_paths::ProtectedPaths;
-pub use source::{ConfigSource, LoadedConfig, TrustStatus, UntrustedReason};
+pub use source::{ConfigSource, LoadedConfig};
+pub use status::{TrustStatus, UntrustedReason};
 pub use store::{TrustError, TrustStore, TrustedFolder, sha256};

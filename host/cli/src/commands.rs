@@ -22,22 +22,7 @@ mod trust;
 use clap::Subcommand;
 
 use crate::dotenv::DotEnvSource;
-
-/// Exit code of a command that needed a person's approval and could not ask.
-pub const APPROVAL_REQUIRED_EXIT_CODE: u8 = 3;
-
-/// How a command ended. Errors in its arguments or its environment are `Err` instead.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// Exit code 0.
-    Success,
-    /// Exit code 1. The command has printed what failed.
-    Failure,
-    /// Exit code 3: a tool call needs approval and nobody could be asked. The command has printed what to do.
-    ApprovalRequired,
-    /// Exit code 130: a signal stopped the command.
-    Interrupted,
-}
+use crate::outcome::Outcome;
 
 #[derive(Subcommand)]
 pub enum Command {

@@ -21,7 +21,7 @@ use crate::capabilities;
 use crate::failure::Origin;
 use crate::http::{Authentication, Endpoint, Http};
 use crate::http_model::{HttpModel, WireFormat};
-use crate::registry::ModelProvider;
+use crate::provider::ModelProvider;
 use crate::service::Service;
 use crate::settings::{Connection, Settings};
 use crate::sse::Decoder;

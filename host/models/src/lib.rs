@@ -33,6 +33,7 @@ mod http_model;
 mod nulls;
 mod openai;
 mod prompt;
+mod provider;
 mod registry;
 mod responses;
 pub mod retry;
@@ -45,6 +46,7 @@ mod vertex;
 
 pub use fallback::FallbackModel;
 pub use hashed_ngrams::HashedNgrams;
-pub use registry::{ModelProvider, ModelProviders, ProviderStatus};
+pub use provider::ModelProvider;
+pub use registry::{ModelProviders, ProviderStatus};
 pub use service::Service;
 pub use settings::{BaseUrl, Connection, GoogleCloud, Secret, Settings, WritableFolders};

@@ -5,7 +5,7 @@ use hatchery_registry::SignaturePolicy;
 use hatchery_wasm::{CompileLimits, InstanceSettings};
 
 use super::external_access::{ExternalAccess, Section};
-use super::source::UntrustedReason;
+use super::status::UntrustedReason;
 use crate::config::{Config, DevUi, FILE_NAME, ModelsConfig, ServerConfig};
 
 /// Removes the external access of a configuration. A component that requests any loses all of its grants and is not

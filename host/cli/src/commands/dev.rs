@@ -1,11 +1,14 @@
 //! `hatchery dev`: serves a folder and builds its components again whenever a source is saved.
 
+mod projects;
+
 use std::path::{Path, PathBuf};
 
-use crate::commands::Outcome;
 use crate::commands::serve::{self, ServerArgs};
-use crate::dev::{Projects, open_browser};
 use crate::dotenv::DotEnvSource;
+use crate::outcome::Outcome;
+
+use self::projects::{Projects, open_browser};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  cd dice && hatchery dev\n  hatchery dev my-agents --open\n\n\

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 
-use crate::commands::Outcome;
 use crate::doctor::diagnose;
 use crate::dotenv::DotEnvSource;
 use crate::host::{ConfigArgs, StorageArgs};
+use crate::outcome::Outcome;
 use crate::terminal::{plain_stdout, stdout};
 
 #[derive(clap::Args)]

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use hatchery_core::CallerOrigin;
 
-use crate::commands::Outcome;
 use crate::dotenv::DotEnvSource;
 use crate::host::{self, ConfigArgs, StorageArgs, explain_trust};
 use crate::interrupts::Interrupts;
+use crate::outcome::Outcome;
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hatchery mcp my-agents\n  hatchery mcp my-agents --tools 'dice/*'\n\n\

@@ -6,8 +6,8 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context, bail};
 use hatchery::shell::quoted_path;
 
-use crate::commands::Outcome;
 use crate::languages::{self, Language};
+use crate::outcome::Outcome;
 use crate::template::{self, ProjectName, SdkSource, TemplateKind};
 use crate::terminal::stdout;
 

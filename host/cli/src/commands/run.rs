@@ -10,9 +10,9 @@ use hatchery_engine::{App, Runner};
 use hatchery_recordings::Recorder;
 
 use crate::chat::{ApprovalMode, ChatSession};
-use crate::commands::Outcome;
 use crate::dotenv::DotEnvSource;
 use crate::host::{self, ConfigArgs, StorageArgs, find_served_folder};
+use crate::outcome::Outcome;
 use crate::recordings;
 use crate::terminal::list_names;
 

@@ -16,10 +16,10 @@ use hatchery_server::{AppState, Server};
 use serde_json::json;
 
 use crate::audit;
-use crate::commands::Outcome;
 use crate::dotenv::DotEnvSource;
 use crate::host::{self, ConfigArgs, StorageArgs, explain_trust};
 use crate::interrupts::Interrupts;
+use crate::outcome::Outcome;
 use crate::progress;
 use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, stdout};
 

@@ -4,7 +4,7 @@ import type { FunctionCall, Json, JsonObject, Part, SessionEvent } from "../api/
 
 export const CONFIRMATION = "adk_request_confirmation";
 
-/** Whether a call waits for a person, and what the person has said. */
+/** Whether a call waits for a person, and the person's decision. */
 export type Decision = "open" | "agreed" | "denied" | "superseded";
 
 interface Base {
@@ -167,7 +167,7 @@ class Builder {
     if (item?.kind === "confirmation") {
       item.decision = asObject(response).confirmed === true ? "agreed" : "denied";
     } else if (item) {
-      // The first response of a call that needs consent says so, the next one is its result.
+      // The first response of a call that needs consent reports that, the next one is its result.
       if (item.response !== undefined) item.asksConsent = false;
       item.response = response ?? null;
       item.answeredAt = event.timestamp;

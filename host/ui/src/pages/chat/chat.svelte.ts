@@ -166,7 +166,7 @@ class Chat {
     }
   }
 
-  /** Replaces what the page has shown by what the host has stored. */
+  /** Replaces the shown events by those that the host has stored. */
   async #reconcile(key: SessionKey, since: number | undefined): Promise<void> {
     try {
       const session = await readSession(key, since);
