@@ -1,10 +1,10 @@
 // A custom agent with a tool, in JavaScript.
 //
-// It asks its model for a haiku, counts the syllables, and asks once more when they are wrong: what a model cannot do well, code can check.
+// It asks its model for a haiku, counts the syllables, and asks once more if they are wrong.
 
 import { agent, component, s, textOf, tool } from "hatchery-guest";
 
-/** How many syllables a line has, roughly: groups of vowels, without a silent e. */
+/** Returns the approximate number of syllables of a line: groups of vowels, without a silent e. */
 export function syllables(line) {
   const words = line.toLowerCase().match(/[a-z]+/g) ?? [];
   const count = (word) => (word.replace(/([^l])e$/, "$1").match(/[aeiouy]+/g) ?? [""]).length;

@@ -1,6 +1,6 @@
 """An LLM agent with a tool, in Python.
 
-The model decides what to convert; the host runs the conversation, and calls this component for the tool only.
+The host runs the conversation, and calls this component for the tool only.
 """
 
 from typing import Literal
@@ -11,12 +11,12 @@ Unit = Literal["mm", "cm", "m", "km", "in", "ft", "mi", "g", "kg", "oz", "lb", "
 
 METRES = {"mm": 0.001, "cm": 0.01, "m": 1.0, "km": 1000.0, "in": 0.0254, "ft": 0.3048, "mi": 1609.344}
 GRAMS = {"g": 1.0, "kg": 1000.0, "oz": 28.349523125, "lb": 453.59237}
-# To kelvins: what is added first, and what it is multiplied by.
+# To kelvins: an offset that is added first, and a factor.
 KELVINS = {"K": (0.0, 1.0), "C": (273.15, 1.0), "F": (459.67, 5 / 9)}
 
 
-def converted(value: float, unit: Unit, to: Unit) -> float:
-    """A value in another unit of the same kind."""
+def convert_value(value: float, unit: Unit, to: Unit) -> float:
+    """Returns a value in another unit of the same kind."""
     for factors in (METRES, GRAMS):
         if unit in factors and to in factors:
             return value * factors[unit] / factors[to]
@@ -32,10 +32,10 @@ async def convert(value: float, unit: Unit, to: Unit, cx: ToolContext) -> str:
 
     Args:
         value: The number.
-        unit: What it is in.
-        to: What it is wanted in.
+        unit: The unit of the number.
+        to: The unit of the result.
     """
-    result = f"{converted(value, unit, to):.6g} {to}"
+    result = f"{convert_value(value, unit, to):.6g} {to}"
     cx.state["conversions"] = cx.state.get("conversions", 0) + 1
     return result
 

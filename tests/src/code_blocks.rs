@@ -2,7 +2,7 @@
 
 /// A fenced code block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Block<'a> {
+pub struct CodeBlock<'a> {
     /// The text after the opening fence: the language, and a name for tests.
     pub info: &'a str,
     /// The text between the fences.
@@ -13,7 +13,7 @@ pub struct Block<'a> {
 
 /// Returns the code blocks of a text, in order. Fences are three or more backticks at the start of a line; a block without a closing fence
 /// ends with the text.
-pub fn parse(markdown: &str) -> impl Iterator<Item = Block<'_>> {
+pub fn parse(markdown: &str) -> impl Iterator<Item = CodeBlock<'_>> {
     let mut rest = markdown;
     let mut line_count = 0;
     std::iter::from_fn(move || {
@@ -23,7 +23,7 @@ pub fn parse(markdown: &str) -> impl Iterator<Item = Block<'_>> {
             let fence = line.strip_suffix(info).filter(|fence| fence.len() >= 3);
             if let Some(fence) = fence {
                 let text = lines_before(below, fence);
-                let block = Block { info: info.trim(), text, line: line_count };
+                let block = CodeBlock { info: info.trim(), text, line: line_count };
                 line_count += text.lines().count() + 1;
                 rest = below.strip_prefix(text).and_then(|end| end.split_once('\n')).map_or("", |(_, below)| below);
                 return Some(block);

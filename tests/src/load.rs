@@ -46,7 +46,7 @@ pub struct Plan {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
-    /// What was measured.
+    /// The measured quantity.
     pub name: String,
     /// Number of connections.
     pub connections: usize,
@@ -95,7 +95,33 @@ pub async fn run(plan: &Plan, mut on_row: impl FnMut(&Row)) -> anyhow::Result<Ve
     Ok(rows)
 }
 
+<<<<<<< HEAD
 async fn measure(scenario: &Scenario, name: &str, url: &str, process: u32, plan: &Plan) -> anyhow::Result<Row> {
+=======
+/// The request to the bare server.
+const NATIVE_RUN: Scenario = Scenario::new("", NATIVE, Sessions::Memory);
+
+/// Creates a folder with the apps of all scenarios.
+fn folder() -> anyhow::Result<Folder> {
+    let folder = Folder::empty()?;
+    folder
+        .write("native/root_agent.yaml", "name: native\nmodel: scripted:native/answers.yaml\ninstruction: Answer.\n")?;
+    folder.write("native/answers.yaml", "turns:\n  - reply: \"You said {user}.\"\n")?;
+    folder.put("greeter.wasm", paths::component("greeter")?)?;
+    folder.put("dice/dice.wasm", paths::component("dice")?)?;
+    let answers = paths::repository().join("sample-agents/dice/answers.yaml");
+    folder.write("dice/answers.yaml", std::fs::read(&answers).with_context(|| answers.display().to_string())?)?;
+    Ok(folder)
+}
+
+async fn measure(
+    name: &str,
+    scenario: &Scenario,
+    address: SocketAddr,
+    process: u32,
+    plan: &Plan,
+) -> anyhow::Result<Row> {
+>>>>>>> aa2975c9598b4199f10ef248b83b5711015e0248
     let connections = scenario.connections.unwrap_or(plan.connections);
     let next = AtomicU64::new(0);
     let mut clients = try_join_all((0..connections).map(|_| Client::connect(url))).await?;
@@ -132,7 +158,7 @@ impl SessionName {
 
 /// The runs of all clients.
 #[derive(Default)]
-struct Measured {
+struct RunMeasurements {
     first_event: Vec<Duration>,
     run: Vec<Duration>,
     failed: u64,
@@ -146,10 +172,10 @@ async fn drive(
     scenario: &Scenario,
     next: &AtomicU64,
     duration: Duration,
-) -> anyhow::Result<Measured> {
+) -> anyhow::Result<RunMeasurements> {
     let end = Instant::now() + duration;
     let loops = clients.iter_mut().map(async |client| {
-        let mut measured = Measured::default();
+        let mut measured = RunMeasurements::default();
         while Instant::now() < end {
             let number = next.fetch_add(1, Ordering::Relaxed);
             match client.pair(scenario, &SessionName::of(number)).await? {
@@ -165,7 +191,7 @@ async fn drive(
         }
         anyhow::Ok(measured)
     });
-    let mut all = Measured::default();
+    let mut all = RunMeasurements::default();
     for measured in try_join_all(loops).await? {
         all.first_event.extend(measured.first_event);
         all.run.extend(measured.run);

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_target_has_a_corpus_and_an_unknown_one_is_named() {
+    fn every_target_has_a_corpus_and_an_unknown_target_is_an_error() {
         let all = targets(&Workspace::load().unwrap()).unwrap();
         assert!(all.contains(&"event".to_owned()) && all.contains(&"http".to_owned()), "{all:?}");
         assert_eq!(select(all.clone(), Some("event")).unwrap(), ["event"]);

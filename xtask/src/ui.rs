@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_of_node_is_its_first_number() {
+    fn the_major_version_of_node_is_its_first_number() {
         assert_eq!([major("v20.19.1"), major("9"), major("x")], [Some(20), Some(9), None]);
     }
 

@@ -26,7 +26,7 @@ function fail(message) {
   process.exit(1);
 }
 
-/** Returns what Node says about the first module with a syntax error: an error that is caught has neither file nor line. */
+/** Returns Node's message about the first module with a syntax error: a caught error has neither file nor line. */
 function syntaxErrorPlace(folder) {
   const files = readdirSync(folder, { recursive: true }).filter((file) => /\.m?js$/.test(file));
   const isPackage = (file) => file.startsWith("node_modules");

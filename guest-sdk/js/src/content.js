@@ -59,7 +59,7 @@ function addPart(parts, part) {
   }
 }
 
-/** Iterates over what a function returns: the items of a generator, or the one result. */
+/** Iterates over the results of a function: the items of a generator, or its single result. */
 export async function* outputsOf(result) {
   if (result?.[Symbol.asyncIterator] || (result?.[Symbol.iterator] && typeof result !== "string")) {
     yield* result;

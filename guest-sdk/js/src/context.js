@@ -77,7 +77,7 @@ class Memory {
     return this.#host.searchMemory(query);
   }
 
-  /** Adds a session of the user in the current app, by default the current one. Replaces what was added of it before. */
+  /** Adds a session of the user in the current app, by default the current one. Replaces its earlier entries. */
   addSession(id) {
     this.#host.addSessionToMemory(id);
   }

@@ -124,7 +124,7 @@ export interface RunInfo {
   isResumable: boolean;
   /** The number of runs that this run is nested in: 0 for the run of a user's message. */
   depth: number;
-  /** What the run may still use; `undefined` is no limit. */
+  /** The remaining limits of the run; `undefined` is no limit. */
   remaining: { modelCalls?: number; tokens?: number; events?: number; bytes?: number };
 }
 
@@ -212,7 +212,7 @@ export class Context {
   readonly memory: {
     /** Returns the entries that match the query, best first. */
     search(query: string): MemoryEntry[];
-    /** Adds a session of the user in the current app, by default the current one. Replaces what was added of it before. */
+    /** Adds a session of the user in the current app, by default the current one. Replaces its earlier entries. */
     addSession(id?: string): void;
     /** Adds events to those of the current session that were added before. Events with the id of one of them are skipped. */
     addEvents(events: Iterable<string | Content | Event>): void;

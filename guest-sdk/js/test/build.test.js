@@ -26,7 +26,7 @@ function errorOf(files) {
 
 const PACKAGE = { "package.json": '{"type": "module"}' };
 
-test("a missing module, a missing import and a missing package are told apart", () => {
+test("the errors of a missing module, a missing import and a missing package differ", () => {
   assert.match(errorOf(PACKAGE), /there is no `index\.js`; set the module in package\.json/);
   const helper = errorOf({ ...PACKAGE, "index.js": 'import "./helper.js";\n' });
   assert.match(helper, /Cannot find module '.*helper\.js' imported from .*index\.js\n/);
@@ -35,7 +35,7 @@ test("a missing module, a missing import and a missing package are told apart", 
   assert.match(lodash, /Cannot find package 'no-such-package' imported from .*; add the package to package\.json/);
 });
 
-test("a module without exports is told how to end", () => {
+test("the error of a module without exports shows the last line to add", () => {
   assert.match(errorOf({ ...PACKAGE, "index.js": "export default 1;\n" }), /exports nothing; end it with `export default component\(/);
 });
 

@@ -28,7 +28,7 @@ function eventFromJson({ timestamp, ...event }) {
 }
 
 for (const [name, json] of Object.entries(EVENTS)) {
-  test(`the shared event survives conversion: ${name}`, () => {
+  test(`the shared event is unchanged by a round trip: ${name}`, () => {
     const event = eventFromJson(json);
     assert.deepEqual(eventFromWit(eventToWit(event)), event);
   });

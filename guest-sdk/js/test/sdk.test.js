@@ -193,7 +193,7 @@ test("a toolset computes its tools", async () => {
   assert.equal(await guestToolsets.call("admin", "ban", '{"user":"eve"}'), '"eve"');
 });
 
-test("an agent says all that YAML can say", () => {
+test("an agent has all settings of YAML", () => {
   const helper = llmAgent({ name: "helper" });
   const sums = examples({ name: "sums", run: () => [] });
   const chief = llmAgent({
@@ -245,7 +245,7 @@ test("other sessions are created, read and deleted", () => {
   assert.deepEqual(host.sessions.diary.today.events.map(textOf), ["Dear diary."]);
 });
 
-test("what is added to the memory is found once", () => {
+test("added memory is found once", () => {
   const host = new MockHost({ userMessage: "I like bread", sessions: { app: { old: ["bread and butter"] } } });
   const { memory } = host.context();
   memory.addSession();

@@ -85,7 +85,7 @@ impl From<LlmResponse> for Event {
     }
 }
 
-/// What an event does beside saying something.
+/// The effects of an event besides its content.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EventActions {
     /// State keys to set; `null` deletes.

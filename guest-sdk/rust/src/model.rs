@@ -42,7 +42,7 @@ impl LlmRequest {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FunctionDeclaration {
     pub name: String,
-    /// What it does and when to use it.
+    /// Purpose and use of the function, for the model.
     pub description: String,
     /// JSON Schema of the arguments.
     pub parameters: Option<Value>,

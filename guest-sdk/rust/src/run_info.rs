@@ -22,7 +22,7 @@ pub struct RunInfo {
     pub is_resumable: bool,
     /// The number of runs that this run is nested in: 0 for the run of a user's message.
     pub depth: u32,
-    /// What the run may still use.
+    /// The remaining limits of the run.
     pub remaining: RemainingLimits,
 }
 
@@ -38,7 +38,7 @@ pub enum StreamingMode {
     Bidi,
 }
 
-/// What a run may still use; `None` is no limit.
+/// How much a run may still use. `None` is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RemainingLimits {
     pub model_calls: Option<u64>,

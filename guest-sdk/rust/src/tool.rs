@@ -27,7 +27,7 @@ pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T>>>;
 pub struct Tool {
     /// Name of the tool.
     pub name: &'static str,
-    /// What the tool does and when to use it, for the model.
+    /// Purpose and use of the tool, for the model.
     pub description: &'static str,
     /// True if its result arrives later.
     pub long_running: bool,

@@ -1,4 +1,4 @@
-//! What the macros make of functions.
+//! The items that the macros generate from functions.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "these are tests, also outside the test functions")]
 
 use futures::executor::block_on;
@@ -74,7 +74,7 @@ fn a_tool_has_the_functions_name_and_comment() {
 }
 
 #[test]
-fn the_schema_stands_in_one_piece_with_the_fields_comments() {
+fn a_schema_has_no_references_and_the_comments_of_the_fields() {
     let schema = (look().parameters)().unwrap();
     assert_eq!(schema["type"], "object");
     assert_eq!(schema["required"], json!(["city"]));
@@ -88,7 +88,7 @@ fn the_schema_stands_in_one_piece_with_the_fields_comments() {
 }
 
 #[test]
-fn a_tool_takes_and_gives_json() {
+fn a_tool_takes_and_returns_json() {
     let place = json!({ "city": "Oslo", "radius": { "from": 1, "to": 20 } });
     assert_eq!(block_on(look().call(place.clone())).unwrap(), place);
     assert_eq!(block_on(count_letters().call(place)).unwrap(), 4);
@@ -103,7 +103,7 @@ fn whole_numbers_written_as_floats_are_integers() {
 }
 
 #[test]
-fn bad_arguments_are_told_to_the_model_by_field() {
+fn invalid_arguments_are_an_error_for_the_model_that_names_the_field() {
     assert_eq!(fails(look, json!({})), ToolError::recoverable("bad arguments for `look`: missing field `city`"));
     assert_eq!(
         fails(look, json!({ "city": "Oslo", "radius": { "from": "one", "to": 2 } })),
@@ -201,7 +201,7 @@ async fn none(_query: String, _cx: &Context) -> Result<Vec<Example>, Error> {
     Ok(Vec::new())
 }
 
-/// Says what it is asked.
+/// Repeats the message.
 #[model]
 async fn parrot(answer: &Answer, request: &LlmRequest) -> Result<(), Error> {
     for content in &request.contents {
@@ -222,7 +222,7 @@ hatchery_guest::export! {
 }
 
 #[test]
-fn a_callback_has_the_functions_name_or_the_one_given() {
+fn a_callback_is_named_after_its_function_or_by_its_option() {
     let Callback { name, .. } = trim();
     assert_eq!(name, "trim-arguments");
     assert_eq!(silent().name, "silent");
@@ -236,12 +236,12 @@ fn agents_refer_to_agents_by_item_and_by_name() {
 }
 
 #[test]
-fn a_plugin_has_the_types_name_in_snake_case_or_the_one_given() {
+fn a_plugin_is_named_after_its_type_or_by_its_option() {
     assert_eq!((RateLimit::NAME, Notes::NAME), ("rate_limit", "notebook"));
 }
 
 #[test]
-fn what_the_host_calls_by_name_has_the_functions_name_or_the_one_given() {
+fn every_other_item_is_named_after_its_function_or_by_its_option() {
     assert_eq!(
         (add().name, nothing().name, none().name, parrot().name),
         ("adding-machine", "nothing", "none", "parrot")

@@ -47,7 +47,7 @@ const RENAMED_KEYS: [(&str, &str); 5] = [
     ("body_deadline", "it is now `body_timeout`"),
 ];
 
-/// Who is responsible for the content of a configuration.
+/// The author of a configuration, who is responsible for its content.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Authority {
     /// The author of the folder.
@@ -93,7 +93,7 @@ pub struct Config {
     pub registry: RegistryConfig,
     pub server: ServerConfig,
     pub audit: AuditConfig,
-    /// Who is responsible for access outside of the folder. It cannot be set in the file.
+    /// The author who is responsible for access outside of the folder. It cannot be set in the file.
     #[serde(skip)]
     pub authority: Authority,
 }

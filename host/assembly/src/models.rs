@@ -1,4 +1,4 @@
-//! The models of apps, and those that cannot be used, for example for want of a key.
+//! Models of apps that cannot be used, for example because their key is missing.
 
 use std::collections::BTreeMap;
 use std::fmt;

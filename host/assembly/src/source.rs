@@ -41,7 +41,7 @@ pub trait AppSource: Send + Sync {
     }
 }
 
-/// Why a component cannot be replaced by an earlier revision.
+/// The reason why a component cannot be replaced by an earlier revision.
 #[derive(Debug, Error)]
 pub enum RestoreError {
     #[error("no component `{0}` with a file of its own is in the folder; GET /components lists the components")]
@@ -95,7 +95,7 @@ pub struct CatalogReport {
     pub files: Vec<FileReport>,
     /// Replaced or removed revisions that runs still use.
     pub draining: Vec<DrainingReport>,
-    /// What keeps loaded apps from working, such as a missing key of a model: one sentence each.
+    /// Problems of loaded apps, such as a missing key of a model: one sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -163,7 +163,7 @@ pub struct FileReport {
     pub name: String,
     /// `pending`, `compiling`, `loaded`, `rejected` or `conflict`.
     pub state: String,
-    /// Why the file is not active.
+    /// The reason why the file is not active.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// True if the previous version of the file is still active.

@@ -19,25 +19,10 @@ mod serve;
 mod test;
 mod trust;
 
-use std::path::PathBuf;
-
 use clap::Subcommand;
 
-/// Exit code of a command that needed a person's approval and could not ask.
-pub const APPROVAL_REQUIRED_EXIT_CODE: u8 = 3;
-
-/// How a command ended. Errors in its arguments or its environment are `Err` instead.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// Exit code 0.
-    Success,
-    /// Exit code 1. The command has printed what failed.
-    Failure,
-    /// Exit code 3: a tool call needs approval and nobody could be asked. The command has printed what to do.
-    ApprovalRequired,
-    /// Exit code 130: a signal stopped the command.
-    Interrupted,
-}
+use crate::dotenv::DotEnvSource;
+use crate::outcome::Outcome;
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -84,48 +69,25 @@ impl Command {
     pub fn default_log_filter(&self) -> &'static str {
         match self {
             Self::Serve(_) | Self::Dev(_) => "info,notify=warn,rmcp=warn",
-            // These print failed runs themselves. What a component logs is shown to whom runs it.
+            // The command prints failed runs itself. Log lines of components are shown to their author.
             Self::Run(_) => "warn,hatchery_engine::runner=error,hatchery::component=info",
             Self::Test(_) => "warn,hatchery_engine::runner=error",
             // The report contains the warnings.
             Self::Doctor(_) => "error",
-            Self::Mcp(_)
-            | Self::New(_)
-            | Self::Build(_)
-            | Self::Inspect(_)
-            | Self::Models(_)
-            | Self::Grant(_)
-            | Self::Rollback(_)
-            | Self::Trust(_)
-            | Self::Compile(_)
-            | Self::Push(_)
-            | Self::Pull(_)
-            | Self::Schema(_)
-            | Self::Completions(_) => "warn",
+            _ => "warn",
         }
     }
 
-    /// Returns the folders whose `.env` is read.
-    pub fn folders(&self) -> Vec<PathBuf> {
+    /// Returns the files `.env` that are read. `None` for commands that run no agents.
+    pub fn dotenv(&self) -> Option<DotEnvSource> {
         match self {
-            Self::Serve(args) => args.folders(),
-            Self::Dev(args) => args.folders(),
-            Self::Run(args) => args.folders(),
-            Self::Test(args) => args.folders(),
-            Self::Doctor(args) => args.folders(),
-            Self::Mcp(args) => args.folders(),
-            Self::New(_)
-            | Self::Build(_)
-            | Self::Inspect(_)
-            | Self::Models(_)
-            | Self::Grant(_)
-            | Self::Rollback(_)
-            | Self::Trust(_)
-            | Self::Compile(_)
-            | Self::Push(_)
-            | Self::Pull(_)
-            | Self::Schema(_)
-            | Self::Completions(_) => Vec::new(),
+            Self::Serve(args) => Some(args.dotenv()),
+            Self::Dev(args) => Some(args.dotenv()),
+            Self::Run(args) => Some(args.dotenv()),
+            Self::Test(args) => Some(args.dotenv()),
+            Self::Doctor(args) => Some(args.dotenv()),
+            Self::Mcp(args) => Some(args.dotenv()),
+            _ => None,
         }
     }
 

@@ -62,7 +62,7 @@ fn merge(value: &mut Value, more: Value) {
 
 /// The lines of a block mapping: a range of lines and their indentation.
 #[derive(Clone, Copy)]
-struct Block {
+struct BlockMapping {
     start: usize,
     end: usize,
     indent: usize,
@@ -70,7 +70,7 @@ struct Block {
 
 fn edit(text: &str, component: &str, grants: &[String]) -> Option<String> {
     let mut lines: Vec<String> = text.lines().map(Into::into).collect();
-    let mut block = Block { start: 0, end: lines.len(), indent: 0 };
+    let mut block = BlockMapping { start: 0, end: lines.len(), indent: 0 };
     let path = ["components", component, "grants"];
     for (depth, key) in path.iter().enumerate() {
         match find(&lines, block, key) {
@@ -120,7 +120,7 @@ fn indent_of(line: &str) -> usize {
 }
 
 /// Returns the line with a key of a block.
-fn find(lines: &[String], block: Block, key: &str) -> Option<usize> {
+fn find(lines: &[String], block: BlockMapping, key: &str) -> Option<usize> {
     let keys = [format!("{key}:"), format!("\"{key}\":"), format!("'{key}':")];
     let is_key = |line: &str| {
         let text = line.get(block.indent..).unwrap_or_default();
@@ -137,16 +137,16 @@ fn value_of(line: &str) -> &str {
 }
 
 /// Returns the block below the key in a line.
-fn children(lines: &[String], key: usize, parent: Block) -> Block {
+fn children(lines: &[String], key: usize, parent: BlockMapping) -> BlockMapping {
     let inner = |number: usize| lines.get(number).is_some_and(|line| is_blank(line) || indent_of(line) > parent.indent);
     let start = key + 1;
     let end = (start..parent.end).find(|number| !inner(*number)).unwrap_or(parent.end);
     let first = lines.iter().take(end).skip(start).find(|line| !is_blank(line));
-    Block { start, end, indent: first.map_or(parent.indent + 2, |line| indent_of(line)) }
+    BlockMapping { start, end, indent: first.map_or(parent.indent + 2, |line| indent_of(line)) }
 }
 
 /// Inserts lines at the end of a block, before blank lines and comments that follow it.
-fn insert(lines: &mut Vec<String>, block: Block, new: Vec<String>) {
+fn insert(lines: &mut Vec<String>, block: BlockMapping, new: Vec<String>) {
     let last = (block.start..block.end).rev().find(|number| lines.get(*number).is_some_and(|line| !is_blank(line)));
     let at = last.map_or(block.start, |last| last + 1);
     let at = if block.start == 0 && last.is_none() { lines.len() } else { at };
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layout_that_is_not_understood_changes_nothing() {
+    fn an_unsupported_layout_is_not_changed() {
         for text in [
             "components: {web: {grants: {memory: read}}}\n",
             "components:\n  web: {}\n",

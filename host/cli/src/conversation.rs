@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn one_call_meets_one_expectation_and_a_text_may_meet_several() {
+    fn a_call_meets_one_expectation_and_a_text_can_meet_several() {
         let roll = Expectation::Call("roll".into());
         assert_eq!(match_in_order(&[roll.clone(), roll], &[call("roll")]), [true, false]);
         let parts = ["rolled", "7"].map(|part| Expectation::Text(part.into()));

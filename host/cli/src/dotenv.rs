@@ -2,8 +2,14 @@
 //!
 //! The author of a folder writes this file, so it cannot change how the command behaves: only keys, tokens, secrets and
 //! passwords are read, and no variables are substituted. A proxy or a base URL in it would receive the operator's keys.
+//! Nothing is read while the folder's configuration requests access that is not trusted.
 
 use std::path::{Path, PathBuf};
+
+use hatchery::shell::quoted_path;
+use hatchery::trust::{ConfigSource, TrustStatus};
+
+use crate::host::{ConfigArgs, app_and_served_folder};
 
 /// The name of the file.
 const FILE_NAME: &str = ".env";
@@ -11,66 +17,122 @@ const FILE_NAME: &str = ".env";
 /// The ends of names that are read.
 const KEY_SUFFIXES: [&str; 4] = ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD"];
 
+/// The folders whose `.env` a command reads, and the configuration that they are served with.
+#[derive(Debug)]
+pub struct DotEnvSource {
+    folders: Vec<PathBuf>,
+    config: ConfigSource,
+}
+
+impl DotEnvSource {
+    /// The served folder.
+    pub fn of_served_folder(folder: &Path, config: &ConfigArgs) -> Self {
+        Self { folders: vec![folder.to_owned()], config: config.source(folder) }
+    }
+
+    /// A folder, and the folder that is served with it if it is the folder of one app.
+    pub fn of_app_folder(folder: &Path, config: &ConfigArgs) -> Self {
+        let folders = app_and_served_folder(folder);
+        let config = config.source(folders.last().map_or(folder, PathBuf::as_path));
+        Self { folders, config }
+    }
+
+    /// Returns true if the configuration requests no access that is not trusted. Otherwise the folder's keys are not
+    /// used either: they are the request of the same author.
+    fn is_trusted(&self) -> bool {
+        self.config.load().is_ok_and(|loaded| !matches!(loaded.status, TrustStatus::Untrusted(_)))
+    }
+}
+
 /// The content of `.env` files.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct DotEnv {
+    files: Vec<EnvFile>,
+    /// Files that were not read because their folder is not trusted, with the served folder.
+    refused: Vec<(PathBuf, PathBuf)>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct EnvFile {
+    path: PathBuf,
     variables: Vec<(String, String)>,
-    /// Names that are not those of keys, by file.
-    ignored: Vec<(PathBuf, Vec<String>)>,
+    /// Names that are not those of keys.
+    ignored: Vec<String>,
 }
 
 impl DotEnv {
-    /// Reads the files in these folders. A file that does not exist has no variables; other errors are returned.
-    pub fn read(folders: &[PathBuf]) -> anyhow::Result<Self> {
+    /// Reads the files. A file that does not exist has no variables; other errors are returned.
+    pub fn read(source: &DotEnvSource) -> anyhow::Result<Self> {
         let mut read = Self::default();
-        for file in folders.iter().map(|folder| folder.join(FILE_NAME)) {
+        let files: Vec<_> =
+            source.folders.iter().map(|folder| folder.join(FILE_NAME)).filter(|file| file.exists()).collect();
+        if !files.is_empty() && !source.is_trusted() {
+            read.refused = files.into_iter().map(|file| (file, source.config.folder().to_owned())).collect();
+            return Ok(read);
+        }
+        for file in files {
             match std::fs::read_to_string(&file) {
-                Ok(text) => read.add(&text, &file)?,
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Ok(text) => read.files.push(EnvFile::parse(&text, file)?),
                 Err(error) => anyhow::bail!("{}: {error}", file.display()),
             }
         }
         Ok(read)
     }
 
-    fn add(&mut self, text: &str, file: &Path) -> anyhow::Result<()> {
-        let mut ignored = Vec::new();
+    /// Sets the variables that are not set, and forgets the others.
+    pub fn apply(&mut self) {
+        for file in &mut self.files {
+            file.variables.retain(|(name, _)| std::env::var_os(name).is_none());
+            for (name, value) in &file.variables {
+                // SAFETY: the caller is the main thread, and no other thread has been started.
+                unsafe { std::env::set_var(name, value) };
+            }
+        }
+    }
+
+    /// Logs the names that are used and those that are not.
+    pub fn log(&self) {
+        for (file, folder) in &self.refused {
+            tracing::warn!(
+                "{}: not read, because the {} of its folder is invalid or not trusted; check it with `hatchery trust {}`",
+                file.display(),
+                hatchery::CONFIG_FILE,
+                quoted_path(folder)
+            );
+        }
+        for EnvFile { path, variables, ignored } in &self.files {
+            let names: Vec<_> = variables.iter().map(|(name, _)| name.as_str()).collect();
+            if !names.is_empty() {
+                tracing::info!("{}: using {}", path.display(), names.join(", "));
+            }
+            if !ignored.is_empty() {
+                tracing::warn!(
+                    "{}: ignoring {}: only names that end in _KEY, _TOKEN, _SECRET or _PASSWORD are read; export other variables",
+                    path.display(),
+                    ignored.join(", ")
+                );
+            }
+        }
+    }
+}
+
+impl EnvFile {
+    fn parse(text: &str, path: PathBuf) -> anyhow::Result<Self> {
+        let mut file = Self { path, ..Self::default() };
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
             let (name, value) = parse(line).ok_or_else(|| {
-                anyhow::anyhow!("{}:{}: not a line such as OPENAI_API_KEY=value", file.display(), number + 1)
+                anyhow::anyhow!("{}:{}: not a line such as OPENAI_API_KEY=value", file.path.display(), number + 1)
             })?;
             match KEY_SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) {
-                true => self.variables.push((name, value)),
-                false => ignored.push(name),
+                true => file.variables.push((name, value)),
+                false => file.ignored.push(name),
             }
         }
-        if !ignored.is_empty() {
-            self.ignored.push((file.to_owned(), ignored));
-        }
-        Ok(())
-    }
-
-    /// Sets the variables that are not set.
-    pub fn apply(&self) {
-        for (name, value) in self.variables.iter().filter(|(name, _)| std::env::var_os(name).is_none()) {
-            // SAFETY: the caller is the main thread, and no other thread has been started.
-            unsafe { std::env::set_var(name, value) };
-        }
-    }
-
-    /// Logs the names that were not read.
-    pub fn log(&self) {
-        for (file, names) in &self.ignored {
-            tracing::warn!(
-                "{}: ignoring {}: only names that end in _KEY, _TOKEN, _SECRET or _PASSWORD are read; export other variables",
-                file.display(),
-                names.join(", ")
-            );
-        }
+        Ok(file)
     }
 }
 
@@ -93,24 +155,40 @@ fn parse(line: &str) -> Option<(String, String)> {
 mod tests {
     use super::*;
 
+    /// Writes `.env` and `hatchery.yaml`, and returns the source of the folder.
+    fn source(folder: &Path, text: &str, yaml: &str) -> DotEnvSource {
+        std::fs::write(folder.join(FILE_NAME), text).unwrap();
+        std::fs::write(folder.join("hatchery.yaml"), yaml).unwrap();
+        DotEnvSource { folders: vec![folder.to_owned(), folder.join("none")], config: ConfigSource::new(folder) }
+    }
+
     #[test]
     fn keys_are_read_and_other_variables_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let text = "# for the demo\nexport OPENAI_API_KEY=\"sk-1 # 2\"\nPRICE_TOKEN = abc # mine\n\nHTTPS_PROXY=http://evil\nA_SECRET=\n";
-        std::fs::write(folder.path().join(".env"), text).unwrap();
-        let read = DotEnv::read(&[folder.path().to_owned(), folder.path().join("none")]).unwrap();
+        let read = DotEnv::read(&source(folder.path(), text, "")).unwrap();
         let variables = [("OPENAI_API_KEY", "sk-1 # 2"), ("PRICE_TOKEN", "abc"), ("A_SECRET", "")];
-        assert_eq!(read.variables, variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        assert_eq!(read.ignored, [(folder.path().join(".env"), vec!["HTTPS_PROXY".to_owned()])]);
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let path = folder.path().join(".env");
+        assert_eq!(read.files, [EnvFile { path, variables, ignored: vec!["HTTPS_PROXY".to_owned()] }]);
     }
 
     #[test]
     fn a_malformed_line_is_named() {
         let folder = tempfile::tempdir().unwrap();
         for text in ["A_KEY=1\nnonsense", "\n1_KEY=2", "# x\nA_KEY=\"open"] {
-            std::fs::write(folder.path().join(".env"), text).unwrap();
-            let error = DotEnv::read(&[folder.path().to_owned()]).unwrap_err().to_string();
+            let error = DotEnv::read(&source(folder.path(), text, "")).unwrap_err().to_string();
             assert!(error.ends_with(".env:2: not a line such as OPENAI_API_KEY=value"), "{error}");
+        }
+    }
+
+    #[test]
+    fn no_file_is_read_in_a_folder_whose_configuration_is_invalid_or_not_trusted() {
+        let folder = tempfile::tempdir().unwrap();
+        for yaml in ["models: {openai_base_url: 'http://evil.example'}", "nonsense: [", "unknown: 1"] {
+            let read = DotEnv::read(&source(folder.path(), "OPENAI_API_KEY=theirs\nnonsense", yaml)).unwrap();
+            let refused = vec![(folder.path().join(".env"), folder.path().to_owned())];
+            assert_eq!(read, DotEnv { files: Vec::new(), refused }, "{yaml}");
         }
     }
 }

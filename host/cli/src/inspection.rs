@@ -1,4 +1,4 @@
-//! What is doubtful about the items of a component, for `hatchery build`, `inspect` and `doctor`.
+//! Warnings about the items of a component, for `hatchery build`, `inspect` and `doctor`.
 
 use hatchery_wasm::Inspection;
 use serde_json::Value;
@@ -29,11 +29,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_that_are_no_object_are_doubtful() {
-        let said = doubtful_parameters("count", Some(&json!({"type": "string"}))).unwrap();
+    fn arguments_that_are_no_object_are_a_warning() {
+        let answer = doubtful_parameters("count", Some(&json!({"type": "string"}))).unwrap();
         assert!(
-            said.starts_with("every call of the tool `count` fails: ") && said.contains("type \"string\""),
-            "{said}"
+            answer.starts_with("every call of the tool `count` fails: ") && answer.contains("type \"string\""),
+            "{answer}"
         );
         for fine in [json!({"type": "object"}), json!({"type": ["object", "null"]}), json!({})] {
             assert_eq!(doubtful_parameters("count", Some(&fine)), None);

@@ -8,7 +8,6 @@ mod commands;
 mod compiler;
 mod config_edit;
 mod conversation;
-mod dev;
 mod doctor;
 mod dotenv;
 mod files;
@@ -18,6 +17,7 @@ mod inspection;
 mod interrupts;
 mod languages;
 mod logs;
+mod outcome;
 mod progress;
 mod recordings;
 mod template;
@@ -29,9 +29,10 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow};
 use clap::Parser;
 
-use commands::{Command, Outcome};
+use commands::Command;
 use dotenv::DotEnv;
 use logs::LogFormat;
+use outcome::Outcome;
 
 /// Serves AI agents, tools and callbacks that are WebAssembly components.
 #[derive(Parser)]
@@ -57,10 +58,7 @@ fn main() -> ExitCode {
     }
     let cli = Cli::parse();
     match run(cli) {
-        Ok(Outcome::Success) => ExitCode::SUCCESS,
-        Ok(Outcome::Failure) => ExitCode::FAILURE,
-        Ok(Outcome::ApprovalRequired) => ExitCode::from(commands::APPROVAL_REQUIRED_EXIT_CODE),
-        Ok(Outcome::Interrupted) => ExitCode::from(interrupts::EXIT_CODE),
+        Ok(outcome) => outcome.into(),
         Err(error) if terminal::is_stdout_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
             anstream::eprintln!("{}error:{:#} {}", terminal::ERROR, terminal::ERROR, terminal::format_error(&error));
@@ -71,7 +69,7 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> anyhow::Result<Outcome> {
     // Before any thread is started.
-    let dotenv = DotEnv::read(&cli.command.folders())?;
+    let mut dotenv = cli.command.dotenv().as_ref().map(DotEnv::read).transpose()?.unwrap_or_default();
     dotenv.apply();
     logs::start(cli.log_format, cli.command.default_log_filter())?;
     dotenv.log();

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 
 use crate::languages::Language;
 
-/// What a template creates.
+/// The kind of project that a template creates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TemplateKind {
     /// A component with an agent, a tool and a scripted model.

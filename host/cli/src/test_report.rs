@@ -16,7 +16,7 @@ pub struct TestReport {
     pub file: PathBuf,
     pub app: String,
     pub passed: bool,
-    /// Why the test could not run.
+    /// The reason why the test could not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     pub turns: Vec<TurnReport>,

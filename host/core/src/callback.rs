@@ -91,7 +91,7 @@ macro_rules! define_callbacks {
             /// Checks that the callback can be registered at a point. The default can at every point.
             ///
             /// # Errors
-            /// Returns what the callback is made for instead.
+            /// The hook points that the callback implements instead.
             fn check_point(&self, point: HookPoint) -> Result<(), String> {
                 let _ = point;
                 Ok(())

@@ -55,7 +55,7 @@ pub struct EventData {
     /// The error in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
-    /// Why the model stopped, such as `STOP` or `MAX_TOKENS`.
+    /// The reason why the model stopped, such as `STOP` or `MAX_TOKENS`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<String>,
     /// Tokens used by the model call that led to this event.
@@ -117,7 +117,7 @@ impl KnownKeys for EventData {
 }
 
 impl EventData {
-    /// Returns what a paused run keeps in this event until it is resumed. Such an event is for the host alone.
+    /// Returns the record of a paused run in this event, which only the host uses.
     pub fn paused_run(&self) -> Option<&Value> {
         let is_record = self.author == USER_AUTHOR && self.content.is_none();
         self.custom_metadata.as_deref().filter(|_| is_record)?.get(PAUSED_RUN_KEY)

@@ -6,9 +6,14 @@ use serde::Deserialize;
 
 use crate::json::JsonMap;
 
-/// Headers that only the host sets.
-const RESERVED_HEADERS: [&str; 8] = [
+/// Headers that only the host sets: the credentials of all providers and gateways, whichever the model has, and the
+/// headers of the connection.
+const RESERVED_HEADERS: [&str; 12] = [
     "authorization",
+    "proxy-authorization",
+    "x-api-key",
+    "api-key",
+    "x-apikey",
     "x-goog-api-key",
     "cookie",
     "host",

@@ -1,30 +1,34 @@
 //! The invocation context of a run: its identity, settings, limits, and the session as the run sees it.
 
+mod limits;
+mod writer;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use futures::{StreamExt, stream};
 use imbl::Vector;
 use tokio_util::sync::CancellationToken;
 
 use crate::app_runner::AppRunner;
 use crate::caller::{Caller, CallerOrigin};
 use crate::content::Content;
-use crate::error::{RunError, RunLimit, StoreError};
+use crate::error::StoreError;
 use crate::event::{Event, EventData, new_invocation_id};
 use crate::id::SessionKey;
 use crate::journal::RunJournal;
 use crate::json::JsonMap;
-use crate::model::{LlmRequest, LlmResponse, Model, ResponseStream, StreamingMode};
 use crate::plugin::Plugin;
 use crate::provenance::{Claim, EventSigner};
 use crate::run_config::RunConfig;
-use crate::run_usage::{ExceededLimit, RunUsage};
+use crate::run_usage::RunUsage;
 use crate::services::Services;
 use crate::session::Session;
 use crate::state::{State, StateScope, state_entry_bytes};
 use crate::sync::RwLockExt;
 use crate::turn::TurnLease;
+
+pub use self::limits::RemainingLimits;
+pub use self::writer::{InvocationWriter, RevisionGap};
 
 /// One run for one user message: the data that all its agents, tools and callbacks share.
 ///
@@ -256,20 +260,6 @@ impl Invocation {
         self.is_ended.load(Ordering::Acquire)
     }
 
-    /// Returns how much the run may still use.
-    pub fn remaining(&self) -> RemainingLimits {
-        let RunConfig { max_llm_calls, max_tokens, max_events, max_run_bytes, .. } = self.run_config;
-        let left = |max: u64, used: u64| (max > 0).then(|| max.saturating_sub(used));
-        let usage = &self.usage;
-        let own = RemainingLimits {
-            llm_calls: left(max_llm_calls.into(), usage.llm_calls.load(Ordering::Relaxed).into()),
-            tokens: left(max_tokens, usage.tokens.load(Ordering::Relaxed)),
-            events: left(max_events.into(), usage.events.load(Ordering::Relaxed).into()),
-            bytes: left(max_run_bytes, usage.event_bytes.load(Ordering::Relaxed)),
-        };
-        self.parent.as_ref().map_or(own, |parent| own.least(parent.remaining()))
-    }
-
     /// Returns this run and the runs around it whose code has started it, innermost first.
     pub fn and_parents(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |run| run.parent.as_deref())
@@ -293,84 +283,6 @@ impl Invocation {
         delta
     }
 
-    /// Counts a round of the loop agent `agent`.
-    ///
-    /// # Errors
-    /// [`RunError::Limit`] if the round exceeds `max_rounds`.
-    pub fn count_round(&self, agent: &str) -> Result<(), RunError> {
-        let rounds = self.usage.rounds.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        let max = self.run_config.max_rounds;
-        if max > 0 && rounds > max {
-            return Err(RunError::Limit { limit: RunLimit::Rounds, value: u64::from(max), agent: agent.into() });
-        }
-        Ok(())
-    }
-
-    /// Counts a model call of `agent`.
-    ///
-    /// # Errors
-    /// [`RunError::Limit`] if the call exceeds `max_llm_calls`.
-    pub fn count_llm_call(&self, agent: &str) -> Result<(), RunError> {
-        let calls = self.usage.llm_calls.fetch_add(1, Ordering::Relaxed) + 1;
-        let max = self.run_config.max_llm_calls;
-        if max > 0 && calls > max {
-            return Err(RunError::Limit { limit: RunLimit::LlmCalls, value: u64::from(max), agent: agent.into() });
-        }
-        self.parent.as_ref().map_or(Ok(()), |parent| parent.count_llm_call(agent))
-    }
-
-    /// Counts an event of an agent before it is stored or forwarded. Once one exceeds a limit, all later ones do.
-    ///
-    /// # Errors
-    /// [`RunError::Limit`] if the event exceeds `max_events` or `max_run_bytes`.
-    pub fn count_event(&self, event: &Event) -> Result<(), RunError> {
-        let (max_events, max_bytes) = (self.run_config.max_events, self.run_config.max_run_bytes);
-        if !event.partial && max_events > 0 {
-            let events = self.usage.events.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-            if events > max_events {
-                return Err(self.exceed(RunLimit::Events, u64::from(max_events), event));
-            }
-        }
-        if max_bytes > 0 {
-            // The event keeps its JSON for the store or the client, which need it next.
-            let bytes = event.json().len() as u64;
-            let bytes = self.usage.event_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
-            if bytes > max_bytes {
-                return Err(self.exceed(RunLimit::EventBytes, max_bytes, event));
-            }
-        }
-        self.parent.as_ref().map_or(Ok(()), |parent| parent.count_event(event))
-    }
-
-    /// Records that an event has exceeded a limit. The first one of a run is written to the audit log.
-    fn exceed(&self, limit: RunLimit, value: u64, event: &Event) -> RunError {
-        let exceeded = ExceededLimit { limit, value, agent: event.author.clone() };
-        if self.usage.record_exceeded(exceeded.clone()) {
-            let SessionKey { app, user, id: session } = &self.session_key;
-            let origin = self.caller.origin;
-            let detail = format!("{limit} of {value} reached by agent `{}`", exceeded.agent);
-            tracing::warn!(
-                target: "hatchery::audit", %app, %user, %session, invocation = self.id, %origin, limit = limit.key(), detail,
-                "limit"
-            );
-        }
-        exceeded.into()
-    }
-
-    /// Returns the error of the limit of events or bytes that the run has exceeded. It ends the run even if the agent
-    /// ignores the error.
-    pub fn exceeded_limit(&self) -> Option<RunError> {
-        self.usage.exceeded().cloned().map(RunError::from)
-    }
-
-    fn check_tokens(&self, agent: &str) -> Result<(), RunError> {
-        let max = self.run_config.max_tokens;
-        if max > 0 && self.usage.tokens.load(Ordering::Relaxed) >= max {
-            return Err(RunError::Limit { limit: RunLimit::Tokens, value: max, agent: agent.into() });
-        }
-        self.parent.as_ref().map_or(Ok(()), |parent| parent.check_tokens(agent))
-    }
-
     /// Returns once it is certain that no other host has taken over the session's turn. To be awaited directly before
     /// anything that has an effect outside of the session.
     ///
@@ -381,147 +293,5 @@ impl Invocation {
             Some(lease) => lease.ensure().await,
             None => Ok(()),
         }
-    }
-
-    /// Calls a model for `agent`, and counts the call and the tokens of the response. Schemas in Gemini's dialect become
-    /// JSON Schema. All model calls of a run use this function.
-    ///
-    /// # Errors
-    /// If the model refuses the request, a limit is reached or the run is cancelled.
-    pub async fn generate(
-        &self,
-        agent: &str,
-        model: &dyn Model,
-        mut request: LlmRequest,
-        streaming_mode: StreamingMode,
-    ) -> Result<ResponseStream, RunError> {
-        request.normalize_schemas();
-        self.check_tokens(agent)?;
-        self.count_llm_call(agent)?;
-        self.ensure_turn().await?;
-        match self.cancel.run_until_cancelled(model.generate(request, streaming_mode)).await {
-            Some(responses) => Ok(self.count_tokens(responses?)),
-            None => Err(RunError::Cancelled),
-        }
-    }
-
-    /// Returns the responses of a model call that was completed before the run was interrupted. It counts like a new one.
-    pub(crate) fn replay_responses(
-        &self,
-        agent: &str,
-        responses: Vec<LlmResponse>,
-    ) -> Result<ResponseStream, RunError> {
-        self.count_llm_call(agent)?;
-        Ok(self.count_tokens(stream::iter(responses.into_iter().map(Ok)).boxed()))
-    }
-
-    /// Counts the tokens of a model call for this run and the runs around it, while its responses are read.
-    fn count_tokens(&self, responses: ResponseStream) -> ResponseStream {
-        self.and_parents().fold(responses, |responses, run| run.usage.clone().count_tokens(responses))
-    }
-}
-
-/// What a run may still use; `None` is no limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RemainingLimits {
-    /// Model calls.
-    pub llm_calls: Option<u64>,
-    /// Tokens of model calls.
-    pub tokens: Option<u64>,
-    /// Stored events.
-    pub events: Option<u64>,
-    /// Bytes of the JSON of events.
-    pub bytes: Option<u64>,
-}
-
-impl RemainingLimits {
-    /// Returns the lower of each two limits.
-    fn least(self, other: Self) -> Self {
-        let least = |one: Option<u64>, other: Option<u64>| one.into_iter().chain(other).min();
-        Self {
-            llm_calls: least(self.llm_calls, other.llm_calls),
-            tokens: least(self.tokens, other.tokens),
-            events: least(self.events, other.events),
-            bytes: least(self.bytes, other.bytes),
-        }
-    }
-}
-
-/// The handle that changes the session and the user's message of one [`Invocation`]. There is one per invocation, and
-/// it cannot be cloned: the event log of the run owns it.
-pub struct InvocationWriter {
-    invocation: Arc<Invocation>,
-}
-
-/// Events are missing between those that the invocation has seen and the one that was stored: others have written to
-/// the session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RevisionGap {
-    /// The last revision that the invocation has seen.
-    pub known: u64,
-}
-
-impl InvocationWriter {
-    /// Returns the invocation.
-    pub fn invocation(&self) -> &Arc<Invocation> {
-        &self.invocation
-    }
-
-    /// Replaces the user's message. To be called before the message is stored.
-    pub fn set_user_content(&self, content: Arc<Content>) {
-        *self.invocation.user_content.write_unpoisoned() = content;
-    }
-
-    /// Adds an event that has no store: that of an agent which is called as a tool.
-    pub fn append_unstored(&self, event: &Arc<Event>) {
-        let mut session = self.invocation.write_session();
-        session.state.apply(&event.actions.state_delta);
-        session.events.push_back(event.clone());
-        self.end_with(event);
-    }
-
-    /// Adds an event that was stored as `revision`. Returns false if the session has it already.
-    ///
-    /// # Errors
-    /// If there are events before it that the session does not have: it is unchanged, and
-    /// [`InvocationWriter::catch_up`] adds them all.
-    pub fn append(&self, event: &Arc<Event>, revision: u64) -> Result<bool, RevisionGap> {
-        let mut session = self.invocation.write_session();
-        if revision <= session.revision {
-            return Ok(false);
-        }
-        if revision != session.revision + 1 {
-            return Err(RevisionGap { known: session.revision });
-        }
-        session.state.apply(&event.actions.state_delta);
-        session.last_update_time = event.timestamp;
-        session.revision = revision;
-        session.events.push_back(event.clone());
-        self.end_with(event);
-        Ok(true)
-    }
-
-    /// Records the end of the run, if the event ends it.
-    fn end_with(&self, event: &Event) {
-        if event.actions.end_invocation == Some(true) {
-            self.invocation.is_ended.store(true, Ordering::Release);
-        }
-    }
-
-    /// Adds the events of `stored`, which are those after [`RevisionGap::known`], and takes over its state. `temp:`
-    /// state is kept, and `own` is added as the object that was stored, not as a copy of it.
-    pub fn catch_up(&self, stored: Session, own: &Arc<Event>) {
-        let mut session = self.invocation.write_session();
-        let mut state = stored.state;
-        for (key, value) in session.state.iter().filter(|(key, _)| StateScope::of(key).0 == StateScope::Temp) {
-            state.set(key, value.clone());
-        }
-        session.state = state;
-        session.revision = stored.revision;
-        session.last_update_time = stored.last_update_time;
-        for event in stored.events {
-            session.events.push_back(if event.id == own.id { own.clone() } else { event });
-        }
-        self.end_with(own);
     }
 }

@@ -1,4 +1,4 @@
-//! The journal of calls: what the calls of tools and models within a run returned, so that a run that is continued after
+//! The journal of calls: the results of the calls of tools and models within a run, so that a run that is continued after
 //! a crash does not make them again.
 //!
 //! Calls whose answer is an event of its own need no record. A call has the same key whenever its run is continued.
@@ -22,7 +22,7 @@ use crate::turn::TurnLease;
 pub struct CallRecord {
     /// The key of the call within its run.
     pub call: String,
-    /// What the call returned, as JSON; `None` if it has begun and not ended.
+    /// The result as JSON; `None` if the call has begun and not ended.
     pub outcome: Option<String>,
 }
 
@@ -63,7 +63,7 @@ struct Calls {
     has_records: bool,
 }
 
-/// What is known about a call from before its run was interrupted.
+/// The record of a call from before its run was interrupted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EarlierCall<T> {
     /// The call has not begun, or may be made again.

@@ -98,7 +98,7 @@ pub use time::{Timestamp, UptimeInstant};
 pub use tool::{Tool, ToolAuthorizer, Toolset};
 pub use turn::{MAX_TURN_LEASE, Turn, TurnLease, TurnStart};
 pub use usage::{ArtifactUsage, SessionUsage, StateUsage, Usage, UserUsage};
-pub use wrapper::{WrapperModel, WrapperTool, WrapperToolset};
+pub use wrapper::{WrapperModel, WrapperSessionService, WrapperTool, WrapperToolset};
 
 /// The version of this host.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -193,7 +193,7 @@ pub struct LlmResponse {
     /// Whether the model was interrupted (live runs).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<bool>,
-    /// Why the model stopped, such as `STOP` or `MAX_TOKENS`.
+    /// The reason why the model stopped, such as `STOP` or `MAX_TOKENS`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<String>,
     /// A stable code if the response is an error (a blocked prompt, a truncated response).
@@ -236,7 +236,7 @@ pub enum StreamingMode {
     On,
 }
 
-/// What a model supports, as it reports it by [`Model::capabilities`]. The default is what any model can be expected to
+/// The features that a model supports, as [`Model::capabilities`] reports them. The default is what any model can be expected to
 /// support.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ModelCapabilities {

@@ -42,7 +42,7 @@ pub enum Claim {
     Confirmation,
     /// The event transfers to another agent, which continues the session.
     Transfer,
-    /// The event holds what a paused run keeps until it is resumed, under [`PAUSED_RUN_KEY`].
+    /// The event holds the record of a paused run under [`PAUSED_RUN_KEY`].
     PausedRun,
 }
 
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_paused_run_keeps_is_part_of_its_proof() {
+    fn the_record_of_a_paused_run_is_part_of_its_proof() {
         let signer = EventSigner::new(b"key");
         let metadata = |calls: u64| Some(Box::new(json!({ PAUSED_RUN_KEY: {"llmCalls": calls} })));
         let author = USER_AUTHOR.into();

@@ -52,7 +52,7 @@ use crate::tool::{Tool, Toolset};
 /// }
 ///
 /// let error = Tools::default().tool("roll_die").err().unwrap();
-/// assert_eq!(error.to_string(), "tool `roll_die` not found; there is none");
+/// assert_eq!(error.to_string(), "tool `roll_die` not found; available: none");
 /// ```
 pub trait ItemResolver: Send + Sync {
     /// Returns a tool.
@@ -139,7 +139,7 @@ fn none(kind: ItemKind, name: &str) -> ResolveError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ResolveError {
     /// There is no item of this name.
-    #[error("{} `{name}` not found; there is {}{}", kind.label(), list(known), similar(name, known))]
+    #[error("{} `{name}` not found; available: {}{}", kind.label(), list(known), similar(name, known))]
     Unknown {
         /// The kind of item.
         kind: ItemKind,

@@ -45,7 +45,7 @@ impl Event {
     /// Checks that parsing the event's JSON returns the same event. Costs a walk over its values, and a parse if it has
     /// unknown keys.
     pub fn check_storable(&self) -> Result<(), UnstorableEvent> {
-        let mut walk = Walk { has_extra: false };
+        let mut walk = StorableChecker { has_extra: false };
         walk.event(self)?;
         if !walk.has_extra {
             return Ok(());
@@ -97,12 +97,12 @@ fn check_map(map: &JsonMap, place: impl FnOnce() -> String) -> Result<(), Unstor
     }
 }
 
-struct Walk {
+struct StorableChecker {
     /// Whether there are unknown keys anywhere.
     has_extra: bool,
 }
 
-impl Walk {
+impl StorableChecker {
     fn event(&mut self, event: &EventData) -> Result<(), UnstorableEvent> {
         if let Some(content) = &event.content {
             self.content(content, "content")?;

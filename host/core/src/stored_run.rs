@@ -20,7 +20,7 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunState {
-    /// The run will begin: in the background, or after an earlier turn of its session.
+    /// The run has not begun yet: it starts in the background, or after an earlier turn of its session.
     Accepted,
     /// A host runs it, or did so until the host ended: then the run can be continued.
     Running,
@@ -70,7 +70,7 @@ impl RunState {
 /// A change of a run's state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunTransition {
-    /// The run begins, or goes on. If its cancellation was requested, it is cancelled instead.
+    /// The run begins or continues. If its cancellation was requested, it is cancelled instead.
     Start,
     /// The run pauses until a person has decided or a result is there.
     Wait,
@@ -80,8 +80,8 @@ pub enum RunTransition {
     Fail(RunFailure),
     /// The run is cancelled.
     Cancel,
-    /// A run that is in progress shall be cancelled by the host that runs it; any other is cancelled at once. Does nothing
-    /// to a run that has ended.
+    /// Requests cancellation: the host of a run in progress cancels it; any other run is cancelled at once. No effect on a
+    /// run that has ended.
     RequestCancel,
 }
 
@@ -95,7 +95,7 @@ pub struct RunFailure {
 }
 
 impl RunFailure {
-    /// Returns what is stored of an error.
+    /// Returns the stored form of an error.
     pub fn new(error: &RunError) -> Self {
         Self { code: error.code().into(), message: error.client_message() }
     }
@@ -120,7 +120,7 @@ pub struct StoredRun {
     pub failure: Option<RunFailure>,
     /// True if no client waits for the run: hosts continue it by themselves.
     pub is_background: bool,
-    /// True once somebody wants the run to be cancelled.
+    /// True once the cancellation of the run was requested.
     pub is_cancel_requested: bool,
     /// How often the run was begun or continued.
     pub attempts: u32,
@@ -191,7 +191,7 @@ impl StoredRun {
         true
     }
 
-    /// Returns the bytes that the run counts with: those of its texts.
+    /// Returns the bytes of the run's texts, which count towards quotas.
     pub fn bytes(&self) -> u64 {
         let failure = self.failure.as_ref().map_or(0, |failure| failure.code.len() + failure.message.len());
         (self.id.len() + failure + self.request.as_ref().map_or(0, String::len)) as u64

@@ -102,7 +102,7 @@ pub trait Tool: Send + Sync {
     }
 
     /// Returns false if a call must not be repeated when nobody knows whether it had its effect, because the host died
-    /// meanwhile. The model is told so then. The default is true: such a call is made again.
+    /// meanwhile. Then the model gets an error that says so. The default is true: such a call is made again.
     fn is_idempotent(&self) -> bool {
         true
     }

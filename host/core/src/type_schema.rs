@@ -1,5 +1,5 @@
-//! The JSON Schema of what a type reads, from its [`Deserialize`] implementation. So a schema for editors never differs
-//! from the parser.
+//! The JSON Schema of a type, derived from its [`Deserialize`] implementation, so that a schema for editors never
+//! differs from the parser.
 //!
 //! The type is deserialized again and again, each time with one key that was not seen before. The calls that it makes say
 //! which keys it knows and what their values are. A value that a type parses itself, such as `64 MiB`, has no type here.
@@ -20,7 +20,7 @@ const MAX_ATTEMPTS: usize = 10_000;
 pub fn json_schema<T: for<'de> Deserialize<'de>>(title: &str) -> Value {
     let root = Node::default();
     for _ in 0..MAX_ATTEMPTS {
-        // Values are made up, so most attempts fail; what they have asked for is recorded.
+        // Values are made up, so most attempts fail; the requested keys and types are recorded.
         let _ = T::deserialize(Recorder(root.clone()));
         if root.is_complete() {
             break;
@@ -34,7 +34,7 @@ pub fn json_schema<T: for<'de> Deserialize<'de>>(title: &str) -> Value {
     schema
 }
 
-/// What is known of a value. Clones share it.
+/// The knowledge about a value so far. Clones share it.
 #[derive(Clone, Default)]
 struct Node(Rc<RefCell<Shape>>);
 
@@ -117,7 +117,7 @@ pub fn snake_case(name: &str) -> String {
     })
 }
 
-/// A deserializer of made-up values that records what it is asked for.
+/// A deserializer of made-up values that records the requested types.
 struct Recorder(Node);
 
 /// The error that ends an attempt.

@@ -1,9 +1,11 @@
-//! Wrappers (decorators) of tools, toolsets and models: each forwards all methods to the one inside and overrides what
-//! it changes.
+//! Wrappers (decorators) of tools, toolsets, models and session services: each forwards all methods to the one inside
+//! and overrides what it changes.
 //!
 //! A type that implements [`WrapperTool`] is a [`Tool`], and so on for the others. The blanket implementations name
 //! every method of the trait that they implement, default methods included; the lint on them fails the build when one
 //! is missing. So a new method cannot be lost in a wrapper.
+
+mod session_service;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,6 +18,8 @@ use crate::error::{ModelError, RunError, ToolError};
 use crate::json::JsonMap;
 use crate::model::{FunctionDeclaration, LlmRequest, Model, ModelCapabilities, ResponseStream, StreamingMode};
 use crate::tool::{Tool, Toolset};
+
+pub use self::session_service::WrapperSessionService;
 
 /// A [`Tool`] that wraps another tool.
 ///

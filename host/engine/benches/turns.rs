@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use criterion::{Criterion, criterion_group};
 use hatchery_core::{
-    Agent, AgentKind, CallContext, Content, Event, EventData, EventWindow, FunctionCall, FunctionDeclaration,
-    FunctionResponse, Instruction, JsonMap, LlmAgent, ModelRef, PartData, Services, Session, SessionKey,
-    SessionService, StoreError, Tool, ToolError, Turn, TurnStart,
+    Agent, AgentKind, CallContext, CallJournal, Content, Event, EventData, FunctionCall, FunctionDeclaration,
+    FunctionResponse, Instruction, JsonMap, LlmAgent, ModelRef, PartData, RunService, Services, SessionKey,
+    SessionService, StoreError, Tool, ToolError, Turn, TurnStart, WrapperSessionService,
 };
 use hatchery_engine::{App, RunRequest, Runner};
 use hatchery_models::ModelProviders;
@@ -79,12 +79,12 @@ async fn run_turn(runner: &Runner, app: &Arc<App>, session: &str) {
 }
 
 /// A session service as it would be without fences, leases, journals and stored runs.
-struct Unfenced {
+struct UnfencedSessions {
     inner: Arc<dyn SessionService>,
     revisions: Mutex<HashMap<SessionKey, u64>>,
 }
 
-impl Unfenced {
+impl UnfencedSessions {
     fn new(inner: Arc<dyn SessionService>) -> Self {
         Self { inner, revisions: Mutex::default() }
     }
@@ -95,17 +95,9 @@ impl Unfenced {
 }
 
 #[async_trait]
-impl SessionService for Unfenced {
-    async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
-        self.inner.create(app, user, id, state).await
-    }
-
-    async fn get(&self, key: &SessionKey, window: EventWindow) -> Result<Option<Session>, StoreError> {
-        self.inner.get(key, window).await
-    }
-
-    async fn list(&self, app: &str, user: &str) -> Result<Vec<Session>, StoreError> {
-        self.inner.list(app, user).await
+impl WrapperSessionService for UnfencedSessions {
+    fn inner(&self) -> &dyn SessionService {
+        &*self.inner
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
@@ -126,6 +118,14 @@ impl SessionService for Unfenced {
         let revision = self.inner.append_with(key, event, None).await?;
         self.revisions().insert(key.clone(), revision);
         Ok(revision)
+    }
+
+    fn journal(&self) -> Option<&dyn CallJournal> {
+        None
+    }
+
+    fn runs(&self) -> Option<&dyn RunService> {
+        None
     }
 }
 
@@ -218,9 +218,9 @@ fn late_turns(c: &mut Criterion) {
     let sqlite: Arc<dyn SessionService> = Arc::new(sqlite);
     let stores: [(&str, Arc<dyn SessionService>); 4] = [
         ("memory", Arc::new(MemorySessions::new())),
-        ("memory, unfenced", Arc::new(Unfenced::new(Arc::new(MemorySessions::new())))),
+        ("memory, unfenced", Arc::new(UnfencedSessions::new(Arc::new(MemorySessions::new())))),
         ("sqlite", sqlite.clone()),
-        ("sqlite, unfenced", Arc::new(Unfenced::new(sqlite))),
+        ("sqlite, unfenced", Arc::new(UnfencedSessions::new(sqlite))),
     ];
     for (store, sessions) in stores {
         let (app, runner) = (app(), runner(sessions));

@@ -71,7 +71,7 @@ struct AgentRun {
     is_finished: AtomicBool,
 }
 
-/// What the callbacks before an agent have decided.
+/// The decision of the callbacks before an agent.
 enum AgentStart {
     /// The agent runs.
     Run,

@@ -1,4 +1,4 @@
-//! What all agents of a run share: the run context, the replay of an interrupted run, and how one agent's run ends.
+//! Data that all agents of a run share: the run context, the replay of an interrupted run, and the outcome of one agent.
 //!
 //! The modules above use it in this order: `llm`, `agents`, [`runner`](crate::runner).
 

@@ -36,7 +36,7 @@ pub use request::RunRequest;
 use resumption::ResumedRun;
 use run_bus::RunBus;
 use run_records::attach;
-use session_access::{QueuePosition, TurnEnds};
+use session_access::{QueuePosition, TurnEndTasks};
 use session_queue::SessionQueue;
 use turn::TurnRequest;
 
@@ -67,7 +67,7 @@ struct RunnerInner {
     compactions: Compactions,
     signer: EventSigner,
     turn_lease: Duration,
-    turn_ends: Mutex<TurnEnds>,
+    turn_ends: Mutex<TurnEndTasks>,
     run_bus: Arc<RunBus>,
     /// The apps that the code of runs can run; empty until they are known.
     apps: OnceLock<Arc<dyn AppDirectory>>,
@@ -80,7 +80,7 @@ pub struct Run {
     id: Option<String>,
 }
 
-/// Who a run is for.
+/// The session and the caller of a run.
 enum RunKind {
     /// A client that waits for its events.
     Foreground,

@@ -1,41 +1,20 @@
-//! What runs cost that wait for a person. The only test of this file, because it counts all allocations and tasks of the
+//! Memory and tasks of runs that wait for a person. The only test of this file, because it counts those of the whole
 //! process.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicIsize, Ordering};
 
 use futures::{StreamExt, stream};
 use hatchery_core::{Content, RunState, Services, SessionKey};
 use hatchery_engine::{App, AppSettings, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use hatchery_stores::{AppQuotas, SqliteSessions};
-use hatchery_test_support::{llm_with, services, tool_with_confirmation};
+use hatchery_test_support::{CountingAllocator, llm_with, services, tool_with_confirmation};
 use serde_json::json;
 
-struct Counting;
-
-static ALLOCATED: AtomicIsize = AtomicIsize::new(0);
-
-// SAFETY: passes every call on to the system's allocator as it is.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED.fetch_add(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the caller's promise about the layout.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        ALLOCATED.fetch_sub(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the pointer came from `alloc` with this layout, so from the system's allocator.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Runs until the caches of sessions are full.
 const WARM_UP: usize = 2_048;
@@ -71,10 +50,10 @@ async fn ten_thousand_runs_that_wait_for_a_person_hold_no_task_and_little_memory
     let runner = Runner::new(services);
 
     wait_for_consents(&runner, &app, 0..WARM_UP).await;
-    let (bytes, tasks) = (ALLOCATED.load(Ordering::Relaxed), alive_tasks());
+    let (bytes, tasks) = (CountingAllocator::allocated(), alive_tasks());
     wait_for_consents(&runner, &app, WARM_UP..WARM_UP + WAITING).await;
     assert_eq!((runner.active_runs(), alive_tasks()), (0, tasks));
-    let per_run = (ALLOCATED.load(Ordering::Relaxed) - bytes) / WAITING as isize;
+    let per_run = (CountingAllocator::allocated() - bytes) / WAITING as isize;
     println!("{per_run} bytes per waiting run");
     assert!(per_run <= 1024, "{per_run} bytes per waiting run");
 }

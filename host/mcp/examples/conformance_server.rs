@@ -15,9 +15,9 @@ use hatchery_test_support::services;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// What a tool of the fixture does.
+/// The response of a tool of the fixture.
 #[derive(Clone, Copy)]
-enum Behaviour {
+enum FixtureResponse {
     Text(&'static str),
     Fail(&'static str),
     /// Stores files, given by their names, types and contents, and returns a text unless it is empty.
@@ -26,7 +26,7 @@ enum Behaviour {
 
 struct FixtureTool {
     declaration: Arc<FunctionDeclaration>,
-    behaviour: Behaviour,
+    response: FixtureResponse,
 }
 
 #[async_trait]
@@ -36,10 +36,10 @@ impl Tool for FixtureTool {
     }
 
     async fn call(&self, _: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
-        match self.behaviour {
-            Behaviour::Text(text) => Ok(text.into()),
-            Behaviour::Fail(message) => Err(ToolError::Recoverable(message.into())),
-            Behaviour::Files(text, files) => {
+        match self.response {
+            FixtureResponse::Text(text) => Ok(text.into()),
+            FixtureResponse::Fail(message) => Err(ToolError::Recoverable(message.into())),
+            FixtureResponse::Files(text, files) => {
                 for (name, mime_type, data) in files {
                     let blob = Blob { mime_type: (*mime_type).into(), data: (*data).into(), display_name: None };
                     cx.save_artifact(name, &PartData::InlineData(blob).into()).await?;
@@ -72,34 +72,34 @@ fn tools() -> BTreeMap<String, Arc<dyn Tool>> {
         "then": {"required": ["phone"]}, "else": {"required": ["email"]},
         "additionalProperties": false
     });
-    let fixtures: [(&str, &Value, Behaviour); 7] = [
-        ("test_simple_text", &empty, Behaviour::Text("This is a simple text response for testing.")),
-        ("test_image_content", &empty, Behaviour::Files("", &[("image.png", "image/png", PNG)])),
-        ("test_audio_content", &empty, Behaviour::Files("", &[("audio.wav", "audio/wav", WAV)])),
+    let fixtures: [(&str, &Value, FixtureResponse); 7] = [
+        ("test_simple_text", &empty, FixtureResponse::Text("This is a simple text response for testing.")),
+        ("test_image_content", &empty, FixtureResponse::Files("", &[("image.png", "image/png", PNG)])),
+        ("test_audio_content", &empty, FixtureResponse::Files("", &[("audio.wav", "audio/wav", WAV)])),
         (
             "test_embedded_resource",
             &empty,
-            Behaviour::Files("", &[("resource.txt", "text/plain", b"This is an embedded resource.")]),
+            FixtureResponse::Files("", &[("resource.txt", "text/plain", b"This is an embedded resource.")]),
         ),
         (
             "test_multiple_content_types",
             &empty,
-            Behaviour::Files(
+            FixtureResponse::Files(
                 "Multiple content types test:",
                 &[("image.png", "image/png", PNG), ("mixed.txt", "text/plain", b"{}")],
             ),
         ),
-        ("test_error_handling", &empty, Behaviour::Fail("This tool intentionally returns an error for testing")),
-        ("json_schema_2020_12_tool", &dialect, Behaviour::Text("ok")),
+        ("test_error_handling", &empty, FixtureResponse::Fail("This tool intentionally returns an error for testing")),
+        ("json_schema_2020_12_tool", &dialect, FixtureResponse::Text("ok")),
     ];
-    let tool = |(name, schema, behaviour): (&str, &Value, Behaviour)| {
+    let tool = |(name, schema, response): (&str, &Value, FixtureResponse)| {
         let declaration = FunctionDeclaration {
             name: name.into(),
             description: format!("The fixture {name}."),
             parameters: Some(schema.clone()),
             response: None,
         };
-        (name.to_owned(), Arc::new(FixtureTool { declaration: Arc::new(declaration), behaviour }) as Arc<dyn Tool>)
+        (name.to_owned(), Arc::new(FixtureTool { declaration: Arc::new(declaration), response }) as Arc<dyn Tool>)
     };
     fixtures.into_iter().map(tool).collect()
 }

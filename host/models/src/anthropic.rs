@@ -11,19 +11,18 @@ mod wire;
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use bytes::Bytes;
-use futures::stream::{self, StreamExt};
-use hatchery_core::{LlmRequest, Model, ModelCapabilities, ModelError, ModelErrorKind, ResponseStream, StreamingMode};
+use hatchery_core::{HttpOptions, LlmRequest, LlmResponse, Model, ModelCapabilities, ModelError, StreamingMode};
 use reqwest::Url;
 
 use crate::capabilities;
 use crate::failure::Origin;
-use crate::http::{Authentication, Endpoint, Http};
-use crate::registry::ModelProvider;
+use crate::http::{Authentication, Endpoint, Http, to_json};
+use crate::http_model::{HttpModel, WireFormat};
+use crate::provider::ModelProvider;
 use crate::service::Service;
 use crate::settings::{Connection, Settings};
-use crate::sse::{self, Decoder};
+use crate::sse::Decoder;
 use crate::vertex::VertexPath;
 
 const API_VERSION: &str = "2023-06-01";
@@ -65,7 +64,7 @@ impl ModelProvider for AnthropicProvider {
             .with_header("anthropic-version", API_VERSION);
         let url = endpoint.url(["v1", "messages"])?;
         let model = name.strip_prefix("anthropic/").unwrap_or(name).to_owned();
-        Ok(Arc::new(Anthropic { model, route: Route::Messages(url), endpoint }))
+        Ok(HttpModel::create(MessagesFormat { model, route: Route::Messages(url) }, endpoint))
     }
 
     fn missing(&self) -> Option<String> {
@@ -83,70 +82,46 @@ enum Route {
     Vertex(VertexPath),
 }
 
-struct Anthropic {
+/// The wire format of messages.
+pub(crate) struct MessagesFormat {
     model: String,
     route: Route,
-    endpoint: Endpoint,
 }
 
 /// Creates a model of Vertex AI.
 pub(crate) fn on_vertex(path: VertexPath, endpoint: Endpoint) -> Arc<dyn Model> {
-    Arc::new(Anthropic { model: path.model.clone(), route: Route::Vertex(path), endpoint })
+    HttpModel::create(MessagesFormat { model: path.model.clone(), route: Route::Vertex(path) }, endpoint)
 }
 
-impl Anthropic {
-    fn body(&self, request: &LlmRequest, streaming_mode: StreamingMode) -> Result<Bytes, ModelError> {
-        let bad_request = |message: String| self.endpoint.origin.error(ModelErrorKind::BadRequest, message);
-        let target = match self.route {
-            Route::Messages(_) => wire::Target::Model(&self.model),
-            Route::Vertex(_) => wire::Target::ApiVersion(VERTEX_VERSION),
-        };
-        let body = wire::request(target, request, streaming_mode).map_err(bad_request)?;
-        serde_json::to_vec(&body)
-            .map(Bytes::from)
-            .map_err(|error| bad_request(format!("the request cannot be written as JSON: {error}")))
+impl WireFormat for MessagesFormat {
+    fn capabilities(&self) -> ModelCapabilities {
+        capabilities::of_anthropic()
     }
 
-    async fn url(&self, streaming_mode: StreamingMode) -> Result<Url, ModelError> {
+    async fn url(&self, endpoint: &Endpoint, streaming_mode: StreamingMode) -> Result<Url, ModelError> {
         let method = match streaming_mode {
             StreamingMode::Off => "rawPredict",
             StreamingMode::On => "streamRawPredict",
         };
         match &self.route {
             Route::Messages(url) => Ok(url.clone()),
-            Route::Vertex(path) => path.url(&self.endpoint, method).await,
-        }
-    }
-}
-
-#[async_trait]
-impl Model for Anthropic {
-    async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError> {
-        let origin = &self.endpoint.origin;
-        let options = self.endpoint.options(&request.config)?;
-        let body = self.body(&request, streaming_mode)?;
-        drop(request);
-        let url = self.url(streaming_mode).await?;
-        let response = self.endpoint.post(&url, body, &options).await?;
-        match streaming_mode {
-            StreamingMode::Off => {
-                let body = self.endpoint.read_body(response).await?;
-                let response = wire::parse_response(&body, origin)?;
-                Ok(stream::iter([Ok(response)]).boxed())
-            }
-            StreamingMode::On => {
-                let payloads = sse::payloads(self.endpoint.event_stream(response)?, origin.clone());
-                Ok(sse::responses(payloads, decoder(origin.clone())))
-            }
+            Route::Vertex(path) => path.url(endpoint, method).await,
         }
     }
 
-    fn capabilities(&self) -> ModelCapabilities {
-        capabilities::of_anthropic()
+    fn body(&self, request: &LlmRequest, _: &HttpOptions, streaming_mode: StreamingMode) -> Result<Bytes, String> {
+        let target = match self.route {
+            Route::Messages(_) => wire::Target::Model(&self.model),
+            Route::Vertex(_) => wire::Target::ApiVersion(VERTEX_VERSION),
+        };
+        to_json(&wire::request(target, request, streaming_mode)?)
     }
-}
 
-/// Creates a decoder of a streamed response.
-pub(crate) fn decoder(origin: Arc<Origin>) -> impl Decoder {
-    streamed::EventDecoder::new(origin)
+    fn parse_response(body: &[u8], origin: &Origin) -> Result<LlmResponse, ModelError> {
+        wire::parse_response(body, origin)
+    }
+
+    fn decoder(origin: Arc<Origin>) -> impl Decoder {
+        streamed::EventDecoder::new(origin)
+    }
 }

@@ -8,7 +8,7 @@ use crate::capabilities;
 use crate::gemini::{self, KEY_HEADER};
 use crate::http::{Authentication, Endpoint, Http};
 use crate::openai::{Dialect, chat_model};
-use crate::registry::ModelProvider;
+use crate::provider::ModelProvider;
 use crate::service::Service;
 use crate::settings::{Connection, Secret, Settings};
 use crate::vertex::{GOOGLE_VERSION, VertexProvider};

@@ -5,9 +5,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 
+use crate::anthropic::MessagesFormat;
 use crate::failure::Origin;
+use crate::gemini::GeminiFormat;
+use crate::http_model::WireFormat;
+use crate::openai::ChatFormat;
+use crate::responses::ResponsesFormat;
 use crate::service::Service;
-use crate::{anthropic, gemini, openai, responses, sse};
+use crate::sse;
 
 /// Parses a body as an event stream of each provider, in chunks of `chunk` bytes. Returns the number of responses.
 pub async fn read_event_streams(body: &[u8], chunk: usize) -> usize {
@@ -18,10 +23,13 @@ pub async fn read_event_streams(body: &[u8], chunk: usize) -> usize {
         credentials: None,
     });
     let chunks: Vec<Bytes> = body.chunks(chunk.max(1)).map(Bytes::copy_from_slice).collect();
-    let payloads = || sse::payloads(stream::iter(chunks.clone()).map(Ok), origin.clone());
-    let gemini = sse::responses(payloads(), gemini::decoder(origin.clone()));
-    let openai = sse::responses(payloads(), openai::decoder(origin.clone()));
-    let anthropic = sse::responses(payloads(), anthropic::decoder(origin.clone()));
-    let responses = sse::responses(payloads(), responses::decoder(origin.clone()));
-    gemini.count().await + openai.count().await + anthropic.count().await + responses.count().await
+    read_event_stream::<GeminiFormat>(&chunks, &origin).await
+        + read_event_stream::<ChatFormat>(&chunks, &origin).await
+        + read_event_stream::<MessagesFormat>(&chunks, &origin).await
+        + read_event_stream::<ResponsesFormat>(&chunks, &origin).await
+}
+
+async fn read_event_stream<F: WireFormat>(chunks: &[Bytes], origin: &Arc<Origin>) -> usize {
+    let payloads = sse::payloads(stream::iter(chunks.to_vec()).map(Ok), origin.clone());
+    sse::responses(payloads, F::decoder(origin.clone())).count().await
 }

@@ -9,10 +9,9 @@ mod wire;
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use futures::stream::{self, StreamExt};
+use bytes::Bytes;
 use hatchery_core::{
-    Embedder, LlmRequest, LlmResponse, Model, ModelCapabilities, ModelError, ResponseStream, StreamingMode,
+    Embedder, HttpOptions, LlmRequest, LlmResponse, Model, ModelCapabilities, ModelError, StreamingMode,
 };
 use reqwest::Url;
 
@@ -21,10 +20,11 @@ use self::partial_args::PartialCalls;
 use crate::capabilities;
 use crate::failure::Origin;
 use crate::http::{Authentication, Endpoint, Http};
-use crate::registry::ModelProvider;
+use crate::http_model::{HttpModel, WireFormat};
+use crate::provider::ModelProvider;
 use crate::service::Service;
 use crate::settings::{Connection, Settings};
-use crate::sse::{self, Decoder};
+use crate::sse::Decoder;
 use crate::vertex::{VertexPath, VertexProvider};
 
 /// The header of the key.
@@ -107,11 +107,11 @@ enum Route {
     Vertex(VertexPath),
 }
 
-struct Gemini {
+/// The wire format of `generateContent`.
+pub(crate) struct GeminiFormat {
     model: String,
     capabilities: ModelCapabilities,
     route: Route,
-    endpoint: Endpoint,
 }
 
 /// Creates a model of the Gemini API.
@@ -119,13 +119,13 @@ pub(crate) fn on_api(model: &str, version: &str, endpoint: Endpoint) -> Result<A
     let url = |method: &str| endpoint.url([version, "models", &format!("{model}:{method}")]);
     let route = Route::Api { generate: url("generateContent")?, stream: with_sse(url("streamGenerateContent")?) };
     let capabilities = capabilities::of_gemini(model).unwrap_or_default();
-    Ok(Arc::new(Gemini { model: model.to_owned(), capabilities, route, endpoint }))
+    Ok(HttpModel::create(GeminiFormat { model: model.to_owned(), capabilities, route }, endpoint))
 }
 
 /// Creates a model of Vertex AI.
 pub(crate) fn on_vertex(path: VertexPath, endpoint: Endpoint) -> Arc<dyn Model> {
     let capabilities = capabilities::of_gemini(&path.model).unwrap_or_default();
-    Arc::new(Gemini { model: path.model.clone(), capabilities, route: Route::Vertex(path), endpoint })
+    HttpModel::create(GeminiFormat { model: path.model.clone(), capabilities, route: Route::Vertex(path) }, endpoint)
 }
 
 /// Requests server-sent events. The default is a JSON array.
@@ -134,56 +134,37 @@ fn with_sse(mut url: Url) -> Url {
     url
 }
 
-impl Gemini {
-    fn api(&self) -> wire::Api {
-        match self.route {
-            Route::Api { .. } => wire::Api::Gemini,
-            Route::Vertex(_) => wire::Api::Vertex,
-        }
-    }
-
-    async fn url(&self, streaming_mode: StreamingMode) -> Result<Url, ModelError> {
-        match (&self.route, streaming_mode) {
-            (Route::Api { generate, .. }, StreamingMode::Off) => Ok(generate.clone()),
-            (Route::Api { stream, .. }, StreamingMode::On) => Ok(stream.clone()),
-            (Route::Vertex(path), StreamingMode::Off) => path.url(&self.endpoint, "generateContent").await,
-            (Route::Vertex(path), StreamingMode::On) => {
-                Ok(with_sse(path.url(&self.endpoint, "streamGenerateContent").await?))
-            }
-        }
-    }
-}
-
-#[async_trait]
-impl Model for Gemini {
-    async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError> {
-        let origin = &self.endpoint.origin;
-        let options = self.endpoint.options(&request.config)?;
-        let body = wire::request(self.api(), &self.model, &request, &options, origin)?;
-        drop(request);
-        let url = self.url(streaming_mode).await?;
-        let response = self.endpoint.post(&url, body, &options).await?;
-        match streaming_mode {
-            StreamingMode::Off => {
-                let body = self.endpoint.read_body(response).await?;
-                let response = wire::parse_response(&body, origin)?;
-                Ok(stream::iter([Ok(response)]).boxed())
-            }
-            StreamingMode::On => {
-                let payloads = sse::payloads(self.endpoint.event_stream(response)?, origin.clone());
-                Ok(sse::responses(payloads, decoder(origin.clone())))
-            }
-        }
-    }
-
+impl WireFormat for GeminiFormat {
     fn capabilities(&self) -> ModelCapabilities {
         self.capabilities
     }
-}
 
-/// Creates a decoder of a streamed response.
-pub(crate) fn decoder(origin: Arc<Origin>) -> impl Decoder {
-    GeminiDecoder { origin, calls: PartialCalls::default() }
+    async fn url(&self, endpoint: &Endpoint, streaming_mode: StreamingMode) -> Result<Url, ModelError> {
+        match (&self.route, streaming_mode) {
+            (Route::Api { generate, .. }, StreamingMode::Off) => Ok(generate.clone()),
+            (Route::Api { stream, .. }, StreamingMode::On) => Ok(stream.clone()),
+            (Route::Vertex(path), StreamingMode::Off) => path.url(endpoint, "generateContent").await,
+            (Route::Vertex(path), StreamingMode::On) => {
+                Ok(with_sse(path.url(endpoint, "streamGenerateContent").await?))
+            }
+        }
+    }
+
+    fn body(&self, request: &LlmRequest, options: &HttpOptions, _: StreamingMode) -> Result<Bytes, String> {
+        let api = match self.route {
+            Route::Api { .. } => wire::Backend::GeminiApi,
+            Route::Vertex(_) => wire::Backend::VertexAi,
+        };
+        wire::request(api, &self.model, request, options)
+    }
+
+    fn parse_response(body: &[u8], origin: &Origin) -> Result<LlmResponse, ModelError> {
+        wire::parse_response(body, origin)
+    }
+
+    fn decoder(origin: Arc<Origin>) -> impl Decoder {
+        GeminiDecoder { origin, calls: PartialCalls::default() }
+    }
 }
 
 /// Decodes each payload into one response. Function calls with streamed arguments are buffered until they are complete.

@@ -4,6 +4,7 @@
 //! header must not go to another host.
 
 mod address;
+mod json;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -20,6 +21,7 @@ use reqwest::{Client, RequestBuilder, Response, Url, redirect};
 
 pub(crate) use self::address::is_loopback;
 use self::address::{check_key_destination, endpoint_url};
+pub(crate) use self::json::to_json;
 use crate::Secret;
 use crate::failure::Origin;
 use crate::google_credentials::GoogleCredentials;

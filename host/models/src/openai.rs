@@ -12,11 +12,9 @@ mod wire;
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use bytes::Bytes;
-use futures::stream::{self, StreamExt};
 use hatchery_core::{
-    Embedder, LlmRequest, Model, ModelCapabilities, ModelError, ModelErrorKind, ResponseStream, StreamingMode,
+    Embedder, HttpOptions, LlmRequest, LlmResponse, Model, ModelCapabilities, ModelError, StreamingMode,
 };
 use reqwest::Url;
 
@@ -24,11 +22,12 @@ use self::embeddings::OpenAiEmbedder;
 pub(crate) use self::settings::{is_strict, tool_choice_of};
 use crate::capabilities;
 use crate::failure::Origin;
-use crate::http::{Authentication, Endpoint, Http};
-use crate::registry::ModelProvider;
+use crate::http::{Authentication, Endpoint, Http, to_json};
+use crate::http_model::{HttpModel, WireFormat};
+use crate::provider::ModelProvider;
 use crate::service::Service;
 use crate::settings::{Connection, Settings};
-use crate::sse::{self, Decoder};
+use crate::sse::Decoder;
 
 /// A server with chat completions.
 struct ChatServer {
@@ -163,54 +162,35 @@ pub(crate) fn chat_model(
     endpoint: Endpoint,
 ) -> Result<Arc<dyn Model>, ModelError> {
     let url = endpoint.url(["chat", "completions"])?;
-    Ok(Arc::new(OpenAi { model: model.to_owned(), dialect, capabilities, url, endpoint }))
+    Ok(HttpModel::create(ChatFormat { model: model.to_owned(), dialect, capabilities, url }, endpoint))
 }
 
-struct OpenAi {
+/// The wire format of chat completions.
+pub(crate) struct ChatFormat {
     model: String,
     dialect: Dialect,
     capabilities: ModelCapabilities,
     url: Url,
-    endpoint: Endpoint,
 }
 
-impl OpenAi {
-    fn body(&self, request: &LlmRequest, streaming_mode: StreamingMode) -> Result<Bytes, ModelError> {
-        let bad_request = |message: String| self.endpoint.origin.error(ModelErrorKind::BadRequest, message);
-        let body = wire::request(&self.model, self.dialect, request, streaming_mode).map_err(bad_request)?;
-        serde_json::to_vec(&body)
-            .map(Bytes::from)
-            .map_err(|error| bad_request(format!("the request cannot be written as JSON: {error}")))
-    }
-}
-
-#[async_trait]
-impl Model for OpenAi {
-    async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError> {
-        let origin = &self.endpoint.origin;
-        let options = self.endpoint.options(&request.config)?;
-        let body = self.body(&request, streaming_mode)?;
-        drop(request);
-        let response = self.endpoint.post(&self.url, body, &options).await?;
-        match streaming_mode {
-            StreamingMode::Off => {
-                let body = self.endpoint.read_body(response).await?;
-                let response = wire::parse_response(&body, origin)?;
-                Ok(stream::iter([Ok(response)]).boxed())
-            }
-            StreamingMode::On => {
-                let payloads = sse::payloads(self.endpoint.event_stream(response)?, origin.clone());
-                Ok(sse::responses(payloads, decoder(origin.clone())))
-            }
-        }
-    }
-
+impl WireFormat for ChatFormat {
     fn capabilities(&self) -> ModelCapabilities {
         self.capabilities
     }
-}
 
-/// Creates a decoder of a streamed response.
-pub(crate) fn decoder(origin: Arc<Origin>) -> impl Decoder {
-    streamed::ChunkDecoder::new(origin)
+    async fn url(&self, _: &Endpoint, _: StreamingMode) -> Result<Url, ModelError> {
+        Ok(self.url.clone())
+    }
+
+    fn body(&self, request: &LlmRequest, _: &HttpOptions, streaming_mode: StreamingMode) -> Result<Bytes, String> {
+        to_json(&wire::request(&self.model, self.dialect, request, streaming_mode)?)
+    }
+
+    fn parse_response(body: &[u8], origin: &Origin) -> Result<LlmResponse, ModelError> {
+        wire::parse_response(body, origin)
+    }
+
+    fn decoder(origin: Arc<Origin>) -> impl Decoder {
+        streamed::ChunkDecoder::new(origin)
+    }
 }

@@ -1,4 +1,4 @@
-//! What the requests of several providers have in common.
+//! Parts of requests that several providers share.
 
 use std::borrow::Cow;
 

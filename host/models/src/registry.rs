@@ -13,6 +13,7 @@ use crate::gemini::GeminiProvider;
 use crate::hashed_ngrams::HashedNgrams;
 use crate::http::Http;
 use crate::openai::ChatProvider;
+use crate::provider::ModelProvider;
 use crate::responses::ResponsesProvider;
 use crate::scripted::ScriptedProvider;
 use crate::settings::{Connection, Settings};
@@ -21,86 +22,6 @@ use crate::vertex::VertexProvider;
 /// Maximum number of cached instances. Beyond it a model is created per look-up, which is cheap because models share
 /// their connections.
 const MAX_CACHED_MODELS: usize = 1_000;
-
-/// A factory of models by name. [`ModelProvider::create`] is called once per name, from any task, and must not block.
-///
-/// ```
-/// use std::sync::Arc;
-/// use hatchery_core::{Model, ModelError, ModelResolver};
-/// use hatchery_models::scripted::Scripted;
-/// use hatchery_models::{ModelProvider, ModelProviders};
-///
-/// struct Echo;
-///
-/// impl ModelProvider for Echo {
-///     fn patterns(&self) -> &[&'static str] {
-///         &["echo/*"]
-///     }
-///
-///     fn create(&self, _name: &str) -> Result<Arc<dyn Model>, ModelError> {
-///         Ok(Arc::new(Scripted::new().default_reply("{user}")))
-///     }
-/// }
-///
-/// let mut models = ModelProviders::new();
-/// models.register(Box::new(Echo));
-/// assert!(models.model("echo/loud").is_ok());
-/// assert!(models.model("gemini-2.5-flash").is_err());
-/// ```
-pub trait ModelProvider: Send + Sync {
-    /// Returns the provider's name for people.
-    fn label(&self) -> &'static str {
-        "custom"
-    }
-
-    /// Returns the names of models that this provider serves. A trailing `*` matches any suffix.
-    fn patterns(&self) -> &[&'static str];
-
-    /// Creates the model of this name, which matches one of the patterns.
-    ///
-    /// # Errors
-    /// If the name is incomplete or a setting is missing.
-    fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError>;
-
-    /// Creates a model whose connection is overridden in code. The default supports none.
-    ///
-    /// # Errors
-    /// Those of [`ModelProvider::create`], or if the provider has no connections.
-    fn create_with(&self, name: &str, _connection: &Connection) -> Result<Arc<dyn Model>, ModelError> {
-        let message = format!("models of the provider `{}` take no key or URL of their own", self.label());
-        Err(ModelError::new(ModelErrorKind::BadRequest, name, message))
-    }
-
-    /// Returns what the model of this name supports. A provider that knows this without a key should override it: see
-    /// [`ModelResolver::capabilities`].
-    fn capabilities(&self, name: &str) -> ModelCapabilities {
-        self.create(name).map(|model| model.capabilities()).unwrap_or_default()
-    }
-
-    /// Returns the names of embedders that this provider serves, in the form of [`ModelProvider::patterns`].
-    fn embedder_patterns(&self) -> &[&'static str] {
-        &[]
-    }
-
-    /// Creates the embedder of this name, which matches one of the patterns.
-    ///
-    /// # Errors
-    /// If a setting is missing.
-    fn create_embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, ModelError> {
-        let message = format!("the provider `{}` has no embedders", self.label());
-        Err(ModelError::new(ModelErrorKind::UnknownModel, name, message))
-    }
-
-    /// Returns the variables to set before a model can be used, in words. `None` if nothing is missing.
-    fn missing(&self) -> Option<String> {
-        None
-    }
-
-    /// Returns where requests are sent. `None` if the provider sends none.
-    fn base_url(&self) -> Option<String> {
-        None
-    }
-}
 
 /// Returns the length of the longest pattern that matches a name. An exact pattern is longer than any other.
 fn specificity(patterns: &[&str], name: &str) -> Option<usize> {
@@ -225,7 +146,7 @@ impl ModelProviders {
         self.registered.iter().rev().map(AsRef::as_ref).find(serves).or_else(built_in)
     }
 
-    /// Returns the error for a name that no provider serves: what is the matter, all names, and what is missing to use
+    /// Returns the error for a name that no provider serves: the problem, all names, and what is missing to use
     /// them. `known` are names that need no provider.
     fn unknown(
         &self,

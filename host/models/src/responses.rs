@@ -8,19 +8,18 @@ mod wire;
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use bytes::Bytes;
-use futures::stream::{self, StreamExt};
-use hatchery_core::{LlmRequest, Model, ModelCapabilities, ModelError, ModelErrorKind, ResponseStream, StreamingMode};
+use hatchery_core::{HttpOptions, LlmRequest, LlmResponse, Model, ModelCapabilities, ModelError, StreamingMode};
 use reqwest::Url;
 
 use crate::capabilities;
 use crate::failure::Origin;
-use crate::http::{Authentication, Endpoint, Http};
-use crate::registry::ModelProvider;
+use crate::http::{Authentication, Endpoint, Http, to_json};
+use crate::http_model::{HttpModel, WireFormat};
+use crate::provider::ModelProvider;
 use crate::service::Service;
 use crate::settings::{Connection, Settings};
-use crate::sse::{self, Decoder};
+use crate::sse::Decoder;
 
 const PREFIX: &str = "openai-responses/";
 
@@ -58,7 +57,7 @@ impl ModelProvider for ResponsesProvider {
         let endpoint = Endpoint::new(name, Service::OpenAi, &connection, Authentication::Bearer, &self.http)?;
         let url = endpoint.url(["responses"])?;
         let model = name.strip_prefix(PREFIX).unwrap_or(name).to_owned();
-        Ok(Arc::new(Responses { model, capabilities: self.capabilities(name), url, endpoint }))
+        Ok(HttpModel::create(ResponsesFormat { model, capabilities: self.capabilities(name), url }, endpoint))
     }
 
     fn missing(&self) -> Option<String> {
@@ -70,43 +69,31 @@ impl ModelProvider for ResponsesProvider {
     }
 }
 
-struct Responses {
+/// The wire format of responses.
+pub(crate) struct ResponsesFormat {
     model: String,
     capabilities: ModelCapabilities,
     url: Url,
-    endpoint: Endpoint,
 }
 
-#[async_trait]
-impl Model for Responses {
-    async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError> {
-        let origin = &self.endpoint.origin;
-        let options = self.endpoint.options(&request.config)?;
-        let bad_request = |message: String| origin.error(ModelErrorKind::BadRequest, message);
-        let body = wire::request(&self.model, &request, streaming_mode).map_err(bad_request)?;
-        let body = serde_json::to_vec(&body)
-            .map_err(|error| bad_request(format!("the request cannot be written as JSON: {error}")))?;
-        drop(request);
-        let response = self.endpoint.post(&self.url, Bytes::from(body), &options).await?;
-        match streaming_mode {
-            StreamingMode::Off => {
-                let body = self.endpoint.read_body(response).await?;
-                let response = wire::parse_response(&body, origin)?;
-                Ok(stream::iter([Ok(response)]).boxed())
-            }
-            StreamingMode::On => {
-                let payloads = sse::payloads(self.endpoint.event_stream(response)?, origin.clone());
-                Ok(sse::responses(payloads, decoder(origin.clone())))
-            }
-        }
-    }
-
+impl WireFormat for ResponsesFormat {
     fn capabilities(&self) -> ModelCapabilities {
         self.capabilities
     }
-}
 
-/// Creates a decoder of a streamed response.
-pub(crate) fn decoder(origin: Arc<Origin>) -> impl Decoder {
-    streamed::EventDecoder::new(origin)
+    async fn url(&self, _: &Endpoint, _: StreamingMode) -> Result<Url, ModelError> {
+        Ok(self.url.clone())
+    }
+
+    fn body(&self, request: &LlmRequest, _: &HttpOptions, streaming_mode: StreamingMode) -> Result<Bytes, String> {
+        to_json(&wire::request(&self.model, request, streaming_mode)?)
+    }
+
+    fn parse_response(body: &[u8], origin: &Origin) -> Result<LlmResponse, ModelError> {
+        wire::parse_response(body, origin)
+    }
+
+    fn decoder(origin: Arc<Origin>) -> impl Decoder {
+        streamed::EventDecoder::new(origin)
+    }
 }

@@ -72,7 +72,7 @@ pub use self::reply::Reply;
 use self::script_path::ScriptPath;
 pub use self::turn::Turn;
 use crate::WritableFolders;
-use crate::registry::ModelProvider;
+use crate::provider::ModelProvider;
 
 /// Returns the file that the model `scripted:NAME` reads if scripts are in `folder`.
 pub fn script_file(folder: &Path, name: &str) -> PathBuf {

@@ -10,7 +10,7 @@ use reqwest::Url;
 use self::embeddings::VertexEmbedder;
 use crate::google_credentials::GoogleCredentials;
 use crate::http::{Authentication, Endpoint, Http};
-use crate::registry::ModelProvider;
+use crate::provider::ModelProvider;
 use crate::service::Service;
 use crate::settings::{Connection, GoogleCloud, Settings};
 use crate::{anthropic, capabilities, gemini};

@@ -22,7 +22,7 @@ use crate::error::RegistryError;
 use crate::file;
 use crate::progress::{Progress, ProgressListener};
 use crate::reference::Reference;
-use crate::signature::{KeyId, SigningKey, Subject};
+use crate::signature::{KeyId, SignatureSubject, SigningKey};
 use token::Authorization;
 use transport::{MAX_MANIFEST_BYTES, Transport};
 
@@ -82,7 +82,7 @@ impl RegistryClient {
         };
         let bytes = file::read(path).await?.ok_or_else(missing)?;
         let interfaces = Interfaces::read(&path.display().to_string(), &bytes)?;
-        let subject = Subject { name: reference.name(), version: reference.version() };
+        let subject = SignatureSubject { name: reference.name(), version: reference.version() };
         let signature = key.map(|key| key.sign(subject, &bytes)).transpose()?;
         let unexpected =
             |reason: String| RegistryError::UnexpectedResponse { reference: reference.to_string(), reason };

@@ -13,7 +13,7 @@ use crate::error::RegistryError;
 use crate::file;
 use crate::lock::{LockEntry, Lockfile};
 use crate::reference::Reference;
-use crate::signature::{KeyId, SignatureStatus, SignatureVerifier, Subject, signature_path};
+use crate::signature::{KeyId, SignatureStatus, SignatureSubject, SignatureVerifier, signature_path};
 
 /// A folder with pulled components.
 pub struct ComponentFolder {
@@ -48,7 +48,7 @@ pub struct PulledComponent {
     /// The trusted key of the signature.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signer: Option<KeyId>,
-    /// What the pull changed.
+    /// The changes of the pull.
     pub change: Change,
     /// Warnings, one sentence each.
     pub warnings: Vec<String>,
@@ -223,7 +223,7 @@ impl ComponentFolder {
             Some(bytes) => bytes,
             None => self.client.fetch(reference, &layer).await?,
         };
-        let subject = Subject { name, version: reference.version() };
+        let subject = SignatureSubject { name, version: reference.version() };
         let status = self.verifier.verify(&reference.to_string(), subject, &bytes, layer.signature.as_deref())?;
         let unchanged = before.filter(|before| before.manifest == manifest);
         let signer = match status {

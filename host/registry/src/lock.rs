@@ -10,7 +10,7 @@ use crate::component::{Digest, check_name};
 use crate::error::RegistryError;
 use crate::file;
 use crate::reference::Reference;
-use crate::signature::{KeyId, Subject};
+use crate::signature::{KeyId, SignatureSubject};
 
 /// The name of the file in the served folder.
 pub const LOCK_FILE: &str = "hatchery.lock";
@@ -43,8 +43,8 @@ pub(crate) struct LockEntry {
 
 impl LockEntry {
     /// Returns the subject that the signature has to name.
-    pub(crate) fn subject<'a>(&'a self, name: &'a str) -> Subject<'a> {
-        Subject { name, version: self.reference.version() }
+    pub(crate) fn subject<'a>(&'a self, name: &'a str) -> SignatureSubject<'a> {
+        SignatureSubject { name, version: self.reference.version() }
     }
 }
 

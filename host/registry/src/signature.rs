@@ -97,7 +97,7 @@ impl TryFrom<String> for TrustedKey {
     }
 }
 
-/// What happens to a component without an accepted signature.
+/// The treatment of a component without an accepted signature.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SignaturePolicy {
@@ -133,7 +133,7 @@ pub struct SignatureVerifier {
 
 /// The component that a signature has to name.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Subject<'a> {
+pub(crate) struct SignatureSubject<'a> {
     /// The name of the component, which is the file name without `.wasm`.
     pub(crate) name: &'a str,
     /// The requested version; `None` if any version is accepted.
@@ -237,7 +237,7 @@ impl SignatureVerifier {
         if !self.policy_requires_check() && !self.identities.contains_key(&*name) {
             return Ok(None);
         }
-        let subject = Subject { name: &name, version: None };
+        let subject = SignatureSubject { name: &name, version: None };
         Ok(match self.verify(&path.display().to_string(), subject, bytes, signature)? {
             SignatureStatus::Unverified(warning) => Some(warning),
             SignatureStatus::Verified(_) | SignatureStatus::NotChecked => None,
@@ -248,7 +248,7 @@ impl SignatureVerifier {
     pub(crate) fn verify(
         &self,
         origin: &str,
-        subject: Subject<'_>,
+        subject: SignatureSubject<'_>,
         bytes: &[u8],
         signature: Option<&str>,
     ) -> Result<SignatureStatus, RegistryError> {
@@ -296,7 +296,7 @@ impl SignatureVerifier {
     }
 }
 
-/// Why a signature is not accepted.
+/// The reason why a signature is not accepted.
 #[derive(Debug)]
 struct SignatureProblem {
     /// A predicate, which follows the name of the file or the reference in messages.
@@ -370,7 +370,7 @@ impl SigningKey {
     }
 
     /// Signs a component and returns the text of the signature file.
-    pub(crate) fn sign(&self, subject: Subject<'_>, bytes: &[u8]) -> Result<String, RegistryError> {
+    pub(crate) fn sign(&self, subject: SignatureSubject<'_>, bytes: &[u8]) -> Result<String, RegistryError> {
         let comment = format!("signature of {}.wasm by the key {}", subject.name, self.id);
         let trusted = Comment::new(subject).to_string();
         let signature = minisign::sign(None, &self.key, bytes, Some(&trusted), Some(&comment));

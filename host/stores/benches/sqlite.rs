@@ -9,11 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hatchery_core::{
-    Content, Event, EventData, EventWindow, JsonMap, Part, SessionKey, SessionService, TurnStart, UsageMetadata,
-};
+use hatchery_core::{Event, EventWindow, JsonMap, SessionKey, SessionService, TurnStart};
 use hatchery_stores::quotas::QuotaSessions;
 use hatchery_stores::{Durability, SqliteSessions};
+use hatchery_test_support::typical_event;
 use rusqlite::{Connection, params};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Runtime;
@@ -66,28 +65,9 @@ fn open(runtime: &Runtime, file: &Path, durability: Durability) -> Arc<dyn Sessi
     Arc::new(runtime.block_on(SqliteSessions::open_with(file, durability)).expect("a database"))
 }
 
-/// An event of about 450 bytes.
-fn event(number: usize) -> Arc<Event> {
-    let text =
-        format!("Answer {number}: the dice show {} and {}, which is what you asked for.", number % 6, number % 5);
-    Event::new(EventData {
-        invocation_id: hatchery_core::new_invocation_id(),
-        author: "dice_agent".into(),
-        content: Some(Arc::new(Content::new("model", vec![Part::text(text)]))),
-        finish_reason: Some("STOP".into()),
-        usage_metadata: Some(Box::new(UsageMetadata {
-            prompt_token_count: Some(1200),
-            candidates_token_count: Some(18),
-            total_token_count: Some(1218),
-            ..UsageMetadata::default()
-        })),
-        ..EventData::default()
-    })
-}
-
 /// Returns events whose JSON exists already.
 fn events(count: usize) -> Vec<Arc<Event>> {
-    let events: Vec<_> = (0..count).map(event).collect();
+    let events: Vec<_> = (0..count).map(typical_event).collect();
     events.iter().for_each(|event| drop(event.json().clone()));
     events
 }
@@ -194,12 +174,12 @@ fn turns(runtime: &Runtime, sessions: &Arc<dyn SessionService>, count: usize) ->
                     tokio::spawn(async move {
                         let mut previous = None;
                         for turn in events.chunks(4) {
-                            let begun = sessions.begin_turn(&key, previous, LEASE).await.expect("a turn");
-                            let TurnStart::Begun(begun) = begun else { panic!("nobody else holds a turn") };
+                            let turn_start = sessions.begin_turn(&key, previous, LEASE).await.expect("a turn");
+                            let TurnStart::Begun(turn_start) = turn_start else { panic!("nobody else holds a turn") };
                             for event in turn {
-                                sessions.append_with(&key, event, Some(begun.fence)).await.expect("a revision");
+                                sessions.append_with(&key, event, Some(turn_start.fence)).await.expect("a revision");
                             }
-                            previous = Some(begun.fence);
+                            previous = Some(turn_start.fence);
                         }
                     })
                 })

@@ -21,12 +21,12 @@ pub(crate) fn busy(activity: &str) -> StoreError {
     StoreError::Busy { context, retry_after: RETRY_AFTER }
 }
 
-/// What the holder of a lock shares it with.
+/// The mode of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// Others that share it.
+pub(crate) enum LockMode {
+    /// The lock can be held by others in this mode.
     Shared,
-    /// Nobody.
+    /// The lock has one holder.
     Exclusive,
 }
 
@@ -56,13 +56,13 @@ enum Guard {
 impl<K: Eq + Hash + Clone> KeyedLock<K> {
     /// Locks a key. Waits for all earlier callers, except that sharing ones do not wait for each other; returns `None`
     /// after `timeout`.
-    pub(crate) async fn acquire(&self, key: K, access: Access, timeout: Duration) -> Option<KeyedLockGuard<'_, K>> {
+    pub(crate) async fn acquire(&self, key: K, access: LockMode, timeout: Duration) -> Option<KeyedLockGuard<'_, K>> {
         let lock = self.locks().entry(key.clone()).or_default().clone();
         let mut guard = KeyedLockGuard { owner: self, key, lock: Some(lock.clone()), guard: None };
         let locked = tokio::time::timeout(timeout, async {
             match access {
-                Access::Shared => Guard::Shared(lock.read_owned().await),
-                Access::Exclusive => Guard::Exclusive(lock.write_owned().await),
+                LockMode::Shared => Guard::Shared(lock.read_owned().await),
+                LockMode::Exclusive => Guard::Exclusive(lock.write_owned().await),
             }
         });
         guard.guard = Some(locked.await.ok()?);
@@ -96,9 +96,9 @@ mod tests {
     #[tokio::test]
     async fn a_key_has_one_holder_and_other_keys_do_not_wait() {
         let locks = KeyedLock::default();
-        let first = locks.acquire("ann", Access::Exclusive, LONG).await.unwrap();
-        assert!(locks.acquire("bob", Access::Exclusive, LONG).now_or_never().flatten().is_some());
-        let mut second = Box::pin(locks.acquire("ann", Access::Exclusive, LONG));
+        let first = locks.acquire("ann", LockMode::Exclusive, LONG).await.unwrap();
+        assert!(locks.acquire("bob", LockMode::Exclusive, LONG).now_or_never().flatten().is_some());
+        let mut second = Box::pin(locks.acquire("ann", LockMode::Exclusive, LONG));
         assert!(second.as_mut().now_or_never().is_none());
         drop(first);
         assert!(second.await.is_some());
@@ -108,9 +108,9 @@ mod tests {
     #[tokio::test]
     async fn shared_access_excludes_only_exclusive_access() {
         let locks = KeyedLock::default();
-        let first = locks.acquire("ann", Access::Shared, LONG).await.unwrap();
-        let second = locks.acquire("ann", Access::Shared, LONG).now_or_never().flatten().unwrap();
-        let mut alone = Box::pin(locks.acquire("ann", Access::Exclusive, LONG));
+        let first = locks.acquire("ann", LockMode::Shared, LONG).await.unwrap();
+        let second = locks.acquire("ann", LockMode::Shared, LONG).now_or_never().flatten().unwrap();
+        let mut alone = Box::pin(locks.acquire("ann", LockMode::Exclusive, LONG));
         assert!(alone.as_mut().now_or_never().is_none());
         drop((first, second));
         assert!(alone.await.is_some());
@@ -120,10 +120,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_wait_times_out_and_leaves_nothing_behind() {
         let locks = KeyedLock::default();
-        let first = locks.acquire("ann", Access::Exclusive, LONG).await.unwrap();
-        assert!(locks.acquire("ann", Access::Exclusive, LONG).await.is_none());
+        let first = locks.acquire("ann", LockMode::Exclusive, LONG).await.unwrap();
+        assert!(locks.acquire("ann", LockMode::Exclusive, LONG).await.is_none());
         drop(first);
         assert!(locks.locks().is_empty());
-        assert!(locks.acquire("ann", Access::Exclusive, LONG).await.is_some());
+        assert!(locks.acquire("ann", LockMode::Exclusive, LONG).await.is_some());
     }
 }

@@ -93,7 +93,7 @@ struct Row {
     subject: &'static str,
     /// The noun after the value in the error message.
     object: &'static str,
-    /// What a client can do without a larger quota.
+    /// The advice for a client without a larger quota.
     remedy: &'static str,
 }
 

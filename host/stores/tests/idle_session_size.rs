@@ -1,37 +1,16 @@
-//! What a session costs in memory beyond its events. The only test of this file, because it counts all allocations of
-//! the process.
+//! Memory of a session beside its events. The only test of this file, because it counts all allocations of the process.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicIsize, Ordering};
 
 use hatchery_core::{Content, Event, EventActions, EventData, EventWindow, JsonMap, SessionService};
 use hatchery_stores::MemorySessions;
+use hatchery_test_support::CountingAllocator;
 use serde_json::json;
 
-struct Counting;
-
-static ALLOCATED: AtomicIsize = AtomicIsize::new(0);
-
-// SAFETY: passes every call on to the system's allocator as it is.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED.fetch_add(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the caller's promise about the layout.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        ALLOCATED.fetch_sub(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the pointer came from `alloc` with this layout, so from the system's allocator.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 fn event(number: usize) -> Arc<Event> {
     let state_delta = [("turn".to_owned(), json!(number))].into_iter().collect();
@@ -46,9 +25,9 @@ fn event(number: usize) -> Arc<Event> {
 #[test]
 fn an_idle_session_with_ten_events_uses_at_most_eight_kilobytes() {
     const SESSIONS: usize = 1000;
-    let before_events = ALLOCATED.load(Ordering::Relaxed);
+    let before_events = CountingAllocator::allocated();
     let events: Vec<Vec<Arc<Event>>> = (0..SESSIONS).map(|_| (0..10).map(event).collect()).collect();
-    let before = ALLOCATED.load(Ordering::Relaxed);
+    let before = CountingAllocator::allocated();
     let sessions = MemorySessions::new();
     futures::executor::block_on(async {
         for events in &events {
@@ -59,7 +38,7 @@ fn an_idle_session_with_ten_events_uses_at_most_eight_kilobytes() {
             }
         }
     });
-    let after = ALLOCATED.load(Ordering::Relaxed);
+    let after = CountingAllocator::allocated();
     let (events, session) = ((before - before_events) / SESSIONS as isize, (after - before) / SESSIONS as isize);
     println!("a session takes {session} bytes beside its events, ten events take {events} bytes");
     assert!(session <= 8 * 1024, "{session} bytes");

@@ -1,9 +1,29 @@
-//! A short form of events.
+//! A typical event, and the short form of events.
 
 use std::sync::Arc;
 
-use hatchery_core::{Event, JsonMap};
+use hatchery_core::{Content, Event, EventData, JsonMap, Part, UsageMetadata};
 use serde_json::Value;
+
+/// Returns a model response with metadata: about 500 bytes of JSON.
+pub fn typical_event(number: usize) -> Arc<Event> {
+    let text =
+        format!("Answer {number}: the dice show {} and {}, which is what you asked for.", number % 6, number % 5);
+    Event::new(EventData {
+        invocation_id: hatchery_core::new_invocation_id(),
+        author: "dice_agent".into(),
+        content: Some(Arc::new(Content::new("model", vec![Part::text(text)]))),
+        finish_reason: Some("STOP".into()),
+        usage_metadata: Some(Box::new(UsageMetadata {
+            prompt_token_count: Some(1200),
+            candidates_token_count: Some(18),
+            total_token_count: Some(1218),
+            ..UsageMetadata::default()
+        })),
+        model_version: Some("scripted-1".into()),
+        ..EventData::default()
+    })
+}
 
 /// Formats an event: `author: text`, `author: call name{args}`, `author: answer name{response}`; `~` marks partial
 /// events.

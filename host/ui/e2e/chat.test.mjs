@@ -66,15 +66,22 @@ test("a person agrees to a call, and denies another one", () =>
     assert.equal(await page.getByText("It was rolled.").count(), 1);
   }));
 
-test("a run is stopped, and the session goes on", () =>
+test("a run is cancelled at the host, and the session goes on", () =>
   withPage(host, async (page) => {
     await page.goto(`${host.url}/dev-ui/apps/slow`);
     const field = page.getByRole("textbox", { name: "Message slow" });
     await field.fill("Tell me");
     await field.press("Enter");
     await page.getByText("one", { exact: true }).waitFor();
+    const cancel = page.waitForResponse((response) => /\/runs\/[^/]+\/cancel$/.test(response.url()));
     await page.getByRole("button", { name: "Stop the run" }).click();
+    assert.equal((await cancel).status(), 200);
     await page.getByRole("button", { name: "Send" }).waitFor();
+    await page.getByText("The run was cancelled.").waitFor();
+    assert.equal(await page.getByRole("alert").count(), 0, "a cancelled run is no error");
+    const session = page.url().split("/").at(-1);
+    const { runs } = await host.json(`/apps/slow/users/me/sessions/${session}/runs`);
+    assert.deepEqual(runs.map((run) => run.state), ["cancelled"]);
     await say(page, "again");
     await page.getByText("Here I am again.").waitFor();
   }));

@@ -41,12 +41,12 @@ test("a component is swapped under an open page, rejected, recovered and rolled 
     await page.getByText(/^You rolled/).waitFor();
   }));
 
-test("a component shows what it asks for and lacks, with the lines that grant it", () =>
+test("a component shows requested and missing grants, with the lines that grant them", () =>
   withPage(host, async (page) => {
     const detail = await host.json("/components/greeter");
     assert.match(detail.missingLines, /^components:\n {2}greeter:\n {4}grants:\n/);
     await page.goto(`${host.url}/dev-ui/components/greeter`);
-    await page.getByText("To allow what is missing, add to hatchery.yaml").waitFor();
+    await page.getByText("To grant the missing access, add to hatchery.yaml").waitFor();
     assert.equal((await page.locator("pre").filter({ hasText: "grants:" }).innerText()).trim(), detail.missingLines.trim());
     await page.getByRole("row", { name: /state\.write user:name .*it knows people by their names/ }).waitFor();
     await assertAccessible(page, "component with missing grants");

@@ -96,7 +96,7 @@ for (const theme of ["light", "dark"]) {
   await changes.getByText("rejected").waitFor();
   await shoot(`components-${theme}`);
   await visit("components/greeter");
-  await page.getByText("To allow what is missing").waitFor();
+  await page.getByText("To grant the missing access").waitFor();
   await shoot(`component-${theme}`);
   replaceFile(host.file("help-desk/help-desk.wasm"), component("help_desk"));
   await context.close();

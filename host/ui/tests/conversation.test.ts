@@ -61,6 +61,11 @@ describe("a conversation", () => {
     expect(items?.find((item) => item.kind === "state")).toMatchObject({ delta: { n: 1 } });
   });
 
+  it("shows a cancelled run without an error", () => {
+    const cancelled = event("dice", [], { errorCode: "CANCELLED", errorMessage: "the run was cancelled" });
+    expect(buildTurns([ask("x"), cancelled])[0]?.items.map((item) => item.kind)).toEqual(["cancelled"]);
+  });
+
   it("takes answers of people for no message", () => {
     expect(buildTurns([ask("pay"), consent("f1"), decide("f1", true)])).toHaveLength(1);
   });

@@ -44,20 +44,20 @@ use bindings::hatchery::agent::types::{Content, Error, Event, Part, PartData};
 const EVENTS: u32 = 1000;
 
 /// The minimal store data of the guests.
-struct Bare {
+struct MinimalState {
     wasi: WasiCtx,
     table: ResourceTable,
     /// The user message.
     text: String,
 }
 
-impl WasiView for Bare {
+impl WasiView for MinimalState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
     }
 }
 
-fn bare_pre(name: &str) -> InstancePre<Bare> {
+fn bare_pre(name: &str) -> InstancePre<MinimalState> {
     let code = Component::from_file(ENGINE.wasm(), component(name)).unwrap();
     let mut linker = Linker::new(ENGINE.wasm());
     wasmtime_wasi::p2::add_to_linker_async(&mut linker).unwrap();
@@ -70,13 +70,13 @@ fn bare_pre(name: &str) -> InstancePre<Bare> {
 }
 
 /// Links the user message for agents, and an error for `describe`. The other imports are not used here.
-fn link_session(linker: &mut LinkerInstance<'_, Bare>, interface: &ComponentInstance) {
+fn link_session(linker: &mut LinkerInstance<'_, MinimalState>, interface: &ComponentInstance) {
     let refused = || wasmtime::format_err!("not offered here");
     for (name, export) in interface.exports(ENGINE.wasm()) {
         match export.ty {
             ComponentItem::ComponentFunc(_) if name == "user-content" => {
                 let user_content =
-                    |store: StoreContextMut<'_, Bare>, ()| Ok((Ok::<_, Error>(content(&store.data().text)),));
+                    |store: StoreContextMut<'_, MinimalState>, ()| Ok((Ok::<_, Error>(content(&store.data().text)),));
                 linker.func_wrap(name, user_content).unwrap();
             }
             ComponentItem::ComponentFunc(_) if name == "current" => {
@@ -97,14 +97,14 @@ fn content(text: &str) -> Content {
     Content { role: Some("user".into()), parts: vec![part] }
 }
 
-fn bare_store(text: &str) -> Store<Bare> {
+fn bare_store(text: &str) -> Store<MinimalState> {
     let wasi = WasiCtxBuilder::new().build();
-    let mut store = Store::new(ENGINE.wasm(), Bare { wasi, table: ResourceTable::new(), text: text.into() });
+    let mut store = Store::new(ENGINE.wasm(), MinimalState { wasi, table: ResourceTable::new(), text: text.into() });
     store.set_epoch_deadline(1 << 40);
     store
 }
 
-async fn bare_tool(pre: &InstancePre<Bare>, indices: &guest_tools::GuestIndices, args: &str) -> String {
+async fn bare_tool(pre: &InstancePre<MinimalState>, indices: &guest_tools::GuestIndices, args: &str) -> String {
     let mut store = bare_store("");
     let instance = pre.instantiate_async(&mut store).await.unwrap();
     let guest = indices.load(&mut store, &instance).unwrap();
@@ -136,7 +136,12 @@ impl<D> StreamConsumer<D> for Counter {
     }
 }
 
-async fn bare_agent(pre: &InstancePre<Bare>, indices: &guest_agents::GuestIndices, agent: &str, text: &str) -> usize {
+async fn bare_agent(
+    pre: &InstancePre<MinimalState>,
+    indices: &guest_agents::GuestIndices,
+    agent: &str,
+    text: &str,
+) -> usize {
     let mut store = bare_store(text);
     let instance = pre.instantiate_async(&mut store).await.unwrap();
     let guest = indices.load(&mut store, &instance).unwrap();

@@ -87,7 +87,7 @@ pub enum LoadError {
     Describe { component: String, reason: String },
 }
 
-/// Why a call of a component fails.
+/// An error of a call of a component.
 #[derive(Debug, Error)]
 pub(crate) enum CallError {
     /// No instance became free.
@@ -123,7 +123,7 @@ pub(crate) enum CallError {
     Replaced,
 }
 
-/// Why a call stopped waiting for an instance.
+/// The reason why a call stopped waiting for an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BusyReason {
     /// The call has waited for this long.

@@ -1,4 +1,4 @@
-//! An assistant that passes questions on to another app, looks into the user's sessions of that app, and remembers earlier conversations.
+//! An assistant that forwards questions to another app, reads the user's session of that app, and searches earlier conversations.
 
 use hatchery_guest::EventWindow;
 use hatchery_guest::prelude::*;
@@ -6,13 +6,13 @@ use hatchery_guest::prelude::*;
 /// The app that answers questions about orders.
 const HELP_DESK: &str = "help-desk";
 
-/// The user's session of the help desk, in which all questions of the concierge are asked.
+/// The user's session of the help desk for all questions of the concierge.
 const DESK_SESSION: &str = "concierge";
 
 hatchery_guest::requests! {
-    runs: ["help-desk"] because "it asks the help desk",
-    sessions: { read: ["help-desk"] } because "it lists what was asked there",
-    memory: read because "it remembers earlier conversations",
+    runs: ["help-desk"] because "it forwards questions to the help desk",
+    sessions: { read: ["help-desk"] } because "it lists the questions in its session there",
+    memory: read because "it searches earlier conversations",
 }
 
 /// The arguments of `ask_help_desk`.
@@ -29,7 +29,7 @@ async fn ask_help_desk(args: Question, cx: ToolContext) -> Result<String, Error>
     cx.runner().run(request).await?.text().await
 }
 
-/// Lists the last questions that the help desk was asked for the user.
+/// Lists the user's last questions to the help desk.
 #[tool]
 async fn list_questions(cx: ToolContext) -> Result<Vec<String>, Error> {
     let sessions = cx.sessions(HELP_DESK);
@@ -43,11 +43,11 @@ async fn list_questions(cx: ToolContext) -> Result<Vec<String>, Error> {
 /// The arguments of `recall`.
 #[derive(Deserialize, JsonSchema)]
 struct Topic {
-    /// Words that the conversation was about.
+    /// Words that occurred in the conversation.
     topic: String,
 }
 
-/// Returns what was said about a topic in earlier conversations, the best match first.
+/// Returns messages about a topic from earlier conversations, best match first.
 #[tool]
 async fn recall(args: Topic, cx: ToolContext) -> Result<Vec<String>, Error> {
     let current = cx.user_content()?.text();
@@ -56,7 +56,7 @@ async fn recall(args: Topic, cx: ToolContext) -> Result<Vec<String>, Error> {
     Ok(texts.filter(|text| !text.is_empty() && *text != current).take(3).collect())
 }
 
-/// Passes questions on to the help desk, and remembers what was said.
+/// Forwards questions to the help desk, and remembers earlier conversations.
 #[agent]
 fn concierge() -> LlmAgent {
     LlmAgent::new("concierge")
@@ -85,8 +85,8 @@ mod tests {
 
     #[test]
     fn only_questions_of_the_user_are_listed() {
-        let asked = Event { author: "user".into(), ..Event::text("Where is it?") };
-        let host = Host::new().session_of(HELP_DESK, DESK_SESSION, [asked, Event::text("On its way.")]);
+        let prompt = Event { author: "user".into(), ..Event::text("Where is it?") };
+        let host = Host::new().session_of(HELP_DESK, DESK_SESSION, [prompt, Event::text("On its way.")]);
         assert_eq!(host.call::<Vec<String>>(list_questions, ()), Ok(vec!["Where is it?".into()]));
         assert_eq!(Host::new().call::<Vec<String>>(list_questions, ()), Ok(Vec::new()));
     }

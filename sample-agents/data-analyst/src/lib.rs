@@ -1,5 +1,5 @@
-//! An agent whose model writes code to answer, and the code executor that runs it: Starlark, a small dialect of Python, without network
-//! and without disk. All that code can reach are the files that it is given.
+//! An agent whose model answers by writing code, and the code executor that runs it: Starlark, a small dialect of Python. Code has access
+//! to its input files only, not to a network or a disk.
 
 mod library;
 mod script;
@@ -7,7 +7,7 @@ mod table;
 
 use hatchery_guest::prelude::*;
 
-/// Runs Starlark, the part of Python that cannot loop for ever.
+/// Runs Starlark, a subset of Python without unbounded loops.
 #[code_executor]
 async fn starlark(input: CodeInput) -> Result<CodeOutput, ToolError> {
     Ok(script::run(input))
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_code_prints_is_its_output() {
+    fn printed_text_is_the_output_of_code() {
         assert_eq!(
             printed("x = [n * n for n in range(4)]\nprint('squares', x)\nprint(f'{len(x)} of them')"),
             "squares [0, 1, 4, 9]\n4 of them\n"
@@ -66,21 +66,21 @@ mod tests {
     }
 
     #[test]
-    fn an_error_tells_its_line() {
+    fn an_error_has_its_line() {
         let output = run("x = 1\nprint(x)\ny = x / 0\nprint(y)");
         assert_eq!(output.stdout, "1\n");
         assert_eq!(output.stderr, "line 3: float division by zero: 1 / 0\n    y = x / 0\n");
     }
 
     #[test]
-    fn an_error_in_a_function_tells_who_called_it() {
+    fn an_error_in_a_function_has_the_line_of_its_caller() {
         let output = run("def half(x):\n    return x / 2\n\nhalf('a')");
         assert!(output.stderr.starts_with("line 2: Operation `/` not supported"), "{}", output.stderr);
         assert!(output.stderr.ends_with("    return x / 2\ncalled from line 4\n"), "{}", output.stderr);
     }
 
     #[test]
-    fn code_that_is_not_starlark_is_told_with_its_line() {
+    fn a_syntax_error_has_its_line() {
         let output = run("print(1)\nimport os\n");
         assert!(output.stderr.starts_with("line 2: "), "{}", output.stderr);
         assert_eq!(output.stdout, "");
@@ -93,7 +93,7 @@ mod tests {
     fn files_are_read_by_name() {
         assert_eq!(printed("print(read_file('sales.csv').splitlines()[1])"), "Oslo,12\n");
         let stderr = run("read_file('costs.csv')").stderr;
-        assert_eq!(stderr, "line 1: there is no file `costs.csv`; there is `sales.csv`\n    read_file('costs.csv')\n");
+        assert_eq!(stderr, "line 1: there is no file `costs.csv`; available: `sales.csv`\n    read_file('costs.csv')\n");
     }
 
     #[test]
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_code_writes_is_a_file_and_can_be_read_again() {
+    fn a_written_file_is_returned_and_can_be_read_again() {
         let output = run(
             "write_file('a.txt', 'one')\nwrite_file('a.txt', 'two')\nwrite_file('t.csv', 'n\\n1')\nprint(read_file('a.txt'), read_csv('t.csv'))",
         );
@@ -115,7 +115,7 @@ mod tests {
             output.output_files.iter().map(|file| (file.name.as_str(), file.mime_type.as_str())).collect();
         assert_eq!(files, [("a.txt", "text/plain"), ("t.csv", "text/csv")]);
         let stderr = run("write_file('../x', '')").stderr;
-        assert!(stderr.starts_with("line 1: `../x` is no name for a file"), "{stderr}");
+        assert!(stderr.starts_with("line 1: `../x` is not a valid file name"), "{stderr}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What code finds beside Starlark's own functions: files, tables and a little arithmetic.
+//! Functions for code besides Starlark's own: files, tables and arithmetic.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,46 +13,46 @@ use starlark::{PrintHandler, starlark_module};
 
 use crate::table;
 
-/// All that code can reach: its files, and what it has printed and written.
+/// The environment of code: its input files, and its output so far.
 #[derive(Debug, starlark::any::ProvidesStaticType)]
-pub struct World {
-    given: Vec<CodeFile>,
+pub struct Environment {
+    input_files: Vec<CodeFile>,
     written: RefCell<BTreeMap<String, String>>,
     printed: RefCell<String>,
 }
 
-/// What code did wrong, in words for the model that wrote it.
+/// An error of code, as the model that wrote it reads it.
 #[derive(Debug, thiserror::Error)]
-enum Fault {
-    #[error("there is no file `{name}`; there is {known}")]
+enum LibraryError {
+    #[error("there is no file `{name}`; available: {known}")]
     NoFile { name: String, known: String },
     #[error("`{0}` is not text in UTF-8")]
     NoText(String),
-    #[error("`{0}` is no name for a file: it must not be empty or hold `/` or `\\`")]
+    #[error("`{0}` is not a valid file name: it must not be empty or contain `/` or `\\`")]
     BadName(String),
     #[error("`{name}` is not a table: {source}")]
     NoTable { name: String, source: csv::Error },
     #[error("`{0}` needs at least one number")]
     NoNumbers(&'static str),
-    #[error("`{function}` takes numbers, not `{given}`")]
-    NoNumber { function: &'static str, given: &'static str },
+    #[error("`{function}` takes numbers, not `{actual}`")]
+    NoNumber { function: &'static str, actual: &'static str },
     #[error("files are out of reach")]
-    NoWorld,
+    NoEnvironment,
 }
 
-impl From<Fault> for starlark::Error {
-    fn from(fault: Fault) -> Self {
-        Self::new_native(fault)
+impl From<LibraryError> for starlark::Error {
+    fn from(error: LibraryError) -> Self {
+        Self::new_native(error)
     }
 }
 
-impl World {
-    /// A world with these files.
-    pub fn new(given: Vec<CodeFile>) -> Self {
-        Self { given, written: RefCell::default(), printed: RefCell::default() }
+impl Environment {
+    /// Creates an environment with these files.
+    pub fn new(input_files: Vec<CodeFile>) -> Self {
+        Self { input_files, written: RefCell::default(), printed: RefCell::default() }
     }
 
-    /// What came of the code; `stderr` is what went wrong.
+    /// Returns the output. `stderr` is the error message, or empty.
     pub fn into_output(self, stderr: String) -> CodeOutput {
         let file = |(name, text): (String, String)| CodeFile {
             mime_type: mime_type(&name).into(),
@@ -62,37 +62,37 @@ impl World {
         CodeOutput { stdout: self.printed.into_inner(), stderr, output_files }
     }
 
-    /// The world of the code that runs.
-    fn of<'a>(eval: &Evaluator<'_, 'a, '_>) -> Result<&'a Self, Fault> {
-        eval.extra.and_then(|world| world.downcast_ref()).ok_or(Fault::NoWorld)
+    /// Returns the environment of an evaluation.
+    fn of<'a>(eval: &Evaluator<'_, 'a, '_>) -> Result<&'a Self, LibraryError> {
+        eval.extra.and_then(|environment| environment.downcast_ref()).ok_or(LibraryError::NoEnvironment)
     }
 
-    fn read(&self, name: &str) -> Result<String, Fault> {
+    fn read(&self, name: &str) -> Result<String, LibraryError> {
         if let Some(text) = self.written.borrow().get(name) {
             return Ok(text.clone());
         }
-        let given = self.given.iter().find(|file| file.name == name);
-        let given = given.ok_or_else(|| Fault::NoFile { name: name.into(), known: self.known() })?;
-        String::from_utf8(given.content.clone()).map_err(|_| Fault::NoText(name.into()))
+        let file = self.input_files.iter().find(|file| file.name == name);
+        let file = file.ok_or_else(|| LibraryError::NoFile { name: name.into(), known: self.list_files() })?;
+        String::from_utf8(file.content.clone()).map_err(|_| LibraryError::NoText(name.into()))
     }
 
-    fn known(&self) -> String {
+    fn list_files(&self) -> String {
         let written = self.written.borrow();
-        let names = self.given.iter().map(|file| file.name.as_str()).chain(written.keys().map(String::as_str));
+        let names = self.input_files.iter().map(|file| file.name.as_str()).chain(written.keys().map(String::as_str));
         let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
         if names.is_empty() { "none".into() } else { names.join(", ") }
     }
 
-    fn write(&self, name: &str, text: &str) -> Result<(), Fault> {
+    fn write(&self, name: &str, text: &str) -> Result<(), LibraryError> {
         if name.is_empty() || name.contains(['/', '\\']) {
-            return Err(Fault::BadName(name.into()));
+            return Err(LibraryError::BadName(name.into()));
         }
         self.written.borrow_mut().insert(name.into(), text.into());
         Ok(())
     }
 }
 
-impl PrintHandler for World {
+impl PrintHandler for Environment {
     fn println(&self, text: &str) -> starlark::Result<()> {
         let mut printed = self.printed.borrow_mut();
         printed.push_str(text);
@@ -112,40 +112,40 @@ fn mime_type(name: &str) -> &'static str {
     }
 }
 
-/// The functions by the names that code has for them.
+/// The functions, under their names in Starlark.
 #[starlark_module]
 pub fn library(builder: &mut GlobalsBuilder) {
-    /// The text of a file.
+    /// Returns the text of a file.
     fn read_file(#[starlark(require = pos)] name: &str, eval: &mut Evaluator) -> starlark::Result<String> {
-        Ok(World::of(eval)?.read(name)?)
+        Ok(Environment::of(eval)?.read(name)?)
     }
 
-    /// The rows of a CSV file, as a list of dicts.
+    /// Returns the rows of a CSV file as a list of dicts.
     fn read_csv<'v>(
         #[starlark(require = pos)] name: &str,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<Value<'v>> {
-        let text = World::of(eval)?.read(name)?;
-        Ok(table::read(&text, eval.heap()).map_err(|source| Fault::NoTable { name: name.into(), source })?)
+        let text = Environment::of(eval)?.read(name)?;
+        Ok(table::read(&text, eval.heap()).map_err(|source| LibraryError::NoTable { name: name.into(), source })?)
     }
 
-    /// Gives a file to the user.
+    /// Writes a file for the user.
     fn write_file(
         #[starlark(require = pos)] name: &str,
         #[starlark(require = pos)] text: &str,
         eval: &mut Evaluator,
     ) -> starlark::Result<NoneType> {
-        World::of(eval)?.write(name, text)?;
+        Environment::of(eval)?.write(name, text)?;
         Ok(NoneType)
     }
 
-    /// The sum of numbers.
+    /// Returns the sum of numbers.
     fn sum<'v>(#[starlark(require = pos)] values: Value<'v>, heap: Heap<'v>) -> starlark::Result<Value<'v>> {
         let mut values = values.iterate(heap)?;
         values.try_fold(heap.alloc(0), |sum, value| sum.add(value, heap))
     }
 
-    /// The mean of numbers.
+    /// Returns the mean of numbers.
     fn mean<'v>(#[starlark(require = pos)] values: Value<'v>, heap: Heap<'v>) -> starlark::Result<f64> {
         let numbers = numbers("mean", values, heap)?;
         #[allow(clippy::cast_precision_loss, reason = "no list is that long")]
@@ -153,15 +153,15 @@ pub fn library(builder: &mut GlobalsBuilder) {
         Ok(numbers.iter().sum::<f64>() / count)
     }
 
-    /// The number in the middle, or the mean of the two there.
+    /// Returns the median of numbers.
     fn median<'v>(#[starlark(require = pos)] values: Value<'v>, heap: Heap<'v>) -> starlark::Result<f64> {
         let mut numbers = numbers("median", values, heap)?;
         numbers.sort_by(f64::total_cmp);
-        let at = |place: usize| numbers.get(place).copied().unwrap_or_default();
+        let at = |index: usize| numbers.get(index).copied().unwrap_or_default();
         Ok((at((numbers.len() - 1) / 2) + at(numbers.len() / 2)) / 2.0)
     }
 
-    /// The number with so many digits behind the point; a whole one without them.
+    /// Rounds a number to so many decimal places, or to an integer without `digits`.
     fn round<'v>(
         #[starlark(require = pos)] x: Value<'v>,
         #[starlark(require = pos)] digits: Option<usize>,
@@ -170,20 +170,20 @@ pub fn library(builder: &mut GlobalsBuilder) {
         let number = number("round", x)?;
         Ok(match digits {
             _ if x.unpack_i32().is_some() => x,
-            #[allow(clippy::cast_possible_truncation, reason = "a number too large becomes the largest there is")]
+            #[allow(clippy::cast_possible_truncation, reason = "a number that is too large becomes `i64::MAX`")]
             None => heap.alloc(number.round_ties_even() as i64),
             Some(digits) => heap.alloc(format!("{number:.digits$}").parse().unwrap_or(number)),
         })
     }
 }
 
-/// The numbers in something that can be gone through; at least one.
+/// Returns the numbers of an iterable, at least one.
 fn numbers<'v>(function: &'static str, values: Value<'v>, heap: Heap<'v>) -> starlark::Result<Vec<f64>> {
     let numbers = values.iterate(heap)?.map(|value| number(function, value)).collect::<Result<Vec<_>, _>>()?;
-    if numbers.is_empty() { Err(Fault::NoNumbers(function).into()) } else { Ok(numbers) }
+    if numbers.is_empty() { Err(LibraryError::NoNumbers(function).into()) } else { Ok(numbers) }
 }
 
-fn number(function: &'static str, value: Value<'_>) -> Result<f64, Fault> {
+fn number(function: &'static str, value: Value<'_>) -> Result<f64, LibraryError> {
     let number = UnpackFloat::unpack_value(value).ok().flatten();
-    number.map(|UnpackFloat(number)| number).ok_or_else(|| Fault::NoNumber { function, given: value.get_type() })
+    number.map(|UnpackFloat(number)| number).ok_or_else(|| LibraryError::NoNumber { function, actual: value.get_type() })
 }

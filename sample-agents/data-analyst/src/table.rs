@@ -1,10 +1,10 @@
-//! Reads tables in CSV.
+//! Tables in CSV.
 
 use starlark::values::dict::AllocDict;
 use starlark::values::list::AllocList;
 use starlark::values::{Heap, Value};
 
-/// The rows as a list of dicts, by the names in the first row. Numbers are numbers, and what is empty is `None`.
+/// Returns the rows as a list of dicts with the names of the first row as keys. Numbers are parsed, and empty cells are `None`.
 pub fn read<'v>(text: &str, heap: Heap<'v>) -> Result<Value<'v>, csv::Error> {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let names = reader.headers()?.clone();
@@ -26,7 +26,7 @@ fn cell<'v>(text: &str, heap: Heap<'v>) -> Value<'v> {
         return heap.alloc(whole);
     }
     match trimmed.parse::<f64>() {
-        // `nan` and `inf` are words before they are numbers.
+        // `nan` and `inf` are more likely words than numbers.
         Ok(number) if number.is_finite() => heap.alloc(number),
         Ok(_) | Err(_) => heap.alloc(text),
     }

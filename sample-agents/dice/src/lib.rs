@@ -1,23 +1,23 @@
 //! An LLM agent with two tools and a callback.
 //!
-//! The model decides when to roll; the host runs the conversation, and calls this component for the tools and the callback only. The last
-//! roll is kept in the session's state.
+//! The host runs the conversation, and calls this component for the tools and the callback only. The last roll is stored in the session's
+//! state.
 
 use hatchery_guest::prelude::*;
 
-/// What `roll_die` needs.
+/// The arguments of `roll_die`.
 #[derive(Deserialize, JsonSchema)]
 struct Roll {
-    /// How many sides the die has; 6 when it is not said.
-    #[serde(default = "six")]
+    /// Number of sides of the die; 6 by default.
+    #[serde(default = "default_sides")]
     sides: u32,
 }
 
-fn six() -> u32 {
+fn default_sides() -> u32 {
     6
 }
 
-/// Rolls a die and gives the number.
+/// Rolls a die and returns the number.
 #[tool]
 async fn roll_die(roll: Roll, cx: ToolContext) -> Result<u32, ToolError> {
     let rolled = getrandom::u32()? % roll.sides.max(1) + 1;
@@ -26,21 +26,21 @@ async fn roll_die(roll: Roll, cx: ToolContext) -> Result<u32, ToolError> {
     Ok(rolled)
 }
 
-/// What `check_prime` needs.
+/// The arguments of `check_prime`.
 #[derive(Deserialize, JsonSchema)]
 struct Numbers {
     /// The numbers to check.
     numbers: Vec<u32>,
 }
 
-/// Tells which of the numbers are prime.
+/// Returns those of the numbers that are prime.
 #[tool]
 async fn check_prime(Numbers { numbers }: Numbers) -> Value {
     let primes: Vec<u32> = numbers.into_iter().filter(|number| is_prime(*number)).collect();
     json!({ "primes": primes })
 }
 
-/// Answers for dice that cannot be rolled, before the tool is called.
+/// Answers calls for impossible dice before the tool runs.
 #[callback(before_tool)]
 async fn check_sides(call: &ToolCall) -> Result<Option<Value>, Error> {
     let sides = call.args.get("sides").and_then(Value::as_i64);
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_roll_is_kept_in_the_session() {
+    fn a_roll_is_stored_in_the_session() {
         let host = Host::new();
         let rolled: u32 = host.call(roll_die, json!({ "sides": 20 })).unwrap();
         assert!((1..=20).contains(&rolled));
@@ -84,14 +84,14 @@ mod tests {
     }
 
     #[test]
-    fn a_die_has_six_sides_when_it_is_not_said() {
+    fn a_die_has_six_sides_by_default() {
         let host = Host::new();
         host.call::<u32>(roll_die, ()).unwrap();
         assert_eq!(host.state_of("last_sides"), Some(6));
     }
 
     #[test]
-    fn dice_that_cannot_be_rolled_are_answered_for() {
+    fn dice_that_cannot_be_rolled_are_an_error() {
         let call = |sides: i32| ToolCall {
             tool: "roll_die".into(),
             args: [("sides".into(), sides.into())].into_iter().collect(),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn primes_are_known() {
+    fn primes_are_recognized() {
         let primes: Vec<u32> = (0..30).filter(|number| is_prime(*number)).collect();
         assert_eq!(primes, [2, 3, 5, 7, 11, 13, 17, 19, 23, 29]);
         assert!(is_prime(4_294_967_291) && !is_prime(u32::MAX));

@@ -1,7 +1,7 @@
 //! A custom agent: code instead of a model.
 //!
-//! It learns the user's name when told, keeps it for all sessions of that user (`user:name`), and counts the visits of this session
-//! (`visits`). What it says comes in several events, which a client sees one by one.
+//! It stores the user's name for all sessions of that user (`user:name`), and counts the visits in this session (`visits`). It emits
+//! its answer as several events, which a client receives one by one.
 
 use hatchery_guest::prelude::*;
 
@@ -11,8 +11,8 @@ async fn greeter(cx: AgentContext) -> Result<(), Error> {
     let visits = cx.state::<u32>("visits")?.unwrap_or(0) + 1;
     cx.set_state("visits", visits)?;
 
-    let said = cx.user_content()?.text();
-    if let Some(name) = name_in(&said) {
+    let message = cx.user_content()?.text();
+    if let Some(name) = name_in(&message) {
         cx.set_state("user:name", name)?;
         cx.say(format!("Nice to meet you, {name}.")).await?;
         return cx.say("I will know you the next time.").await;
@@ -29,15 +29,15 @@ async fn greeter(cx: AgentContext) -> Result<(), Error> {
     .await
 }
 
-/// The name in `my name is …`, up to the end of the sentence.
-fn name_in(said: &str) -> Option<&str> {
+/// Returns the name in `my name is …`, up to the end of the sentence.
+fn name_in(message: &str) -> Option<&str> {
     const PHRASE: &str = "my name is ";
-    let start = said.to_ascii_lowercase().find(PHRASE)? + PHRASE.len();
-    let name = said.get(start..)?.split(['.', ',', '!', '?', '\n']).next()?.trim();
+    let start = message.to_ascii_lowercase().find(PHRASE)? + PHRASE.len();
+    let name = message.get(start..)?.split(['.', ',', '!', '?', '\n']).next()?.trim();
     (!name.is_empty()).then_some(name)
 }
 
-hatchery_guest::requests! { state: { write: ["user:name"] } because "it knows people by their names the next time" }
+hatchery_guest::requests! { state: { write: ["user:name"] } because "it remembers the names of users" }
 
 hatchery_guest::export! { agents: [greeter] }
 
@@ -47,23 +47,23 @@ mod tests {
 
     use super::*;
 
-    fn said(host: &Host) -> Vec<String> {
+    fn answers(host: &Host) -> Vec<String> {
         host.run(greeter).iter().map(Event::text_content).collect()
     }
 
     #[test]
-    fn a_name_is_learnt_and_known_the_next_time() {
+    fn a_name_is_remembered_for_the_next_session() {
         let host = Host::new().user_says("Hi, my name is Ada.");
-        assert_eq!(said(&host), ["Nice to meet you, Ada.", "I will know you the next time."]);
+        assert_eq!(answers(&host), ["Nice to meet you, Ada.", "I will know you the next time."]);
         let host = host.user_says("Hi");
-        assert_eq!(said(&host), ["Hello again, Ada!", "This is visit number 2."]);
+        assert_eq!(answers(&host), ["Hello again, Ada!", "This is visit number 2."]);
         assert_eq!(host.log_lines()[0].to_string(), "info greeted visits=2");
     }
 
     #[test]
     fn a_stranger_is_asked_for_a_name() {
         let host = Host::new().user_says("Hi");
-        assert_eq!(said(&host), ["Hello! What is your name?", "This is your first visit."]);
+        assert_eq!(answers(&host), ["Hello! What is your name?", "This is your first visit."]);
     }
 
     #[test]
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn other_talk_holds_no_name() {
+    fn a_sentence_without_a_name_has_none() {
         assert_eq!(name_in("What is my name?"), None);
         assert_eq!(name_in("my name is ."), None);
     }

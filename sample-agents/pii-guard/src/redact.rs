@@ -1,4 +1,4 @@
-//! Finds personal data in text.
+//! Finds and replaces personal data in text.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -12,16 +12,16 @@ use regex_lite::{Captures, Regex};
 pub enum Kind {
     /// An e-mail address.
     Email,
-    /// The number of a payment card, whose last digit checks the others.
+    /// The number of a payment card, with a check digit.
     Card,
-    /// An international bank account number, which checks itself too.
+    /// An international bank account number, with check digits.
     Iban,
     /// A telephone number with its country code.
     Phone,
 }
 
 impl Kind {
-    /// All of them, those that check themselves before those that could be part of them.
+    /// All kinds, in the order of the search: numbers with check digits come before others that could be parts of them.
     pub const ALL: [Self; 4] = [Self::Email, Self::Iban, Self::Card, Self::Phone];
 
     fn label(self) -> &'static str {
@@ -42,8 +42,8 @@ impl Kind {
         }
     }
 
-    /// True when what looks like one is one.
-    fn is(self, found: &str) -> bool {
+    /// Returns true if a text that matches the pattern has valid check digits.
+    fn is_valid(self, found: &str) -> bool {
         match self {
             Self::Email | Self::Phone => true,
             Self::Card => luhn(found),
@@ -52,34 +52,34 @@ impl Kind {
     }
 }
 
-/// Each kind with its compiled pattern.
+/// The compiled pattern of each kind.
 static PATTERNS: LazyLock<Vec<(Kind, Regex)>> =
     LazyLock::new(|| Kind::ALL.into_iter().filter_map(|kind| Some((kind, Regex::new(kind.pattern()).ok()?))).collect());
 
-/// The text with labels in place of what is of these kinds; nothing when there is none.
-pub fn redacted(text: &str, kinds: &[Kind]) -> Option<String> {
-    let mut cleaned = Cow::Borrowed(text);
+/// Replaces data of these kinds by labels. `None` if there is none.
+pub fn redact(text: &str, kinds: &[Kind]) -> Option<String> {
+    let mut redacted = Cow::Borrowed(text);
     for (kind, pattern) in PATTERNS.iter().filter(|(kind, _)| kinds.contains(kind)) {
         let label = |found: &Captures| match found.get(0).map_or("", |found| found.as_str()) {
-            found if kind.is(found) => kind.label().to_owned(),
+            found if kind.is_valid(found) => kind.label().to_owned(),
             other => other.to_owned(),
         };
-        let replaced = pattern.replace_all(&cleaned, label).into_owned();
-        if replaced != cleaned {
-            cleaned = Cow::Owned(replaced);
+        let replaced = pattern.replace_all(&redacted, label).into_owned();
+        if replaced != redacted {
+            redacted = Cow::Owned(replaced);
         }
     }
-    match cleaned {
+    match redacted {
         Cow::Borrowed(_) => None,
-        Cow::Owned(cleaned) => Some(cleaned),
+        Cow::Owned(text) => Some(text),
     }
 }
 
-/// The check of card numbers (ISO/IEC 7812-1): every second digit from the right counts twice.
+/// Checks a card number (Luhn algorithm, ISO/IEC 7812-1): every second digit from the right counts twice.
 fn luhn(number: &str) -> bool {
     let digits = number.chars().rev().filter_map(|c| c.to_digit(10)).enumerate();
     let sum: u32 = digits
-        .map(|(place, digit)| match (place % 2, digit * 2) {
+        .map(|(position, digit)| match (position % 2, digit * 2) {
             (0, _) => digit,
             (_, twice) => twice / 10 + twice % 10,
         })
@@ -87,16 +87,16 @@ fn luhn(number: &str) -> bool {
     sum.is_multiple_of(10)
 }
 
-/// The check of account numbers (ISO 13616): with its first four characters moved to the end and letters as numbers, the rest of dividing
-/// by 97 is 1.
+/// Checks an account number (ISO 13616): with the first four characters moved to the end and letters as numbers, the remainder modulo 97
+/// is 1.
 fn mod_97(account: &str) -> bool {
     let plain: Vec<u32> = account.chars().filter_map(|c| c.to_digit(36)).collect();
-    let Some((head, rest)) = plain.split_at_checked(4) else { return false };
-    let rest = rest.iter().chain(head).fold(0, |rest, value| match value {
-        0..10 => (rest * 10 + value) % 97,
-        _ => (rest * 100 + value) % 97,
+    let Some((head, tail)) = plain.split_at_checked(4) else { return false };
+    let remainder = tail.iter().chain(head).fold(0, |remainder, value| match value {
+        0..10 => (remainder * 10 + value) % 97,
+        _ => (remainder * 100 + value) % 97,
     });
-    rest == 1
+    remainder == 1
 }
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     fn all(text: &str) -> Option<String> {
-        redacted(text, &Kind::ALL)
+        redact(text, &Kind::ALL)
     }
 
     #[test]
@@ -116,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_do_not_check_stay() {
+    fn numbers_with_a_wrong_check_digit_are_unchanged() {
         assert_eq!(all("order 4111 1111 1111 1112"), None);
         assert_eq!(all("part GB83WEST12345698765432"), None);
         assert_eq!(all("12 eggs, 3 pans, 17:30"), None);
     }
 
     #[test]
-    fn kinds_that_are_not_wanted_stay() {
-        assert_eq!(redacted("ada@example.com", &[Kind::Card]), None);
+    fn disabled_kinds_are_unchanged() {
+        assert_eq!(redact("ada@example.com", &[Kind::Card]), None);
     }
 }

@@ -1,21 +1,21 @@
-//! What a page says, without its markup. It is for models to read, so it need not be exact.
+//! Text of web pages without markup, as an approximation that is good enough for models.
 
-/// Elements whose content nobody reads.
-const UNREAD: [&str; 5] = ["script", "style", "noscript", "svg", "template"];
+/// Elements whose content is not text.
+const IGNORED_ELEMENTS: [&str; 5] = ["script", "style", "noscript", "svg", "template"];
 
 const ENTITIES: [(&str, &str); 6] =
     [("&nbsp;", " "), ("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")];
 
-/// A page.
+/// The text of a page.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Page {
     pub title: String,
-    /// In one line.
+    /// The text in one line.
     pub text: String,
 }
 
 impl Page {
-    /// What an HTML page says.
+    /// Extracts the text of an HTML page.
     pub fn of_html(source: &str) -> Self {
         let (mut title, mut text, mut rest) = (String::new(), String::new(), source);
         while let Some((before, after)) = rest.split_once('<') {
@@ -30,7 +30,7 @@ impl Page {
                         let (inner, rest) = element(content, name);
                         title = line(inner);
                         rest
-                    } else if UNREAD.iter().any(|unread| name.eq_ignore_ascii_case(unread)) {
+                    } else if IGNORED_ELEMENTS.iter().any(|ignored| name.eq_ignore_ascii_case(ignored)) {
                         element(content, name).1
                     } else {
                         content
@@ -42,13 +42,13 @@ impl Page {
         Self { title, text: line(&text) }
     }
 
-    /// What a page of plain text says; its first line is its title.
+    /// Returns a page of plain text, with its first line as the title.
     pub fn of_text(source: &str) -> Self {
         Self { title: source.lines().map(line).find(|line| !line.is_empty()).unwrap_or_default(), text: line(source) }
     }
 }
 
-/// The content of an element, and what follows it.
+/// Splits `content` at the end of the element that it begins in: returns the element's content and the rest.
 fn element<'a>(content: &'a str, name: &str) -> (&'a str, &'a str) {
     let closes = |at: &usize| {
         let after = content.get(at + 2..at + 2 + name.len());
@@ -63,11 +63,11 @@ fn element<'a>(content: &'a str, name: &str) -> (&'a str, &'a str) {
     }
 }
 
-/// A text in one line, with its entities resolved.
+/// Returns the text in one line, with resolved entities.
 fn line(text: &str) -> String {
     let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for (entity, meant) in ENTITIES {
-        line = line.replace(entity, meant);
+    for (entity, character) in ENTITIES {
+        line = line.replace(entity, character);
     }
     line
 }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_read_without_its_markup() {
+    fn markup_is_removed_from_a_page() {
         let page = Page::of_html(
             "<!doctype html><html><head><TITLE lang=en>A &amp; B</TITLE><style>p { color: red }</style></head>\n\
              <body><!-- <p>old</p> --><h1>Hello</h1>\n<p>1 &lt; 2<script>if (a < b) {}</script></p>öffnen<svg>x</SVG> end</body>",
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_read_as_far_as_it_goes() {
+    fn malformed_markup_is_read_as_far_as_possible() {
         assert_eq!(Page::of_html("a <b").text, "a");
         assert_eq!(Page::of_html("a <script>never ends"), Page { title: String::new(), text: "a".into() });
         assert_eq!(Page::of_html("<title>never ends").title, "never ends");

@@ -129,7 +129,7 @@ async fn an_unknown_route_is_404_and_a_wrong_method_405() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_page_from_elsewhere_is_refused() -> Result<()> {
+async fn a_request_from_another_origin_is_refused() -> Result<()> {
     let host = serve_samples().await?;
     let request = host.request(Method::GET, "/list-apps").header("origin", "https://elsewhere.example");
     host.send(request).await?.error(403, "ORIGIN_NOT_ALLOWED")?;
@@ -139,7 +139,7 @@ async fn a_page_from_elsewhere_is_refused() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_model_without_a_key_says_which_variable_it_wants() -> Result<()> {
+async fn the_error_of_a_model_without_a_key_names_the_variable() -> Result<()> {
     let folder = Folder::of_samples()?;
     folder.write("hosted/root_agent.yaml", "name: hosted\nmodel: gemini-2.5-flash\ninstruction: Answer.\n")?;
     let host = Host::serve(&folder).await?;

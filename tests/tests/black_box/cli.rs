@@ -42,7 +42,7 @@ pub(crate) async fn hatchery_with(folder: &Path, args: &[&str], variables: &[(&s
 }
 
 #[tokio::test]
-async fn run_says_one_message_and_shows_the_answer() -> Result<()> {
+async fn run_sends_one_message_and_prints_the_answer() -> Result<()> {
     let folder = Folder::of_samples()?;
     let output = hatchery(&folder.served(), &["run", ".", "greeter", "--message", "My name is Ada."]).await?;
     ensure!(output.success, "{}", output.stderr);
@@ -78,7 +78,7 @@ async fn run_reads_one_message_per_line() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_interrupt_ends_a_talk_over_a_pipe_although_more_lines_follow() -> Result<()> {
+async fn an_interrupt_ends_a_chat_over_a_pipe_although_more_lines_follow() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("slow/root_agent.yaml", "name: slow\nmodel: scripted:slow/answers.yaml\ninstruction: Talk.\n")?;
     folder
@@ -109,7 +109,7 @@ async fn the_agents_of_a_parallel_agent_are_shown_once() -> Result<()> {
 }
 
 #[tokio::test]
-async fn run_names_the_apps_that_there_are() -> Result<()> {
+async fn run_lists_the_apps_if_the_name_is_unknown() -> Result<()> {
     let folder = Folder::of_samples()?;
     let output =
         hatchery(&folder.served(), &["run", ".", "nobody", "-m", "Hello", "--config", "hatchery.yaml"]).await?;
@@ -141,18 +141,18 @@ async fn inspect_shows_what_a_component_exports() -> Result<()> {
 }
 
 #[tokio::test]
-async fn inspect_says_what_is_wrong_with_a_file() -> Result<()> {
+async fn inspect_reports_the_problem_of_a_file() -> Result<()> {
     let folder = Folder::of_samples()?;
     folder.write("bad.wasm", "nonsense")?;
     let output = hatchery(&folder.served(), &["inspect", "bad.wasm"]).await?;
     assert!(!output.success);
-    let said = output.stdout + &output.stderr;
-    assert!(said.contains("`bad` is not a WebAssembly file"), "{said}");
+    let answer = output.stdout + &output.stderr;
+    assert!(answer.contains("`bad` is not a WebAssembly file"), "{answer}");
     Ok(())
 }
 
 #[tokio::test]
-async fn test_plays_the_conversations_of_the_samples() -> Result<()> {
+async fn test_runs_the_conversations_of_the_samples() -> Result<()> {
     let folder = Folder::of_samples()?;
     let output = hatchery(&folder.served(), &["test", "."]).await?;
     ensure!(output.success, "{}{}", output.stdout, output.stderr);
@@ -161,7 +161,7 @@ async fn test_plays_the_conversations_of_the_samples() -> Result<()> {
 }
 
 #[tokio::test]
-async fn test_fails_when_an_answer_is_not_as_expected() -> Result<()> {
+async fn test_fails_if_an_answer_differs_from_the_expected_one() -> Result<()> {
     let folder = Folder::of_samples()?;
     folder
         .write("greeter/conversation.yaml", "app: greeter\nturns:\n  - user: Hello\n    expect: [{text: Goodbye}]\n")?;
@@ -207,7 +207,7 @@ async fn a_new_agent_in_yaml_passes_its_own_conversation() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_folder_that_is_none_is_named() -> Result<()> {
+async fn a_path_that_is_no_folder_is_named() -> Result<()> {
     let folder = Folder::empty()?;
     for verb in ["serve", "run", "test", "inspect", "pull", "compile", "doctor"] {
         let output = hatchery(&folder.served(), &[verb, "./no-such-folder"]).await?;
@@ -218,7 +218,7 @@ async fn a_folder_that_is_none_is_named() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_wrong_key_in_hatchery_yaml_is_named_with_its_place() -> Result<()> {
+async fn an_unknown_key_of_hatchery_yaml_is_named_with_its_line() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("hatchery.yaml", "server:\n  body_limits: 3\n")?;
     let output = hatchery(&folder.served(), &["serve", ".", "--port", "0"]).await?;
@@ -232,7 +232,7 @@ async fn a_wrong_key_in_hatchery_yaml_is_named_with_its_place() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_port_that_is_taken_is_named() -> Result<()> {
+async fn a_port_in_use_is_named() -> Result<()> {
     let folder = Folder::of_samples()?;
     let host = Host::serve(&folder).await?;
     let port = text_at(&host.announcement, "/address").rsplit(':').next().unwrap_or_default().to_owned();
@@ -243,7 +243,7 @@ async fn a_port_that_is_taken_is_named() -> Result<()> {
 }
 
 #[tokio::test]
-async fn every_verb_explains_itself() -> Result<()> {
+async fn every_command_has_help() -> Result<()> {
     let folder = Folder::empty()?;
     let help = hatchery(&folder.served(), &["--help"]).await?;
     ensure!(help.success, "{}", help.stderr);
@@ -256,7 +256,7 @@ async fn every_verb_explains_itself() -> Result<()> {
 }
 
 #[tokio::test]
-async fn serve_listens_elsewhere_only_under_names_that_it_is_told() -> Result<()> {
+async fn serve_listens_beyond_loopback_only_with_allowed_hosts() -> Result<()> {
     let folder = Folder::of_samples()?;
     let output = hatchery(&folder.served(), &["serve", ".", "--host", "0.0.0.0", "--port", "0"]).await?;
     assert!(!output.success);
@@ -289,10 +289,14 @@ async fn grants_are_shown_and_added_to_the_file_with_its_comments() -> Result<()
     folder.put("seeker.wasm", paths::component("seeker")?)?;
     let file = "# mine\nserver: {}   # nothing yet\n";
     folder.put("hatchery.yaml", file)?;
-    let asked = hatchery(&folder.served(), &["grant", "seeker"]).await?;
-    assert!(!asked.success && asked.stderr.contains("pass --yes to add these lines"), "{}", asked.stderr);
+    let request = hatchery(&folder.served(), &["grant", "seeker"]).await?;
+    assert!(!request.success && request.stderr.contains("pass --yes to add these lines"), "{}", request.stderr);
     let lines = "components:\n  seeker:\n    grants:\n      models: [\"seek-*\"]\n      memory: read\n";
-    assert!(asked.stdout.starts_with(lines) && asked.stdout.contains("# models: it asks around"), "{}", asked.stdout);
+    assert!(
+        request.stdout.starts_with(lines) && request.stdout.contains("# models: it asks around"),
+        "{}",
+        request.stdout
+    );
     assert_eq!(std::fs::read_to_string(folder.file("hatchery.yaml"))?, file);
     let granted = hatchery(&folder.served(), &["grant", "seeker", "--yes"]).await?;
     ensure!(granted.success, "{}", granted.stderr);

@@ -41,7 +41,7 @@ fn both_components(is_from_cache: bool) -> Vec<(String, bool)> {
 }
 
 #[tokio::test]
-async fn components_are_compiled_once_and_each_is_told_with_time_and_size() -> Result<()> {
+async fn components_are_compiled_once_and_reported_with_time_and_size() -> Result<()> {
     let folder = folder()?;
     let first = compile(&folder, &["--json"]).await?;
     assert_eq!(from_cache(&first)?, both_components(false));
@@ -50,15 +50,15 @@ async fn components_are_compiled_once_and_each_is_told_with_time_and_size() -> R
     assert!(line["milliseconds"].is_u64(), "{line}");
     assert_eq!(from_cache(&compile(&folder, &["--json"]).await?)?, both_components(true));
 
-    let shown = compile(&folder, &[]).await?;
+    let report = compile(&folder, &[]).await?;
     let kib = component("swap")?.len().div_ceil(1024);
-    let line = shown.stdout.lines().find(|line| line.starts_with("swap  cached  ")).unwrap_or_default();
-    assert!(line.ends_with(&format!(" ms, {kib} KiB")), "{}", shown.stdout);
+    let line = report.stdout.lines().find(|line| line.starts_with("swap  cached  ")).unwrap_or_default();
+    assert!(line.ends_with(&format!(" ms, {kib} KiB")), "{}", report.stdout);
     Ok(())
 }
 
 #[tokio::test]
-async fn processes_that_fill_one_cache_at_the_same_time_do_not_disturb_each_other() -> Result<()> {
+async fn processes_can_fill_one_cache_concurrently() -> Result<()> {
     let folder = folder()?;
     let (one, two) = tokio::join!(compile(&folder, &["--json"]), compile(&folder, &["--json"]));
     for output in [one?, two?] {
@@ -74,7 +74,7 @@ async fn processes_that_fill_one_cache_at_the_same_time_do_not_disturb_each_othe
 }
 
 #[tokio::test]
-async fn a_host_loads_what_was_compiled_ahead() -> Result<()> {
+async fn a_host_loads_precompiled_components_from_the_cache() -> Result<()> {
     let folder = folder()?;
     let caches = folder.data().display().to_string();
     let variables = [("HATCHERY_LOG", "hatchery_wasm=info"), ("XDG_CACHE_HOME", caches.as_str())];
@@ -88,7 +88,7 @@ async fn a_host_loads_what_was_compiled_ahead() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_cannot_be_compiled_is_named_and_the_others_are_compiled() -> Result<()> {
+async fn a_component_that_fails_to_compile_is_named_and_the_others_are_compiled() -> Result<()> {
     let folder = folder()?;
     folder.write("broken.wasm", "not wasm")?;
     let output = compile(&folder, &[]).await?;
@@ -102,7 +102,7 @@ async fn what_cannot_be_compiled_is_named_and_the_others_are_compiled() -> Resul
 }
 
 #[tokio::test]
-async fn code_that_has_no_place_is_an_error_that_says_where_it_could_be() -> Result<()> {
+async fn a_missing_cache_folder_is_an_error_that_names_the_flag() -> Result<()> {
     let folder = folder()?;
     fs::write(folder.data().join("code"), "a file")?;
     let output = compile(&folder, &[]).await?;
@@ -132,7 +132,7 @@ async fn compile_error(bytes: Vec<u8>, limits: &str) -> Result<String> {
 }
 
 #[tokio::test]
-async fn a_component_that_takes_too_long_to_compile_is_given_up() -> Result<()> {
+async fn compilation_is_stopped_at_its_time_limit() -> Result<()> {
     let error = compile_error(nested_loops(6000)?, "time: 2s").await?;
     let expected = "heavy.wasm: component `heavy` cannot be loaded: compiling it takes more than 2s of CPU time; split its largest \
                     functions, or raise `compile.time` in hatchery.yaml";
@@ -141,7 +141,7 @@ async fn a_component_that_takes_too_long_to_compile_is_given_up() -> Result<()> 
 }
 
 #[tokio::test]
-async fn a_component_that_takes_too_much_memory_to_compile_is_given_up() -> Result<()> {
+async fn compilation_is_stopped_at_its_memory_limit() -> Result<()> {
     let error = compile_error(branches(100_000)?, "memory: 512MiB, max_function_size: 7MiB").await?;
     let expected = "heavy.wasm: component `heavy` cannot be loaded: compiling it takes more than 512 MiB of memory; split its largest \
                     functions, or raise `compile.memory` in hatchery.yaml";
@@ -150,7 +150,7 @@ async fn a_component_that_takes_too_much_memory_to_compile_is_given_up() -> Resu
 }
 
 #[tokio::test]
-async fn functions_that_are_too_many_or_too_large_are_not_compiled() -> Result<()> {
+async fn a_component_with_too_many_or_too_large_functions_is_not_compiled() -> Result<()> {
     let folder = folder()?;
     for (limits, expected) in [
         (

@@ -68,19 +68,19 @@ async fn plugins_act_on_a_chat_in_the_terminal_too() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_plugin_that_is_not_there_is_named_and_nothing_is_served() -> Result<()> {
-    let said = serve_error(&folder("plugins: [logging, redact]")?).await?;
-    let expected = "hatchery.yaml: plugins[1]: plugin `redact` not found; there is `logging`, `global_instruction`, \
+async fn an_unknown_plugin_is_named_and_nothing_is_served() -> Result<()> {
+    let reply = serve_error(&folder("plugins: [logging, redact]")?).await?;
+    let expected = "hatchery.yaml: plugins[1]: plugin `redact` not found; available: `logging`, `global_instruction`, \
                     `context_filter`, `reflect_and_retry`, `recorder`, `adk_replay`";
-    assert!(said.contains(expected), "{said}");
+    assert!(reply.contains(expected), "{reply}");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_plugin_with_wrong_arguments_is_named_with_its_place() -> Result<()> {
-    let said = serve_error(&folder("plugins:\n  - name: context_filter\n    args: {turn: 3}\n")?).await?;
+async fn a_plugin_with_invalid_arguments_is_named_with_its_position() -> Result<()> {
+    let reply = serve_error(&folder("plugins:\n  - name: context_filter\n    args: {turn: 3}\n")?).await?;
     let expected = "hatchery.yaml:2:5: plugins[0]: plugin `context_filter`: unknown field `turn`, expected `turns`";
-    assert!(said.contains(expected), "{said}");
+    assert!(reply.contains(expected), "{reply}");
     Ok(())
 }
 
@@ -131,7 +131,7 @@ async fn a_served_session_is_compacted_as_its_app_is_configured() -> Result<()> 
 }
 
 #[tokio::test]
-async fn settings_of_an_app_that_is_not_there_are_pointed_out() -> Result<()> {
+async fn settings_of_an_unknown_app_are_reported() -> Result<()> {
     let folder = folder("apps: {helo: {resumable: true}}")?;
     folder.put("swap.wasm", paths::component("swap")?)?;
     let expected = "hatchery.yaml has settings for the app `helo`, which does not exist; available: hello, swap";
@@ -160,7 +160,7 @@ turns:
 ";
 
 #[tokio::test]
-async fn the_later_result_of_a_component_s_tool_goes_on_with_the_agent() -> Result<()> {
+async fn a_late_result_of_a_component_tool_continues_the_agent() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("gallery.wasm", paths::component("gallery")?)?;
     folder.write("later/root_agent.yaml", LATER)?;
@@ -208,7 +208,7 @@ async fn search_result(host: &Host, session: &str) -> Result<Value> {
 }
 
 #[tokio::test]
-async fn a_grant_that_is_written_while_the_host_serves_allows_the_next_call() -> Result<()> {
+async fn a_grant_added_while_the_host_serves_allows_the_next_call() -> Result<()> {
     let folder = seeker("")?;
     let host = Host::serve(&folder).await?;
     let lines = "components:\n  seeker:\n    grants:\n      memory: read";
@@ -216,7 +216,7 @@ async fn a_grant_that_is_written_while_the_host_serves_allows_the_next_call() ->
         format!("component `seeker` may not search the user's memory; to allow it, add to hatchery.yaml:\n{lines}");
     assert_eq!(search_result(&host, "before").await?["error"], json!(denied));
     host.wait_for_log("hatchery::audit: denied component=\"seeker\" session=\"before\"").await?;
-    // What the message says is all that it takes.
+    // The lines of the message are sufficient.
     folder.put("hatchery.yaml", lines)?;
     host.wait_for_log("hatchery.yaml: component settings and limits are applied").await?;
     assert_eq!(search_result(&host, "after").await?, json!({"result": 0}));
@@ -256,7 +256,7 @@ async fn compiler_process(host: &Host) -> Result<PathBuf> {
 }
 
 #[tokio::test]
-async fn a_host_serves_and_takes_grants_back_while_a_component_is_compiled() -> Result<()> {
+async fn a_host_serves_and_revokes_grants_while_a_component_is_compiled() -> Result<()> {
     let folder = seeker("components: {seeker: {grants: {memory: read}}}\n")?;
     // The others are to be there first.
     ensure!(hatchery(&folder.served(), &["compile", "."]).await?.success, "the component compiles");
@@ -300,7 +300,7 @@ async fn a_host_serves_and_takes_grants_back_while_a_component_is_compiled() -> 
 }
 
 #[tokio::test]
-async fn no_compiler_outlives_its_host() -> Result<()> {
+async fn no_compiler_process_outlives_its_host() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("heavy.wasm", slow_components::nested_loops(6000)?)?;
     let host = Host::serve_while_loading(&folder, &[]).await?;
@@ -343,7 +343,7 @@ async fn sections_that_are_read_at_the_start_only_are_named_when_they_change() -
 #[tokio::test]
 async fn inspect_shows_what_is_requested_granted_missing_and_unused() -> Result<()> {
     let folder = seeker("components: {seeker: {grants: {memory: read, tools: ['search/*']}}}")?;
-    let shown = hatchery(&folder.served(), &["inspect", "seeker.wasm"]).await?;
+    let inspection = hatchery(&folder.served(), &["inspect", "seeker.wasm"]).await?;
     for line in [
         "  requests  models: seek-*  it asks around",
         "  granted   memory: read",
@@ -351,7 +351,11 @@ async fn inspect_shows_what_is_requested_granted_missing_and_unused() -> Result<
         "  missing   state.read: app:theme",
         "  unused    tools: search/*",
     ] {
-        ensure!(shown.stdout.lines().any(|shown| shown == line), "{line:?} is not in {}", shown.stdout);
+        ensure!(
+            inspection.stdout.lines().any(|inspection| inspection == line),
+            "{line:?} is not in {}",
+            inspection.stdout
+        );
     }
     let json = hatchery(&folder.served(), &["inspect", "seeker.wasm", "--json"]).await?.json()?;
     assert_eq!(json["grants"]["missing"]["models"], json!(["seek-*"]));

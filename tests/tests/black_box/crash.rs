@@ -27,7 +27,7 @@ const TICKER: [(&str, &str); 3] = [
 ];
 
 #[tokio::test]
-async fn every_event_that_was_yielded_before_a_kill_is_found_after_it() -> Result<()> {
+async fn every_event_sent_before_a_kill_is_stored() -> Result<()> {
     const RUNS: usize = 3;
     const EVENTS: usize = 10;
     let folder = Folder::of_samples()?;
@@ -41,7 +41,7 @@ async fn every_event_that_was_yielded_before_a_kill_is_found_after_it() -> Resul
         host.create_session("ticker", &session).await?;
         runs.push((host.stream("ticker", &session, "go", true).await?, session, Vec::new()));
     }
-    // What a client has seen when the power goes.
+    // The events that a client has received before the kill.
     for (stream, _, yielded) in &mut runs {
         while yielded.len() < EVENTS {
             let event = stream.next().await?.context("the ticks end long after this")?;
@@ -54,7 +54,7 @@ async fn every_event_that_was_yielded_before_a_kill_is_found_after_it() -> Resul
 
     let host = Host::serve(&folder).await?;
     for (mut stream, session, mut yielded) in runs {
-        // What had come but was not read yet; then the connection breaks.
+        // Events that were received but not read yet; then the connection breaks.
         while let Ok(Some(event)) = stream.next().await {
             yielded.push(event);
         }
@@ -79,7 +79,7 @@ async fn every_event_that_was_yielded_before_a_kill_is_found_after_it() -> Resul
 }
 
 #[tokio::test]
-async fn sessions_and_artifacts_are_there_after_an_orderly_end() -> Result<()> {
+async fn sessions_and_artifacts_survive_a_graceful_stop() -> Result<()> {
     let folder = Folder::of_samples()?;
     let host = Host::serve(&folder).await?;
     host.ask("greeter", "s", "My name is Ada.").await?;
@@ -168,7 +168,7 @@ async fn a_call_that_was_completed_before_a_kill_is_not_made_again() -> Result<(
     let texts: Vec<&str> =
         event::parts(&resumed[0]).map(|part| event::text_at(part, "/functionResponse/response/text")).collect();
     assert_eq!(texts, ["/a 1", "/b 1", "/hang 2"], "the answers are those of the first calls");
-    // What was said, the calls, the answers, the end.
+    // The message, the calls, the responses, the answer.
     assert_eq!(stored.len(), 4, "{stored:?}");
     Ok(())
 }
@@ -209,7 +209,7 @@ async fn a_frozen_host_makes_no_calls_after_another_one_has_continued_its_run() 
 }
 
 #[tokio::test]
-async fn a_background_run_goes_on_by_itself_after_a_kill() -> Result<()> {
+async fn a_background_run_is_continued_by_the_next_host_after_a_kill() -> Result<()> {
     let mut server = Effects::start().await?;
     let folder = errands(&server, &["/a", "/hang"], "")?;
     let host = Host::serve(&folder).await?;

@@ -40,15 +40,15 @@ fn yaml_agent(model: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_sound_folder_is_said_to_be_sound_and_nothing_is_left_behind() -> Result<()> {
+async fn a_folder_without_problems_passes_and_no_files_are_left() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("swap.wasm", component("swap")?)?;
     folder.write("hello/root_agent.yaml", yaml_agent("scripted:hello/answers.yaml"))?;
     folder.write("hello/answers.yaml", "turns:\n  - reply: \"hi\"\n")?;
     folder.write("hatchery.yaml", "apps: {hello: {max_llm_calls: 9}}\ncomponents: {swap: {}}\n")?;
-    let said = check_without_errors(&folder).await?;
+    let answer = check_without_errors(&folder).await?;
     assert_contains(
-        &said,
+        &answer,
         &[
             "host\n  ✓ hatchery 0.1.0, contract hatchery:agent 0.2.",
             "  ✓ instance pool: available\n",
@@ -68,7 +68,7 @@ async fn a_sound_folder_is_said_to_be_sound_and_nothing_is_left_behind() -> Resu
 }
 
 #[tokio::test]
-async fn programs_get_the_same_as_json() -> Result<()> {
+async fn the_json_report_has_the_same_findings() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("broken.wasm", "not wasm")?;
     let output = doctor(&folder, &["--json"]).await?;
@@ -87,10 +87,10 @@ async fn programs_get_the_same_as_json() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_folder_without_anything_is_doubtful() -> Result<()> {
-    let said = check_without_errors(&Folder::empty()?).await?;
+async fn an_empty_folder_is_a_warning() -> Result<()> {
+    let answer = check_without_errors(&Folder::empty()?).await?;
     assert_contains(
-        &said,
+        &answer,
         &[
             "! .: no component and no YAML agent found\n      hatchery new hello --kind yaml --path .\n",
             "no errors, 1 warning\n",
@@ -116,7 +116,7 @@ fn with_contract(mut component: Vec<u8>, version: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_component_is_shown_with_its_contract_version_and_one_of_another_is_rebuilt() -> Result<()> {
+async fn contract_versions_are_shown_and_another_one_suggests_a_rebuild() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("swap.wasm", component("swap")?)?;
     folder.write("old.wasm", with_contract(component("swap")?, "0.1.0"))?;
@@ -132,7 +132,7 @@ async fn a_component_is_shown_with_its_contract_version_and_one_of_another_is_re
 }
 
 #[tokio::test]
-async fn a_component_that_knows_no_contract_is_said_to_offer_its_functions() -> Result<()> {
+async fn a_component_without_the_contract_is_shown_with_its_functions() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("calendar.wasm", component("calendar")?)?;
     assert_contains(
@@ -143,13 +143,13 @@ async fn a_component_that_knows_no_contract_is_said_to_offer_its_functions() -> 
 }
 
 #[tokio::test]
-async fn files_of_one_name_and_apps_of_one_name_are_named() -> Result<()> {
+async fn conflicting_names_of_files_and_of_apps_are_errors() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("a/swap.wasm", component("swap")?)?;
     folder.write("b/swap.wasm", component("swap")?)?;
-    let said = check_with_errors(&folder).await?;
+    let answer = check_with_errors(&folder).await?;
     assert_contains(
-        &said,
+        &answer,
         &[
             "✗ a/swap.wasm: `./a/swap.wasm` and `./b/swap.wasm` are components named `swap`; rename or remove one\n",
             "      mv ./b/swap.wasm ./b/swap.wasm.unused\n",
@@ -168,7 +168,7 @@ async fn files_of_one_name_and_apps_of_one_name_are_named() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_name_that_two_components_offer_is_doubtful_and_using_it_alone_is_broken() -> Result<()> {
+async fn an_ambiguous_item_name_is_a_warning_and_its_use_an_error() -> Result<()> {
     let folder = Folder::empty()?;
     // The tools of a component under two names, with no app that both would have.
     folder.write("one.wasm", component("trip_tools")?)?;
@@ -194,7 +194,7 @@ async fn a_name_that_two_components_offer_is_doubtful_and_using_it_alone_is_brok
 }
 
 #[tokio::test]
-async fn an_agent_that_names_what_is_not_there_is_broken() -> Result<()> {
+async fn an_agent_with_unknown_references_is_an_error() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("x/root_agent.yaml", format!("{}tools:\n  - name: dice/roll\n", yaml_agent("scripted:x.yaml")))?;
     assert_contains(
@@ -205,7 +205,7 @@ async fn an_agent_that_names_what_is_not_there_is_broken() -> Result<()> {
 }
 
 #[tokio::test]
-async fn settings_of_what_is_not_there_are_doubtful_and_wrong_ones_are_broken() -> Result<()> {
+async fn settings_of_unknown_names_are_warnings_and_invalid_ones_errors() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("swap.wasm", component("swap")?)?;
     folder.write("hatchery.yaml", "apps: {dice: {}}\ncomponents: {web: {}}\n")?;
@@ -228,7 +228,7 @@ async fn settings_of_what_is_not_there_are_doubtful_and_wrong_ones_are_broken() 
 }
 
 #[tokio::test]
-async fn tight_limits_are_told_with_the_lines_that_widen_them() -> Result<()> {
+async fn tight_limits_are_reported_with_the_lines_that_raise_them() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("swap.wasm", component("swap")?)?;
     // It begins with 17 pages, 1088 KiB.
@@ -256,7 +256,7 @@ async fn tight_limits_are_told_with_the_lines_that_widen_them() -> Result<()> {
 }
 
 #[tokio::test]
-async fn models_without_a_key_a_script_or_a_provider_are_broken() -> Result<()> {
+async fn models_without_a_key_a_script_or_a_provider_are_errors() -> Result<()> {
     let folder = Folder::empty()?;
     for (app, model) in [
         ("a", "gemini-2.5-flash"),
@@ -292,16 +292,16 @@ async fn models_without_a_key_a_script_or_a_provider_are_broken() -> Result<()> 
 }
 
 #[tokio::test]
-async fn an_agent_without_a_model_is_doubtful() -> Result<()> {
+async fn an_agent_without_a_model_is_a_warning() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("x/root_agent.yaml", "name: greeter\ndescription: Greets.\ninstruction: Greet.\n")?;
-    let said = "! app `x`: the agent `greeter` has no model and inherits none\n      model: gemini-2.5-flash\n";
-    assert_contains(&check_without_errors(&folder).await?, &[said]);
+    let answer = "! app `x`: the agent `greeter` has no model and inherits none\n      model: gemini-2.5-flash\n";
+    assert_contains(&check_without_errors(&folder).await?, &[answer]);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_data_folder_that_cannot_be_written_is_broken_and_a_cache_that_cannot_is_doubtful() -> Result<()> {
+async fn a_read_only_data_folder_is_an_error_and_a_read_only_cache_a_warning() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("swap.wasm", component("swap")?)?;
     fs::write(folder.data().join("file"), "")?;
@@ -322,7 +322,7 @@ async fn a_data_folder_that_cannot_be_written_is_broken_and_a_cache_that_cannot_
 }
 
 #[tokio::test]
-async fn what_differs_from_the_lock_file_is_broken() -> Result<()> {
+async fn a_component_that_differs_from_the_lock_file_is_an_error() -> Result<()> {
     let folder = Folder::empty()?;
     let digest = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
     let entry = |name: &str| {

@@ -19,7 +19,7 @@ fn hello() -> Result<Folder> {
 }
 
 #[tokio::test]
-async fn a_configuration_that_became_invalid_is_shown_until_it_is_valid() -> Result<()> {
+async fn an_invalid_configuration_is_reported_until_it_is_valid() -> Result<()> {
     let folder = hello()?;
     folder.put("hatchery.yaml", "server:\n  allow_import: true\n")?;
     let host = Host::serve(&folder).await?;
@@ -28,9 +28,9 @@ async fn a_configuration_that_became_invalid_is_shown_until_it_is_valid() -> Res
         host.wait_until("it is reported", |components| reason(components, "hatchery.yaml").is_some()).await?;
     let file = entry(&components, "hatchery.yaml").context("hatchery.yaml")?;
     assert_eq!((text_at(file, "/state"), &file["previousServes"]), ("rejected", &json!(true)));
-    let said = reason(&components, "hatchery.yaml").context("a reason")?;
-    assert!(said.starts_with("hatchery.yaml:2:3: server: unknown field `allow_imports`"), "{said}");
-    assert!(said.ends_with("did you mean `allow_import`?; the previous settings remain in force"), "{said}");
+    let answer = reason(&components, "hatchery.yaml").context("a reason")?;
+    assert!(answer.starts_with("hatchery.yaml:2:3: server: unknown field `allow_imports`"), "{answer}");
+    assert!(answer.ends_with("did you mean `allow_import`?; the previous settings remain in force"), "{answer}");
     assert!(has_app(&components, "hello"), "{components}");
     folder.put("hatchery.yaml", "server:\n  allow_import: true\n")?;
     host.wait_until("it is valid", |components| entry(components, "hatchery.yaml").is_none()).await?;

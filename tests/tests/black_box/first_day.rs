@@ -14,11 +14,11 @@ use crate::languages::lacks_tools;
 struct Language {
     name: &'static str,
     source: &'static str,
-    /// What counts the words in the template.
+    /// The expression of the template that counts words.
     old: &'static str,
-    /// What counts the letters instead.
+    /// An expression that counts letters instead.
     new: &'static str,
-    /// A line with a mistake, and what the build says about it.
+    /// A line with an error, and the message of the build.
     mistake: (&'static str, &'static [&'static str]),
 }
 

@@ -88,7 +88,7 @@ async fn send(host: &Host, name: &str, session: &str, id: &Value) -> Result<Vec<
 }
 
 #[tokio::test]
-async fn every_conversation_of_the_guide_goes_as_it_says() -> Result<()> {
+async fn every_conversation_of_the_guide_passes() -> Result<()> {
     let folder = folder()?;
     let output = hatchery(&folder.served(), &["test", "."]).await?;
     assert!(output.success, "{}{}", output.stdout, output.stderr);
@@ -113,7 +113,7 @@ async fn every_agent_of_the_guide_has_a_conversation() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_declared_confirmation_is_asked_and_answered_as_the_guide_shows() -> Result<()> {
+async fn a_declared_confirmation_is_requested_and_answered_as_the_guide_shows() -> Result<()> {
     let host = Host::serve(&folder()?).await?;
     let events = host.ask("payments", "s", "Send 50 euros").await?;
     let id = find_event(&events, "asked")?;
@@ -123,7 +123,7 @@ async fn a_declared_confirmation_is_asked_and_answered_as_the_guide_shows() -> R
 }
 
 #[tokio::test]
-async fn a_tool_that_asks_gets_what_the_person_gave_as_the_guide_shows() -> Result<()> {
+async fn a_tool_receives_the_payload_of_a_confirmation_as_the_guide_shows() -> Result<()> {
     let host = Host::serve(&folder()?).await?;
     let events = host.ask("holidays", "s", "I need 3 days off").await?;
     let id = find_event(&events, "days-asked")?;
@@ -133,7 +133,7 @@ async fn a_tool_that_asks_gets_what_the_person_gave_as_the_guide_shows() -> Resu
 }
 
 #[tokio::test]
-async fn a_run_that_waits_goes_on_with_the_result_as_the_guide_shows() -> Result<()> {
+async fn a_paused_run_continues_with_the_result_as_the_guide_shows() -> Result<()> {
     let host = Host::serve(&folder()?).await?;
     let events = host.ask("orders", "s", "Order a kite").await?;
     let id = find_event(&events, "waiting")?;
@@ -143,7 +143,7 @@ async fn a_run_that_waits_goes_on_with_the_result_as_the_guide_shows() -> Result
 }
 
 #[tokio::test]
-async fn a_run_goes_on_by_its_id_as_the_guide_shows() -> Result<()> {
+async fn a_run_is_resumed_by_its_id_as_the_guide_shows() -> Result<()> {
     let host = Host::serve(&folder()?).await?;
     host.create_session("namer", "s").await?;
     let events = host.post("/run", &message("namer", "s", "A name, please")).await?.json(200)?;

@@ -39,7 +39,7 @@ async fn wait_for_newer(host: &Host, generation: u64) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_component_dropped_in_becomes_live() -> Result<()> {
+async fn a_new_component_is_served() -> Result<()> {
     let folder = Folder::empty()?;
     let host = Host::serve(&folder).await?;
     assert!(host.apps().await?.is_empty());
@@ -53,7 +53,7 @@ async fn a_component_dropped_in_becomes_live() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_agent_in_yaml_dropped_in_becomes_live_and_a_change_is_used_by_the_next_turn() -> Result<()> {
+async fn a_new_yaml_agent_is_served_and_a_change_applies_to_the_next_turn() -> Result<()> {
     let folder = Folder::empty()?;
     let host = Host::serve(&folder).await?;
     let agent = |answers: &str| format!("name: echo\nmodel: scripted:echo/{answers}.yaml\ninstruction: Answer.\n");
@@ -70,7 +70,7 @@ async fn an_agent_in_yaml_dropped_in_becomes_live_and_a_change_is_used_by_the_ne
 }
 
 #[tokio::test]
-async fn a_yaml_agent_that_waits_for_a_component_is_served_when_it_comes() -> Result<()> {
+async fn a_yaml_agent_is_served_once_its_component_is_loaded() -> Result<()> {
     let folder = Folder::empty()?;
     for (name, text) in STEADY {
         folder.write(name, text)?;
@@ -80,13 +80,13 @@ async fn a_yaml_agent_that_waits_for_a_component_is_served_when_it_comes() -> Re
     assert!(missing.contains("agent `swap` not found"), "{missing}");
     folder.put("swap.wasm", swap(Older)?)?;
     host.wait_for_app("steady").await?;
-    let said = event::texts(&host.ask("steady", "s", "go").await?);
-    assert_eq!(said.len(), 20, "five times a pause and three words: {said:?}");
+    let answer = event::texts(&host.ask("steady", "s", "go").await?);
+    assert_eq!(answer.len(), 20, "five times a pause and three words: {answer:?}");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_deleted_component_is_gone_and_the_others_stay() -> Result<()> {
+async fn deleting_a_component_affects_no_other() -> Result<()> {
     let folder = Folder::of_samples()?;
     folder.put("swap.wasm", swap(Older)?)?;
     let host = Host::serve(&folder).await?;
@@ -100,7 +100,7 @@ async fn a_deleted_component_is_gone_and_the_others_stay() -> Result<()> {
         "App not found: swap; available: `concierge`, `data-analyst`, `dice`, `greeter`, `help-desk`, `trip-planner`, `web-fetch`"
     );
     host.ask("greeter", "s", "Hello").await?;
-    // What was said is not lost: the same file back in its place finds its sessions.
+    // The sessions remain: they are found when the same file is back.
     folder.put("swap.wasm", swap(Older)?)?;
     host.wait_for_app("swap").await?;
     host.session("swap", "s").await?;
@@ -109,7 +109,7 @@ async fn a_deleted_component_is_gone_and_the_others_stay() -> Result<()> {
 
 /// `cargo xtask soak` repeats this a thousand times.
 #[tokio::test]
-async fn sixty_swaps_under_requests_fail_none_of_them_and_leave_nothing_behind() -> Result<()> {
+async fn no_request_fails_during_sixty_swaps_and_nothing_leaks() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("swap.wasm", swap(Older)?)?;
     let host = Host::serve(&folder).await?;
@@ -122,7 +122,7 @@ async fn sixty_swaps_under_requests_fail_none_of_them_and_leave_nothing_behind()
 }
 
 #[tokio::test]
-async fn what_is_replaced_is_shown_while_a_run_has_it() -> Result<()> {
+async fn a_replaced_revision_is_listed_while_a_run_uses_it() -> Result<()> {
     let folder = Folder::empty()?;
     for (name, text) in STEADY {
         folder.write(name, text)?;
@@ -151,7 +151,7 @@ async fn what_is_replaced_is_shown_while_a_run_has_it() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_run_that_goes_on_for_too_long_on_replaced_code_is_ended() -> Result<()> {
+async fn a_run_on_replaced_code_is_ended_at_its_deadline() -> Result<()> {
     let folder = Folder::empty()?;
     for (name, text) in STEADY {
         folder.write(name, text)?;
@@ -171,7 +171,7 @@ async fn a_run_that_goes_on_for_too_long_on_replaced_code_is_ended() -> Result<(
 }
 
 #[tokio::test]
-async fn a_run_that_has_begun_ends_on_the_code_it_began_with() -> Result<()> {
+async fn a_run_ends_on_the_code_that_it_started_with() -> Result<()> {
     let folder = Folder::empty()?;
     for (name, text) in STEADY {
         folder.write(name, text)?;
@@ -190,14 +190,14 @@ async fn a_run_that_has_begun_ends_on_the_code_it_began_with() -> Result<()> {
     assert_eq!(new.iter().filter(|text| text.starts_with("newer ")).count(), 15, "{new:?}");
 
     events.extend(old.collect().await?);
-    let said = event::texts(&events);
-    assert_eq!(said.iter().filter(|text| text.starts_with("older ")).count(), 15, "{said:?}");
-    assert_eq!(said.len(), 20, "{said:?}");
+    let answer = event::texts(&events);
+    assert_eq!(answer.iter().filter(|text| text.starts_with("older ")).count(), 15, "{answer:?}");
+    assert_eq!(answer.len(), 20, "{answer:?}");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_broken_file_leaves_the_old_component_serving_and_is_shown() -> Result<()> {
+async fn a_broken_file_is_listed_and_the_old_component_keeps_serving() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("swap.wasm", swap(Older)?)?;
     let host = Host::serve(&folder).await?;
@@ -213,7 +213,7 @@ async fn a_broken_file_leaves_the_old_component_serving_and_is_shown() -> Result
 }
 
 #[tokio::test]
-async fn a_half_written_file_leaves_the_old_component_serving_until_it_is_whole() -> Result<()> {
+async fn a_truncated_file_keeps_the_old_component_serving_until_it_is_complete() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("swap.wasm", swap(Older)?)?;
     let host = Host::serve(&folder).await?;
@@ -233,7 +233,7 @@ async fn a_half_written_file_leaves_the_old_component_serving_until_it_is_whole(
 }
 
 #[tokio::test]
-async fn two_files_of_one_name_are_an_error_that_names_both() -> Result<()> {
+async fn two_files_with_the_same_name_are_an_error_that_names_both() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("first/swap.wasm", swap(Older)?)?;
     let host = Host::serve(&folder).await?;

@@ -181,7 +181,7 @@ async fn a_missing_module_is_named_with_the_next_step() -> Result<()> {
 }
 
 #[tokio::test]
-async fn mistakes_in_javascript_are_named_with_their_place() -> Result<()> {
+async fn errors_in_javascript_are_named_with_their_position() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("js/package.json", r#"{"type": "module", "hatchery": {}}"#)?;
     for (source, said) in [

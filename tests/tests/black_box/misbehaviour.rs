@@ -59,7 +59,7 @@ async fn tool_error(host: &Host, word: &str, tool: &str) -> Result<String> {
 }
 
 #[tokio::test]
-async fn a_tool_that_fails_in_any_way_is_told_to_the_model() -> Result<()> {
+async fn any_failure_of_a_tool_is_reported_to_the_model() -> Result<()> {
     let folder = Folder::empty()?;
     let host = host(&folder).await?;
     let trapped = tool_error(&host, "trap", "trap").await?;
@@ -130,7 +130,7 @@ async fn an_agent_that_spins_is_stopped_and_others_are_served_meanwhile() -> Res
 }
 
 #[tokio::test]
-async fn an_agent_that_says_it_failed_is_believed() -> Result<()> {
+async fn an_agent_can_report_its_failure() -> Result<()> {
     let folder = Folder::empty()?;
     let host = host(&folder).await?;
     host.create_session("failing_agent", "s").await?;
@@ -173,7 +173,7 @@ async fn a_callback_that_traps_fails_the_run_and_names_itself() -> Result<()> {
 }
 
 #[tokio::test]
-async fn many_spinning_runs_at_once_are_all_stopped_and_leave_the_host_well() -> Result<()> {
+async fn many_concurrent_spinning_runs_are_stopped_and_the_host_keeps_serving() -> Result<()> {
     let folder = Folder::empty()?;
     let host = host(&folder).await?;
     let runs = (0..16).map(async |run| {

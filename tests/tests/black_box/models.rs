@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::cli::{hatchery, hatchery_with};
 
 #[tokio::test]
-async fn models_lists_what_can_be_used_and_what_is_missing_for_the_rest() -> Result<()> {
+async fn models_lists_usable_providers_and_what_the_others_need() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("hatchery.yaml", "models: {fallback: {gpt-5: [gemini-2.5-flash]}}\n")?;
     let variables = [("ANTHROPIC_API_KEY", "sk-s3cret"), ("OLLAMA_BASE_URL", "http://localhost:11434/v1")];

@@ -18,7 +18,7 @@ fn conflicts<'a>(components: &'a Value, name: &str) -> &'a Value {
 }
 
 #[tokio::test]
-async fn what_serves_keeps_its_names_when_others_of_the_same_are_added() -> Result<()> {
+async fn active_components_keep_their_names_if_duplicates_are_added() -> Result<()> {
     let folder = Folder::empty()?;
     let dice = component("dice")?;
     folder.put("dice.wasm", &dice)?;
@@ -30,9 +30,9 @@ async fn what_serves_keeps_its_names_when_others_of_the_same_are_added() -> Resu
     // Added to a host that runs: an app and tools of the same names, and a component.
     folder.put("aaa.wasm", &dice)?;
     folder.put("aaa/dice.wasm", &dice)?;
-    let taken =
+    let used =
         |components: &Value| reason(components, "aaa.wasm").is_some() && reason(components, "aaa/dice.wasm").is_some();
-    host.wait_until("both are refused", taken).await?;
+    host.wait_until("both are refused", used).await?;
     drop(host);
     for start in ["the first", "the second"] {
         let host = Host::serve(&folder).await?;
@@ -47,8 +47,8 @@ async fn what_serves_keeps_its_names_when_others_of_the_same_are_added() -> Resu
         }
         assert_eq!(conflicts(&components, "dice"), &Value::Null);
         let tool = "the tool `roll_die` belongs to `dice`, which had the name first; this one is `aaa/roll_die`";
-        let said = conflicts(&components, "aaa").as_array().context("conflicts")?;
-        assert!(said.contains(&json!(tool)), "{components}");
+        let reply = conflicts(&components, "aaa").as_array().context("conflicts")?;
+        assert!(reply.contains(&json!(tool)), "{components}");
         host.wait_for_log(tool).await?;
         host.wait_for_log("are apps named `dice`; rename or remove one").await?;
         let failed = host.announcement["failed"].as_array().context("failed")?;
@@ -58,7 +58,7 @@ async fn what_serves_keeps_its_names_when_others_of_the_same_are_added() -> Resu
 }
 
 #[tokio::test]
-async fn a_copy_takes_no_app_away_when_data_is_in_memory_only() -> Result<()> {
+async fn a_copy_does_not_take_over_an_app_if_data_is_in_memory() -> Result<()> {
     let folder = Folder::empty()?;
     let dice = component("dice")?;
     folder.put("dice.wasm", &dice)?;
@@ -77,7 +77,7 @@ async fn a_copy_takes_no_app_away_when_data_is_in_memory_only() -> Result<()> {
 }
 
 #[tokio::test]
-async fn whoever_asks_for_an_app_in_conflict_is_told_of_the_conflict() -> Result<()> {
+async fn a_request_for_an_app_in_conflict_is_answered_with_the_conflict() -> Result<()> {
     let folder = Folder::empty()?;
     let dice = component("dice")?;
     folder.put("one.wasm", &dice)?;
@@ -96,7 +96,7 @@ async fn whoever_asks_for_an_app_in_conflict_is_told_of_the_conflict() -> Result
 const GRANTED: &str = "components: {other: {grants: {models: ['scripted:*']}}}\n";
 
 #[tokio::test]
-async fn a_name_is_free_when_its_owner_is_gone() -> Result<()> {
+async fn a_name_is_free_once_its_owner_is_removed() -> Result<()> {
     let folder = Folder::empty()?;
     let dice = component("dice")?;
     folder.put("hatchery.yaml", GRANTED)?;

@@ -79,7 +79,7 @@ fn folder(port: u16) -> Result<Folder> {
 }
 
 #[tokio::test]
-async fn a_page_is_read_by_https_with_a_secret_that_nothing_shows() -> Result<()> {
+async fn a_secret_is_sent_over_https_and_appears_nowhere() -> Result<()> {
     let server = HttpsServer::start().await?;
     let folder = folder(server.port)?;
     let roots = folder.data().join("roots.pem");
@@ -113,7 +113,7 @@ async fn a_certificate_that_this_machine_does_not_trust_is_refused() -> Result<(
 }
 
 #[tokio::test]
-async fn a_denial_is_a_line_for_the_operator() -> Result<()> {
+async fn a_denial_is_logged_for_the_operator() -> Result<()> {
     let host = Host::serve(&Folder::of_samples()?).await?;
     let events = host.ask("web-fetch", "s", "Read https://www.rust-lang.org/").await?;
     assert!(event::texts(&events).concat().contains("network: [\"www.rust-lang.org\"]"));

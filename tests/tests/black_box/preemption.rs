@@ -59,7 +59,7 @@ async fn spin(host: &Host, runs: usize) -> Result<JoinSet<()>> {
 }
 
 #[tokio::test]
-async fn two_hundred_spinning_runs_keep_nobody_from_an_answer_and_end_with_their_clients() -> Result<()> {
+async fn two_hundred_spinning_runs_delay_no_answer_and_end_with_their_clients() -> Result<()> {
     let host = host(LONG_LIMITS).await?;
     let mut clients = spin(&host, SPINNING).await?;
     for _ in 0..5 {
@@ -74,7 +74,7 @@ async fn two_hundred_spinning_runs_keep_nobody_from_an_answer_and_end_with_their
 }
 
 #[tokio::test]
-async fn a_run_that_finds_no_free_instance_is_told_when_to_try_again() -> Result<()> {
+async fn a_run_without_a_free_instance_gets_a_retry_time() -> Result<()> {
     let host = host(&format!("{LONG_LIMITS}instances: {{max: 1, queue_timeout: 50ms}}\n")).await?;
     let mut clients = spin(&host, 1).await?;
     let busy = "component `misbehaver`: no free instance after 50ms: all 1 are in use; try again later";
@@ -89,7 +89,7 @@ async fn a_run_that_finds_no_free_instance_is_told_when_to_try_again() -> Result
     let last = events.last().context("an event")?;
     assert_eq!((text_at(last, "/code"), text_at(last, "/error")), ("COMPONENT_BUSY", busy));
 
-    // A model is told, and may do without.
+    // The error is sent to the model, which may answer without the tool.
     let events = host.ask("caller", "s", "go").await?;
     let error = text_at(tool_response(&events, "echo")?, "/error").to_owned();
     ensure!(error.contains("no free instance after 50ms: all 1 are in use; try again later"), "{error}");

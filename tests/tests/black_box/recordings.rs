@@ -69,7 +69,7 @@ async fn plugins_record_and_replay_served_sessions_below_the_folder_of_their_fil
 }
 
 #[tokio::test]
-async fn an_agent_that_asks_its_model_something_else_fails_with_a_diff() -> Result<()> {
+async fn a_changed_model_request_fails_with_a_diff() -> Result<()> {
     let folder = folder_with_recording().await?;
     folder.write("helper/root_agent.yaml", AGENT.replace("few words", "verse"))?;
     let output = hatchery(&folder.served(), &["test", "."]).await?;
@@ -93,7 +93,7 @@ async fn an_agent_that_asks_its_model_something_else_fails_with_a_diff() -> Resu
 }
 
 #[tokio::test]
-async fn a_recording_that_says_no_app_is_named() -> Result<()> {
+async fn a_recording_without_an_app_is_named() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("helper/root_agent.yaml", AGENT)?;
     folder.write("helper/generated-recordings.yaml", "recordings: []\n")?;
@@ -109,7 +109,7 @@ async fn a_recording_that_says_no_app_is_named() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_folder_with_nothing_to_play_is_named() -> Result<()> {
+async fn a_folder_without_recordings_is_named() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("helper/root_agent.yaml", AGENT)?;
     let output = hatchery(&folder.served(), &["test", "."]).await?;

@@ -28,7 +28,7 @@ async fn rejection_of(folder: &Folder, file: &str) -> Result<String> {
 }
 
 #[tokio::test]
-async fn a_wrong_key_is_named_with_file_and_line() -> Result<()> {
+async fn an_unknown_key_is_named_with_file_and_line() -> Result<()> {
     let agent = "name: broken\ninstruction: Answer.\nmodel: scripted:broken/answers.yaml\ntemprature: 1\n";
     let reason = rejection_of_agent(&[("broken/root_agent.yaml", agent)]).await?;
     assert!(reason.contains("broken/root_agent.yaml:4:") && reason.contains("`temprature`"), "{reason}");
@@ -63,7 +63,7 @@ async fn a_tool_that_does_not_exist_is_named_with_file_and_line() -> Result<()> 
 }
 
 #[tokio::test]
-async fn a_mistake_in_a_file_below_is_found_there() -> Result<()> {
+async fn an_error_in_a_referenced_file_is_located_there() -> Result<()> {
     let root = "agent_class: SequentialAgent\nname: broken\nsub_agents:\n  - config_path: first.yaml\n";
     let first = "name: first\nmodel: scripted:broken/answers.yaml\ninstruction: [1, 2]\n";
     let reason = rejection_of_agent(&[("broken/root_agent.yaml", root), ("broken/first.yaml", first)]).await?;
@@ -72,7 +72,7 @@ async fn a_mistake_in_a_file_below_is_found_there() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_file_that_does_not_exist_is_named_with_the_line_that_names_it() -> Result<()> {
+async fn a_missing_file_is_named_with_the_line_that_refers_to_it() -> Result<()> {
     let root = "agent_class: SequentialAgent\nname: broken\nsub_agents:\n  - config_path: nowhere.yaml\n";
     let reason = rejection_of_agent(&[("broken/root_agent.yaml", root)]).await?;
     assert!(reason.contains("broken/root_agent.yaml:4:") && reason.contains("nowhere.yaml"), "{reason}");
@@ -80,14 +80,14 @@ async fn a_file_that_does_not_exist_is_named_with_the_line_that_names_it() -> Re
 }
 
 #[tokio::test]
-async fn what_is_no_yaml_is_named_with_its_place() -> Result<()> {
+async fn invalid_yaml_is_named_with_its_position() -> Result<()> {
     let reason = rejection_of_agent(&[("broken/root_agent.yaml", "name: broken\n  - what: is this\n")]).await?;
     assert!(reason.contains("broken/root_agent.yaml:2:"), "{reason}");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_truncated_component_is_told_from_a_wrong_one() -> Result<()> {
+async fn a_truncated_component_is_distinguished_from_an_invalid_one() -> Result<()> {
     let folder = Folder::of_samples()?;
     let whole = paths::component("swap")?;
     folder.write("swap.wasm", &whole[..whole.len() - 100])?;
@@ -97,7 +97,7 @@ async fn a_truncated_component_is_told_from_a_wrong_one() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_core_module_is_told_how_to_become_a_component() -> Result<()> {
+async fn the_error_of_a_core_module_names_the_target_of_components() -> Result<()> {
     let folder = Folder::of_samples()?;
     folder.write("core.wasm", b"\0asm\x01\0\0\0")?;
     let reason = rejection_of(&folder, "core.wasm").await?;
@@ -106,7 +106,7 @@ async fn a_core_module_is_told_how_to_become_a_component() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_component_for_another_contract_says_what_it_wants_and_what_there_is() -> Result<()> {
+async fn the_error_of_another_contract_names_both_versions() -> Result<()> {
     let folder = Folder::of_samples()?;
     folder.write("swap.wasm", component_for_contract("9.1.0")?)?;
     let reason = rejection_of(&folder, "swap.wasm").await?;

@@ -102,7 +102,7 @@ fn contains(text: &str, parts: &[&str]) {
 const NO_DIGEST: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
 
 #[tokio::test]
-async fn a_pushed_component_comes_back_byte_for_byte_by_tag_and_by_digest() -> Result<()> {
+async fn a_pushed_component_is_pulled_unchanged_by_tag_and_by_digest() -> Result<()> {
     let Some(stage) = Stage::new().await? else { return Ok(()) };
     let pushed = stage.push("team/swap:1.0", &[]).await?;
     contains(
@@ -122,7 +122,7 @@ async fn a_pushed_component_comes_back_byte_for_byte_by_tag_and_by_digest() -> R
 }
 
 #[tokio::test]
-async fn a_pushed_component_looks_as_other_tools_expect() -> Result<()> {
+async fn a_pushed_component_has_the_format_of_other_tools() -> Result<()> {
     let Some(stage) = Stage::new().await? else { return Ok(()) };
     stage.key()?;
     stage.push("swap:1", &["--sign-with", "minisign.key"]).await?;
@@ -148,7 +148,7 @@ async fn a_pulled_component_is_served() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_a_registry_does_not_have_is_named() -> Result<()> {
+async fn a_missing_artifact_of_a_registry_is_named() -> Result<()> {
     let Some(stage) = Stage::new().await? else { return Ok(()) };
     let reference = stage.registry.reference("nothing:1");
     contains(
@@ -170,7 +170,7 @@ async fn a_registry_that_does_not_answer_is_named() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_large_component_travels_whole() -> Result<()> {
+async fn a_large_component_is_pushed_and_pulled_completely() -> Result<()> {
     let Some(stage) = Stage::new().await? else { return Ok(()) };
     // A custom section with a name of three letters and, together with it, 2^23 bytes: more than goes in one request.
     let mut large = swap(Older)?;
@@ -189,7 +189,7 @@ async fn a_large_component_travels_whole() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_too_large_neither_goes_nor_comes() -> Result<()> {
+async fn a_component_above_the_size_limit_is_neither_pushed_nor_pulled() -> Result<()> {
     let Some(stage) = Stage::new().await? else { return Ok(()) };
     fs::File::create(stage.author.file("large.wasm"))?.set_len((256 << 20) + 1)?;
     let reference = stage.registry.reference("large:1");
@@ -208,7 +208,7 @@ async fn what_is_too_large_neither_goes_nor_comes() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_no_component_neither_goes_nor_comes() -> Result<()> {
+async fn a_file_that_is_no_component_is_neither_pushed_nor_pulled() -> Result<()> {
     let Some(stage) = Stage::new().await? else { return Ok(()) };
     stage.author.write("core.wasm", b"\0asm\x01\0\0\0")?;
     let reference = stage.registry.reference("core:1");
@@ -236,7 +236,7 @@ async fn what_is_no_component_neither_goes_nor_comes() -> Result<()> {
 }
 
 #[tokio::test]
-async fn one_pushes_a_file_that_is_there_to_a_tag() -> Result<()> {
+async fn push_needs_an_existing_file_and_a_tag() -> Result<()> {
     let folder = Folder::empty()?;
     let push = async |reference: &str| refusal(hatchery(&folder.served(), &["push", "x.wasm", reference]).await?);
     contains(&push("localhost:1/x:1").await?, &["x.wasm not found; build it with `hatchery build`"]);

@@ -31,12 +31,12 @@ async fn deploy(host: &Host, folder: &Folder, version: Swap) -> Result<()> {
 /// Waits until a version serves.
 async fn wait_until_serving(host: &Host, version: Swap) -> Result<()> {
     static SESSIONS: AtomicUsize = AtomicUsize::new(0);
-    let says = async || {
+    let answers = async || {
         let session = SESSIONS.fetch_add(1, Ordering::Relaxed).to_string();
         anyhow::Ok(event::texts(&host.ask("swap", &session, "Who?").await?))
     };
     let look = async {
-        while says().await? != version.texts() {}
+        while answers().await? != version.texts() {}
         anyhow::Ok(())
     };
     tokio::time::timeout(TIMEOUT, look).await.with_context(|| format!("{version:?} does not come: {}", host.log()))?
@@ -49,7 +49,7 @@ fn hash(bytes: &[u8], listed: &Value) -> Result<String> {
 }
 
 #[tokio::test]
-async fn a_bad_version_is_taken_back_and_the_old_one_answers_again() -> Result<()> {
+async fn a_rollback_restores_the_previous_version() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("deep/swap.wasm", swap(Older)?)?;
     let host = Host::serve(&folder).await?;
@@ -60,16 +60,13 @@ async fn a_bad_version_is_taken_back_and_the_old_one_answers_again() -> Result<(
     let in_place: Vec<_> =
         list["revisions"].as_array().context("revisions")?.iter().map(|it| &it["isCurrent"]).collect();
     assert_eq!(in_place, [true, false], "{list}");
-    let shown = rollback(&folder, &["swap", "--list"]).await?.stdout;
+    let text = rollback(&folder, &["swap", "--list"]).await?.stdout;
     let newer = event::text_at(&list, "/revisions/0/sha256").to_owned();
     let older = event::text_at(&list, "/revisions/1/sha256").to_owned();
-    let mut lines = shown.lines();
+    let mut lines = text.lines();
     let first = lines.next().context("a line")?;
-    assert!(
-        first.starts_with(&newer[..12]) && first.contains("served since ") && first.ends_with("current"),
-        "{shown}"
-    );
-    assert!(lines.next().context("a second line")?.starts_with(&older[..12]), "{shown}");
+    assert!(first.starts_with(&newer[..12]) && first.contains("served since ") && first.ends_with("current"), "{text}");
+    assert!(lines.next().context("a second line")?.starts_with(&older[..12]), "{text}");
 
     let done = rollback(&folder, &["swap"]).await?;
     ensure!(done.success, "{}", done.stderr);
@@ -115,7 +112,7 @@ async fn a_client_restores_an_earlier_version_over_http() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_file_that_never_served_or_is_gone_is_replaced_by_the_last_good_one() -> Result<()> {
+async fn a_broken_or_missing_file_is_replaced_by_the_last_good_revision() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("swap.wasm", swap(Older)?)?;
     let host = Host::serve(&folder).await?;
@@ -131,7 +128,7 @@ async fn a_file_that_never_served_or_is_gone_is_replaced_by_the_last_good_one() 
 }
 
 #[tokio::test]
-async fn what_cannot_be_gone_back_to_is_said() -> Result<()> {
+async fn a_revision_that_cannot_be_restored_is_an_error() -> Result<()> {
     let folder = Folder::empty()?;
     assert_eq!(
         rollback_error(&folder, &["swap"]).await?,

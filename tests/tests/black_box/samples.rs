@@ -45,13 +45,13 @@ async fn play(route: Route) -> Result<usize> {
 }
 
 #[tokio::test]
-async fn every_sample_holds_its_conversation_over_run() -> Result<()> {
+async fn every_sample_passes_its_conversation_over_run() -> Result<()> {
     assert_eq!(play(Route::Run).await?, 0, "without streaming there are no pieces");
     Ok(())
 }
 
 #[tokio::test]
-async fn every_sample_holds_its_conversation_over_run_sse() -> Result<()> {
+async fn every_sample_passes_its_conversation_over_run_sse() -> Result<()> {
     assert_eq!(
         play(Route::Sse { path: "/run_sse", streaming: false }).await?,
         0,
@@ -61,19 +61,19 @@ async fn every_sample_holds_its_conversation_over_run_sse() -> Result<()> {
 }
 
 #[tokio::test]
-async fn every_sample_holds_its_conversation_over_run_sse_with_streaming() -> Result<()> {
+async fn every_sample_passes_its_conversation_over_run_sse_with_streaming() -> Result<()> {
     assert!(play(Route::Sse { path: "/run_sse", streaming: true }).await? > 0, "with streaming answers come in pieces");
     Ok(())
 }
 
 #[tokio::test]
-async fn every_sample_holds_its_conversation_over_the_other_spelling_of_run_sse() -> Result<()> {
+async fn every_sample_passes_its_conversation_over_the_other_spelling_of_run_sse() -> Result<()> {
     assert!(play(Route::Sse { path: "/run-sse", streaming: true }).await? > 0, "with streaming answers come in pieces");
     Ok(())
 }
 
 #[tokio::test]
-async fn the_concierge_asks_another_app_and_remembers_its_answer_in_the_next_session() -> Result<()> {
+async fn the_concierge_calls_another_app_and_remembers_its_answer_in_the_next_session() -> Result<()> {
     let host = Host::serve(&Folder::of_samples()?).await?;
     let yesterday = host.ask("concierge", "yesterday", "Where is order 17?").await?;
     assert_eq!(event::texts(&yesterday).concat(), "The help desk says: Order 17 is on its way.");

@@ -21,7 +21,7 @@ async fn connect(from: &str, to: &str) -> Result<TcpStream> {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_host_with_few_descriptors_serves_fewer_connections_and_says_so() -> Result<()> {
+async fn a_host_with_few_descriptors_serves_fewer_connections_and_logs_it() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("hatchery.yaml", "server: {max_connections_per_peer: 50}\n")?;
     let command = paths::command()?;
@@ -54,17 +54,17 @@ async fn a_host_with_few_descriptors_serves_fewer_connections_and_says_so() -> R
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 
     let mut log = BufReader::new(child.stderr.take().context("stderr")?).lines();
-    let told = async {
-        let mut seen = String::new();
+    let message = async {
+        let mut text = String::new();
         while let Some(line) = log.next_line().await? {
-            seen.push_str(&line);
+            text.push_str(&line);
             let limits = "server.max_connections is 4096, but this process may open only 200 files, so it serves 100 connections at a time";
-            if seen.contains(limits) && seen.contains("a peer has the maximum number of connections") {
+            if text.contains(limits) && text.contains("a peer has the maximum number of connections") {
                 return anyhow::Ok(());
             }
         }
-        anyhow::bail!("the log ends: {seen}")
+        anyhow::bail!("the log ends: {text}")
     };
-    tokio::time::timeout(TIMEOUT, told).await??;
+    tokio::time::timeout(TIMEOUT, message).await??;
     Ok(())
 }

@@ -99,10 +99,10 @@ async fn an_untrusted_folder_has_no_access_to_the_machine() -> Result<()> {
     host.wait_for_log("hatchery.yaml requests access outside of its folder, but it is not trusted").await?;
     host.wait_for_log(&format!("components.seeker.grants.files: write {}", untrusted.outside.display())).await?;
     host.wait_for_log(&format!("run `hatchery trust {}`", untrusted.folder.served().display())).await?;
-    let shown = components.to_string();
+    let visible = components.to_string();
     assert!(
-        !shown.contains(untrusted.outside.to_str().context("UTF-8")?) && !shown.contains("HATCHERY_TESTS_TOKEN"),
-        "{shown}"
+        !visible.contains(untrusted.outside.to_str().context("UTF-8")?) && !visible.contains("HATCHERY_TESTS_TOKEN"),
+        "{visible}"
     );
 
     // All commands that run agents use the same decision.
@@ -195,31 +195,31 @@ async fn trust_shows_the_requested_access_and_asks() -> Result<()> {
 #[tokio::test]
 async fn inspect_shows_the_requested_access_of_an_untrusted_folder() -> Result<()> {
     let untrusted = Untrusted::new()?;
-    let shown = untrusted.hatchery(&["inspect", "."]).await?;
-    ensure!(shown.success, "{}", shown.stderr);
+    let visible = untrusted.hatchery(&["inspect", "."]).await?;
+    ensure!(visible.success, "{}", visible.stderr);
     assert!(
-        shown.stdout.contains("  refused   component `seeker` is not loaded: hatchery.yaml requests"),
+        visible.stdout.contains("  refused   component `seeker` is not loaded: hatchery.yaml requests"),
         "{}",
-        shown.stdout
+        visible.stdout
     );
-    assert!(!shown.stdout.contains("  granted "), "{}", shown.stdout);
-    assert!(shown.stderr.contains("  components.seeker.grants.files: write "), "{}", shown.stderr);
-    assert!(shown.stderr.contains("run `hatchery trust .`"), "{}", shown.stderr);
+    assert!(!visible.stdout.contains("  granted "), "{}", visible.stdout);
+    assert!(visible.stderr.contains("  components.seeker.grants.files: write "), "{}", visible.stderr);
+    assert!(visible.stderr.contains("run `hatchery trust .`"), "{}", visible.stderr);
 
     // A component that is refused for its signature is not run.
     let key = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3";
     untrusted.folder.write("own.yaml", format!("registry: {{signatures: require, trusted_keys: [{key}]}}"))?;
     let inspect = ["inspect", "seeker.wasm", "--config", "own.yaml"];
-    let shown = untrusted.hatchery(&inspect).await?;
-    ensure!(!shown.success);
+    let visible = untrusted.hatchery(&inspect).await?;
+    ensure!(!visible.success);
     for part in [
         "  refused   seeker.wasm is not signed, and signatures are required",
         "  exports   ",
         "  requests  models: seek-*",
     ] {
-        assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);
+        assert!(visible.stdout.contains(part), "{part}: {}", visible.stdout);
     }
-    assert!(!shown.stdout.contains("  tool  "), "{}", shown.stdout);
+    assert!(!visible.stdout.contains("  tool  "), "{}", visible.stdout);
     let json = untrusted.hatchery(&[&inspect[..], &["--json"]].concat()).await?.json()?;
     assert_eq!((&json["isDescribed"], &json["tools"]), (&json!(false), &json!([])));
     assert_eq!(text_at(&json, "/sha256").len(), 64);
@@ -227,7 +227,7 @@ async fn inspect_shows_the_requested_access_of_an_untrusted_folder() -> Result<(
 }
 
 #[tokio::test]
-async fn a_folder_cannot_choose_where_the_users_key_goes() -> Result<()> {
+async fn an_untrusted_folder_cannot_choose_the_destination_of_the_users_key() -> Result<()> {
     let untrusted = Untrusted::new()?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     listener.set_nonblocking(true)?;
@@ -245,8 +245,8 @@ async fn a_folder_cannot_choose_where_the_users_key_goes() -> Result<()> {
             assert!(refused.stderr.contains(&part), "{args:?}: {part}: {}", refused.stderr);
         }
     }
-    let asked = listener.accept().map(|_| ()).map_err(|error| error.kind());
-    assert_eq!(asked, Err(std::io::ErrorKind::WouldBlock), "nobody has come");
+    let request = listener.accept().map(|_| ()).map_err(|error| error.kind());
+    assert_eq!(request, Err(std::io::ErrorKind::WouldBlock), "nobody has come");
     Ok(())
 }
 
@@ -303,7 +303,7 @@ async fn a_denial_is_a_line_in_the_audit_log() -> Result<()> {
 }
 
 #[tokio::test]
-async fn nothing_that_a_component_may_write_becomes_an_agent() -> Result<()> {
+async fn files_in_a_writable_folder_are_not_loaded_as_agents() -> Result<()> {
     let untrusted = Untrusted::new()?;
     let folder = &untrusted.folder;
     folder.write(
@@ -336,7 +336,23 @@ async fn nothing_that_a_component_may_write_becomes_an_agent() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_belongs_to_the_host_is_granted_to_nobody() -> Result<()> {
+async fn the_keys_in_the_env_file_of_an_untrusted_folder_are_not_used() -> Result<()> {
+    let untrusted = Untrusted::new()?;
+    untrusted.folder.write(".env", "GOOGLE_API_KEY=theirs\n")?;
+    untrusted.folder.write("hello/root_agent.yaml", "name: hello\nmodel: gemini-2.5-flash\ninstruction: Greet.\n")?;
+    let host = untrusted.serve(&[]).await?;
+    let warnings = host.components().await?["warnings"].to_string();
+    assert!(warnings.contains("GOOGLE_API_KEY"), "the key is still missing: {warnings}");
+    host.wait_for_log(".env: not read, because the hatchery.yaml of its folder is invalid or not trusted").await?;
+    drop(host);
+    ensure!(untrusted.hatchery(&["trust", ".", "--yes"]).await?.success);
+    let host = untrusted.serve(&[]).await?;
+    assert_eq!(host.components().await?.get("warnings"), None);
+    host.wait_for_log(".env: using GOOGLE_API_KEY").await
+}
+
+#[tokio::test]
+async fn the_hosts_data_folder_cannot_be_granted() -> Result<()> {
     let untrusted = Untrusted::new()?;
     for (host, access) in [(".hatchery", "write"), (".hatchery/revisions", "read"), (".", "read")] {
         let grants = format!(

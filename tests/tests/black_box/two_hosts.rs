@@ -7,7 +7,7 @@ use hatchery_tests::host::events_in;
 use hatchery_tests::{Folder, Host};
 use serde_json::Value;
 
-/// An agent that says `tick` for longer than any test takes, unless it is told that this is enough.
+/// An agent that emits `tick` for longer than any test takes, or until it is cancelled.
 const TICKER: [(&str, &str); 3] = [
     (
         "ticker/root_agent.yaml",
@@ -42,18 +42,18 @@ async fn transcript(host: &Host, app: &str) -> Result<Vec<String>> {
 async fn messages_to_two_hosts_are_answered_one_after_the_other() -> Result<()> {
     let (one, two) = two_hosts().await?;
     one.create_session("slow", "s").await?;
-    let said = |text: &str| vec![text.to_owned(), format!("You said {text}.")];
+    let reply = |text: &str| vec![text.to_owned(), format!("You said {text}.")];
     let (first, second) = tokio::join!(one.run("slow", "s", "ONE"), two.run("slow", "s", "TWO"));
     let (first, second) = (first?, second?);
-    assert_eq!((event::texts(&first), event::texts(&second)), (said("ONE")[1..].to_vec(), said("TWO")[1..].to_vec()));
+    assert_eq!((event::texts(&first), event::texts(&second)), (reply("ONE")[1..].to_vec(), reply("TWO")[1..].to_vec()));
     let stored = transcript(&one, "slow").await?;
-    let orders = [[said("ONE"), said("TWO")].concat(), [said("TWO"), said("ONE")].concat()];
+    let orders = [[reply("ONE"), reply("TWO")].concat(), [reply("TWO"), reply("ONE")].concat()];
     assert!(orders.contains(&stored), "{stored:?}");
     Ok(())
 }
 
 #[tokio::test]
-async fn another_host_goes_on_with_the_session_of_a_killed_one() -> Result<()> {
+async fn another_host_continues_the_session_of_a_killed_one() -> Result<()> {
     let (one, two) = two_hosts().await?;
     one.create_session("ticker", "s").await?;
     let mut ticks = one.stream("ticker", "s", "go", false).await?;
@@ -66,7 +66,7 @@ async fn another_host_goes_on_with_the_session_of_a_killed_one() -> Result<()> {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_host_that_was_frozen_loses_its_turn_and_tells_its_client() -> Result<()> {
+async fn a_frozen_host_loses_its_turn_and_reports_it_to_its_client() -> Result<()> {
     let (one, two) = two_hosts().await?;
     one.create_session("ticker", "s").await?;
     let mut stream = one.stream("ticker", "s", "go", false).await?;

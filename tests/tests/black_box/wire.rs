@@ -56,7 +56,7 @@ async fn apps_are_listed_by_name_and_in_detail() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_root_leads_to_the_developer_ui_with_its_script() -> Result<()> {
+async fn the_root_redirects_to_the_developer_ui() -> Result<()> {
     let host = Host::serve(&Folder::of_samples()?).await?;
     let page = host.get("/").await?;
     assert!(page.status == 200 && page.text.contains("<title>Hatchery</title>"), "{}", page.text);
@@ -194,7 +194,7 @@ async fn a_client_may_write_snake_case() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_first_piece_comes_before_the_last_is_made() -> Result<()> {
+async fn the_first_chunk_is_sent_before_the_last_is_produced() -> Result<()> {
     let folder = Folder::empty()?;
     let host = slow_host(&folder).await?;
     host.create_session("slow", "s").await?;
@@ -213,7 +213,7 @@ async fn the_first_piece_comes_before_the_last_is_made() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_does_not_end_the_run() -> Result<()> {
+async fn a_disconnect_does_not_end_the_run() -> Result<()> {
     let folder = Folder::empty()?;
     let host = slow_host(&folder).await?;
     host.create_session("slow", "s").await?;
@@ -243,7 +243,7 @@ async fn sessions_do_not_wait_for_each_other() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_code_passes_on_drops_and_adds_events_of_others() -> Result<()> {
+async fn an_agent_in_code_forwards_drops_and_adds_events() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("relay.wasm", paths::component("relay")?)?;
     folder.write("relay.yaml", std::fs::read(paths::repository().join("tests/components/relay/relay.yaml"))?)?;

@@ -136,7 +136,7 @@ class Memory:
         return await self._host.search_memory(query)
 
     async def add_session(self, id: str | None = None) -> None:
-        """Adds a session of the user in the current app, by default the current one. Replaces what was added of it before."""
+        """Adds a session of the user in the current app, by default the current one. Replaces its earlier entries."""
         await self._host.add_session_to_memory(id)
 
     async def add_events(self, events: Iterable[Event | Content | str]) -> None:

@@ -21,7 +21,7 @@ class Model:
     signature: Signature
 
     async def responses(self, request: LlmRequest, cx: Context) -> AsyncIterator[LlmResponse]:
-        """Streams the answer: partial responses, each of which contains only what is new."""
+        """Streams the answer: partial responses, each of which contains only new content."""
         output = call_handler(self.function, self.signature, cx, request)
         if inspect.isasyncgen(output):
             async for piece in output:

@@ -1,4 +1,4 @@
-"""The run in which code is called: what it is, what it may still use, and its plugins."""
+"""The run in which code is called: its properties, its remaining limits, and its plugins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ StreamingMode = Literal["none", "sse", "bidi"]
 
 @dataclass
 class RemainingLimits:
-    """What a run may still use; ``None`` is no limit."""
+    """The remaining limits of a run; ``None`` is no limit."""
 
     model_calls: int | None = None
     tokens: int | None = None

@@ -19,7 +19,7 @@ _REQUIRED = getattr(typing, "Required", None)
 
 
 class BadValue(ValueError):
-    """A value that does not match its type hint. The message is meant for the sender."""
+    """A value that does not match its type hint. The message is for the sender."""
 
 
 class BadHint(TypeError):

@@ -6,24 +6,24 @@ use syn::parse::{Parse, ParseStream};
 use syn::{Error, Ident, ItemFn, Result};
 
 use crate::function::{NameOption, check, pascal_case, take_comments};
-use crate::point::Point;
+use crate::point::HookPoint;
 
 pub struct Options {
-    point: Point,
+    point: HookPoint,
     name: NameOption,
 }
 
 impl Parse for Options {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let ident: Ident = input.parse().map_err(|error| Error::new(error.span(), points()))?;
-        let point = Point::of_callback(&ident).ok_or_else(|| Error::new_spanned(&ident, points()))?;
+        let point = HookPoint::of_callback(&ident).ok_or_else(|| Error::new_spanned(&ident, points()))?;
         crate::function::skip_comma(input)?;
         Ok(Self { point, name: NameOption::parse("callback", input)? })
     }
 }
 
 fn points() -> String {
-    format!("a callback is for one of {}, as in `#[callback(before_tool)]`", Point::callback_names())
+    format!("a callback is for one of {}, as in `#[callback(before_tool)]`", HookPoint::callback_names())
 }
 
 pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {

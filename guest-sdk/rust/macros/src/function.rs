@@ -40,13 +40,13 @@ pub fn check(signature: &Signature, kind: &str) -> Result<()> {
 }
 
 /// How a parameter is passed.
-pub enum Passing {
+pub enum PassingMode {
     Value,
     Shared,
     Mutable,
 }
 
-impl Passing {
+impl PassingMode {
     /// Returns the expression that passes `value` this way.
     pub fn pass(&self, value: &TokenStream) -> TokenStream {
         match self {
@@ -60,7 +60,7 @@ impl Passing {
 /// A parameter: its type without the reference, and how it is passed.
 pub struct Parameter<'a> {
     pub ty: &'a Type,
-    pub passing: Passing,
+    pub passing: PassingMode,
 }
 
 impl Parameter<'_> {
@@ -77,9 +77,9 @@ pub fn parameters<'a>(signature: &'a Signature) -> Result<Vec<Parameter<'a>>> {
         FnArg::Typed(PatType { ty, .. }) => Ok(match ty.as_ref() {
             Type::Reference(reference) => Parameter {
                 ty: &reference.elem,
-                passing: if reference.mutability.is_some() { Passing::Mutable } else { Passing::Shared },
+                passing: if reference.mutability.is_some() { PassingMode::Mutable } else { PassingMode::Shared },
             },
-            ty => Parameter { ty, passing: Passing::Value },
+            ty => Parameter { ty, passing: PassingMode::Value },
         }),
     };
     signature.inputs.iter().map(parameter).collect()

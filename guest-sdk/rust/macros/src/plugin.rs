@@ -6,7 +6,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::{Error, ImplItem, ImplItemFn, ItemImpl, Result};
 
 use crate::function::{NameOption, check, last_name, snake_case};
-use crate::point::Point;
+use crate::point::HookPoint;
 
 pub struct Options {
     name: NameOption,
@@ -48,10 +48,10 @@ fn hook(item: &ImplItem, ty: &syn::Type) -> Result<TokenStream> {
         return Err(Error::new_spanned(item, "this `impl` may contain only hooks; move other items to another `impl`"));
     };
     let ident = &sig.ident;
-    let Some(point) = Point::of_plugin(ident) else {
+    let Some(point) = HookPoint::of_plugin(ident) else {
         let message = format!(
             "`{ident}` is not a hook; hooks are {}; move other functions to another `impl`",
-            Point::plugin_names()
+            HookPoint::plugin_names()
         );
         return Err(Error::new_spanned(ident, message));
     };

@@ -4,11 +4,11 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Error, Ident, Result, Signature};
 
-use crate::function::{Parameter, Passing, parameters};
+use crate::function::{Parameter, PassingMode, parameters};
 
 /// A hook point of callbacks or plugins.
 #[derive(Clone, Copy)]
-pub struct Point {
+pub struct HookPoint {
     /// The name that authors write, such as `before_tool`.
     pub name: &'static str,
     inputs: Inputs,
@@ -40,15 +40,15 @@ enum Answer {
     ReplacesCallJson,
 }
 
-const fn point(name: &'static str, inputs: Inputs, answer: Answer) -> Point {
-    Point { name, inputs, answer }
+const fn point(name: &'static str, inputs: Inputs, answer: Answer) -> HookPoint {
+    HookPoint { name, inputs, answer }
 }
 
 const CALL: &str = "a `ToolCall`";
 const ERROR: &str = "the error, an `Error`";
 
 /// The points of callbacks. Plugins have them too.
-const CALLBACKS: [Point; 9] = [
+const CALLBACKS: [HookPoint; 9] = [
     point("before_agent", Inputs::None, Answer::Direct),
     point("after_agent", Inputs::None, Answer::Direct),
     point("on_agent_error", Inputs::One(ERROR), Answer::Direct),
@@ -61,7 +61,7 @@ const CALLBACKS: [Point; 9] = [
 ];
 
 /// The points of runs, for plugins only.
-const RUNS: [Point; 6] = [
+const RUNS: [HookPoint; 6] = [
     point("on_user_message", Inputs::One("a `Content`"), Answer::ReplacesFirst),
     point("before_run", Inputs::None, Answer::Direct),
     point("on_event", Inputs::One("an `Event`"), Answer::ReplacesFirst),
@@ -70,7 +70,7 @@ const RUNS: [Point; 6] = [
     point("close", Inputs::None, Answer::Direct),
 ];
 
-impl Point {
+impl HookPoint {
     /// Returns the point of a callback.
     pub fn of_callback(ident: &Ident) -> Option<Self> {
         CALLBACKS.into_iter().find(|point| ident == point.name)
@@ -135,7 +135,7 @@ impl Point {
         if inputs.len() != self.input_count() {
             return Err(Error::new_spanned(&signature.inputs, format!("this {kind} takes {}", self.describe_inputs())));
         }
-        let changed = inputs.iter().position(|input| matches!(input.passing, Passing::Mutable));
+        let changed = inputs.iter().position(|input| matches!(input.passing, PassingMode::Mutable));
         if let Some(input) = changed.and_then(|place| inputs.get(place))
             && changed != self.mutable_input()
         {
@@ -190,7 +190,7 @@ impl Point {
 }
 
 /// `a`, `b` and `c`.
-fn list<'a>(points: impl Iterator<Item = &'a Point>) -> String {
+fn list<'a>(points: impl Iterator<Item = &'a HookPoint>) -> String {
     let names: Vec<_> = points.map(|point| format!("`{}`", point.name)).collect();
     match names.split_last() {
         Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),

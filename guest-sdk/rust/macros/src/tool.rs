@@ -5,7 +5,7 @@ use quote::quote;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Ident, ItemFn, LitStr, Result, Token};
 
-use crate::function::{Parameter, Passing, check, comment, parameters, returns_result, skip_comma, take_comments};
+use crate::function::{Parameter, PassingMode, check, comment, parameters, returns_result, skip_comma, take_comments};
 
 const OPTIONS: &str = "options of a tool are `name = \"…\"`, `long_running` and `confirm`";
 
@@ -95,8 +95,8 @@ pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
 
 fn by_value(parameter: &Parameter<'_>, what: &str) -> Result<TokenStream> {
     match parameter.passing {
-        Passing::Value => Ok(quote!(args)),
-        Passing::Shared | Passing::Mutable => {
+        PassingMode::Value => Ok(quote!(args)),
+        PassingMode::Shared | PassingMode::Mutable => {
             Err(Error::new_spanned(parameter.ty, format!("{what} are taken by value, not by reference")))
         }
     }

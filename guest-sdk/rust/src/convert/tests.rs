@@ -162,23 +162,23 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn an_event_survives_the_way_through_the_contract(event in event()) {
+    fn an_event_is_unchanged_by_a_round_trip_through_the_contract(event in event()) {
         prop_assert_eq!(Event::try_from(wit::Event::from(event.clone())), Ok(event));
     }
 
     #[test]
-    fn a_request_survives_the_way_through_the_contract(request in request()) {
+    fn a_request_is_unchanged_by_a_round_trip_through_the_contract(request in request()) {
         prop_assert_eq!(LlmRequest::try_from(wit::LlmRequest::from(request.clone())), Ok(request));
     }
 
     #[test]
-    fn a_response_survives_the_way_through_the_contract(response in response()) {
+    fn a_response_is_unchanged_by_a_round_trip_through_the_contract(response in response()) {
         prop_assert_eq!(LlmResponse::try_from(wit::LlmResponse::from(response.clone())), Ok(response));
     }
 }
 
 #[test]
-fn a_decision_is_read_with_what_the_person_gave() {
+fn a_decision_is_read_with_its_payload() {
     let decided = |payload: Option<&str>| {
         let payload = payload.map(Into::into);
         ToolConfirmation::try_from(wit::ToolConfirmation { hint: "May it?".into(), confirmed: true, payload })
@@ -193,7 +193,7 @@ fn a_decision_is_read_with_what_the_person_gave() {
 }
 
 #[test]
-fn errors_survive_the_way_through_the_contract() {
+fn errors_are_unchanged_by_a_round_trip_through_the_contract() {
     let fatal = ToolError::fatal(Error::new("DENIED", "no"));
     for error in [ToolError::recoverable("try again"), fatal] {
         assert_eq!(ToolError::from(wit::ToolError::from(error.clone())), error);
@@ -201,7 +201,7 @@ fn errors_survive_the_way_through_the_contract() {
 }
 
 #[test]
-fn text_that_is_not_json_is_an_error_that_says_where_it_stood() {
+fn invalid_json_is_an_error_that_names_its_field() {
     let call = wit::FunctionCall { id: None, name: "f".into(), args: "{".into(), extra: None };
     let error = PartData::try_from(wit::PartData::FunctionCall(call)).unwrap_err();
     assert_eq!(error.code, "BAD_JSON");

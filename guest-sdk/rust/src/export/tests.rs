@@ -240,7 +240,7 @@ fn a_callback_continues_revises_or_answers() {
 }
 
 #[test]
-fn a_callback_at_the_wrong_point_is_an_error_that_says_where_it_belongs() {
+fn a_callback_at_the_wrong_point_is_an_error_that_names_its_own_point() {
     assert_eq!(
         block_on(<Component as callbacks::Guest>::before_agent("trim".into())).unwrap_err().message,
         "callback `trim` is for before-tool"

@@ -170,15 +170,15 @@ thread_local! {
 
 /// Waits for `pollable`.
 async fn ready(pollable: Pollable) {
-    Ready { pollable: Rc::new(pollable), is_waiting: false }.await;
+    ReadyFuture { pollable: Rc::new(pollable), is_waiting: false }.await;
 }
 
-struct Ready {
+struct ReadyFuture {
     pollable: Rc<Pollable>,
     is_waiting: bool,
 }
 
-impl Future for Ready {
+impl Future for ReadyFuture {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -217,7 +217,7 @@ impl Ready {
     }
 }
 
-impl Drop for Ready {
+impl Drop for ReadyFuture {
     fn drop(&mut self) {
         self.unregister();
     }

@@ -72,19 +72,19 @@ impl Normalize for Before<ToolCall, Value> {
 }
 
 /// The output of a hook that a plugin does not have.
-trait Unchanged {
+trait UnchangedOutput {
     const UNCHANGED: Self;
 }
 
-impl Unchanged for () {
+impl UnchangedOutput for () {
     const UNCHANGED: Self = ();
 }
 
-impl<T> Unchanged for Option<T> {
+impl<T> UnchangedOutput for Option<T> {
     const UNCHANGED: Self = None;
 }
 
-impl<I, O> Unchanged for Before<I, O> {
+impl<I, O> UnchangedOutput for Before<I, O> {
     const UNCHANGED: Self = Self::Proceed;
 }
 
@@ -129,7 +129,7 @@ macro_rules! plugin_methods {
                 /// The error that the hook returns.
                 pub fn $hook(&self $(, $input: $type)*) -> Result<$output, Error> {
                     let Hooks { $hook: hook, .. } = P::HOOKS;
-                    let Some(hook) = hook else { return Ok(Unchanged::UNCHANGED) };
+                    let Some(hook) = hook else { return Ok(UnchangedOutput::UNCHANGED) };
                     self.host.hook(self.host.$call(), hook, ($($input.normalize()),*)).map(Normalize::normalize)
                 }
             )*

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use serde_json::Value;
 
 use super::answer::ModelAnswer;
-use super::world::{AnyTool, MockSession, World};
+use super::world::{CallableTool, MockSession, World};
 use super::{Host, HttpRequest, HttpResponse, item_name};
 use crate::content::{Content, JsonMap, Part};
 use crate::context::MemoryEntry;
@@ -108,13 +108,13 @@ impl Host {
     /// Adds a mock tool by its name or as `component/tool`: a function from arguments to result.
     pub fn tool(self, name: impl AsRef<str>, answer: impl Fn(Value) -> Result<Value, ToolError> + 'static) -> Self {
         let name = item_name(name.as_ref()).to_owned();
-        self.with(|world| drop(world.tools.insert(name, AnyTool::Mock(Rc::new(answer)))))
+        self.with(|world| drop(world.tools.insert(name, CallableTool::Mock(Rc::new(answer)))))
     }
 
     /// Adds a tool of the component that its other code may call. It runs in this host as well.
     pub fn own_tool(self, tool: impl FnOnce() -> Tool) -> Self {
         let tool = tool();
-        self.with(|world| drop(world.tools.insert(tool.name.to_owned(), AnyTool::Own(tool))))
+        self.with(|world| drop(world.tools.insert(tool.name.to_owned(), CallableTool::Own(tool))))
     }
 
     /// Adds a mock sub-agent by its name or as `component/agent`, with the events that it emits in each run. An event

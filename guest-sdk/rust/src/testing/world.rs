@@ -24,16 +24,16 @@ use crate::tool::Tool;
 const BEGINNING: i64 = 1_893_456_000_000_000;
 
 /// A mock model.
-pub(super) type AnyModel = Rc<dyn Fn(LlmRequest) -> ModelAnswer>;
+pub(super) type MockModel = Rc<dyn Fn(LlmRequest) -> ModelAnswer>;
 
 /// A mock embedder.
-pub(super) type AnyEmbedder = Rc<dyn Fn(String) -> Vec<f32>>;
+pub(super) type MockEmbedder = Rc<dyn Fn(String) -> Vec<f32>>;
 
 /// A mock HTTP server.
 pub(super) type Server = Rc<dyn Fn(HttpRequest) -> Result<HttpResponse, Error>>;
 
 /// A mock app.
-pub(super) type AnyApp = Rc<dyn Fn(RunRequest) -> Vec<Event>>;
+pub(super) type MockApp = Rc<dyn Fn(RunRequest) -> Vec<Event>>;
 
 /// A session besides that of the run.
 pub(super) struct MockSession {
@@ -59,7 +59,7 @@ impl MockSession {
 
 /// A tool that code can call.
 #[derive(Clone)]
-pub(super) enum AnyTool {
+pub(super) enum CallableTool {
     /// A mock tool.
     Mock(Rc<dyn Fn(Value) -> Result<Value, ToolError>>),
     /// A tool of the component.
@@ -78,16 +78,16 @@ pub(super) struct World {
     /// Versions of artifacts, by name.
     pub(super) artifacts: BTreeMap<String, Vec<Part>>,
     pub(super) memory: Vec<MemoryEntry>,
-    pub(super) model: Option<AnyModel>,
+    pub(super) model: Option<MockModel>,
     /// Names and patterns of models that the component is granted.
     pub(super) models: Vec<String>,
-    pub(super) embedder: Option<AnyEmbedder>,
+    pub(super) embedder: Option<MockEmbedder>,
     /// Answers HTTP requests.
     pub(super) server: Option<Server>,
-    pub(super) tools: BTreeMap<String, AnyTool>,
+    pub(super) tools: BTreeMap<String, CallableTool>,
     pub(super) sub_agents: BTreeMap<String, Vec<Event>>,
     /// Mock apps that code runs.
-    pub(super) apps: BTreeMap<String, AnyApp>,
+    pub(super) apps: BTreeMap<String, MockApp>,
     /// Other sessions of the user, by app and id.
     pub(super) sessions: BTreeMap<(String, String), MockSession>,
     /// The plugins of the run.
@@ -297,7 +297,7 @@ impl World {
 
 /// A mock model with its request.
 pub(super) struct ModelCall {
-    model: AnyModel,
+    model: MockModel,
     request: LlmRequest,
 }
 

@@ -14,7 +14,7 @@ async fn counter(cx: AgentContext) -> Result<(), Error> {
 }
 
 #[test]
-fn events_come_with_what_the_host_fills_in() {
+fn events_have_the_fields_that_the_host_sets() {
     let host = Host::new().user_says("count");
     let events = host.run(counter);
     let seen: Vec<_> = events.iter().map(|event| (event.text_content(), event.partial, event.id.as_str())).collect();
@@ -32,7 +32,7 @@ fn events_come_with_what_the_host_fills_in() {
 }
 
 #[test]
-fn state_goes_with_the_next_whole_event_and_at_last_by_itself() {
+fn state_is_part_of_the_next_complete_event_or_of_an_own_one_at_the_end() {
     let host = Host::new();
     let events = host.run(counter);
     let deltas: Vec<_> = events.iter().map(|event| event.actions.state_delta.get("count").cloned()).collect();
@@ -63,7 +63,7 @@ async fn impostor(cx: AgentContext) -> Result<(), Error> {
 }
 
 #[test]
-fn only_the_user_speaks_for_the_user() {
+fn an_agent_cannot_emit_events_of_the_user() {
     let events = Host::new().run(impostor);
     assert_eq!(events.len(), 1);
     let message = "agent `impostor`: may not emit events as `user`; leave the author of its events empty";
@@ -86,7 +86,7 @@ async fn picky(cx: AgentContext) -> Result<(), Error> {
 }
 
 #[test]
-fn events_of_a_sub_agent_count_when_they_are_relayed_and_as_they_were() {
+fn events_of_a_sub_agent_are_stored_unchanged_once_they_are_relayed() {
     let helper = [
         Event::text("witty").with_state("kept", 1),
         Event::text("dull").with_state("dropped", 1),
@@ -95,8 +95,11 @@ fn events_of_a_sub_agent_count_when_they_are_relayed_and_as_they_were() {
     let host = Host::new().sub_agent("helper", helper).sub_agent("clerk", [Content::model("bye")]);
     let events = host.run(picky);
     let seen: Vec<_> = events.iter().map(|event| (event.author.as_str(), event.text_content())).collect();
-    let said = |author, text: &str| (author, text.to_owned());
-    assert_eq!(seen, [said("picky", ""), said("helper", "witty"), said("guest", "brief"), said("clerk", "bye")]);
+    let answer = |author, text: &str| (author, text.to_owned());
+    assert_eq!(
+        seen,
+        [answer("picky", ""), answer("helper", "witty"), answer("guest", "brief"), answer("clerk", "bye")]
+    );
     assert_eq!(host.events(), events);
     assert_eq!(Value::Object(host.all_state()), json!({ "before": true, "kept": 1 }));
 }
@@ -121,7 +124,7 @@ fn a_sub_agent_that_fails_at_once_does_not_begin() {
 }
 
 #[test]
-fn a_failure_that_is_relayed_ends_the_run() {
+fn a_relayed_failure_ends_the_run() {
     let events = Host::new().sub_agent("helper", [Event::text("well"), broken(), Event::text("no")]).run(trusting);
     let seen: Vec<_> = events.iter().map(|event| (event.text_content(), event.error_code.as_deref())).collect();
     assert_eq!(seen, [("well".into(), None), (String::new(), Some("DOWN"))]);
@@ -129,7 +132,7 @@ fn a_failure_that_is_relayed_ends_the_run() {
 }
 
 #[test]
-fn without_a_sub_agent_the_test_is_told_what_to_add_and_where() {
+fn the_error_of_an_unknown_sub_agent_says_what_to_add_and_where() {
     let events = Host::new().run(trusting);
     assert_eq!(
         events[0].text_content(),
@@ -157,10 +160,10 @@ async fn parent(cx: AgentContext) -> Result<(), Error> {
 }
 
 #[test]
-fn what_one_agent_gave_serves_for_it_below_another() {
-    let said = Host::new().run(counter);
-    let events = Host::new().sub_agent("counter", said.clone()).run(parent);
-    assert_eq!(events.len(), 2 * said.len());
+fn a_mock_sub_agent_is_found_below_every_agent() {
+    let answer = Host::new().run(counter);
+    let events = Host::new().sub_agent("counter", answer.clone()).run(parent);
+    assert_eq!(events.len(), 2 * answer.len());
     assert_eq!(events[2].text_content(), "one two");
 }
 
@@ -171,7 +174,7 @@ fn an_agent_without_code_does_not_run() {
 }
 
 #[test]
-fn runs_of_one_host_go_on_from_each_other() {
+fn runs_of_one_host_share_its_session() {
     #[agent]
     async fn visitor(cx: AgentContext) -> Result<(), Error> {
         let visits = cx.state::<u32>("visits")?.unwrap_or(0) + 1;

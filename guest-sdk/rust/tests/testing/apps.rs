@@ -85,7 +85,7 @@ async fn remember(cx: ToolContext) -> Result<usize, Error> {
 }
 
 #[test]
-fn what_code_adds_to_the_memory_is_found_once() {
+fn added_memory_is_found_once() {
     let host = Host::new().user_says("I like bread").session_of("app", "old", [Event::text("bread and butter")]);
     assert_eq!(host.call::<usize>(remember, ()), Ok(3));
     assert_eq!(host.memory().len(), 3);

@@ -26,7 +26,7 @@ async fn whoami(cx: &ToolContext) -> Result<Value, ToolError> {
 }
 
 #[test]
-fn a_tool_takes_json_and_gives_its_result() {
+fn a_tool_takes_json_and_returns_its_result() {
     let host = Host::new();
     let rolled: u32 = host.call(roll_die, json!({ "sides": 20 })).unwrap();
     assert_eq!((rolled, host.state_of("last_roll")), (20, Some(20)));
@@ -38,14 +38,14 @@ fn a_tool_takes_its_own_arguments() {
 }
 
 #[test]
-fn arguments_that_do_not_fit_are_told_as_to_a_model() {
+fn invalid_arguments_have_the_error_that_a_model_gets() {
     let error = Host::new().call::<u32>(roll_die, json!({ "sides": "six" })).unwrap_err();
     let message = "bad arguments for `roll_die`: `sides`: invalid type: string \"six\", expected u32";
     assert_eq!(error, ToolError::recoverable(message));
 }
 
 #[test]
-fn what_a_tool_has_set_is_kept_unless_it_ends_the_run() {
+fn state_of_a_tool_is_stored_unless_it_ends_the_run() {
     let host = Host::new();
     assert_eq!(host.call::<u32>(roll_die, Roll { sides: 0 }), Err(ToolError::recoverable("a die has sides")));
     assert_eq!(host.state_of("last_roll"), Some(0));
@@ -54,7 +54,7 @@ fn what_a_tool_has_set_is_kept_unless_it_ends_the_run() {
 }
 
 #[test]
-fn a_tool_is_told_where_it_runs() {
+fn a_tool_reads_the_ids_of_its_run() {
     let host = Host::new();
     let first: Value = host.call(whoami, ()).unwrap();
     assert_eq!(first, json!(["app", "user", "session", "agent", null, "e-1", "call-1"]));
@@ -78,7 +78,7 @@ fn a_state_key_of_another_shape_fails_the_test() {
 }
 
 #[test]
-fn what_asks_a_host_where_there_is_none_is_told_how_to_get_one() {
+fn the_error_without_a_host_says_how_to_create_one() {
     let error = futures::executor::block_on(whoami().call(json!({}))).unwrap_err();
     let ToolError::Recoverable(message) = error else { panic!("{error}") };
     assert!(message.starts_with("there is no host here:"), "{message}");
@@ -86,7 +86,7 @@ fn what_asks_a_host_where_there_is_none_is_told_how_to_get_one() {
 }
 
 #[test]
-fn tests_on_other_threads_do_not_meet() {
+fn hosts_of_other_threads_are_separate() {
     let threads: Vec<_> = (1..=8)
         .map(|sides| {
             std::thread::spawn(move || {
@@ -109,7 +109,7 @@ async fn ask(cx: ToolContext) -> Result<u32, ToolError> {
 }
 
 #[test]
-fn a_host_within_a_host_is_another_one() {
+fn nested_hosts_are_separate() {
     let host = Host::new().tool("roll_die", |args| {
         let inner = Host::new();
         inner.call::<Value>(roll_die, args)
@@ -130,7 +130,7 @@ async fn parrot(request: LlmRequest, answer: Answer, cx: Context) -> Result<(), 
 }
 
 #[test]
-fn a_model_gives_its_pieces_and_has_no_session() {
+fn a_model_returns_its_partial_responses_and_has_no_session() {
     let host = Host::new().config("farewell", " bye");
     let pieces = host.stream(parrot, LlmRequest::new("", "hello you"));
     let said: Vec<_> = pieces.iter().flatten().map(|piece| piece.text_content()).collect();
@@ -148,7 +148,7 @@ async fn echo(request: LlmRequest, answer: Answer) -> Result<(), Error> {
 }
 
 #[test]
-fn a_models_whole_answer_is_its_pieces_joined() {
+fn the_complete_answer_of_a_model_joins_its_partial_responses() {
     let whole = Host::new().answer(echo, LlmRequest::new("", "hello")).unwrap();
     assert_eq!((whole.text_content().as_str(), whole.partial), ("you said hello", false));
 }
@@ -173,7 +173,7 @@ async fn minutes(events: Vec<Event>, cx: Context) -> Result<Option<Content>, Err
 }
 
 #[test]
-fn a_summarizer_sums_up_by_a_model() {
+fn a_summarizer_calls_a_model() {
     let host = Host::new().model(|request| format!("In short: {}", request.contents[0].text()));
     let summary = host.summarize(minutes, [Event::text("a"), Event::text("b")]).unwrap().unwrap();
     assert_eq!((summary.text().as_str(), host.requests()[0].model.as_str()), ("In short: a b", "small"));
@@ -202,7 +202,7 @@ fn clerk() -> LlmAgent {
 }
 
 #[test]
-fn an_instruction_is_computed_or_as_it_stands() {
+fn an_instruction_is_computed_or_constant() {
     let host = Host::new().state("user:name", "Ada");
     assert_eq!(host.instruction(clerk).as_deref(), Ok("clerk serves Ada."));
     assert_eq!(host.global_instruction(clerk).as_deref(), Ok("Be {tone}."));

@@ -55,13 +55,13 @@ async fn apologise(request: &LlmRequest, error: &Error) -> Result<Option<LlmResp
 #[test]
 fn callbacks_around_model_calls() {
     let host = Host::new();
-    let asked = LlmRequest::new("m", "Hi");
-    let revised = asked.clone().with_instruction("Be polite.");
-    assert_eq!(host.before_model(polite, asked.clone()), Ok(Before::Revise(revised)));
+    let question = LlmRequest::new("m", "Hi");
+    let revised = question.clone().with_instruction("Be polite.");
+    assert_eq!(host.before_model(polite, question.clone()), Ok(Before::Revise(revised)));
     let closed = Before::Respond(LlmResponse::text("closed"));
     assert_eq!(host.before_model(polite, LlmRequest::new("off", "Hi")), Ok(closed));
     assert_eq!(host.after_model(shout, LlmResponse::text("hi")), Ok(Some(LlmResponse::text("HI"))));
-    assert_eq!(host.on_model_error(apologise, asked, failure()), Ok(Some(LlmResponse::text("m: BROKEN"))));
+    assert_eq!(host.on_model_error(apologise, question, failure()), Ok(Some(LlmResponse::text("m: BROKEN"))));
 }
 
 #[callback(before_tool)]

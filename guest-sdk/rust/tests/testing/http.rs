@@ -48,7 +48,7 @@ fn a_status_or_a_refusal_is_an_error_of_the_code() {
 }
 
 #[test]
-fn without_an_answer_the_test_is_told_what_to_add() {
+fn the_error_of_an_unexpected_request_says_what_to_add() {
     let error = Host::new().call::<Value>(order, ()).unwrap_err();
     let what = "add `.http(|request| Ok(HttpResponse::text(\"…\")))` to the test's host";
     assert_eq!(

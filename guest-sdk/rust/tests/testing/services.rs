@@ -1,4 +1,4 @@
-//! What code finds in its context.
+//! The services in the context of code.
 
 use hatchery_guest::prelude::*;
 use hatchery_guest::testing::{Host, ModelAnswer};
@@ -79,7 +79,7 @@ fn state_of_a_run_ends_with_it() {
 }
 
 #[test]
-fn what_the_user_says_is_heard_and_in_the_history() {
+fn the_user_message_is_readable_and_in_the_history() {
     let host = Host::new().event(Event::text("Welcome").with_state("seen", true)).user_says("hello");
     in_host!(host, async |cx| {
         assert_eq!(cx.user_content()?, Content::user("hello"));
@@ -92,7 +92,7 @@ fn what_the_user_says_is_heard_and_in_the_history() {
 }
 
 #[test]
-fn without_a_message_of_the_user_the_test_is_told_what_to_add() {
+fn the_error_without_a_user_message_says_what_to_add() {
     let failure = failure_in_host!(Host::new(), async |cx| async { cx.user_content().map(|_| ()) });
     let message = "there is no user message; add `.user_says(\"…\")` to the test's host";
     assert_eq!(failure, ("NOT_SET_UP".into(), message.into()));
@@ -127,7 +127,7 @@ fn artifacts_have_versions_from_zero() {
 }
 
 #[test]
-fn an_artifact_needs_a_name_that_a_host_takes() {
+fn an_artifact_needs_a_valid_name() {
     for (name, reason) in [
         ("user:", "an artifact needs a name"),
         ("/etc", "the name of an artifact cannot start with `/`"),
@@ -144,7 +144,7 @@ fn an_artifact_needs_a_name_that_a_host_takes() {
 }
 
 #[test]
-fn memory_gives_what_shares_words_with_the_query() {
+fn memory_returns_entries_that_share_words_with_the_query() {
     let old = MemoryEntry { content: Content::model("Tea is hot"), author: Some("cook".into()), timestamp_micros: 5 };
     let host = Host::new().remembers("Ada likes tea").remembers("Bob likes coffee").remembers_entry(old);
     in_host!(host, async |cx| {
@@ -156,7 +156,7 @@ fn memory_gives_what_shares_words_with_the_query() {
 }
 
 #[test]
-fn settings_are_those_of_the_test() {
+fn a_component_reads_the_settings_of_the_test() {
     in_host!(Host::new().config("language", "en").config("retries", 3), async |cx| {
         assert_eq!(cx.config::<String>("language")?.as_deref(), Some("en"));
         assert_eq!((cx.config::<u8>("retries")?, cx.config::<u8>("other")?), (Some(3), None));
@@ -176,16 +176,16 @@ fn log_lines_are_kept_with_their_levels() {
 }
 
 #[test]
-fn a_model_answers_whole_or_in_pieces_and_then_whole() {
+fn a_model_answers_at_once_or_streams_and_then_answers_completely() {
     let host = Host::new().model(|_| ModelAnswer::chunks(["Hel", "lo"]));
     in_host!(host, async |cx| {
         assert_eq!(cx.generate(LlmRequest::new("big", "Hi")).await?.text_content(), "Hello");
         let mut answer = cx.stream(LlmRequest::new("", "Hi")).await?;
-        let mut said = Vec::new();
+        let mut reply = Vec::new();
         while let Some(piece) = answer.next().await? {
-            said.push((piece.text_content(), piece.partial));
+            reply.push((piece.text_content(), piece.partial));
         }
-        assert_eq!(said, [("Hel".to_owned(), true), ("lo".to_owned(), true), ("Hello".to_owned(), false)]);
+        assert_eq!(reply, [("Hel".to_owned(), true), ("lo".to_owned(), true), ("Hello".to_owned(), false)]);
         assert_eq!(answer.next().await?, None);
     });
     let models: Vec<_> = host.requests().into_iter().map(|request| request.model).collect();
@@ -193,7 +193,7 @@ fn a_model_answers_whole_or_in_pieces_and_then_whole() {
 }
 
 #[test]
-fn a_model_fails_before_its_answer_or_in_it() {
+fn a_model_fails_before_or_during_its_answer() {
     let limited = || Error::new("MODEL_RATE_LIMITED", "later");
     let host = Host::new().model(move |_| ModelAnswer::chunks(["Hel"]).then_fails(limited()));
     in_host!(host, async |cx| {
@@ -208,7 +208,7 @@ fn a_model_fails_before_its_answer_or_in_it() {
 }
 
 #[test]
-fn without_a_model_the_test_is_told_what_to_add() {
+fn the_error_without_a_model_says_what_to_add() {
     let failure = failure_in_host!(Host::new(), async |cx| async {
         cx.generate(LlmRequest::new("gemini", "Hi")).await.map(|_| ())
     });
@@ -243,7 +243,7 @@ fn a_tool_of_the_component_runs_with_its_callers_changes() {
 }
 
 #[test]
-fn a_tool_that_needs_consent_cannot_be_called_by_code() {
+fn a_tool_that_requires_confirmation_cannot_be_called_by_code() {
     let host = Host::new().own_tool(pay);
     let (_, message) = failure_in_host!(host, async |cx| async { Ok(cx.call_tool::<()>("pay", &json!({})).await?) });
     let reason = "it requires confirmation, which only a tool call of an LLM agent's model can wait for";
@@ -251,7 +251,7 @@ fn a_tool_that_needs_consent_cannot_be_called_by_code() {
 }
 
 #[test]
-fn without_a_tool_the_test_is_told_what_to_add_and_where() {
+fn the_error_of_an_unknown_tool_says_what_to_add_and_where() {
     let call = |host: Host| {
         failure_in_host!(host, async |cx| async {
             let name: String = cx.state("name")?.unwrap_or_default();
@@ -272,12 +272,12 @@ fn without_a_tool_the_test_is_told_what_to_add_and_where() {
 }
 
 #[test]
-fn calls_may_run_at_the_same_time() {
+fn calls_can_run_concurrently() {
     let host = Host::new().model(|request| request.contents[0].text()).tool("find", |_| Ok(json!("found")));
     in_host!(host, async |cx| {
         let nothing = json!({});
-        let (said, found) =
+        let (reply, found) =
             futures::join!(cx.generate(LlmRequest::new("", "said")), cx.call_tool::<String>("find", &nothing));
-        assert_eq!((said?.text_content().as_str(), found?.as_str()), ("said", "found"));
+        assert_eq!((reply?.text_content().as_str(), found?.as_str()), ("said", "found"));
     });
 }

@@ -23,7 +23,7 @@ async fn quitter(cx: AgentContext) -> Result<(), Error> {
 }
 
 #[test]
-fn what_a_tool_wants_next_is_seen_until_the_next_run() {
+fn actions_of_a_tool_are_visible_until_the_next_run() {
     let host = Host::new().user_says("help");
     assert_eq!((host.transferred_to(), host.escalated(), host.skipped_summarization()), (None, false, false));
     host.call::<()>(hand_over, ()).unwrap();
@@ -64,12 +64,12 @@ async fn send_money(transfer: Transfer, cx: ToolContext) -> Result<String, ToolE
 }
 
 #[test]
-fn a_person_is_asked_and_decides() {
+fn a_person_is_asked_for_confirmation_and_decides() {
     let host = Host::new();
     let send = |host: &Host| host.call::<String>(send_money, json!({ "euros": 500 })).unwrap();
     assert_eq!((send(&host).as_str(), host.requested_confirmation().is_some()), ("waiting", true));
-    let asked = host.requested_confirmation().unwrap();
-    assert_eq!((asked.hint.as_str(), asked.payload), ("Send 500 euros?", Some(json!({ "limit": 100 }))));
+    let request = host.requested_confirmation().unwrap();
+    assert_eq!((request.hint.as_str(), request.payload), ("Send 500 euros?", Some(json!({ "limit": 100 }))));
     let host = host.agrees();
     assert_eq!(send(&host), "sent 500");
     // The decision usually comes with the user's next message.
@@ -85,7 +85,7 @@ async fn launch() -> &'static str {
 }
 
 #[test]
-fn a_tool_with_consent_runs_once_a_person_agrees() {
+fn a_tool_with_confirmation_runs_once_a_person_agrees() {
     let host = Host::new();
     let error = host.call::<String>(launch, ()).unwrap_err();
     assert_eq!(error, ToolError::recoverable("This tool call requires confirmation, please approve or reject."));

@@ -51,12 +51,12 @@ pub struct AppConfig {
     /// When and by which model older events are summarized in prompts. `None`: never.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "compaction")]
     pub compaction: Option<CompactionSettings>,
-    /// What is added to the memory of users.
+    /// The events that are added to the memory of users.
     #[serde(skip_serializing_if = "MemoryConfig::is_empty")]
     pub memory: MemoryConfig,
 }
 
-/// What is added to the memory of users.
+/// The events that are added to the memory of users.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MemoryConfig {

@@ -24,7 +24,7 @@ pub struct ComponentConfig {
     pub signed_by: Option<KeyId>,
     /// The only digest that the file may have.
     pub sha256: Option<Digest>,
-    /// Why the component is not loaded, if it requests access that is not trusted.
+    /// The reason why the component is not loaded, if it requests access that is not trusted.
     #[serde(skip)]
     pub refusal: Option<String>,
 }

@@ -10,17 +10,17 @@ use serde::Deserialize;
 
 use crate::byte_size::ByteSize;
 
-/// The Model Context Protocol: servers whose tools agents use, and what clients may use.
+/// The Model Context Protocol: servers whose tools agents use, and the apps and tools that clients may use.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct McpConfig {
     /// Servers by name. Agents refer to them by these names.
     pub servers: BTreeMap<String, McpServerConfig>,
-    /// What MCP clients of this host may use.
+    /// The apps and tools that MCP clients of this host may use.
     pub expose: McpExposeConfig,
 }
 
-/// What MCP clients may use. In a pattern, `*` stands for any text.
+/// The apps and tools that MCP clients may use. In a pattern, `*` stands for any text.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct McpExposeConfig {
@@ -44,7 +44,7 @@ pub struct McpServerConfig {
     pub command: Option<PathBuf>,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Its environment, which has `PATH` besides.
+    /// Its environment, in addition to `PATH`.
     pub env: BTreeMap<String, McpSetting>,
     /// Its working directory. Default: the folder of the configuration.
     pub cwd: Option<PathBuf>,
@@ -75,7 +75,7 @@ pub struct McpServerConfig {
     pub max_tools: Option<usize>,
     /// Maximum number of notifications per second. Default: 1000.
     pub max_notifications: Option<u32>,
-    /// Why the server is not used. It cannot be set in the file.
+    /// The reason why the server is not used. It cannot be set in the file.
     #[serde(skip)]
     pub refusal: Option<String>,
 }
@@ -172,7 +172,7 @@ impl McpConfig {
     /// Checks the names and transports of servers.
     ///
     /// # Errors
-    /// What is wrong, with the key.
+    /// The problem, with the key.
     pub(super) fn check(&self) -> Result<(), String> {
         self.servers.iter().try_for_each(|(name, server)| {
             let is_plain = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_');
@@ -196,7 +196,7 @@ impl McpConfig {
         }
     }
 
-    /// Returns the servers, and why some of them are not used.
+    /// Returns the servers, with the reasons why some of them are not used.
     pub(crate) fn servers(&self) -> McpServers {
         let used = self.servers.iter().filter(|(_, server)| server.refusal.is_none());
         let used = used.filter_map(|(name, server)| Some((name.clone(), server.settings()?)));

@@ -44,8 +44,8 @@ pub struct ServerConfig {
     /// The file with the key that signs events, for hosts that share sessions. Default: `host.key` in the data folder.
     /// `HATCHERY_SECRET_FILE` takes precedence.
     pub secret_file: Option<PathBuf>,
-    /// What the developer UI at `/dev-ui` offers. `hatchery serve` offers everything on loopback, and elsewhere only what
-    /// shows something.
+    /// The functions of the developer UI at `/dev-ui`. The default of `hatchery serve` is [`DevUi::Full`] on loopback
+    /// addresses and [`DevUi::Read`] on others.
     pub dev_ui: Option<DevUi>,
     /// A folder with another UI to serve at `/dev-ui`.
     #[serde(skip)]
@@ -67,20 +67,20 @@ pub struct ServerConfig {
     pub drain_timeout: Duration,
 }
 
-/// What the developer UI at `/dev-ui` offers.
+/// The functions of the developer UI at `/dev-ui`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DevUi {
-    /// No page.
+    /// None: there is no page.
     Off,
-    /// Pages that only show.
+    /// Pages that show apps, sessions, runs and components.
     Read,
     /// Pages that also send messages and change sessions and components.
     Full,
 }
 
 impl ServerConfig {
-    /// Returns what the developer UI offers; without a setting, only what shows something.
+    /// Returns the functions of the developer UI; [`DevUi::Read`] if they are not set.
     pub fn dev_ui(&self) -> DevUi {
         self.dev_ui.unwrap_or(DevUi::Read)
     }

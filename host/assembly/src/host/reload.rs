@@ -134,13 +134,13 @@ fn sections_with_restart(initial: &Config, now: &Config) -> Vec<&'static str> {
 /// Detects changes of files by their size and modification time.
 pub(super) struct FileStamps {
     paths: Vec<PathBuf>,
-    stamps: Vec<Stamp>,
+    stamps: Vec<FileStamp>,
     /// True if a change was seen and the files may still be being written.
     is_unsettled: bool,
 }
 
 /// Modification time and size. `None` if the file does not exist.
-type Stamp = Option<(Option<SystemTime>, u64)>;
+type FileStamp = Option<(Option<SystemTime>, u64)>;
 
 impl FileStamps {
     /// Records the current state of a configuration file and of the list of trusted folders.
@@ -162,7 +162,7 @@ impl FileStamps {
     }
 }
 
-fn stamps(paths: &[PathBuf]) -> Vec<Stamp> {
+fn stamps(paths: &[PathBuf]) -> Vec<FileStamp> {
     let stamp =
         |path: &PathBuf| std::fs::metadata(path).ok().map(|metadata| (metadata.modified().ok(), metadata.len()));
     paths.iter().map(stamp).collect()

@@ -196,7 +196,11 @@ fn raised_limits(config: &Config) -> Vec<(Section, &'static str, String)> {
     compare(Section::Compile, "compile.time", compile.time.as_secs(), defaults.time.as_secs());
     compare(Section::Compile, "compile.wall", compile.wall.as_secs(), defaults.wall.as_secs());
     compare(Section::Compile, "compile.memory", compile.memory, defaults.memory);
+    compare(Section::Compile, "compile.threads", compile.threads.get().into(), defaults.threads.get().into());
     compare(Section::Compile, "compile.processes", compile.processes.get().into(), defaults.processes.get().into());
+    compare(Section::Compile, "compile.max_file_size", compile.max_file_size, defaults.max_file_size);
+    compare(Section::Compile, "compile.max_function_size", compile.max_function_size, defaults.max_function_size);
+    compare(Section::Compile, "compile.max_functions", compile.max_functions.into(), defaults.max_functions.into());
     let (bodies, default) = (config.server.body_memory, ServerConfig::default().body_memory);
     compare(Section::Server, "server.body_memory", bodies.bytes() as u64, default.bytes() as u64);
     raised
@@ -282,7 +286,8 @@ mod tests {
              files: [{{host: /, guest: /root}}, {{host: data/../../other, guest: /o, access: write}}]\n\
              registry: {{signatures: off, trusted_keys: [{key}]}}\n\
              server: {{allowed_hosts: ['*'], allow_import: true, dev_ui: full, secret_file: key, body_memory: 1GiB}}\n\
-             instances: {{max: 1001}}\ncompile: {{time: 61s}}\n\
+             instances: {{max: 1001}}\n\
+             compile: {{time: 61s, threads: 1000, max_file_size: 1GiB, max_function_size: 2MiB, max_functions: 1000000}}\n\
              audit: {{enabled: false, file: /dev/null}}\n\
              mcp: {{servers: {{files: {{command: npx, args: [-y, server], env: {{HOME: {{from: HOME}}, LANG: C}}}}, \
              web: {{url: 'https://me:secret@mcp.example', headers: {{Authorization: {{from: TOKEN, prefix: 'Bearer '}}}}}}}}}}\n"
@@ -320,6 +325,10 @@ mod tests {
                 "server.secret_file: agents/key",
                 "instances.max: 1001",
                 "compile.time: 61",
+                "compile.threads: 1000",
+                "compile.max_file_size: 1073741824",
+                "compile.max_function_size: 2097152",
+                "compile.max_functions: 1000000",
                 "server.body_memory: 1073741824",
                 "audit.file: /dev/null",
                 "audit.enabled: false",

@@ -1,52 +1,14 @@
 //! Reading the configuration of a folder, and removing settings that are not trusted.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use hatchery_registry::SignaturePolicy;
-
 use super::external_access::{ExternalAccess, Section, external_access};
+use super::restriction::{keys, restrict};
+use super::status::{TrustStatus, UntrustedReason};
 use super::store::{TrustStore, sha256, writable_by};
 use crate::config::{Authority, Config, ConfigError, FILE_NAME};
 use crate::shell::quoted_path;
-
-/// Whether a configuration has the access outside of its folder that it requests.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TrustStatus {
-    /// It requests none.
-    NotRequired,
-    /// Yes: the user trusts this text in this folder.
-    Trusted,
-    /// Yes: the operator has named the file.
-    Named,
-    /// No.
-    Untrusted(UntrustedReason),
-}
-
-/// Reasons why a configuration is not trusted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum UntrustedReason {
-    /// The folder is not in the list of trusted folders.
-    Undecided,
-    /// The list has another hash of the file.
-    Changed,
-    /// Every user of the machine can write to this file or folder.
-    WritableByAll { path: PathBuf },
-    /// The list of trusted folders cannot be used.
-    NoList(String),
-}
-
-impl fmt::Display for UntrustedReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Undecided => f.write_str("it is not trusted"),
-            Self::Changed => f.write_str("it has changed since it was trusted"),
-            Self::WritableByAll { .. } => f.write_str("every user of this machine can write to it"),
-            Self::NoList(_) => f.write_str("the list of trusted folders cannot be used"),
-        }
-    }
-}
 
 /// The configuration of a served folder: its file, and who decides about external access.
 #[derive(Debug, Clone)]
@@ -150,7 +112,7 @@ impl ConfigSource {
         match &status {
             TrustStatus::NotRequired => {}
             TrustStatus::Trusted | TrustStatus::Named => config.authority = Authority::Operator,
-            TrustStatus::Untrusted(reason) => remove_untrusted(&mut config, &external, reason),
+            TrustStatus::Untrusted(reason) => restrict(&mut config, &external, reason),
         }
         Ok(LoadedConfig { config, file, sha256, external, status, folder: self.folder.clone() })
     }
@@ -181,64 +143,6 @@ fn writable_by_all(file: &Path) -> Option<PathBuf> {
     }
     let folder = file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     mode(folder).filter(|mode| mode & 0o1000 == 0).map(|_| folder.to_owned())
-}
-
-/// Removes settings with external access. A component that requests any loses all of its grants and is not loaded.
-fn remove_untrusted(config: &mut Config, external: &[ExternalAccess], reason: &UntrustedReason) {
-    for access in external {
-        match &access.section {
-            Section::Network { component } | Section::Grants { component } => {
-                let Some(settings) = config.components.get_mut(component) else { continue };
-                settings.grants = Default::default();
-                let of_component = external.iter().filter(|access| access.component() == Some(component));
-                settings.refusal = Some(refusal(component, &keys(of_component), reason));
-            }
-            Section::SessionService => config.session_service = None,
-            Section::ArtifactService => config.artifact_service = None,
-            Section::MemoryService => config.memory_service = None,
-            Section::Models => config.models = Default::default(),
-            Section::Plugin(_) => {}
-            Section::McpServer { server } => {
-                let Some(settings) = config.mcp.servers.get_mut(server) else { continue };
-                settings.refusal = Some(server_refusal(server, reason));
-            }
-            Section::Registry => {
-                config.registry.trusted_keys.clear();
-                if config.registry.signatures == SignaturePolicy::Off {
-                    config.registry.signatures = SignaturePolicy::Warn;
-                }
-            }
-            Section::Server => config.server = Default::default(),
-            Section::Instances => config.instances = Default::default(),
-            Section::Compile => config.compile = Default::default(),
-            Section::Audit => config.audit = Default::default(),
-        }
-    }
-    let is_untrusted = |index| external.iter().any(|access| access.section == Section::Plugin(index));
-    let mut index = 0..;
-    config.plugins.retain(|_| index.next().is_none_or(|index| !is_untrusted(index)));
-}
-
-/// Returns why a component is not loaded. Clients can read it, so it contains neither values nor paths.
-fn refusal(component: &str, keys: &str, reason: &UntrustedReason) -> String {
-    format!(
-        "component `{component}` is not loaded: {FILE_NAME} requests access outside of its folder ({keys}), but {reason}; \
-         the operator can review and allow it with `hatchery trust DIR`"
-    )
-}
-
-/// Returns why an MCP server is not used.
-fn server_refusal(server: &str, reason: &UntrustedReason) -> String {
-    format!(
-        "the MCP server `{server}` is not used: {FILE_NAME} requests access outside of its folder for it, but {reason}; the \
-         operator can review and allow it with `hatchery trust DIR`"
-    )
-}
-
-fn keys<'a>(external: impl Iterator<Item = &'a ExternalAccess>) -> String {
-    let mut keys: Vec<&str> = external.map(|access| access.key.as_str()).collect();
-    keys.dedup();
-    keys.join(", ")
 }
 
 impl LoadedConfig {

@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::pending_approvals::{ApprovalRequest, Decision, PendingCalls, build_response};
 use super::printer::ChatPrinter;
-use crate::commands::Outcome;
 use crate::interrupts::Interrupts;
+use crate::outcome::Outcome;
 use crate::terminal::{BOLD, DIM, plain_stdout, stdout};
 
 /// How tool calls are approved.

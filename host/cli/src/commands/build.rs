@@ -7,11 +7,11 @@ use anyhow::{Context, ensure};
 use hatchery::{CONFIG_FILE, Config};
 use hatchery_wasm::{Inspection, inspect, write_atomically};
 
-use crate::commands::Outcome;
 use crate::compiler;
 use crate::host::StorageArgs;
 use crate::inspection::doubtful_tools;
 use crate::languages::{self, BuiltComponent, Language};
+use crate::outcome::Outcome;
 use crate::terminal::{BOLD, ERROR, WARNING, escape_control, format_error, stdout};
 
 #[derive(clap::Args)]
@@ -78,7 +78,7 @@ pub struct BuiltFile {
     pub file: PathBuf,
     /// Size in bytes.
     size: u64,
-    /// What it exports, for example `: agent dice, tool roll_die`.
+    /// Its exports, for example `: agent dice, tool roll_die`.
     pub items: String,
     pub warnings: Vec<String>,
     /// True if the file had the same content before.

@@ -8,8 +8,8 @@ use anyhow::bail;
 use hatchery_wasm::{CacheState, Precompiled, precompile};
 use serde_json::json;
 
-use crate::commands::Outcome;
 use crate::host::{ConfigArgs, StorageArgs};
+use crate::outcome::Outcome;
 use crate::terminal::{BOLD, DIM, ERROR, escape_control, format_error, plain_stdout, stdout};
 use crate::{compiler, files};
 

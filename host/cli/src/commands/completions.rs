@@ -8,7 +8,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::Cli;
-use crate::commands::Outcome;
+use crate::outcome::Outcome;
 use crate::terminal::{plain_stdout, stdout};
 
 #[derive(clap::Args)]

@@ -1,10 +1,14 @@
 //! `hatchery dev`: serves a folder and builds its components again whenever a source is saved.
 
+mod projects;
+
 use std::path::{Path, PathBuf};
 
-use crate::commands::Outcome;
 use crate::commands::serve::{self, ServerArgs};
-use crate::dev::{Projects, open_browser};
+use crate::dotenv::DotEnvSource;
+use crate::outcome::Outcome;
+
+use self::projects::{Projects, open_browser};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  cd dice && hatchery dev\n  hatchery dev my-agents --open\n\n\
@@ -27,9 +31,9 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the folders whose `.env` is read.
-    pub fn folders(&self) -> Vec<PathBuf> {
-        vec![self.dir.clone()]
+    /// Returns the files `.env` that are read.
+    pub fn dotenv(&self) -> DotEnvSource {
+        DotEnvSource::of_served_folder(&self.dir, &self.server.config)
     }
 }
 

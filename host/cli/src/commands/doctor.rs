@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 
-use crate::commands::Outcome;
 use crate::doctor::diagnose;
+use crate::dotenv::DotEnvSource;
 use crate::host::{ConfigArgs, StorageArgs};
+use crate::outcome::Outcome;
 use crate::terminal::{plain_stdout, stdout};
 
 #[derive(clap::Args)]
@@ -31,9 +32,9 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the folders whose `.env` is read.
-    pub fn folders(&self) -> Vec<PathBuf> {
-        vec![self.dir.clone()]
+    /// Returns the files `.env` that are read.
+    pub fn dotenv(&self) -> DotEnvSource {
+        DotEnvSource::of_served_folder(&self.dir, &self.config)
     }
 }
 

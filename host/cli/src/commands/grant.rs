@@ -8,9 +8,9 @@ use hatchery::CONFIG_FILE;
 use hatchery::shell::quoted_path;
 use hatchery_wasm::{Settings, component_files, inspect_file, write_atomically};
 
-use crate::commands::Outcome;
 use crate::config_edit::{EditError, add_grants};
 use crate::host::{ConfigArgs, StorageArgs, explain_trust};
+use crate::outcome::Outcome;
 use crate::terminal::{BOLD, WARNING, escape_control, list_names, stdout};
 use crate::{compiler, files};
 

@@ -10,9 +10,9 @@ use hatchery_wasm::policy::GrantEntries;
 use hatchery_wasm::{GrantReport, Inspection, Limits, inspect_file};
 use serde_json::{Value, json};
 
-use crate::commands::Outcome;
 use crate::host::{ConfigArgs, StorageArgs, explain_trust};
 use crate::inspection::doubtful_tools;
+use crate::outcome::Outcome;
 use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, format_error, plain_stdout, stdout};
 use crate::{compiler, files};
 

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use hatchery_core::CallerOrigin;
 
-use crate::commands::Outcome;
+use crate::dotenv::DotEnvSource;
 use crate::host::{self, ConfigArgs, StorageArgs, explain_trust};
 use crate::interrupts::Interrupts;
+use crate::outcome::Outcome;
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hatchery mcp my-agents\n  hatchery mcp my-agents --tools 'dice/*'\n\n\
@@ -25,9 +26,9 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the folders whose `.env` is read.
-    pub fn folders(&self) -> Vec<PathBuf> {
-        host::app_and_served_folder(&self.dir)
+    /// Returns the files `.env` that are read.
+    pub fn dotenv(&self) -> DotEnvSource {
+        DotEnvSource::of_app_folder(&self.dir, &self.config)
     }
 }
 

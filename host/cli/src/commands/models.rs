@@ -7,8 +7,8 @@ use anyhow::bail;
 use hatchery::services::{self, Scripts};
 use serde_json::{Value, json};
 
-use crate::commands::Outcome;
 use crate::host::{ConfigArgs, explain_trust};
+use crate::outcome::Outcome;
 use crate::terminal::{BOLD, DIM, SUCCESS, WARNING, escape_control, plain_stdout, stdout};
 
 #[derive(clap::Args)]

@@ -6,8 +6,8 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context, bail};
 use hatchery::shell::quoted_path;
 
-use crate::commands::Outcome;
 use crate::languages::{self, Language};
+use crate::outcome::Outcome;
 use crate::template::{self, ProjectName, SdkSource, TemplateKind};
 use crate::terminal::stdout;
 
@@ -18,7 +18,7 @@ use crate::terminal::stdout;
 pub struct Args {
     /// Name of the component or app, and of the new folder
     name: ProjectName,
-    /// What to create
+    /// Kind of the project
     #[arg(long, value_enum, default_value_t = TemplateKind::Agent)]
     kind: TemplateKind,
     /// Language of the component
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn in_the_repository_its_own_sdk_is_used() {
+    fn a_project_in_the_repository_uses_its_sdk() {
         let root = repository();
         let find = |folder, parent: &Path| find_sdk(Language::Rust, folder, parent, not_unpacked).unwrap();
         let deep = root.path().join("agents/mine");

@@ -10,9 +10,9 @@ use hatchery_registry::{
 };
 use serde_json::json;
 
-use crate::commands::Outcome;
 use crate::flags::with_pull_flags;
 use crate::host::ConfigArgs;
+use crate::outcome::Outcome;
 use crate::progress::TransferProgress;
 use crate::terminal::{BOLD, DIM, ERROR, WARNING, format_error, plain_stdout, stdout};
 

@@ -7,8 +7,8 @@ use anyhow::bail;
 use hatchery_registry::{Credentials, PASSWORD_VARIABLE, Reference, RegistryClient, SigningKey};
 use serde_json::json;
 
-use crate::commands::Outcome;
 use crate::flags::with_push_flags;
+use crate::outcome::Outcome;
 use crate::progress::TransferProgress;
 use crate::terminal::{BOLD, DIM, plain_stdout, stdout};
 

@@ -10,8 +10,8 @@ use hatchery::{audit, catalog};
 use hatchery_wasm::{Revisions, Settings, StoredRevision, component_files, file_sha256};
 use serde_json::json;
 
-use crate::commands::Outcome;
 use crate::host::ConfigArgs;
+use crate::outcome::Outcome;
 use crate::terminal::{BOLD, DIM, list_names, plain_stdout, stdout};
 
 /// Number of characters of a hash in text output.

@@ -10,8 +10,9 @@ use hatchery_engine::{App, Runner};
 use hatchery_recordings::Recorder;
 
 use crate::chat::{ApprovalMode, ChatSession};
-use crate::commands::Outcome;
+use crate::dotenv::DotEnvSource;
 use crate::host::{self, ConfigArgs, StorageArgs, find_served_folder};
+use crate::outcome::Outcome;
 use crate::recordings;
 use crate::terminal::list_names;
 
@@ -51,10 +52,10 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the folders whose `.env` is read.
-    pub fn folders(&self) -> Vec<PathBuf> {
+    /// Returns the files `.env` that are read.
+    pub fn dotenv(&self) -> DotEnvSource {
         let target = if self.target.is_dir() { self.target.as_path() } else { Path::new(".") };
-        host::app_and_served_folder(target)
+        DotEnvSource::of_app_folder(target, &self.config)
     }
 }
 

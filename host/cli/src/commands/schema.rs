@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use hatchery::Config;
 use hatchery_engine::yaml;
 
-use crate::commands::Outcome;
+use crate::outcome::Outcome;
 use crate::terminal::plain_stdout;
 
 #[derive(clap::Args)]

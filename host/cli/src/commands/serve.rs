@@ -16,9 +16,10 @@ use hatchery_server::{AppState, Server};
 use serde_json::json;
 
 use crate::audit;
-use crate::commands::Outcome;
+use crate::dotenv::DotEnvSource;
 use crate::host::{self, ConfigArgs, StorageArgs, explain_trust};
 use crate::interrupts::Interrupts;
+use crate::outcome::Outcome;
 use crate::progress;
 use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, stdout};
 
@@ -51,7 +52,7 @@ pub struct ServerArgs {
     #[command(flatten)]
     storage: StorageArgs,
     #[command(flatten)]
-    config: ConfigArgs,
+    pub config: ConfigArgs,
     /// Require a configuration file, so that removing it cannot disable signature checks and limits: the server does not
     /// start without it, and keeps the last settings if it is removed
     #[arg(long)]
@@ -66,9 +67,9 @@ pub struct ServerArgs {
 }
 
 impl Args {
-    /// Returns the folders whose `.env` is read.
-    pub fn folders(&self) -> Vec<PathBuf> {
-        vec![self.dir.clone()]
+    /// Returns the files `.env` that are read.
+    pub fn dotenv(&self) -> DotEnvSource {
+        DotEnvSource::of_served_folder(&self.dir, &self.server.config)
     }
 }
 
@@ -183,7 +184,7 @@ fn allowed_hosts(address: SocketAddr, args: &ServerArgs, loaded: &LoadedConfig) 
     )
 }
 
-/// Returns what the developer UI offers without a setting. Whoever reaches another address than loopback is not the operator.
+/// Returns the default functions of the developer UI: all of them on loopback addresses, which only the operator can reach.
 fn default_dev_ui(address: SocketAddr) -> DevUi {
     if address.ip().is_loopback() { DevUi::Full } else { DevUi::Read }
 }

@@ -11,10 +11,11 @@ use hatchery_recordings::Recordings;
 use hatchery_wasm::DeterministicMode;
 use serde_json::json;
 
-use crate::commands::Outcome;
 use crate::conversation::{self, Conversation, Turn};
+use crate::dotenv::DotEnvSource;
 use crate::files;
 use crate::host::{self, ConfigArgs, StorageArgs, find_served_folder};
+use crate::outcome::Outcome;
 use crate::recordings;
 use crate::terminal::{format_error, list_names, stdout};
 use crate::test_report::{ExpectationResult, ObservedTurn, TestReport, TurnReport, describe_failure};
@@ -42,9 +43,9 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the folders whose `.env` is read.
-    pub fn folders(&self) -> Vec<PathBuf> {
-        host::app_and_served_folder(&self.dir)
+    /// Returns the files `.env` that are read.
+    pub fn dotenv(&self) -> DotEnvSource {
+        DotEnvSource::of_app_folder(&self.dir, &self.config)
     }
 }
 

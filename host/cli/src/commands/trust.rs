@@ -11,8 +11,8 @@ use hatchery::trust::{ConfigSource, LoadedConfig, TrustStatus, TrustStore, Untru
 use hatchery::{CONFIG_FILE, ConfigError};
 use serde_json::json;
 
-use crate::commands::Outcome;
 use crate::host::trust_store;
+use crate::outcome::Outcome;
 use crate::terminal::{BOLD, DIM, escape_control, plain_stdout, stdout};
 
 #[derive(clap::Args)]

@@ -126,7 +126,7 @@ fn nested_branch(outer: &Branch, parallel: &str, sub_agent: &str) -> Arc<str> {
     }
 }
 
-/// What an escalation does to the agent around.
+/// The effect of an escalation on the enclosing agent.
 #[derive(Clone, Copy, PartialEq)]
 enum EscalationEffect {
     /// It ends the loop, and goes no further.

@@ -49,7 +49,7 @@ enum State {
     Done,
 }
 
-/// What the driver has to do next.
+/// The next step of the driver.
 #[derive(Debug)]
 pub enum AgentStep {
     /// Call the model.

@@ -7,7 +7,7 @@ use hatchery_core::{
     for_each_hook,
 };
 
-/// What runs at each hook point of an agent. Cheap to clone.
+/// The plugins and callbacks at each hook point of an agent, in order. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct HookChain {
     pub(super) plugins: Arc<[Arc<dyn Plugin>]>,

@@ -35,7 +35,7 @@ pub struct PluginError {
     pub index: usize,
     /// The name in the list.
     pub name: String,
-    /// What is wrong, with the known names if the plugin is unknown.
+    /// The problem, with the known names if the plugin is unknown.
     pub reason: String,
 }
 
@@ -46,7 +46,7 @@ pub struct ConfiguredPlugins {
     /// Names of registered plugins, for messages.
     registered: Vec<String>,
     catalog: Arc<dyn CatalogSource>,
-    resolved: Mutex<Resolved>,
+    resolved: Mutex<ResolvedPlugins>,
 }
 
 enum Entry {
@@ -55,7 +55,7 @@ enum Entry {
 }
 
 /// The plugins of the list in one generation of the catalog.
-struct Resolved {
+struct ResolvedPlugins {
     generation: u64,
     plugins: Result<Plugins, PluginError>,
 }
@@ -96,7 +96,7 @@ impl ConfiguredPlugins {
         let registered: Vec<String> = registered.names().map(Into::into).collect();
         let CatalogSnapshot { generation, resolver } = catalog.snapshot();
         let plugins = resolve(&entries, &registered, resolver.as_ref());
-        let resolved = Mutex::new(Resolved { generation, plugins });
+        let resolved = Mutex::new(ResolvedPlugins { generation, plugins });
         Ok(Self { entries, registered, catalog, resolved })
     }
 
@@ -124,7 +124,7 @@ impl PluginSource for ConfiguredPlugins {
             if let Ok(replaced) = &resolved.plugins {
                 close_replaced(replaced, plugins.as_ref().ok());
             }
-            *resolved = Resolved { generation, plugins };
+            *resolved = ResolvedPlugins { generation, plugins };
         }
         let missing =
             |error: &PluginError| RunError::PluginMissing { plugin: error.name.clone(), reason: error.reason.clone() };

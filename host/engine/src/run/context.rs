@@ -1,4 +1,4 @@
-//! The run context: what all agents of one run share.
+//! The run context: data that all agents of one run share.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -18,7 +18,7 @@ use crate::tools::confirmation::{self, ConfirmedCall};
 /// module.
 pub(crate) type MakeHost = fn(&Arc<RunContext>, AgentId, &Arc<Replay>) -> Arc<dyn AgentHost>;
 
-/// What all agents of a run share.
+/// Data that all agents of a run share.
 pub(crate) struct RunContext {
     pub(crate) app: Arc<App>,
     pub(crate) invocation: Arc<Invocation>,
@@ -55,7 +55,7 @@ impl RunContext {
         }
     }
 
-    /// Sets what a stored session keeps between turns.
+    /// Sets the data that a stored session keeps between turns.
     pub(crate) fn with_history(self, views: PromptViews, compactions: Compactions) -> Self {
         Self { views: Mutex::new(views), compactions: Some(compactions), ..self }
     }

@@ -19,7 +19,7 @@ use crate::tasks::run_to_completion;
 /// The channel to a run's client.
 pub(super) type EventSender = mpsc::Sender<Result<Arc<Event>, RunError>>;
 
-/// How long a run waits for a client that does not read. After that it continues without the client, which is told
+/// How long a run waits for a client that does not read. After that it continues without the client, which learns
 /// where its events stopped.
 const CLIENT_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -14,7 +14,7 @@ use super::{Runner, RunnerInner};
 /// How often the store is asked for the events of a run that another host runs, or nobody yet.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What a follower of a run gets.
+/// An item that a follower of a run receives.
 #[derive(Debug, Clone)]
 pub enum RunUpdate {
     /// An event of an agent.

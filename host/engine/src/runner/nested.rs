@@ -20,7 +20,7 @@ use tokio_util::sync::DropGuard;
 use super::{AppDirectory, Run, RunKind, RunRequest, Runner, RunnerInner};
 use crate::run::{MAX_DEPTH, list_names};
 
-/// What a run is nested in.
+/// The runs that a run is nested in.
 pub(super) struct NestedRun {
     parent: Arc<Invocation>,
     task_scope: TaskScope,

@@ -1,4 +1,4 @@
-//! What a paused run keeps until it is resumed: its `temp:` state and its usage counters.
+//! The record of a paused run, stored until it is resumed: its `temp:` state and its usage counters.
 //!
 //! They are stored as an event without content, which carries a proof and is not sent to clients. Nothing is kept in
 //! memory, so a run may wait for a person for as long as its session exists.
@@ -29,7 +29,7 @@ pub(super) struct PausedRun {
 }
 
 impl PausedRun {
-    /// Returns what the run with these events had at its end. Without a record, the counters are those of its events,
+    /// Returns the record of the run with these events at its end. Without a record, the counters are those of its events,
     /// and there is no state.
     pub(super) fn of_events(events: &Vector<Arc<Event>>, verifier: &Verifier<'_>) -> Self {
         let proves = |event: &Arc<Event>| event.paused_run().is_some() && verifier.proves(event, Claim::PausedRun);

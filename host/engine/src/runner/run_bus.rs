@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 /// Frames that a follower may be behind. One that falls behind further reads the store.
 const MAX_BUFFERED_FRAMES: usize = 64;
 
-/// What the bus carries.
+/// A message of the bus.
 #[derive(Debug, Clone)]
 pub(super) enum Frame {
     /// An event.

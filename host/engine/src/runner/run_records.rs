@@ -24,7 +24,7 @@ const MAX_ATTEMPTS: u32 = 10;
 /// How often the state of a run that shall be cancelled is read.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What is stored of the request of a background run.
+/// The stored request of a background run.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct StoredRequest {

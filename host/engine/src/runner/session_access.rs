@@ -180,13 +180,13 @@ impl RunnerInner {
 
 /// Turns that have ended and are still held for a moment.
 #[derive(Default)]
-pub(super) struct TurnEnds {
+pub(super) struct TurnEndTasks {
     tasks: JoinSet<()>,
     /// Cancelled if nobody should be kept waiting.
     hurry: CancellationToken,
 }
 
-impl TurnEnds {
+impl TurnEndTasks {
     /// Ends all turns at once.
     pub(super) async fn end_all(self) {
         self.hurry.cancel();

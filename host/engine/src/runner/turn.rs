@@ -28,7 +28,7 @@ use crate::plugins::Plugins;
 use crate::provenance::Verifier;
 use crate::run::{AgentOutcome, AgentScope, Replay, RunContext};
 
-/// What a turn is started with.
+/// The parameters of a turn.
 pub(super) struct TurnRequest {
     pub(super) app: Arc<App>,
     pub(super) services: Services,
@@ -45,7 +45,7 @@ pub(super) struct TurnRequest {
     pub(super) caller_cancel: CancellationToken,
 }
 
-/// What the user adds to the session in a turn.
+/// The user's message and state changes in a turn.
 struct UserInput {
     /// `None` if an interrupted run is resumed without a message.
     message: Option<Arc<Content>>,

@@ -99,8 +99,8 @@ impl Callback for ErrorRecorder {
 #[tokio::test]
 async fn an_on_tool_error_callback_gets_the_validation_error() {
     let errors = Arc::new(ErrorRecorder::default());
-    let seen = errors.clone();
-    let answer = answer(sides(), json!({}), |llm| llm.callbacks.push(HookPoint::OnToolError, seen)).await;
+    let recorded = errors.clone();
+    let answer = answer(sides(), json!({}), |llm| llm.callbacks.push(HookPoint::OnToolError, recorded)).await;
     assert_eq!(answer, "root: answer echo{\"mended\":true}");
     assert!(errors.0.lock().unwrap()[0].ends_with("\"sides\" is a required property"));
 }

@@ -8,7 +8,6 @@ use hatchery_engine::build::llm as llm_builder;
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 
-use super::resumption::assert_resumable;
 use crate::support::*;
 
 const BLOCKED: &str = "blocked: error SAFETY: the provider blocked the answer";

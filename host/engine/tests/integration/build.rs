@@ -327,7 +327,7 @@ fn examples_can_be_chosen_for_each_call() {
 
 #[tokio::test]
 async fn workflows_and_code_are_built_and_run() {
-    let says = |name: &str, text: &'static str| {
+    let answering = |name: &str, text: &'static str| {
         custom(name, move |cx| async move {
             cx.say(text).await?;
             Ok(())
@@ -335,8 +335,8 @@ async fn workflows_and_code_are_built_and_run() {
     };
     let root = sequential("root")
         .description("All of it.")
-        .sub_agent(loop_agent("rounds").max_iterations(2).sub_agent(says("a", "A")))
-        .sub_agent(parallel("branches").sub_agent(says("b", "B").build().unwrap()))
+        .sub_agent(loop_agent("rounds").max_iterations(2).sub_agent(answering("a", "A")))
+        .sub_agent(parallel("branches").sub_agent(answering("b", "B").build().unwrap()))
         .build()
         .unwrap();
     assert_eq!(Harness::new(root).await.transcript("hi").await, ["a: A", "a: A", "b: B"]);
@@ -363,7 +363,7 @@ fn a_name_that_cannot_be_used_is_refused() {
 }
 
 #[test]
-fn what_is_wrong_with_an_agent_below_is_said_of_that_agent() {
+fn the_error_of_an_invalid_sub_agent_names_that_agent() {
     let root = parallel("root").sub_agent(llm("fine")).sub_agent(loop_agent("a.b")).sub_agent(llm("user"));
     assert_eq!(
         error_of(root.build()),
@@ -402,7 +402,7 @@ fn names_that_no_model_takes_for_a_tool_are_refused() {
 }
 
 #[test]
-fn a_schema_that_is_none_is_refused() {
+fn an_invalid_schema_is_refused() {
     for (schema, reason) in [
         (json!("Sum"), "it is \"Sum\", not an object"),
         (json!({"type": "text"}), "`type` can be null, boolean, object, array, number, integer, string, not \"text\""),

@@ -231,13 +231,13 @@ impl Callback for ListeningCallback {
 
 #[tokio::test]
 async fn callbacks_get_the_unchanged_response_of_the_model() {
-    let heard = Arc::new(ListeningCallback::default());
+    let received = Arc::new(ListeningCallback::default());
     let mut agent = coder(&sequence([CODE, "done"]), &Executor::simple());
     if let AgentKind::Llm(llm) = &mut agent.kind {
-        llm.callbacks.push(HookPoint::AfterModel, heard.clone());
+        llm.callbacks.push(HookPoint::AfterModel, received.clone());
     }
     run_lines(&Harness::new(agent).await, "hi").await;
-    assert_eq!(*heard.0.lock().unwrap(), [CODE, "done"]);
+    assert_eq!(*received.0.lock().unwrap(), [CODE, "done"]);
 }
 
 #[tokio::test]

@@ -6,14 +6,13 @@ mod summaries;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use hatchery_core::{
     Agent, AgentContext, AgentKind, CallContext, Content, CustomAgent, CustomAgentSpec, Event, EventData, EventWindow,
     FunctionDeclaration, FunctionResponse, ItemKind, ItemResolver, JsonMap, LlmRequest, Model, ModelError,
-    ModelErrorKind, ModelRef, ModelResolver, Part, PartData, ResolveError, RunError, Services, Session, SessionKey,
-    SessionService, StoreError, StreamingMode, Summarizer, Tool, ToolError, TurnStart,
+    ModelErrorKind, ModelRef, ModelResolver, Part, PartData, ResolveError, RunError, Services, SessionKey,
+    SessionService, StoreError, StreamingMode, Summarizer, Tool, ToolError, WrapperSessionService,
 };
 use hatchery_engine::compaction::{
     CompactionConfig, CompactionSettings, LlmSummarizer, SlidingWindow, SummarizerRef, TailRetention,
@@ -404,34 +403,9 @@ async fn a_paused_run_resumes_from_the_users_message() {
 struct BusySessions(MemorySessions);
 
 #[async_trait]
-impl SessionService for BusySessions {
-    async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
-        self.0.create(app, user, id, state).await
-    }
-
-    async fn get(&self, key: &SessionKey, window: EventWindow) -> Result<Option<Session>, StoreError> {
-        self.0.get(key, window).await
-    }
-
-    async fn list(&self, app: &str, user: &str) -> Result<Vec<Session>, StoreError> {
-        self.0.list(app, user).await
-    }
-
-    async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
-        self.0.delete(key).await
-    }
-
-    async fn begin_turn(
-        &self,
-        key: &SessionKey,
-        previous: Option<u64>,
-        lease: Duration,
-    ) -> Result<TurnStart, StoreError> {
-        self.0.begin_turn(key, previous, lease).await
-    }
-
-    async fn renew_turn(&self, key: &SessionKey, fence: u64, lease: Duration) -> Result<(), StoreError> {
-        self.0.renew_turn(key, fence, lease).await
+impl WrapperSessionService for BusySessions {
+    fn inner(&self) -> &dyn SessionService {
+        &self.0
     }
 
     async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {

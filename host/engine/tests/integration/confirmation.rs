@@ -109,8 +109,8 @@ async fn a_tool_can_request_confirmation_and_read_the_payload() {
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![book])).await;
     let events = app.run("hi").await;
     let request = events[1].function_calls().next().unwrap();
-    let asked = json!({"hint": "How many seats?", "confirmed": false, "payload": {"seats": 1}});
-    assert_eq!(request.args["toolConfirmation"], asked);
+    let question = json!({"hint": "How many seats?", "confirmed": false, "payload": {"seats": 1}});
+    assert_eq!(request.args["toolConfirmation"], question);
     let id = request.id.clone().unwrap();
     let events = app.send(decision(&id, json!({"confirmed": true, "payload": {"seats": 3}}))).await;
     assert_eq!(briefs(&events)[0], r#"root: answer book{"booked":true,"with":{"seats":3}}"#);
@@ -413,7 +413,7 @@ async fn a_plugin_removes_neither_the_request_nor_the_decision() {
 }
 
 #[tokio::test]
-async fn a_call_in_an_agent_tool_fails_because_nobody_can_be_asked() {
+async fn a_confirmation_in_an_agent_tool_is_an_error() {
     let (tool, runs) = echo();
     let inner = Arc::new(Scripted::sequence([call_echo(), Reply::text("I may not")]));
     let inner_agent = llm_on("inner", &inner, |llm| llm.tools = vec![tool]);

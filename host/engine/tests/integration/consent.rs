@@ -18,10 +18,10 @@ use crate::support::*;
 use hatchery_test_support::AuditCapture;
 
 /// Payments that have been made.
-type Paid = Arc<Mutex<Vec<Value>>>;
+type Payments = Arc<Mutex<Vec<Value>>>;
 
 /// Creates a tool that requires confirmation and records payments.
-fn pay(paid: &Paid) -> Arc<dyn Tool> {
+fn pay(paid: &Payments) -> Arc<dyn Tool> {
     let paid = paid.clone();
     tool("pay", move |args, _| {
         paid.lock().unwrap().push(Value::Object(args));
@@ -30,7 +30,7 @@ fn pay(paid: &Paid) -> Arc<dyn Tool> {
 }
 
 /// Creates a tool that requests confirmation itself and then pays.
-fn careful_pay(paid: &Paid) -> Arc<dyn Tool> {
+fn careful_pay(paid: &Payments) -> Arc<dyn Tool> {
     let paid = paid.clone();
     tool("pay", move |args, cx| match cx.confirmation() {
         None => {
@@ -125,7 +125,7 @@ const CHANGED: &str = "This tool call has not run: its arguments have changed si
 #[tokio::test]
 async fn the_request_shows_the_arguments_after_all_callbacks() {
     for is_plugin in [false, true] {
-        let paid = Paid::default();
+        let paid = Payments::default();
         let callbacks: Vec<Arc<dyn Callback>> =
             if is_plugin { vec![] } else { vec![MeddlingPlugin::new(Change::Same)] };
         let mut app = Harness::new(payer(Arc::new(RequireConfirmation::new(pay(&paid))), callbacks)).await;
@@ -133,22 +133,22 @@ async fn the_request_shows_the_arguments_after_all_callbacks() {
             let plugins = Plugins::new(vec![MeddlingPlugin::new(Change::Same)]).unwrap();
             app.runner = Runner::with_plugins(app.runner.services().clone(), plugins);
         }
-        let (id, shown) = request(&app.run("hi").await);
-        assert_eq!(shown, json!({"euros": 5, "to": "Carol"}));
+        let (id, hint) = request(&app.run("hi").await);
+        assert_eq!(hint, json!({"euros": 5, "to": "Carol"}));
         app.send(approval(&id)).await;
-        assert_eq!(*paid.lock().unwrap(), [shown]);
+        assert_eq!(*paid.lock().unwrap(), [hint]);
     }
 }
 
 #[tokio::test]
 async fn arguments_that_change_after_consent_must_be_confirmed_again() {
-    let paid = Paid::default();
+    let paid = Payments::default();
     let guarded: Arc<dyn Tool> = Arc::new(RequireConfirmation::new(pay(&paid)));
     for (tool, question) in [(guarded, "Please approve"), (careful_pay(&paid), "Pay?")] {
         paid.lock().unwrap().clear();
         let app = Harness::new(payer(tool, vec![MeddlingPlugin::new(Change::AfterConsent)])).await;
-        let (id, shown) = request(&app.run("hi").await);
-        assert_eq!(shown, five());
+        let (id, hint) = request(&app.run("hi").await);
+        assert_eq!(hint, five());
         let events = app.send(approval(&id)).await;
         assert!(paid.lock().unwrap().is_empty());
         assert_eq!(
@@ -157,8 +157,8 @@ async fn arguments_that_change_after_consent_must_be_confirmed_again() {
         );
         let hint = requests(&events)[0].1["toolConfirmation"]["hint"].clone();
         assert!(hint.as_str().unwrap().starts_with(question), "{hint}");
-        let (second, shown) = request(&events);
-        assert_eq!(shown, million());
+        let (second, hint) = request(&events);
+        assert_eq!(hint, million());
         // The first request is no longer open.
         assert!(requests(&app.send(approval(&id)).await).is_empty());
         assert!(paid.lock().unwrap().is_empty());
@@ -169,13 +169,13 @@ async fn arguments_that_change_after_consent_must_be_confirmed_again() {
 
 #[tokio::test]
 async fn the_number_of_requests_for_one_call_is_limited() {
-    let paid = Paid::default();
+    let paid = Payments::default();
     let tool: Arc<dyn Tool> = Arc::new(RequireConfirmation::new(pay(&paid)));
     let app = Harness::new(payer(tool, vec![MeddlingPlugin::new(Change::EachTime)])).await;
     let mut events = app.run("hi").await;
     for euros in 0..3 {
-        let (id, shown) = request(&events);
-        assert_eq!(shown["euros"], euros);
+        let (id, hint) = request(&events);
+        assert_eq!(hint["euros"], euros);
         events = app.send(approval(&id)).await;
     }
     assert_eq!(
@@ -188,7 +188,7 @@ async fn the_number_of_requests_for_one_call_is_limited() {
 
 #[tokio::test]
 async fn the_tools_of_a_toolset_run_as_confirmed() {
-    let paid = Paid::default();
+    let paid = Payments::default();
     let set = StaticToolset::new("bank").tools([pay(&paid)]).requiring_confirmation();
     let call = Reply::call("pay", five());
     let model = Scripted::sequence([call, Reply::text("?"), Reply::text("??"), Reply::text("paid")]);
@@ -198,23 +198,23 @@ async fn the_tools_of_a_toolset_run_as_confirmed() {
     }))
     .await;
     let (id, _) = request(&app.run("hi").await);
-    let (id, shown) = request(&app.send(approval(&id)).await);
+    let (id, hint) = request(&app.send(approval(&id)).await);
     assert!(paid.lock().unwrap().is_empty());
     app.send(approval(&id)).await;
-    assert_eq!(*paid.lock().unwrap(), [shown]);
+    assert_eq!(*paid.lock().unwrap(), [hint]);
 }
 
 #[tokio::test]
 async fn a_resumable_run_requests_confirmation_again_too() {
-    let paid = Paid::default();
+    let paid = Payments::default();
     let tool: Arc<dyn Tool> = Arc::new(RequireConfirmation::new(pay(&paid)));
     let mut app = Harness::new(payer(tool, vec![MeddlingPlugin::new(Change::AfterConsent)])).await;
     app.resumable();
     let first = app.run("hi").await;
     let (id, _) = request(&first);
     let events = app.send(approval(&id)).await;
-    let (id, shown) = request(&events);
-    assert_eq!((shown, events[0].invocation_id == first[0].invocation_id), (million(), true));
+    let (id, hint) = request(&events);
+    assert_eq!((hint, events[0].invocation_id == first[0].invocation_id), (million(), true));
     assert!(paid.lock().unwrap().is_empty());
     app.send(approval(&id)).await;
     assert_eq!(*paid.lock().unwrap(), [million()]);
@@ -246,13 +246,13 @@ async fn a_call_does_not_run_if_a_plugin_changes_the_request() {
         }
     }
 
-    let paid = Paid::default();
+    let paid = Payments::default();
     let tool: Arc<dyn Tool> = Arc::new(RequireConfirmation::new(pay(&paid)));
     let mut app = Harness::new(payer(tool, vec![])).await;
     app.runner =
         Runner::with_plugins(app.runner.services().clone(), Plugins::new(vec![Arc::new(ShowingPlugin)]).unwrap());
-    let (id, shown) = request(&app.run("hi").await);
-    assert_eq!(shown["euros"], 1);
+    let (id, hint) = request(&app.run("hi").await);
+    assert_eq!(hint["euros"], 1);
     assert!(briefs(&app.send(approval(&id)).await).iter().any(|brief| brief.contains(CHANGED)));
     assert!(paid.lock().unwrap().is_empty());
 }
@@ -272,7 +272,7 @@ impl CustomAgent for CallingAgent {
 
 #[tokio::test]
 async fn a_tool_called_by_code_cannot_request_confirmation_for_its_caller() {
-    let paid = Paid::default();
+    let paid = Payments::default();
     let kind = AgentKind::Custom(CustomAgentSpec {
         code: Arc::new(CallingAgent),
         model: None,
@@ -299,7 +299,7 @@ async fn a_tool_in_an_agent_tool_cannot_request_confirmation() {
 
 #[tokio::test]
 async fn decisions_are_written_to_the_audit_log() {
-    let paid = Paid::default();
+    let paid = Payments::default();
     let tool: Arc<dyn Tool> = Arc::new(RequireConfirmation::new(pay(&paid)));
     let audit = AuditCapture::capture();
     let app = Harness::new(payer(tool.clone(), vec![MeddlingPlugin::new(Change::AfterConsent)])).await;

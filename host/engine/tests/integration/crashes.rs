@@ -22,7 +22,6 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
-use super::resumption::branch_transcripts;
 use crate::support::*;
 
 const TREES: usize = 14;
@@ -150,10 +149,10 @@ impl SessionService for StoppingSessions {
     }
 
     async fn begin_turn(&self, key: &SessionKey, last: Option<u64>, lease: Duration) -> Result<TurnStart, StoreError> {
-        let begun = self.write("", self.inner.begin_turn(key, last, lease)).await;
+        let turn_start = self.write("", self.inner.begin_turn(key, last, lease)).await;
         // The client of a host that wakes up has given up: only turns that have begun go on.
         let is_late = *self.has_stopped.borrow();
-        if is_late { Err(StoreError::backend("begin a turn", "the host was frozen")) } else { begun }
+        if is_late { Err(StoreError::backend("begin a turn", "the host was frozen")) } else { turn_start }
     }
 
     async fn renew_turn(&self, key: &SessionKey, fence: u64, lease: Duration) -> Result<(), StoreError> {

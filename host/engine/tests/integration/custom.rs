@@ -148,8 +148,8 @@ struct PreparingAgent;
 impl CustomAgent for PreparingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         cx.call.set_state("topic", json!("bees"));
-        let seen = cx.call.host()?.call_tool(&cx.call, "look", map(json!({}))).await?;
-        assert_eq!(seen, json!("bees"), "tools see what their caller has changed");
+        let view = cx.call.host()?.call_tool(&cx.call, "look", map(json!({}))).await?;
+        assert_eq!(view, json!("bees"), "tools see what their caller has changed");
         cx.run_sub_agent("writer").await
     }
 }

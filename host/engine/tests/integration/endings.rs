@@ -55,10 +55,10 @@ async fn agents_after_it_do_not_run_in_any_workflow() {
 }
 
 /// Never ends by itself.
-struct Waits;
+struct NeverEndingAgent;
 
 #[async_trait]
-impl CustomAgent for Waits {
+impl CustomAgent for NeverEndingAgent {
     async fn run(&self, _: AgentContext) -> Result<(), RunError> {
         std::future::pending().await
     }
@@ -66,16 +66,16 @@ impl CustomAgent for Waits {
 
 #[tokio::test]
 async fn other_branches_of_a_parallel_agent_are_stopped() {
-    let all = workflow("all", AgentKind::Parallel, vec![code("waits", Waits), ending("ends")]);
+    let all = workflow("all", AgentKind::Parallel, vec![code("waits", NeverEndingAgent), ending("ends")]);
     let flow = workflow("flow", AgentKind::Sequential, vec![all, leaf("last")]);
     assert_eq!(Harness::new(flow).await.transcript("hi").await, ENDED);
 }
 
-/// Ends the run, and continues as if it had not.
-struct Deaf;
+/// EndingCallback the run, and continues as if it had not.
+struct IgnoringAgent;
 
 #[async_trait]
-impl CustomAgent for Deaf {
+impl CustomAgent for IgnoringAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         let actions = EventActions { end_invocation: Some(true), ..EventActions::default() };
         let ended = cx.emit(EventData { actions, ..EventData::default() }).await;
@@ -86,16 +86,16 @@ impl CustomAgent for Deaf {
 }
 
 #[tokio::test]
-async fn code_that_ignores_the_end_says_nothing_more() {
-    let flow = workflow("flow", AgentKind::Sequential, vec![code("deaf", Deaf), leaf("last")]);
+async fn code_that_ignores_the_end_emits_nothing_more() {
+    let flow = workflow("flow", AgentKind::Sequential, vec![code("deaf", IgnoringAgent), leaf("last")]);
     assert_eq!(Harness::new(flow).await.transcript("hi").await, ["deaf: "]);
 }
 
-/// Ends the run at every hook.
-struct Ends;
+/// EndingCallback the run at every hook.
+struct EndingCallback;
 
 #[async_trait]
-impl Callback for Ends {
+impl Callback for EndingCallback {
     fn name(&self) -> &str {
         "ends"
     }
@@ -115,7 +115,7 @@ impl Callback for Ends {
 async fn a_callback_ends_the_run_before_or_after_its_agent() {
     let hooked = |point: HookPoint| {
         let mut agent = llm("agent", Scripted::new().default_reply("hello"));
-        agent.callbacks.push(point, Arc::new(Ends));
+        agent.callbacks.push(point, Arc::new(EndingCallback));
         workflow("flow", AgentKind::Sequential, vec![agent, leaf("last")])
     };
     assert_eq!(Harness::new(hooked(HookPoint::BeforeAgent)).await.transcript("hi").await, ["agent: "]);
@@ -123,20 +123,20 @@ async fn a_callback_ends_the_run_before_or_after_its_agent() {
     assert_eq!(after, ["agent: hello", "agent: bye"]);
 }
 
-/// Ends each run before it begins, and records that it is over.
+/// EndingCallback each run before it begins, and records that it is over.
 #[derive(Default)]
-struct Closed {
+struct EndingPlugin {
     is_over: AtomicBool,
 }
 
-impl Callback for Closed {
+impl Callback for EndingPlugin {
     fn name(&self) -> &str {
         "closed"
     }
 }
 
 #[async_trait]
-impl Plugin for Closed {
+impl Plugin for EndingPlugin {
     async fn before_run(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
         cx.actions().end_invocation = Some(true);
         Ok(None)
@@ -151,7 +151,7 @@ impl Plugin for Closed {
 
 #[tokio::test]
 async fn a_plugin_ends_the_run_and_what_follows_a_run_still_happens() {
-    let closed = Arc::new(Closed::default());
+    let closed = Arc::new(EndingPlugin::default());
     let mut app = Harness::new(leaf("root")).await;
     app.runner = Runner::with_plugins(app.runner.services().clone(), Plugins::new(vec![closed.clone()]).unwrap());
     assert_eq!(app.transcript("hi").await, ["model: ", "model: "]);
@@ -186,10 +186,10 @@ async fn an_ended_run_is_not_continued() {
 }
 
 /// Computes an instruction, and tries to change the session.
-struct Meddles;
+struct MeddlingInstruction;
 
 #[async_trait]
-impl InstructionProvider for Meddles {
+impl InstructionProvider for MeddlingInstruction {
     async fn instruction(&self, cx: &CallContext) -> Result<String, RunError> {
         cx.set_state("meddled", json!(true));
         let error = cx.check_writable().unwrap_err();
@@ -202,7 +202,7 @@ impl InstructionProvider for Meddles {
 #[tokio::test]
 async fn an_instruction_only_reads() {
     let model = Arc::new(Scripted::sequence(["ok"]));
-    let root = llm_on("root", &model, |llm| llm.instruction = Instruction::Computed(Arc::new(Meddles)));
+    let root = llm_on("root", &model, |llm| llm.instruction = Instruction::Computed(Arc::new(MeddlingInstruction)));
     let app = Harness::new(root).await;
     app.run("hi").await;
     assert_eq!(

@@ -86,7 +86,7 @@ fn errors_of_agent_classes_name_the_class_and_what_is_registered() {
     assert_eq!(error("agent_class: SaysAgent\nname: root\n"), "agent class `SaysAgent`: `text` is missing");
     assert_eq!(
         error("agent_class: Robot\nname: root\n"),
-        "agent class `Robot` not found; there is `LlmAgent`, `SequentialAgent`, `ParallelAgent`, `LoopAgent`, `SaysAgent`"
+        "agent class `Robot` not found; available: `LlmAgent`, `SequentialAgent`, `ParallelAgent`, `LoopAgent`, `SaysAgent`"
     );
     assert_eq!(
         error("agent_class: SaysAgent\nname: root\nmodel: m\n"),
@@ -146,7 +146,7 @@ fn errors_of_plugins_name_the_plugin_and_what_is_registered() {
     assert_eq!(error(json!(["closed"])), "plugins[0]: plugin `closed`: `notice` is missing");
     assert_eq!(
         error(json!(["open"])),
-        "plugins[0]: plugin `open` not found; there is `logging`, `global_instruction`, `context_filter`, \
+        "plugins[0]: plugin `open` not found; available: `logging`, `global_instruction`, `context_filter`, \
          `reflect_and_retry`, `closed`"
     );
 }

@@ -66,7 +66,7 @@ fn the_first_layer_that_knows_a_name_resolves_it() {
     assert!(resolver.toolset("maths").is_ok() && resolver.toolset("rest").is_ok());
     let error = message(resolver.toolset("more"));
     assert_eq!(error, "toolset `more` cannot be used: it is out of order", "the second layer is not asked");
-    assert_eq!(message(resolver.toolset("x")), "toolset `x` not found; there is `maths`, `more`, `rest`");
+    assert_eq!(message(resolver.toolset("x")), "toolset `x` not found; available: `maths`, `more`, `rest`");
     assert!(resolver.plugin("audit", JsonMap::new()).is_ok(), "plugins of extensions are no items");
-    assert_eq!(message(resolver.agent("x")), "agent `x` not found; there is none");
+    assert_eq!(message(resolver.agent("x")), "agent `x` not found; available: none");
 }

@@ -14,7 +14,6 @@ use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
 
 use super::agent_errors::{fails, with};
-use super::resumption::{assert_resumable, calls_then_answers, counter, interrupted, later, workflow_code};
 use crate::support::*;
 
 /// Sets state before its first event and after its last.
@@ -34,13 +33,13 @@ impl CustomAgent for StateAgent {
 #[tokio::test]
 async fn code_that_sets_state_resumes_where_it_was() {
     let session = assert_resumable(|| {
-        let inner = counter("inner", &["x"], "inner!");
+        let inner = counting_agent("inner", &["x"], "inner!");
         let mut code = workflow_code("code", Arc::new(StateAgent)).with_sub_agents(vec![inner]);
         code.callbacks.push(
             HookPoint::BeforeAgent,
             FixedCallback { name: "before", state: Some("before"), ..FixedCallback::default() }.arc(),
         );
-        workflow("all", AgentKind::Sequential, vec![code, counter("last", &["y"], "last!")])
+        workflow("all", AgentKind::Sequential, vec![code, counting_agent("last", &["y"], "last!")])
     })
     .await;
     assert_eq!(session.events.len(), 1 + 1 + 1 + 3 + 1 + 1 + 3);
@@ -51,12 +50,12 @@ async fn code_that_sets_state_resumes_where_it_was() {
 async fn a_recovered_failure_is_not_recovered_again() {
     for (kind, first) in [(AgentKind::Sequential, 3), (AgentKind::Parallel, 0)] {
         let session = assert_resumable(|| {
-            let mut below = vec![counter("p", &["x"], "p!"), fails("inner")];
+            let mut below = vec![counting_agent("p", &["x"], "p!"), fails("inner")];
             if first == 0 {
                 below.remove(0);
             }
             let both = with(workflow("both", kind.clone(), below), &["MODEL_SERVER_ERROR"]);
-            workflow("all", AgentKind::Sequential, vec![both, counter("last", &["y"], "last!")])
+            workflow("all", AgentKind::Sequential, vec![both, counting_agent("last", &["y"], "last!")])
         })
         .await;
         assert_eq!(session.events.len(), 1 + first + 1 + 3);
@@ -73,7 +72,7 @@ async fn an_agent_whose_tool_has_failed_is_not_run_again() {
     });
     let a = llm_with("a", calls_then_answers(&["breaks"], "not emitted"), |llm| llm.tools = vec![breaks]);
     let a = with(a, &["BROKEN"]);
-    let all = workflow("all", AgentKind::Sequential, vec![a, counter("b", &["x"], "b!")]);
+    let all = workflow("all", AgentKind::Sequential, vec![a, counting_agent("b", &["x"], "b!")]);
     let (stored, session) = interrupted(&Arc::new(App::new("app", all).unwrap()), 4).await;
     assert_eq!((stored.events.len(), session.events.len()), (4, 6));
     assert_eq!(runs.load(Ordering::Relaxed), 1);
@@ -98,12 +97,12 @@ impl Callback for CountingCallback {
 async fn callbacks_after_branches_are_not_called_twice() {
     let calls = Arc::new(AtomicUsize::new(0));
     let branches = ["p", "q"].map(|name| {
-        let mut branch = counter(name, &[], "!");
+        let mut branch = counting_agent(name, &[], "!");
         branch.callbacks.push(HookPoint::AfterAgent, Arc::new(CountingCallback(calls.clone())));
         branch
     });
     let both = workflow("both", AgentKind::Parallel, branches.into());
-    let all = workflow("all", AgentKind::Sequential, vec![both, counter("last", &["x"], "last!")]);
+    let all = workflow("all", AgentKind::Sequential, vec![both, counting_agent("last", &["x"], "last!")]);
     // The user's message, the events of the branches and the call of the last agent are stored.
     interrupted(&Arc::new(App::new("app", all).unwrap()), 4).await;
     assert_eq!(calls.load(Ordering::Relaxed), 2);
@@ -113,10 +112,10 @@ async fn callbacks_after_branches_are_not_called_twice() {
 async fn a_tool_in_a_branch_that_has_not_responded_yet_does_not_run_again() {
     let runs = Arc::new(AtomicUsize::new(0));
     let orders = llm_with("orders", calls_then_answers(&["order"], "not emitted"), |llm| {
-        llm.tools = vec![later(&runs, Value::Null)];
+        llm.tools = vec![order_tool(&runs, Value::Null)];
     });
-    let both = workflow("both", AgentKind::Parallel, vec![orders, counter("other", &[], "!")]);
-    let all = workflow("all", AgentKind::Sequential, vec![both, counter("last", &["x"], "last!")]);
+    let both = workflow("both", AgentKind::Parallel, vec![orders, counting_agent("other", &[], "!")]);
+    let all = workflow("all", AgentKind::Sequential, vec![both, counting_agent("last", &["x"], "last!")]);
     interrupted(&Arc::new(App::new("app", all).unwrap()), 4).await;
     assert_eq!(runs.load(Ordering::Relaxed), 1);
 }
@@ -172,7 +171,7 @@ async fn a_branch_whose_agents_have_changed_does_not_keep_the_run_from_ending() 
         [("late", Arc::new(LateAgent::default())), ("ends", Arc::new(EscalatingAgent::default()))];
     let both = [late, ends].map(|(name, code)| workflow_code(name, code));
     let both = workflow("both", AgentKind::Parallel, both.into());
-    let all = workflow("all", AgentKind::Sequential, vec![both, counter("last", &["x"], "last!")]);
+    let all = workflow("all", AgentKind::Sequential, vec![both, counting_agent("last", &["x"], "last!")]);
     let (_, session) = interrupted(&Arc::new(App::new("app", all).unwrap()), 3).await;
     assert_eq!(brief(session.events.last().unwrap()), "last: last!");
     assert!(!session.events.iter().any(|event| event.author == "late"));

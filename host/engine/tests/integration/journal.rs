@@ -185,10 +185,10 @@ impl CustomAgent for Works {
         cx.say(format!("one: {one}")).await?;
         let two = host.call_tool(&cx.call, "a", JsonMap::new()).await?;
         let failed = host.call_tool(&cx.call, "unknown", JsonMap::new()).await.is_err();
-        let (model, said) = ask(&cx, "hello").await?;
+        let (model, reply) = ask(&cx, "hello").await?;
         let slow = host.call_tool(&cx.call, "slow", JsonMap::new()).await?;
         let a = cx.call.state("called_a");
-        cx.say(format!("two: {two} {failed} {model} {said} {slow} {a:?}")).await.map(|_| ())
+        cx.say(format!("two: {two} {failed} {model} {reply} {slow} {a:?}")).await.map(|_| ())
     }
 }
 
@@ -197,11 +197,11 @@ async fn ask(cx: &AgentContext, text: &str) -> Result<(String, String), RunError
     let contents = [Arc::new(Content::user(text))].into_iter().collect();
     let request = LlmRequest { model: name.clone(), contents, ..LlmRequest::default() };
     let mut responses = cx.call.generate(&*model, request, StreamingMode::Off).await?;
-    let mut said = String::new();
+    let mut reply = String::new();
     while let Some(response) = responses.next().await {
-        said += &response?.content.unwrap_or_default().text();
+        reply += &response?.content.unwrap_or_default().text();
     }
-    Ok((name, said))
+    Ok((name, reply))
 }
 
 #[tokio::test]
@@ -301,11 +301,11 @@ impl Delegates {
             task_scope: Box::new(|task| task),
         };
         let mut run = cx.invocation.apps.clone().unwrap().run(cx, request).await?;
-        let mut said = Vec::new();
+        let mut reply = Vec::new();
         while let Some(event) = run.events.next().await {
-            said.push(event.map_or_else(|error| error.code().to_owned(), |event| brief(&event)));
+            reply.push(event.map_or_else(|error| error.code().to_owned(), |event| brief(&event)));
         }
-        Ok(said.join(", "))
+        Ok(reply.join(", "))
     }
 }
 
@@ -343,8 +343,8 @@ async fn the_error_of_a_run_that_code_has_started_is_the_same_when_the_code_runs
     let model = Arc::new(Scripted::new().default_reply(Reply::status(429, "slow down")).record_requests());
     let other = Arc::new(App::new("other", llm_on("other", &model, |_| {})).unwrap());
     let (events, _) = take_over_with(delegating(&slow), &slow, 3, services, Some(other)).await;
-    let said = brief(&events[0]);
-    assert_eq!(said.matches("MODEL_RATE_LIMITED").count(), 4, "an event and an error for each run: {said}");
+    let reply = brief(&events[0]);
+    assert_eq!(reply.matches("MODEL_RATE_LIMITED").count(), 4, "an event and an error for each run: {reply}");
     assert_eq!(model.requests().len(), 2, "no run was repeated");
 }
 
@@ -356,8 +356,8 @@ async fn a_run_that_code_has_started_is_not_started_again_after_it_was_interrupt
     let other = llm_with("other", model, |llm| llm.tools = vec![slow.clone()]);
     let other = Arc::new(App::new("other", other).unwrap());
     let (events, _) = take_over_with(delegating(&slow), &slow, 1, services, Some(other)).await;
-    let said = brief(&events[0]);
-    assert!(said.starts_with("root: other: call slow{}, INTERRUPTED; "), "{said}");
+    let reply = brief(&events[0]);
+    assert!(reply.starts_with("root: other: call slow{}, INTERRUPTED; "), "{reply}");
 }
 
 #[tokio::test]
@@ -375,22 +375,22 @@ struct AsksAndWaits;
 #[async_trait]
 impl CustomAgent for AsksAndWaits {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
-        let (_, said) = ask(&cx, "hello").await?;
+        let (_, reply) = ask(&cx, "hello").await?;
         cx.run_sub_agent("inner").await?;
-        cx.say(said).await.map(|_| ())
+        cx.say(reply).await.map(|_| ())
     }
 }
 
 #[tokio::test]
 async fn model_calls_by_code_before_a_pause_count_once() {
-    let (orders, asked) = (Arc::default(), Arc::new(Scripted::new().default_reply("{user}!").record_requests()));
+    let (orders, question) = (Arc::default(), Arc::new(Scripted::new().default_reply("{user}!").record_requests()));
     let spec = CustomAgentSpec {
         code: Arc::new(AsksAndWaits),
-        model: Some(ModelRef::Object("scripted".into(), asked.clone())),
+        model: Some(ModelRef::Object("scripted".into(), question.clone())),
         tools: Vec::new(),
     };
     let inner = Scripted::new().on_tool("order", "arrived").default_reply(Reply::call("order", json!({})));
-    let order = crate::resumption::later(&orders, Value::Null);
+    let order = order_tool(&orders, Value::Null);
     let inner = llm_with("inner", inner, |llm| llm.tools = vec![order]);
     let root = Agent::new("root", "", AgentKind::Custom(spec)).with_sub_agents(vec![inner]);
     let mut app = Harness::new(root).await;
@@ -402,5 +402,5 @@ async fn model_calls_by_code_before_a_pause_count_once() {
     let call = first.iter().flat_map(|event| event.function_calls()).next().unwrap().id.clone().unwrap();
     let second = app.send(tool_response(&call, "order", json!({"ok": true}))).await;
     assert_eq!(briefs(&second), ["inner: arrived", "root: hello!"]);
-    assert_eq!(asked.requests().len(), 1);
+    assert_eq!(question.requests().len(), 1);
 }

@@ -238,10 +238,10 @@ async fn a_loop_that_emits_nothing_ends_at_the_limit_of_rounds() {
 }
 
 /// Never ends by itself.
-struct Waits;
+struct NeverEndingAgent;
 
 #[async_trait]
-impl CustomAgent for Waits {
+impl CustomAgent for NeverEndingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         cx.say("waiting").await?;
         std::future::pending().await
@@ -253,7 +253,7 @@ async fn a_run_ends_at_the_limit_of_its_wall_time() {
     let root = Agent::new(
         "root",
         "",
-        AgentKind::Custom(CustomAgentSpec { code: Arc::new(Waits), model: None, tools: vec![] }),
+        AgentKind::Custom(CustomAgentSpec { code: Arc::new(NeverEndingAgent), model: None, tools: vec![] }),
     );
     let mut app = Harness::new(root).await;
     app.config.max_run_time = Duration::from_secs(7);
@@ -264,10 +264,10 @@ async fn a_run_ends_at_the_limit_of_its_wall_time() {
 }
 
 /// Sets ever more `temp:` state.
-struct Hoards;
+struct HoardingAgent;
 
 #[async_trait]
-impl CustomAgent for Hoards {
+impl CustomAgent for HoardingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         for number in 0.. {
             cx.call.set_state(format!("temp:{number}"), json!("x".repeat(1_000)));
@@ -282,7 +282,7 @@ async fn temporary_state_counts_as_bytes_of_the_run() {
     let root = Agent::new(
         "root",
         "",
-        AgentKind::Custom(CustomAgentSpec { code: Arc::new(Hoards), model: None, tools: vec![] }),
+        AgentKind::Custom(CustomAgentSpec { code: Arc::new(HoardingAgent), model: None, tools: vec![] }),
     );
     let mut app = Harness::new(root).await;
     app.config.max_run_bytes = 20_000;

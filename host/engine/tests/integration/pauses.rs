@@ -10,7 +10,6 @@ use hatchery_engine::builtin::RequireConfirmation;
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
 
-use super::resumption::{counter, later};
 use crate::support::*;
 
 async fn resumable(root: Agent) -> Harness {
@@ -32,7 +31,7 @@ fn request_ids(events: &[Arc<Event>]) -> Vec<String> {
 #[tokio::test]
 async fn the_model_is_called_once_all_of_its_calls_have_their_results() {
     let runs = Arc::new(AtomicUsize::new(0));
-    let app = resumable(llm_with("root", twice("order"), |llm| llm.tools = vec![later(&runs, Value::Null)])).await;
+    let app = resumable(llm_with("root", twice("order"), |llm| llm.tools = vec![order_tool(&runs, Value::Null)])).await;
     app.run("hi").await;
     assert!(app.send(tool_response("c2", "order", json!({}))).await.is_empty());
     assert!(app.send(tool_response("c2", "order", json!({"still": "b"}))).await.is_empty());
@@ -55,7 +54,7 @@ async fn a_second_result_of_a_call_begins_a_new_run() {
     let runs = Arc::new(AtomicUsize::new(0));
     let model = ["half", "done", "done again"].map(Reply::text);
     let model = Scripted::sequence(std::iter::once(Reply::call("order", json!({})).with_id("c1")).chain(model));
-    let app = resumable(llm_with("root", model, |llm| llm.tools = vec![later(&runs, Value::Null)])).await;
+    let app = resumable(llm_with("root", model, |llm| llm.tools = vec![order_tool(&runs, Value::Null)])).await;
     let invocation = app.run("hi").await[0].invocation_id.clone();
     for (text, goes_on) in [("half", true), ("done", false), ("done again", false)] {
         let events = app.send(tool_response("c1", "order", json!({"status": text}))).await;
@@ -76,10 +75,10 @@ async fn a_long_running_tool_that_fails_is_not_waited_for() {
 #[tokio::test]
 async fn an_approved_long_running_tool_is_waited_for() {
     let runs = Arc::new(AtomicUsize::new(0));
-    let order: Arc<dyn Tool> = Arc::new(RequireConfirmation::new(later(&runs, Value::Null)));
+    let order: Arc<dyn Tool> = Arc::new(RequireConfirmation::new(order_tool(&runs, Value::Null)));
     let model = Scripted::sequence([Reply::call("order", json!({})).with_id("c1"), Reply::text("done")]);
     let orders = llm_with("orders", model, |llm| llm.tools = vec![order]);
-    let app = resumable(workflow("all", AgentKind::Sequential, vec![orders, counter("after", &[], "!")])).await;
+    let app = resumable(workflow("all", AgentKind::Sequential, vec![orders, counting_agent("after", &[], "!")])).await;
     let ids = request_ids(&app.run("hi").await);
     let approved = app.send(tool_response(&ids[0], REQUEST_CONFIRMATION, json!({"confirmed": true}))).await;
     assert_eq!(briefs(&approved), ["orders: "]);
@@ -91,7 +90,7 @@ async fn an_approved_long_running_tool_is_waited_for() {
 #[tokio::test]
 async fn a_rejected_long_running_tool_is_not_waited_for() {
     let runs = Arc::new(AtomicUsize::new(0));
-    let order: Arc<dyn Tool> = Arc::new(RequireConfirmation::new(later(&runs, Value::Null)));
+    let order: Arc<dyn Tool> = Arc::new(RequireConfirmation::new(order_tool(&runs, Value::Null)));
     let model = Scripted::sequence([Reply::call("order", json!({})), Reply::text("as you like")]);
     let app = resumable(llm_with("root", model, |llm| llm.tools = vec![order])).await;
     let ids = request_ids(&app.run("hi").await);
@@ -137,7 +136,7 @@ fn waits_with_temporary_state(runs: &Arc<AtomicUsize>) -> Agent {
         cx.set_state("temp:secret", json!("swordfish"));
         Ok(json!("noted"))
     });
-    let order = later(runs, Value::Null);
+    let order = order_tool(runs, Value::Null);
     let order_call = Reply::call("order", json!({})).with_id("c1");
     let answers = ["ordered", "done"].map(Reply::text);
     let model = Scripted::sequence([Reply::call("note", json!({})), order_call].into_iter().chain(answers));
@@ -164,12 +163,12 @@ async fn temporary_state_survives_a_pause_within_its_invocation() {
 }
 
 #[tokio::test]
-async fn counts_of_calls_and_tokens_go_on_when_a_run_goes_on() {
+async fn counts_of_calls_and_tokens_continue_with_a_resumed_run() {
     let runs = Arc::new(AtomicUsize::new(0));
     let model = Scripted::sequence([Reply::call("order", json!({})).with_id("c1"), Reply::call("note", json!({}))]);
     let root = {
         let note = tool("note", |_, cx| Ok(json!(cx.invocation.usage.tokens.load(Ordering::Relaxed))));
-        llm_with("root", model, |llm| llm.tools = vec![later(&runs, Value::Null), note])
+        llm_with("root", model, |llm| llm.tools = vec![order_tool(&runs, Value::Null), note])
     };
     let mut app = resumable(root).await;
     app.config.max_llm_calls = 2;

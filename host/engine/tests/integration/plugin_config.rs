@@ -155,7 +155,7 @@ async fn errors_of_arguments_name_the_plugin() {
 async fn the_error_of_an_unknown_plugin_has_its_index_and_the_known_names() {
     assert_eq!(
         error(json!(["logging", "redact"])),
-        "plugins[1]: plugin `redact` not found; there is `logging`, `global_instruction`, `context_filter`, \
+        "plugins[1]: plugin `redact` not found; available: `logging`, `global_instruction`, `context_filter`, \
          `reflect_and_retry`, `kitchen/says`"
     );
 }
@@ -200,7 +200,7 @@ async fn no_run_starts_while_a_plugin_is_missing() {
     assert_eq!(error.code(), "PLUGIN_MISSING");
     assert_eq!(
         error.to_string(),
-        "no run can begin without plugin `says`: plugin `says` not found; there is `logging`, `global_instruction`, \
+        "no run can begin without plugin `says`: plugin `says` not found; available: `logging`, `global_instruction`, \
          `context_filter`, `reflect_and_retry`"
     );
     assert!(app.session().await.events.is_empty(), "nothing is stored");

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    Agent, AgentContext, AgentKind, Content, CustomAgent, CustomAgentSpec, Event, EventData, RunError, SessionKey,
-    StoreError,
+    Agent, AgentContext, AgentKind, Content, CustomAgent, CustomAgentSpec, Event, EventData, RunError, Services,
+    SessionKey, SessionService, StoreError, WrapperSessionService,
 };
-use hatchery_engine::RunRequest;
+use hatchery_engine::{RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
+use hatchery_stores::MemorySessions;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -133,7 +134,7 @@ async fn a_failed_turn_does_not_hold_up_the_next() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_does_not_stop_the_run() {
+async fn a_client_that_disconnects_does_not_stop_the_run() {
     let (agent, entered, leave, _) = gate();
     let app = Harness::new(agent).await;
     drop(app.start("hi").await);
@@ -222,43 +223,12 @@ async fn a_turn_at_history_800_serialises_only_its_own_events() {
 }
 
 /// A session service whose disk is full.
-struct FullSessions(hatchery_stores::MemorySessions);
+struct FullSessions(MemorySessions);
 
 #[async_trait]
-impl hatchery_core::SessionService for FullSessions {
-    async fn create(
-        &self,
-        app: &str,
-        user: &str,
-        id: Option<&str>,
-        state: hatchery_core::JsonMap,
-    ) -> Result<hatchery_core::Session, StoreError> {
-        self.0.create(app, user, id, state).await
-    }
-    async fn get(
-        &self,
-        key: &SessionKey,
-        window: hatchery_core::EventWindow,
-    ) -> Result<Option<hatchery_core::Session>, StoreError> {
-        self.0.get(key, window).await
-    }
-    async fn list(&self, app: &str, user: &str) -> Result<Vec<hatchery_core::Session>, StoreError> {
-        self.0.list(app, user).await
-    }
-    async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
-        self.0.delete(key).await
-    }
-    async fn begin_turn(
-        &self,
-        key: &SessionKey,
-        previous: Option<u64>,
-        lease: Duration,
-    ) -> Result<hatchery_core::TurnStart, StoreError> {
-        self.0.begin_turn(key, previous, lease).await
-    }
-
-    async fn renew_turn(&self, key: &SessionKey, fence: u64, lease: Duration) -> Result<(), StoreError> {
-        self.0.renew_turn(key, fence, lease).await
+impl WrapperSessionService for FullSessions {
+    fn inner(&self) -> &dyn SessionService {
+        &self.0
     }
 
     async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {
@@ -272,8 +242,8 @@ impl hatchery_core::SessionService for FullSessions {
 #[tokio::test]
 async fn a_failing_store_ends_the_run_and_its_message_does_not_reach_the_client() {
     let mut app = Harness::new(llm("root", Scripted::new().default_reply("ok"))).await;
-    let sessions = Arc::new(FullSessions(hatchery_stores::MemorySessions::new()));
-    app.runner = hatchery_engine::Runner::new(hatchery_core::Services { sessions, ..services() });
+    let sessions = Arc::new(FullSessions(MemorySessions::new()));
+    app.runner = Runner::new(Services { sessions, ..services() });
     app.runner.services().sessions.create("app", USER, Some(SESSION), map(json!({}))).await.unwrap();
     let (events, error) = app.expect_error("hi").await;
     assert_eq!(error.code(), "STORE_FAILED");
@@ -328,7 +298,7 @@ async fn a_cancelled_run_stops_and_its_client_gets_the_report_without_a_gap() {
 }
 
 /// Changes the session in the middle of the turn, as another client would.
-struct InterruptedAgent(hatchery_core::Services);
+struct InterruptedAgent(Services);
 
 #[async_trait]
 impl CustomAgent for InterruptedAgent {
@@ -397,7 +367,7 @@ async fn a_late_response_continues_in_the_branch_of_its_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_reader_is_told_where_it_stopped_and_nothing_is_lost_in_the_store() {
+async fn a_slow_reader_gets_the_id_of_its_last_event_and_all_events_are_stored() {
     let app = Harness::new(emits(200)).await;
     let mut run = app.start("hi").await;
     let first = run.next().await.unwrap().unwrap();

@@ -58,13 +58,13 @@ fn items_are_resolved_by_name() {
 fn the_error_for_an_unknown_item_lists_the_known_ones() {
     let registry = catalog();
     let message = |error: Option<ResolveError>| error.unwrap().to_string();
-    assert_eq!(message(registry.toolset("x").err()), "toolset `x` not found; there is `maths`");
-    assert_eq!(message(registry.callback("x").err()), "callback `x` not found; there is `guard`");
-    assert_eq!(message(registry.plugin("x", JsonMap::new()).err()), "plugin `x` not found; there is `audit`");
-    assert_eq!(message(registry.agent("x").err()), "agent `x` not found; there is `helper`");
-    assert_eq!(message(registry.summarizer("x").err()), "summarizer `x` not found; there is `short`");
-    assert_eq!(message(registry.examples("x").err()), "example provider `x` not found; there is `polite`");
-    assert_eq!(message(StaticCatalog::default().toolset("x").err()), "toolset `x` not found; there is none");
+    assert_eq!(message(registry.toolset("x").err()), "toolset `x` not found; available: `maths`");
+    assert_eq!(message(registry.callback("x").err()), "callback `x` not found; available: `guard`");
+    assert_eq!(message(registry.plugin("x", JsonMap::new()).err()), "plugin `x` not found; available: `audit`");
+    assert_eq!(message(registry.agent("x").err()), "agent `x` not found; available: `helper`");
+    assert_eq!(message(registry.summarizer("x").err()), "summarizer `x` not found; available: `short`");
+    assert_eq!(message(registry.examples("x").err()), "example provider `x` not found; available: `polite`");
+    assert_eq!(message(StaticCatalog::default().toolset("x").err()), "toolset `x` not found; available: none");
 }
 
 #[test]

@@ -267,7 +267,7 @@ async fn another_host_can_cancel_a_run() {
 }
 
 #[tokio::test]
-async fn a_run_of_a_stopped_host_goes_on_where_it_was() {
+async fn a_run_of_a_stopped_host_continues_where_it_was() {
     let (mut app, tool) = held_app().await;
     let run = app.runner.run(app.app.clone(), with_id("r1")).await.unwrap();
     tool.entered.notified().await;
@@ -369,7 +369,7 @@ async fn a_background_run_that_was_accepted_only_is_begun_by_another_host() {
 }
 
 #[tokio::test]
-async fn a_background_run_is_given_up_after_ten_attempts() {
+async fn a_background_run_fails_after_ten_attempts() {
     let (mut app, tool) = held_app().await;
     interrupted_in_background(&mut app, &tool, "r1").await;
     for _ in 0..9 {
@@ -404,7 +404,7 @@ async fn only_a_new_message_can_run_in_the_background() {
 async fn a_service_without_runs_still_runs_agents() {
     let services = services();
     services.sessions.create("app", USER, Some(SESSION), JsonMap::new()).await.unwrap();
-    let sessions = Arc::new(crate::resumption::CrashingSessions::new(services.sessions.clone(), 100));
+    let sessions = Arc::new(CrashingSessions::new(services.sessions.clone(), 100));
     let runner = Runner::new(Services { sessions, ..services });
     let settings = AppSettings { resumable: true, ..AppSettings::default() };
     let app =

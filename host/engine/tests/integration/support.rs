@@ -1,5 +1,8 @@
 //! Helpers of the engine's tests: those of all crates, and a callback with fixed answers.
 
+mod agents;
+mod interruption;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,6 +11,9 @@ use hatchery_core::{
 };
 pub use hatchery_test_support::*;
 use serde_json::{Value, json};
+
+pub use self::agents::*;
+pub use self::interruption::*;
 
 /// Returns the message with which a client responds to a function call.
 pub fn tool_response(id: &str, name: &str, response: Value) -> Content {

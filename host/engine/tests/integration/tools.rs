@@ -136,10 +136,10 @@ async fn in_sequential_mode_the_second_call_sees_the_state_of_the_first() {
 }
 
 /// Calls its tools `one` and `two` at the same time.
-struct CallsBoth;
+struct ConcurrentAgent;
 
 #[async_trait]
-impl CustomAgent for CallsBoth {
+impl CustomAgent for ConcurrentAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         let host = cx.call.host()?;
         cx.call.set_state("profile", json!({"old": 1, "kept": 2}));
@@ -156,9 +156,9 @@ impl CustomAgent for CallsBoth {
 async fn concurrent_calls_by_code_merge_only_what_each_has_changed() {
     // Both have read the state before either returns.
     let barrier = Arc::new(tokio::sync::Barrier::new(2));
-    struct Meets(Arc<dyn Tool>, Arc<tokio::sync::Barrier>);
+    struct BarrierTool(Arc<dyn Tool>, Arc<tokio::sync::Barrier>);
     #[async_trait]
-    impl Tool for Meets {
+    impl Tool for BarrierTool {
         fn declaration(&self) -> &Arc<FunctionDeclaration> {
             self.0.declaration()
         }
@@ -169,9 +169,9 @@ async fn concurrent_calls_by_code_merge_only_what_each_has_changed() {
         }
     }
     let (_, tools) = two_that_set(&["one", "two"]);
-    let meets = |tool| Arc::new(Meets(tool, barrier.clone())) as Arc<dyn Tool>;
+    let meets = |tool| Arc::new(BarrierTool(tool, barrier.clone())) as Arc<dyn Tool>;
     let tools = tools.into_iter().map(meets).collect();
-    let code = Arc::new(CallsBoth);
+    let code = Arc::new(ConcurrentAgent);
     let root = Agent::new("root", "", AgentKind::Custom(CustomAgentSpec { code, model: None, tools }));
     let app = Harness::new(root).await;
     let events = app.run("hi").await;
@@ -182,9 +182,9 @@ async fn concurrent_calls_by_code_merge_only_what_each_has_changed() {
 
 #[tokio::test]
 async fn parallel_tools_run_at_the_same_time() {
-    struct MeetingTool(Arc<FunctionDeclaration>, Arc<tokio::sync::Barrier>);
+    struct BarrierTool(Arc<FunctionDeclaration>, Arc<tokio::sync::Barrier>);
     #[async_trait]
-    impl Tool for MeetingTool {
+    impl Tool for BarrierTool {
         fn declaration(&self) -> &Arc<FunctionDeclaration> {
             &self.0
         }
@@ -195,7 +195,7 @@ async fn parallel_tools_run_at_the_same_time() {
     }
     let barrier = Arc::new(tokio::sync::Barrier::new(2));
     let tools: Vec<Arc<dyn Tool>> =
-        ["a", "b"].map(|name| Arc::new(MeetingTool(declaration(name), barrier.clone())) as Arc<dyn Tool>).to_vec();
+        ["a", "b"].map(|name| Arc::new(BarrierTool(declaration(name), barrier.clone())) as Arc<dyn Tool>).to_vec();
     let model = Scripted::sequence([Reply::call("a", json!({})).and_call("b", json!({})), Reply::text("ok")]);
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = tools)).await;
     assert_eq!(app.transcript("hi").await.last().unwrap(), "root: ok");

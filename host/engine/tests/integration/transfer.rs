@@ -10,7 +10,6 @@ use hatchery_core::{
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 
-use super::resumption::assert_resumable;
 use crate::support::*;
 
 fn transfer_to(to: &str) -> Reply {
@@ -195,19 +194,19 @@ async fn a_tool_that_hands_over_to_an_unknown_or_disallowed_agent_gets_an_error(
 }
 
 /// Transfers to the agent `target` at one hook.
-struct HandsOver {
+struct TransferringCallback {
     at: HookPoint,
     target: &'static str,
 }
 
-impl HandsOver {
+impl TransferringCallback {
     fn transfer(&self, at: HookPoint, cx: &CallContext) -> Result<(), RunError> {
         if self.at == at { cx.transfer_to(self.target) } else { Ok(()) }
     }
 }
 
 #[async_trait]
-impl Callback for HandsOver {
+impl Callback for TransferringCallback {
     fn name(&self) -> &str {
         "hands_over"
     }
@@ -241,7 +240,7 @@ impl Callback for HandsOver {
 
 fn with_callback(at: HookPoint, target: &'static str) -> Agent {
     let model = Scripted::new().on_tool("work", "done").default_reply(Reply::text("first").and_call("work", json!({})));
-    let callback: Arc<dyn Callback> = Arc::new(HandsOver { at, target });
+    let callback: Arc<dyn Callback> = Arc::new(TransferringCallback { at, target });
     let mut root = llm_with("root", model, |llm| {
         llm.tools = vec![tool("work", |_, _| Ok(json!("worked")))];
         if !matches!(at, HookPoint::BeforeAgent | HookPoint::AfterAgent) {

@@ -18,34 +18,33 @@ use hatchery_engine::{App, AppSettings, RunRequest, Runner};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::resumption::{CrashingSessions, branch_transcripts};
 use crate::support::*;
 
 /// The shape of a tree. [`TreeBuilder`] names the agents, in the order of the tree.
 #[derive(Debug, Clone)]
-enum Plan {
+enum TreePlan {
     /// Performs these acts, then answers; by a tool call if its answer has a schema.
     Llm {
-        acts: Vec<Act>,
+        acts: Vec<ModelAction>,
         has_schema: bool,
     },
     /// Transfers to an agent below it.
-    Transfer(Box<Plan>),
+    Transfer(Box<TreePlan>),
     /// Emits so many events; then escalates, if it is to.
     Code {
         says: usize,
         escalates: bool,
     },
     /// Emits an event before and after the agent below it.
-    Wrapper(Box<Plan>),
-    Sequential(Vec<Plan>),
-    Parallel(Vec<Plan>),
-    Loop(Vec<Plan>, u32),
+    Wrapper(Box<TreePlan>),
+    Sequential(Vec<TreePlan>),
+    Parallel(Vec<TreePlan>),
+    Loop(Vec<TreePlan>, u32),
 }
 
 /// Something that a model asks for.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Act {
+enum ModelAction {
     /// Calls a tool.
     Work,
     /// Calls a long-running tool twice.
@@ -56,7 +55,7 @@ enum Act {
     Code,
 }
 
-impl Act {
+impl ModelAction {
     fn calls(self) -> &'static [&'static str] {
         match self {
             Self::Work => &["work"],
@@ -67,21 +66,21 @@ impl Act {
     }
 }
 
-fn plan() -> impl Strategy<Value = Plan> {
-    let act = prop_oneof![4 => Just(Act::Work), 1 => Just(Act::Orders), 1 => Just(Act::Asks), 1 => Just(Act::Code)];
+fn plan() -> impl Strategy<Value = TreePlan> {
+    let act = prop_oneof![4 => Just(ModelAction::Work), 1 => Just(ModelAction::Orders), 1 => Just(ModelAction::Asks), 1 => Just(ModelAction::Code)];
     let llm = (prop::collection::vec(act, 0..3), prop::bool::weighted(0.2));
     let leaf = prop_oneof![
-        4 => llm.prop_map(|(acts, has_schema)| Plan::Llm { acts, has_schema }),
-        2 => (0..3usize, prop::bool::weighted(0.2)).prop_map(|(says, escalates)| Plan::Code { says, escalates }),
+        4 => llm.prop_map(|(acts, has_schema)| TreePlan::Llm { acts, has_schema }),
+        2 => (0..3usize, prop::bool::weighted(0.2)).prop_map(|(says, escalates)| TreePlan::Code { says, escalates }),
     ];
     leaf.prop_recursive(3, 10, 3, |inner| {
         let several = || prop::collection::vec(inner.clone(), 1..4);
         prop_oneof![
-            inner.clone().prop_map(|below| Plan::Transfer(Box::new(below))),
-            inner.clone().prop_map(|below| Plan::Wrapper(Box::new(below))),
-            several().prop_map(Plan::Sequential),
-            several().prop_map(Plan::Parallel),
-            (several(), 1..3u32).prop_map(|(below, rounds)| Plan::Loop(below, rounds)),
+            inner.clone().prop_map(|below| TreePlan::Transfer(Box::new(below))),
+            inner.clone().prop_map(|below| TreePlan::Wrapper(Box::new(below))),
+            several().prop_map(TreePlan::Sequential),
+            several().prop_map(TreePlan::Parallel),
+            (several(), 1..3u32).prop_map(|(below, rounds)| TreePlan::Loop(below, rounds)),
         ]
     })
 }
@@ -95,23 +94,25 @@ struct TreeBuilder {
 }
 
 impl TreeBuilder {
-    fn agent(&mut self, plan: &Plan) -> Agent {
+    fn agent(&mut self, plan: &TreePlan) -> Agent {
         let name = format!("a{}", self.agents);
         self.agents += 1;
         let has_callbacks = self.agents.is_multiple_of(3);
         let (kind, below) = match plan {
-            Plan::Llm { acts, has_schema } => {
+            TreePlan::Llm { acts, has_schema } => {
                 (self.llm(ActingModel(acts.clone(), *has_schema), *has_schema), Vec::new())
             }
-            Plan::Transfer(below) => {
+            TreePlan::Transfer(below) => {
                 let target = format!("a{}", self.agents);
                 (self.llm(TransferringModel(target), false), vec![self.agent(below)])
             }
-            Plan::Code { says, escalates } => (code(SpeakingAgent { says: *says, escalates: *escalates }), Vec::new()),
-            Plan::Wrapper(below) => (code(WrappingAgent(format!("a{}", self.agents))), vec![self.agent(below)]),
-            Plan::Sequential(below) => (AgentKind::Sequential, self.agents(below)),
-            Plan::Parallel(below) => (AgentKind::Parallel, self.agents(below)),
-            Plan::Loop(below, rounds) => (AgentKind::Loop { max_iterations: Some(*rounds) }, self.agents(below)),
+            TreePlan::Code { says, escalates } => {
+                (code(SpeakingAgent { says: *says, escalates: *escalates }), Vec::new())
+            }
+            TreePlan::Wrapper(below) => (code(WrappingAgent(format!("a{}", self.agents))), vec![self.agent(below)]),
+            TreePlan::Sequential(below) => (AgentKind::Sequential, self.agents(below)),
+            TreePlan::Parallel(below) => (AgentKind::Parallel, self.agents(below)),
+            TreePlan::Loop(below, rounds) => (AgentKind::Loop { max_iterations: Some(*rounds) }, self.agents(below)),
         };
         let mut agent = Agent::new(name, "", kind).with_sub_agents(below);
         if has_callbacks {
@@ -122,7 +123,7 @@ impl TreeBuilder {
         agent
     }
 
-    fn agents(&mut self, plans: &[Plan]) -> Vec<Agent> {
+    fn agents(&mut self, plans: &[TreePlan]) -> Vec<Agent> {
         plans.iter().map(|plan| self.agent(plan)).collect()
     }
 
@@ -168,7 +169,7 @@ fn code(code: impl CustomAgent + 'static) -> AgentKind {
 }
 
 /// Performs these acts, then answers with the number of its earlier answers, which depends on the prompt alone.
-struct ActingModel(Vec<Act>, bool);
+struct ActingModel(Vec<ModelAction>, bool);
 
 #[async_trait]
 impl Model for ActingModel {
@@ -184,7 +185,7 @@ impl Model for ActingModel {
         let acts = request.contents.iter().rev().take_while(is_act).filter(is_result).count();
         let spoken = request.contents.iter().filter(|content| content.role.as_deref() == Some("model")).count();
         Ok(match self.0.get(acts) {
-            Some(Act::Code) => text_response(format!("```tool_code\n{spoken}\n```")),
+            Some(ModelAction::Code) => text_response(format!("```tool_code\n{spoken}\n```")),
             Some(act) => call_response(act.calls(), json!({"turn": spoken})),
             None if self.1 => call_response(&["set_model_response"], json!({"after": spoken})),
             None => text_response(format!("done after {spoken}")),
@@ -259,7 +260,7 @@ impl CustomAgent for WrappingAgent {
 }
 
 /// Runs the tree, interrupted after `survive` events, and returns the session at the end.
-async fn run(plan: &Plan, survive: usize, chance: u64) -> Session {
+async fn run(plan: &TreePlan, survive: usize, chance: u64) -> Session {
     let mut builder = TreeBuilder::default();
     let settings = AppSettings { resumable: true, ..AppSettings::default() };
     let app = Arc::new(App::new("app", builder.agent(plan)).unwrap().with_settings(settings));
@@ -372,22 +373,22 @@ fn comparable_state(session: &Session) -> State {
 }
 
 /// Returns true if branches may end each other, so that the events before that depend on timing.
-fn races(plan: &Plan) -> bool {
-    fn escalates(plan: &Plan) -> bool {
+fn races(plan: &TreePlan) -> bool {
+    fn escalates(plan: &TreePlan) -> bool {
         match plan {
-            Plan::Llm { .. } => false,
-            Plan::Code { escalates, .. } => *escalates,
-            Plan::Transfer(below) | Plan::Wrapper(below) => escalates(below),
-            Plan::Sequential(below) | Plan::Parallel(below) => below.iter().any(escalates),
+            TreePlan::Llm { .. } => false,
+            TreePlan::Code { escalates, .. } => *escalates,
+            TreePlan::Transfer(below) | TreePlan::Wrapper(below) => escalates(below),
+            TreePlan::Sequential(below) | TreePlan::Parallel(below) => below.iter().any(escalates),
             // The loop handles it.
-            Plan::Loop(..) => false,
+            TreePlan::Loop(..) => false,
         }
     }
     match plan {
-        Plan::Llm { .. } | Plan::Code { .. } => false,
-        Plan::Transfer(below) | Plan::Wrapper(below) => races(below),
-        Plan::Sequential(below) | Plan::Loop(below, _) => below.iter().any(races),
-        Plan::Parallel(below) => below.len() > 1 && below.iter().any(|plan| escalates(plan) || races(plan)),
+        TreePlan::Llm { .. } | TreePlan::Code { .. } => false,
+        TreePlan::Transfer(below) | TreePlan::Wrapper(below) => races(below),
+        TreePlan::Sequential(below) | TreePlan::Loop(below, _) => below.iter().any(races),
+        TreePlan::Parallel(below) => below.len() > 1 && below.iter().any(|plan| escalates(plan) || races(plan)),
     }
 }
 

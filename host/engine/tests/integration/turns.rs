@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hatchery_core::{
     Agent, CallContext, Callback, Content, Event, EventData, EventWindow, HookPoint, JsonMap, LlmRequest, LlmResponse,
-    ModelErrorKind, RunError, Services, Session, SessionKey, SessionService, StoreError, TurnStart,
+    ModelErrorKind, RunError, Services, SessionKey, SessionService, StoreError, TurnStart, WrapperSessionService,
 };
 use hatchery_engine::{App, Run, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
@@ -142,7 +142,7 @@ async fn turns_of_two_hosts_on_one_database_do_not_interleave() {
 }
 
 #[tokio::test]
-async fn a_run_whose_turn_was_taken_over_stops_and_says_so() {
+async fn a_run_whose_turn_was_taken_over_stops_with_an_error() {
     let services = services_on(Arc::new(MemorySessions::new())).await;
     let gate = Gate::at(HookPoint::BeforeModel);
     let slow = TestHost::new(&services, gated(&gate, Scripted::new().default_reply("late"))).without_leases();
@@ -193,15 +193,15 @@ async fn a_turn_without_a_lease_goes_on_while_nobody_takes_it_over() {
 }
 
 #[tokio::test]
-async fn the_turn_of_a_run_that_ended_keeps_nobody_waiting() {
+async fn the_turn_of_an_ended_run_delays_no_other() {
     let services = services_on(Arc::new(MemorySessions::new())).await;
     let failing = Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "no"));
     for model in [echo(), failing] {
         let host = TestHost::new(&services, llm("root", model));
         let _ = host.start("ONE").await.collect().await;
         host.runner.drain().await;
-        let begun = services.sessions.begin_turn(&key(), None, Duration::ZERO).await.unwrap();
-        assert!(matches!(begun, TurnStart::Begun(_)), "{begun:?}");
+        let turn_start = services.sessions.begin_turn(&key(), None, Duration::ZERO).await.unwrap();
+        assert!(matches!(turn_start, TurnStart::Begun(_)), "{turn_start:?}");
     }
 }
 
@@ -222,33 +222,12 @@ async fn a_run_that_waits_for_another_host_can_be_cancelled() {
 }
 
 /// Counts the renewals of turns.
-struct Renewals(MemorySessions, AtomicUsize);
+struct RenewalCounter(MemorySessions, AtomicUsize);
 
 #[async_trait]
-impl SessionService for Renewals {
-    async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
-        self.0.create(app, user, id, state).await
-    }
-
-    async fn get(&self, key: &SessionKey, window: EventWindow) -> Result<Option<Session>, StoreError> {
-        self.0.get(key, window).await
-    }
-
-    async fn list(&self, app: &str, user: &str) -> Result<Vec<Session>, StoreError> {
-        self.0.list(app, user).await
-    }
-
-    async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
-        self.0.delete(key).await
-    }
-
-    async fn begin_turn(
-        &self,
-        key: &SessionKey,
-        previous: Option<u64>,
-        lease: Duration,
-    ) -> Result<TurnStart, StoreError> {
-        self.0.begin_turn(key, previous, lease).await
+impl WrapperSessionService for RenewalCounter {
+    fn inner(&self) -> &dyn SessionService {
+        &self.0
     }
 
     async fn renew_turn(&self, key: &SessionKey, fence: u64, lease: Duration) -> Result<(), StoreError> {
@@ -257,15 +236,11 @@ impl SessionService for Renewals {
         }
         self.0.renew_turn(key, fence, lease).await
     }
-
-    async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {
-        self.0.append_with(key, event, fence).await
-    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_lease_of_a_long_turn_is_renewed() {
-    let sessions = Arc::new(Renewals(MemorySessions::new(), AtomicUsize::new(0)));
+    let sessions = Arc::new(RenewalCounter(MemorySessions::new(), AtomicUsize::new(0)));
     let services = services_on(sessions.clone()).await;
     let model = Scripted::new().default_reply(Reply::text("late").delay(Duration::from_secs(60)));
     let host = TestHost::new(&services, llm("root", model));

@@ -139,8 +139,8 @@ async fn branches_do_not_see_each_other_but_a_later_agent_sees_all() {
     app.run("again").await;
     let second = &models[0].requests()[1];
     assert!(second.contents.iter().all(|content| !format!("{content:?}").contains("[b]")), "{:?}", second.contents);
-    let seen = format!("{:?}", last.requests()[0].contents);
-    assert!(seen.contains("[a] said: one") && seen.contains("[b] said: one"), "{seen}");
+    let contents = format!("{:?}", last.requests()[0].contents);
+    assert!(contents.contains("[a] said: one") && contents.contains("[b] said: one"), "{contents}");
 }
 
 #[tokio::test]
@@ -150,9 +150,9 @@ async fn an_agent_that_gathers_inside_a_nested_parallel_sees_the_branches_below_
     let seq = workflow("seq", AgentKind::Sequential, vec![inner, llm_on("gather", &gather, |_| {})]);
     let app = Harness::new(workflow("outer", AgentKind::Parallel, vec![seq, leaf("sibling", "hidden")])).await;
     app.run("hi").await;
-    let seen = format!("{:?}", gather.requests()[0].contents);
-    assert!(seen.contains("[x] said: one") && seen.contains("[y] said: two"), "{seen}");
-    assert!(!seen.contains("hidden"), "{seen}");
+    let contents = format!("{:?}", gather.requests()[0].contents);
+    assert!(contents.contains("[x] said: one") && contents.contains("[y] said: two"), "{contents}");
+    assert!(!contents.contains("hidden"), "{contents}");
 }
 
 #[tokio::test]
@@ -267,7 +267,7 @@ async fn an_agent_that_ends_its_own_run_does_not_end_the_loop() {
 }
 
 #[tokio::test]
-async fn parallel_agents_emit_in_the_order_in_which_they_are_done() {
+async fn parallel_agents_emit_in_the_order_of_completion() {
     let done = Arc::new(tokio::sync::Notify::new());
     let fast = {
         let done = done.clone();

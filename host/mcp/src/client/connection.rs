@@ -23,7 +23,7 @@ use super::sse::SseTransport;
 use super::stdio::{self, Process};
 use crate::config::{Handshake, HttpServer, Limits, ServerConfig, Transport};
 
-/// What the parts of a connection share.
+/// The state that the parts of a connection share.
 pub(super) struct ConnectionState {
     limits: Limits,
     flood: FloodGuard,

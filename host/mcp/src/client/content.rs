@@ -17,7 +17,7 @@ pub(super) const FILES: &str = "files";
 /// A result, taken apart.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ConvertedResult {
-    /// What the model reads, without the files.
+    /// The result for the model, without the files.
     pub(super) response: JsonMap,
     /// Images, audio and other files.
     pub(super) files: Vec<File>,
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_the_tool_are_told_to_the_model() {
+    fn errors_of_the_tool_are_sent_to_the_model() {
         let failed = convert(result(json!({"content": [{"type": "text", "text": "no such city"}], "isError": true})));
         assert_eq!(failed, Err("Tool execution failed. Details: no such city".into()));
         let image = json!({"content": [{"type": "image", "data": "%", "mimeType": "image/png"}]});

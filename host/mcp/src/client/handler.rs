@@ -1,4 +1,4 @@
-//! What a server may ask of the client: nothing but a sign of life.
+//! Requests and notifications of a server: only pings are answered.
 
 #![expect(deprecated, reason = "servers of earlier revisions use roots and log messages")]
 
@@ -13,7 +13,7 @@ use rmcp::{ClientHandler, RoleClient, Service};
 
 use super::connection::ConnectionState;
 
-/// Counts what the server sends without being asked, and closes the connection if it is too much.
+/// Counts unsolicited messages of the server, and closes the connection if there are too many.
 pub(super) struct GuardedHandler(pub(super) Handler);
 
 impl Service<RoleClient> for GuardedHandler {
@@ -40,7 +40,7 @@ impl Service<RoleClient> for GuardedHandler {
     }
 }
 
-/// Answers a server. It gets no roots, no sampling and no elicitation, which it is told in the handshake.
+/// Answers a server. Roots, sampling and elicitation are not offered, as the handshake declares.
 pub(super) struct Handler {
     pub(super) server: Arc<str>,
     pub(super) state: Arc<ConnectionState>,

@@ -34,7 +34,7 @@ pub struct ServerStatus {
     pub name: String,
     /// `idle`, `connecting`, `ready`, `down`, `stopped` or `refused`.
     pub state: &'static str,
-    /// Why it is down or refused.
+    /// The reason why it is down or refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The names of its tools, once they have been listed.
@@ -80,7 +80,7 @@ impl McpServers {
         }
         let args: ToolsetArgs = serde_json::from_value(Value::Object(args)).map_err(|error| error.to_string())?;
         let Some(name) = server.or(args.server.as_deref()) else {
-            return Err(format!("`server` is missing: the name of a server in hatchery.yaml; {}", self.known()));
+            return Err(format!("`server` is missing: the name of a server in hatchery.yaml; {}", self.list_servers()));
         };
         if let Some(refusal) = self.refused.get(name) {
             return Err(refusal.clone());
@@ -88,7 +88,7 @@ impl McpServers {
         let Some(server) = self.servers.get(name) else {
             return Err(format!(
                 "hatchery.yaml has no MCP server `{name}`; {}; add it there below `mcp.servers`",
-                self.known()
+                self.list_servers()
             ));
         };
         if self.is_started.load(Ordering::Acquire) {
@@ -97,9 +97,9 @@ impl McpServers {
         Ok(Arc::new(McpToolset::shared(server.clone(), args.options())))
     }
 
-    fn known(&self) -> String {
+    fn list_servers(&self) -> String {
         let names: Vec<_> = self.servers.keys().map(|name| format!("`{name}`")).collect();
-        if names.is_empty() { "there is none".into() } else { format!("there is {}", names.join(", ")) }
+        if names.is_empty() { "available: none".into() } else { format!("available: {}", names.join(", ")) }
     }
 
     /// Returns the state of each server, by name.

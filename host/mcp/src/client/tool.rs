@@ -21,7 +21,7 @@ use super::supervisor::Server;
 /// A tool of a server, as one toolset offers it.
 pub(super) struct McpTool {
     pub(super) server: Arc<Server>,
-    /// What the model sees. Its name can have a prefix.
+    /// The declaration for the model. Its name can have a prefix.
     pub(super) declaration: Arc<FunctionDeclaration>,
     /// The name that the server knows.
     pub(super) name: String,
@@ -76,7 +76,7 @@ impl McpTool {
         ))
     }
 
-    /// Calls the tool. The server is told if nobody waits for the answer any more.
+    /// Calls the tool. A call whose future is dropped is cancelled at the server.
     async fn request(&self, connection: &Connection, args: JsonMap) -> Result<CallToolResult, ToolError> {
         let limits = &connection.limits;
         let params = CallToolRequestParams::new(self.name.clone()).with_arguments(args);

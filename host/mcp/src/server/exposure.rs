@@ -1,4 +1,4 @@
-//! Which apps and tools clients may use, and under which names.
+//! The apps and tools that clients may use, and their names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::McpCatalog;
 /// Longest name of a tool that clients accept.
 const MAX_NAME: usize = 64;
 
-/// What clients may use, by patterns in which `*` stands for any text.
+/// The apps and tools that clients may use, by patterns in which `*` stands for any text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exposure {
     /// Patterns of the names of apps.
@@ -21,7 +21,7 @@ pub struct Exposure {
     pub tools: Vec<String>,
 }
 
-/// What a client reaches under the name of a tool.
+/// The target of a tool name of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
     /// A run of this app.

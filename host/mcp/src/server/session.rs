@@ -1,4 +1,4 @@
-//! One client: its handshake, its lists, its calls, and the news of changed tools.
+//! One client: its handshake, its lists, its calls, and notifications of changed tools.
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ListToolsResult, PaginatedRequestParams,
@@ -18,7 +18,7 @@ const INSTRUCTIONS: &str = "Tools whose names begin with `run_` send a message t
 /// The state of one client.
 pub(super) struct Session {
     service: McpService,
-    /// Ends the task that tells the client about changed tools.
+    /// Ends the task that notifies the client of changed tools.
     closed: DropGuard,
     /// Counts the session. `None` for standard input and output.
     _permit: Option<OwnedSemaphorePermit>,
@@ -90,7 +90,7 @@ impl ServerHandler for Session {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        // What the server does not announce is taken out by the library.
+        // The library removes capabilities that the server does not announce.
         Some(requested.clone())
     }
 

@@ -79,7 +79,7 @@ impl Host {
         let picture = tool("draw", |_, _| Ok(json!("drawn")));
         let tools: [(&str, Arc<dyn Tool>); 4] = [
             ("dice/roll", tool("roll", |args, _| Ok(json!({"rolled": args["sides"]})))),
-            ("dice/draw", Arc::new(Drawing(picture))),
+            ("dice/draw", Arc::new(DrawingTool(picture))),
             ("dice/fail", tool("fail", |_, _| Err(ToolError::Recoverable("the die is lost".into())))),
             ("bank/pay", tool_with_confirmation("pay", |_, _| Ok(json!("paid")))),
         ];
@@ -100,10 +100,10 @@ impl Host {
 }
 
 /// Stores an image.
-struct Drawing(Arc<dyn Tool>);
+struct DrawingTool(Arc<dyn Tool>);
 
 #[async_trait::async_trait]
-impl Tool for Drawing {
+impl Tool for DrawingTool {
     fn declaration(&self) -> &Arc<hatchery_core::FunctionDeclaration> {
         self.0.declaration()
     }
@@ -271,7 +271,7 @@ async fn a_cancelled_call_cancels_its_run() {
 }
 
 #[tokio::test]
-async fn clients_are_told_of_changed_tools() {
+async fn clients_are_notified_of_changed_tools() {
     let host = Host::new(vec![]);
     let client = host.client().await;
     assert!(!names(&client).await.contains(&"dice_throw".to_owned()));

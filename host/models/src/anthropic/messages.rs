@@ -28,14 +28,14 @@ enum Role {
 #[derive(Serialize)]
 pub(super) struct CachedBlock<'a> {
     #[serde(flatten)]
-    block: Block<'a>,
+    block: ContentBlock<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<&'a Value>,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Block<'a> {
+enum ContentBlock<'a> {
     Text {
         text: Cow<'a, str>,
     },
@@ -78,7 +78,7 @@ enum Source<'a> {
 impl<'a> CachedBlock<'a> {
     /// Creates a text block.
     pub(super) fn text(text: impl Into<Cow<'a, str>>) -> Self {
-        Block::Text { text: text.into() }.into()
+        ContentBlock::Text { text: text.into() }.into()
     }
 
     /// Returns the block with a mark for the prompt cache.
@@ -87,8 +87,8 @@ impl<'a> CachedBlock<'a> {
     }
 }
 
-impl<'a> From<Block<'a>> for CachedBlock<'a> {
-    fn from(block: Block<'a>) -> Self {
+impl<'a> From<ContentBlock<'a>> for CachedBlock<'a> {
+    fn from(block: ContentBlock<'a>) -> Self {
         Self { block, cache_control: None }
     }
 }
@@ -123,7 +123,7 @@ pub(super) fn messages<'a>(
     }
     for message in &mut messages {
         // The results of a turn must come first in its message.
-        message.content.sort_by_key(|block| !matches!(block.block, Block::ToolResult { .. }));
+        message.content.sort_by_key(|block| !matches!(block.block, ContentBlock::ToolResult { .. }));
     }
     if let Some(last) = messages.last_mut().and_then(|message| message.content.last_mut()) {
         last.cache_control = cache_control;
@@ -141,13 +141,13 @@ fn assistant_blocks(content: &Content) -> Vec<CachedBlock<'_>> {
 
 /// Returns the block of a model's part. A thought without a signature of Anthropic is omitted, because it would be
 /// rejected.
-fn assistant_block(part: &Part) -> Option<Block<'_>> {
+fn assistant_block(part: &Part) -> Option<ContentBlock<'_>> {
     if part.thought {
         if let Some(data) = SignatureKind::RedactedThinking.read(part) {
-            return Some(Block::RedactedThinking { data });
+            return Some(ContentBlock::RedactedThinking { data });
         }
         let signature = SignatureKind::Thinking.read(part)?;
-        return Some(Block::Thinking { thinking: part.as_text().unwrap_or_default(), signature });
+        return Some(ContentBlock::Thinking { thinking: part.as_text().unwrap_or_default(), signature });
     }
     match &part.data {
         PartData::Text(text) => text_block(text),
@@ -183,16 +183,16 @@ fn user_blocks(content: &Content) -> Result<Vec<CachedBlock<'_>>, String> {
 }
 
 /// Returns a text block. `None` for white space, which is rejected.
-fn text_block<'a>(text: impl Into<Cow<'a, str>>) -> Option<Block<'a>> {
+fn text_block<'a>(text: impl Into<Cow<'a, str>>) -> Option<ContentBlock<'a>> {
     let text = text.into();
-    (!text.trim().is_empty()).then_some(Block::Text { text })
+    (!text.trim().is_empty()).then_some(ContentBlock::Text { text })
 }
 
-fn tool_use(call: &FunctionCall) -> Block<'_> {
-    Block::ToolUse { id: call_id(call.id.as_deref(), &call.name), name: &call.name, input: &call.args }
+fn tool_use(call: &FunctionCall) -> ContentBlock<'_> {
+    ContentBlock::ToolUse { id: call_id(call.id.as_deref(), &call.name), name: &call.name, input: &call.args }
 }
 
-fn tool_result(response: &FunctionResponse) -> Result<Block<'_>, String> {
+fn tool_result(response: &FunctionResponse) -> Result<ContentBlock<'_>, String> {
     let content = match (response.response.len(), response.response.get("result")) {
         (1, Some(Value::String(result))) => Cow::Borrowed(result.as_str()),
         _ => serde_json::to_string(&response.response)
@@ -200,7 +200,7 @@ fn tool_result(response: &FunctionResponse) -> Result<Block<'_>, String> {
             .into(),
     };
     let is_error = response.response.len() == 1 && response.response.contains_key("error");
-    Ok(Block::ToolResult { tool_use_id: call_id(response.id.as_deref(), &response.name), content, is_error })
+    Ok(ContentBlock::ToolResult { tool_use_id: call_id(response.id.as_deref(), &response.name), content, is_error })
 }
 
 /// Returns the id of a call or a response, in the characters that are accepted. Ids may come from another provider.
@@ -214,26 +214,28 @@ fn call_id<'a>(id: Option<&'a str>, name: &str) -> Cow<'a, str> {
 }
 
 /// Returns a file in the form of its type, or its name as text if there is none.
-fn inline(blob: &Blob) -> Option<Block<'_>> {
+fn inline(blob: &Blob) -> Option<ContentBlock<'_>> {
     let title = blob.display_name.as_deref();
     let source = Source::Base64 { media_type: &blob.mime_type, data: Base64(&blob.data) };
     match blob.mime_type.as_str() {
-        "image/jpeg" | "image/png" | "image/gif" | "image/webp" => Some(Block::Image { source }),
-        "application/pdf" => Some(Block::Document { source, title }),
+        "image/jpeg" | "image/png" | "image/gif" | "image/webp" => Some(ContentBlock::Image { source }),
+        "application/pdf" => Some(ContentBlock::Document { source, title }),
         _ => match files::text_of(blob) {
             Some(text) if text.trim().is_empty() => None,
-            Some(data) => Some(Block::Document { source: Source::Text { media_type: "text/plain", data }, title }),
+            Some(data) => {
+                Some(ContentBlock::Document { source: Source::Text { media_type: "text/plain", data }, title })
+            }
             None => text_block(files::name_of_blob(blob)),
         },
     }
 }
 
-fn file_reference(file: &FileData) -> Option<Block<'_>> {
+fn file_reference(file: &FileData) -> Option<ContentBlock<'_>> {
     let source = Source::Url { url: &file.file_uri };
     let is_fetched = ["https://", "http://"].iter().any(|scheme| file.file_uri.starts_with(scheme));
     match file.mime_type.as_deref().filter(|_| is_fetched) {
-        Some(image) if image.starts_with("image/") => Some(Block::Image { source }),
-        Some("application/pdf") => Some(Block::Document { source, title: file.display_name.as_deref() }),
+        Some(image) if image.starts_with("image/") => Some(ContentBlock::Image { source }),
+        Some("application/pdf") => Some(ContentBlock::Document { source, title: file.display_name.as_deref() }),
         _ => text_block(files::name_of_file(file)),
     }
 }

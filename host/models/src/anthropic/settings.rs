@@ -16,7 +16,7 @@ const CACHE_CONTROL: &str = "cache_control";
 
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(super) enum AnyTool<'a> {
+pub(super) enum ToolJson<'a> {
     Function(Tool<'a>),
     ModelTool(&'a Value),
 }
@@ -38,10 +38,10 @@ enum InputSchema<'a> {
 }
 
 /// Returns the tools. The error names a tool of the model that belongs to another provider.
-pub(super) fn tools(request: &LlmRequest) -> Result<Vec<AnyTool<'_>>, String> {
-    let functions = request.tools.iter().map(|tool| Ok(AnyTool::Function(function(tool))));
+pub(super) fn tools(request: &LlmRequest) -> Result<Vec<ToolJson<'_>>, String> {
+    let functions = request.tools.iter().map(|tool| Ok(ToolJson::Function(function(tool))));
     let model_tools = request.model_tools.iter().map(|tool| match tool.get("type") {
-        Some(_) => Ok(AnyTool::ModelTool(tool)),
+        Some(_) => Ok(ToolJson::ModelTool(tool)),
         None => Err(format!("the Anthropic API does not have the model tool {tool}; remove it, or use a Gemini model")),
     });
     functions.chain(model_tools).collect()
@@ -56,8 +56,8 @@ fn function(tool: &FunctionDeclaration) -> Tool<'_> {
 }
 
 /// Marks the last tool for the prompt cache.
-pub(super) fn mark_last<'a>(tools: &mut [AnyTool<'a>], cache_control: Option<&'a Value>) {
-    if let Some(AnyTool::Function(tool)) = tools.last_mut() {
+pub(super) fn mark_last<'a>(tools: &mut [ToolJson<'a>], cache_control: Option<&'a Value>) {
+    if let Some(ToolJson::Function(tool)) = tools.last_mut() {
         tool.cache_control = cache_control;
     }
 }

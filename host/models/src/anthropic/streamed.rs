@@ -99,7 +99,7 @@ pub(super) struct EventDecoder {
     usage: UsageJson,
     calls: BTreeMap<u64, OpenCall>,
     citations: Vec<Value>,
-    /// Why a call cannot be read. An error unless the response was cut off.
+    /// The reason why a call cannot be read. An error unless the response was cut off.
     malformed_call: Option<String>,
     was_thought: bool,
     is_done: bool,

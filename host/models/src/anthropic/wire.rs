@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::messages::{CachedBlock, Message, messages};
-use super::settings::{AnyTool, cache_control, mark_last, settings, tools};
+use super::settings::{ToolJson, cache_control, mark_last, settings, tools};
 use crate::failure::Origin;
 use crate::finish;
 use crate::signatures::SignatureKind;
 
-/// What names the model: the body, or the URL in Vertex AI.
+/// Where the model is named: in the body, or in the URL of Vertex AI.
 pub(super) enum Target<'a> {
     Model(&'a str),
     ApiVersion(&'static str),
@@ -29,7 +29,7 @@ pub(super) struct RequestJson<'a> {
     system: Vec<CachedBlock<'a>>,
     messages: Vec<Message<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<AnyTool<'a>>,
+    tools: Vec<ToolJson<'a>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     stream: bool,
     #[serde(flatten)]

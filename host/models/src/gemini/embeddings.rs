@@ -1,8 +1,7 @@
 //! Embeddings of the Gemini API (`batchEmbedContents`).
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use hatchery_core::{Embedder, HttpOptions, ModelError, ModelErrorKind};
+use hatchery_core::{Embedder, ModelError};
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
@@ -57,16 +56,12 @@ impl GeminiEmbedder {
     }
 
     async fn embed_batch(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
-        let origin = &self.endpoint.origin;
         let request = |text| RequestJson { model: &self.resource, content: ContentJson { parts: [TextJson { text }] } };
-        let body = serde_json::to_vec(&BatchJson { requests: texts.iter().map(|text| request(text)).collect() })
-            .map_err(|error| origin.error(ModelErrorKind::BadRequest, error.to_string()))?;
-        let response = self.endpoint.post(&self.url, Bytes::from(body), &HttpOptions::default()).await?;
-        let body = self.endpoint.read_body(response).await?;
-        let response: BatchResponse = serde_json::from_slice(&body).map_err(|error| origin.bad_response(error))?;
+        let batch = BatchJson { requests: texts.iter().map(|text| request(text)).collect() };
+        let response: BatchResponse = self.endpoint.post_json(&self.url, &batch).await?;
         match response.embeddings.len() == texts.len() {
             true => Ok(response.embeddings.into_iter().map(|embedding| embedding.values).collect()),
-            false => Err(origin.bad_response("it has another number of embeddings than texts")),
+            false => Err(self.endpoint.origin.bad_response("it has another number of embeddings than texts")),
         }
     }
 }

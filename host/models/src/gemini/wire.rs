@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use hatchery_core::{
     Blob, Content, FileData, FunctionCall, FunctionDeclaration, FunctionResponse, GenerateContentConfig, HttpOptions,
-    JsonMap, LlmRequest, LlmResponse, ModelError, ModelErrorKind, Part, PartData, UsageMetadata,
+    JsonMap, LlmRequest, LlmResponse, ModelError, Part, PartData, UsageMetadata,
 };
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Deserialize, Serialize, Serializer};
@@ -13,6 +13,7 @@ use crate::encoding::Base64;
 use crate::failure::Origin;
 use crate::files;
 use crate::finish;
+use crate::http::to_json;
 use crate::nulls;
 use crate::prompt::CONTINUE_TEXT;
 use crate::signatures;
@@ -35,24 +36,22 @@ const LABELS: &str = "labels";
 /// Keys that `httpOptions.extraBody` may not set.
 const RESERVED_KEYS: [&str; 4] = ["contents", "systemInstruction", "tools", "generationConfig"];
 
-/// The API whose body is written.
+/// The API that a request is sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Api {
-    Gemini,
-    Vertex,
+pub(super) enum Backend {
+    GeminiApi,
+    VertexAi,
 }
 
-/// Serializes the body of a request to `model`.
+/// Serializes a request to `model`.
 pub(super) fn request(
-    api: Api,
+    backend: Backend,
     model: &str,
     request: &LlmRequest,
     options: &HttpOptions,
-    origin: &Origin,
-) -> Result<Bytes, ModelError> {
-    let serialize_error =
-        |error| origin.error(ModelErrorKind::BadRequest, format!("the request cannot be written as JSON: {error}"));
-    let (generation_config, mut top_level) = settings(api, &request.config).map_err(serialize_error)?;
+) -> Result<Bytes, String> {
+    let (generation_config, mut top_level) = settings(backend, &request.config)
+        .map_err(|error| format!("the settings of the model cannot be written as JSON: {error}"))?;
     let extra = options.extra_body.iter().filter(|(key, _)| !RESERVED_KEYS.contains(&key.as_str()));
     top_level.extend(extra.map(|(key, value)| (key.clone(), value.clone())));
     let declarations: Vec<_> = request.tools.iter().map(|tool| Declaration::of(tool)).collect();
@@ -68,17 +67,17 @@ pub(super) fn request(
         generation_config,
         top_level,
     };
-    serde_json::to_vec(&body).map(Bytes::from).map_err(serialize_error)
+    to_json(&body)
 }
 
 /// Splits the settings into those of `generationConfig` and those beside it.
-fn settings(api: Api, config: &GenerateContentConfig) -> Result<(JsonMap, JsonMap), serde_json::Error> {
+fn settings(backend: Backend, config: &GenerateContentConfig) -> Result<(JsonMap, JsonMap), serde_json::Error> {
     let Value::Object(all) = serde_json::to_value(config)? else { return Ok(Default::default()) };
     let (mut generation, mut top_level) = (JsonMap::new(), JsonMap::new());
     for (key, value) in all {
         match key.as_str() {
             key if UNSUPPORTED.contains(&key) => {}
-            LABELS if api == Api::Gemini => {}
+            LABELS if backend == Backend::GeminiApi => {}
             key if key == LABELS || TOP_LEVEL.contains(&key) => {
                 top_level.insert(key.to_owned(), value);
             }

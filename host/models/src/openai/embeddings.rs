@@ -1,8 +1,7 @@
 //! Embeddings of OpenAI, or of a compatible server.
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use hatchery_core::{Embedder, HttpOptions, ModelError, ModelErrorKind};
+use hatchery_core::{Embedder, ModelError};
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
@@ -42,17 +41,12 @@ impl OpenAiEmbedder {
     }
 
     async fn embed_batch(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
-        let origin = &self.endpoint.origin;
         let request = RequestJson { model: &self.model, input: texts, encoding_format: "float" };
-        let body = serde_json::to_vec(&request)
-            .map_err(|error| origin.error(ModelErrorKind::BadRequest, error.to_string()))?;
-        let response = self.endpoint.post(&self.url, Bytes::from(body), &HttpOptions::default()).await?;
-        let body = self.endpoint.read_body(response).await?;
-        let mut data = serde_json::from_slice::<ResponseJson>(&body).map_err(|error| origin.bad_response(error))?.data;
+        let ResponseJson { mut data } = self.endpoint.post_json(&self.url, &request).await?;
         data.sort_by_key(|embedding| embedding.index);
         match data.iter().map(|embedding| embedding.index).eq(0..texts.len()) {
             true => Ok(data.into_iter().map(|embedding| embedding.embedding).collect()),
-            false => Err(origin.bad_response("it has another number of embeddings than texts")),
+            false => Err(self.endpoint.origin.bad_response("it has another number of embeddings than texts")),
         }
     }
 }

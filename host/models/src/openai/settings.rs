@@ -49,16 +49,16 @@ enum ParametersJson<'a> {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(super) enum AnyTool<'a> {
+pub(super) enum ToolJson<'a> {
     Function(Tool<'a>),
     ModelTool(&'a Value),
 }
 
 /// Returns the tools. The error names a tool of the model that is specific to Gemini.
-pub(super) fn tools(request: &LlmRequest) -> Result<Vec<AnyTool<'_>>, String> {
-    let functions = request.tools.iter().map(|tool| Ok(AnyTool::Function(function(tool))));
+pub(super) fn tools(request: &LlmRequest) -> Result<Vec<ToolJson<'_>>, String> {
+    let functions = request.tools.iter().map(|tool| Ok(ToolJson::Function(function(tool))));
     let model_tools = request.model_tools.iter().map(|tool| match tool.get("type") {
-        Some(_) => Ok(AnyTool::ModelTool(tool)),
+        Some(_) => Ok(ToolJson::ModelTool(tool)),
         None => Err(format!("chat completions do not have the model tool {tool}; remove it, or use a Gemini model")),
     });
     functions.chain(model_tools).collect()

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Dialect;
 use super::messages::{Message, messages};
-use super::settings::{AnyTool, settings, tools};
+use super::settings::{ToolJson, settings, tools};
 use crate::failure::Origin;
 use crate::finish;
 use crate::nulls;
@@ -19,7 +19,7 @@ pub(super) struct RequestJson<'a> {
     model: &'a str,
     messages: Vec<Message<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<AnyTool<'a>>,
+    tools: Vec<ToolJson<'a>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]

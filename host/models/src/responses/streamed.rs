@@ -43,7 +43,7 @@ pub(super) struct EventDecoder {
     /// True if the current item has been passed through by its deltas.
     has_deltas: bool,
     was_thought: bool,
-    /// Why a call cannot be read. An error unless the response was cut off.
+    /// The reason why a call cannot be read. An error unless the response was cut off.
     malformed_call: Option<String>,
     is_done: bool,
 }

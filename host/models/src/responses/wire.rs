@@ -17,7 +17,7 @@ use crate::signatures::SignatureKind;
 /// Keys that `httpOptions.extraBody` may not set.
 const RESERVED_KEYS: [&str; 5] = ["model", "input", "instructions", "tools", "stream"];
 
-/// What makes a response hold the encrypted thoughts.
+/// The value of `include` that requests encrypted thoughts.
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 
 #[derive(Serialize)]
@@ -27,7 +27,7 @@ pub(super) struct RequestJson<'a> {
     instructions: Option<String>,
     input: Vec<Item<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<AnyTool<'a>>,
+    tools: Vec<ToolJson<'a>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     stream: bool,
     #[serde(flatten)]
@@ -36,7 +36,7 @@ pub(super) struct RequestJson<'a> {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum AnyTool<'a> {
+enum ToolJson<'a> {
     Function(Tool<'a>),
     ModelTool(&'a Value),
 }
@@ -75,10 +75,10 @@ pub(super) fn request<'a>(
     })
 }
 
-fn tools(request: &LlmRequest) -> Result<Vec<AnyTool<'_>>, String> {
-    let functions = request.tools.iter().map(|tool| Ok(AnyTool::Function(function(tool))));
+fn tools(request: &LlmRequest) -> Result<Vec<ToolJson<'_>>, String> {
+    let functions = request.tools.iter().map(|tool| Ok(ToolJson::Function(function(tool))));
     let model_tools = request.model_tools.iter().map(|tool| match tool.get("type") {
-        Some(_) => Ok(AnyTool::ModelTool(tool)),
+        Some(_) => Ok(ToolJson::ModelTool(tool)),
         None => Err(format!("the responses API does not have the model tool {tool}; remove it, or use a Gemini model")),
     });
     functions.chain(model_tools).collect()

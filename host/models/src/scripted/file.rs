@@ -94,7 +94,7 @@ fn redact_values(message: &str) -> String {
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ScriptYaml {
-    turns: Vec<Validated<Turn>>,
+    turns: Vec<ValidatedYaml<Turn>>,
 }
 
 #[derive(serde::Deserialize)]
@@ -160,9 +160,9 @@ trait FromYaml: Sized {
     fn from_yaml(yaml: Self::Yaml) -> Result<Self, &'static str>;
 }
 
-struct Validated<T>(T);
+struct ValidatedYaml<T>(T);
 
-impl<'de, T: FromYaml> Deserialize<'de> for Validated<T> {
+impl<'de, T: FromYaml> Deserialize<'de> for ValidatedYaml<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         T::from_yaml(T::Yaml::deserialize(deserializer)?).map(Self).map_err(de::Error::custom)
     }
@@ -272,7 +272,7 @@ impl<'de> Deserialize<'de> for ReplyYaml {
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<ReplyYaml, A::Error> {
-                let items = Vec::<Validated<ReplyItem>>::deserialize(SeqAccessDeserializer::new(seq))?;
+                let items = Vec::<ValidatedYaml<ReplyItem>>::deserialize(SeqAccessDeserializer::new(seq))?;
                 Ok(ReplyYaml(items.into_iter().map(|item| item.0).collect()))
             }
         }

@@ -1,9 +1,8 @@
 //! Embeddings of Vertex AI (`predict`).
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use hatchery_core::{Embedder, HttpOptions, ModelError, ModelErrorKind};
+use hatchery_core::{Embedder, ModelError};
 use serde::{Deserialize, Serialize};
 
 use super::VertexPath;
@@ -48,14 +47,9 @@ impl VertexEmbedder {
     }
 
     async fn embed_text(&self, text: &str) -> Result<Vec<f32>, ModelError> {
-        let origin = &self.endpoint.origin;
-        let body = serde_json::to_vec(&RequestJson { instances: [InstanceJson { content: text }] })
-            .map_err(|error| origin.error(ModelErrorKind::BadRequest, error.to_string()))?;
+        let request = RequestJson { instances: [InstanceJson { content: text }] };
         let url = self.path.url(&self.endpoint, "predict").await?;
-        let response = self.endpoint.post(&url, Bytes::from(body), &HttpOptions::default()).await?;
-        let body = self.endpoint.read_body(response).await?;
-        let response: ResponseJson = serde_json::from_slice(&body).map_err(|error| origin.bad_response(error))?;
-        let [prediction] = response.predictions;
+        let ResponseJson { predictions: [prediction] } = self.endpoint.post_json(&url, &request).await?;
         Ok(prediction.embeddings.values)
     }
 }

@@ -24,7 +24,7 @@ use crate::support::{
 /// The text of every answer.
 const TEXT: &str = "ü 漢 🦀";
 
-/// What distinguishes a provider from the others.
+/// The differences of a provider from the others.
 pub struct Fixture {
     /// The provider's name in messages.
     pub label: &'static str,

@@ -10,9 +10,9 @@ use hatchery_models::{FallbackModel, ModelProvider, ModelProviders, Service, Set
 use crate::support::{call_error, generate, stream, texts, user_request};
 
 /// Serves `own/NAME` by a script that says or does what the name says.
-struct Own;
+struct OwnProvider;
 
-impl ModelProvider for Own {
+impl ModelProvider for OwnProvider {
     fn patterns(&self) -> &[&'static str] {
         &["own/*"]
     }
@@ -34,7 +34,7 @@ fn providers(fallbacks: &[(&str, &[&str])]) -> ModelProviders {
     let fallbacks: BTreeMap<_, _> =
         fallbacks.iter().map(|(name, others)| ((*name).to_owned(), names(others))).collect();
     let mut providers = ModelProviders::with_defaults(Settings { fallbacks, ..Settings::default() });
-    providers.register(Box::new(Own));
+    providers.register(Box::new(OwnProvider));
     providers
 }
 

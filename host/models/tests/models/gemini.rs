@@ -33,13 +33,13 @@ async fn a_request_is_sent_to_the_url_of_the_model_with_the_key() {
     let provider = MockProvider::start([ok(), MockResponse::events([""])]).await;
     generate(provider.gemini().as_ref(), user_request("hi")).await.unwrap();
     assert!(deltas(provider.gemini().as_ref(), user_request("hi")).await.is_empty());
-    let asked = provider.requests();
-    assert_eq!(asked[0].target, "/v1beta/models/gemini-2.5-flash:generateContent");
-    assert_eq!(asked[1].target, "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse");
-    for asked in asked {
-        assert_eq!(asked.headers["x-goog-api-key"], "gemini-key");
-        assert_eq!(asked.headers["content-type"], "application/json");
-        assert_eq!(asked.body, json!({ "contents": [{ "role": "user", "parts": [{ "text": "hi" }] }] }));
+    let question = provider.requests();
+    assert_eq!(question[0].target, "/v1beta/models/gemini-2.5-flash:generateContent");
+    assert_eq!(question[1].target, "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse");
+    for question in question {
+        assert_eq!(question.headers["x-goog-api-key"], "gemini-key");
+        assert_eq!(question.headers["content-type"], "application/json");
+        assert_eq!(question.body, json!({ "contents": [{ "role": "user", "parts": [{ "text": "hi" }] }] }));
     }
 }
 
@@ -150,11 +150,11 @@ async fn instructions_tools_and_settings_are_in_their_fields() {
         response: Some(json!({ "type": "object" })),
     };
     let bare = FunctionDeclaration { name: "flip".into(), ..FunctionDeclaration::default() };
-    let mut asked = user_request("hi");
-    asked.system_instructions = vec!["Be brief.".into(), "Be kind.".into()];
-    asked.tools = vec![Arc::new(declaration), Arc::new(bare)];
-    asked.model_tools = vec![json!({ "googleSearch": {} })];
-    asked.config = serde_json::from_value(json!({
+    let mut question = user_request("hi");
+    question.system_instructions = vec!["Be brief.".into(), "Be kind.".into()];
+    question.tools = vec![Arc::new(declaration), Arc::new(bare)];
+    question.model_tools = vec![json!({ "googleSearch": {} })];
+    question.config = serde_json::from_value(json!({
         "temperature": 0.5, "topP": 0.9, "topK": 40, "maxOutputTokens": 100, "stopSequences": ["END"], "presencePenalty": 0.1,
         "frequencyPenalty": 0.2, "seed": 7, "responseSchema": { "type": "object" }, "thinkingConfig": { "thinkingBudget": 0 },
         "safetySettings": [{ "category": "C", "threshold": "T" }], "toolConfig": { "functionCallingConfig": { "mode": "ANY" } },
@@ -188,7 +188,7 @@ async fn instructions_tools_and_settings_are_in_their_fields() {
         "cachedContent": "cachedContents/1",
         "store": true,
     });
-    assert_eq!(body_of(asked).await, expected);
+    assert_eq!(body_of(question).await, expected);
 }
 
 #[tokio::test]

@@ -27,9 +27,9 @@ async fn a_rate_limited_request_is_retried_and_succeeds() {
     let provider = MockProvider::start([busy(), busy(), hello()]).await;
     let response = generate(provider.gemini().as_ref(), user_request("hi")).await.unwrap();
     assert_eq!(texts(&[response]), ["hello"]);
-    let asked = provider.requests();
-    assert_eq!(asked.len(), 3);
-    assert!(asked.iter().all(|again| again.body == asked[0].body));
+    let question = provider.requests();
+    assert_eq!(question.len(), 3);
+    assert!(question.iter().all(|again| again.body == question[0].body));
 }
 
 /// Returns a request with these HTTP options.

@@ -35,17 +35,17 @@ async fn a_request_is_sent_to_chat_completions_with_the_key() {
     let provider = MockProvider::start([ok(), MockResponse::events(["data: [DONE]\n\n"])]).await;
     generate(provider.openai().as_ref(), user_request("hi")).await.unwrap();
     assert!(deltas(provider.openai().as_ref(), user_request("hi")).await.is_empty());
-    let asked = provider.requests();
-    for asked in &asked {
-        assert_eq!(asked.target, "/v1/chat/completions");
-        assert_eq!(asked.headers["authorization"], "Bearer openai-key");
-        assert_eq!(asked.headers["content-type"], "application/json");
+    let question = provider.requests();
+    for question in &question {
+        assert_eq!(question.target, "/v1/chat/completions");
+        assert_eq!(question.headers["authorization"], "Bearer openai-key");
+        assert_eq!(question.headers["content-type"], "application/json");
     }
     let messages = json!([{ "role": "user", "content": "hi" }]);
-    assert_eq!(asked[0].body, json!({ "model": "gpt-5", "messages": messages }));
+    assert_eq!(question[0].body, json!({ "model": "gpt-5", "messages": messages }));
     let streamed =
         json!({ "model": "gpt-5", "messages": messages, "stream": true, "stream_options": { "include_usage": true } });
-    assert_eq!(asked[1].body, streamed);
+    assert_eq!(question[1].body, streamed);
 }
 
 #[tokio::test]
@@ -54,10 +54,10 @@ async fn a_custom_base_url_needs_no_key() {
     let settings = Settings::default().with_base_url(Service::OpenAi, format!("{}/v1/", provider.url));
     let model = ModelProviders::with_defaults(settings).model("openai/org/llama").unwrap();
     generate(model.as_ref(), user_request("hi")).await.unwrap();
-    let asked = provider.requests();
-    assert_eq!(asked[0].target, "/v1/chat/completions");
-    assert_eq!(asked[0].body["model"], "org/llama");
-    assert!(!asked[0].headers.contains_key("authorization"));
+    let question = provider.requests();
+    assert_eq!(question[0].target, "/v1/chat/completions");
+    assert_eq!(question[0].body["model"], "org/llama");
+    assert!(!question[0].headers.contains_key("authorization"));
 }
 
 #[tokio::test]
@@ -66,8 +66,8 @@ async fn instructions_have_the_role_system_or_developer() {
         [("gpt-5", "system"), ("o3-mini", "developer"), ("openai/o1", "developer"), ("openai/olmo", "system")]
     {
         let provider = MockProvider::start([ok()]).await;
-        let asked = LlmRequest { system_instructions: vec!["a".into(), "b".into()], ..user_request("hi") };
-        generate(provider.openai_named(name).as_ref(), asked).await.unwrap();
+        let question = LlmRequest { system_instructions: vec!["a".into(), "b".into()], ..user_request("hi") };
+        generate(provider.openai_named(name).as_ref(), question).await.unwrap();
         assert_eq!(provider.requests()[0].body["messages"][0], json!({ "role": role, "content": "a\n\nb" }), "{name}");
     }
 }
@@ -174,7 +174,7 @@ async fn tools_keep_their_json_schemas() {
         response: None,
     };
     let flip = FunctionDeclaration { name: "flip".into(), ..FunctionDeclaration::default() };
-    let asked = LlmRequest {
+    let question = LlmRequest {
         tools: vec![Arc::new(roll), Arc::new(flip)],
         model_tools: vec![json!({ "type": "web_search" })],
         ..user_request("hi")
@@ -184,7 +184,7 @@ async fn tools_keep_their_json_schemas() {
         { "type": "function", "function": { "name": "flip", "description": "", "parameters": { "type": "object", "properties": {} } } },
         { "type": "web_search" },
     ]);
-    assert_eq!(body_of(asked).await["tools"], expected);
+    assert_eq!(body_of(question).await["tools"], expected);
 }
 
 #[tokio::test]

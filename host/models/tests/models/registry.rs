@@ -226,9 +226,9 @@ fn one_name_is_one_instance() {
     assert!(!Arc::ptr_eq(&first, &providers.model("gpt-5-mini").unwrap()));
 }
 
-struct Own;
+struct OwnProvider;
 
-impl ModelProvider for Own {
+impl ModelProvider for OwnProvider {
     fn patterns(&self) -> &[&'static str] {
         &["gpt-own", "mine/*"]
     }
@@ -242,7 +242,7 @@ impl ModelProvider for Own {
 async fn a_later_provider_takes_precedence_even_for_a_cached_name() {
     let mut providers = ModelProviders::with_defaults(keys());
     providers.model("gpt-own").unwrap();
-    providers.register(Box::new(Own));
+    providers.register(Box::new(OwnProvider));
     for name in ["gpt-own", "mine/x"] {
         let answer = generate(providers.model(name).unwrap().as_ref(), user_request("?")).await.unwrap();
         assert_eq!(texts(&[answer]), [format!("I am {name}")]);
@@ -250,9 +250,9 @@ async fn a_later_provider_takes_precedence_even_for_a_cached_name() {
     assert!(error(&providers, "gpt_other").message.contains("o4*, gpt-own, mine/*; usable"));
 }
 
-struct Greedy;
+struct WildcardProvider;
 
-impl ModelProvider for Greedy {
+impl ModelProvider for WildcardProvider {
     fn patterns(&self) -> &[&'static str] {
         &["openai*"]
     }
@@ -265,7 +265,7 @@ impl ModelProvider for Greedy {
 #[tokio::test]
 async fn a_registered_provider_takes_precedence_over_a_more_specific_built_in_one() {
     let mut providers = ModelProviders::with_defaults(keys());
-    providers.register(Box::new(Greedy));
+    providers.register(Box::new(WildcardProvider));
     for name in ["openai/gpt-5", "openai-responses/gpt-5"] {
         let answer = generate(providers.model(name).unwrap().as_ref(), user_request("?")).await.unwrap();
         assert_eq!(texts(&[answer]), ["mine"]);
@@ -371,7 +371,7 @@ fn a_header_that_cannot_be_sent_is_named() {
 #[tokio::test]
 async fn names_beyond_the_thousandth_are_served_but_not_cached() {
     let mut providers = ModelProviders::new();
-    providers.register(Box::new(Own));
+    providers.register(Box::new(OwnProvider));
     for index in 0..1_000 {
         providers.model(&format!("mine/{index}")).unwrap();
     }
@@ -419,6 +419,6 @@ fn settings_come_from_the_usual_variables() {
 #[test]
 fn debug_output_never_shows_a_key() {
     let settings = Settings::default().with_key(Service::OpenAi, "sk-very-secret");
-    let shown = format!("{settings:?}");
-    assert!(shown.contains("[hidden]") && !shown.contains("secret"), "{shown}");
+    let debug = format!("{settings:?}");
+    assert!(debug.contains("[hidden]") && !debug.contains("secret"), "{debug}");
 }

@@ -377,7 +377,7 @@ fn searching_agent() -> Agent {
         llm.disallow_transfer_to_parent = true;
         llm.disallow_transfer_to_peers = true;
     });
-    let mut root = llm_with("root", no_replies(), |llm| llm.tools = vec![Arc::new(LookTool(Arc::new(look)))]);
+    let mut root = llm_with("root", no_replies(), |llm| llm.tools = vec![Arc::new(PanickingTool(Arc::new(look)))]);
     if let AgentKind::Llm(llm) = &mut root.kind {
         llm.instruction = hatchery_core::Instruction::Template("Find it.".into());
     }
@@ -385,10 +385,10 @@ fn searching_agent() -> Agent {
 }
 
 /// A tool that must not be called in a replay.
-struct LookTool(Arc<FunctionDeclaration>);
+struct PanickingTool(Arc<FunctionDeclaration>);
 
 #[async_trait::async_trait]
-impl hatchery_core::Tool for LookTool {
+impl hatchery_core::Tool for PanickingTool {
     fn declaration(&self) -> &Arc<FunctionDeclaration> {
         &self.0
     }

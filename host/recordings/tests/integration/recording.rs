@@ -86,7 +86,7 @@ impl Callback for ReplaceResponse {
 }
 
 #[tokio::test]
-async fn a_cancelled_run_does_not_wait_for_its_recording_which_is_written_nevertheless() {
+async fn a_cancelled_run_does_not_wait_for_its_recording_to_be_written() {
     let folder = tempfile::tempdir().unwrap();
     let stop = tool("t", |_, cx| {
         cx.invocation.cancel.cancel();

@@ -91,10 +91,10 @@ async fn a_streamed_response_is_recorded_as_one() {
 }
 
 /// A tool that returns once both of two calls have started.
-struct MeetTool(Arc<FunctionDeclaration>, Arc<tokio::sync::Barrier>);
+struct BarrierTool(Arc<FunctionDeclaration>, Arc<tokio::sync::Barrier>);
 
 #[async_trait]
-impl Tool for MeetTool {
+impl Tool for BarrierTool {
     fn declaration(&self) -> &Arc<FunctionDeclaration> {
         &self.0
     }
@@ -111,7 +111,7 @@ async fn concurrent_tool_calls_are_recorded_in_the_order_of_the_response() {
     let both = || Reply::call("meet", json!({"who": "a"})).and_call("meet", json!({"who": "b"}));
     let root = |model, meeting| llm_with("root", model, |llm| llm.tools = vec![meeting]);
     let folder = tempfile::tempdir().unwrap();
-    let meeting = Arc::new(MeetTool(declaration("meet"), Arc::new(tokio::sync::Barrier::new(2))));
+    let meeting = Arc::new(BarrierTool(declaration("meet"), Arc::new(tokio::sync::Barrier::new(2))));
     let transcript = recording(&folder, root(Scripted::sequence([both(), Reply::text("met")]), meeting))
         .await
         .transcript("hi")

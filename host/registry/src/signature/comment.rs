@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{SignatureProblem, Subject};
+use super::{SignatureProblem, SignatureSubject};
 
 /// The relevant fields of a trusted comment.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(super) struct Comment<'a> {
 
 impl<'a> Comment<'a> {
     /// Creates the comment for a subject.
-    pub(super) fn new(subject: Subject<'a>) -> Self {
+    pub(super) fn new(subject: SignatureSubject<'a>) -> Self {
         Self { file: Some(subject.name), version: subject.version }
     }
 
@@ -25,7 +25,7 @@ impl<'a> Comment<'a> {
 
     /// Returns a problem if this is not the signature of `subject`. `signed_as` is its name in signatures if that is
     /// another one.
-    pub(super) fn check(&self, subject: Subject<'_>, signed_as: Option<&str>) -> Option<SignatureProblem> {
+    pub(super) fn check(&self, subject: SignatureSubject<'_>, signed_as: Option<&str>) -> Option<SignatureProblem> {
         let (name, expected) = (subject.name, signed_as.unwrap_or(subject.name));
         let Some(signed) = self.file else {
             return Some(SignatureProblem {
@@ -66,15 +66,15 @@ mod tests {
     use super::*;
 
     fn problem(comment: &str, name: &str, version: Option<&str>, signed_as: Option<&str>) -> Option<String> {
-        let problem = Comment::parse(comment).check(Subject { name, version }, signed_as);
+        let problem = Comment::parse(comment).check(SignatureSubject { name, version }, signed_as);
         problem.map(|SignatureProblem { problem, advice }| format!("{problem}; {advice}"))
     }
 
     #[test]
     fn a_comment_round_trips() {
         for (subject, text) in [
-            (Subject { name: "dice", version: Some("1.0") }, "file:dice.wasm\tversion:1.0"),
-            (Subject { name: "dice", version: None }, "file:dice.wasm"),
+            (SignatureSubject { name: "dice", version: Some("1.0") }, "file:dice.wasm\tversion:1.0"),
+            (SignatureSubject { name: "dice", version: None }, "file:dice.wasm"),
         ] {
             assert_eq!(Comment::new(subject).to_string(), text);
             assert_eq!(Comment::parse(text), Comment::new(subject));

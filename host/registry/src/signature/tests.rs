@@ -3,7 +3,7 @@ use minisign::KeyPair;
 use super::*;
 use crate::component::Digest;
 
-const X: Subject<'_> = Subject { name: "x", version: None };
+const X: SignatureSubject<'_> = SignatureSubject { name: "x", version: None };
 
 /// Creates a secret key in a file and its public key.
 async fn key_pair(folder: &Path) -> (SigningKey, TrustedKey) {
@@ -87,20 +87,20 @@ async fn a_loaded_component_needs_a_signature_file_only_if_required() {
 async fn a_signed_file_with_another_name_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let (secret, public) = key_pair(folder.path()).await;
-    let signature = secret.sign(Subject { name: "dice", version: Some("1.0") }, b"bytes").unwrap();
+    let signature = secret.sign(SignatureSubject { name: "dice", version: Some("1.0") }, b"bytes").unwrap();
     let path = folder.path().join("vault.wasm");
     let check = |verifier: SignatureVerifier| verifier.check_signed(&path, b"bytes", Some(&signature));
-    let shown = path.display();
+    let path_text = path.display();
     let error = check(verifier(SignaturePolicy::Require, &public)).unwrap_err().to_string();
     assert_eq!(
         error,
         format!(
-            "{shown} is signed as `dice.wasm`, not as `vault.wasm`, and signatures are required; rename the file to `dice.wasm`, have it \
+            "{path_text} is signed as `dice.wasm`, not as `vault.wasm`, and signatures are required; rename the file to `dice.wasm`, have it \
              signed under its new name, or allow it with `components.vault.signed_as: dice` of hatchery.yaml"
         )
     );
     let warning = check(verifier(SignaturePolicy::Warn, &public)).unwrap();
-    assert_eq!(warning, Some(format!("{shown} is signed as `dice.wasm`, not as `vault.wasm`")));
+    assert_eq!(warning, Some(format!("{path_text} is signed as `dice.wasm`, not as `vault.wasm`")));
     let allowed = ExpectedIdentity { signed_as: Some("dice".into()), ..ExpectedIdentity::default() };
     let with_identity =
         |policy, identity| verifier(policy, &public).with_identities([("vault".to_owned(), identity)].into());
@@ -113,9 +113,9 @@ async fn a_signed_file_with_another_name_is_rejected() {
 async fn a_signature_is_only_valid_for_its_version() {
     let folder = tempfile::tempdir().unwrap();
     let (secret, public) = key_pair(folder.path()).await;
-    let signature = secret.sign(Subject { name: "x", version: Some("1.0") }, b"bytes").unwrap();
+    let signature = secret.sign(SignatureSubject { name: "x", version: Some("1.0") }, b"bytes").unwrap();
     let verify = |version| {
-        let subject = Subject { name: "x", version };
+        let subject = SignatureSubject { name: "x", version };
         verifier(SignaturePolicy::Require, &public).verify("registry/x", subject, b"bytes", Some(&signature))
     };
     assert_eq!(verify(Some("1.0")).unwrap(), SignatureStatus::Verified(secret.id()));

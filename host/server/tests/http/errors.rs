@@ -269,15 +269,15 @@ async fn a_connection_above_the_limit_waits_until_another_one_ends() {
 #[tokio::test]
 async fn an_address_in_use_is_an_error_with_the_next_step() {
     let host = Host::start().await;
-    let taken = host.address;
+    let address_in_use = host.address;
     let other = Host::start().await;
     let state = hatchery_server::AppState::new(
         hatchery_engine::Runner::new(other.services.clone()),
         std::sync::Arc::new(NoApps),
         ServerConfig::default(),
     );
-    let error = hatchery_server::Server::bind(taken, state).await.map(|_| ()).unwrap_err().to_string();
-    assert!(error.starts_with(&format!("cannot listen on {taken}: ")), "{error}");
+    let error = hatchery_server::Server::bind(address_in_use, state).await.map(|_| ()).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot listen on {address_in_use}: ")), "{error}");
     assert!(error.ends_with("another program uses this port: choose another one, or 0 for any free port"), "{error}");
 }
 

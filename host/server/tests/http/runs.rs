@@ -112,10 +112,10 @@ async fn a_stream_of_an_unknown_app_or_session_is_404() {
 }
 
 /// A plugin source whose plugin is missing.
-struct Gone;
+struct MissingPluginSource;
 
 #[async_trait]
-impl PluginSource for Gone {
+impl PluginSource for MissingPluginSource {
     fn current(&self) -> Result<Plugins, RunError> {
         Err(RunError::PluginMissing { plugin: "redact".into(), reason: "plugin `redact` not found".into() })
     }
@@ -125,7 +125,7 @@ impl PluginSource for Gone {
 
 #[tokio::test]
 async fn no_run_starts_while_a_plugin_is_missing() {
-    let host = Host::with_plugins(Gone).await;
+    let host = Host::with_plugins(MissingPluginSource).await;
     host.session("says").await;
     for path in ["/run", "/run_sse"] {
         let body = problem(host.post(path, &run_body("says", "secret")).await, 503, "PLUGIN_MISSING").await;

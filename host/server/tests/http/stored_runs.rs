@@ -196,7 +196,7 @@ async fn the_background_run_of_a_dead_host_is_continued_by_a_server() {
     let request = json!({"message": {"role": "user", "parts": [{"text": "hello"}]}});
     let key = SessionKey::new("says", "u", "s");
     let runs: &dyn RunService = host.services.sessions.runs().unwrap();
-    // What a host leaves that dies right after it has accepted a run.
+    // The state of a host that ends right after it has accepted a run.
     let run = StoredRun { is_background: true, request: Some(request.to_string()), ..StoredRun::new(key, "r1", 0) };
     runs.add(&run).await.unwrap();
     let frames = follow(&host, "/apps/says/users/u/sessions/s/runs/r1/events", "").await;

@@ -9,7 +9,7 @@ use hatchery_core::sync::MutexExt;
 use hatchery_core::{ArtifactService, ArtifactUsage, IdKind, Part, SessionKey, StoreError};
 
 use super::{AppQuotas, Quota, Quotas, audit};
-use crate::keyed_lock::{Access, KeyedLock, KeyedLockGuard, MAX_WAIT, busy};
+use crate::keyed_lock::{KeyedLock, KeyedLockGuard, LockMode, MAX_WAIT, busy};
 
 /// Maximum number of sessions whose totals are cached.
 const MAX_CACHED_SESSIONS: usize = 16_384;
@@ -50,7 +50,8 @@ impl QuotaArtifacts {
 
     /// Waits for earlier writes of the user.
     async fn lock_for_write(&self, session: &SessionKey) -> Result<KeyedLockGuard<'_, Owner>, StoreError> {
-        let guard = self.users.acquire((session.app.clone(), session.user.clone()), Access::Exclusive, MAX_WAIT).await;
+        let guard =
+            self.users.acquire((session.app.clone(), session.user.clone()), LockMode::Exclusive, MAX_WAIT).await;
         guard.ok_or_else(|| busy("other artifacts of this user are being saved"))
     }
 

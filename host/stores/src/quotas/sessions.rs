@@ -16,12 +16,12 @@ use hatchery_core::sync::MutexExt;
 use hatchery_core::{
     CallJournal, CallRecord, Event, EventWindow, IdKind, JsonMap, RunPage, RunService, RunTransition, Session,
     SessionCursor, SessionKey, SessionPage, SessionService, SessionUsage, State, StateUsage, StoreError, StoredRun,
-    TurnStart, Usage, UserUsage, state_entry_bytes,
+    TurnStart, Usage, UserUsage, WrapperSessionService, state_entry_bytes,
 };
 
 use super::state_change::{StateChange, add, subtract};
 use super::{AppQuotas, Quota, Quotas, audit};
-use crate::keyed_lock::{Access, KeyedLock, KeyedLockGuard, MAX_WAIT, busy};
+use crate::keyed_lock::{KeyedLock, KeyedLockGuard, LockMode, MAX_WAIT, busy};
 use crate::sessions::{new_session_id, record_bytes};
 
 /// Number of writes of a user after which the totals are read again, because other processes may have written too.
@@ -81,7 +81,7 @@ impl QuotaSessions {
     }
 
     /// Locks the writes of the user and, if `changes_app`, of the app's state.
-    async fn lock(&self, key: &SessionKey, changes_app: bool, access: Access) -> Result<WriteGuard<'_>, StoreError> {
+    async fn lock(&self, key: &SessionKey, changes_app: bool, access: LockMode) -> Result<WriteGuard<'_>, StoreError> {
         let user = self.users.acquire((key.app.clone(), key.user.clone()), access, MAX_WAIT).await;
         let user = user.ok_or_else(|| busy("other writes of this user are under way"))?;
         let app = if changes_app {
@@ -102,12 +102,12 @@ impl QuotaSessions {
     ) -> Result<(WriteGuard<'_>, u64), StoreError> {
         let changes_app = growth.state.app.keys > 0;
         let quotas = self.quotas.of(&key.app);
-        let guard = self.lock(key, changes_app, Access::Shared).await?;
+        let guard = self.lock(key, changes_app, LockMode::Shared).await?;
         if let Some(events) = self.cache().reserve(quotas, key, growth, &guard) {
             return Ok((guard, events));
         }
         drop(guard);
-        let guard = self.lock(key, changes_app, Access::Exclusive).await?;
+        let guard = self.lock(key, changes_app, LockMode::Exclusive).await?;
         // The write before may have read the totals.
         if let Some(events) = self.cache().reserve(quotas, key, growth, &guard) {
             return Ok((guard, events));
@@ -155,7 +155,7 @@ impl QuotaSessions {
 
     /// A fork counts as much as its session: what its events alone take is not known.
     async fn fork_checked(&self, key: &SessionKey, revision: u64, fork: &SessionKey) -> Result<Session, StoreError> {
-        let guard = self.lock(key, false, Access::Exclusive).await?;
+        let guard = self.lock(key, false, LockMode::Exclusive).await?;
         let usage = self.inner.usage(key).await?;
         let SessionUsage { event_bytes, state, .. } = usage.session;
         let state = StateChange { session: state, ..StateChange::default() };
@@ -188,7 +188,11 @@ impl QuotaSessions {
 }
 
 #[async_trait]
-impl SessionService for QuotaSessions {
+impl WrapperSessionService for QuotaSessions {
+    fn inner(&self) -> &dyn SessionService {
+        &*self.inner
+    }
+
     async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
         let key = SessionKey::new(app, user, new_session_id(id));
         key.check()?;
@@ -226,19 +230,15 @@ impl SessionService for QuotaSessions {
 
     async fn rewind(&self, key: &SessionKey, revision: u64) -> Result<Session, StoreError> {
         key.check()?;
-        let guard = self.lock(key, false, Access::Exclusive).await?;
+        let guard = self.lock(key, false, LockMode::Exclusive).await?;
         let rewound = self.inner.rewind(key, revision).await;
         self.cache().invalidate(key, &guard);
         rewound
     }
 
-    async fn close_session(&self, key: &SessionKey) -> Result<(), StoreError> {
-        self.inner.close_session(key).await
-    }
-
     /// Accepts any name, so that sessions whose names are invalid by now can be deleted.
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
-        let guard = self.lock(key, false, Access::Exclusive).await?;
+        let guard = self.lock(key, false, LockMode::Exclusive).await?;
         let deleted = self.inner.delete(key).await;
         self.cache().invalidate(key, &guard);
         deleted
@@ -254,10 +254,6 @@ impl SessionService for QuotaSessions {
         self.inner.begin_turn(key, previous, lease).await
     }
 
-    async fn renew_turn(&self, key: &SessionKey, fence: u64, lease: Duration) -> Result<(), StoreError> {
-        self.inner.renew_turn(key, fence, lease).await
-    }
-
     async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {
         key.check()?;
         Self::audit_denial(key, self.append_checked(key, event, fence).await)
@@ -269,10 +265,6 @@ impl SessionService for QuotaSessions {
 
     fn runs(&self) -> Option<&dyn RunService> {
         self.inner.runs().map(|_| self as &dyn RunService)
-    }
-
-    async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
-        self.inner.usage(key).await
     }
 }
 

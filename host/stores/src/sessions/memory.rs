@@ -5,7 +5,9 @@
 //! session is read, if it has changed since the last time. Each session has its own lock; the map of sessions and the
 //! shared state are locked only during lookups. Nothing is written to disk and nothing is evicted.
 
+mod journal;
 mod runs;
+mod state;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -16,14 +18,14 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use hatchery_core::sync::{MutexExt, RwLockExt};
 use hatchery_core::{
-    CallJournal, CallRecord, Event, EventWindow, JsonMap, MAX_TURN_LEASE, RunService, Session, SessionKey,
-    SessionService, SessionUsage, State, StateScope, StateUsage, StoreError, Timestamp, Turn, TurnStart, Usage,
-    UserUsage, is_state_removal, state_entry_bytes,
+    CallJournal, Event, EventWindow, JsonMap, MAX_TURN_LEASE, RunService, Session, SessionKey, SessionService,
+    SessionUsage, State, StateScope, StateUsage, StoreError, Timestamp, Turn, TurnStart, Usage, UserUsage,
 };
 use imbl::Vector;
 
 use super::{new_session_id, record_bytes, reject_partial, too_few_events};
 use runs::SessionRuns;
+use state::{SharedState, add_change, own_keys, set, to_delta};
 
 /// A [`SessionService`] in memory. Everything is lost when the process ends.
 #[derive(Default)]
@@ -45,14 +47,6 @@ pub struct MemorySessions {
 }
 
 type AppAndUser = (Arc<str>, Arc<str>);
-
-/// State that several sessions share. The version is incremented by every change.
-#[derive(Clone, Default)]
-struct SharedState {
-    state: State,
-    version: u64,
-    usage: StateUsage,
-}
 
 struct StoredSession {
     session: Session,
@@ -297,32 +291,6 @@ impl StoredSession {
     }
 }
 
-impl SharedState {
-    fn set(&mut self, name: &str, value: &serde_json::Value) {
-        set(&mut self.state, &mut self.usage, name, value);
-        self.version += 1;
-    }
-}
-
-/// Sets a key and updates the totals.
-fn set(state: &mut State, usage: &mut StateUsage, name: &str, value: &serde_json::Value) {
-    if let Some(old) = state.get(name) {
-        usage.keys -= 1;
-        usage.bytes -= state_entry_bytes(name, old);
-    }
-    if !is_state_removal(value) {
-        usage.keys += 1;
-        usage.bytes += state_entry_bytes(name, value);
-    }
-    state.set(name, value.clone());
-}
-
-/// Adds the change from `before` to `after` to a sum of changes. Negative sums wrap around.
-fn add_change(sum: StateUsage, before: StateUsage, after: StateUsage) -> StateUsage {
-    let add = |sum: u64, before: u64, after: u64| sum.wrapping_add(after).wrapping_sub(before);
-    StateUsage { keys: add(sum.keys, before.keys, after.keys), bytes: add(sum.bytes, before.bytes, after.bytes) }
-}
-
 #[async_trait]
 impl SessionService for MemorySessions {
     async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
@@ -442,51 +410,6 @@ impl SessionService for MemorySessions {
     }
 }
 
-#[async_trait]
-impl CallJournal for MemorySessions {
-    async fn record(&self, session: &SessionKey, run: &str, fence: u64, record: &CallRecord) -> Result<(), StoreError> {
-        self.change(session, |stored| {
-            stored.check_fence(Some(fence))?;
-            let calls = stored.journals.entry(run.into()).or_default().get_or_insert_default();
-            let replaced = calls.insert(record.call.clone(), record.outcome.clone());
-            let before = replaced.map_or(0, |outcome| record_bytes(&record.call, outcome.as_deref()));
-            let added = record_bytes(&record.call, record.outcome.as_deref()).wrapping_sub(before);
-            self.add_event_bytes(stored, added);
-            Ok(())
-        })
-    }
-
-    async fn read(&self, session: &SessionKey, run: &str) -> Result<Option<Vec<CallRecord>>, StoreError> {
-        let read = self.change(session, |stored| {
-            let record = |(call, outcome): (&String, &Option<String>)| CallRecord {
-                call: call.clone(),
-                outcome: outcome.clone(),
-            };
-            Ok(match stored.journals.get(run) {
-                None => Some(Vec::new()),
-                Some(calls) => calls.as_ref().map(|calls| calls.iter().map(record).collect()),
-            })
-        });
-        match read {
-            Err(StoreError::SessionNotFound(_)) => Ok(Some(Vec::new())),
-            result => result,
-        }
-    }
-
-    async fn finish(&self, session: &SessionKey, run: &str) -> Result<(), StoreError> {
-        let finished = self.change(session, |stored| {
-            let calls = stored.journals.insert(run.into(), None).flatten().unwrap_or_default();
-            let freed: u64 = calls.iter().map(|(call, outcome)| record_bytes(call, outcome.as_deref())).sum();
-            self.add_event_bytes(stored, 0_u64.wrapping_sub(freed));
-            Ok(())
-        });
-        match finished {
-            Err(StoreError::SessionNotFound(_)) => Ok(()),
-            result => result,
-        }
-    }
-}
-
 /// Returns the events of a window. Revision `n` is that after the `n`th event, so it is an index.
 fn select_window(events: Vector<Arc<Event>>, window: EventWindow) -> Vector<Arc<Event>> {
     match window {
@@ -509,18 +432,6 @@ fn select_window(events: Vector<Arc<Event>>, window: EventWindow) -> Vector<Arc<
 /// Returns the events after a revision. Any number is accepted.
 fn skip(events: &Vector<Arc<Event>>, revision: u64) -> Vector<Arc<Event>> {
     events.skip(usize::try_from(revision).unwrap_or(usize::MAX))
-}
-
-/// Returns the keys without a prefix.
-fn own_keys(state: &State) -> State {
-    let mut own = state.clone();
-    own.retain(|name| StateScope::of(name).0 == StateScope::Session);
-    own
-}
-
-/// Returns the delta that sets all keys of a state.
-fn to_delta(state: &State) -> JsonMap {
-    state.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect()
 }
 
 fn event_bytes(events: &Vector<Arc<Event>>) -> u64 {

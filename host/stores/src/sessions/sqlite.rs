@@ -203,10 +203,10 @@ impl SessionService for SqliteSessions {
         lease: Duration,
     ) -> Result<TurnStart, StoreError> {
         let own_key = key.clone();
-        let begun = self.write("begin a turn of the session", key, move |connection| {
+        let turn_start = self.write("begin a turn of the session", key, move |connection| {
             turns::begin(connection, &own_key, previous, lease)
         });
-        begun.await?.ok_or_else(|| StoreError::SessionNotFound(key.clone()))
+        turn_start.await?.ok_or_else(|| StoreError::SessionNotFound(key.clone()))
     }
 
     async fn renew_turn(&self, key: &SessionKey, fence: u64, lease: Duration) -> Result<(), StoreError> {

@@ -7,7 +7,7 @@ use rusqlite::ErrorCode;
 
 use crate::keyed_lock::busy;
 
-/// Why an operation failed. Cheap to clone, because all writes of a group may fail for one reason.
+/// The cause of a failed operation. Cheap to clone, because all writes of a group may fail for one reason.
 #[derive(Debug, Clone)]
 pub(crate) enum Failure {
     /// SQLite reports an error.

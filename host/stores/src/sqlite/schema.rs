@@ -17,7 +17,7 @@ pub(super) const PAGE_BYTES: u32 = 4 * 1024;
 /// written many times is moved once, so a longer log costs less; but it stays on the disk until the host stops.
 const CHECKPOINT_PAGES: u32 = 16 * 1024;
 
-/// What a database contains.
+/// The kind of content of a database.
 pub(crate) struct Schema {
     /// The kind of database in words, for messages.
     pub(crate) noun: &'static str,

@@ -33,12 +33,12 @@ async fn names(database: &Database) -> Vec<String> {
 /// Occupies the writing thread until the sender is dropped or used.
 async fn occupy(database: &Arc<Database>) -> mpsc::Sender<()> {
     let (release, released) = mpsc::channel();
-    let (begun, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
+    let (begin_sender, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
     let released = std::sync::Mutex::new(released);
     let database = database.clone();
     tokio::spawn(async move {
         let wait = move |_: &Connection| {
-            begun.send(()).unwrap();
+            begin_sender.send(()).unwrap();
             let _ = released.lock().unwrap().recv();
             Ok(())
         };

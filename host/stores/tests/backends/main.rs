@@ -1,4 +1,4 @@
-//! What single backends promise beyond what all services of their kind do.
+//! Guarantees of single backends beyond those of all services of their kind.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 

@@ -108,8 +108,8 @@ async fn a_fork_keeps_the_ids_of_its_events_unique(sessions: &dyn SessionService
 
 async fn a_fork_needs_a_free_id_and_enough_events(sessions: &dyn SessionService) {
     let key = create_with_history(sessions).await;
-    let taken = sessions.fork(&key, 1, Some("s1")).await;
-    assert!(matches!(taken, Err(StoreError::SessionExists(_))), "{taken:?}");
+    let conflict = sessions.fork(&key, 1, Some("s1")).await;
+    assert!(matches!(conflict, Err(StoreError::SessionExists(_))), "{conflict:?}");
     let error = sessions.fork(&key, 4, None).await.unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -135,7 +135,7 @@ async fn a_session_can_be_rewound_to_an_event(sessions: &dyn SessionService) {
         assert_eq!(serde_json::to_value(&found.state).unwrap(), states()[revision]);
         assert_eq!(serde_json::to_value(&rewound.state).unwrap(), states()[revision]);
     }
-    // What was removed may be appended again.
+    // A removed event can be appended again.
     assert_eq!(sessions.append(&key, &before.events[2]).await.unwrap(), 1);
 }
 

@@ -36,8 +36,8 @@ fn journal(sessions: &dyn SessionService) -> &dyn CallJournal {
 /// Creates a session, and begins a turn.
 async fn begin(sessions: &dyn SessionService, id: &str) -> (SessionKey, u64) {
     let key = sessions.create("app", "ann", Some(id), JsonMap::new()).await.unwrap().key;
-    let begun = sessions.begin_turn(&key, None, Duration::from_secs(60)).await.unwrap();
-    let TurnStart::Begun(turn) = begun else { panic!("it is held") };
+    let turn_start = sessions.begin_turn(&key, None, Duration::from_secs(60)).await.unwrap();
+    let TurnStart::Begun(turn) = turn_start else { panic!("it is held") };
     (key, turn.fence)
 }
 

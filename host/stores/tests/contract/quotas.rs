@@ -127,7 +127,7 @@ async fn keys_and_bytes_of_session_state_are_limited(backend: &Backend) {
 async fn full_state_can_still_be_changed_and_reduced(backend: &Backend) {
     let key = create(&backend.sessions([]), "ann", "s").await;
     backend.sessions([]).append(&key, &delta(keys("a", 10))).await.unwrap();
-    // The quota is lowered, and what is there is more than it allows.
+    // The quota is lowered below the current usage.
     let sessions = backend.sessions([(Quota::SessionStateKeys, 3)]);
     sessions.append(&key, &delta(map(json!({"a1": 2})))).await.unwrap();
     sessions.append(&key, &delta(map(json!({"a1": null, "b": 1})))).await.unwrap();
@@ -253,7 +253,7 @@ async fn a_rejected_write_stores_nothing(backend: &Backend) {
     assert_eq!(exceeded(sessions.create("app", "ann", Some("t"), mixed).await), "quotas.session_state_keys");
     assert_eq!(backend.sessions.usage(&key).await.unwrap(), before);
     assert!(sessions.get(&SessionKey::new("app", "ann", "t"), EventWindow::All).await.unwrap().is_none());
-    // What the service itself refuses is not counted either.
+    // Writes that the service itself refuses are not counted either.
     let unknown = SessionKey::new("app", "ann", "unknown");
     for _ in 0..3 {
         let refused = sessions.append(&unknown, &delta(keys("a", 1))).await;

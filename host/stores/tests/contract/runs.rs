@@ -44,8 +44,8 @@ async fn session(sessions: &dyn SessionService, id: &str) -> SessionKey {
 }
 
 async fn begin(sessions: &dyn SessionService, key: &SessionKey, previous: Option<u64>) -> u64 {
-    let begun = sessions.begin_turn(key, previous, Duration::from_secs(60)).await.unwrap();
-    let TurnStart::Begun(turn) = begun else { panic!("it is held") };
+    let turn_start = sessions.begin_turn(key, previous, Duration::from_secs(60)).await.unwrap();
+    let TurnStart::Begun(turn) = turn_start else { panic!("it is held") };
     turn.fence
 }
 

@@ -7,6 +7,7 @@ use hatchery_core::{
     Content, Event, EventActions, EventData, EventWindow, JsonMap, SessionKey, SessionService, Timestamp,
 };
 use hatchery_stores::quotas::QuotaSessions;
+pub use hatchery_test_support::map;
 use serde_json::Value;
 
 /// Longer than any test takes.
@@ -14,10 +15,6 @@ pub const LONG: Duration = Duration::from_secs(60);
 
 pub fn behind_quotas(sessions: impl SessionService + 'static) -> QuotaSessions {
     QuotaSessions::new(Arc::new(sessions), Arc::default())
-}
-
-pub fn map(value: Value) -> JsonMap {
-    serde_json::from_value(value).unwrap()
 }
 
 pub fn event(text: &str) -> Arc<Event> {

@@ -133,8 +133,8 @@ async fn a_lease_has_a_limit(sessions: &dyn SessionService) {
 
 async fn a_turn_of_an_unknown_session_is_an_error(sessions: &dyn SessionService) {
     let key = SessionKey::new("app", "ann", "unknown");
-    let begun = sessions.begin_turn(&key, None, LONG).await;
-    assert!(matches!(begun, Err(StoreError::SessionNotFound(_))), "{begun:?}");
+    let turn_start = sessions.begin_turn(&key, None, LONG).await;
+    assert!(matches!(turn_start, Err(StoreError::SessionNotFound(_))), "{turn_start:?}");
     let renewed = sessions.renew_turn(&key, 1, LONG).await;
     assert!(matches!(renewed, Err(StoreError::SessionNotFound(_))), "{renewed:?}");
     let appended = sessions.append_with(&key, &event("hello"), Some(1)).await;
@@ -155,6 +155,6 @@ async fn a_session_created_again_knows_no_earlier_turns(sessions: &dyn SessionSe
 
 async fn only_one_of_many_hosts_begins_a_turn(sessions: &dyn SessionService) {
     let key = create(sessions, "ann", "s1").await;
-    let begun = join_all((0..8).map(|_| begin(sessions, &key, None))).await;
-    assert_eq!(begun.iter().flatten().count(), 1, "{begun:?}");
+    let turn_start = join_all((0..8).map(|_| begin(sessions, &key, None))).await;
+    assert_eq!(turn_start.iter().flatten().count(), 1, "{turn_start:?}");
 }

@@ -1,4 +1,4 @@
-//! Running totals are what counting everything gives, whatever was done before.
+//! Running totals equal those of a complete count after any sequence of operations.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 /// A service that uses the default method for usage.
-struct Recounted<'a>(&'a dyn SessionService);
+struct DefaultUsageSessions<'a>(&'a dyn SessionService);
 
 #[async_trait]
-impl SessionService for Recounted<'_> {
+impl SessionService for DefaultUsageSessions<'_> {
     async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
         self.0.create(app, user, id, state).await
     }
@@ -105,7 +105,7 @@ async fn perform(sessions: &dyn SessionService, steps: &[Step]) {
     for user in USERS {
         for id in IDS {
             let key = SessionKey::new("app", user, id);
-            let counted = Recounted(sessions).usage(&key).await.unwrap();
+            let counted = DefaultUsageSessions(sessions).usage(&key).await.unwrap();
             assert_eq!(sessions.usage(&key).await.unwrap(), counted, "{key}");
         }
     }

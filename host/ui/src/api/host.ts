@@ -1,6 +1,6 @@
 // The routes of the host that the page uses.
 
-import { getJson, HostError, path, request, sendJson } from "./http";
+import { getJson, HostError, path, sendJson, sendRequest } from "./http";
 import { readData } from "./sse";
 import type { App, Catalog, ComponentDetail, Json, JsonObject, Part, Session, SessionEvent } from "./types";
 
@@ -60,10 +60,19 @@ export interface RunRequest {
   parts: Part[];
   streaming: boolean;
   signal: AbortSignal;
+  /** Called with the id of the run once the host has accepted the request. */
+  onAccepted: (runId: string) => void;
+}
+
+/** Cancels a run, wherever it runs. Returns true if it has ended. */
+export async function cancelRun(key: SessionKey, runId: string): Promise<boolean> {
+  const run = await sendJson<{ state: string }>("POST", `${sessionPath(key)}/runs/${path(runId)}/cancel`);
+  return run?.state !== "running" && run?.state !== "accepted";
 }
 
 /** Runs a message and yields the events as they arrive. An error that ends the run is thrown. */
-export async function* run({ key, runId, parts, streaming, signal }: RunRequest): AsyncGenerator<SessionEvent> {
+export async function* run(request: RunRequest): AsyncGenerator<SessionEvent> {
+  const { key, runId, parts, streaming, signal } = request;
   const body = {
     appName: key.app,
     userId: key.user,
@@ -71,10 +80,12 @@ export async function* run({ key, runId, parts, streaming, signal }: RunRequest)
     runId,
     newMessage: { role: "user", parts },
     streaming,
-    // Stopping the stream is how the page stops a run.
+    // A page that is closed cancels its run.
     cancelOnDisconnect: true,
   };
-  const response = await request("POST", "run_sse", body, signal);
+  const response = await sendRequest("POST", "run_sse", body, signal);
+  // An answer to a call of a waiting run continues that run, whatever id the request has.
+  request.onAccepted(response.headers.get("X-Hatchery-Run") ?? runId);
   if (!response.body) return;
   try {
     for await (const data of readData(response.body)) {

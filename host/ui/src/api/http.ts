@@ -23,7 +23,7 @@ export function path(...segments: string[]): string {
   return segments.map(encodeURIComponent).join("/");
 }
 
-export async function request(method: string, target: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
+export async function sendRequest(method: string, target: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
   const init: RequestInit = { method, signal };
   if (body !== undefined) {
     init.body = JSON.stringify(body);
@@ -41,11 +41,11 @@ export async function request(method: string, target: string, body?: unknown, si
 }
 
 export async function getJson<T>(target: string, signal?: AbortSignal): Promise<T> {
-  return (await request("GET", target, undefined, signal)).json() as Promise<T>;
+  return (await sendRequest("GET", target, undefined, signal)).json() as Promise<T>;
 }
 
 export async function sendJson<T>(method: string, target: string, body?: unknown): Promise<T | undefined> {
-  const text = await (await request(method, target, body)).text();
+  const text = await (await sendRequest(method, target, body)).text();
   return text === "" ? undefined : (JSON.parse(text) as T);
 }
 

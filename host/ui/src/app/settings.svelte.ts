@@ -1,4 +1,4 @@
-// What the person has chosen: the theme and the user id. Kept by the browser.
+// The settings of the person: the theme and the user id. Stored in the browser.
 
 export type Theme = "auto" | "light" | "dark";
 

@@ -1,4 +1,4 @@
-// The rows of the list of components: each file with what it serves, and the grants of one component.
+// The rows of the list of components: each file with its items, and the grants of one component.
 
 import type { Catalog, ComponentEntry, Draining, FileEntry, Grants } from "../api/types";
 
@@ -24,7 +24,7 @@ export function componentRows(catalog: Catalog): ComponentRow[] {
   return rows.sort((one, other) => rank(one) - rank(other) || one.name.localeCompare(other.name));
 }
 
-/** What a component offers, as pairs of a kind and names. */
+/** The items of a component, as pairs of a kind and names. */
 export function offers(component: ComponentEntry): [string, string[]][] {
   const kinds: [string, string[]][] = [
     ["agents", component.agents],
@@ -48,7 +48,7 @@ export interface GrantRow {
   why?: string;
 }
 
-/** Returns one row for each entry: missing ones first, then those that it has, then those that nobody asked for. */
+/** Returns one row for each entry: missing ones first, then granted ones, then those that were not requested. */
 export function grantRows({ requested, granted, missing, unused, why }: Grants): GrantRow[] {
   const rows: GrantRow[] = [];
   const push = (entries: { [key: string]: string[] }, state: GrantState) => {

@@ -4,7 +4,7 @@ import type { FunctionCall, Json, JsonObject, Part, SessionEvent } from "../api/
 
 export const CONFIRMATION = "adk_request_confirmation";
 
-/** Whether a call waits for a person, and what the person has said. */
+/** Whether a call waits for a person, and the person's decision. */
 export type Decision = "open" | "agreed" | "denied" | "superseded";
 
 interface Base {
@@ -26,6 +26,7 @@ export type Item = Base &
     | { kind: "output"; output: string; outcome: string }
     | { kind: "state"; delta: JsonObject }
     | { kind: "error"; code: string; message: string }
+    | { kind: "cancelled" }
   );
 
 export type ItemOf<K extends Item["kind"]> = Extract<Item, { kind: K }>;
@@ -109,7 +110,9 @@ class Builder {
       (event.content?.parts ?? []).forEach((part, index) => this.#part(turn, event, part, index));
     }
     this.#actions(turn, event);
-    if (event.errorCode || event.errorMessage) {
+    if (event.errorCode === "CANCELLED") {
+      turn.items.push({ ...base(event, "cancelled"), kind: "cancelled" });
+    } else if (event.errorCode || event.errorMessage) {
       const message = event.errorMessage ?? "The run failed.";
       turn.items.push({ ...base(event, "error"), kind: "error", code: event.errorCode ?? "ERROR", message });
     }
@@ -164,7 +167,7 @@ class Builder {
     if (item?.kind === "confirmation") {
       item.decision = asObject(response).confirmed === true ? "agreed" : "denied";
     } else if (item) {
-      // The first response of a call that needs consent says so, the next one is its result.
+      // The first response of a call that needs consent reports that, the next one is its result.
       if (item.response !== undefined) item.asksConsent = false;
       item.response = response ?? null;
       item.answeredAt = event.timestamp;

@@ -13,7 +13,7 @@ function base64(data: string): string {
   return data.replaceAll("-", "+").replaceAll("_", "/");
 }
 
-/** Returns an address of the content. What is not a picture has a type that browsers only save. */
+/** Returns an address of the content. Files other than pictures have a type that browsers only save. */
 export function fileUrl(part: Part): string | undefined {
   const data = part.inlineData?.data;
   if (data === undefined) return undefined;
@@ -25,7 +25,7 @@ export function fileName(part: Part): string {
   return part.inlineData?.displayName || part.inlineData?.mimeType || part.fileData?.fileUri || "file";
 }
 
-/** Returns the content as text if its type says that it is text. */
+/** Returns the content as text if it has a type of text. */
 export function fileText(part: Part): string | undefined {
   if (part.text !== undefined) return part.text;
   const type = part.inlineData?.mimeType?.toLowerCase() ?? "";

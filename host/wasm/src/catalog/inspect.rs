@@ -46,7 +46,7 @@ pub struct Inspection {
     pub models: Vec<String>,
     /// Requested grants compared with the grants that it has.
     pub grants: GrantReport,
-    /// Why the host would not load it. Its items are then only known if the reason is not about its code.
+    /// The reason why the host would not load it. Its items are then only known if the reason is not about its code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
     /// True if its code was run to describe its items. Otherwise only `exports` tells what it contains.
@@ -247,12 +247,12 @@ fn agent(spec: &AgentSpec, is_app: bool) -> InspectedAgent {
 }
 
 fn tool_uses(tools: &[ToolUse]) -> Vec<String> {
-    let shown = |tool: &ToolUse| {
+    let describe_tool = |tool: &ToolUse| {
         let args = tool.args.as_deref().map(|args| format!(" {args}"));
         let approval = if tool.requires_confirmation == Some(true) { " (needs approval)" } else { "" };
         format!("{}{}{approval}", tool.name, args.unwrap_or_default())
     };
-    tools.iter().map(shown).collect()
+    tools.iter().map(describe_tool).collect()
 }
 
 fn names(hooks: &[Hook]) -> Vec<String> {

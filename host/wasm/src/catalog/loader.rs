@@ -64,11 +64,11 @@ pub(crate) struct Loader {
     unreadable: BTreeMap<PathBuf, UnreadableFolder>,
     /// True if the catalog is out of date.
     has_changed: bool,
-    /// Why files cannot serve although their components are loaded, as of the last catalog.
+    /// The reasons why files cannot serve although their components are loaded, as of the last catalog.
     issues: LoadIssues,
 }
 
-/// Why a folder cannot be read.
+/// A folder that cannot be read, with the reason.
 struct UnreadableFolder {
     reason: String,
     since: Timestamp,

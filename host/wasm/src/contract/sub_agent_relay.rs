@@ -34,7 +34,7 @@ struct RelayState {
     runs: JoinSet<()>,
 }
 
-/// What the guest has read and may yield.
+/// The events that the guest has read and may yield.
 pub(crate) enum PendingEvent {
     Event(Arc<Event>, Ack),
     Failure(RunError),
@@ -204,10 +204,10 @@ pub(crate) mod tests {
 
     /// Records the events that reach the session.
     #[derive(Default)]
-    struct Stored(Mutex<Vec<Arc<Event>>>);
+    struct RecordingSink(Mutex<Vec<Arc<Event>>>);
 
     #[async_trait]
-    impl EventSink for Stored {
+    impl EventSink for RecordingSink {
         async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError> {
             self.0.lock().unwrap().push(event.clone());
             Ok(event)
@@ -216,7 +216,7 @@ pub(crate) mod tests {
 
     /// Its sub-agent emits the state that was stored before it began, and then the author of the event as it was
     /// stored.
-    struct EchoHost(Arc<Stored>);
+    struct EchoHost(Arc<RecordingSink>);
 
     #[async_trait]
     impl AgentHost for EchoHost {
@@ -249,7 +249,7 @@ pub(crate) mod tests {
         context(&Arc::default()).call
     }
 
-    fn context(stored: &Arc<Stored>) -> AgentContext {
+    fn context(stored: &Arc<RecordingSink>) -> AgentContext {
         let key = SessionKey::new("app", "user", "session");
         let services = Services {
             sessions: Arc::new(MemorySessions::new()),
@@ -280,7 +280,7 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn changes_of_the_guest_are_stored_before_its_sub_agent_begins() {
-        let stored = Arc::new(Stored::default());
+        let stored = Arc::new(RecordingSink::default());
         let cx = context(&stored);
         cx.call.set_state("at", json!(1));
         let sub_agent = start(&cx).await;
@@ -293,7 +293,7 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn a_sub_agent_gets_the_event_that_was_stored_instead_of_its_own() {
-        let stored = Arc::new(Stored::default());
+        let stored = Arc::new(RecordingSink::default());
         let mut sub_agent = start(&context(&stored)).await;
         let Some(SubAgentItem::Event(_, ack)) = sub_agent.first.take() else { panic!("no event") };
         ack.acknowledge(Event::new(EventData { author: "another".into(), ..EventData::default() }));

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_read_keeps_off_what_is_private() {
+    fn a_readable_folder_excludes_private_paths() {
         let (grants, path) =
             (Grants { files: vec![read("/srv")], ..Grants::default() }, PathBuf::from("/srv/sessions.db"));
         let private = [ProtectedPath { purpose: "the session database".into(), path }];

@@ -96,7 +96,7 @@ async fn run_blocking<T: Send + 'static>(
     result.unwrap_or_else(|error| Err(CompileError::Crashed(error.to_string())))
 }
 
-/// Why a component cannot be compiled.
+/// An error of compiling a component.
 #[derive(Debug, Error)]
 pub(crate) enum CompileError {
     #[error(

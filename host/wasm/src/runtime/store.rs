@@ -1,4 +1,4 @@
-//! The sandbox of a call: a Wasmtime store with what the component is granted and no more, its limits, and the one
+//! The sandbox of a call: a Wasmtime store with the grants of the component, its limits, and the one
 //! place that decides when a guest is interrupted.
 //!
 //! Two clocks run. CPU time is the time in which the store's future was polled, so waiting for a model costs nothing.
@@ -76,7 +76,7 @@ impl Instantiate for InstancePre<HostState> {
     }
 }
 
-/// What all calls of one revision of a component share.
+/// The data that all calls of one revision of a component share.
 pub(crate) struct Sandbox {
     pub(crate) engine: Arc<Engine>,
     pub(crate) pre: Arc<dyn Instantiate>,
@@ -326,7 +326,7 @@ struct CallLimits {
     limit: Limit,
 }
 
-/// Why a call failed, before it is classified.
+/// The error of a call before it is classified.
 enum GuestError {
     Host(CallError),
     Guest(wasmtime::Error),

@@ -311,7 +311,7 @@ async fn the_memory_is_searched_and_extended_with_the_grants_that_denials_name()
 }
 
 #[tokio::test]
-async fn what_a_component_adds_is_found_once() {
+async fn memory_that_a_component_adds_is_found_once() {
     let note = |what: &str, text: &str| Reply::call("memory", json!({"what": what, "text": text}));
     let model = Scripted::sequence([
         note("add_events", "The lamp is red."),

@@ -1,4 +1,4 @@
-//! Code that runs again because its run is continued: what it has done with services is not done again.
+//! Code that runs again because its run is continued: its calls of services are not repeated.
 
 use std::sync::Arc;
 use std::time::Duration;

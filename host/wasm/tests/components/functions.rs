@@ -157,10 +157,10 @@ async fn types_that_expand_exponentially_are_refused() {
 async fn an_inspection_shows_the_functions() {
     let lab = Lab::new();
     let bytes = std::fs::read(component("calendar")).unwrap();
-    let shown = inspect(&lab.options, "calendar", bytes).await.unwrap();
-    assert_eq!(shown.contract, None);
-    assert!(shown.exports.contains(&"example:calendar/dates@1.2.0".to_owned()), "{:?}", shown.exports);
-    let names: Vec<_> = shown.tools.iter().map(|tool| tool.name.as_str()).collect();
+    let inspection = inspect(&lab.options, "calendar", bytes).await.unwrap();
+    assert_eq!(inspection.contract, None);
+    assert!(inspection.exports.contains(&"example:calendar/dates@1.2.0".to_owned()), "{:?}", inspection.exports);
+    let names: Vec<_> = inspection.tools.iter().map(|tool| tool.name.as_str()).collect();
     assert!(names.contains(&"weekday-of") && names.contains(&"version") && !names.contains(&"sharpen"), "{names:?}");
 }
 

@@ -55,10 +55,10 @@ async fn denied_without_grant(
 #[tokio::test]
 async fn granted_code_calls_a_model() {
     let (grants, args) = (json!({"models": ["seek-*"]}), json!({"name": "seek-1"}));
-    let asked =
+    let request =
         denied_without_grant(grants.clone(), "ask", args, "ask the model `seek-1`", "models: [\"seek-1\"]").await;
     // The scripted model has no reply, which is not about permission.
-    assert!(asked.is_err_and(|error| !error.contains("may not")));
+    assert!(request.is_err_and(|error| !error.contains("may not")));
     let other = ask(grants, "ask", json!({"name": "other"})).await;
     assert_eq!(other, Err(denial("ask the model `other`", "models: [\"other\"]")));
 }
@@ -312,9 +312,9 @@ async fn missing_grants_are_logged_at_load_and_reported_by_inspect() {
         log.lines("hatchery_wasm::catalog::loader")
     );
     let bytes = std::fs::read(component("seeker")).unwrap();
-    let shown = inspect(&lab.options, "seeker", bytes).await.unwrap();
+    let inspection = inspect(&lab.options, "seeker", bytes).await.unwrap();
     assert_eq!(
-        serde_json::to_value(&shown.grants).unwrap(),
+        serde_json::to_value(&inspection.grants).unwrap(),
         json!({
             "requested": {"files": ["read /data"], "memory": ["read"], "models": ["seek-*"], "state.read": ["app:theme"]},
             "why": {"models": "it asks around"},

@@ -298,8 +298,8 @@ async fn loaded_revisions_are_stored_for_rollback() {
     handle.reload_now().await;
     lab.write("swap.wasm", swap("newer"));
     let newer = handle.reload_now().await.components["swap"].sha256().to_owned();
-    let kept = revisions.list("swap").unwrap();
-    assert_eq!(kept.len(), 2, "what never served is not kept");
-    assert_eq!(kept[0].sha256, newer);
-    assert_eq!(revisions.read("swap", &kept[1].sha256).unwrap(), swap("older"));
+    let stored_revisions = revisions.list("swap").unwrap();
+    assert_eq!(stored_revisions.len(), 2, "what never served is not kept");
+    assert_eq!(stored_revisions[0].sha256, newer);
+    assert_eq!(revisions.read("swap", &stored_revisions[1].sha256).unwrap(), swap("older"));
 }

@@ -7,46 +7,50 @@ use crate::support::{Lab, component};
 #[tokio::test]
 async fn inspection_reports_imports_and_exports() {
     let bytes = std::fs::read(component("misbehaver")).unwrap();
-    let shown = inspect(&Lab::new().options, "misbehaver", bytes.clone()).await.unwrap();
-    assert_eq!(shown.name, "misbehaver");
-    assert_eq!(shown.size, bytes.len() as u64);
-    assert_eq!(shown.sha256.len(), 64);
-    assert_eq!(shown.contract.as_deref(), Some("0.2.0"));
-    assert!(shown.imports.iter().any(|name| name.starts_with("hatchery:agent/session@")));
-    assert!(shown.exports.iter().any(|name| name.starts_with("hatchery:agent/guest-tools@")));
-    let echo = shown.tools.iter().find(|tool| tool.name == "echo").unwrap();
+    let inspection = inspect(&Lab::new().options, "misbehaver", bytes.clone()).await.unwrap();
+    assert_eq!(inspection.name, "misbehaver");
+    assert_eq!(inspection.size, bytes.len() as u64);
+    assert_eq!(inspection.sha256.len(), 64);
+    assert_eq!(inspection.contract.as_deref(), Some("0.2.0"));
+    assert!(inspection.imports.iter().any(|name| name.starts_with("hatchery:agent/session@")));
+    assert!(inspection.exports.iter().any(|name| name.starts_with("hatchery:agent/guest-tools@")));
+    let echo = inspection.tools.iter().find(|tool| tool.name == "echo").unwrap();
     assert_eq!(echo.description, "Gives back its arguments.");
     assert_eq!(echo.parameters.as_ref().unwrap()["type"], "object");
-    assert!(shown.agents.iter().all(|agent| agent.is_app && agent.kind == "custom"));
-    assert_eq!(shown.callbacks[0].points, ["before-agent"]);
-    let json = serde_json::to_value(&shown).unwrap();
+    assert!(inspection.agents.iter().all(|agent| agent.is_app && agent.kind == "custom"));
+    assert_eq!(inspection.callbacks[0].points, ["before-agent"]);
+    let json = serde_json::to_value(&inspection).unwrap();
     assert_eq!(json["tools"][0]["isLongRunning"], false);
 }
 
 #[tokio::test]
 async fn inspection_lists_every_kind_of_item() {
     let bytes = std::fs::read(component("gallery")).unwrap();
-    let shown = inspect(&Lab::new().options, "gallery", bytes).await.unwrap();
-    assert_eq!(shown.plugins[0].name, "censor");
-    assert_eq!(shown.plugins[0].hooks, ["on-user-message", "on-event", "after-run", "on-run-error", "before-model"]);
-    assert_eq!(shown.code_executors, ["shout"]);
-    assert_eq!(shown.summarizers, ["counter"]);
-    assert_eq!(shown.examples, ["sums"]);
-    assert_eq!(shown.models, ["component:gallery/echo"]);
-    let asking: Vec<_> = shown.tools.iter().filter(|tool| tool.requires_confirmation).map(|tool| &tool.name).collect();
+    let inspection = inspect(&Lab::new().options, "gallery", bytes).await.unwrap();
+    assert_eq!(inspection.plugins[0].name, "censor");
+    assert_eq!(
+        inspection.plugins[0].hooks,
+        ["on-user-message", "on-event", "after-run", "on-run-error", "before-model"]
+    );
+    assert_eq!(inspection.code_executors, ["shout"]);
+    assert_eq!(inspection.summarizers, ["counter"]);
+    assert_eq!(inspection.examples, ["sums"]);
+    assert_eq!(inspection.models, ["component:gallery/echo"]);
+    let asking: Vec<_> =
+        inspection.tools.iter().filter(|tool| tool.requires_confirmation).map(|tool| &tool.name).collect();
     assert_eq!(asking, ["guarded"]);
-    let equipped = shown.agents.iter().find(|agent| agent.name == "equipped").unwrap();
+    let equipped = inspection.agents.iter().find(|agent| agent.name == "equipped").unwrap();
     assert_eq!(equipped.toolsets, ["gallery"]);
-    let json = serde_json::to_value(&shown).unwrap();
+    let json = serde_json::to_value(&inspection).unwrap();
     assert_eq!(json["codeExecutors"], serde_json::json!(["shout"]));
 }
 
 #[tokio::test]
 async fn inspection_shows_toolsets_and_how_agents_use_their_tools() {
     let bytes = std::fs::read(component("polyglot_rust")).unwrap();
-    let shown = inspect(&Lab::new().options, "polyglot_rust", bytes).await.unwrap();
-    assert_eq!(shown.toolsets, ["keys"]);
-    let chief = shown.agents.iter().find(|agent| agent.name == "chief").unwrap();
+    let inspection = inspect(&Lab::new().options, "polyglot_rust", bytes).await.unwrap();
+    assert_eq!(inspection.toolsets, ["keys"]);
+    let chief = inspection.agents.iter().find(|agent| agent.name == "chief").unwrap();
     assert_eq!(chief.tools[..3], ["scale (needs approval)", "look {\"limit\":3}", "AgentTool {\"agent\":\"clerk\"}"]);
     assert_eq!(chief.toolsets, ["keys"]);
 }

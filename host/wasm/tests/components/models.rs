@@ -57,7 +57,7 @@ async fn a_model_streams_or_answers_at_once() {
 #[tokio::test]
 async fn an_agent_uses_a_components_model() {
     let catalog = gallery(Limits::default()).await;
-    let chat = Chat::new(&catalog, "butler", Arc::new(Only(catalog.model(ECHO).unwrap())), Plugins::default());
+    let chat = Chat::new(&catalog, "butler", Arc::new(SingleModel(catalog.model(ECHO).unwrap())), Plugins::default());
     let streamed = RunConfig { streaming_mode: StreamingMode::On, ..RunConfig::default() };
     let (events, error) = chat.say("good morning", streamed).await;
     assert!(error.is_none(), "{error:?}");
@@ -69,7 +69,7 @@ async fn an_agent_uses_a_components_model() {
 async fn a_custom_agent_calls_a_model_of_another_component() {
     let catalog =
         Lab::new().with("gallery").with("relay").with_grants("relay", json!({"models": ["*"]})).catalog().await;
-    let chat = Chat::new(&catalog, "asker", Arc::new(Only(catalog.model(ECHO).unwrap())), Plugins::default());
+    let chat = Chat::new(&catalog, "asker", Arc::new(SingleModel(catalog.model(ECHO).unwrap())), Plugins::default());
     let (events, error) = chat.say("one two", RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
     assert_eq!(
@@ -171,17 +171,17 @@ async fn a_model_that_no_component_offers_is_unknown_and_the_others_are_named() 
         assert_eq!(error.kind, ModelErrorKind::UnknownModel);
         assert_eq!(
             error.to_string(),
-            format!("model `{name}`: no component offers it; there is `component:gallery/echo`")
+            format!("model `{name}`: no component offers it; available: `component:gallery/echo`")
         );
     }
     let none = Lab::new().open().await.model(ECHO).map(|_| ()).unwrap_err().to_string();
-    assert_eq!(none, "model `component:gallery/echo`: no component offers it; there is none");
+    assert_eq!(none, "model `component:gallery/echo`: no component offers it; available: none");
 }
 
 /// Resolves every name to one model.
-struct Only(Arc<dyn Model>);
+struct SingleModel(Arc<dyn Model>);
 
-impl ModelResolver for Only {
+impl ModelResolver for SingleModel {
     fn model(&self, _: &str) -> Result<Arc<dyn Model>, ModelError> {
         Ok(self.0.clone())
     }

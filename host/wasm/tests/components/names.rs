@@ -35,11 +35,11 @@ async fn an_unknown_name_lists_the_known_ones() {
     let error = catalog.agent("relay/nobody").map(|_| ()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "agent `relay/nobody` not found; there is `relay/relay`, `relay/talker`, `relay/counter`, `relay/asker`"
+        "agent `relay/nobody` not found; available: `relay/relay`, `relay/talker`, `relay/counter`, `relay/asker`"
     );
     let error = catalog.tool("nothing").map(|_| ()).unwrap_err();
     let builtin: Vec<_> = hatchery_engine::builtin::tools().names().map(|name| format!("`{name}`")).collect();
-    assert_eq!(error.to_string(), format!("tool `nothing` not found; there is {}", builtin.join(", ")));
+    assert_eq!(error.to_string(), format!("tool `nothing` not found; available: {}", builtin.join(", ")));
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn a_component_is_a_toolset_of_its_tools() {
     assert_eq!(names, catalog.components["gallery"].names(ItemKind::Tool).collect::<Vec<_>>());
     // A component without tools is not a toolset.
     let error = catalog.toolset("relay").map(|_| ()).unwrap_err();
-    assert_eq!(error.to_string(), "toolset `relay` not found; there is `gallery`");
+    assert_eq!(error.to_string(), "toolset `relay` not found; available: `gallery`");
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn every_kind_of_item_is_found_by_both_names_or_the_known_ones_are_listed(
         find(&catalog, name).unwrap();
         find(&catalog, &format!("gallery/{name}")).unwrap();
         let error = find(&catalog, "gallery/nothing").unwrap_err().to_string();
-        assert_eq!(error, format!("{kind} `gallery/nothing` not found; there is `gallery/{name}`"));
+        assert_eq!(error, format!("{kind} `gallery/nothing` not found; available: `gallery/{name}`"));
     }
 }
 

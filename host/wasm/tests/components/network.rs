@@ -42,8 +42,9 @@ fn error(answer: &Value, code: &str) -> String {
 async fn a_granted_host_answers() {
     let web = Web::start().await;
     let catalog = browser(both(&web), Limits::default()).await;
-    let wanted = json!({ "method": "POST", "url": web.url("/echo?q=1"), "headers": [["X-One", "1"]], "body": 100_000 });
-    let answer = call(&catalog, "fetch", wanted).await.unwrap();
+    let expected =
+        json!({ "method": "POST", "url": web.url("/echo?q=1"), "headers": [["X-One", "1"]], "body": 100_000 });
+    let answer = call(&catalog, "fetch", expected).await.unwrap();
     assert_eq!(answer["status"], 200, "{answer}");
     let seen: Value = serde_json::from_str(answer["text"].as_str().unwrap()).unwrap();
     assert_eq!((&seen["method"], &seen["query"], &seen["bytes"]), (&json!("POST"), &json!("q=1"), &json!(100_000)));
@@ -326,8 +327,8 @@ async fn a_stalled_tls_handshake_times_out() {
 async fn a_component_can_set_shorter_timeouts_than_the_operator() {
     let web = Web::start().await;
     let catalog = browser(both(&web), Limits::default()).await;
-    let wanted = json!({ "url": web.url("/never"), "timeout_ms": 100 });
-    let answer = call(&catalog, "fetch", wanted).await.unwrap();
+    let expected = json!({ "url": web.url("/never"), "timeout_ms": 100 });
+    let answer = call(&catalog, "fetch", expected).await.unwrap();
     assert_eq!(error(&answer, "HTTP_FAILED"), "the host does not answer in time");
 }
 
@@ -354,8 +355,8 @@ async fn a_request_ends_with_its_call() {
     let catalog = browser(both(&web), Limits::default()).await;
     let cx = context(&catalog);
     let cancel = cx.invocation.cancel.clone();
-    let wanted = json!({ "url": web.url("/never") });
-    let (ended, ()) = tokio::join!(call_in(&cx, &catalog, "fetch", wanted), async {
+    let expected = json!({ "url": web.url("/never") });
+    let (ended, ()) = tokio::join!(call_in(&cx, &catalog, "fetch", expected), async {
         web.arrived().await;
         cancel.cancel();
     });
@@ -405,17 +406,18 @@ fn exceeds(tool: &str, what: &str) -> Result<Value, String> {
 
 #[tokio::test]
 async fn bodies_need_a_network_grant() {
-    let taken = call_browser(json!({}), Limits::default(), "hoard_bodies", 200, 64 << 10).await;
-    assert_eq!(taken, Ok(json!(0)));
-    let taken = call_browser(json!({ "network": ["*"] }), Limits::default(), "hoard_responses", 200, 64 << 10).await;
-    assert_eq!(taken, Ok(json!(0)), "components answer nobody");
+    let held_bytes = call_browser(json!({}), Limits::default(), "hoard_bodies", 200, 64 << 10).await;
+    assert_eq!(held_bytes, Ok(json!(0)));
+    let held_bytes =
+        call_browser(json!({ "network": ["*"] }), Limits::default(), "hoard_responses", 200, 64 << 10).await;
+    assert_eq!(held_bytes, Ok(json!(0)), "components answer nobody");
 }
 
 #[tokio::test]
 async fn unsent_bodies_count_towards_the_memory_of_the_call() {
     let granted = || json!({ "network": ["example.com"] });
-    let taken = call_browser(granted(), Limits::default(), "hoard_bodies", 100, 64 << 10).await;
-    assert_eq!(taken, Ok(json!(100 * (64 << 10))));
+    let held_bytes = call_browser(granted(), Limits::default(), "hoard_bodies", 100, 64 << 10).await;
+    assert_eq!(held_bytes, Ok(json!(100 * (64 << 10))));
     let limits = Limits { memory: 8 << 20, ..Limits::default() };
     assert_eq!(
         call_browser(granted(), limits, "hoard_bodies", 200, 64 << 10).await,

@@ -15,9 +15,9 @@ fn text(component: &str) -> Vec<u8> {
 
 #[tokio::test]
 async fn another_version_of_the_contract_names_both_and_the_command_that_helps() {
-    let wants = r#"(component (import "hatchery:agent/session@0.3.1" (instance)))"#;
+    let requirement = r#"(component (import "hatchery:agent/session@0.3.1" (instance)))"#;
     assert_eq!(
-        reason("weather", &text(wants)).await,
+        reason("weather", &text(requirement)).await,
         "component `weather` wants `hatchery:agent@0.3`, this host offers 0.2; rebuild it with `hatchery build`"
     );
     let offers = r#"(component (instance $i) (export "hatchery:agent/guest-tools@1.2.0" (instance $i)))"#;
@@ -47,9 +47,9 @@ async fn files_that_are_not_components_have_distinct_messages() {
 #[tokio::test]
 async fn an_unknown_import_is_refused_by_name() {
     for import in ["wasi:keyvalue/store@0.2.0", "wasi:io/poll@0.3.0", "acme:secrets/vault"] {
-        let wants = format!(r#"(component (import "{import}" (instance)))"#);
+        let requirement = format!(r#"(component (import "{import}" (instance)))"#);
         assert_eq!(
-            reason("nosy", &text(&wants)).await,
+            reason("nosy", &text(&requirement)).await,
             format!(
                 "component `nosy` imports `{import}`, which this host does not offer; components can use WASI 0.2 and \
                  `hatchery:agent`"

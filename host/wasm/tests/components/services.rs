@@ -1,4 +1,4 @@
-//! The services of the host that a component uses: what the run is, and how it is ended.
+//! The services of the host that a component uses: information about the run, and ending it.
 
 use std::sync::Arc;
 

@@ -1,13 +1,13 @@
-//! Tools for the trip planner, which is written in YAML: look-ups in a small built-in table, so that every run gives the same.
+//! Tools for the trip planner, which is written in YAML. They read a small built-in table, so that every run has the same results.
 
 use hatchery_guest::prelude::*;
 
 struct City {
     name: &'static str,
-    /// One way from anywhere, in euros.
+    /// Price of a flight, one way, in euros.
     fare: u32,
     airline: &'static str,
-    /// One night, in euros, cheapest first.
+    /// Names and prices per night in euros, cheapest first.
     hotels: &'static [(&'static str, u32)],
     sky: &'static str,
     celsius: i32,
@@ -43,11 +43,11 @@ const CITIES: [City; 3] = [
 fn city(name: &str) -> Result<&'static City, ToolError> {
     CITIES.iter().find(|city| city.name.eq_ignore_ascii_case(name.trim())).ok_or_else(|| {
         let known = CITIES.map(|city| city.name).join(", ");
-        ToolError::recoverable(format!("no data for `{name}`; there is some for {known}"))
+        ToolError::recoverable(format!("no data for `{name}`; available: {known}"))
     })
 }
 
-/// Where to go.
+/// The destination of a trip.
 #[derive(Deserialize, JsonSchema)]
 struct Destination {
     /// The city's name.
@@ -82,26 +82,26 @@ async fn find_hotels(at: Destination) -> Result<Value, ToolError> {
     Ok(json!({ "hotels": hotels.collect::<Vec<_>>() }))
 }
 
-/// Tells the weather that a city usually has.
+/// Returns the usual weather in a city.
 #[tool]
 async fn weather(at: Destination) -> Result<Value, ToolError> {
     let city = city(&at.city)?;
     Ok(json!({ "sky": city.sky, "celsius": city.celsius }))
 }
 
-/// What a trip is made of.
+/// The arguments of `estimate_cost`.
 #[derive(Deserialize, JsonSchema)]
 struct Trip {
     /// The city's name.
     city: String,
-    /// How many nights.
+    /// Number of nights.
     nights: u32,
-    /// Which hotel of `find_hotels`, counted from 0.
+    /// Index of the hotel in the result of `find_hotels`, from 0.
     #[serde(default)]
     hotel: usize,
 }
 
-/// Adds up flights there and back and the hotel, in euros.
+/// Returns the price of flights there and back and of the hotel, in euros.
 #[tool]
 async fn estimate_cost(trip: Trip) -> Result<Value, ToolError> {
     let city = city(&trip.city)?;
@@ -128,9 +128,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_table_is_told_to_the_model() {
+    fn an_unknown_destination_is_an_error_for_the_model() {
         let error = block_on(weather().call(json!({ "city": "Rome" }))).unwrap_err();
-        assert_eq!(error, ToolError::recoverable("no data for `Rome`; there is some for Lisbon, Oslo, Kyoto"));
+        assert_eq!(error, ToolError::recoverable("no data for `Rome`; available: Lisbon, Oslo, Kyoto"));
         let trip = json!({ "city": "Oslo", "nights": 1, "hotel": 2 });
         assert_eq!(block_on(estimate_cost().call(trip)).unwrap_err(), ToolError::recoverable("Oslo has hotels 0 to 1"));
     }

@@ -15,49 +15,49 @@ pub struct Hoard {
 /// Writes into the bodies of requests that are never sent. Returns how many bytes the host took.
 #[tool]
 pub async fn hoard_bodies(Hoard { count, bytes }: Hoard) -> Result<usize, ToolError> {
-    let (mut kept, mut taken) = (Vec::new(), 0);
+    let (mut held, mut held_bytes) = (Vec::new(), 0);
     let piece = vec![b'x'; bytes];
     for _ in 0..count {
         let request = OutgoingRequest::new(Fields::new());
         let body = request.body().map_err(|()| Error::new("BODY", "the request gets no body"))?;
         let stream = body.write().map_err(|()| Error::new("STREAM", "the body gets no stream"))?;
         if stream.write(&piece).is_ok() {
-            taken += bytes;
+            held_bytes += bytes;
         }
-        kept.push((request, body, stream));
+        held.push((request, body, stream));
     }
-    mem::forget(kept);
-    Ok(taken)
+    mem::forget(held);
+    Ok(held_bytes)
 }
 
 /// Writes into the bodies of responses to nobody. Returns how many bytes the host took.
 #[tool]
 pub async fn hoard_responses(Hoard { count, bytes }: Hoard) -> Result<usize, ToolError> {
-    let (mut kept, mut taken) = (Vec::new(), 0);
+    let (mut held, mut held_bytes) = (Vec::new(), 0);
     let piece = vec![b'x'; bytes];
     for _ in 0..count {
         let response = OutgoingResponse::new(Fields::new());
         let body = response.body().map_err(|()| Error::new("BODY", "the response gets no body"))?;
         let stream = body.write().map_err(|()| Error::new("STREAM", "the body gets no stream"))?;
         if stream.write(&piece).is_ok() {
-            taken += bytes;
+            held_bytes += bytes;
         }
-        kept.push((response, body, stream));
+        held.push((response, body, stream));
     }
-    mem::forget(kept);
-    Ok(taken)
+    mem::forget(held);
+    Ok(held_bytes)
 }
 
 /// Fills headers of requests that are never made.
 #[tool]
 pub async fn hoard_fields(Hoard { count, bytes }: Hoard) -> Result<usize, ToolError> {
-    let mut kept = Vec::new();
+    let mut held = Vec::new();
     for _ in 0..count {
         let fields = Fields::new();
         fields.append("x-hoard", &vec![b'x'; bytes]).map_err(|error| Error::new("FIELDS", error.to_string()))?;
-        kept.push(fields);
+        held.push(fields);
     }
-    Ok(kept.len())
+    Ok(held.len())
 }
 
 /// Sets a method, a path and a host of so many bytes. Returns which are accepted.

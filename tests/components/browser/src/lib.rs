@@ -72,11 +72,11 @@ async fn fetch_all(several: Several) -> Vec<Value> {
 #[tool]
 async fn hold_all(several: Several) -> Vec<Value> {
     let responses = join_all(several.requests.into_iter().map(RequestArgs::send)).await;
-    let shown = responses.iter().map(|response| match response {
+    let texts = responses.iter().map(|response| match response {
         Ok(response) => json!(response.status),
         Err(error) => json!({ "code": error.code, "error": error.message }),
     });
-    shown.collect()
+    texts.collect()
 }
 
 /// Counts the bytes of a body as they come.
@@ -104,13 +104,13 @@ struct Address {
 /// Tries every kind of socket, and says what became of each.
 #[tool]
 async fn sockets(Address { address }: Address) -> Value {
-    let said =
+    let reply =
         |result: std::io::Result<()>| result.map_or_else(|error| format!("{:?}", error.kind()), |()| "it works".into());
     json!({
-        "connect": said(TcpStream::connect(&address).map(drop)),
-        "listen": said(TcpListener::bind("127.0.0.1:0").map(drop)),
-        "udp": said(UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.send_to(b"x", &address).map(drop))),
-        "lookup": said("localhost:80".to_socket_addrs().map(drop)),
+        "connect": reply(TcpStream::connect(&address).map(drop)),
+        "listen": reply(TcpListener::bind("127.0.0.1:0").map(drop)),
+        "udp": reply(UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.send_to(b"x", &address).map(drop))),
+        "lookup": reply("localhost:80".to_socket_addrs().map(drop)),
     })
 }
 
@@ -118,8 +118,8 @@ async fn sockets(Address { address }: Address) -> Value {
 #[agent]
 fn curious() -> LlmAgent {
     let answer = futures::executor::block_on(http::get("https://example.com/"));
-    let told = answer.map_or_else(|error| error.message, |response| response.status.to_string());
-    LlmAgent::new("curious").description(told).model("scripted:browser.yaml")
+    let report = answer.map_or_else(|error| error.message, |response| response.status.to_string());
+    LlmAgent::new("curious").description(report).model("scripted:browser.yaml")
 }
 
 /// Tells in its description all that it finds around it.

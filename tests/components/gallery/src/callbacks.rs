@@ -33,8 +33,8 @@ pub async fn house_rules(request: &mut LlmRequest) -> Result<Option<LlmResponse>
 /// Blots out the combination of the safe.
 #[callback(after_model)]
 pub async fn blot(response: LlmResponse) -> Result<Option<LlmResponse>, Error> {
-    let said = response.text_content();
-    let blotted = said.contains("1234").then(|| Content::model(said.replace("1234", "····")));
+    let reply = response.text_content();
+    let blotted = reply.contains("1234").then(|| Content::model(reply.replace("1234", "····")));
     Ok(blotted.map(|content| LlmResponse { content: Some(content), ..response }))
 }
 

@@ -34,12 +34,12 @@ pub async fn sums(query: String) -> Result<Vec<Example>, Error> {
 #[model]
 #[allow(clippy::empty_loop, reason = "the tests need it")]
 pub async fn echo(request: LlmRequest, answer: Answer) -> Result<(), Error> {
-    let said = request.contents.last().map(Content::text).unwrap_or_default();
-    match said.as_str() {
+    let reply = request.contents.last().map(Content::text).unwrap_or_default();
+    match reply.as_str() {
         "fail" => Err(Error::new("ECHO_FAILED", "there is no echo here")),
         "spin" => loop {},
-        said => {
-            for word in said.split_inclusive(' ') {
+        reply => {
+            for word in reply.split_inclusive(' ') {
                 answer.say(word).await?;
             }
             Ok(())

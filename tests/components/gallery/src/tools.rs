@@ -32,7 +32,7 @@ pub async fn chatter(chatter: Chatter) -> u32 {
     chatter.lines
 }
 
-/// What went wrong.
+/// The error of a tool.
 #[derive(Deserialize, JsonSchema)]
 pub struct Alarm {
     /// In words.
@@ -59,7 +59,7 @@ pub async fn guarded(cx: ToolContext) -> Result<&'static str, ToolError> {
     Ok("done")
 }
 
-/// What a person may change before they agree.
+/// The payload that a person may change before the confirmation.
 #[derive(Serialize, Deserialize)]
 struct Days {
     days: u32,

@@ -6,7 +6,7 @@ use hatchery_guest::prelude::*;
 use wasip2::filesystem::preopens::get_directories;
 use wasip2::filesystem::types::{Descriptor, DescriptorFlags, OpenFlags, PathFlags};
 
-/// What to do with a file.
+/// An operation on a file.
 #[derive(Deserialize, JsonSchema)]
 pub struct Action {
     /// `read`, `write`, `list`, `rename`, `symlink` or `hardlink`.
@@ -19,7 +19,7 @@ pub struct Action {
     to: Option<String>,
 }
 
-/// Does something with a file, past what a standard library would check, and returns what is in it.
+/// Performs an operation on a file without the checks of a standard library, and returns the content.
 #[tool]
 pub async fn file(action: Action) -> Value {
     match perform(&action) {

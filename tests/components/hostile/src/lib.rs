@@ -51,8 +51,8 @@ async fn puppeteer(request: LlmRequest, answer: Answer) -> Result<(), Error> {
     if last.function_responses().next().is_some() {
         return answer.say("done").await;
     }
-    let said = last.text();
-    let Ok(Orders { calls }) = hatchery_guest::serde_json::from_str(&said) else { return answer.say(said).await };
+    let reply = last.text();
+    let Ok(Orders { calls }) = hatchery_guest::serde_json::from_str(&reply) else { return answer.say(reply).await };
     let parts = calls.into_iter().map(|order| {
         let args = order.args.as_object().cloned().unwrap_or_default();
         PartData::FunctionCall(FunctionCall { name: order.tool, args, ..FunctionCall::default() }).into()

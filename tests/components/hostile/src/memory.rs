@@ -66,7 +66,7 @@ pub async fn handles(amount: Amount) -> usize {
     amount.count
 }
 
-/// Takes memory until there is none.
+/// Allocates memory until that fails.
 #[tool]
 pub async fn grow() {
     let mut taken: Vec<Vec<u8>> = Vec::new();

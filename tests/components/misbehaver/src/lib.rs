@@ -30,7 +30,7 @@ fn spin_now() -> ! {
     }
 }
 
-/// Takes memory until there is none.
+/// Allocates memory until that fails.
 #[tool]
 async fn allocate() {
     let mut taken: Vec<Vec<u8>> = Vec::new();

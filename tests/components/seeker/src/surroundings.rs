@@ -13,7 +13,7 @@ pub async fn environment() -> BTreeMap<String, String> {
     std::env::vars().collect()
 }
 
-/// What to do with a file.
+/// An operation on a file.
 #[derive(Deserialize, JsonSchema)]
 pub struct File {
     /// `read`, `write`, `remove`, `rename`, `link` or `list`.

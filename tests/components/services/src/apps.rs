@@ -99,7 +99,7 @@ pub fn office() -> LlmAgent {
         .tool(memory)
 }
 
-/// What to do with the sessions of an app.
+/// An operation on the sessions of an app.
 #[derive(Deserialize, JsonSchema)]
 pub struct Order {
     /// `create`, `get`, `list`, `events`, `append` or `delete`.

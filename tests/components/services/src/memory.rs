@@ -1,8 +1,8 @@
-//! The memory: what is added, and what is found.
+//! The memory: adding and searching.
 
 use hatchery_guest::prelude::*;
 
-/// What to remember or to find.
+/// The text to add or to search.
 #[derive(Deserialize, JsonSchema)]
 pub struct Note {
     /// `search`, `add_session` or `add_events`.

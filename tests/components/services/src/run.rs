@@ -1,11 +1,11 @@
-//! The run: what it is, what it may still use, and how it is ended.
+//! The run: its properties, its remaining limits, and ending it.
 
 use hatchery_guest::StreamingMode;
 use hatchery_guest::prelude::*;
 
 use crate::settings::{plugins, shred};
 
-/// Returns what the host says about the run.
+/// Returns the host's information about the run.
 #[tool]
 pub async fn info(cx: ToolContext) -> Result<Value, Error> {
     let info = cx.info()?;

@@ -40,8 +40,8 @@ pub async fn plugins(plugin: PluginName, cx: ToolContext) -> Result<Vec<Value>, 
         Some(name) => cx.plugin(&name)?.into_iter().collect(),
         None => cx.plugins()?,
     };
-    let shown = |plugin: hatchery_guest::PluginInfo| json!([plugin.name, plugin.hooks, plugin.component]);
-    Ok(plugins.into_iter().map(shown).collect())
+    let to_json = |plugin: hatchery_guest::PluginInfo| json!([plugin.name, plugin.hooks, plugin.component]);
+    Ok(plugins.into_iter().map(to_json).collect())
 }
 
 /// Saves an artifact and deletes it.

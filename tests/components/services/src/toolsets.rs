@@ -19,12 +19,12 @@ pub fn trades() -> ToolsetExport {
         let words = message.split(' ').filter(|word| word.starts_with(|letter: char| letter.is_ascii_uppercase()));
         let tool = |word: &str| {
             let name = word.to_lowercase();
-            let said = name.clone();
+            let answer = name.clone();
             DynamicTool::new(name, "Works.", move |args, cx: ToolContext| {
-                let said = said.clone();
+                let answer = answer.clone();
                 async move {
-                    cx.set_state("worked", said.clone())?;
-                    Ok(json!({ "said": said, "args": args }))
+                    cx.set_state("worked", answer.clone())?;
+                    Ok(json!({ "said": answer, "args": args }))
                 }
             })
         };

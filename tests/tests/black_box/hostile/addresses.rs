@@ -37,9 +37,9 @@ async fn stage(hosts: &[String], port: u16) -> Result<Stage> {
 }
 
 #[tokio::test]
-async fn no_spelling_of_an_own_address_is_reached() -> Result<()> {
+async fn no_spelling_of_a_local_address_is_reachable() -> Result<()> {
     let (port, visits) = server().await?;
-    // What a grant can name is granted; the others are tried all the same.
+    // Spellings that a grant can name are granted; the others are tried too.
     let granted: Vec<String> =
         ["localhost", "127.0.0.1", "0.0.0.0", "[::1]", "[::ffff:127.0.0.1]", "10.0.0.1", "169.254.169.254"]
             .map(Into::into)
@@ -89,7 +89,7 @@ async fn no_spelling_of_an_own_address_is_reached() -> Result<()> {
 }
 
 #[tokio::test]
-async fn without_a_grant_no_request_and_no_socket_leaves() -> Result<()> {
+async fn without_a_grant_there_are_no_requests_and_no_sockets() -> Result<()> {
     let (port, visits) = server().await?;
     let stage = Stage::new("").await?;
     let answer = stage.attack("fetch", json!({ "authority": format!("127.0.0.1:{port}") })).await?;
@@ -101,7 +101,7 @@ async fn without_a_grant_no_request_and_no_socket_leaves() -> Result<()> {
 }
 
 #[tokio::test]
-async fn headers_and_methods_do_not_lead_elsewhere() -> Result<()> {
+async fn headers_and_methods_cannot_redirect_a_request() -> Result<()> {
     let (port, visits) = server().await?;
     let stage = stage(&["localhost".into()], port).await?;
     let authority = format!("localhost:{port}");

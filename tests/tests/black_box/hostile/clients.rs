@@ -23,7 +23,7 @@ fn assert_refused(answer: &Answer) {
 }
 
 #[tokio::test]
-async fn a_page_from_elsewhere_reaches_nothing() -> Result<()> {
+async fn a_page_of_another_origin_reaches_nothing() -> Result<()> {
     let stage = Stage::new("").await?;
     let port = stage.host.url.rsplit(':').next().context("a port")?.to_owned();
     let foreign = [
@@ -52,7 +52,7 @@ async fn a_page_from_elsewhere_reaches_nothing() -> Result<()> {
 }
 
 #[tokio::test]
-async fn names_lead_out_of_no_folder_and_have_a_length() -> Result<()> {
+async fn names_cannot_leave_a_folder_and_are_limited_in_length() -> Result<()> {
     let stage = Stage::new("").await?;
     stage.host.create_session("greeter", "s").await?;
     let artifact = json!({ "text": "x" });
@@ -88,7 +88,7 @@ async fn names_lead_out_of_no_folder_and_have_a_length() -> Result<()> {
 }
 
 #[tokio::test]
-async fn json_that_is_deep_or_odd_is_refused() -> Result<()> {
+async fn deep_or_ambiguous_json_is_refused() -> Result<()> {
     let stage = Stage::new("").await?;
     let deep = format!("{{\"state\": {}1{}}}", "[".repeat(200_000), "]".repeat(200_000));
     let sessions = format!("/apps/greeter/users/{USER}/sessions");
@@ -100,7 +100,7 @@ async fn json_that_is_deep_or_odd_is_refused() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_million_state_keys_hold_no_other_user_up() -> Result<()> {
+async fn a_million_state_keys_do_not_delay_other_users() -> Result<()> {
     let stage = Stage::new("").await?;
     let keys: Vec<String> = (0..1_300_000).map(|key| format!("\"k{key}\":1")).collect();
     let body = format!("{{\"state\":{{{}}}}}", keys.join(","));
@@ -120,7 +120,7 @@ async fn a_million_state_keys_hold_no_other_user_up() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_body_of_zeros_takes_no_gigabyte() -> Result<()> {
+async fn a_body_of_zeros_needs_no_gigabyte() -> Result<()> {
     let stage = Stage::new("").await?;
     let zeros = vec!["0"; 8_000_000].join(",");
     for (path, body) in [
@@ -137,7 +137,7 @@ async fn a_body_of_zeros_takes_no_gigabyte() -> Result<()> {
 }
 
 #[tokio::test]
-async fn clients_that_drip_do_not_shut_the_others_out() -> Result<()> {
+async fn slow_clients_do_not_lock_out_others() -> Result<()> {
     const FILES: usize = 512;
     let folder = Stage::folder("")?;
     // A host with few file handles, which it cannot raise.

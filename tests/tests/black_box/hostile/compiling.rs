@@ -91,7 +91,7 @@ async fn a_host_serves_other_components_before_a_slow_one_is_compiled() -> Resul
 }
 
 #[tokio::test]
-async fn files_that_are_no_components_are_refused_and_nothing_else_happens() -> Result<()> {
+async fn files_that_are_no_components_are_refused_without_side_effects() -> Result<()> {
     let stage = Stage::new("").await?;
     let good = component("swap")?;
     let cut = good.get(..good.len() / 2).context("a half")?.to_vec();

@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 const LIMITS: &str = "limits: {cpu: 500ms, wall: 20s}\n";
 
 #[tokio::test]
-async fn spinning_calls_end_by_the_cpu_limit() -> Result<()> {
+async fn spinning_calls_end_at_the_cpu_limit() -> Result<()> {
     let stage = Stage::new(LIMITS).await?;
     let attacks = (0..6).map(|_| stage.attack("spin", json!({})));
     for answer in stage.withstand(try_join_all(attacks)).await? {
         let error = answer["error"].as_str().unwrap_or_default();
         assert!(error.contains("component `hostile`") && error.contains("raise `limits."), "{answer}");
     }
-    let said = stage.withstand(stage.send("spinner", &json!({}))).await?;
-    assert_eq!((said.status, &said.body["code"]), (500, &json!("COMPONENT_CPU")), "{said:?}");
+    let reply = stage.withstand(stage.send("spinner", &json!({}))).await?;
+    assert_eq!((reply.status, &reply.body["code"]), (500, &json!("COMPONENT_CPU")), "{reply:?}");
     Ok(())
 }
 
@@ -47,7 +47,7 @@ async fn a_component_that_spins_or_grows_while_it_describes_itself_is_not_loaded
 }
 
 #[tokio::test]
-async fn tools_that_call_themselves_end_by_their_number_and_depth() -> Result<()> {
+async fn recursive_tools_end_at_the_limits_of_calls_and_depth() -> Result<()> {
     let stage = Stage::new("").await?;
     for (tool, args) in [("twice", json!({})), ("chain", json!({})), ("many_calls", json!({ "count": 100_000 }))] {
         let answer = stage.withstand(stage.attack(tool, args)).await?.to_string();
@@ -84,7 +84,7 @@ fn assert_not_run(answer: &Value) {
 }
 
 #[tokio::test]
-async fn arguments_that_are_slow_to_validate_block_nobody() -> Result<()> {
+async fn slow_validation_of_arguments_blocks_no_other_run() -> Result<()> {
     let stage = with_bomb("schema").await?;
     let by_code = (0..2).map(|_| stage.attack("explode", json!({ "numbers": 100_000 })));
     let by_model = (0..2).map(|_| stage.attack("bomb", json!({ "numbers": vec![0.25; 100_000] })));
@@ -98,12 +98,12 @@ async fn arguments_that_are_slow_to_validate_block_nobody() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_schema_of_patterns_or_loops_blocks_nobody() -> Result<()> {
+async fn a_schema_with_slow_patterns_or_loops_blocks_no_other_run() -> Result<()> {
     let long = json!(["a".repeat(5000)]);
     let stage = with_bomb("schema_pattern").await?;
     let attacks = (0..2).map(|_| stage.attack("bomb", json!({ "numbers": long })));
     stage.withstand(try_join_all(attacks)).await?.iter().for_each(assert_not_run);
-    // What fits a schema that asks for itself, nobody can say; that it ends is what counts.
+    // It is undefined what a schema accepts that refers to itself; the check has to end.
     let stage = with_bomb("schema_loop").await?;
     let attacks = (0..2).map(|_| stage.attack("bomb", json!({ "numbers": [[[[[[[[[[[1]]]]]]]]]]] })));
     stage.withstand(try_join_all(attacks)).await?;

@@ -24,12 +24,12 @@ fn folder(attack: &str, puppet_grants: &str) -> Result<Folder> {
 }
 
 #[tokio::test]
-async fn an_agent_is_not_described_with_what_belongs_to_others() -> Result<()> {
+async fn an_agent_description_cannot_use_items_of_others() -> Result<()> {
     for attack in ["tool", "toolset", "callback", "placeholders", "output_key", "builtin", "model"] {
         let stage = Stage::serve(folder(attack, "")?).await?;
         let components = stage.host.components().await?;
         if has_app(&components, "puppet") {
-            // It is served: then it must not get what it is described with.
+            // If it is served, it must not have access to the described items.
             let user = format!("/apps/puppet/users/{USER}/sessions");
             stage
                 .host
@@ -54,16 +54,16 @@ async fn an_agent_is_not_described_with_what_belongs_to_others() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_lines_of_the_refusal_are_those_that_allow_it() -> Result<()> {
+async fn the_suggested_lines_grant_the_refused_access() -> Result<()> {
     let stage = Stage::serve(folder("tool", "tools: [vault/read_note]")?).await?;
     stage.host.wait_for_app("puppet").await?;
-    let said = texts(&stage.host.ask("puppet", &new_session_id(), "Hello").await?).concat();
-    assert!(said.contains(SECRETS[0]), "{said}");
+    let answer = texts(&stage.host.ask("puppet", &new_session_id(), "Hello").await?).concat();
+    assert!(answer.contains(SECRETS[0]), "{answer}");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_neighbour_that_is_described_badly_keeps_nobody_else_from_being_served() -> Result<()> {
+async fn an_invalid_description_does_not_affect_other_components() -> Result<()> {
     let stage = Stage::serve(folder("agent", "")?).await?;
     let components = stage.host.components().await?;
     let state = |file: &str| entry(&components, file).map(|entry| entry["state"].clone());

@@ -40,7 +40,7 @@ async fn a_folder_below_a_written_one_is_not_granted_to_another_component() -> R
 }
 
 #[tokio::test]
-async fn a_link_to_a_folder_below_a_written_one_is_found_out() -> Result<()> {
+async fn a_link_to_a_folder_below_a_written_one_is_detected() -> Result<()> {
     let folder = folder(
         "components:\n  hostile: {grants: {files: [{host: data, guest: /data, access: write}]}}\n  \
          vault: {grants: {files: [{host: alias, guest: /vault, access: read}]}}\n",
@@ -83,7 +83,7 @@ async fn a_granted_folder_that_is_replaced_by_a_link_is_still_the_one_that_was_g
 }
 
 #[tokio::test]
-async fn neither_paths_nor_links_lead_out_of_a_granted_folder() -> Result<()> {
+async fn paths_and_links_cannot_leave_a_granted_folder() -> Result<()> {
     let folder = folder(
         "components: {hostile: {grants: {files: [\
          {host: data, guest: /data, access: write}, {host: reference, guest: /reference, access: read}]}}}\n",

@@ -19,7 +19,7 @@ async fn check_limit(stage: &Stage, app: &str, said: &RunAnswer) -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_agent_that_says_two_gigabytes_is_stopped() -> Result<()> {
+async fn an_agent_that_emits_two_gigabytes_is_stopped() -> Result<()> {
     let stage = Stage::new("").await?;
     let said = stage.withstand(stage.send("torrent", &json!({ "count": 300, "bytes": 7_000_000 }))).await?;
     check_limit(&stage, "torrent", &said).await?;
@@ -27,14 +27,14 @@ async fn an_agent_that_says_two_gigabytes_is_stopped() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_agent_that_says_events_without_end_is_stopped() -> Result<()> {
+async fn an_agent_that_emits_endless_events_is_stopped() -> Result<()> {
     let stage = Stage::new("").await?;
     let said = stage.withstand(stage.send("torrent", &json!({ "count": 200_000, "bytes": 10 }))).await?;
     check_limit(&stage, "torrent", &said).await
 }
 
 #[tokio::test]
-async fn an_agent_that_says_pieces_without_end_is_stopped() -> Result<()> {
+async fn an_agent_that_emits_endless_partial_events_is_stopped() -> Result<()> {
     let stage = Stage::new("limits: {cpu: 2s}\n").await?;
     let command = json!({ "kind": "partial", "count": 1_000_000, "bytes": 100_000 });
     let said = stage.withstand(stage.send("torrent", &command)).await?;
@@ -101,7 +101,7 @@ async fn artifacts_end_at_a_quota() -> Result<()> {
 }
 
 #[tokio::test]
-async fn log_and_output_end_at_the_limit_and_cannot_be_taken_for_the_hosts() -> Result<()> {
+async fn logs_and_output_are_limited_and_cannot_imitate_the_host() -> Result<()> {
     let stage = Stage::new("").await?;
     let attacks = [
         stage.attack("log_flood", json!({ "count": 20_000 })),

@@ -7,7 +7,7 @@ use hatchery_tests::stage::new_session_id;
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn further_keys_of_an_event_neither_forge_it_nor_break_the_session() -> Result<()> {
+async fn additional_keys_of_an_event_cannot_forge_it_or_break_the_session() -> Result<()> {
     let stage = Stage::new("").await?;
     let kinds = [
         "text",
@@ -24,8 +24,8 @@ async fn further_keys_of_an_event_neither_forge_it_nor_break_the_session() -> Re
         "actions",
     ];
     for kind in kinds {
-        let said = stage.send("forger", &json!({ "kind": kind })).await?;
-        let stored = stage.host.session("forger", &said.session).await?;
+        let reply = stage.send("forger", &json!({ "kind": kind })).await?;
+        let stored = stage.host.session("forger", &reply.session).await?;
         let events = events_in(&stored)?;
         for event in events.iter().filter(|event| event["author"] != "user") {
             let forged = ["forged", "Mallory", "\"paid\"", "transferToAgent", "mine"]
@@ -37,36 +37,36 @@ async fn further_keys_of_an_event_neither_forge_it_nor_break_the_session() -> Re
         // The session is of use to everybody as before.
         stage.host.get(&format!("/apps/forger/users/{USER}/sessions")).await?.json(200)?;
         let again =
-            stage.host.post("/run", &message("forger", &said.session, &json!({ "kind": kind }).to_string())).await?;
+            stage.host.post("/run", &message("forger", &reply.session, &json!({ "kind": kind }).to_string())).await?;
         assert_ne!(again.status, 404, "{kind}: {}", again.text);
-        stage.host.get(&session_path("forger", &said.session)).await?.json(200)?;
+        stage.host.get(&session_path("forger", &reply.session)).await?.json(200)?;
     }
     stage.check_neighbours().await
 }
 
 #[tokio::test]
-async fn an_agent_neither_sets_what_belongs_to_others_nor_rewrites_what_they_see() -> Result<()> {
+async fn an_agent_cannot_set_state_of_others_or_rewrite_their_history() -> Result<()> {
     let stage = Stage::new("").await?;
-    let said = stage.send("meddler", &json!({ "kind": "state" })).await?;
-    assert!(said.status >= 400 && said.body["detail"].to_string().contains("grants"), "{said:?}");
+    let reply = stage.send("meddler", &json!({ "kind": "state" })).await?;
+    assert!(reply.status >= 400 && reply.body["detail"].to_string().contains("grants"), "{reply:?}");
     stage.wait_for_audit(&["denied", "component=\"hostile\"", "user:meddled"]).await?;
     let other = new_session_id();
     stage.host.create_session("meddler", &other).await?;
     let state = stage.host.session("meddler", &other).await?["state"].clone();
     assert_eq!(state, json!({}), "the user's state was changed");
 
-    let said = stage.send("meddler", &json!({ "kind": "compaction" })).await?;
-    assert_eq!((said.status, &said.body["code"]), (500, &json!("DENIED")), "{said:?}");
-    let detail = said.body["detail"].to_string();
+    let reply = stage.send("meddler", &json!({ "kind": "compaction" })).await?;
+    assert_eq!((reply.status, &reply.body["code"]), (500, &json!("DENIED")), "{reply:?}");
+    let detail = reply.body["detail"].to_string();
     assert!(detail.contains("component `hostile` may not compact the session's history"), "{detail}");
     stage.wait_for_audit(&["denied", "component=\"hostile\"", "compact the session's history"]).await?;
-    let stored = stage.host.session("meddler", &said.session).await?.to_string();
+    let stored = stage.host.session("meddler", &reply.session).await?.to_string();
     assert!(!stored.contains("agreed to everything"), "{stored}");
     Ok(())
 }
 
 #[tokio::test]
-async fn parts_that_no_model_takes_are_refused_at_the_door() -> Result<()> {
+async fn parts_that_no_model_accepts_are_refused_by_the_server() -> Result<()> {
     let stage = Stage::new("").await?;
     let session = new_session_id();
     stage.host.create_session("dice", &session).await?;
@@ -87,13 +87,13 @@ async fn parts_that_no_model_takes_are_refused_at_the_door() -> Result<()> {
         }
         assert_eq!(stage.host.get(&path).await?.json(200)?["events"], json!([]), "{parts} was stored");
     }
-    let said = stage.host.run("dice", &session, "Roll a die with 6 sides").await?;
-    assert!(!said.is_empty(), "the session can be used");
+    let reply = stage.host.run("dice", &session, "Roll a die with 6 sides").await?;
+    assert!(!reply.is_empty(), "the session can be used");
     Ok(())
 }
 
 #[tokio::test]
-async fn imported_events_that_contradict_themselves_are_refused_or_read_as_they_were_checked() -> Result<()> {
+async fn contradictory_imported_events_are_refused_or_read_as_checked() -> Result<()> {
     let stage = Stage::new("").await?;
     let part = json!({ "text": "harmless", "functionCall": { "name": "pay", "args": {} }, "function_call": {} });
     let event = json!({

@@ -12,38 +12,38 @@ fn is_stopped(answer: &Value) -> bool {
 }
 
 #[tokio::test]
-async fn bodies_that_are_never_sent_do_not_fill_the_host() -> Result<()> {
+async fn unsent_request_bodies_do_not_fill_the_memory_of_the_host() -> Result<()> {
     let stage = Stage::new("").await?;
     let answer = stage.withstand(stage.attack("bodies", json!({ "count": 4000, "bytes": 1 << 20 }))).await?;
-    let taken = answer["taken"].as_u64().unwrap_or(0);
-    assert!(is_stopped(&answer) || taken < 64 << 20, "the host took {taken} bytes: {answer}");
+    let held_bytes = answer["taken"].as_u64().unwrap_or(0);
+    assert!(is_stopped(&answer) || held_bytes < 64 << 20, "the host took {held_bytes} bytes: {answer}");
     stage.wait_for_audit(&["component=\"hostile\""]).await
 }
 
 #[tokio::test]
-async fn bodies_that_are_never_sent_do_not_fill_the_host_although_it_may_send_some() -> Result<()> {
+async fn unsent_request_bodies_do_not_fill_the_memory_despite_a_grant() -> Result<()> {
     let folder = Stage::folder("")?;
     folder.write_operator_config(&with_greeter("components: {hostile: {grants: {network: [example.com]}}}")?)?;
     let stage = Stage::serve(folder).await?;
     let attacks = (0..4).map(|_| stage.attack("bodies", json!({ "count": 4000, "bytes": 1 << 20 })));
     for answer in stage.withstand(try_join_all(attacks)).await? {
-        let taken = answer["taken"].as_u64().unwrap_or(0);
-        assert!(is_stopped(&answer) || taken <= 64 << 20, "the host took {taken} bytes: {answer}");
+        let held_bytes = answer["taken"].as_u64().unwrap_or(0);
+        assert!(is_stopped(&answer) || held_bytes <= 64 << 20, "the host took {held_bytes} bytes: {answer}");
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn header_fields_that_are_never_sent_do_not_fill_the_host() -> Result<()> {
+async fn unsent_header_fields_do_not_fill_the_memory_of_the_host() -> Result<()> {
     let stage = Stage::new("").await?;
     let answer = stage.withstand(stage.attack("fields", json!({ "count": 6000, "bytes": 120 << 10 }))).await?;
-    let taken = answer["taken"].as_u64().unwrap_or(0);
-    assert!(is_stopped(&answer) || taken < 64 << 20, "the host took {taken} bytes: {answer}");
+    let held_bytes = answer["taken"].as_u64().unwrap_or(0);
+    assert!(is_stopped(&answer) || held_bytes < 64 << 20, "the host took {held_bytes} bytes: {answer}");
     Ok(())
 }
 
 #[tokio::test]
-async fn random_bytes_come_in_bounded_portions() -> Result<()> {
+async fn random_bytes_are_limited_per_call() -> Result<()> {
     let stage = Stage::new("").await?;
     for bytes in [48_u64 << 20, 1 << 40] {
         let answer = stage.withstand(stage.attack("random", json!({ "bytes": bytes }))).await?;
@@ -61,7 +61,7 @@ async fn handles_that_are_never_closed_end_with_the_call() -> Result<()> {
 }
 
 #[tokio::test]
-async fn memory_without_end_ends_at_the_limit() -> Result<()> {
+async fn endless_allocation_ends_at_the_memory_limit() -> Result<()> {
     let stage = Stage::new("").await?;
     let attacks = (0..4).map(|_| stage.attack("grow", json!({})));
     for answer in stage.withstand(try_join_all(attacks)).await? {
@@ -72,7 +72,7 @@ async fn memory_without_end_ends_at_the_limit() -> Result<()> {
 }
 
 #[tokio::test]
-async fn calls_of_its_own_tools_at_the_same_time_share_what_one_message_may_take() -> Result<()> {
+async fn concurrent_calls_of_own_tools_share_the_memory_of_the_run() -> Result<()> {
     let stage = Stage::new("instances: {memory: 1GiB, run_memory: 256MiB}\n").await?;
     let answer = stage.withstand(stage.attack("own_calls", json!({ "count": 30, "bytes": 55 << 20 }))).await?;
     // Some of them wait for others, or are refused; that they were tried, and that the host bore it, is what counts.

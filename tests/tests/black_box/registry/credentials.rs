@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_registry_with_passwords_wants_the_right_one() -> Result<()> {
+async fn a_registry_with_passwords_rejects_a_wrong_one() -> Result<()> {
     let Some(stage) = Stage::around(Registry::start_with_password().await?)? else { return Ok(()) };
     let reference = stage.registry.reference("swap:1");
     let push = async |variables: &[(&str, &str)]| {
@@ -70,7 +70,7 @@ async fn a_credential_helper_of_docker_is_asked_for_the_password() -> Result<()>
 }
 
 #[tokio::test]
-async fn plain_http_goes_to_other_machines_only_when_asked_for() -> Result<()> {
+async fn plain_http_to_other_machines_needs_a_flag() -> Result<()> {
     let Some(stage) = Stage::new().await? else { return Ok(()) };
     stage.push("swap:1", &[]).await?;
     // This address reaches the same registry, and is not one of those that are known to stay on this machine.
@@ -80,9 +80,9 @@ async fn plain_http_goes_to_other_machines_only_when_asked_for() -> Result<()> {
         let args = [&["pull", ".", &reference][..], args].concat();
         hatchery_with(&stage.operator.served(), &args, &[("NO_PROXY", "*")]).await
     };
-    let said = refusal(pull(&[]).await?)?;
+    let answer = refusal(pull(&[]).await?)?;
     contains(
-        &said,
+        &answer,
         &[&format!("the registry 0.0.0.0:{port} cannot be reached"), "allow plain HTTP (see --plain-http)"],
     );
     content(pull(&["--plain-http"]).await?)?;

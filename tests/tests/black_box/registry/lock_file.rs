@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_folder_is_restored_as_it_is_locked_until_an_update_is_asked_for() -> Result<()> {
+async fn a_folder_is_restored_from_its_lock_file_until_an_update_is_requested() -> Result<()> {
     let Some(stage) = Stage::new().await? else { return Ok(()) };
     stage.push("swap:1", &[]).await?;
     content(stage.pull_by_name("swap:1", &[]).await?)?;
@@ -30,13 +30,13 @@ async fn a_locked_pull_restores_and_changes_nothing_that_is_locked() -> Result<(
     stage.operator.remove("swap.wasm")?;
     contains(&content(stage.pull(&["--locked"]).await?)?, &["swap restored"]);
     contains(&content(stage.pull_by_name("swap:1", &["--locked"]).await?)?, &["swap unchanged"]);
-    let (locked, asked) = (stage.registry.reference("swap:1"), stage.registry.reference("swap:2"));
+    let (locked, request) = (stage.registry.reference("swap:1"), stage.registry.reference("swap:2"));
     contains(
-        &stage.refusal(&[&asked, "--locked"]).await?,
-        &[&format!("component `swap` is locked to {locked}, not {asked}")],
+        &stage.refusal(&[&request, "--locked"]).await?,
+        &[&format!("component `swap` is locked to {locked}, not {request}")],
     );
     contains(
-        &stage.refusal(&[&asked, "--locked", "--name", "other"]).await?,
+        &stage.refusal(&[&request, "--locked", "--name", "other"]).await?,
         &[
             "hatchery.lock: component `other` is not in the lockfile; pull it once without locked mode",
             "(see --locked)",
@@ -57,9 +57,9 @@ async fn a_lock_that_differs_from_the_registry_names_both_digests_and_how_to_acc
         let digest = text_at(&pushed, key);
         stage.change_lock(digest, NO_DIGEST)?;
         stage.operator.remove("swap.wasm")?;
-        let said = stage.refusal(&[]).await?;
+        let answer = stage.refusal(&[]).await?;
         contains(
-            &said,
+            &answer,
             &[&format!(
                 "expected {NO_DIGEST}, found {digest}; update to accept the registry's current version (see --update)"
             )],
@@ -79,9 +79,9 @@ async fn a_tampered_file_is_an_error_that_names_it_and_both_digests() -> Result<
     stage.operator.write("swap.wasm", swap(Newer)?)?;
     let output = stage.pull(&[]).await?;
     contains(&output.stdout, &["other unchanged"]);
-    let said = refusal(output)?;
+    let answer = refusal(output)?;
     contains(
-        &said,
+        &answer,
         &["swap.wasm: expected ", text_at(&pushed, "/digest"), ", found sha256:", "delete the file and pull again"],
     );
     let json = stage.pull(&["--json"]).await?;
@@ -93,13 +93,13 @@ async fn a_tampered_file_is_an_error_that_names_it_and_both_digests() -> Result<
 }
 
 #[tokio::test]
-async fn other_bytes_than_the_manifest_says_are_refused() -> Result<()> {
+async fn bytes_that_differ_from_the_manifest_are_refused() -> Result<()> {
     let Some(stage) = Stage::new().await? else { return Ok(()) };
     let pushed = stage.push("swap:1", &[]).await?;
     fs::write(stage.registry.blob(text_at(&pushed, "/digest"))?, swap(Newer)?)?;
-    let said = stage.refusal(&[&stage.registry.reference("swap:1")]).await?;
+    let answer = stage.refusal(&[&stage.registry.reference("swap:1")]).await?;
     contains(
-        &said,
+        &answer,
         &[
             &format!("expected {}, found sha256:", text_at(&pushed, "/digest")),
             "the registry or a proxy has sent other bytes than requested",
@@ -110,17 +110,17 @@ async fn other_bytes_than_the_manifest_says_are_refused() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_name_is_not_handed_to_another_component_unasked() -> Result<()> {
+async fn a_name_is_not_given_to_another_component_without_a_flag() -> Result<()> {
     let Some(stage) = Stage::new().await? else { return Ok(()) };
     stage.push("swap:1", &[]).await?;
     stage.push("stranger/swap:1", &[]).await?;
     stage.operator.write("swap.wasm", component("misbehaver")?)?;
-    let said = refusal(stage.pull_by_name("swap:1", &[]).await?)?;
-    contains(&said, &["swap.wasm: the file exists, and is not from a registry", "(see --name and --update)"]);
+    let answer = refusal(stage.pull_by_name("swap:1", &[]).await?)?;
+    contains(&answer, &["swap.wasm: the file exists, and is not from a registry", "(see --name and --update)"]);
     content(stage.pull_by_name("swap:1", &["--update"]).await?)?;
-    let said = refusal(stage.pull_by_name("stranger/swap:1", &[]).await?)?;
-    let (locked, asked) = (stage.registry.reference("swap:1"), stage.registry.reference("stranger/swap:1"));
-    contains(&said, &[&format!("component `swap` is locked to {locked}, not {asked}; update to replace it")]);
+    let answer = refusal(stage.pull_by_name("stranger/swap:1", &[]).await?)?;
+    let (locked, request) = (stage.registry.reference("swap:1"), stage.registry.reference("stranger/swap:1"));
+    contains(&answer, &[&format!("component `swap` is locked to {locked}, not {request}; update to replace it")]);
     contains(
         &refusal(stage.pull_by_name("swap:1", &["--name", "../x"]).await?)?,
         &["`../x` is not a valid component name"],
@@ -131,8 +131,8 @@ async fn a_name_is_not_handed_to_another_component_unasked() -> Result<()> {
 #[tokio::test]
 async fn a_folder_without_a_lock_has_nothing_to_restore() -> Result<()> {
     let folder = Folder::empty()?;
-    let said = refusal(hatchery(&folder.served(), &["pull", "."]).await?)?;
-    contains(&said, &["hatchery.lock: nothing has been pulled into this folder; name what to pull"]);
+    let answer = refusal(hatchery(&folder.served(), &["pull", "."]).await?)?;
+    contains(&answer, &["hatchery.lock: nothing has been pulled into this folder; name what to pull"]);
     folder.write("hatchery.lock", "version: 1\ncomponents:\n  x: {reference: x}\n")?;
     contains(
         &refusal(hatchery(&folder.served(), &["pull", "."]).await?)?,

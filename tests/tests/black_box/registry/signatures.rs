@@ -22,8 +22,8 @@ async fn a_required_signature_lets_only_trusted_keys_in() -> Result<()> {
         contains(&stage.refusal(&[&reference]).await?, &[&format!("{reference} {problem}, {required}")]);
         assert!(!stage.operator.file("swap.wasm").exists());
     }
-    let said = content(stage.pull_by_name("swap:signed", &[]).await?)?;
-    contains(&said, &["swap added", &format!("signed by {signer}")]);
+    let answer = content(stage.pull_by_name("swap:signed", &[]).await?)?;
+    contains(&answer, &["swap added", &format!("signed by {signer}")]);
     contains(&String::from_utf8(stage.pulled("hatchery.lock")?)?, &[signer]);
     Ok(())
 }
@@ -71,7 +71,7 @@ async fn a_signed_component_does_not_serve_under_the_name_of_another() -> Result
     stage.operator.write("hatchery.yaml", format!("{config}components: {{vault: {{signed_as: swap}}}}\n"))?;
     Host::serve(&stage.operator).await?.wait_for_app("swap").await?;
 
-    // What another tag means now is not what was signed.
+    // The other tag now refers to a component that is not signed.
     let manifest = stage.registry.manifest("swap", "1.0").await?;
     for (tag, is_fine) in [("2.0", false), ("stable", true)] {
         stage.registry.put_manifest("swap", tag, &manifest).await?;
@@ -79,10 +79,10 @@ async fn a_signed_component_does_not_serve_under_the_name_of_another() -> Result
         if is_fine {
             contains(&content(output)?, &["signed by", text_at(&signed, "/signer")]);
         } else {
-            let asked = stage.registry.reference("swap:2.0");
+            let request = stage.registry.reference("swap:2.0");
             contains(
                 &refusal(output)?,
-                &[&format!("{asked} is signed as version 1.0, not as 2.0, and signatures are required")],
+                &[&format!("{request} is signed as version 1.0, not as 2.0, and signatures are required")],
             );
         }
     }
@@ -90,7 +90,7 @@ async fn a_signed_component_does_not_serve_under_the_name_of_another() -> Result
 }
 
 #[tokio::test]
-async fn one_can_go_back_to_what_was_signed_and_to_nothing_else() -> Result<()> {
+async fn only_signed_revisions_can_be_restored() -> Result<()> {
     let Some(stage) = Stage::new().await? else { return Ok(()) };
     let config = format!("registry:\n  signatures: require\n  trusted_keys: [{}]\n", stage.key()?);
     stage.operator.write("hatchery.yaml", config)?;
@@ -115,8 +115,8 @@ async fn one_can_go_back_to_what_was_signed_and_to_nothing_else() -> Result<()> 
 
     // Write access to the kept revisions does not come with the key.
     stage.operator.write("swap.wasm", swap(Newer)?)?;
-    let kept = stage.operator.file(".hatchery/revisions/swap");
-    let signatures = fs::read_dir(&kept)?.filter_map(|entry| Some(entry.ok()?.path()));
+    let stored_revisions = stage.operator.file(".hatchery/revisions/swap");
+    let signatures = fs::read_dir(&stored_revisions)?.filter_map(|entry| Some(entry.ok()?.path()));
     for signature in signatures.filter(|path| path.extension().is_some_and(|extension| extension == "minisig")) {
         fs::remove_file(signature)?;
     }
@@ -151,7 +151,7 @@ async fn a_signature_is_verified_again_when_a_component_is_loaded_from_the_cache
 }
 
 #[tokio::test]
-async fn flags_say_whom_to_trust_and_what_happens_to_the_others() -> Result<()> {
+async fn flags_set_the_trusted_keys_and_the_signature_policy() -> Result<()> {
     let Some(stage) = Stage::new().await? else { return Ok(()) };
     let key = stage.key()?;
     stage.push("swap:1", &["--sign-with", "minisign.key"]).await?;
@@ -184,7 +184,7 @@ async fn a_signature_is_verified_again_on_each_pull() -> Result<()> {
     let expected = format!("swap.wasm: expected a signature by the trusted key {signer}, found that ");
     contains(&stage.refusal(&trust).await?, &[&expected, "swap.wasm is not signed"]);
 
-    // Whoever changes the file and the lock still has no key.
+    // Changing the file and the lock does not help without a key.
     stage.operator.write("swap.wasm.minisig", &signature)?;
     let newer = Folder::empty()?;
     newer.write("swap.wasm", swap(Newer)?)?;
@@ -199,7 +199,7 @@ async fn a_signature_is_verified_again_on_each_pull() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_update_warns_when_the_signer_is_gone() -> Result<()> {
+async fn an_update_without_the_previous_signature_is_a_warning() -> Result<()> {
     let Some(stage) = Stage::new().await? else { return Ok(()) };
     let key = stage.key()?;
     let signed = stage.push("swap:1", &["--sign-with", "minisign.key"]).await?;

@@ -14,7 +14,7 @@ use crate::event::{Event, EventActions};
 const MICROS: f64 = 1e6;
 
 #[test]
-fn the_shared_events_survive_the_way_through_the_contract() {
+fn the_shared_events_are_unchanged_by_a_round_trip_through_the_contract() {
     let events: JsonMap = serde_json::from_str(include_str!("../../../../../tests/fixtures/events.json")).unwrap();
     for (name, json) in events {
         let event = event_from_json(json.clone());

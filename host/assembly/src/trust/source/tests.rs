@@ -3,6 +3,7 @@ use std::fs;
 use hatchery_wasm::Grants;
 
 use super::*;
+use crate::config::DevUi;
 
 const NETWORK: &str =
     "components:\n  web:\n    grants: {network: [example.com], memory: read}\n  calm:\n    grants: {memory: read}\n";
@@ -120,6 +121,26 @@ fn untrusted_access_of_the_whole_host_prevents_the_start() {
         fixture.trust();
         fixture.load().require_host_access().unwrap();
     }
+}
+
+#[test]
+fn safe_settings_beside_untrusted_ones_are_kept() {
+    let yaml = "server: {allowed_hosts: ['*'], secret_file: key, dev_ui: off, allow_import: true, body_memory: 1GiB, \
+                max_connections: 7}\n\
+                instances: {max: 5000, max_queued: 3, run_memory: 1MiB}\ncompile: {time: 1h, max_functions: 10}\n\
+                models: {openai_base_url: 'http://evil.example', fallback: {a: [b]}}\n\
+                audit: {enabled: false, file: audit.log}\n";
+    let config = Fixture::new(yaml).load().config;
+    let Config { server, instances, compile, models, audit, .. } = &config;
+    let default = Config::default();
+    assert_eq!((server.dev_ui, server.max_connections), (Some(DevUi::Off), 7));
+    assert_eq!((&server.allowed_hosts, &server.secret_file, server.allow_import), (&Vec::new(), &None, false));
+    assert_eq!(server.body_memory, default.server.body_memory);
+    assert_eq!((instances.max, instances.max_queued), (default.instances.max, 3));
+    assert_eq!(instances.run_memory, Some(1 << 20));
+    assert_eq!((compile.time, compile.max_functions), (default.compile.time, 10));
+    assert_eq!((&models.openai_base_url, models.fallback["a"].as_slice()), (&None, &["b".to_owned()][..]));
+    assert!(audit.enabled && audit.file.is_some());
 }
 
 #[cfg(unix)]

@@ -58,7 +58,7 @@ impl LlmAgentBuilder {
         F: Fn(CallContext) -> R + Send + Sync + 'static,
         R: Future<Output = Result<String, RunError>> + Send + 'static,
     {
-        self.llm.instruction = Instruction::Computed(Arc::new(Computed(compute)));
+        self.llm.instruction = Instruction::Computed(Arc::new(FnInstruction(compute)));
         self
     }
 
@@ -74,7 +74,7 @@ impl LlmAgentBuilder {
         F: Fn(CallContext) -> R + Send + Sync + 'static,
         R: Future<Output = Result<String, RunError>> + Send + 'static,
     {
-        self.llm.global_instruction = Instruction::Computed(Arc::new(Computed(compute)));
+        self.llm.global_instruction = Instruction::Computed(Arc::new(FnInstruction(compute)));
         self
     }
 
@@ -219,10 +219,10 @@ fn with_settings(config: &GenerateContentConfig, settings: JsonMap) -> Result<Ge
     serde_path_to_error::deserialize(config).map_err(|error| error.to_string())
 }
 
-struct Computed<F>(F);
+struct FnInstruction<F>(F);
 
 #[async_trait]
-impl<F, R> InstructionProvider for Computed<F>
+impl<F, R> InstructionProvider for FnInstruction<F>
 where
     F: Fn(CallContext) -> R + Send + Sync,
     R: Future<Output = Result<String, RunError>> + Send + 'static,

@@ -85,7 +85,7 @@ impl TreeLoader<'_> {
                 let registered = registered.into_iter().flat_map(Factories::names);
                 let known: Vec<_> =
                     AgentClass::BUILTIN.into_iter().chain(registered).map(|name| format!("`{name}`")).collect();
-                Err(format!("agent class `{class}` not found; there is {}", known.join(", ")))
+                Err(format!("agent class `{class}` not found; available: {}", known.join(", ")))
             }
         }
     }

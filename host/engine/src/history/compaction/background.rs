@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::CompactionTarget;
-use super::window::Plan;
+use super::window::CompactionPlan;
 use crate::plugins::Plugins;
 
 /// How long [`Compactions::drain`] waits before it cancels compactions.
@@ -26,7 +26,11 @@ pub(crate) struct Compactions(Arc<Sessions>);
 
 impl Compactions {
     /// Starts a compaction of the session if `plan` returns one and none is in progress. Returns true if it was started.
-    pub(super) fn start<F>(&self, target: &CompactionTarget<'_, F>, plan: impl FnOnce() -> Option<Plan>) -> bool
+    pub(super) fn start<F>(
+        &self,
+        target: &CompactionTarget<'_, F>,
+        plan: impl FnOnce() -> Option<CompactionPlan>,
+    ) -> bool
     where
         F: Fn(&CancellationToken) -> CallContext,
     {
@@ -90,7 +94,12 @@ impl Drop for InProgress {
 
 /// Creates a summary and appends it to the session, unless it would hide events that it does not cover. Plugins see its
 /// event, and may replace it.
-async fn compact(cx: &CallContext, plan: Plan, summarizer: &dyn Summarizer, plugins: &Plugins) -> Result<(), RunError> {
+async fn compact(
+    cx: &CallContext,
+    plan: CompactionPlan,
+    summarizer: &dyn Summarizer,
+    plugins: &Plugins,
+) -> Result<(), RunError> {
     let run = &cx.invocation;
     let snapshot = run.session();
     if plan.hides_other_events(&snapshot.events) {

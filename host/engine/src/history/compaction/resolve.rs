@@ -15,11 +15,11 @@ pub struct ConfiguredCompaction {
     /// The key in the configuration, such as `app_defaults.compaction`.
     key: String,
     settings: CompactionSettings,
-    resolved: Mutex<Resolved>,
+    resolved: Mutex<Resolution>,
 }
 
 #[derive(Default)]
-struct Resolved {
+struct Resolution {
     /// The generation of the catalog; `None` before the first resolution.
     generation: Option<u64>,
     /// `None` if the summarizer cannot be used.

@@ -16,7 +16,7 @@ use imbl::Vector;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::window::{Plan, sliding, tail};
+use super::window::{CompactionPlan, sliding, tail};
 use super::{HistoryItem, PromptSize, SlidingWindow, TailRetention, effective_history};
 
 fn parse_event(index: usize, word: &str) -> Arc<Event> {
@@ -69,7 +69,7 @@ fn parse_log(words: &str) -> Vector<Arc<Event>> {
 }
 
 /// Formats the events of a plan.
-fn words(plan: Option<Plan>) -> String {
+fn words(plan: Option<CompactionPlan>) -> String {
     let word = |event: &Arc<Event>| {
         if event.author == "model" { event.content.as_ref().unwrap().text() } else { event.id.clone() }
     };

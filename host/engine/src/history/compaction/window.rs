@@ -11,7 +11,7 @@ use super::{HistoryItem, SlidingWindow, TailRetention, effective_history};
 
 /// The events for one summary.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct CompactionPlan {
     /// The events to summarize. The first may be an earlier summary, which the new one replaces.
     pub(super) events: Vec<Arc<Event>>,
     /// The earliest timestamp.
@@ -20,7 +20,7 @@ pub(super) struct Plan {
     pub(super) end: Timestamp,
 }
 
-impl Plan {
+impl CompactionPlan {
     fn new(earlier_summary: Option<&Compaction>, events: &[Arc<Event>]) -> Option<Self> {
         let earlier_summary = earlier_summary.map(as_event);
         let events: Vec<_> = earlier_summary.into_iter().chain(events.iter().cloned()).collect();
@@ -70,7 +70,10 @@ fn is_in_future(event: &Event, now: Timestamp) -> bool {
 
 /// Returns the new invocations once there are `interval` of them, and `overlap` invocations before them. Reads no
 /// events before these.
-pub(super) fn sliding(events: &Vector<Arc<Event>>, SlidingWindow { interval, overlap }: SlidingWindow) -> Option<Plan> {
+pub(super) fn sliding(
+    events: &Vector<Arc<Event>>,
+    SlidingWindow { interval, overlap }: SlidingWindow,
+) -> Option<CompactionPlan> {
     let mut last_end: Option<Timestamp> = None;
     let mut invocations = HashSet::new();
     let mut overlap_left = overlap;
@@ -106,7 +109,7 @@ pub(super) fn sliding(events: &Vector<Arc<Event>>, SlidingWindow { interval, ove
     }
     let first_new = window.len().checked_sub(new)?;
     window.reverse();
-    Plan::new(None, window.get(compactable_range(&window, first_new, window.len())?)?)
+    CompactionPlan::new(None, window.get(compactable_range(&window, first_new, window.len())?)?)
 }
 
 fn count(invocations: &HashSet<&str>) -> u32 {
@@ -115,7 +118,10 @@ fn count(invocations: &HashSet<&str>) -> u32 {
 
 /// Returns the newest summary and the events since then, except for the newest `retention` events. Reads no events
 /// before the end of that summary.
-pub(super) fn tail(events: &Vector<Arc<Event>>, TailRetention { retention, .. }: TailRetention) -> Option<Plan> {
+pub(super) fn tail(
+    events: &Vector<Arc<Event>>,
+    TailRetention { retention, .. }: TailRetention,
+) -> Option<CompactionPlan> {
     let mut newest: Option<&Compaction> = None;
     let mut window = Vec::new();
     let now = Timestamp::now();
@@ -131,5 +137,5 @@ pub(super) fn tail(events: &Vector<Arc<Event>>, TailRetention { retention, .. }:
     let range = compactable_range(&window, 0, window.len().checked_sub(retention)?)?;
     // Events between the earlier summary and the range are kept, so the new summary cannot cover both.
     let earlier_summary = newest.filter(|_| range.start == 0);
-    Plan::new(earlier_summary, window.get(range)?)
+    CompactionPlan::new(earlier_summary, window.get(range)?)
 }

@@ -56,8 +56,8 @@ mod tests {
     #[test]
     fn a_long_header_line_is_truncated_between_characters() {
         let header = format!("a{}", "é".repeat(600));
-        let shown = format!("a{}", "é".repeat(511));
-        assert_eq!(description(&header), format!("Header line (cut): {shown}\nRows after it: 0"));
+        let excerpt_text = format!("a{}", "é".repeat(511));
+        assert_eq!(description(&header), format!("Header line (cut): {excerpt_text}\nRows after it: 0"));
     }
 
     #[test]

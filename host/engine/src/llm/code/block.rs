@@ -54,13 +54,13 @@ pub(super) fn quote_last(content: &mut Content, delimiters: &[(String, String)])
 
 /// A code block in a text.
 #[derive(Debug, PartialEq)]
-struct Block<'a> {
+struct CodeBlock<'a> {
     before: &'a str,
     code: &'a str,
 }
 
 /// Finds the first block. If two begin at the same position, the first pair of delimiters is used.
-fn find<'a>(text: &'a str, delimiters: &[(String, String)]) -> Option<Block<'a>> {
+fn find<'a>(text: &'a str, delimiters: &[(String, String)]) -> Option<CodeBlock<'a>> {
     delimiters
         .iter()
         .filter_map(|(open, close)| first_between(text, open, close))
@@ -68,7 +68,7 @@ fn find<'a>(text: &'a str, delimiters: &[(String, String)]) -> Option<Block<'a>>
 }
 
 /// Finds the first block between two delimiters that is not blank.
-fn first_between<'a>(text: &'a str, open: &str, close: &str) -> Option<Block<'a>> {
+fn first_between<'a>(text: &'a str, open: &str, close: &str) -> Option<CodeBlock<'a>> {
     if open.is_empty() {
         return None;
     }
@@ -81,7 +81,7 @@ fn first_between<'a>(text: &'a str, open: &str, close: &str) -> Option<Block<'a>
         let code_end = code_start - shared + text.get(code_start - shared..)?.find(close)?;
         let code = text.get(code_start..code_end).unwrap_or_default();
         if !code.trim().is_empty() {
-            return Some(Block { before: text.get(..start)?, code });
+            return Some(CodeBlock { before: text.get(..start)?, code });
         }
         offset = code_start.max(code_end);
     }
@@ -142,7 +142,7 @@ mod tests {
     fn the_first_of_two_matching_pairs_is_used() {
         let pair = |open: &str, close: &str| (open.to_owned(), close.to_owned());
         let found = find("<a>1<b>2<c>", &[pair("<a>", "<c>"), pair("<a>", "<b>")]);
-        assert_eq!(found, Some(Block { before: "", code: "1<b>2" }));
+        assert_eq!(found, Some(CodeBlock { before: "", code: "1<b>2" }));
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
             prop_assume!(!code.trim().is_empty());
             let text = format!("{before}```python\n{code}\n```{after}");
             let block = find(&text, &default_delimiters());
-            prop_assert_eq!(block, Some(Block { before: &before, code: &code }));
+            prop_assert_eq!(block, Some(CodeBlock { before: &before, code: &code }));
         }
 
         #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hatchery_core::{Tool, WrapperTool};
 
-/// Never repeats a call of a tool that was interrupted when the host died. The model is told that nobody knows whether
+/// Never repeats a call of a tool that was interrupted when the host died. The model gets an error that it is unknown whether
 /// the call had its effect.
 pub struct AtMostOnce(Arc<dyn Tool>);
 

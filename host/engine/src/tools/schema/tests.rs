@@ -261,8 +261,8 @@ fn a_check_is_interrupted_at_its_deadline_with_its_run_and_at_the_limit_of_the_r
     assert_eq!(interrupt_of(cancelled), Interrupt::Cancelled);
     let run = budget();
     assert_eq!(interrupt_of(RunBudget { run_steps: 50_000, ..run.clone() }), Interrupt::RunSteps);
-    let taken = run.spent.check_steps.load(Ordering::Relaxed);
-    assert!((50_000..60_000).contains(&taken), "{taken}");
+    let used_steps = run.spent.check_steps.load(Ordering::Relaxed);
+    assert!((50_000..60_000).contains(&used_steps), "{used_steps}");
 }
 
 #[test]

@@ -6,17 +6,17 @@ use hatchery_engine::Plugins;
 use super::*;
 
 /// Replaces the text of summaries.
-struct MasksSummaries;
+struct MaskingPlugin;
 
 #[async_trait]
-impl Callback for MasksSummaries {
+impl Callback for MaskingPlugin {
     fn name(&self) -> &str {
         "masks"
     }
 }
 
 #[async_trait]
-impl Plugin for MasksSummaries {
+impl Plugin for MaskingPlugin {
     async fn on_event(&self, _: &CallContext, event: &Event) -> Result<Option<EventData>, RunError> {
         let Some(mut compaction) = event.actions.compaction.clone() else { return Ok(None) };
         compaction.compacted_content = Content::model("***");
@@ -29,7 +29,7 @@ impl Plugin for MasksSummaries {
 async fn plugins_see_and_may_change_summaries() {
     let (model, summaries) = (Arc::new(Scripted::sequence(["one", "two"])), Arc::new(Scripted::sequence(["secret"])));
     let mut app = app_with_compaction(llm_on("root", &model, |_| {}), every(1, summarizer(&summaries))).await;
-    let plugins = Plugins::new(vec![Arc::new(MasksSummaries) as Arc<dyn Plugin>]).unwrap();
+    let plugins = Plugins::new(vec![Arc::new(MaskingPlugin) as Arc<dyn Plugin>]).unwrap();
     app.runner = Runner::with_plugins(app.runner.services().clone(), plugins);
     app.run_and_drain("a").await;
     app.run("b").await;

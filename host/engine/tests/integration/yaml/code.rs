@@ -60,11 +60,11 @@ fn a_code_executor_is_a_name_or_a_map() {
 fn the_error_of_an_invalid_code_executor_has_its_location() {
     assert_eq!(
         code_error("code_executor: pyton"),
-        "root_agent.yaml:3:1: code_executor: code executor `pyton` not found; there is `python`"
+        "root_agent.yaml:3:1: code_executor: code executor `pyton` not found; available: `python`"
     );
     assert_eq!(
         code_error("code_executor:\n  name: pyton"),
-        "root_agent.yaml:4:3: code_executor: code executor `pyton` not found; there is `python`"
+        "root_agent.yaml:4:3: code_executor: code executor `pyton` not found; available: `python`"
     );
     assert_eq!(
         code_error("code_executor: [python]"),

@@ -47,15 +47,15 @@ fn errors_of_unknown_names_have_the_location_and_the_known_names() {
     let builtin: String = hatchery_engine::builtin::tools().names().map(|name| format!("`{name}`, ")).collect();
     assert_eq!(
         error_of("name: root\ninstruction: x\ntools:\n  - name: exit_loop\n  - name: ad\n"),
-        format!("root_agent.yaml:5:5: tools: tool `ad` not found; there is {builtin}`add`; did you mean `add`?")
+        format!("root_agent.yaml:5:5: tools: tool `ad` not found; available: {builtin}`add`; did you mean `add`?")
     );
     assert_eq!(
         error_of("name: root\ninstruction: x\nbefore_tool_callbacks:\n  - name: gard\n"),
-        "root_agent.yaml:4:5: before_tool_callbacks: callback `gard` not found; there is `guard`"
+        "root_agent.yaml:4:5: before_tool_callbacks: callback `gard` not found; available: `guard`"
     );
     assert_eq!(
         error_of("name: root\ninstruction: x\nsub_agents:\n  - code: helpr\n"),
-        "root_agent.yaml:4:5: sub_agents: agent `helpr` not found; there is `helper`"
+        "root_agent.yaml:4:5: sub_agents: agent `helpr` not found; available: `helper`"
     );
 }
 
@@ -112,6 +112,10 @@ fn unknown_and_reserved_settings_of_model_calls_are_errors() {
             "`httpOptions.headers` cannot set `Authorization`, which the host sets",
         ),
         (
+            "{ http_options: { headers: { X-Api-Key: x } } }",
+            "`httpOptions.headers` cannot set `X-Api-Key`, which the host sets",
+        ),
+        (
             "{ http_options: { retry_options: { attempts: 11 } } }",
             "`httpOptions.retryOptions.attempts` is between 1 and 10",
         ),
@@ -147,7 +151,7 @@ fn errors_of_invalid_values_name_the_key() {
     assert!(error.starts_with("root_agent.yaml:3:1: `temperature`: invalid type: string \"hot\""), "{error}");
     assert_eq!(
         error_of("agent_class: Robot\nname: root\n"),
-        "root_agent.yaml:1:1: agent class `Robot` not found; there is `LlmAgent`, `SequentialAgent`, `ParallelAgent`, \
+        "root_agent.yaml:1:1: agent class `Robot` not found; available: `LlmAgent`, `SequentialAgent`, `ParallelAgent`, \
          `LoopAgent`"
     );
     assert_eq!(

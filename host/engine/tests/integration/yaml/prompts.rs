@@ -26,7 +26,7 @@ fn examples_are_a_list_or_a_providers_name() {
     };
     assert!(matches!(examples("sums").unwrap(), Some(Examples::Chosen(_))));
     for (wrong, error) in [
-        ("products", "example provider `products` not found; there is `sums`"),
+        ("products", "example provider `products` not found; available: `sums`"),
         ("[]", "`examples` is empty"),
         ("[{ input: 1 }]", "examples: `[0].input`: invalid type: integer `1`, expected struct Content"),
         ("{}", "`examples` can be a list of `input` and `output`, or a provider's name"),

@@ -140,7 +140,7 @@ fn errors_of_toolsets_have_their_location() {
     assert_eq!(with("name: Toolset"), "root_agent.yaml:4:5: Toolset: missing field `name`");
     assert_eq!(
         with("name: Toolset\n    args:\n      name: shpo"),
-        "root_agent.yaml:6:7: tools: toolset `shpo` not found; there is `bank`, `shop`; did you mean `shop`?"
+        "root_agent.yaml:6:7: tools: toolset `shpo` not found; available: `bank`, `shop`; did you mean `shop`?"
     );
     assert_eq!(
         with("name: Toolset\n    args: { name: shop, only: [buy, sel] }"),

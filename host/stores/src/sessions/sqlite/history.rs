@@ -22,7 +22,7 @@ pub(super) enum Restoration {
     Held,
 }
 
-struct Found {
+struct SessionRow {
     row: i64,
     revision: i64,
     leased_until: i64,
@@ -91,10 +91,10 @@ pub(super) fn rewind(connection: &Connection, key: &SessionKey, revision: i64) -
     Ok(Restoration::Done { state: super::state::read(connection, key, found.row)?, created, updated })
 }
 
-fn find(connection: &Connection, key: &SessionKey) -> rusqlite::Result<Option<Found>> {
+fn find(connection: &Connection, key: &SessionKey) -> rusqlite::Result<Option<SessionRow>> {
     let mut find = connection.prepare_cached(queries::FIND_FOR_RESTORATION)?;
     first(&mut find, params![key.app, key.user, key.id], |row| {
-        Ok(Found {
+        Ok(SessionRow {
             row: row.get(0)?,
             revision: row.get(1)?,
             leased_until: row.get(2)?,
@@ -105,7 +105,7 @@ fn find(connection: &Connection, key: &SessionKey) -> rusqlite::Result<Option<Fo
 }
 
 /// Returns a session's own state at its creation and at a revision.
-fn states_at(connection: &Connection, session: &Found, revision: i64) -> rusqlite::Result<(State, State)> {
+fn states_at(connection: &Connection, session: &SessionRow, revision: i64) -> rusqlite::Result<(State, State)> {
     let mut select = connection.prepare_cached(queries::EVENTS)?;
     let rows = select.query_map(params![session.row, 0, i64::MIN, -1], |row| {
         // An event that cannot be read changes nothing.
@@ -116,7 +116,7 @@ fn states_at(connection: &Connection, session: &Found, revision: i64) -> rusqlit
     let initial = match &session.initial_state {
         Some(json) => serde_json::from_str(json)
             .map_err(|error| rusqlite::Error::FromSqlConversionFailure(4, Type::Text, error.into()))?,
-        // What no event has changed was there from the beginning.
+        // State that no event has changed is part of the initial state.
         None => {
             let mut state = read_own(connection, session.row)?;
             state.retain(|name| !deltas.iter().any(|(_, delta)| delta.contains_key(name)));

@@ -114,12 +114,12 @@ async fn on_a_full_disk_writes_that_need_no_space_succeed() {
     let large = event(&"x".repeat(100_000), json!({}));
     let other = SessionKey::new("app", "ann", "other");
     // The three share a transaction, or follow each other.
-    let (begun, appended, deleted) = futures::join!(
+    let (turn_start, appended, deleted) = futures::join!(
         sessions.begin_turn(&key, None, Duration::from_secs(60)),
         sessions.append(&key, &large),
         sessions.delete(&other),
     );
-    assert!(matches!(begun, Ok(TurnStart::Begun(_))), "{begun:?}");
+    assert!(matches!(turn_start, Ok(TurnStart::Begun(_))), "{turn_start:?}");
     assert!(matches!(appended, Err(StoreError::Full { .. })), "{appended:?}");
     deleted.unwrap();
 }
@@ -131,12 +131,12 @@ async fn a_write_that_waits_too_long_for_the_writer_is_told_to_retry() {
     let [ann, bob] = ["ann", "bob"].map(|user| SessionKey::new("app", user, "s"));
     sessions.create("app", "ann", Some("s"), JsonMap::new()).await.unwrap();
     let (release, released) = std::sync::mpsc::channel::<()>();
-    let (begun, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
+    let (turn_start, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
     let released = std::sync::Mutex::new(released);
     let occupied = sessions.clone();
     tokio::spawn(async move {
         let wait = move |_: &Connection| {
-            begun.send(()).unwrap();
+            turn_start.send(()).unwrap();
             let _ = released.lock().unwrap().recv();
             Ok(())
         };

@@ -1,7 +1,7 @@
 // The conversation that is open: its events, and the run that answers the last message. It outlives the page, so that
 // a run continues while another place is open.
 
-import { createSession, readSession, run, type SessionKey } from "../../api/host";
+import { cancelRun, createSession, readSession, run, type SessionKey } from "../../api/host";
 import { describeError, HostError } from "../../api/http";
 import type { JsonObject, Part } from "../../api/types";
 import { buildTurns, openConfirmations, titledState } from "../../model/conversation";
@@ -37,9 +37,13 @@ class Chat {
   /** Whether the session of a first message is being created. */
   isCreating = $state(false);
   isReconnecting = $state(false);
+  /** Whether the cancellation of the run was requested. */
+  isStopping = $state(false);
   /** Increases when the list of sessions has to be read again. */
   revision = $state(0);
   #abort: AbortController | undefined;
+  /** The id of the run; undefined until the host has accepted its request. */
+  #runId: string | undefined;
 
   turns = $derived(buildTurns(this.log.events));
   confirmations = $derived(openConfirmations(this.turns));
@@ -82,6 +86,7 @@ class Chat {
     this.isLoading = false;
     this.isRunning = false;
     this.isReconnecting = false;
+    this.isStopping = false;
   }
 
   /** Creates a session with the title of its first message and opens it. */
@@ -106,14 +111,17 @@ class Chat {
     const abort = new AbortController();
     const since = this.log.lastStored;
     this.#abort = abort;
+    this.#runId = undefined;
     this.isRunning = true;
+    this.isStopping = false;
     this.isCreating = false;
     this.error = undefined;
     this.log = this.log.add(localMessage(parts, Date.now() / 1000));
     try {
-      await this.#follow({ key, runId: newRunId(), parts, streaming, signal: abort.signal });
+      const onAccepted = (runId: string) => (this.#runId = runId);
+      await this.#follow({ key, runId: newRunId(), parts, streaming, signal: abort.signal, onAccepted });
     } catch (error) {
-      if (!abort.signal.aborted) {
+      if (!abort.signal.aborted && !this.isStopping) {
         const code = error instanceof HostError ? error.code : "ERROR";
         this.error = { code, message: describeError(error) };
       }
@@ -123,12 +131,17 @@ class Chat {
     if (this.#abort !== abort) return;
     this.isRunning = false;
     this.isReconnecting = false;
+    this.isStopping = false;
     this.revision += 1;
   }
 
-  /** Cancels the run. */
-  stop(): void {
-    this.#abort?.abort();
+  /** Cancels the run at the host. Its stream then ends, unless the host does not react: then the page stops reading. */
+  async stop(): Promise<void> {
+    const [key, abort, runId] = [this.key, this.#abort, this.#runId];
+    if (!key || !abort || !this.isRunning || this.isStopping) return;
+    this.isStopping = true;
+    const hasEnded = runId !== undefined && (await cancelRun(key, runId).catch(() => false));
+    if (!hasEnded) abort.abort();
   }
 
   /** Reads the events of a run. A request with the same run id attaches to the run when the connection broke. */
@@ -153,7 +166,7 @@ class Chat {
     }
   }
 
-  /** Replaces what the page has shown by what the host has stored. */
+  /** Replaces the shown events by those that the host has stored. */
   async #reconcile(key: SessionKey, since: number | undefined): Promise<void> {
     try {
       const session = await readSession(key, since);

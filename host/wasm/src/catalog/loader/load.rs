@@ -184,7 +184,7 @@ async fn describe(
 struct Code {
     component: wasmtime::component::Component,
     is_from_cache: bool,
-    /// Why it could not be stored in the cache.
+    /// The reason why it could not be stored in the cache.
     not_cached: Option<String>,
 }
 

@@ -13,7 +13,7 @@ impl NameResolver<'_> {
         let path = name.strip_prefix(MODEL_PREFIX).and_then(|path| path.split_once('/'));
         let model = path.and_then(|(component, model)| self.components.get(component)?.model(model));
         model.ok_or_else(|| {
-            let message = format!("no component offers it; there is {}", self.known_models());
+            let message = format!("no component offers it; available: {}", self.known_models());
             ModelError::new(ModelErrorKind::UnknownModel, name, message)
         })
     }

@@ -14,7 +14,7 @@ use crate::runtime::limits::Limits;
 pub struct ComponentSettings {
     /// Limits of its calls.
     pub limits: Limits,
-    /// What the component may access.
+    /// The grants of the component.
     pub grants: Arc<Grants>,
     /// Returned to the component by the `config` interface.
     pub config: JsonMap,

@@ -103,15 +103,15 @@ impl Host for HostState {
 
 /// Returns items up to `max` bytes in total, but at least one, so that a reader makes progress.
 pub(super) fn take_within<T: EstimateSize>(max: u64, items: impl Iterator<Item = T>) -> Vec<T> {
-    let (mut taken, mut total) = (Vec::new(), 0);
+    let (mut page, mut total) = (Vec::new(), 0);
     for item in items {
         total += ITEM_SIZE + item.estimated_size();
-        if total > max && !taken.is_empty() {
+        if total > max && !page.is_empty() {
             break;
         }
-        taken.push(item);
+        page.push(item);
     }
-    taken
+    page
 }
 
 /// Returns the first 64 bytes of a key, for a message.

@@ -14,7 +14,7 @@ use super::cpu_scheduler::TimeSlice;
 use crate::runtime::engine::Engine;
 use crate::runtime::epoch_timer::RunningGuests;
 
-/// Why a running guest is interrupted.
+/// The reason why a running guest is interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(super) enum InterruptReason {
     #[error("cancelled")]

@@ -114,7 +114,7 @@ impl TimeSlice {
         self.release();
         let ticket = Ticket::new(&self.scheduler);
         loop {
-            Woken(&ticket).await;
+            Wakeup(&ticket).await;
             tokio::task::yield_now().await;
             if self.scheduler.start_slice(ticket.number) {
                 self.is_held.store(true, Ordering::Relaxed);
@@ -163,9 +163,9 @@ impl Drop for Ticket<'_> {
 }
 
 /// Resolves when the ticket is woken.
-struct Woken<'p>(&'p Ticket<'p>);
+struct Wakeup<'p>(&'p Ticket<'p>);
 
-impl Future for Woken<'_> {
+impl Future for Wakeup<'_> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {

@@ -27,12 +27,12 @@ pub(crate) fn link(linker: &mut Linker<HostState>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-type Opened = (Result<Resource<DynOutputStream>, ErrorCode>,);
+type OpenResult = (Result<Resource<DynOutputStream>, ErrorCode>,);
 
 fn write_via_stream(
     mut store: StoreContextMut<'_, HostState>,
     (file, offset): (Resource<Descriptor>, u64),
-) -> wasmtime::Result<Opened> {
+) -> wasmtime::Result<OpenResult> {
     let state = store.data_mut();
     let opened = state.filesystem().write_via_stream(file, offset);
     count_opened(state, opened)
@@ -41,13 +41,13 @@ fn write_via_stream(
 fn append_via_stream(
     mut store: StoreContextMut<'_, HostState>,
     (file,): (Resource<Descriptor>,),
-) -> wasmtime::Result<Opened> {
+) -> wasmtime::Result<OpenResult> {
     let state = store.data_mut();
     let opened = state.filesystem().append_via_stream(file);
     count_opened(state, opened)
 }
 
-fn count_opened(state: &mut HostState, opened: FsResult<Resource<DynOutputStream>>) -> wasmtime::Result<Opened> {
+fn count_opened(state: &mut HostState, opened: FsResult<Resource<DynOutputStream>>) -> wasmtime::Result<OpenResult> {
     match opened {
         Ok(stream) => {
             count(state, &stream)?;

@@ -108,7 +108,7 @@ impl EngineMemory {
     /// Waits until `bytes` more fit. Calls `free` to free something as long as they do not; `free` returns false if
     /// it cannot.
     pub(crate) async fn wait_for(&self, bytes: u64, free: impl Fn() -> bool) {
-        let _waiting = Waiting::enter(&self.waiting);
+        let _waiting = WaitingGuard::enter(&self.waiting);
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
@@ -144,16 +144,16 @@ impl EngineMemory {
     }
 }
 
-struct Waiting<'a>(&'a AtomicUsize);
+struct WaitingGuard<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitingGuard<'a> {
     fn enter(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
         Self(count)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }

@@ -25,7 +25,7 @@ use crate::runtime::http::Http;
 /// Resources of a guest that it does not open itself, such as its standard streams.
 const HOST_RESOURCES: usize = 24;
 
-/// Who a call runs for.
+/// The caller on whose behalf a call runs.
 pub(crate) enum Caller {
     /// No caller: the component describes itself.
     Loader,

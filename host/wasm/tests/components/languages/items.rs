@@ -104,14 +104,14 @@ pub async fn a_model_streams_or_answers_at_once_and_fails_with_its_own_error(com
         let stream = catalog.model(&name)?.generate(request, mode).await?;
         stream.collect::<Vec<_>>().await.into_iter().collect()
     };
-    let said = |responses: &[LlmResponse]| -> Vec<String> {
+    let answer = |responses: &[LlmResponse]| -> Vec<String> {
         responses.iter().filter_map(|response| response.content.as_ref()).map(Content::text).collect()
     };
     let pieces = ask("one two", StreamingMode::On).await.unwrap();
-    assert_eq!(said(&pieces), ["one ", "two"]);
+    assert_eq!(answer(&pieces), ["one ", "two"]);
     assert!(pieces.iter().all(|piece| piece.partial));
     let whole = ask("one two", StreamingMode::Off).await.unwrap();
-    assert_eq!(said(&whole), ["one two"]);
+    assert_eq!(answer(&whole), ["one two"]);
     for (text, mode, message) in [
         ("nothing", StreamingMode::Off, "there is nothing to say"),
         ("nothing", StreamingMode::On, "there is nothing to say"),

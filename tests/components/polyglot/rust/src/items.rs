@@ -127,11 +127,11 @@ pub async fn echo_examples(query: String) -> Result<Vec<Example>, Error> {
 /// Answers with the words of the last message.
 #[model]
 pub async fn parrot(request: LlmRequest, answer: Answer) -> Result<(), Error> {
-    let said = request.contents.last().map(Content::text).unwrap_or_default();
-    if said == "nothing" {
+    let reply = request.contents.last().map(Content::text).unwrap_or_default();
+    if reply == "nothing" {
         return Err(Error::new("MODEL_BAD_REQUEST", "there is nothing to say"));
     }
-    for word in said.split_inclusive(' ') {
+    for word in reply.split_inclusive(' ') {
         if word == "stop" {
             return Err(Error::new("MODEL_UNAVAILABLE", "it stopped"));
         }

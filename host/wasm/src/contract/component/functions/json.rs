@@ -124,7 +124,7 @@ fn fields(known: &[Field], mut map: JsonMap) -> Result<Vec<(String, Val)>, Misma
         Some(unknown) => {
             let known = known.iter().map(|field| field.name.clone()).collect::<Vec<_>>();
             let known = if known.is_empty() { "nothing".into() } else { list(&known) };
-            Err(Mismatch::new(format!("is unknown; there is {known}")).below(format!(".{unknown}")))
+            Err(Mismatch::new(format!("is unknown; available: {known}")).below(format!(".{unknown}")))
         }
         None => Ok(values),
     }

@@ -42,7 +42,7 @@ fn assert_unharmed(folder: &Folder, what: &str, output: &str) {
 }
 
 #[tokio::test]
-async fn no_verb_gives_a_strangers_folder_the_rights_that_it_asks_for() -> Result<()> {
+async fn no_command_grants_an_untrusted_folder_the_access_that_it_requests() -> Result<()> {
     let (folder, _) = folder()?;
     for args in [
         &["inspect", "."][..],
@@ -60,21 +60,21 @@ async fn no_verb_gives_a_strangers_folder_the_rights_that_it_asks_for() -> Resul
 }
 
 #[tokio::test]
-async fn a_server_says_which_rights_need_a_decision_and_how_to_make_it() -> Result<()> {
+async fn serve_names_the_requested_access_and_the_command_that_trusts_it() -> Result<()> {
     let (folder, home) = folder()?;
-    let said = match Host::serve_with_args(&folder, &[("GITHUB_TOKEN", SECRETS[1])], &[] as &[&str]).await {
+    let answer = match Host::serve_with_args(&folder, &[("GITHUB_TOKEN", SECRETS[1])], &[] as &[&str]).await {
         Ok(host) => format!("{}{}", host.wait_for_refusal("puppet.wasm").await?, host.log()),
         Err(error) => format!("{error:#}"),
     };
     for part in ["hatchery trust", home.as_str(), "GITHUB_TOKEN"] {
-        assert!(said.contains(part), "{part} is not in {said}");
+        assert!(answer.contains(part), "{part} is not in {answer}");
     }
-    assert_unharmed(&folder, "serve", &said);
+    assert_unharmed(&folder, "serve", &answer);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_component_that_describes_itself_has_no_files_although_they_are_granted() -> Result<()> {
+async fn describe_has_no_access_to_granted_files() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("puppet.wasm", puppet("loot")?)?;
     folder.write("files/secret.txt", SECRETS[0])?;
@@ -87,26 +87,26 @@ async fn a_component_that_describes_itself_has_no_files_although_they_are_grante
         components["files"].as_array().is_some_and(|files| !files.is_empty())
     })
     .await?;
-    let told = format!("{}{}", host.components().await?, host.get("/list-apps?detailed=true").await?.text);
+    let message = format!("{}{}", host.components().await?, host.get("/list-apps?detailed=true").await?.text);
     let inspected = run_command(&folder, &["inspect", ".", "--json"]).await?;
-    let told = format!("{told}{}{}", inspected.stdout, inspected.stderr);
-    assert!(!told.contains(SECRETS[0]), "a file was read: {told}");
+    let message = format!("{message}{}{}", inspected.stdout, inspected.stderr);
+    assert!(!message.contains(SECRETS[0]), "a file was read: {message}");
     assert!(!inspected.stdout.contains(&format!("WORD={}", SECRETS[1])), "a variable was read: {}", inspected.stdout);
     assert!(!folder.file("files/looted.txt").exists(), "a file was written");
     Ok(())
 }
 
 #[tokio::test]
-async fn an_unsigned_component_is_not_run_to_be_looked_at_where_signatures_are_required() -> Result<()> {
+async fn an_unsigned_component_is_not_inspected_if_signatures_are_required() -> Result<()> {
     let folder = Folder::empty()?;
     let key = minisign::KeyPair::generate_unencrypted_keypair()?.pk.to_base64();
     folder.write("hatchery.yaml", format!("registry:\n  signatures: require\n  trusted_keys: [{key}]\n"))?;
     folder.put("swap.wasm", component("swap")?)?;
     for args in [&["inspect", "."][..], &["inspect", "swap.wasm"]] {
         let output = run_command(&folder, args).await?;
-        let shown = format!("{}{}", output.stdout, output.stderr);
-        assert!(shown.contains("sign"), "{args:?}: {shown}");
-        assert!(!output.stdout.contains("Says which build it is"), "{args:?} ran it: {shown}");
+        let printed = format!("{}{}", output.stdout, output.stderr);
+        assert!(printed.contains("sign"), "{args:?}: {printed}");
+        assert!(!output.stdout.contains("Says which build it is"), "{args:?} ran it: {printed}");
     }
     Ok(())
 }

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_counts_when_the_files_are_at_rest() {
+    async fn a_change_counts_once_the_files_are_unchanged_between_two_checks() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "src/lib.rs", "1");
         let sources = sources(folder.path());

@@ -22,7 +22,7 @@ fn app(folder: &Folder, tool: &str, args: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn recorded_responses_take_the_place_of_the_network() -> Result<()> {
+async fn recorded_responses_replace_the_network() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("web-fetch.wasm", paths::component("web_fetch")?)?;
     // The secret's variable is not there: tests need none.
@@ -52,14 +52,14 @@ async fn recorded_responses_take_the_place_of_the_network() -> Result<()> {
 }
 
 #[tokio::test]
-async fn time_and_chance_are_the_same_in_each_test() -> Result<()> {
+async fn time_and_random_numbers_are_the_same_in_each_test() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("seeker.wasm", paths::component("seeker")?)?;
     app(&folder, "seeker/time_and_chance", "{}")?;
     let conversation = |expected: &str| {
         format!("app: app\nturns:\n  - user: ask now\n    expect: [{{text: {}}}]\n", serde_json::json!(expected))
     };
-    // What it says is taken from the report of a test that expects something else.
+    // The answer is read from the report of a test that expects another one.
     folder.write("app/conversation.yaml", conversation("nothing like it"))?;
     let first = hatchery(&folder.served(), &["test", ".", "--json"]).await?;
     let again = hatchery(&folder.served(), &["test", ".", "--json"]).await?;

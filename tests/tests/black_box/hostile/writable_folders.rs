@@ -18,7 +18,7 @@ async fn check_rejected(settings: &str, named: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_hosts_own_folders_are_not_granted() -> Result<()> {
+async fn folders_of_the_host_cannot_be_granted() -> Result<()> {
     for (host, access) in [(".", "write"), (".hatchery", "write"), (".hatchery", "read"), (".", "read")] {
         let settings = format!(
             "components: {{hostile: {{grants: {{files: [{{host: \"{host}\", guest: /data, access: {access}}}]}}}}}}\n"
@@ -47,8 +47,8 @@ async fn agents_and_scripts_in_a_written_folder_are_not_loaded() -> Result<()> {
     for app in ["parent", "squatter", "top"] {
         assert!(!apps.iter().any(|name| name == app), "`{app}` is served: {apps:?}");
     }
-    let said = stage.host.post("/apps/talker/users/tester/sessions/s", &json!({})).await?;
-    if said.status == 200 {
+    let reply = stage.host.post("/apps/talker/users/tester/sessions/s", &json!({})).await?;
+    if reply.status == 200 {
         let answer = stage.host.post("/run", &hatchery_tests::host::message("talker", "s", "Hello")).await?;
         assert!(answer.status >= 400 && !answer.text.contains("from the written folder"), "{}", answer.text);
     }
@@ -56,7 +56,7 @@ async fn agents_and_scripts_in_a_written_folder_are_not_loaded() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_script_is_no_way_to_read_other_files() -> Result<()> {
+async fn a_script_cannot_read_other_files() -> Result<()> {
     let folder = Stage::folder("")?;
     folder.write(".env", "OPENAI_API_KEY=sk-of-the-operator\n")?;
     folder.write("talker/root_agent.yaml", "name: talker\nmodel: scripted:.env\ninstruction: Talk.\n")?;

@@ -52,7 +52,7 @@ async fn a_signed_component_does_not_serve_under_another_name() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_rollback_works_where_signatures_are_required() -> Result<()> {
+async fn a_rollback_works_if_signatures_are_required() -> Result<()> {
     let author = Author::new()?;
     let folder = author.folder()?;
     author.sign(&folder, "swap", "swap", &swap(Swap::Older)?)?;
@@ -66,8 +66,8 @@ async fn a_rollback_works_where_signatures_are_required() -> Result<()> {
     assert!(output.success, "{}", output.stderr);
     let look = async {
         for session in 0.. {
-            let said = event::texts(&host.ask("swap", &session.to_string(), "Who?").await?);
-            if said == Swap::Older.texts() {
+            let reply = event::texts(&host.ask("swap", &session.to_string(), "Who?").await?);
+            if reply == Swap::Older.texts() {
                 break;
             }
         }
@@ -150,7 +150,7 @@ async fn a_login_stays_with_its_registry() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_manifest_has_a_size() -> Result<()> {
+async fn the_size_of_a_manifest_is_limited() -> Result<()> {
     const LARGE: usize = 300 << 20;
     let registry = MaliciousServer::start(|head| {
         let mut answer = format!(

@@ -1,0 +1,52 @@
+//! Artifacts.
+
+use super::super::scope::Scope;
+use super::super::world::check_artifact_name;
+use crate::bindings::wit::types;
+use crate::content::Part;
+use crate::event::EventActions;
+
+pub(crate) async fn save(name: String, part: types::Part) -> Result<u64, types::Error> {
+    let scope = Scope::of_change()?;
+    check_artifact_name(&name)?;
+    let part = Part::try_from(part)?;
+    let mut world = scope.world.borrow_mut();
+    let versions = world.artifacts.entry(name.clone()).or_default();
+    versions.push(part);
+    let version = versions.len() as u64 - 1;
+    let saved = EventActions { artifact_delta: vec![(name, version)], ..EventActions::default() };
+    super::super::world::merge(&mut scope.call.actions.borrow_mut(), saved);
+    Ok(version)
+}
+
+pub(crate) async fn load(name: String, version: Option<u64>) -> Result<Option<types::Part>, types::Error> {
+    let scope = Scope::of_session()?;
+    check_artifact_name(&name)?;
+    let world = scope.world.borrow();
+    let Some(versions) = world.artifacts.get(&name) else { return Ok(None) };
+    let part = match version {
+        None => versions.last(),
+        Some(version) => usize::try_from(version).ok().and_then(|version| versions.get(version)),
+    };
+    Ok(part.cloned().map(Into::into))
+}
+
+pub(crate) async fn list() -> Result<Vec<String>, types::Error> {
+    Ok(Scope::of_session()?.world.borrow().artifacts.keys().cloned().collect())
+}
+
+pub(crate) async fn versions(name: String) -> Result<Vec<u64>, types::Error> {
+    let scope = Scope::of_session()?;
+    check_artifact_name(&name)?;
+    let versions = scope.world.borrow().artifacts.get(&name).map_or(0, Vec::len);
+    Ok((0..versions as u64).collect())
+}
+
+pub(crate) async fn delete(name: String) -> Result<(), types::Error> {
+    let scope = Scope::of_change()?;
+    check_artifact_name(&name)?;
+    scope.world.borrow_mut().artifacts.remove(&name);
+    let deleted = EventActions { deleted_artifact_ids: vec![name], ..EventActions::default() };
+    super::super::world::merge(&mut scope.call.actions.borrow_mut(), deleted);
+    Ok(())
+}

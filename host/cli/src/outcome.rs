@@ -1,0 +1,29 @@
+//! How a command ends, and its exit code.
+
+use std::process::ExitCode;
+
+use crate::interrupts;
+
+/// How a command ended. Errors in its arguments or its environment are `Err` instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Exit code 0.
+    Success,
+    /// Exit code 1. The command has printed what failed.
+    Failure,
+    /// Exit code 3: a tool call needs approval and nobody could be asked. The command has printed what to do.
+    ApprovalRequired,
+    /// Exit code 130: a signal stopped the command.
+    Interrupted,
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Success => Self::SUCCESS,
+            Outcome::Failure => Self::FAILURE,
+            Outcome::ApprovalRequired => Self::from(3),
+            Outcome::Interrupted => Self::from(interrupts::EXIT_CODE),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Limits of a run: what it has used, what it may still use, and model calls, which count towards them.
+
+use std::sync::atomic::Ordering;
+
+use futures::{StreamExt, stream};
+
+use super::Invocation;
+use crate::error::{RunError, RunLimit};
+use crate::event::Event;
+use crate::id::SessionKey;
+use crate::model::{LlmRequest, LlmResponse, Model, ResponseStream, StreamingMode};
+use crate::run_config::RunConfig;
+use crate::run_usage::ExceededLimit;
+
+/// How much a run may still use. `None` is no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RemainingLimits {
+    /// Model calls.
+    pub llm_calls: Option<u64>,
+    /// Tokens of model calls.
+    pub tokens: Option<u64>,
+    /// Stored events.
+    pub events: Option<u64>,
+    /// Bytes of the JSON of events.
+    pub bytes: Option<u64>,
+}
+
+impl RemainingLimits {
+    /// Returns the lower of each two limits.
+    fn least(self, other: Self) -> Self {
+        let least = |one: Option<u64>, other: Option<u64>| one.into_iter().chain(other).min();
+        Self {
+            llm_calls: least(self.llm_calls, other.llm_calls),
+            tokens: least(self.tokens, other.tokens),
+            events: least(self.events, other.events),
+            bytes: least(self.bytes, other.bytes),
+        }
+    }
+}
+
+impl Invocation {
+    /// Returns how much the run may still use.
+    pub fn remaining(&self) -> RemainingLimits {
+        let RunConfig { max_llm_calls, max_tokens, max_events, max_run_bytes, .. } = self.run_config;
+        let left = |max: u64, used: u64| (max > 0).then(|| max.saturating_sub(used));
+        let usage = &self.usage;
+        let own = RemainingLimits {
+            llm_calls: left(max_llm_calls.into(), usage.llm_calls.load(Ordering::Relaxed).into()),
+            tokens: left(max_tokens, usage.tokens.load(Ordering::Relaxed)),
+            events: left(max_events.into(), usage.events.load(Ordering::Relaxed).into()),
+            bytes: left(max_run_bytes, usage.event_bytes.load(Ordering::Relaxed)),
+        };
+        self.parent.as_ref().map_or(own, |parent| own.least(parent.remaining()))
+    }
+
+    /// Counts a round of the loop agent `agent`.
+    ///
+    /// # Errors
+    /// [`RunError::Limit`] if the round exceeds `max_rounds`.
+    pub fn count_round(&self, agent: &str) -> Result<(), RunError> {
+        let rounds = self.usage.rounds.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let max = self.run_config.max_rounds;
+        if max > 0 && rounds > max {
+            return Err(RunError::Limit { limit: RunLimit::Rounds, value: u64::from(max), agent: agent.into() });
+        }
+        Ok(())
+    }
+
+    /// Counts a model call of `agent`.
+    ///
+    /// # Errors
+    /// [`RunError::Limit`] if the call exceeds `max_llm_calls`.
+    pub fn count_llm_call(&self, agent: &str) -> Result<(), RunError> {
+        let calls = self.usage.llm_calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let max = self.run_config.max_llm_calls;
+        if max > 0 && calls > max {
+            return Err(RunError::Limit { limit: RunLimit::LlmCalls, value: u64::from(max), agent: agent.into() });
+        }
+        self.parent.as_ref().map_or(Ok(()), |parent| parent.count_llm_call(agent))
+    }
+
+    /// Counts an event of an agent before it is stored or forwarded. Once one exceeds a limit, all later ones do.
+    ///
+    /// # Errors
+    /// [`RunError::Limit`] if the event exceeds `max_events` or `max_run_bytes`.
+    pub fn count_event(&self, event: &Event) -> Result<(), RunError> {
+        let (max_events, max_bytes) = (self.run_config.max_events, self.run_config.max_run_bytes);
+        if !event.partial && max_events > 0 {
+            let events = self.usage.events.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+            if events > max_events {
+                return Err(self.exceed(RunLimit::Events, u64::from(max_events), event));
+            }
+        }
+        if max_bytes > 0 {
+            // The event keeps its JSON for the store or the client, which need it next.
+            let bytes = event.json().len() as u64;
+            let bytes = self.usage.event_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+            if bytes > max_bytes {
+                return Err(self.exceed(RunLimit::EventBytes, max_bytes, event));
+            }
+        }
+        self.parent.as_ref().map_or(Ok(()), |parent| parent.count_event(event))
+    }
+
+    /// Records that an event has exceeded a limit. The first one of a run is written to the audit log.
+    fn exceed(&self, limit: RunLimit, value: u64, event: &Event) -> RunError {
+        let exceeded = ExceededLimit { limit, value, agent: event.author.clone() };
+        if self.usage.record_exceeded(exceeded.clone()) {
+            let SessionKey { app, user, id: session } = &self.session_key;
+            let origin = self.caller.origin;
+            let detail = format!("{limit} of {value} reached by agent `{}`", exceeded.agent);
+            tracing::warn!(
+                target: "hatchery::audit", %app, %user, %session, invocation = self.id, %origin, limit = limit.key(), detail,
+                "limit"
+            );
+        }
+        exceeded.into()
+    }
+
+    /// Returns the error of the limit of events or bytes that the run has exceeded. It ends the run even if the agent
+    /// ignores the error.
+    pub fn exceeded_limit(&self) -> Option<RunError> {
+        self.usage.exceeded().cloned().map(RunError::from)
+    }
+
+    fn check_tokens(&self, agent: &str) -> Result<(), RunError> {
+        let max = self.run_config.max_tokens;
+        if max > 0 && self.usage.tokens.load(Ordering::Relaxed) >= max {
+            return Err(RunError::Limit { limit: RunLimit::Tokens, value: max, agent: agent.into() });
+        }
+        self.parent.as_ref().map_or(Ok(()), |parent| parent.check_tokens(agent))
+    }
+
+    /// Calls a model for `agent`, and counts the call and the tokens of the response. Schemas in Gemini's dialect become
+    /// JSON Schema. All model calls of a run use this function.
+    ///
+    /// # Errors
+    /// If the model refuses the request, a limit is reached or the run is cancelled.
+    pub async fn generate(
+        &self,
+        agent: &str,
+        model: &dyn Model,
+        mut request: LlmRequest,
+        streaming_mode: StreamingMode,
+    ) -> Result<ResponseStream, RunError> {
+        request.normalize_schemas();
+        self.check_tokens(agent)?;
+        self.count_llm_call(agent)?;
+        self.ensure_turn().await?;
+        match self.cancel.run_until_cancelled(model.generate(request, streaming_mode)).await {
+            Some(responses) => Ok(self.count_tokens(responses?)),
+            None => Err(RunError::Cancelled),
+        }
+    }
+
+    /// Returns the responses of a model call that was completed before the run was interrupted. It counts like a new one.
+    pub(crate) fn replay_responses(
+        &self,
+        agent: &str,
+        responses: Vec<LlmResponse>,
+    ) -> Result<ResponseStream, RunError> {
+        self.count_llm_call(agent)?;
+        Ok(self.count_tokens(stream::iter(responses.into_iter().map(Ok)).boxed()))
+    }
+
+    /// Counts the tokens of a model call for this run and the runs around it, while its responses are read.
+    fn count_tokens(&self, responses: ResponseStream) -> ResponseStream {
+        self.and_parents().fold(responses, |responses, run| run.usage.clone().count_tokens(responses))
+    }
+}

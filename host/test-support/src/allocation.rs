@@ -1,0 +1,31 @@
+//! A global allocator that counts the bytes of the process.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicIsize, Ordering};
+
+static ALLOCATED: AtomicIsize = AtomicIsize::new(0);
+
+/// The system's allocator with a counter. A test program that uses it has one test, because all threads are counted.
+pub struct CountingAllocator;
+
+impl CountingAllocator {
+    /// Returns the bytes that are allocated now.
+    pub fn allocated() -> isize {
+        ALLOCATED.load(Ordering::Relaxed)
+    }
+}
+
+// SAFETY: passes every call on to the system's allocator as it is.
+unsafe impl GlobalAlloc for CountingAllocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: the caller's promise about the layout.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: the pointer came from `alloc` with this layout, so from the system's allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
