@@ -95,33 +95,7 @@ pub async fn run(plan: &Plan, mut on_row: impl FnMut(&Row)) -> anyhow::Result<Ve
     Ok(rows)
 }
 
-<<<<<<< HEAD
 async fn measure(scenario: &Scenario, name: &str, url: &str, process: u32, plan: &Plan) -> anyhow::Result<Row> {
-=======
-/// The request to the bare server.
-const NATIVE_RUN: Scenario = Scenario::new("", NATIVE, Sessions::Memory);
-
-/// Creates a folder with the apps of all scenarios.
-fn folder() -> anyhow::Result<Folder> {
-    let folder = Folder::empty()?;
-    folder
-        .write("native/root_agent.yaml", "name: native\nmodel: scripted:native/answers.yaml\ninstruction: Answer.\n")?;
-    folder.write("native/answers.yaml", "turns:\n  - reply: \"You said {user}.\"\n")?;
-    folder.put("greeter.wasm", paths::component("greeter")?)?;
-    folder.put("dice/dice.wasm", paths::component("dice")?)?;
-    let answers = paths::repository().join("sample-agents/dice/answers.yaml");
-    folder.write("dice/answers.yaml", std::fs::read(&answers).with_context(|| answers.display().to_string())?)?;
-    Ok(folder)
-}
-
-async fn measure(
-    name: &str,
-    scenario: &Scenario,
-    address: SocketAddr,
-    process: u32,
-    plan: &Plan,
-) -> anyhow::Result<Row> {
->>>>>>> aa2975c9598b4199f10ef248b83b5711015e0248
     let connections = scenario.connections.unwrap_or(plan.connections);
     let next = AtomicU64::new(0);
     let mut clients = try_join_all((0..connections).map(|_| Client::connect(url))).await?;

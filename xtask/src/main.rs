@@ -8,6 +8,7 @@ mod conformance;
 mod demo;
 mod dist;
 mod fuzz;
+mod instructions;
 mod languages;
 mod load;
 mod step;
@@ -72,6 +73,13 @@ enum Verb {
         after_help = "Examples:\n  cargo xtask load\n  cargo xtask load --rivals\n  cargo xtask load --seconds 10 --filter SQLite --json"
     )]
     Load(load::Arguments),
+    /// Count the instructions of ten hot paths with valgrind, and compare them with tests/instructions.txt
+    #[command(after_help = "Example:\n  cargo xtask instructions --update")]
+    Instructions {
+        /// Record the counts instead of comparing them
+        #[arg(long)]
+        update: bool,
+    },
     /// Fuzz the parsers of untrusted input with libFuzzer
     #[command(after_help = "Example:\n  cargo xtask fuzz event --seconds 60")]
     Fuzz {
@@ -126,6 +134,7 @@ fn run(verb: Verb) -> anyhow::Result<()> {
         Verb::Test { args } => test(&workspace, &args),
         Verb::Soak { minutes, json } => soak(&workspace, minutes, json),
         Verb::Load(arguments) => load::run(&workspace, &arguments),
+        Verb::Instructions { update } => instructions::run(&workspace, update),
         Verb::Fuzz { target, seconds } => fuzz(&workspace, target.as_deref(), seconds),
         Verb::Conformance { suite } => conformance::run(&workspace, suite),
         Verb::Components => components(&workspace),

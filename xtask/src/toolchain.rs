@@ -36,6 +36,15 @@ fn check_c_compiler(configured: Option<OsString>) -> anyhow::Result<()> {
     }
 }
 
+/// Installs a package with `apt-get`, as root on Debian. Callers check whether what they need exists then.
+pub fn install_debian_package(name: &str) {
+    let run = |args: &[&str]| {
+        let mut apt = Command::new("apt-get");
+        apt.args(args).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null()).stderr(Stdio::null()).status()
+    };
+    let _ = run(&["update"]).and_then(|_| run(&["install", "-y", "--no-install-recommends", name]));
+}
+
 fn can_run(program: &str) -> bool {
     let run = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     run.is_ok_and(|status| status.success())

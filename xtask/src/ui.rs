@@ -11,8 +11,8 @@ use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
 
 use crate::components::FOLDER_VARIABLE;
-use crate::step;
 use crate::workspace::Workspace;
+use crate::{step, toolchain};
 
 const FOLDER: &str = "host/ui";
 const DIST: &str = "dist";
@@ -110,14 +110,7 @@ fn missing_chromium() -> Option<String> {
     let exists = || Path::new(CHROMIUM).exists();
     if !exists() {
         eprintln!("installing Debian's chromium for the tests of the developer UI");
-        let quiet = || Command::new("apt-get").arg("update").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        let install = || {
-            let mut apt = Command::new("apt-get");
-            apt.args(["install", "-y", "--no-install-recommends", "chromium"]).env("DEBIAN_FRONTEND", "noninteractive");
-            apt.stdout(Stdio::null()).stderr(Stdio::null()).status()
-        };
-        // Whether it worked shows below.
-        let _ = quiet().and_then(|_| install());
+        toolchain::install_debian_package("chromium");
     }
     (!exists()).then(|| format!("{CHROMIUM} does not exist and cannot be installed; install Debian's chromium"))
 }

@@ -70,13 +70,13 @@ pub struct UptimeInstant(Duration);
 impl UptimeInstant {
     /// Returns the current time.
     pub fn now() -> Self {
-        use rustix::time::{ClockId, clock_gettime};
+        use nix::time::{ClockId, clock_gettime};
         #[cfg(target_os = "linux")]
-        let clock = ClockId::Boottime;
+        let clock = ClockId::CLOCK_BOOTTIME;
         #[cfg(not(target_os = "linux"))]
-        let clock = ClockId::Monotonic;
-        // The clock starts at zero, so the conversion cannot fail.
-        Self(Duration::try_from(clock_gettime(clock)).unwrap_or_default())
+        let clock = ClockId::CLOCK_MONOTONIC;
+        // The clock exists on every system that the host runs on.
+        Self(clock_gettime(clock).map(Duration::from).unwrap_or_default())
     }
 }
 

@@ -97,10 +97,17 @@ impl AgentRun {
     }
 
     /// Awaits a part of the run, and attributes its failure to the agent.
-    async fn attribute_failure<T>(&self, part: impl Future<Output = Result<T, RunError>>) -> Result<T, RunError> {
-        let result = part.await;
-        self.run.attribute_failure(self.id, &result);
-        result
+    fn attribute_failure<T>(
+        &self,
+        part: impl Future<Output = Result<T, RunError>>,
+    ) -> impl Future<Output = Result<T, RunError>> {
+        // Boxed, because an asynchronous function keeps a future that it is given twice.
+        let part = Box::pin(part);
+        async move {
+            let result = part.await;
+            self.run.attribute_failure(self.id, &result);
+            result
+        }
     }
 
     /// Runs the agent from its beginning, unless a callback answers or transfers in its place.

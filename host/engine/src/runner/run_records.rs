@@ -235,26 +235,30 @@ impl RunnerInner {
     }
 
     /// Awaits a run, and cancels it if another host wants that.
-    pub(super) async fn cancel_on_request<T>(
+    pub(super) fn cancel_on_request<T>(
         &self,
         lease: &TurnLease,
         publisher: &RunPublisher,
         run: impl Future<Output = T>,
-    ) -> T {
-        let Some(runs) = self.services.sessions.runs() else { return run.await };
-        let requests = async {
-            loop {
-                tokio::time::sleep(lease.renewal_interval()).await;
-                let stored = runs.get(lease.session(), publisher.run()).await;
-                if stored.is_ok_and(|run| run.is_some_and(|run| run.is_cancel_requested)) {
-                    publisher.cancel();
-                    return;
+    ) -> impl Future<Output = T> {
+        // Boxed for the reason given at `renew_during`.
+        let run = Box::pin(run);
+        async move {
+            let Some(runs) = self.services.sessions.runs() else { return run.await };
+            let requests = async {
+                loop {
+                    tokio::time::sleep(lease.renewal_interval()).await;
+                    let stored = runs.get(lease.session(), publisher.run()).await;
+                    if stored.is_ok_and(|run| run.is_some_and(|run| run.is_cancel_requested)) {
+                        publisher.cancel();
+                        return;
+                    }
                 }
+            };
+            match select(run, pin!(requests)).await {
+                Either::Left((result, _)) => result,
+                Either::Right(((), run)) => run.await,
             }
-        };
-        match select(pin!(run), pin!(requests)).await {
-            Either::Left((result, _)) => result,
-            Either::Right(((), run)) => run.await,
         }
     }
 }

@@ -195,17 +195,21 @@ impl TurnEndTasks {
 }
 
 /// Awaits a run, and renews its lease until then.
-pub(super) async fn renew_during<T>(lease: &TurnLease, run: impl Future<Output = T>) -> T {
-    let renewals = async {
-        while !lease.is_lost() {
-            tokio::time::sleep(lease.renewal_interval()).await;
-            if let Err(error) = lease.renew().await {
-                tracing::warn!(code = error.code(), "a turn's lease was not renewed: {error}");
+pub(super) fn renew_during<T>(lease: &TurnLease, run: impl Future<Output = T>) -> impl Future<Output = T> {
+    // Boxed, because an asynchronous function keeps a future that it is given twice: as an argument, and where it is polled.
+    let run = Box::pin(run);
+    async move {
+        let renewals = async {
+            while !lease.is_lost() {
+                tokio::time::sleep(lease.renewal_interval()).await;
+                if let Err(error) = lease.renew().await {
+                    tracing::warn!(code = error.code(), "a turn's lease was not renewed: {error}");
+                }
             }
+        };
+        match select(run, pin!(renewals)).await {
+            Either::Left((result, _)) => result,
+            Either::Right(((), run)) => run.await,
         }
-    };
-    match select(pin!(run), pin!(renewals)).await {
-        Either::Left((result, _)) => result,
-        Either::Right(((), run)) => run.await,
     }
 }

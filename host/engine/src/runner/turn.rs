@@ -5,6 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use hatchery_core::{
     CallContext, Caller, Claim, Content, Event, EventData, EventSink, Invocation, JsonMap, NewInvocation, RunError,
     RunFailure, RunJournal, RunLimit, RunState, RunTransition, Services, SessionKey, StoreError, TurnLease,
@@ -166,7 +167,7 @@ impl RunnerInner {
         let run = Arc::new(run.with_history(views, self.compactions.clone()));
         let state_delta = if is_attached { JsonMap::new() } else { request.state_delta };
         let input = UserInput { message, state_delta };
-        let execution = within_time_limit(&run, execute(&run, &cx, &log, input, resumed));
+        let execution = within_time_limit(&run, execute(&run, &cx, &log, input, resumed).boxed());
         let execution = self.cancel_on_request(lease, &publisher, execution);
         let result = AssertUnwindSafe(execution).catch_unwind().await;
         let result = result.unwrap_or_else(|panic| Err(panic_error(panic.as_ref())));
@@ -259,7 +260,7 @@ struct ContinuedRun<'a> {
 /// Awaits a run for at most `max_run_time`.
 async fn within_time_limit(
     run: &RunContext,
-    execution: impl Future<Output = Result<AgentOutcome, RunError>>,
+    execution: BoxFuture<'_, Result<AgentOutcome, RunError>>,
 ) -> Result<AgentOutcome, RunError> {
     let limit = run.invocation.run_config.max_run_time;
     if limit.is_zero() {

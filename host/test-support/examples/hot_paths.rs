@@ -1,0 +1,171 @@
+//! Ten hot paths of the host, for counting instructions: `hot_paths NAME COUNT` prepares a path and takes it COUNT times. Without
+//! arguments it prints the names. `cargo xtask instructions` runs it with valgrind.
+
+use std::hint::black_box;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use hatchery_core::{
+    Agent, Content, Event, EventWindow, JsonMap, MemoryService, ResponseGrouping, Services, SessionKey, SessionService,
+};
+use hatchery_engine::contents::PromptView;
+use hatchery_engine::{App, RunRequest, Runner};
+use hatchery_models::scripted::{Reply, Scripted};
+use hatchery_stores::{MemorySessions, SqliteMemory, SqliteSessions};
+use hatchery_test_support::{llm, llm_with, services, tool, typical_event};
+use imbl::Vector;
+use serde_json::json;
+
+const USER: &str = "ada";
+
+/// Earlier events or turns of a session that is called long.
+const LONG: usize = 400;
+
+const NAMES: [&str; 10] = [
+    "event_to_json",
+    "event_from_json",
+    "prompt_update",
+    "model_stream",
+    "turn_new_session",
+    "turn_with_tool",
+    "turn_long_session",
+    "turn_sqlite",
+    "session_window_sqlite",
+    "memory_search",
+];
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let Some(name) = arguments.next() else {
+        println!("{}", NAMES.join("\n"));
+        return Ok(());
+    };
+    let count: usize = arguments.next().context("hot_paths NAME COUNT")?.parse()?;
+    let folder = tempfile::tempdir()?;
+    run(&name, count, folder.path()).await
+}
+
+async fn run(name: &str, count: usize, folder: &Path) -> anyhow::Result<()> {
+    match name {
+        "event_to_json" => (0..count).for_each(|number| drop(black_box(typical_event(number).json().clone()))),
+        "event_from_json" => read_events(count)?,
+        "prompt_update" => update_prompt(count),
+        "model_stream" => read_streams(count).await,
+        "turn_new_session" => Turns::new(services(), answering()?).in_new_sessions(count).await?,
+        "turn_with_tool" => Turns::new(services(), calling()?).in_new_sessions(count).await?,
+        "turn_long_session" => Turns::new(services(), calling()?).in_one_session(LONG + count).await?,
+        "turn_sqlite" => {
+            let sessions = Arc::new(SqliteSessions::open(folder.join("sessions.db")).await?);
+            Turns::new(Services { sessions, ..services() }, calling()?).in_one_session(count).await?;
+        }
+        "session_window_sqlite" => read_windows(count, folder).await?,
+        "memory_search" => search_memory(count, folder).await?,
+        other => bail!("`{other}` is none of {}", NAMES.join(", ")),
+    }
+    Ok(())
+}
+
+fn read_events(count: usize) -> anyhow::Result<()> {
+    let json = typical_event(1).json().clone();
+    for _ in 0..count {
+        black_box(Event::from_json(json.clone())?);
+    }
+    Ok(())
+}
+
+/// Updates a prompt with one new event after the other.
+fn update_prompt(count: usize) {
+    let mut events: Vector<Arc<Event>> = (0..LONG).map(typical_event).collect();
+    let mut view = PromptView::new("dice_agent".into(), None, ResponseGrouping::PerCall);
+    view.read(&events);
+    for number in 0..count {
+        events.push_back(typical_event(number));
+        view.read(&events);
+        black_box(view.contents());
+    }
+}
+
+/// Reads a response stream of ten chunks as each provider would.
+async fn read_streams(count: usize) {
+    let chunk = json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "You rolled a five. "}]}}]});
+    let body = format!("data: {chunk}\r\n\r\n").repeat(10);
+    for _ in 0..count {
+        black_box(hatchery_models::fuzz::read_event_streams(body.as_bytes(), 1460).await);
+    }
+}
+
+/// An app that answers at once.
+fn answering() -> anyhow::Result<Agent> {
+    Ok(llm("adder", Scripted::new().default_reply(Reply::text("You are welcome."))))
+}
+
+/// An app that calls a tool and then answers.
+fn calling() -> anyhow::Result<Agent> {
+    let model =
+        Scripted::new().on_tool("add", "The sum is three.").default_reply(Reply::call("add", json!({"a": 1, "b": 2})));
+    Ok(llm_with("adder", model, |agent| agent.tools = vec![tool("add", |_, _| Ok(json!(3)))]))
+}
+
+struct Turns {
+    runner: Runner,
+    app: Arc<App>,
+}
+
+impl Turns {
+    fn new(services: Services, root: Agent) -> Self {
+        let app = App::new("adder", root).unwrap_or_else(|error| unreachable!("a valid agent: {error}"));
+        Self { runner: Runner::new(services), app: Arc::new(app) }
+    }
+
+    async fn in_new_sessions(&self, count: usize) -> anyhow::Result<()> {
+        for number in 0..count {
+            self.run(&self.create(&number.to_string()).await?).await?;
+        }
+        Ok(())
+    }
+
+    async fn in_one_session(&self, count: usize) -> anyhow::Result<()> {
+        let session = self.create("only").await?;
+        for _ in 0..count {
+            self.run(&session).await?;
+        }
+        Ok(())
+    }
+
+    async fn create(&self, id: &str) -> anyhow::Result<SessionKey> {
+        let sessions = &self.runner.services().sessions;
+        Ok(sessions.create("adder", USER, Some(id), JsonMap::new()).await?.key)
+    }
+
+    async fn run(&self, session: &SessionKey) -> anyhow::Result<()> {
+        let request = RunRequest::new(USER, &*session.id, Content::user("What is one and two?"));
+        black_box(self.runner.run(self.app.clone(), request).await?.collect().await?);
+        Ok(())
+    }
+}
+
+/// Reads the newest events of a long session.
+async fn read_windows(count: usize, folder: &Path) -> anyhow::Result<()> {
+    let sessions = SqliteSessions::open(folder.join("sessions.db")).await?;
+    let key = sessions.create("app", USER, None, JsonMap::new()).await?.key;
+    for number in 0..LONG {
+        sessions.append(&key, &typical_event(number)).await?;
+    }
+    for _ in 0..count {
+        black_box(sessions.get(&key, EventWindow::Recent(20)).await?);
+    }
+    Ok(())
+}
+
+async fn search_memory(count: usize, folder: &Path) -> anyhow::Result<()> {
+    let memory = SqliteMemory::open(folder.join("memory.db")).await?;
+    let session = MemorySessions::new().create("app", USER, None, JsonMap::new()).await?.key;
+    let events: Vec<_> = (0..LONG).map(typical_event).collect();
+    memory.add_events(&session, &events).await?;
+    for _ in 0..count {
+        black_box(memory.search("app", USER, "which dice were asked for").await?);
+    }
+    Ok(())
+}
