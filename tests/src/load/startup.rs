@@ -83,7 +83,7 @@ fn folder(components: usize) -> anyhow::Result<Folder> {
     let folder = Folder::empty()?;
     folder.write("hello/root_agent.yaml", "name: hello\nmodel: scripted:hello/answers.yaml\ninstruction: Answer.\n")?;
     folder.write("hello/answers.yaml", "turns:\n  - reply: Hello\n")?;
-    let tools = paths::component("trip-tools")?;
+    let tools = paths::component("trip_tools")?;
     for number in 0..components {
         folder.put(&format!("tools-{number}.wasm"), with_custom_section(&tools, number as u32))?;
     }
