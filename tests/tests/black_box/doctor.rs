@@ -125,7 +125,7 @@ async fn a_component_is_shown_with_its_contract_version_and_one_of_another_is_re
         &[
             "✗ old.wasm: component `old` wants `hatchery:agent@0.1`, this host offers 0.2; rebuild it with `hatchery build`\n",
             "\n      hatchery build CRATE --out ./old.wasm\n",
-            "✓ swap.wasm: requires hatchery:agent 0.2.0, host has 0.2.",
+            "✓ swap.wasm: requires hatchery:agent 0.2.1, host has 0.2.",
         ],
     );
     Ok(())

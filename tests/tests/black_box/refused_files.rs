@@ -118,7 +118,7 @@ async fn a_component_for_another_contract_says_what_it_wants_and_what_there_is()
 /// Returns the component `swap` as if it had been built for another version of the contract. Both versions must have the same length.
 fn component_for_contract(version: &str) -> Result<Vec<u8>> {
     let mut component = paths::component("swap")?;
-    let (package, current) = (b"hatchery:agent/", b"@0.2.0");
+    let (package, current) = (b"hatchery:agent/", b"@0.2.1");
     let mut changed = 0;
     let mut rest = component.as_mut_slice();
     while let Some(found) = rest.windows(package.len()).position(|window| window == package) {

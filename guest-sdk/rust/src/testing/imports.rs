@@ -105,6 +105,10 @@ pub(crate) mod session {
         Ok(())
     }
 
+    pub(crate) fn idempotency_key() -> Result<Option<String>, types::Error> {
+        Ok(Scope::of_session()?.call.idempotency_key.clone())
+    }
+
     pub(crate) fn confirmation() -> Result<Option<types::ToolConfirmation>, types::Error> {
         let decision = Scope::of_session()?.call.decision.clone();
         Ok(decision.map(|ToolConfirmation { hint, confirmed, payload }| types::ToolConfirmation {
@@ -281,7 +285,8 @@ pub(crate) mod tools {
         }
         let call = Call::new(Caller::Run, scope.call.agent.clone());
         call.actions.borrow_mut().state_delta.clone_from(&scope.call.actions.borrow().state_delta);
-        let call = Call { function_call_id: scope.call.function_call_id.clone(), ..call };
+        let key = Some(scope.world.borrow_mut().new_idempotency_key());
+        let call = Call { function_call_id: scope.call.function_call_id.clone(), idempotency_key: key, ..call };
         let inner = scope.with_call(call);
         let result = inner.run(async { (tool.run)(args, ToolContext::new()).await }).await;
         merge(&mut scope.call.actions.borrow_mut(), inner.call.actions.take());

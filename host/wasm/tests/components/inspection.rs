@@ -1,6 +1,6 @@
 //! The data behind `hatchery inspect`.
 
-use hatchery_wasm::inspect;
+use hatchery_wasm::{inspect, version};
 
 use crate::support::{Lab, component};
 
@@ -11,7 +11,7 @@ async fn inspection_reports_imports_and_exports() {
     assert_eq!(shown.name, "misbehaver");
     assert_eq!(shown.size, bytes.len() as u64);
     assert_eq!(shown.sha256.len(), 64);
-    assert_eq!(shown.contract.as_deref(), Some("0.2.0"));
+    assert_eq!(shown.contract.as_deref(), Some(version::OFFERED));
     assert!(shown.imports.iter().any(|name| name.starts_with("hatchery:agent/session@")));
     assert!(shown.exports.iter().any(|name| name.starts_with("hatchery:agent/guest-tools@")));
     let echo = shown.tools.iter().find(|tool| tool.name == "echo").unwrap();
