@@ -56,12 +56,7 @@ impl Effects {
 }
 
 async fn answer(mut stream: TcpStream, counts: Counts, requests: Arc<watch::Sender<usize>>) -> anyhow::Result<()> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await?);
-    }
-    let head = String::from_utf8(head)?;
-    let path = head.split(' ').nth(1).context("a request line")?.to_owned();
+    let (path, _) = read_head(&mut stream).await?;
     let count = {
         let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(path.clone()).or_default();
@@ -72,7 +67,26 @@ async fn answer(mut stream: TcpStream, counts: Counts, requests: Arc<watch::Send
     if path.contains("hang") && count == 1 {
         std::future::pending::<()>().await;
     }
-    let body = format!("{path} {count}");
+    send_text(stream, &format!("{path} {count}")).await
+}
+
+/// Reads the head of a request without a body. Returns its path, and the value of `Idempotency-Key` if it has one.
+pub(crate) async fn read_head(stream: &mut TcpStream) -> anyhow::Result<(String, Option<String>)> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await?);
+    }
+    let head = String::from_utf8(head)?;
+    let path = head.split(' ').nth(1).context("a request line")?.to_owned();
+    let header = |line: &str| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("idempotency-key").then(|| value.trim().to_owned())
+    };
+    Ok((path, head.lines().find_map(header)))
+}
+
+/// Sends a text as the response, and closes the connection.
+pub(crate) async fn send_text(mut stream: TcpStream, body: &str) -> anyhow::Result<()> {
     let length = body.len();
     let response = format!(
         "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"

@@ -11,6 +11,8 @@ pub mod conversation;
 pub mod effects;
 pub mod event;
 pub mod folder;
+pub mod generated_tree;
+pub mod held_effects;
 pub mod host;
 pub mod load;
 pub mod paths;

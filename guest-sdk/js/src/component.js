@@ -54,6 +54,7 @@ const HOST = {
   setState: (key, value) => callHost(() => session.setState(key, stringify(value))),
   eventCount: () => Number(callHost(() => session.eventCount())),
   events: (offset, limit) => callHost(() => session.events(offset, limit)).map(convert.eventFromWit),
+  idempotencyKey: () => callHost(() => session.idempotencyKey()) ?? undefined,
   confirmation: () => {
     const confirmation = callHost(() => session.confirmation());
     return confirmation ? { ...confirmation, payload: parseOptional(confirmation.payload) } : undefined;

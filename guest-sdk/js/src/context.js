@@ -306,6 +306,14 @@ export class Context {
     this.#host.skipSummarization();
   }
 
+  /**
+   * The idempotency key of this tool call: the same when the call is made again because its host died, and different for any other call. For
+   * services that ignore repeated requests. `undefined` outside of a tool call.
+   */
+  get idempotencyKey() {
+    return this.#host.idempotencyKey();
+  }
+
   /** A person's decision about this tool call; `undefined` if no one was asked. */
   get confirmation() {
     return this.#host.confirmation();

@@ -234,6 +234,11 @@ export class Context {
   /** The user message that started this run. */
   readonly userContent: Content;
   readonly eventCount: number;
+  /**
+   * The idempotency key of this tool call: the same when the call is made again because its host died, and different for any other call. For
+   * services that ignore repeated requests. `undefined` outside of a tool call.
+   */
+  readonly idempotencyKey: string | undefined;
   /** A person's decision about this tool call; `undefined` if no one was asked. */
   readonly confirmation: { hint: string; confirmed: boolean; payload?: any } | undefined;
   /** Returns up to `limit` events starting at index `offset`, oldest first; fewer if they are large. */

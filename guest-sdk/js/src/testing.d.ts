@@ -33,6 +33,8 @@ export class MockHost {
     apps?: Record<string, (request: RunRequest & { message: Content }) => (string | Content | Event)[]>;
     /** The events of other sessions of the user, by app and id. */
     sessions?: Record<string, Record<string, (string | Content | Event)[]>>;
+    /** The idempotency key of the tool call, `key-of-call` by default. */
+    idempotencyKey?: string;
     /** A person's decision about the tool call. */
     confirmation?: { hint: string; confirmed: boolean; payload?: Json };
   });

@@ -32,7 +32,8 @@ export class MockHost {
   constructor(setup = {}) {
     this.state = { ...setup.state };
     this.#setup = {
-      config: {}, userMessage: "", events: [], tools: {}, subAgents: {}, plugins: [], models: [], apps: {}, ...setup,
+      config: {}, userMessage: "", events: [], tools: {}, subAgents: {}, plugins: [], models: [], apps: {},
+      idempotencyKey: "key-of-call", ...setup,
       responses: [...(setup.responses ?? [])],
     };
     this.memory = [...(setup.memory ?? [])];
@@ -104,6 +105,10 @@ export class MockHost {
 
   events(offset, limit) {
     return this.#setup.events.slice(offset, offset + limit);
+  }
+
+  idempotencyKey() {
+    return this.#setup.idempotencyKey;
   }
 
   confirmation() {

@@ -68,6 +68,8 @@ test("a tool controls the run and calls other tools and agents", async () => {
   ctx.requestConfirmation("Sure?", { days: 2 });
   assert.deepEqual([host.transferredTo, host.escalated, host.skippedSummarization], ["helper", true, true]);
   assert.deepEqual(host.requestedConfirmation, { hint: "Sure?", payload: { days: 2 } });
+  const withoutKey = new MockHost({ idempotencyKey: undefined }).context();
+  assert.deepEqual([ctx.idempotencyKey, withoutKey.idempotencyKey], ["key-of-call", undefined]);
   assert.equal(ctx.callTool("double", { number: 2 }), 4);
   assert.throws(() => ctx.callTool("triple"), /tool `triple` not found/);
   assert.deepEqual((await collect(ctx.subAgent("helper"))).map(textOf), ["done"]);

@@ -398,6 +398,7 @@ class Contexts(unittest.TestCase):
         cx.request_confirmation("Sure?", {"days": 2})
         self.assertEqual((host.transferred_to, host.escalated, host.skipped_summarization), ("helper", True, True))
         self.assertEqual(host.requested_confirmation, ToolConfirmation("Sure?", False, {"days": 2}))
+        self.assertEqual((cx.idempotency_key, MockHost(idempotency_key=None).tool_context().idempotency_key), ("key-of-call", None))
         self.assertEqual(run(cx.call_tool("double", number=2)), 4)
         self.assertEqual([event.text for event in run(host.agent_context().sub_agent("helper"))], ["done"])
         with self.assertRaisesRegex(ToolError, "tool `triple` not found"):

@@ -30,19 +30,19 @@ macro_rules! exports {
                 export_macro_name: $export_macro,
                 type_section_suffix: $section,
                 with: {
-                    "hatchery:agent/types@0.2.0": crate::bindings::imports::hatchery::agent::types,
-                    "hatchery:agent/specs@0.2.0": crate::bindings::imports::hatchery::agent::specs,
-                    "hatchery:agent/models@0.2.0": crate::bindings::imports::hatchery::agent::models,
-                    "hatchery:agent/session@0.2.0": crate::bindings::imports::hatchery::agent::session,
-                    "hatchery:agent/artifacts@0.2.0": crate::bindings::imports::hatchery::agent::artifacts,
-                    "hatchery:agent/memory@0.2.0": crate::bindings::imports::hatchery::agent::memory,
-                    "hatchery:agent/tools@0.2.0": crate::bindings::imports::hatchery::agent::tools,
-                    "hatchery:agent/agents@0.2.0": crate::bindings::imports::hatchery::agent::agents,
-                    "hatchery:agent/runner@0.2.0": crate::bindings::imports::hatchery::agent::runner,
-                    "hatchery:agent/sessions@0.2.0": crate::bindings::imports::hatchery::agent::sessions,
-                    "hatchery:agent/plugins@0.2.0": crate::bindings::imports::hatchery::agent::plugins,
-                    "hatchery:agent/log@0.2.0": crate::bindings::imports::hatchery::agent::log,
-                    "hatchery:agent/config@0.2.0": crate::bindings::imports::hatchery::agent::config,
+                    "hatchery:agent/types@0.2.1": crate::bindings::imports::hatchery::agent::types,
+                    "hatchery:agent/specs@0.2.1": crate::bindings::imports::hatchery::agent::specs,
+                    "hatchery:agent/models@0.2.1": crate::bindings::imports::hatchery::agent::models,
+                    "hatchery:agent/session@0.2.1": crate::bindings::imports::hatchery::agent::session,
+                    "hatchery:agent/artifacts@0.2.1": crate::bindings::imports::hatchery::agent::artifacts,
+                    "hatchery:agent/memory@0.2.1": crate::bindings::imports::hatchery::agent::memory,
+                    "hatchery:agent/tools@0.2.1": crate::bindings::imports::hatchery::agent::tools,
+                    "hatchery:agent/agents@0.2.1": crate::bindings::imports::hatchery::agent::agents,
+                    "hatchery:agent/runner@0.2.1": crate::bindings::imports::hatchery::agent::runner,
+                    "hatchery:agent/sessions@0.2.1": crate::bindings::imports::hatchery::agent::sessions,
+                    "hatchery:agent/plugins@0.2.1": crate::bindings::imports::hatchery::agent::plugins,
+                    "hatchery:agent/log@0.2.1": crate::bindings::imports::hatchery::agent::log,
+                    "hatchery:agent/config@0.2.1": crate::bindings::imports::hatchery::agent::config,
                     $interface: generate,
                 },
             });
@@ -51,15 +51,15 @@ macro_rules! exports {
 }
 
 exports! {
-    agents: "agent-component", "hatchery:agent/guest-agents@0.2.0", "export_agents", "-agents";
-    tools: "tool-component", "hatchery:agent/guest-tools@0.2.0", "export_tools", "-tools";
-    toolsets: "toolset-component", "hatchery:agent/guest-toolsets@0.2.0", "export_toolsets", "-toolsets";
-    callbacks: "callback-component", "hatchery:agent/guest-callbacks@0.2.0", "export_callbacks", "-callbacks";
-    plugins: "plugin-component", "hatchery:agent/guest-plugins@0.2.0", "export_plugins", "-plugins";
-    code_executors: "code-executor-component", "hatchery:agent/guest-code-executors@0.2.0", "export_code_executors", "-code";
-    summarizers: "summarizer-component", "hatchery:agent/guest-summarizers@0.2.0", "export_summarizers", "-summarizers";
-    examples: "examples-component", "hatchery:agent/guest-examples@0.2.0", "export_examples", "-examples";
-    models: "model-component", "hatchery:agent/guest-models@0.2.0", "export_models", "-models";
+    agents: "agent-component", "hatchery:agent/guest-agents@0.2.1", "export_agents", "-agents";
+    tools: "tool-component", "hatchery:agent/guest-tools@0.2.1", "export_tools", "-tools";
+    toolsets: "toolset-component", "hatchery:agent/guest-toolsets@0.2.1", "export_toolsets", "-toolsets";
+    callbacks: "callback-component", "hatchery:agent/guest-callbacks@0.2.1", "export_callbacks", "-callbacks";
+    plugins: "plugin-component", "hatchery:agent/guest-plugins@0.2.1", "export_plugins", "-plugins";
+    code_executors: "code-executor-component", "hatchery:agent/guest-code-executors@0.2.1", "export_code_executors", "-code";
+    summarizers: "summarizer-component", "hatchery:agent/guest-summarizers@0.2.1", "export_summarizers", "-summarizers";
+    examples: "examples-component", "hatchery:agent/guest-examples@0.2.1", "export_examples", "-examples";
+    models: "model-component", "hatchery:agent/guest-models@0.2.1", "export_models", "-models";
 }
 
 pub use imports::hatchery::agent as wit;

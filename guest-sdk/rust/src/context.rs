@@ -300,6 +300,15 @@ impl ToolContext {
         Ok(agents::skip_summarization()?)
     }
 
+    /// Returns the idempotency key of this call: the same when the call is made again because its host died, and different
+    /// for any other call. For services that ignore repeated requests. `None` outside of a tool call.
+    ///
+    /// # Errors
+    /// If the code runs outside of a session.
+    pub fn idempotency_key(&self) -> Result<Option<String>, Error> {
+        Ok(session::idempotency_key()?)
+    }
+
     /// Returns a person's decision about this call. `None` if no one was asked.
     ///
     /// # Errors

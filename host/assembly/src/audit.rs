@@ -69,6 +69,9 @@ fn grant_lines(grants: &Grants) -> BTreeSet<String> {
     for host in &grants.private_network {
         add("private_network", host.to_string());
     }
+    for host in &grants.idempotency_keys {
+        add("idempotency_keys", host.to_string());
+    }
     for secret in &grants.secrets {
         add("secrets", format!("{} for {}", secret.name(), secret.host()));
     }
@@ -119,7 +122,7 @@ mod tests {
         let yaml = "components: {a: {grants: {network: [a.com], private_network: ['10.0.0.0/8'], models: ['*'], tools: [x/y], memory: write, \
                     runs: [clerk], sessions: {read: [diary], write: [clerk]}, artifacts: write, state: {read: ['user:*'], write: ['app:x']}, environment: {LANG: C, T: {from: TOKEN}}, \
                     files: [{host: /srv, guest: /d, access: write}], clock: '2026-01-01T00:00:00Z', random: {seed: 1}, \
-                    secrets: [{name: k, from: K, host: a.com, header: X}]}}}";
+                    secrets: [{name: k, from: K, host: a.com, header: X}], idempotency_keys: ['*']}}}";
         let config = Config::parse(yaml, Path::new("hatchery.yaml")).unwrap();
         let lines: Vec<_> = grant_lines(&config.components["a"].grants).into_iter().collect();
         assert_eq!(
@@ -130,6 +133,7 @@ mod tests {
                 "environment LANG",
                 "environment T from TOKEN",
                 "files write /srv as /d",
+                "idempotency_keys *",
                 "memory write",
                 "models *",
                 "network a.com",

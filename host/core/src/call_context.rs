@@ -12,8 +12,9 @@ use crate::confirmation::ToolConfirmation;
 use crate::content::Part;
 use crate::error::{ModelError, ModelErrorKind, RunError, StoreError};
 use crate::event::EventActions;
+use crate::id::SessionKey;
 use crate::invocation::Invocation;
-use crate::journal::{EarlierCall, RunJournal, hash_arguments};
+use crate::journal::{EarlierCall, RunJournal, hash_arguments, hash_hex};
 use crate::json::JsonMap;
 use crate::memory::MemoryEntry;
 use crate::model::{LlmRequest, LlmResponse, Model, ResponseStream, StreamingMode};
@@ -33,9 +34,8 @@ pub struct CallContext {
     pub branch: Option<Arc<str>>,
     /// The id of the function call, in tools and tool callbacks.
     pub function_call_id: Option<Arc<str>>,
-    /// The key of the call, in tools: the same when the call is made again after an interruption, and different for any
-    /// other call. For services that ignore repeated requests.
-    pub idempotency_key: Option<Arc<str>>,
+    /// The key of the call in the journal of the run, in tools and tool callbacks.
+    pub call_key: Option<Arc<str>>,
     /// The prefix of the keys of calls by the code of a custom agent.
     agent_scope: Option<Arc<str>>,
     /// The arguments with which the configuration uses the item that is called.
@@ -55,7 +55,7 @@ impl CallContext {
             agent: agent.into(),
             branch,
             function_call_id: None,
-            idempotency_key: None,
+            call_key: None,
             agent_scope: None,
             arguments: None,
             is_read_only: false,
@@ -85,7 +85,7 @@ impl CallContext {
     pub fn for_call(&self, id: Option<&str>) -> Self {
         Self {
             function_call_id: id.map(Into::into),
-            idempotency_key: None,
+            call_key: None,
             agent_scope: None,
             arguments: None,
             confirmation: None,
@@ -94,11 +94,40 @@ impl CallContext {
         }
     }
 
-    /// Sets the key of the call.
+    /// Sets the key of the call in the journal of the run.
     #[must_use]
-    pub fn with_idempotency_key(mut self, key: Option<impl Into<Arc<str>>>) -> Self {
-        self.idempotency_key = key.map(Into::into);
+    pub fn with_call_key(mut self, key: Option<impl Into<Arc<str>>>) -> Self {
+        self.call_key = key.map(Into::into);
         self
+    }
+
+    /// Returns the idempotency key of the call, in tools and tool callbacks: 32 hexadecimal digits, the same when the call
+    /// is made again because its host died, and different for any other call of any session. For services that ignore
+    /// repeated requests.
+    pub fn idempotency_key(&self) -> Option<String> {
+        self.call_key.as_deref().map(|key| self.hash_key(key))
+    }
+
+    /// Returns the idempotency key of the next request with this method and URL by the code that has this context: that of
+    /// the call, a hash of method and URL, and the number of such requests. `None` if that code does not run again in the
+    /// same way.
+    pub fn next_request_key(&self, method: &str, url: &str) -> Option<String> {
+        let scope = self.key_scope()?;
+        let request = hash_arguments(&(method, url));
+        let number = self.invocation.journal.as_ref()?.count(&format!("{scope}/http/{request}")) + 1;
+        Some(format!("{}-{request}-{number}", self.hash_key(scope)))
+    }
+
+    /// Returns a key that no other session has: clients can choose the ids of sessions and runs.
+    fn hash_key(&self, key: &str) -> String {
+        let SessionKey { app, user, id } = &self.invocation.session_key;
+        let created = self.invocation.read_session().created.as_micros();
+        hash_hex(&(app, user, id, created, &self.invocation.id, key), 16)
+    }
+
+    /// Returns the prefix of the keys of what the code with this context calls.
+    fn key_scope(&self) -> Option<&str> {
+        self.call_key.as_deref().or(self.agent_scope.as_deref())
     }
 
     /// Marks this as the context of a custom agent's code, which runs again from its beginning when its run is continued:
@@ -112,7 +141,7 @@ impl CallContext {
     /// Returns the key of the next call of a tool or model by the code that has this context. `None` if that code does
     /// not run again in the same way.
     pub fn next_call_key(&self, name: &str, arguments: &impl Serialize) -> Option<String> {
-        let scope = self.idempotency_key.as_ref().or(self.agent_scope.as_ref())?;
+        let scope = self.key_scope()?;
         let journal = self.invocation.journal.as_ref()?;
         Some(journal.number(&format!("{scope}/{name}/{}", hash_arguments(arguments))))
     }

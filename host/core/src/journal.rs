@@ -125,11 +125,15 @@ impl RunJournal {
 
     /// Returns `prefix/k` for the `k`th call with this prefix.
     pub fn number(&self, prefix: &str) -> String {
+        format!("{prefix}/{}", self.count(prefix))
+    }
+
+    /// Counts what has this prefix. Returns how often it was counted before.
+    pub(crate) fn count(&self, prefix: &str) -> u64 {
         let mut calls = self.calls();
         let count = calls.counts.entry(prefix.to_owned()).or_default();
-        let key = format!("{prefix}/{count}");
         *count += 1;
-        key
+        *count - 1
     }
 
     /// Records that a call begins.
@@ -196,7 +200,12 @@ fn event_key(inner_run: &str, index: usize) -> String {
 
 /// Returns a short hash of a call's arguments.
 pub fn hash_arguments(arguments: &impl Serialize) -> String {
-    // JSON that cannot be written has no arguments to tell apart.
-    let json = serde_json::to_vec(arguments).unwrap_or_default();
-    Sha256::digest(json).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hash_hex(arguments, 8)
+}
+
+/// Returns the first `bytes` of the SHA-256 of a value's JSON, in hexadecimal digits.
+pub(crate) fn hash_hex(value: &impl Serialize, bytes: usize) -> String {
+    // JSON that cannot be written has nothing to tell apart.
+    let json = serde_json::to_vec(value).unwrap_or_default();
+    Sha256::digest(json).iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
 }

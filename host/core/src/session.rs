@@ -337,8 +337,8 @@ pub trait SessionService: Send + Sync {
         Err(StoreError::InvalidRequest("this session service cannot fork sessions".into()))
     }
 
-    /// Removes the events after `revision`, and restores the session's own state to what it was then. Shared state and
-    /// artifacts stay as they are. Begins no turn, but fences out the last one. [`Session::created`] changes, so that
+    /// Removes the events after `revision` with the runs that have begun since, and restores the session's own state to what
+    /// it was then. Shared state and artifacts stay as they are. Begins no turn, but fences out the last one. [`Session::created`] changes, so that
     /// readers with removed events notice. Returns the session without events.
     ///
     /// # Errors

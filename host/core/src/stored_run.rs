@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 /// |---|---|
 /// | accepted | running, failed, cancelled |
 /// | running | running (continued after an interruption), waiting, done, failed, cancelled |
-/// | waiting | running (answered), cancelled |
+/// | waiting | running (answered), done (answered in another run), cancelled |
 /// | done | running (an answer to one of its calls came later) |
 /// | failed | running (tried again) |
 /// | cancelled | none |
@@ -76,6 +76,8 @@ pub enum RunTransition {
     Wait,
     /// The run ends as it should.
     Finish,
+    /// The run need not wait any more: another run has begun with the answers.
+    Answer,
     /// The run ends with an error.
     Fail(RunFailure),
     /// The run is cancelled.
@@ -164,7 +166,7 @@ impl StoredRun {
             }
             (RunTransition::Start, Accepted | Running | Waiting | Done | Failed) => Running,
             (RunTransition::Wait, Running) => Waiting,
-            (RunTransition::Finish, Running) => Done,
+            (RunTransition::Finish, Running) | (RunTransition::Answer, Waiting) => Done,
             (RunTransition::Fail(_), Accepted | Running) => Failed,
             (RunTransition::Cancel | RunTransition::RequestCancel, Accepted | Waiting)
             | (RunTransition::Cancel, Running) => Cancelled,
@@ -174,6 +176,7 @@ impl StoredRun {
             }
             (RunTransition::RequestCancel, Done | Failed | Cancelled) => return true,
             (RunTransition::Wait | RunTransition::Finish, Accepted | Waiting | Done | Failed | Cancelled)
+            | (RunTransition::Answer, Accepted | Running | Done | Failed | Cancelled)
             | (RunTransition::Fail(_), Waiting | Done | Failed | Cancelled)
             | (RunTransition::Cancel, Done | Failed | Cancelled) => return false,
         };
@@ -207,8 +210,8 @@ pub struct RunPage {
     pub next: Option<u64>,
 }
 
-/// Stores runs, in the same database as their sessions. Deleting a session deletes its runs. The [bytes](StoredRun::bytes)
-/// of runs count as bytes of the session's events.
+/// Stores runs, in the same database as their sessions. Deleting a session deletes its runs, and rewinding a session those
+/// that have begun since. The [bytes](StoredRun::bytes) of runs count as bytes of the session's events.
 #[async_trait]
 pub trait RunService: Send + Sync {
     /// Adds a run, unless the session has one with this id. Returns the one that the session has then.
@@ -238,6 +241,30 @@ pub trait RunService: Send + Sync {
         transition: &RunTransition,
     ) -> Result<Option<StoredRun>, StoreError>;
 
+    /// Like [`RunService::start`] for a new run, but need not wait until it is stored: that happens before anything that is
+    /// written for the same user later, and soon. Until then a crash of the process loses it. Reads of this service wait
+    /// for it. The default waits.
+    ///
+    /// # Errors
+    /// As [`RunService::start`], as far as they are known at once.
+    async fn start_later(&self, run: &StoredRun, fence: u64) -> Result<(), StoreError> {
+        self.start(run, fence).await.map(drop)
+    }
+
+    /// Like [`RunService::change`], but need not wait, as [`RunService::start_later`].
+    ///
+    /// # Errors
+    /// As [`RunService::change`], as far as they are known at once.
+    async fn change_later(
+        &self,
+        session: &SessionKey,
+        run: &str,
+        fence: u64,
+        transition: &RunTransition,
+    ) -> Result<(), StoreError> {
+        self.change(session, run, Some(fence), transition).await.map(drop)
+    }
+
     /// Returns a run; `None` if there is no such run.
     async fn get(&self, session: &SessionKey, run: &str) -> Result<Option<StoredRun>, StoreError>;
 
@@ -245,9 +272,9 @@ pub trait RunService: Send + Sync {
     /// session does not exist.
     async fn list(&self, session: &SessionKey, from: Option<u64>, limit: usize) -> Result<RunPage, StoreError>;
 
-    /// Returns at most `limit` background runs that are accepted or running, and whose session is held by no turn, those
-    /// that have waited longest first.
-    async fn interrupted(&self, limit: usize) -> Result<Vec<StoredRun>, StoreError>;
+    /// Returns at most `limit` background runs of these apps that are accepted or running, and whose session is held by no
+    /// turn, those that have waited longest first. They come without their requests, which may be large.
+    async fn interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError>;
 }
 
 #[cfg(test)]
@@ -262,6 +289,7 @@ mod tests {
             3 => Just(RunTransition::Start),
             1 => Just(RunTransition::Wait),
             1 => Just(RunTransition::Finish),
+            1 => Just(RunTransition::Answer),
             1 => Just(RunTransition::Fail(failure)),
             1 => Just(RunTransition::Cancel),
             1 => Just(RunTransition::RequestCancel),
@@ -298,7 +326,8 @@ mod tests {
                     prop_assert!(run.state != RunState::Accepted, "nothing leads back to the beginning");
                     let needs_start = before.state.has_ended() || before.state == RunState::Waiting;
                     let is_cancelled = run.state == RunState::Cancelled;
-                    prop_assert!(!needs_start || is_cancelled || run.state == RunState::Running);
+                    let is_answered = (before.state, run.state) == (RunState::Waiting, RunState::Done);
+                    prop_assert!(!needs_start || is_cancelled || is_answered || run.state == RunState::Running);
                 }
                 if before.is_cancel_requested && transition == RunTransition::Start && has_changed {
                     prop_assert_eq!(run.state, RunState::Cancelled);

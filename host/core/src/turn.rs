@@ -1,11 +1,11 @@
 //! Turns of a session: the fence, which lets only one host write to a session at a time, and the lease, which says for
 //! how long a host may act without asking.
 //!
-//! The fence is a number in the stored session that grows with every turn. It makes writing safe: the events of a turn
-//! are refused once a later one has begun. The lease makes effects outside of the session rare in such a turn: a host
+//! The fence is a number in the stored session that grows with every lease. It makes writing safe: the events of a turn
+//! are refused once one with another lease has begun. The lease makes effects outside of the session rare in such a turn: a host
 //! that was frozen finds by its own clock that its lease is over, and asks the store before it goes on.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -49,15 +49,22 @@ pub struct TurnLease {
     key: SessionKey,
     fence: u64,
     duration: Duration,
-    /// When the host has to ask the store: a sixth of the lease before its end.
-    deadline: Mutex<UptimeInstant>,
+    /// When the lease was acquired or renewed.
+    renewed: Mutex<UptimeInstant>,
     /// True once another turn has begun.
     is_lost: AtomicBool,
     /// Cancelled then.
     run: CancellationToken,
-    /// True once the next turn of this host has begun.
-    is_succeeded: AtomicBool,
+    /// [`HELD`], [`PASSED_ON`] or [`ENDED`].
+    state: AtomicU8,
 }
+
+/// The lease is that of this turn.
+const HELD: u8 = 0;
+/// The next turn of this host has it.
+const PASSED_ON: u8 = 1;
+/// It is ended, or about to be.
+const ENDED: u8 = 2;
 
 impl TurnLease {
     /// Returns the lease of a turn that was acquired for `duration` by a request at `acquired`. Losing it cancels `run`.
@@ -68,9 +75,24 @@ impl TurnLease {
         (acquired, duration): (UptimeInstant, Duration),
         run: CancellationToken,
     ) -> Self {
-        let deadline = Mutex::new(deadline(acquired, duration));
-        let (is_lost, is_succeeded) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { sessions, key, fence, duration, deadline, is_lost, run, is_succeeded }
+        let (is_lost, state) = (AtomicBool::new(false), AtomicU8::new(HELD));
+        Self { sessions, key, fence, duration, renewed: Mutex::new(acquired), is_lost, run, state }
+    }
+
+    /// Returns the lease for the next turn of this host, if it has been renewed lately and is not ended: it has the same
+    /// number, so nothing has to be stored. Losing it cancels `run`.
+    pub fn pass_on(&self, run: CancellationToken) -> Option<Self> {
+        let renewed = *self.renewed.lock_unpoisoned();
+        let is_recent = UptimeInstant::now() < renewed + self.duration / 3;
+        if self.is_lost() || !is_recent || !self.leave(PASSED_ON) {
+            return None;
+        }
+        Some(Self::new(self.sessions.clone(), self.key.clone(), self.fence, (renewed, self.duration), run))
+    }
+
+    /// Gives the lease up. Returns false if that was done before.
+    fn leave(&self, state: u8) -> bool {
+        self.state.compare_exchange(HELD, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Returns the session.
@@ -88,14 +110,9 @@ impl TurnLease {
         self.is_lost.load(Ordering::Acquire)
     }
 
-    /// Marks the turn as one that the next turn of this host has taken over.
-    pub fn set_succeeded(&self) {
-        self.is_succeeded.store(true, Ordering::Release);
-    }
-
-    /// Returns true once the next turn of this host has begun: there is nothing to end any more.
-    pub fn is_succeeded(&self) -> bool {
-        self.is_succeeded.load(Ordering::Acquire)
+    /// Marks the lease as one that the next turn of this host has replaced: there is nothing to end any more.
+    pub fn set_replaced(&self) {
+        self.leave(PASSED_ON);
     }
 
     /// Appends an event of the turn.
@@ -126,7 +143,8 @@ impl TurnLease {
         if self.is_lost() {
             return Err(StoreError::Fenced(self.key.clone()));
         }
-        let deadline = *self.deadline.lock_unpoisoned();
+        // The host asks the store a sixth of the lease before its end.
+        let deadline = *self.renewed.lock_unpoisoned() + self.duration.saturating_sub(self.duration / 6);
         if UptimeInstant::now() < deadline { Ok(()) } else { self.renew().await }
     }
 
@@ -137,16 +155,19 @@ impl TurnLease {
     pub async fn renew(&self) -> Result<(), StoreError> {
         let requested = UptimeInstant::now();
         self.observe(self.sessions.renew_turn(&self.key, self.fence, self.duration).await)?;
-        let mut current = self.deadline.lock_unpoisoned();
-        *current = (*current).max(deadline(requested, self.duration));
+        let mut renewed = self.renewed.lock_unpoisoned();
+        *renewed = (*renewed).max(requested);
         Ok(())
     }
 
-    /// Ends the turn, so that the next one can begin at once.
+    /// Ends the turn, so that the next one can begin at once, unless the next turn of this host has the lease.
     ///
     /// # Errors
     /// As [`SessionService::renew_turn`].
     pub async fn end(&self) -> Result<(), StoreError> {
+        if !self.leave(ENDED) {
+            return Ok(());
+        }
         self.sessions.renew_turn(&self.key, self.fence, Duration::ZERO).await
     }
 
@@ -162,8 +183,4 @@ impl TurnLease {
         }
         result
     }
-}
-
-fn deadline(requested: UptimeInstant, duration: Duration) -> UptimeInstant {
-    requested + duration.saturating_sub(duration / 6)
 }

@@ -6,6 +6,7 @@ mod blobs;
 mod event_log;
 mod follow;
 mod nested;
+mod open_calls;
 mod paused_run;
 mod request;
 mod resumption;
@@ -274,7 +275,8 @@ impl Runner {
         };
         let is_background = matches!(kind, RunKind::Background);
         let is_waiting = matches!(position, QueuePosition::Waiting(_));
-        if let Some(id) = id.as_deref().filter(|_| is_background || (is_waiting && request.begins_run())) {
+        let is_accepted = is_background || (is_waiting && request.begins_run());
+        if let Some(id) = id.as_deref().filter(|_| is_accepted) {
             self.0.accept(&key, id, &request, is_background).await?;
         }
         let (parent, task_scope) = match kind {
@@ -298,6 +300,7 @@ impl Runner {
                         plugins,
                         request,
                         new_id,
+                        is_accepted,
                         announced,
                         client,
                         parent,

@@ -19,7 +19,9 @@ pub(crate) async fn continue_interrupted(state: &AppState) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let runs = match state.runner().interrupted_runs(MAX_RUNS).await {
+        // The runs of an app that is missing wait: it may still be loading, or come back.
+        let apps = state.source().app_names();
+        let runs = match state.runner().interrupted_runs(&apps, MAX_RUNS).await {
             Ok(runs) => runs,
             Err(error) => {
                 tracing::warn!(code = error.code(), "interrupted runs were not read: {error}");
@@ -27,7 +29,6 @@ pub(crate) async fn continue_interrupted(state: &AppState) {
             }
         };
         for run in runs {
-            // An app that is missing may still be loading, or come back.
             let Ok(app) = state.app(&run.session.app) else { continue };
             let Ok(_permit) = state.acquire_run_permit() else { break };
             tracing::info!(run = run.id, session = %run.session, attempts = run.attempts, "continuing a background run");

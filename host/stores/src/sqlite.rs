@@ -5,6 +5,8 @@
 //! commit, and with [`Durability::Power`] of the synchronization with the disk. If a write of such a group fails, the
 //! transaction is rolled back and each write of the group is repeated in a transaction of its own.
 //!
+//! A write that nobody waits for is committed together with the next one, or soon: it costs no transaction of its own.
+//!
 //! Users get the writer in turn (round robin). An operation that waits for [`MAX_WAIT`] fails. Several processes may use
 //! one file; they wait for each other's transactions for up to five seconds.
 
@@ -31,6 +33,9 @@ use crate::permissions;
 
 /// How long a connection waits for the transaction of another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a write that nobody waits for may wait for another one, with which it is committed.
+const MAX_DEFERRAL: Duration = Duration::from_millis(100);
 
 /// Number of statements that a connection keeps prepared.
 const PREPARED_STATEMENTS: usize = 128;
@@ -109,6 +114,33 @@ impl Database {
             Err(_) => result.await,
         };
         received.unwrap_or(Err(Failure::Closed))
+    }
+
+    /// Runs `change` in the writing thread together with the next write, and after [`MAX_DEFERRAL`] at the latest. Writes of
+    /// the same owner keep their order. A failure is logged. As in [`Database::write`], `change` may be called twice.
+    pub(crate) fn write_later(
+        &self,
+        owner: (&str, &str),
+        doing: String,
+        change: impl Fn(&Connection) -> rusqlite::Result<()> + Send + 'static,
+    ) {
+        let (file, noun) = (self.file.clone(), self.schema.noun);
+        let report = move |failure: Failure| {
+            let error = failure.into_error(noun, || format!("{noun} {}: cannot {doing}", file.display()));
+            tracing::warn!(code = error.code(), "{error}");
+        };
+        if self.queue.push_later(owner, writer::deferred_job(change, report)) {
+            let queue = self.queue.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(MAX_DEFERRAL).await;
+                queue.flush();
+            });
+        }
+    }
+
+    /// Waits until the deferred writes of this owner are committed.
+    pub(crate) async fn settle(&self, owner: (&str, &str)) -> Result<(), Failure> {
+        if self.queue.has_deferred() { self.write(owner, |_| Ok(())).await } else { Ok(()) }
     }
 
     /// Runs `read` with a connection that cannot write. Statements are consistent with each other only within a

@@ -134,7 +134,7 @@ async fn inspect_shows_what_a_component_exports() -> Result<()> {
     }
     let json = hatchery(&folder.served(), &["inspect", "dice/dice.wasm", "--json"]).await?.json()?;
     let json = json.to_string();
-    for word in ["\"dice\"", "\"roll_die\"", "\"check_prime\"", "\"check_sides\"", "0.2.0"] {
+    for word in ["\"dice\"", "\"roll_die\"", "\"check_prime\"", "\"check_sides\"", "0.2.1"] {
         assert!(json.contains(word), "{word} is not in {json}");
     }
     Ok(())

@@ -5,6 +5,7 @@ mod cli;
 mod compile;
 mod configuration;
 mod crash;
+mod crash_trees;
 mod deterministic_mode;
 mod doctor;
 mod file_problems;

@@ -118,7 +118,7 @@ async fn the_error_of_another_contract_names_both_versions() -> Result<()> {
 /// Returns the component `swap` as if it had been built for another version of the contract. Both versions must have the same length.
 fn component_for_contract(version: &str) -> Result<Vec<u8>> {
     let mut component = paths::component("swap")?;
-    let (package, current) = (b"hatchery:agent/", b"@0.2.0");
+    let (package, current) = (b"hatchery:agent/", b"@0.2.1");
     let mut changed = 0;
     let mut rest = component.as_mut_slice();
     while let Some(found) = rest.windows(package.len()).position(|window| window == package) {

@@ -56,6 +56,7 @@ class MockHost:
         sub_agents: The events of sub-agents.
         memory: Entries of earlier sessions. A search finds those that contain words of the query.
         confirmation: A person's decision about the tool call.
+        idempotency_key: The key of the tool call.
         info: The call in which the code runs.
         arguments: The arguments with which the configuration uses the tool or plugin that is called.
         plugins: The plugins of the run.
@@ -77,6 +78,7 @@ class MockHost:
         sub_agents: dict[str, list[Event]] | None = None,
         memory: list[MemoryEntry] | None = None,
         confirmation: ToolConfirmation | None = None,
+        idempotency_key: str | None = "key-of-call",
         info: RunInfo | None = None,
         arguments: Json = None,
         plugins: Iterable[PluginInfo] = (),
@@ -123,6 +125,7 @@ class MockHost:
         self._tools = tools if isinstance(tools, dict) else {tool.name: tool for tool in tools}
         self._sub_agents = sub_agents or {}
         self._confirmation = confirmation
+        self._idempotency_key = idempotency_key
 
     def tool_context(self) -> ToolContext:
         """Returns a context for a tool."""
@@ -168,6 +171,9 @@ class MockHost:
 
     def events(self, offset: int, limit: int) -> list[Event]:
         return self._events[offset : offset + limit]
+
+    def idempotency_key(self) -> str | None:
+        return self._idempotency_key
 
     def confirmation(self) -> ToolConfirmation | None:
         return self._confirmation

@@ -182,7 +182,8 @@ impl Host {
         let mut world = self.0.borrow_mut();
         let (hint, decision) = (world.hint.clone(), world.decision.clone());
         let decision = decision.map(|(confirmed, payload)| ToolConfirmation { hint, confirmed, payload });
-        Call { function_call_id: Some(world.new_function_call_id()), decision, ..call }
+        let (id, key) = (Some(world.new_function_call_id()), Some(world.new_idempotency_key()));
+        Call { function_call_id: id, idempotency_key: key, decision, ..call }
     }
 
     fn model_call(&self) -> Call {

@@ -33,6 +33,7 @@ pub(super) struct Call {
     /// The agent that the call runs for.
     pub(super) agent: String,
     pub(super) function_call_id: Option<String>,
+    pub(super) idempotency_key: Option<String>,
     /// A person's decision about the call.
     pub(super) decision: Option<ToolConfirmation>,
     /// Its changes so far.
@@ -68,6 +69,7 @@ impl Call {
             caller,
             agent: agent.into(),
             function_call_id: None,
+            idempotency_key: None,
             decision: None,
             actions: RefCell::default(),
             requested_confirmation: RefCell::default(),

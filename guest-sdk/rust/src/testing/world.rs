@@ -110,6 +110,7 @@ pub(super) struct World {
 
     runs: u32,
     function_calls: u32,
+    keys: u32,
     ids: u32,
     ticks: i64,
 }
@@ -154,6 +155,7 @@ impl World {
             actions: EventActions::default(),
             runs: 1,
             function_calls: 0,
+            keys: 0,
             ids: 0,
             ticks: 0,
         }
@@ -234,6 +236,11 @@ impl World {
     pub(super) fn new_function_call_id(&mut self) -> String {
         self.function_calls += 1;
         format!("call-{}", self.function_calls)
+    }
+
+    pub(super) fn new_idempotency_key(&mut self) -> String {
+        self.keys += 1;
+        format!("key-{}", self.keys)
     }
 
     /// Returns the state as a call sees it.

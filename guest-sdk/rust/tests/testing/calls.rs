@@ -32,6 +32,28 @@ fn a_tool_takes_json_and_returns_its_result() {
     assert_eq!((rolled, host.state_of("last_roll")), (20, Some(20)));
 }
 
+/// Returns its own key, and that of a call which it makes.
+#[tool]
+async fn keys(nested: Nested, cx: &ToolContext) -> Result<Value, ToolError> {
+    let inner = match nested.deep {
+        true => cx.call_tool("keys", &json!({ "deep": false })).await?,
+        false => Value::Null,
+    };
+    Ok(json!([cx.idempotency_key()?, inner]))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Nested {
+    deep: bool,
+}
+
+#[test]
+fn every_tool_call_has_an_idempotency_key_of_its_own() {
+    let host = Host::new().own_tool(keys);
+    assert_eq!(host.call::<Value>(keys, json!({ "deep": true })).unwrap(), json!(["key-1", ["key-2", null]]));
+    assert_eq!(host.call::<Value>(keys, json!({ "deep": false })).unwrap(), json!(["key-3", null]));
+}
+
 #[test]
 fn a_tool_takes_its_own_arguments() {
     assert_eq!(Host::new().call::<u32>(roll_die, Roll { sides: 6 }), Ok(6));

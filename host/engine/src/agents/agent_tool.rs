@@ -62,9 +62,9 @@ impl AgentTool {
             Some(Value::String(request)) if args.len() == 1 => request.clone(),
             _ => Value::Object(args).to_string(),
         }));
-        let id = cx.idempotency_key.as_deref().map_or_else(new_invocation_id, Into::into);
+        let id = cx.call_key.as_deref().map_or_else(new_invocation_id, Into::into);
         // Without a key, the call would not be found again.
-        let journal = caller.journal.clone().filter(|_| cx.idempotency_key.is_some());
+        let journal = caller.journal.clone().filter(|_| cx.call_key.is_some());
         let recorded = journal.as_ref().map(|journal| journal.events(&id)).unwrap_or_default();
         let (invocation, writer) = caller.child(id, message.clone(), cx.full_state());
         let collector = Arc::new(AnswerCollector {

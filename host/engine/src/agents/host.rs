@@ -60,7 +60,7 @@ impl AgentHost for EngineHost {
         let tool = self.tool(cx, name).await?;
         check(&tool.qualified_name())?;
         let key = cx.next_call_key(name, &args);
-        let call_cx = cx.for_call(cx.function_call_id.as_deref()).with_idempotency_key(key);
+        let call_cx = cx.for_call(cx.function_call_id.as_deref()).with_call_key(key);
         let plugins = &self.run.plugins;
         let hooks = plugins.chain_without_callbacks();
         ToolPipeline::new(&tool, plugins, hooks, Caller::Code, call_cx).call(args, cx).await

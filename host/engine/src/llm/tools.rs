@@ -126,7 +126,7 @@ impl LoopDriver<'_> {
     fn prepare(&self, (call, decided): PendingCall, key: Option<String>, is_only: bool) -> PreparedCall {
         let (decision, decided) = decided.unzip();
         let decided = decided.map(Box::new);
-        let cx = self.cx.call.for_call(call.id.as_deref()).with_idempotency_key(key).with_confirmation(decision);
+        let cx = self.cx.call.for_call(call.id.as_deref()).with_call_key(key).with_confirmation(decision);
         let plugins = &self.run.plugins;
         let pipeline = match self.tool(&call.name) {
             Some(tool) => Ok(ToolPipeline::new(tool, plugins, self.hooks(), Caller::Model { decided, is_only }, cx)),

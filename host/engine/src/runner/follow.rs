@@ -11,6 +11,9 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use super::run_bus::Frame;
 use super::{Runner, RunnerInner};
 
+/// Most events that a follower reads from the store at a time.
+const PAGE_EVENTS: usize = 64;
+
 /// How often the store is asked for the events of a run that another host runs, or nobody yet.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -49,6 +52,7 @@ impl Runner {
             pending: VecDeque::new(),
             frames: None,
             stale_frames: 0,
+            is_behind: false,
             has_ended: false,
         };
         let updates = stream::unfold(follower, |mut follower| async move {
@@ -76,6 +80,8 @@ struct Follower {
     frames: Option<broadcast::Receiver<Frame>>,
     /// How many of the buffered frames are older than what was read from the store: partial events among them are dropped.
     stale_frames: usize,
+    /// True if the store has more events than were read.
+    is_behind: bool,
     has_ended: bool,
 }
 
@@ -87,6 +93,10 @@ impl Follower {
             }
             if self.has_ended {
                 return Ok(None);
+            }
+            if self.is_behind {
+                self.catch_up().await?;
+                continue;
             }
             match self.receive().await {
                 Some(Ok((Frame::Event { revision: None, event }, is_stale))) => {
@@ -123,7 +133,7 @@ impl Follower {
         let stored = stored.ok_or_else(|| StoreError::SessionNotFound(self.session.clone()))?;
         // After the run, so that all events of a run that has ended are there.
         self.catch_up().await?;
-        if self.frames.is_some() {
+        if self.frames.is_some() || self.is_behind {
             return Ok(());
         }
         if stored.state.is_at_rest() {
@@ -135,12 +145,14 @@ impl Follower {
         Ok(())
     }
 
+    /// Reads the next page of events.
     async fn catch_up(&mut self) -> Result<(), RunError> {
-        let window = EventWindow::AfterRevision(self.revision);
+        let window = EventWindow::Page { after: self.revision, limit: PAGE_EVENTS };
         let session = self.runner.services.sessions.get(&self.session, window).await?;
         let session = session.ok_or_else(|| StoreError::SessionNotFound(self.session.clone()))?;
         let first = self.revision;
-        self.revision = session.revision.max(first);
+        self.revision += session.events.len() as u64;
+        self.is_behind = !session.events.is_empty() && self.revision < session.revision;
         self.stale_frames = self.frames.as_ref().map_or(0, broadcast::Receiver::len);
         let revisions = (first + 1..).zip(session.events);
         let own = revisions.filter(|(_, event)| event.invocation_id == self.run && event.author != USER_AUTHOR);

@@ -64,13 +64,14 @@ impl Runner {
         runs.get(&key, &id).await?.ok_or_else(|| StoreError::SessionNotFound(key).into())
     }
 
-    /// Returns at most `limit` background runs whose host has ended, and fails those that were continued too often.
+    /// Returns at most `limit` background runs of these apps whose host has ended, and fails those that were continued too
+    /// often. They come without their requests.
     ///
     /// # Errors
     /// Those of the session service.
-    pub async fn interrupted_runs(&self, limit: usize) -> Result<Vec<StoredRun>, RunError> {
+    pub async fn interrupted_runs(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, RunError> {
         let Some(runs) = self.0.services.sessions.runs() else { return Ok(Vec::new()) };
-        let mut interrupted = runs.interrupted(limit).await?;
+        let mut interrupted = runs.interrupted(apps, limit).await?;
         interrupted.retain(|run| !self.0.run_bus.has(&run.session, &run.id));
         let (given_up, interrupted): (Vec<_>, Vec<_>) =
             interrupted.into_iter().partition(|run| run.attempts >= MAX_ATTEMPTS);
@@ -94,6 +95,10 @@ impl Runner {
         cancel: CancellationToken,
     ) -> Result<(), RunError> {
         let SessionKey { user, id: session, .. } = &run.session;
+        let Some(run) = self.0.runs()?.get(&run.session, &run.id).await? else { return Ok(()) };
+        if run.state.is_at_rest() {
+            return Ok(());
+        }
         let stored = run.request.as_deref().and_then(|request| serde_json::from_str::<StoredRequest>(request).ok());
         let request = match stored {
             Some(StoredRequest { message, state_delta, is_streaming, origin }) => RunRequest {
@@ -178,24 +183,39 @@ impl RunnerInner {
         Ok(())
     }
 
-    /// Records that a run begins or goes on. Returns the stored run: not running if it was cancelled. `None` if runs are not
-    /// stored.
+    /// Records that a run begins or goes on. A run whose id nobody can know yet `is_new`: its first event, which is stored
+    /// after it, does not wait for that.
+    ///
+    /// # Errors
+    /// [`RunError::Cancelled`] if the run was cancelled before, and those of the session service.
     pub(super) async fn record_start(
         &self,
         lease: &TurnLease,
         id: &str,
         revision: u64,
-    ) -> Result<Option<StoredRun>, RunError> {
-        let Some(runs) = self.services.sessions.runs() else { return Ok(None) };
+        is_new: bool,
+    ) -> Result<(), RunError> {
+        let Some(runs) = self.services.sessions.runs() else { return Ok(()) };
         let run = StoredRun::new(lease.session().clone(), id, revision);
-        Ok(Some(runs.start(&run, lease.fence()).await?))
+        if is_new {
+            return Ok(runs.start_later(&run, lease.fence()).await?);
+        }
+        match runs.start(&run, lease.fence()).await?.state {
+            RunState::Running => Ok(()),
+            _ => Err(RunError::Cancelled),
+        }
     }
 
-    /// Records that a run has ended or waits. A failure does not concern the client: the events are stored.
+    /// Records that a run has ended or waits. A failure does not concern the client: the events are stored. Nobody waits for
+    /// the record of a run that has ended as it should: a host that takes the run up after a crash finds nothing to do.
     pub(super) async fn record_end(&self, lease: &TurnLease, id: &str, transition: &RunTransition) {
         let Some(runs) = self.services.sessions.runs() else { return };
-        match runs.change(lease.session(), id, Some(lease.fence()), transition).await {
-            Ok(_) | Err(StoreError::Fenced(_)) => {}
+        let recorded = match transition {
+            RunTransition::Finish => runs.change_later(lease.session(), id, lease.fence(), transition).await,
+            _ => runs.change(lease.session(), id, Some(lease.fence()), transition).await.map(drop),
+        };
+        match recorded {
+            Ok(()) | Err(StoreError::Fenced(_)) => {}
             Err(error) => tracing::warn!(run = id, code = error.code(), "the state of a run was not stored: {error}"),
         }
     }

@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 use super::RunnerInner;
 use super::session_queue::{AcquireSession, CachedSession, SessionGuard, json_bytes};
 
-/// How long a turn is held after its end. Most often the next turn is of the same host and takes it over, which saves a
-/// write.
+/// How long a turn is held after its end. Often the next turn is of the same host and takes its lease over, which saves two
+/// writes.
 const END_DELAY: Duration = Duration::from_millis(50);
 
 /// How long a host waits before it looks again whether another host's turn has ended.
@@ -109,8 +109,9 @@ impl RunnerInner {
         Ok(CachedSession::new(session))
     }
 
-    /// Begins a turn. Waits while another host has one, at most until that host has not renewed its lease in time.
-    /// Returns the session as it is now. Cancelling `run` ends the waiting, and losing the lease cancels `run`.
+    /// Begins a turn. If the last one was of this host and its lease is held, the turn takes the lease over, and nothing is
+    /// stored. Waits while another host has one, at most until that host has not renewed its lease in time. Returns the
+    /// session as it is now. Cancelling `run` ends the waiting, and losing the lease cancels `run`.
     ///
     /// # Errors
     /// [`RunError::Cancelled`], the errors of the service, and [`StoreError::Busy`] instead of waiting if not `waits`.
@@ -121,6 +122,9 @@ impl RunnerInner {
         run: CancellationToken,
         waits: bool,
     ) -> Result<(CachedSession, Arc<TurnLease>), RunError> {
+        if let Some(lease) = cached.last_turn.as_ref().and_then(|last| last.pass_on(run.clone())) {
+            return Ok((cached, Arc::new(lease)));
+        }
         let sessions = &self.services.sessions;
         loop {
             let acquired = (UptimeInstant::now(), self.turn_lease);
@@ -128,7 +132,7 @@ impl RunnerInner {
             match sessions.begin_turn(key, previous, self.turn_lease).await? {
                 TurnStart::Begun(turn) => {
                     if let Some(last) = &cached.last_turn {
-                        last.set_succeeded();
+                        last.set_replaced();
                     }
                     let lease = Arc::new(TurnLease::new(sessions.clone(), key.clone(), turn.fence, acquired, run));
                     if turn.revision == cached.session.revision {
@@ -166,9 +170,6 @@ impl RunnerInner {
                 tracing::warn!(code = error.code(), "the journal of a run was not deleted: {error}");
             }
             let _ = hurry.run_until_cancelled(tokio::time::sleep(END_DELAY)).await;
-            if lease.is_succeeded() {
-                return;
-            }
             match lease.end().await {
                 // Another turn has begun, or the session was deleted.
                 Ok(()) | Err(StoreError::Fenced(_) | StoreError::SessionNotFound(_)) => {}

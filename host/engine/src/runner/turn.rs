@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::agent_selection::agents_to_run;
 use super::event_log::{EventLog, EventSender, closed_channel, deliver};
+use super::open_calls::{end_answered_runs, has_open_calls};
 use super::paused_run::PausedRun;
 use super::request::RunRequest;
 use super::resumption::{ResumedRun, is_ended};
@@ -37,6 +38,8 @@ pub(super) struct TurnRequest {
     pub(super) request: RunRequest,
     /// The id of a new run.
     pub(super) new_id: String,
+    /// True if the run is stored already.
+    pub(super) is_accepted: bool,
     /// The run as it was announced on the bus, if its id was known.
     pub(super) announced: Option<RunPublisher>,
     pub(super) client: EventSender,
@@ -87,8 +90,8 @@ impl RunnerInner {
         cached: CachedSession,
         slot: &mut Option<CachedSession>,
     ) -> Result<Option<Arc<RunJournal>>, RunError> {
-        let TurnRequest { app, services, plugins, request, new_id, announced, mut client, parent, caller_cancel } =
-            turn;
+        let TurnRequest { app, services, plugins, request, new_id, is_accepted, announced, mut client, .. } = turn;
+        let TurnRequest { parent, caller_cancel, .. } = turn;
         let events = &cached.session.events;
         let found = ResumedRun::find(&app, &request, events, &self.verifier(&key)).and_then(|resumed| {
             // The message of a request that attaches to a run is ignored.
@@ -121,6 +124,7 @@ impl RunnerInner {
         }
         let id = resumed.as_ref().map_or(new_id, |resumed| resumed.invocation_id.clone());
         let message = request.message.filter(|_| !is_attached).map(|message| Arc::new(with_role(message, USER_AUTHOR)));
+        let first_event = if resumed.is_some() { 0 } else { events_before };
         let (user_content, delivered_ids) = match &resumed {
             Some(resumed) => (resumed.user_content(&session.events), resumed.event_ids(&session.events)),
             None => (message.clone().unwrap_or_default(), HashSet::new()),
@@ -128,16 +132,17 @@ impl RunnerInner {
         let journal = Arc::new(RunJournal::new(lease.clone(), id.as_str()));
         journal.set_counted_calls(counted_calls);
         let continues = ContinuedRun { id: &id, resumed: resumed.as_ref(), has_run_id: request.run_id.is_some() };
-        let start = match self.check_end(&key, &continues, &session.events, message.is_some(), &journal).await {
-            Ok(true) => self.record_start(lease, &id, session.revision).await,
-            Ok(false) => Err(RunError::Stopped),
-            Err(error) => Err(error),
+        let start = async {
+            if !self.check_end(&key, &continues, &session.events, message.is_some(), &journal).await? {
+                return Err(RunError::Stopped);
+            }
+            if let Some(message) = message.as_deref().filter(|_| !app.settings.resumable) {
+                self.check_answered(&key, message, &session.events).await?;
+            }
+            let is_new = resumed.is_none() && request.run_id.is_none() && !is_accepted;
+            self.record_start(lease, &id, session.revision, is_new).await
         };
-        let start = start.and_then(|stored| match stored {
-            Some(stored) if stored.state != RunState::Running => Err(RunError::Cancelled),
-            Some(_) | None => Ok(()),
-        });
-        if let Err(error) = start {
+        if let Err(error) = start.await {
             *slot = Some(CachedSession { session, views, bytes, last_turn });
             return if matches!(error, RunError::Stopped) { Ok(None) } else { Err(error) };
         }
@@ -177,7 +182,8 @@ impl RunnerInner {
             Ok(AgentOutcome::Paused) => (Ok(false), Some(RunTransition::Wait)),
             Err(RunError::Stopped) => (Ok(false), Some(RunTransition::Finish)),
             Ok(AgentOutcome::Done | AgentOutcome::Escalated | AgentOutcome::Transfer(_)) => {
-                (Ok(true), Some(RunTransition::Finish))
+                let end = if waits_for_user(&run, first_event) { RunTransition::Wait } else { RunTransition::Finish };
+                (Ok(true), Some(end))
             }
             Err(error) => {
                 plugins.on_run_error(&cx, &error).await;
@@ -313,6 +319,9 @@ async fn run_agents(
 ) -> Result<AgentOutcome, RunError> {
     let RunContext { app, invocation, plugins, .. } = run.as_ref();
     let message = append_user_message(run, cx, log, input, resumed.is_none()).await?;
+    if !app.settings.resumable {
+        end_answered_runs(run).await;
+    }
     let answer = plugins.before_run(cx).await?;
     if answer.is_some() || !cx.actions().is_empty() {
         let content = answer.clone().map(|answer| Arc::new(with_role(answer, "model")));
@@ -340,6 +349,15 @@ async fn run_agents(
         }
     }
     Ok(outcome)
+}
+
+/// Returns true if the agents of an app that is not resumable have ended, and some of their calls wait for the user. The
+/// run's events are those from `first_event` on.
+fn waits_for_user(run: &RunContext, first_event: usize) -> bool {
+    let invocation = &run.invocation;
+    let has_open_calls =
+        || has_open_calls(&invocation.events().skip(first_event), &invocation.id, &Verifier::of(invocation));
+    !run.app.settings.resumable && !invocation.is_ended() && has_open_calls()
 }
 
 /// Adds the events of a run to the user's memory. A failure does not concern the client: it is logged.

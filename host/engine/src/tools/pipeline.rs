@@ -140,7 +140,7 @@ impl ToolPipeline {
 
     /// Returns the journal of the run and the key of the call. `None` if the call is not recorded.
     fn journal(&self) -> Option<(&RunJournal, &str)> {
-        Some((self.cx.invocation.journal.as_deref()?, self.cx.idempotency_key.as_deref()?))
+        Some((self.cx.invocation.journal.as_deref()?, self.cx.call_key.as_deref()?))
     }
 
     /// Runs a call by the code whose context is `code_cx`. The tool sees the state as the code has changed it.

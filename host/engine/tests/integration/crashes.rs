@@ -221,8 +221,8 @@ impl RunService for StoppingSessions {
         self.inner.runs().unwrap().list(session, from, limit).await
     }
 
-    async fn interrupted(&self, limit: usize) -> Result<Vec<StoredRun>, StoreError> {
-        self.inner.runs().unwrap().interrupted(limit).await
+    async fn interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
+        self.inner.runs().unwrap().interrupted(apps, limit).await
     }
 }
 

@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use hatchery_core::{
-    Agent, AgentContext, AgentKind, CustomAgent, CustomAgentSpec, Event, EventData, EventSink, RunError, ToolError,
+    Agent, AgentContext, AgentKind, CallContext, Callback, Content, CustomAgent, CustomAgentSpec, Event, EventData,
+    EventSink, HookPoint, JsonMap, RunError, ToolError,
 };
-use hatchery_models::scripted::Scripted;
+use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 
 use crate::support::*;
@@ -169,4 +170,36 @@ async fn sub_agents_and_tools_see_the_changes_of_the_agent_around_them() {
     let app = Harness::new(root.with_sub_agents(vec![writer])).await;
     assert_eq!(app.transcript("hi").await.last().unwrap(), "writer: buzz");
     assert_eq!(model.requests()[0].system_instructions[0], "Write about bees.");
+}
+
+/// Sets a state key with the name of the agent that it runs for.
+struct NamesItsAgent;
+
+#[async_trait]
+impl Callback for NamesItsAgent {
+    fn name(&self) -> &str {
+        "names_its_agent"
+    }
+
+    async fn before_agent(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
+        cx.set_state(format!("entered_{}", cx.agent), json!(*cx.agent));
+        Ok(None)
+    }
+}
+
+#[tokio::test]
+async fn tools_and_callbacks_know_the_agent_that_they_run_for() {
+    let named = |_: JsonMap, cx: &CallContext| Ok(json!(*cx.agent));
+    let agent = |name: &str, below: Vec<Agent>| {
+        let model = Scripted::new().on_tool("who", "done").default_reply(Reply::call("who", json!({})));
+        let mut agent = llm_with(name, model, |llm| llm.tools = vec![tool("who", named)]);
+        agent.callbacks.push(HookPoint::BeforeAgent, Arc::new(NamesItsAgent));
+        agent.with_sub_agents(below)
+    };
+    let root = workflow("root", AgentKind::Sequential, vec![agent("one", Vec::new()), agent("two", Vec::new())]);
+    let app = Harness::new(root).await;
+    let events = app.run("hi").await;
+    let answers = events.iter().flat_map(|event| event.function_responses());
+    assert_eq!(answers.map(|answer| &answer.response["result"]).collect::<Vec<_>>(), ["one", "two"]);
+    assert_eq!(app.state().await, json!({"entered_one": "one", "entered_two": "two"}));
 }

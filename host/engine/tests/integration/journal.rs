@@ -45,7 +45,7 @@ impl Tool for Interrupted {
     }
 
     async fn call(&self, _: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
-        self.keys.lock().unwrap().push(cx.idempotency_key.as_deref().unwrap().to_owned());
+        self.keys.lock().unwrap().push(cx.idempotency_key().unwrap());
         let calls = self.calls.fetch_add(1, Ordering::SeqCst);
         if calls == 0 {
             self.entered.notify_one();
@@ -141,6 +141,47 @@ async fn completed_calls_of_a_response_are_not_made_again() {
     assert_eq!(session.events.len(), 4);
     let keys = slow.keys.lock().unwrap();
     assert_eq!(keys[0], keys[1], "the same key for the same call");
+}
+
+/// Calls `a` twice with the same arguments.
+struct CallsTwice;
+
+#[async_trait]
+impl CustomAgent for CallsTwice {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        assert_eq!(cx.call.idempotency_key(), None, "a run of an agent is not a call");
+        for _ in 0..2 {
+            cx.call.host()?.call_tool(&cx.call, "a", JsonMap::new()).await?;
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn no_other_call_of_any_session_has_the_idempotency_key_of_a_call() {
+    let keys: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = keys.clone();
+    let a = tool("a", move |_, cx| {
+        seen.lock().unwrap().push(cx.idempotency_key().unwrap());
+        Ok(json!(null))
+    });
+    let code: Arc<dyn CustomAgent> = Arc::new(CallsTwice);
+    let spec = CustomAgentSpec { code, model: None, tools: vec![a] };
+    let app = Arc::new(App::new("app", Agent::new("root", "", AgentKind::Custom(spec))).unwrap());
+    let services = services();
+    // Clients choose all of these names, and a session may follow another one of the same id.
+    for (user, session) in [("ann", "s1"), ("ann", "s2"), ("bob", "s1"), ("ann", "s1")] {
+        let key = SessionKey::new("app", user, session);
+        services.sessions.delete(&key).await.unwrap();
+        services.sessions.create("app", user, Some(session), JsonMap::new()).await.unwrap();
+        let request = RunRequest { run_id: Some("r1".into()), ..RunRequest::new(user, session, Content::user("hi")) };
+        let runner = Runner::new(services.clone());
+        runner.run(app.clone(), request).await.unwrap().collect().await.unwrap();
+        runner.drain().await;
+    }
+    let keys = keys.lock().unwrap();
+    assert_eq!(keys.iter().collect::<std::collections::BTreeSet<_>>().len(), 8, "{keys:?}");
+    assert!(keys.iter().all(|key| key.len() == 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit())), "{keys:?}");
 }
 
 #[tokio::test]

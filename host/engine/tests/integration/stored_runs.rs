@@ -58,6 +58,10 @@ async fn held_app() -> (Harness, Arc<HeldTool>) {
     (Harness::new(llm_with("root", model, |llm| llm.tools = vec![held])).await, tool)
 }
 
+fn apps() -> [String; 1] {
+    ["app".into()]
+}
+
 fn key() -> SessionKey {
     SessionKey::new("app", USER, SESSION)
 }
@@ -342,11 +346,11 @@ async fn interrupted_in_background(app: &mut Harness, tool: &HeldTool, id: &str)
 async fn a_background_run_is_continued_by_another_host() {
     let (mut app, tool) = held_app().await;
     interrupted_in_background(&mut app, &tool, "r1").await;
-    let interrupted = app.runner.interrupted_runs(10).await.unwrap();
+    let interrupted = app.runner.interrupted_runs(&apps(), 10).await.unwrap();
     assert_eq!(interrupted.iter().map(|run| &*run.id).collect::<Vec<_>>(), ["r1"]);
     tool.opened.add_permits(1);
     app.runner.continue_run(app.app.clone(), &interrupted[0], CancellationToken::new()).await.unwrap();
-    assert_eq!(app.runner.interrupted_runs(10).await.unwrap(), [], "this host has it now");
+    assert_eq!(app.runner.interrupted_runs(&apps(), 10).await.unwrap(), [], "this host has it now");
     let (events, _, run) = follow(&app, "r1", 0).await;
     assert_eq!(events.last().unwrap(), "root: done");
     assert_eq!((run.state, run.attempts, run.request), (RunState::Done, 2, None));
@@ -361,7 +365,7 @@ async fn a_background_run_that_was_accepted_only_is_begun_by_another_host() {
     let request = json!({"message": {"role": "user", "parts": [{"text": "hi"}]}, "stateDelta": {"k": 1}});
     let run = StoredRun { is_background: true, request: Some(request.to_string()), ..StoredRun::new(key(), "r1", 0) };
     runs(&app).add(&run).await.unwrap();
-    let interrupted = app.runner.interrupted_runs(10).await.unwrap();
+    let interrupted = app.runner.interrupted_runs(&apps(), 10).await.unwrap();
     app.runner.continue_run(app.app.clone(), &interrupted[0], CancellationToken::new()).await.unwrap();
     let (events, ..) = follow(&app, "r1", 0).await;
     assert_eq!(events.last().unwrap(), "root: done");
@@ -373,13 +377,13 @@ async fn a_background_run_fails_after_ten_attempts() {
     let (mut app, tool) = held_app().await;
     interrupted_in_background(&mut app, &tool, "r1").await;
     for _ in 0..9 {
-        let interrupted = app.runner.interrupted_runs(10).await.unwrap();
+        let interrupted = app.runner.interrupted_runs(&apps(), 10).await.unwrap();
         app.runner.continue_run(app.app.clone(), &interrupted[0], CancellationToken::new()).await.unwrap();
         tool.entered.notified().await;
         app.runner.stop_runs();
         restart(&mut app).await;
     }
-    assert_eq!(app.runner.interrupted_runs(10).await.unwrap(), []);
+    assert_eq!(app.runner.interrupted_runs(&apps(), 10).await.unwrap(), []);
     let failure = stored(&app, "r1").await.failure.unwrap();
     assert_eq!(failure.code, "RUN_GIVEN_UP");
     assert_eq!(failure.message, "the run was given up after 10 attempts, in each of which its host has died");

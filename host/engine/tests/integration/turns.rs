@@ -7,13 +7,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hatchery_core::{
     Agent, CallContext, Callback, Content, Event, EventData, EventWindow, HookPoint, JsonMap, LlmRequest, LlmResponse,
-    ModelErrorKind, RunError, Services, SessionKey, SessionService, StoreError, TurnStart, WrapperSessionService,
+    ModelErrorKind, RunError, Services, SessionKey, SessionService, StoreError, TurnLease, TurnStart, UptimeInstant,
+    WrapperSessionService,
 };
 use hatchery_engine::{App, Run, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use hatchery_stores::{MemorySessions, SqliteSessions};
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
 
 use crate::support::*;
 
@@ -221,31 +223,92 @@ async fn a_run_that_waits_for_another_host_can_be_cancelled() {
     assert_eq!(transcript(&services).await, ["user: TWO", "root: TWO"]);
 }
 
-/// Counts the renewals of turns.
-struct RenewalCounter(MemorySessions, AtomicUsize);
+/// Counts the writes of turns.
+#[derive(Default)]
+struct TurnWrites {
+    sessions: MemorySessions,
+    begins: AtomicUsize,
+    renewals: AtomicUsize,
+}
 
 #[async_trait]
-impl WrapperSessionService for RenewalCounter {
+impl WrapperSessionService for TurnWrites {
     fn inner(&self) -> &dyn SessionService {
-        &self.0
+        &self.sessions
+    }
+
+    async fn begin_turn(
+        &self,
+        key: &SessionKey,
+        previous: Option<u64>,
+        lease: Duration,
+    ) -> Result<TurnStart, StoreError> {
+        self.begins.fetch_add(1, Ordering::SeqCst);
+        self.sessions.begin_turn(key, previous, lease).await
     }
 
     async fn renew_turn(&self, key: &SessionKey, fence: u64, lease: Duration) -> Result<(), StoreError> {
         if !lease.is_zero() {
-            self.1.fetch_add(1, Ordering::SeqCst);
+            self.renewals.fetch_add(1, Ordering::SeqCst);
         }
-        self.0.renew_turn(key, fence, lease).await
+        self.sessions.renew_turn(key, fence, lease).await
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_lease_of_a_long_turn_is_renewed() {
-    let sessions = Arc::new(RenewalCounter(MemorySessions::new(), AtomicUsize::new(0)));
+    let sessions = Arc::new(TurnWrites::default());
     let services = services_on(sessions.clone()).await;
     let model = Scripted::new().default_reply(Reply::text("late").delay(Duration::from_secs(60)));
     let host = TestHost::new(&services, llm("root", model));
     host.start("ONE").await.collect().await.unwrap();
     // Three times during each lease of three seconds.
-    let renewals = sessions.1.load(Ordering::SeqCst);
+    let renewals = sessions.renewals.load(Ordering::SeqCst);
     assert!((55..=60).contains(&renewals), "{renewals}");
+}
+
+#[tokio::test]
+async fn successive_turns_of_one_host_share_a_lease_and_store_no_turn() {
+    let sessions = Arc::new(TurnWrites::default());
+    let services = services_on(sessions.clone()).await;
+    let host = TestHost::new(&services, llm("root", echo()));
+    for text in ["ONE", "TWO", "THREE"] {
+        host.start(text).await.collect().await.unwrap();
+    }
+    assert_eq!(sessions.begins.load(Ordering::SeqCst), 1);
+    host.runner.drain().await;
+    host.start("FOUR").await.collect().await.unwrap();
+    assert_eq!(sessions.begins.load(Ordering::SeqCst), 2, "the turns had ended for other hosts too");
+    assert_eq!(transcript(&services).await.len(), 8);
+}
+
+#[tokio::test]
+async fn a_lease_is_passed_on_once_and_not_when_it_is_old_ended_or_lost() {
+    let sessions: Arc<dyn SessionService> = Arc::new(MemorySessions::new());
+    let services = services_on(sessions.clone()).await;
+    let begin = async |previous| {
+        let acquired = UptimeInstant::now();
+        match services.sessions.begin_turn(&key(), previous, Duration::from_secs(60)).await.unwrap() {
+            TurnStart::Begun(turn) => Some((turn.fence, acquired)),
+            TurnStart::Held { .. } => None,
+        }
+    };
+    let lease = |(fence, acquired): (u64, UptimeInstant), duration| {
+        TurnLease::new(sessions.clone(), key(), fence, (acquired, duration), CancellationToken::new())
+    };
+    let (long, none) = (Duration::from_secs(60), CancellationToken::new);
+    let begun = begin(None).await.unwrap();
+    let first = lease(begun, long);
+    let second = first.pass_on(none()).unwrap();
+    assert_eq!(second.fence(), first.fence());
+    assert!(first.pass_on(none()).is_none());
+    first.end().await.unwrap();
+    assert!(begin(None).await.is_none(), "the first turn cannot end what the second one holds");
+    assert!(lease(begun, Duration::ZERO).pass_on(none()).is_none(), "it is old");
+    second.end().await.unwrap();
+    assert!(second.pass_on(none()).is_none(), "it has ended");
+    let third = lease(begin(None).await.unwrap(), long);
+    begin(Some(third.fence())).await.unwrap();
+    assert!(third.renew().await.is_err());
+    assert!(third.pass_on(none()).is_none(), "it is lost");
 }

@@ -242,6 +242,20 @@ async fn retry_after_is_returned_if_it_is_too_long() {
 }
 
 #[tokio::test]
+async fn settings_of_client_libraries_are_not_sent() {
+    for fixture in fixtures() {
+        let provider = MockProvider::start([MockResponse::json(&fixture.answer)]).await;
+        let mut request = impatient_request();
+        request.config.extra.insert("automaticFunctionCalling".into(), json!({ "disable": true }));
+        generate((fixture.model)(&provider).as_ref(), request).await.unwrap();
+        let sent = provider.requests().iter().map(|request| request.body.to_string()).collect::<String>();
+        for key in ["automaticFunctionCalling", "automatic_function_calling", "httpOptions", "http_options"] {
+            assert!(!sent.contains(key), "{}: {sent}", fixture.label);
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_does_not_begin_in_time_is_a_timeout() {
     for fixture in fixtures() {
         let provider = MockProvider::start([MockResponse::silence()]).await;

@@ -343,6 +343,20 @@ impl RunService for QuotaSessions {
         self.inner_runs()?.change(session, run, fence, transition).await
     }
 
+    async fn start_later(&self, run: &StoredRun, fence: u64) -> Result<(), StoreError> {
+        self.write_run(&run.session, run.bytes(), self.inner_runs()?.start_later(run, fence)).await
+    }
+
+    async fn change_later(
+        &self,
+        session: &SessionKey,
+        run: &str,
+        fence: u64,
+        transition: &RunTransition,
+    ) -> Result<(), StoreError> {
+        self.inner_runs()?.change_later(session, run, fence, transition).await
+    }
+
     async fn get(&self, session: &SessionKey, run: &str) -> Result<Option<StoredRun>, StoreError> {
         self.inner_runs()?.get(session, run).await
     }
@@ -351,8 +365,8 @@ impl RunService for QuotaSessions {
         self.inner_runs()?.list(session, from, limit).await
     }
 
-    async fn interrupted(&self, limit: usize) -> Result<Vec<StoredRun>, StoreError> {
-        self.inner_runs()?.interrupted(limit).await
+    async fn interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
+        self.inner_runs()?.interrupted(apps, limit).await
     }
 }
 

@@ -153,6 +153,7 @@ impl MemorySessions {
             let calls = stored.journals.remove(&event.invocation_id).flatten().unwrap_or_default();
             freed += calls.iter().map(|(call, outcome)| record_bytes(call, outcome.as_deref())).sum::<u64>();
         }
+        freed += stored.runs.rewind(revision, &events, &removed);
         self.add_event_bytes(stored, 0_u64.wrapping_sub(freed));
         stored.usage.events = revision;
         stored.revisions.retain(|_, event| *event <= revision);

@@ -110,6 +110,22 @@ impl SqliteSessions {
         self.database.write((&key.app, &key.user), change).await.map_err(self.error_for(doing, key))
     }
 
+    /// Runs a change of the session in the writing thread, soon. A failure is logged.
+    fn write_later(
+        &self,
+        doing: &'static str,
+        key: &SessionKey,
+        change: impl Fn(&Connection) -> rusqlite::Result<()> + Send + 'static,
+    ) {
+        let doing = format!("{doing} ({key})");
+        self.database.write_later((&key.app, &key.user), doing, change);
+    }
+
+    /// Waits for the changes that were left for later.
+    async fn settle(&self, key: &SessionKey) -> Result<(), StoreError> {
+        self.database.settle((&key.app, &key.user)).await.map_err(self.error_for("store the runs of the session", key))
+    }
+
     async fn read<T: Send + 'static>(
         &self,
         doing: &str,
@@ -247,6 +263,7 @@ impl SessionService for SqliteSessions {
     }
 
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
+        self.settle(key).await?;
         let own_key = key.clone();
         self.read("read the usage of the session", key, move |connection| reads::usage(connection, &own_key)).await
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use hatchery_core::sync::MutexExt;
@@ -17,12 +18,19 @@ pub(super) struct Queue {
     wake: Condvar,
     /// Hashes the owners of writes.
     hasher: RandomState,
+    /// How many deferred writes are not committed.
+    deferred: AtomicUsize,
     /// True once the writing thread has ended.
     ended: watch::Sender<bool>,
 }
 
-/// The id of a write, and the write.
-type QueuedJob = (u64, Box<dyn Job>);
+/// A write that waits.
+struct QueuedJob {
+    id: u64,
+    job: Box<dyn Job>,
+    /// True if it waits for another one, with which it is made.
+    is_deferred: bool,
+}
 
 #[derive(Default)]
 struct State {
@@ -32,6 +40,12 @@ struct State {
     turns: VecDeque<u64>,
     /// The id of the newest write.
     last_id: u64,
+    /// The number of waiting writes that are not deferred.
+    urgent: usize,
+    /// True from the first deferred write on, until [`Queue::flush`].
+    will_flush: bool,
+    /// True while deferred writes are made although no other write waits.
+    is_flushing: bool,
     /// True while the writing thread sleeps.
     is_idle: bool,
     is_closed: bool,
@@ -40,7 +54,7 @@ struct State {
 impl Default for Queue {
     fn default() -> Self {
         let (state, wake, hasher) = (Mutex::default(), Condvar::new(), RandomState::new());
-        Self { state, wake, hasher, ended: watch::Sender::new(false) }
+        Self { state, wake, hasher, deferred: AtomicUsize::new(0), ended: watch::Sender::new(false) }
     }
 }
 
@@ -55,13 +69,7 @@ impl Queue {
         if state.is_closed {
             return Err(Failure::Closed);
         }
-        state.last_id += 1;
-        let id = state.last_id;
-        let waiting = state.waiting.entry(owner).or_default();
-        waiting.push_back((id, job));
-        if waiting.len() == 1 {
-            state.turns.push_back(owner);
-        }
+        let id = state.push(owner, job, false);
         let is_idle = std::mem::take(&mut state.is_idle);
         drop(state);
         if is_idle {
@@ -70,37 +78,81 @@ impl Queue {
         Ok(id)
     }
 
+    /// Adds a write that is made together with the next one. Returns true if the caller has to [flush](Queue::flush) the
+    /// queue later.
+    pub(super) fn push_later(&self, owner: (&str, &str), job: Box<dyn Job>) -> bool {
+        let owner = self.hasher.hash_one(owner);
+        let mut state = self.state();
+        if state.is_closed {
+            drop(state);
+            job.fail(Failure::Closed);
+            return false;
+        }
+        state.push(owner, job, true);
+        self.deferred.fetch_add(1, Ordering::AcqRel);
+        !std::mem::replace(&mut state.will_flush, true)
+    }
+
+    /// Lets the deferred writes be made now.
+    pub(super) fn flush(&self) {
+        let mut state = self.state();
+        state.will_flush = false;
+        state.is_flushing = !state.turns.is_empty();
+        let is_idle = state.is_flushing && std::mem::take(&mut state.is_idle);
+        drop(state);
+        if is_idle {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Returns true if there are deferred writes that are not committed.
+    pub(super) fn has_deferred(&self) -> bool {
+        self.deferred.load(Ordering::Acquire) > 0
+    }
+
+    /// Called when so many deferred writes are committed, or have failed.
+    pub(super) fn set_committed(&self, deferred: usize) {
+        self.deferred.fetch_sub(deferred, Ordering::AcqRel);
+    }
+
     /// Removes a write that has not begun. Returns false if it has.
     pub(super) fn withdraw(&self, owner: (&str, &str), id: u64) -> bool {
         let owner = self.hasher.hash_one(owner);
         let mut state = self.state();
         let Some(waiting) = state.waiting.get_mut(&owner) else { return false };
-        let Some(index) = waiting.iter().position(|(other, _)| *other == id) else { return false };
+        let Some(index) = waiting.iter().position(|other| other.id == id) else { return false };
         waiting.remove(index);
         if waiting.is_empty() {
             state.waiting.remove(&owner);
             state.turns.retain(|other| *other != owner);
         }
+        state.urgent -= 1;
         true
     }
 
-    /// Waits for writes, and moves up to `limit` of them to `group`, one of each owner in turn. Returns false once the
-    /// queue is closed and empty.
-    pub(super) fn take(&self, group: &mut Vec<Box<dyn Job>>, limit: usize) -> bool {
+    /// Waits for writes that are not deferred, and moves up to `limit` writes to `group`, one of each owner in turn. Returns
+    /// how many of them are deferred; `None` once the queue is closed and empty.
+    pub(super) fn take(&self, group: &mut Vec<Box<dyn Job>>, limit: usize) -> Option<usize> {
         let mut state = self.state();
-        while state.turns.is_empty() {
+        while state.urgent == 0 && !state.is_flushing {
             if state.is_closed {
-                return false;
+                if state.turns.is_empty() {
+                    return None;
+                }
+                break;
             }
             state.is_idle = true;
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        let mut deferred = 0;
         while group.len() < limit
-            && let Some(job) = state.pop()
+            && let Some(QueuedJob { job, is_deferred, .. }) = state.pop()
         {
+            deferred += usize::from(is_deferred);
             group.push(job);
         }
-        true
+        state.is_flushing &= !state.turns.is_empty();
+        Some(deferred)
     }
 
     /// Rejects further writes. The writing thread ends after those that wait.
@@ -129,10 +181,23 @@ impl Queue {
 }
 
 impl State {
-    fn pop(&mut self) -> Option<Box<dyn Job>> {
+    /// Adds a write. Returns its id.
+    fn push(&mut self, owner: u64, job: Box<dyn Job>, is_deferred: bool) -> u64 {
+        self.last_id += 1;
+        self.urgent += usize::from(!is_deferred);
+        let (id, waiting) = (self.last_id, self.waiting.entry(owner).or_default());
+        waiting.push_back(QueuedJob { id, job, is_deferred });
+        if waiting.len() == 1 {
+            self.turns.push_back(owner);
+        }
+        id
+    }
+
+    fn pop(&mut self) -> Option<QueuedJob> {
         let owner = self.turns.pop_front()?;
         let waiting = self.waiting.get_mut(&owner)?;
-        let (_, job) = waiting.pop_front()?;
+        let job = waiting.pop_front()?;
+        self.urgent -= usize::from(!job.is_deferred);
         if waiting.is_empty() {
             self.waiting.remove(&owner);
         } else {

@@ -177,6 +177,72 @@ async fn a_write_that_waits_too_long_is_not_made() {
     assert_eq!(names(&database).await, ["b"]);
 }
 
+fn insert_later(database: &Database, owner: (&str, &str), name: String) {
+    database.write_later(owner, "insert".into(), move |connection| insert(connection, &name).map(drop));
+}
+
+#[tokio::test]
+async fn a_deferred_write_is_committed_with_the_next_write_and_made_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (database, file) = (open(&folder).await, folder.path().join("test.db"));
+    insert_later(&database, ANN, "a".into());
+    let committed = database.write(ANN, move |connection| {
+        insert(connection, "b")?;
+        Connection::open(&file)?.query_row("SELECT count(*) FROM rows", [], |row| row.get::<_, i64>(0))
+    });
+    assert_eq!(committed.await.unwrap(), 0, "it has no transaction of its own");
+    assert_eq!(names(&database).await, ["a", "b"]);
+}
+
+#[tokio::test]
+async fn deferred_writes_are_made_soon_without_another_write() {
+    const COUNT: usize = 3 * writer::MAX_GROUP;
+    let folder = tempfile::tempdir().unwrap();
+    let database = open(&folder).await;
+    tokio::time::pause();
+    for round in 1..=2 {
+        for number in 0..COUNT {
+            insert_later(&database, if number % 2 == 0 { ANN } else { BOB }, format!("{round}-{number}"));
+        }
+        // The clock of this test goes on while nothing else happens.
+        while names(&database).await.len() < round * COUNT {
+            tokio::time::sleep(MAX_DEFERRAL).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn deferred_writes_can_be_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = open(&folder).await;
+    tokio::time::pause();
+    database.settle(ANN).await.unwrap();
+    insert_later(&database, ANN, "a".into());
+    database.settle(ANN).await.unwrap();
+    assert_eq!(names(&database).await, ["a"]);
+}
+
+#[tokio::test]
+async fn a_deferred_write_that_fails_leaves_the_others_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = open(&folder).await;
+    for name in ["a", "a", "b"] {
+        insert_later(&database, ANN, name.into());
+    }
+    database.write(ANN, |connection| insert(connection, "c")).await.unwrap();
+    assert_eq!(names(&database).await, ["a", "b", "c"]);
+}
+
+#[tokio::test]
+async fn deferred_writes_are_made_before_the_database_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = open(&folder).await;
+    insert_later(&database, ANN, "a".into());
+    database.close().await;
+    insert_later(&database, ANN, "late".into());
+    assert_eq!(names(&*open(&folder).await).await, ["a"]);
+}
+
 #[tokio::test]
 async fn closing_waits_for_writes_and_moves_the_log_into_the_file() {
     let folder = tempfile::tempdir().unwrap();

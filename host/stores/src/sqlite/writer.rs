@@ -64,6 +64,40 @@ impl<T: Send, F: Fn(&Connection) -> rusqlite::Result<T> + Send> Job for Write<F,
     }
 }
 
+/// A write that nobody waits for.
+struct DeferredWrite<F, R> {
+    change: F,
+    report: R,
+}
+
+/// Returns a job that nobody waits for, and that reports a failure to `report`.
+pub(super) fn deferred_job(
+    change: impl Fn(&Connection) -> rusqlite::Result<()> + Send + 'static,
+    report: impl FnOnce(Failure) + Send + 'static,
+) -> Box<dyn Job> {
+    Box::new(DeferredWrite { change, report })
+}
+
+impl<F, R> Job for DeferredWrite<F, R>
+where
+    F: Fn(&Connection) -> rusqlite::Result<()> + Send,
+    R: FnOnce(Failure) + Send,
+{
+    fn run(&mut self, connection: &Connection) -> Result<(), Failure> {
+        Ok(catch_unwind(AssertUnwindSafe(|| (self.change)(connection))).map_err(|_| Failure::Panic)??)
+    }
+
+    fn answer(self: Box<Self>) {}
+
+    fn fail(self: Box<Self>, failure: Failure) {
+        (self.report)(failure);
+    }
+
+    fn is_abandoned(&self) -> bool {
+        false
+    }
+}
+
 /// Starts the writing thread, which opens its connection by `open` and then takes writes from the queue. Returns once
 /// the connection is open.
 ///
@@ -96,9 +130,10 @@ pub(super) async fn start(
 /// Makes writes until the queue is closed, then closes the connection.
 fn serve(connection: Connection, queue: &Queue) {
     let mut group = Vec::with_capacity(MAX_GROUP);
-    while queue.take(&mut group, MAX_GROUP) {
+    while let Some(deferred) = queue.take(&mut group, MAX_GROUP) {
         group.retain(|job| !job.is_abandoned());
         commit(&connection, &mut group);
+        queue.set_committed(deferred);
     }
 }
 

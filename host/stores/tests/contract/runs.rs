@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hatchery_core::{
-    JsonMap, RunFailure, RunPage, RunService, RunState, RunTransition, SessionKey, SessionService, StoreError,
-    StoredRun, TurnStart,
+    Event, EventData, EventWindow, JsonMap, RunFailure, RunPage, RunService, RunState, RunTransition, SessionKey,
+    SessionService, StoreError, StoredRun, TurnStart,
 };
 use hatchery_stores::quotas::QuotaSessions;
 use hatchery_stores::{Quota, Quotas};
@@ -18,11 +18,13 @@ every_backend!(
         a_run_is_read_back_as_it_was_stored,
         a_run_is_added_once,
         a_service_and_the_state_machine_agree_on_every_transition,
+        a_run_that_may_be_stored_later_is_seen_at_once,
         a_run_starts_once_although_two_tasks_cancel_and_start_it,
         a_turn_that_was_taken_over_changes_no_run,
         runs_are_listed_page_by_page_newest_first,
         interrupted_background_runs_are_found_once_their_turn_has_ended,
         a_deleted_session_has_no_runs,
+        a_rewind_deletes_the_runs_that_have_begun_since,
         runs_count_as_bytes_of_the_session,
         an_unknown_session_has_no_runs,
     ],
@@ -87,6 +89,7 @@ async fn a_service_and_the_state_machine_agree_on_every_transition(sessions: &dy
         RunTransition::Start,
         RunTransition::Wait,
         RunTransition::Finish,
+        RunTransition::Answer,
         failure(),
         RunTransition::Cancel,
         RunTransition::RequestCancel,
@@ -118,6 +121,37 @@ async fn a_service_and_the_state_machine_agree_on_every_transition(sessions: &dy
             assert_eq!(runs(sessions).get(&key, &model.id).await.unwrap(), Some(stored));
         }
     }
+}
+
+async fn a_run_that_may_be_stored_later_is_seen_at_once(sessions: &dyn SessionService) {
+    let key = session(sessions, "s1").await;
+    let fence = begin(sessions, &key, None).await;
+    let run = StoredRun::new(key.clone(), "r1", 0);
+    runs(sessions).start_later(&run, fence).await.unwrap();
+    let started = runs(sessions).get(&key, "r1").await.unwrap().unwrap();
+    assert_eq!((started.state, started.attempts), (RunState::Running, 1));
+    assert_eq!(sessions.usage(&key).await.unwrap().session.event_bytes, run.bytes());
+    runs(sessions).start_later(&StoredRun::new(key.clone(), "r2", 0), fence).await.unwrap();
+    runs(sessions).change_later(&key, "r1", fence, &RunTransition::Finish).await.unwrap();
+    let listed = runs(sessions).list(&key, None, 10).await.unwrap().runs;
+    let states = || listed.iter().map(|run| (&*run.id, run.state)).collect::<Vec<_>>();
+    assert_eq!(states(), [("r2", RunState::Running), ("r1", RunState::Done)]);
+    // Another turn has begun: whether the caller is told or not, nothing changes.
+    let next = begin(sessions, &key, Some(fence)).await;
+    let late = runs(sessions).change_later(&key, "r2", fence, &RunTransition::Finish).await;
+    assert!(matches!(late, Ok(()) | Err(StoreError::Fenced(_))), "{late:?}");
+    let late = runs(sessions).start_later(&StoredRun::new(key.clone(), "r3", 0), fence).await;
+    assert!(matches!(late, Ok(()) | Err(StoreError::Fenced(_))), "{late:?}");
+    let listed = runs(sessions).list(&key, None, 10).await.unwrap().runs;
+    assert_eq!(
+        listed.iter().map(|run| (&*run.id, run.state)).collect::<Vec<_>>(),
+        [("r2", RunState::Running), ("r1", RunState::Done)]
+    );
+    runs(sessions).change_later(&key, "r2", next, &RunTransition::Finish).await.unwrap();
+    sessions.delete(&key).await.unwrap();
+    let gone = runs(sessions).start_later(&run, next).await;
+    assert!(matches!(gone, Ok(()) | Err(StoreError::SessionNotFound(_))), "{gone:?}");
+    assert_eq!(runs(sessions).get(&key, "r1").await.unwrap(), None);
 }
 
 async fn a_run_starts_once_although_two_tasks_cancel_and_start_it(sessions: &dyn SessionService) {
@@ -185,8 +219,10 @@ async fn interrupted_background_runs_are_found_once_their_turn_has_ended(session
         request: Some("{}".into()),
         ..StoredRun::new(key.clone(), id, 0)
     };
+    let apps = ["other".to_owned(), "app".to_owned()];
     let ids = || async {
-        let found = runs(sessions).interrupted(10).await.unwrap();
+        let found = runs(sessions).interrupted(&apps, 10).await.unwrap();
+        assert!(found.iter().all(|run| run.request.is_none()), "requests may be large");
         found.into_iter().map(|run| run.id).collect::<Vec<_>>()
     };
     runs(sessions).add(&background(&free, "accepted")).await.unwrap();
@@ -196,7 +232,8 @@ async fn interrupted_background_runs_are_found_once_their_turn_has_ended(session
     assert_eq!(ids().await, ["accepted"]);
     sessions.renew_turn(&held, fence, Duration::ZERO).await.unwrap();
     assert_eq!(ids().await, ["accepted", "running"]);
-    assert_eq!(runs(sessions).interrupted(1).await.unwrap().len(), 1);
+    assert_eq!(runs(sessions).interrupted(&apps, 1).await.unwrap().len(), 1);
+    assert_eq!(runs(sessions).interrupted(&apps[..1], 10).await.unwrap(), [], "it is of another app");
     runs(sessions).change(&held, "running", None, &RunTransition::Wait).await.unwrap();
     assert_eq!(ids().await, ["accepted"]);
     sessions.delete(&free).await.unwrap();
@@ -210,6 +247,57 @@ async fn a_deleted_session_has_no_runs(sessions: &dyn SessionService) {
     session(sessions, "s1").await;
     assert_eq!(runs(sessions).list(&key, None, 10).await.unwrap(), RunPage::default());
     assert_eq!(sessions.usage(&key).await.unwrap().user.event_bytes, 0);
+}
+
+async fn a_rewind_deletes_the_runs_that_have_begun_since(sessions: &dyn SessionService) {
+    let key = session(sessions, "s1").await;
+    let append = async |run: &str| {
+        let data = EventData { invocation_id: run.into(), author: "agent".into(), ..EventData::default() };
+        sessions.append(&key, &Event::new(data)).await.unwrap();
+    };
+    let add = async |run: &str, revision| {
+        let request = Some(format!("the request of {run}"));
+        let run = StoredRun { is_background: true, request, ..StoredRun::new(key.clone(), run, revision) };
+        runs(sessions).add(&run).await.unwrap();
+    };
+    let start = async |run: &str| {
+        let fence = begin(sessions, &key, None).await;
+        runs(sessions).start(&StoredRun::new(key.clone(), run, 0), fence).await.unwrap();
+        sessions.renew_turn(&key, fence, Duration::ZERO).await.unwrap();
+    };
+    for (run, revision) in [("before", 0), ("during", 1), ("queued", 1)] {
+        add(run, revision).await;
+    }
+    start("before").await;
+    append("before").await;
+    start("during").await;
+    append("during").await;
+    append("during").await;
+    start("queued").await;
+    append("queued").await;
+    for (run, revision) in [("after", 4), ("accepted", 5)] {
+        add(run, revision).await;
+    }
+    start("after").await;
+    append("after").await;
+    sessions.rewind(&key, 2).await.unwrap();
+    let listed = runs(sessions).list(&key, None, 10).await.unwrap().runs;
+    let remaining: Vec<_> = listed.iter().map(|run| (&*run.id, run.first_revision)).collect();
+    assert_eq!(remaining, [("accepted", 2), ("during", 1), ("before", 0)]);
+    for run in &listed {
+        assert_eq!(runs(sessions).get(&key, &run.id).await.unwrap().as_ref(), Some(run));
+    }
+    assert_eq!(runs(sessions).get(&key, "queued").await.unwrap(), None);
+    let found = runs(sessions).interrupted(&["app".into()], 10).await.unwrap();
+    assert_eq!(found.iter().map(|run| &*run.id).collect::<Vec<_>>(), ["before", "during", "accepted"]);
+    let events = sessions.get(&key, EventWindow::All).await.unwrap().unwrap().events;
+    let bytes = events.iter().map(|event| event.json_len() as u64).sum::<u64>();
+    let usage = sessions.usage(&key).await.unwrap();
+    assert_eq!(usage.session.event_bytes, bytes + listed.iter().map(StoredRun::bytes).sum::<u64>());
+    assert_eq!(usage.user.event_bytes, usage.session.event_bytes);
+    // The id of a run that was undone is free.
+    add("queued", 2).await;
+    assert_eq!(runs(sessions).get(&key, "queued").await.unwrap().unwrap().state, RunState::Accepted);
 }
 
 async fn runs_count_as_bytes_of_the_session(sessions: &dyn SessionService) {

@@ -24,8 +24,8 @@ pub struct GrantReport {
     pub granted: GrantEntries,
     /// Requested entries that are not granted.
     pub missing: GrantEntries,
-    /// Granted entries that are not requested, except `private_network` and `secrets`, which cannot be requested. Empty
-    /// for a component that declares no requests, because its needs are unknown.
+    /// Granted entries that are not requested, except `private_network`, `secrets` and `idempotency_keys`, which cannot be
+    /// requested. Empty for a component that declares no requests, because its needs are unknown.
     pub unused: GrantEntries,
 }
 
@@ -48,7 +48,7 @@ impl GrantReport {
                     }
                     let requested = requested.iter().filter(|(requested, _)| keys(requested).contains(&key));
                     let mut requested = requested.flat_map(|(_, wanted)| wanted);
-                    let is_operator_only = matches!(key, "private_network" | "secrets");
+                    let is_operator_only = matches!(key, "private_network" | "secrets" | "idempotency_keys");
                     // A grant that is narrower than the request is used as well.
                     is_operator_only || requested.any(|wanted| covers(key, entry, wanted) || covers(key, wanted, entry))
                 }),
@@ -255,6 +255,7 @@ fn granted(grants: &Grants) -> GrantEntries {
         ("network", grants.network.iter().map(ToString::to_string).collect()),
         ("private_network", grants.private_network.iter().map(ToString::to_string).collect()),
         ("secrets", grants.secrets.iter().map(|secret| secret.name().to_owned()).collect()),
+        ("idempotency_keys", grants.idempotency_keys.iter().map(ToString::to_string).collect()),
     ])
 }
 

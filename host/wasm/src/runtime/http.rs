@@ -1,7 +1,7 @@
 //! Outgoing HTTP (`wasi:http`) of guests: the host checks, counts and sends each request, or refuses it.
 //!
-//! A request passes, in this order: the counters of its call, the grant `network` by name, `secrets`, and, when a
-//! connection is made, `private_network` by address. Connections are reused by later requests of the same component
+//! A request passes, in this order: the counters of its call, the grant `network` by name, `idempotency_keys`, `secrets`,
+//! and, when a connection is made, `private_network` by address. Connections are reused by later requests of the same component
 //! under the same grants. A request ends with its call.
 //!
 //! Non-goals: redirects are not followed, nothing is decompressed, no proxy is used. A request is sent as the guest
@@ -20,7 +20,7 @@ mod recorded;
 
 use std::sync::Arc;
 
-use hatchery_core::Invocation;
+use hatchery_core::{CallContext, Invocation};
 use http::{Request, Response};
 use tracing::Instrument;
 use wasmtime::StoreContextMut;
@@ -88,6 +88,8 @@ struct Hooks {
     log: GuestLog,
     /// The run of the call; `None` outside of runs.
     invocation: Option<Arc<Invocation>>,
+    /// The context of the call, if its requests may get idempotency keys.
+    caller: Option<CallContext>,
     /// True while a component describes itself: loading must not depend on a network.
     is_describing: bool,
 }
@@ -95,7 +97,9 @@ struct Hooks {
 impl Http {
     pub(crate) fn new(egress: Arc<Egress>, caller: &Caller, log: GuestLog, usage: Arc<CallUsage>) -> Self {
         let invocation = caller.context().map(|cx| cx.invocation.clone());
-        let hooks = Hooks { egress, usage, log, invocation, is_describing: matches!(caller, Caller::Loader) };
+        let is_describing = matches!(caller, Caller::Loader);
+        let caller = caller.context().filter(|_| egress.has_idempotency_keys()).cloned();
+        let hooks = Hooks { egress, usage, log, invocation, caller, is_describing };
         let mut ctx = WasiHttpCtx::new();
         ctx.set_field_size_limit(MAX_HEADERS);
         Self { ctx, hooks }
@@ -104,6 +108,7 @@ impl Http {
     /// Drops the run of the call, before the instance is pooled.
     pub(crate) fn drop_invocation(&mut self) {
         self.hooks.invocation = None;
+        self.hooks.caller = None;
     }
 
     /// Returns true if requests may be sent to any host.
@@ -135,7 +140,7 @@ impl WasiHttpHooks for Hooks {
         _: Rest,
     ) -> Box<dyn Future<Output = Result<(Response<WasiBody>, Rest), Error>> + Send> {
         let (egress, usage, is_describing) = (self.egress.clone(), self.usage.clone(), self.is_describing);
-        let (log, invocation) = (self.log.clone(), self.invocation.clone());
+        let (log, invocation, caller) = (self.log.clone(), self.invocation.clone(), self.caller.clone());
         let response = async move {
             if is_describing {
                 return Err(HttpFault::Describing.into());
@@ -143,7 +148,7 @@ impl WasiHttpHooks for Hooks {
             if let Some(invocation) = invocation {
                 invocation.ensure_turn().await.map_err(|error| HttpFault::TurnLost(error.to_string()))?;
             }
-            let result = egress.send(&usage, request, options.unwrap_or_default()).await;
+            let result = egress.send(&usage, request, options.unwrap_or_default(), caller.as_ref()).await;
             if let Err(HttpFault::Denied(denial)) = &result {
                 denial.report(&log);
             }

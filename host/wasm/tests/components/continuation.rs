@@ -12,6 +12,7 @@ use hatchery_wasm::Catalog;
 use serde_json::{Value, json};
 
 use crate::support::{Lab, call_in, context_in, services};
+use crate::web::Web;
 
 fn key() -> SessionKey {
     SessionKey::new("app", "user", "session")
@@ -36,7 +37,7 @@ async fn attempt(catalog: &Arc<Catalog>, services: &Services, previous: Option<u
         journal: Some(journal),
         ..new
     });
-    (context_in(catalog, invocation).with_idempotency_key(Some("call")), turn.fence)
+    (context_in(catalog, invocation).with_call_key(Some("call")), turn.fence)
 }
 
 /// Creates two sessions, one of them with a new id, and appends the same event to one of them twice.
@@ -87,4 +88,65 @@ async fn a_call_that_was_interrupted_is_made_once() {
     let watch = SessionKey::new("night_watch", "user", "s1");
     let stored = services.sessions.get(&watch, EventWindow::All).await.unwrap().unwrap();
     assert_eq!(stored.events.len(), 2);
+}
+
+/// Sends a request with a component, and returns the `Idempotency-Key` that the server has got.
+async fn key_of_request(cx: &CallContext, catalog: &Catalog, web: &Web, request: Value) -> Option<String> {
+    let before = web.seen("idempotency-key").len();
+    let answer = call_in(cx, catalog, "fetch", request).await.unwrap();
+    assert_eq!(answer["status"], 200, "{answer}");
+    web.seen("idempotency-key").get(before).cloned()
+}
+
+#[tokio::test]
+async fn requests_of_a_repeated_call_have_the_idempotency_keys_of_the_first_attempt() {
+    let web = Web::start().await;
+    let (host, other) = (web.host(), format!("localhost:{}", web.port()));
+    let grants = json!({
+        "network": [format!("http://{host}"), format!("http://{other}")], "private_network": [host, other],
+        "idempotency_keys": [format!("http://{host}")],
+    });
+    let catalog = Lab::new().with("browser").with_grants("browser", grants).catalog().await;
+    let services = services(Scripted::new());
+    services.sessions.create("app", "user", Some("session"), JsonMap::new()).await.unwrap();
+    let post = |path: &str| json!({"method": "POST", "url": web.url(path)});
+    let mut attempts = Vec::new();
+    let mut previous = None;
+    for _ in 0..2 {
+        let (cx, fence) = attempt(&catalog, &services, previous).await;
+        previous = Some(fence);
+        let mut keys = Vec::new();
+        for request in
+            [post("/echo"), post("/echo"), post("/echo?q=1"), json!({"method": "PUT", "url": web.url("/echo")})]
+        {
+            keys.push(key_of_request(&cx, &catalog, &web, request).await.expect("a key"));
+        }
+        let call = cx.idempotency_key().unwrap();
+        assert!(keys.iter().all(|key| key.starts_with(&format!("{call}-"))), "{call}: {keys:?}");
+        assert!(keys[0].ends_with("-1") && keys[1].ends_with("-2") && keys[2].ends_with("-1"), "{keys:?}");
+        attempts.push(keys);
+        // These get none of the host.
+        assert_eq!(key_of_request(&cx, &catalog, &web, json!({"url": web.url("/echo")})).await, None, "GET");
+        let elsewhere = json!({"method": "POST", "url": format!("http://{other}/echo")});
+        assert_eq!(key_of_request(&cx, &catalog, &web, elsewhere).await, None, "a host without the grant");
+        let mut own = post("/echo");
+        own["headers"] = json!([["Idempotency-Key", "mine"]]);
+        assert_eq!(key_of_request(&cx, &catalog, &web, own).await.as_deref(), Some("mine"));
+        let uncalled = cx.clone().with_call_key(None::<String>);
+        assert_eq!(key_of_request(&uncalled, &catalog, &web, post("/echo")).await, None, "no tool call");
+    }
+    assert_eq!(attempts[0], attempts[1]);
+    assert_eq!(attempts[0].iter().collect::<std::collections::BTreeSet<_>>().len(), 4, "{attempts:?}");
+}
+
+#[tokio::test]
+async fn requests_get_no_idempotency_key_without_the_grant() {
+    let web = Web::start().await;
+    let grants = json!({"network": [format!("http://{}", web.host())], "private_network": [web.host()]});
+    let catalog = Lab::new().with("browser").with_grants("browser", grants).catalog().await;
+    let services = services(Scripted::new());
+    services.sessions.create("app", "user", Some("session"), JsonMap::new()).await.unwrap();
+    let (cx, _) = attempt(&catalog, &services, None).await;
+    let post = json!({"method": "POST", "url": web.url("/echo")});
+    assert_eq!(key_of_request(&cx, &catalog, &web, post).await, None);
 }

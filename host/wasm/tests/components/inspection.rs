@@ -1,6 +1,6 @@
 //! The data behind `hatchery inspect`.
 
-use hatchery_wasm::inspect;
+use hatchery_wasm::{inspect, version};
 
 use crate::support::{Lab, component};
 
@@ -11,7 +11,7 @@ async fn inspection_reports_imports_and_exports() {
     assert_eq!(inspection.name, "misbehaver");
     assert_eq!(inspection.size, bytes.len() as u64);
     assert_eq!(inspection.sha256.len(), 64);
-    assert_eq!(inspection.contract.as_deref(), Some("0.2.0"));
+    assert_eq!(inspection.contract.as_deref(), Some(version::OFFERED));
     assert!(inspection.imports.iter().any(|name| name.starts_with("hatchery:agent/session@")));
     assert!(inspection.exports.iter().any(|name| name.starts_with("hatchery:agent/guest-tools@")));
     let echo = inspection.tools.iter().find(|tool| tool.name == "echo").unwrap();

@@ -182,3 +182,25 @@ async fn a_toolset_computes_the_tools_of_each_run() {
     assert_eq!(toolset.tools(&cx).await.unwrap()[0].qualified_name(), "services/trades/bake");
     assert!(cx.actions().is_empty());
 }
+
+#[tokio::test]
+async fn a_components_tool_and_callback_hand_over_to_agents_that_their_agent_may_transfer_to_only() {
+    let catalog = Lab::new().with("services").catalog().await;
+    let hand_over = |agent: &str| Reply::call("hand_over", json!({"agent": agent}));
+    let model = Scripted::sequence([hand_over("nobody"), hand_over("caretaker"), Reply::text("I take care.")]);
+    let (events, error) = run_app(&catalog, "porter", "hello", model, RunConfig::default()).await;
+    assert!(error.is_none(), "{error:?}");
+    let answers: Vec<_> = events.iter().flat_map(|event| event.function_responses()).collect();
+    let refusal = "cannot transfer to `nobody`; the agents that it can transfer to are `caretaker`";
+    assert!(answers[0].response["error"].as_str().unwrap().contains(refusal), "{:?}", answers[0].response);
+    assert_eq!(answers[1].response["result"], "handed over");
+    let last = transcript(&events).pop().unwrap();
+    assert_eq!(last, ("caretaker".to_owned(), "I take care.".to_owned()));
+
+    let model = || Scripted::sequence(["Welcome.", "I take care."]);
+    let (events, error) = run_app(&catalog, "porter", "divert to caretaker", model(), RunConfig::default()).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(transcript(&events).pop().unwrap().0, "caretaker");
+    let (_, error) = run_app(&catalog, "porter", "divert to nobody", model(), RunConfig::default()).await;
+    assert!(error.as_ref().is_some_and(|error| error.to_string().contains(refusal)), "{error:?}");
+}

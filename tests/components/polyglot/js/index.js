@@ -201,6 +201,7 @@ const look = tool({
       component: ctx.plugin("answerer")?.component ?? null,
       nobody: ctx.plugin("nobody") === undefined,
       arguments: ctx.arguments ?? null,
+      key: ctx.idempotencyKey?.length,
     };
   },
 });

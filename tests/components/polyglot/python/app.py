@@ -182,6 +182,7 @@ async def look(cx: ToolContext) -> dict:
         "component": found and found.component,
         "nobody": cx.plugin("nobody") is None,
         "arguments": cx.arguments,
+        "key": len(cx.idempotency_key or ""),
     }
 
 

@@ -10,14 +10,14 @@ mod toolsets;
 use apps::{abandon, chatterbox, courier, delegate, failing, list_apps, office, sessions};
 use memory::memory;
 use models::compare;
-use run::{info, night_watch, scribe, stop, stopper};
+use run::{divert, hand_over, info, night_watch, porter, scribe, stop, stopper};
 use settings::{Advice, arguments, plugins, shred};
 use toolsets::{foreman, trades};
 
 hatchery_guest::export! {
-    agents: [night_watch, scribe, office, courier, chatterbox, failing, foreman],
-    tools: [info, stop, delegate, list_apps, abandon, sessions, memory, arguments, plugins, shred, compare],
+    agents: [night_watch, scribe, office, courier, chatterbox, failing, foreman, porter],
+    tools: [info, stop, hand_over, delegate, list_apps, abandon, sessions, memory, arguments, plugins, shred, compare],
     toolsets: [trades],
     plugins: [Advice],
-    callbacks: [stopper],
+    callbacks: [stopper, divert],
 }

@@ -30,6 +30,46 @@ pub async fn stop(cx: ToolContext) -> Result<&'static str, Error> {
     Ok("stopped")
 }
 
+/// An agent to hand over to.
+#[derive(Deserialize, JsonSchema)]
+pub struct Successor {
+    /// Its name.
+    agent: String,
+}
+
+/// Hands over to another agent.
+#[tool]
+pub async fn hand_over(successor: Successor, cx: ToolContext) -> Result<&'static str, Error> {
+    cx.transfer_to(&successor.agent)?;
+    Ok("handed over")
+}
+
+/// Hands over to the agent that the user names after `divert to`.
+#[callback(after_model)]
+pub async fn divert(_: &mut LlmResponse, cx: CallbackContext) -> Result<Option<LlmResponse>, Error> {
+    if let Some(agent) = cx.user_content()?.text().strip_prefix("divert to ") {
+        cx.transfer_to(agent)?;
+    }
+    Ok(None)
+}
+
+/// Has the conversation once it was handed over.
+#[agent]
+fn caretaker() -> LlmAgent {
+    LlmAgent::new("caretaker").model("scripted:services.yaml").instruction("Take care.")
+}
+
+/// Hands over by a tool and by a callback.
+#[agent]
+pub fn porter() -> LlmAgent {
+    LlmAgent::new("porter")
+        .model("scripted:services.yaml")
+        .instruction("Open the door.")
+        .tool(hand_over)
+        .after_model(divert)
+        .sub_agent(caretaker)
+}
+
 /// Ends the run if the user says so.
 #[callback(before_agent)]
 pub async fn stopper(cx: CallbackContext) -> Result<Option<Content>, Error> {

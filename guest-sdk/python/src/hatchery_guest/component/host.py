@@ -99,6 +99,10 @@ class ImportedHost:
         return [convert.event_from_wit(event) for event in session.events(offset, limit)]
 
     @_raising
+    def idempotency_key(self) -> str | None:
+        return session.idempotency_key()
+
+    @_raising
     def confirmation(self) -> ToolConfirmation | None:
         confirmation = session.confirmation()
         return None if confirmation is None else convert.confirmation_from_wit(confirmation)

@@ -61,6 +61,10 @@ pub(crate) fn set_state(key: &str, json: &str) -> Result<(), types::Error> {
     Ok(())
 }
 
+pub(crate) fn idempotency_key() -> Result<Option<String>, types::Error> {
+    Ok(Scope::of_session()?.call.idempotency_key.clone())
+}
+
 pub(crate) fn confirmation() -> Result<Option<types::ToolConfirmation>, types::Error> {
     let decision = Scope::of_session()?.call.decision.clone();
     Ok(decision.map(|ToolConfirmation { hint, confirmed, payload }| types::ToolConfirmation {

@@ -1,11 +1,13 @@
 //! Runs of sessions in memory.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{RunPage, RunService, RunTransition, SessionKey, StoreError, StoredRun};
+use hatchery_core::{Event, RunPage, RunService, RunState, RunTransition, SessionKey, StoreError, StoredRun};
+use imbl::Vector;
 
 use super::{MemorySessions, StoredSession};
 
@@ -28,6 +30,26 @@ impl SessionRuns {
     fn push(&mut self, run: StoredRun) {
         self.positions.insert(run.id.clone(), self.runs.len());
         self.runs.push(run);
+    }
+
+    /// Removes the runs that have begun after a revision: they have no events before it. Returns their bytes.
+    pub(super) fn rewind(
+        &mut self,
+        revision: u64,
+        remaining: &Vector<Arc<Event>>,
+        removed: &Vector<Arc<Event>>,
+    ) -> u64 {
+        let has =
+            |events: &Vector<Arc<Event>>, run: &StoredRun| events.iter().any(|event| event.invocation_id == run.id);
+        let is_undone = |run: &StoredRun| {
+            let is_later = run.first_revision >= revision || has(removed, run);
+            run.state != RunState::Accepted && is_later && !has(remaining, run)
+        };
+        let (undone, kept): (Vec<_>, Vec<_>) = std::mem::take(self).runs.into_iter().partition(is_undone);
+        for run in kept {
+            self.push(StoredRun { first_revision: run.first_revision.min(revision), ..run });
+        }
+        undone.iter().map(StoredRun::bytes).sum()
     }
 }
 
@@ -113,23 +135,25 @@ impl RunService for MemorySessions {
         Ok(RunPage { runs: page, next: (end > 0).then_some(end as u64) })
     }
 
-    async fn interrupted(&self, limit: usize) -> Result<Vec<StoredRun>, StoreError> {
+    async fn interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
         let entries = self.background_runs.lock_unpoisoned().clone();
         let mut runs = Vec::new();
         for entry in entries {
             if runs.len() == limit {
                 break;
             }
-            let (_, session, run) = &entry;
-            let Some(stored) = self.find(session) else {
-                // The session was deleted.
+            let (_, session, id) = &entry;
+            let found = self.find(session);
+            let stored = found.as_ref().map(|stored| stored.lock_unpoisoned());
+            let Some((stored, run)) = stored.as_ref().and_then(|stored| Some((stored, stored.runs.get(id)?))) else {
+                // The session was deleted, or the run was undone.
                 self.background_runs.lock_unpoisoned().remove(&entry);
                 continue;
             };
-            let stored = stored.lock_unpoisoned();
-            let now = Instant::now();
-            let held = stored.leased_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
-            runs.extend(stored.runs.get(run).filter(|_| held.is_zero()).cloned());
+            let is_held = stored.leased_until.is_some_and(|until| until > Instant::now());
+            if !is_held && apps.iter().any(|app| **app == *session.app) {
+                runs.push(StoredRun { request: None, ..run.clone() });
+            }
         }
         Ok(runs)
     }

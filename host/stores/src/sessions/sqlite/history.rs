@@ -78,7 +78,8 @@ pub(super) fn rewind(connection: &Connection, key: &SessionKey, revision: i64) -
         return Ok(Restoration::Held);
     }
     let (_, own) = states_at(connection, &found, revision)?;
-    let freed = event_bytes(connection, found.row, revision, found.revision)?;
+    let freed =
+        event_bytes(connection, found.row, revision, found.revision)? + rewind_runs(connection, found.row, revision)?;
     for statement in [queries::DELETE_CALLS_AFTER, queries::DELETE_EVENT_IDS_AFTER, queries::DELETE_EVENTS_AFTER] {
         connection.prepare_cached(statement)?.execute(params![found.row, revision])?;
     }
@@ -89,6 +90,15 @@ pub(super) fn rewind(connection: &Connection, key: &SessionKey, revision: i64) -
     connection.prepare_cached(queries::SET_CREATED)?.execute(params![found.row, created.as_micros()])?;
     let updated = set_revision(connection, key, found.row, (revision, -freed), created)?;
     Ok(Restoration::Done { state: super::state::read(connection, key, found.row)?, created, updated })
+}
+
+/// Deletes the runs that have begun after a revision. Returns their bytes.
+fn rewind_runs(connection: &Connection, row: i64, revision: i64) -> rusqlite::Result<i64> {
+    let mut delete = connection.prepare_cached(queries::DELETE_RUNS_AFTER)?;
+    let bytes = delete.query_map(params![row, revision], |row| row.get::<_, i64>(0))?;
+    let freed = bytes.sum::<rusqlite::Result<i64>>()?;
+    connection.prepare_cached(queries::REWIND_RUNS)?.execute(params![row, revision])?;
+    Ok(freed)
 }
 
 fn find(connection: &Connection, key: &SessionKey) -> rusqlite::Result<Option<SessionRow>> {

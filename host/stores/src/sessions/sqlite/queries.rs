@@ -142,11 +142,17 @@ pub(super) const COUNT_SESSION_BYTES: &str = "UPDATE sessions SET event_bytes = 
 /// Selects the row and the newest turn of a session by app, user and id.
 pub(super) const FIND_TURN: &str = "SELECT session, turn FROM sessions WHERE app = ?1 AND user = ?2 AND id = ?3";
 
-/// The columns of a run.
+/// The columns of a run, with its request or something in its place.
 macro_rules! run_columns {
     () => {
-        "run, runs.id, state, error_code, error_message, background, cancel_requested, attempts, first_revision, request, \
-         accepted, runs.updated"
+        run_columns!("request")
+    };
+    ($request:literal) => {
+        concat!(
+            "run, runs.id, state, error_code, error_message, background, cancel_requested, attempts, first_revision, ",
+            $request,
+            ", accepted, runs.updated"
+        )
     };
 }
 
@@ -168,12 +174,14 @@ pub(super) const LIST_RUNS: &str = concat!(
      ORDER BY run DESC LIMIT ?5"
 );
 
-/// Selects the background runs that are not at rest and whose session is held by no turn at a time.
+/// Selects the background runs that are not at rest and whose session is held by no turn at a time, without their requests.
+/// The apps are a JSON array.
 pub(super) const INTERRUPTED_RUNS: &str = concat!(
     "SELECT ",
-    run_columns!(),
+    run_columns!("NULL"),
     ", app, user, sessions.id FROM runs JOIN sessions USING (session) \
-     WHERE background = 1 AND state IN ('accepted', 'running') AND leased_until <= ?1 ORDER BY accepted LIMIT ?2"
+     WHERE background = 1 AND state IN ('accepted', 'running') AND leased_until <= ?1 \
+     AND app IN (SELECT value FROM json_each(?2)) ORDER BY accepted LIMIT ?3"
 );
 
 /// Inserts a run.
@@ -211,6 +219,19 @@ pub(super) const COPY_EVENT_IDS: &str = "\
 pub(super) const DELETE_CALLS_AFTER: &str = "\
     DELETE FROM run_calls WHERE session = ?1 AND run IN ( \
       SELECT json ->> '$.invocationId' FROM events WHERE session = ?1 AND revision > ?2 AND json_valid(json))";
+
+/// Deletes the runs that have begun after a revision: they have no events before it. Returns the bytes of each.
+pub(super) const DELETE_RUNS_AFTER: &str = "\
+    DELETE FROM runs WHERE session = ?1 AND state <> 'accepted' \
+    AND (first_revision >= ?2 OR id IN ( \
+      SELECT json ->> '$.invocationId' FROM events WHERE session = ?1 AND revision > ?2 AND json_valid(json))) \
+    AND NOT EXISTS ( \
+      SELECT 1 FROM events WHERE session = ?1 AND revision <= ?2 AND json_valid(json) AND json ->> '$.invocationId' = runs.id) \
+    RETURNING octet_length(id) + coalesce(octet_length(error_code) + octet_length(error_message), 0) \
+      + coalesce(octet_length(request), 0)";
+
+/// Lets the runs of a session begin at a revision at the latest, to which it was rewound.
+pub(super) const REWIND_RUNS: &str = "UPDATE runs SET first_revision = ?2 WHERE session = ?1 AND first_revision > ?2";
 
 /// Deletes the ids of the events after a revision.
 pub(super) const DELETE_EVENT_IDS_AFTER: &str = "DELETE FROM event_ids WHERE session = ?1 AND revision > ?2";

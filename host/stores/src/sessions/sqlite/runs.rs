@@ -9,6 +9,10 @@ use rusqlite::{Connection, Row, params};
 
 use super::{SqliteSessions, first, queries};
 
+/// What errors say that was not possible.
+const START: &str = "start a run of the session";
+const CHANGE: &str = "change a run of the session";
+
 /// The result of a change.
 enum Change<T> {
     Made(T),
@@ -37,23 +41,7 @@ impl RunService for SqliteSessions {
 
     async fn start(&self, run: &StoredRun, fence: u64) -> Result<StoredRun, StoreError> {
         let (session, new) = (&run.session, run.clone());
-        let started = self.write("start a run of the session", session, move |connection| {
-            let row = match find_session(connection, &new.session, Some(fence))? {
-                Some(Change::Made(row)) => row,
-                Some(_) => return Ok(Change::Fenced),
-                None => return Ok(Change::NoSession),
-            };
-            let known = find(connection, &new.session, row, &new.id)?;
-            let (number, mut run) = known.map_or_else(|| (None, new.clone()), |(number, run)| (Some(number), run));
-            let bytes = run.bytes();
-            let has_changed = run.apply(&RunTransition::Start);
-            match number {
-                Some(number) if has_changed => update(connection, (row, number), bytes, &run)?,
-                Some(_) => {}
-                None => insert(connection, row, &run)?,
-            }
-            Ok(Change::Made(run))
-        });
+        let started = self.write(START, session, move |connection| start(connection, &new, fence));
         made(started.await?, session)
     }
 
@@ -65,23 +53,32 @@ impl RunService for SqliteSessions {
         transition: &RunTransition,
     ) -> Result<Option<StoredRun>, StoreError> {
         let (key, id, transition) = (session.clone(), run.to_owned(), transition.clone());
-        let changed = self.write("change a run of the session", session, move |connection| {
-            let row = match find_session(connection, &key, fence)? {
-                Some(Change::Made(row)) => row,
-                Some(_) => return Ok(Change::Fenced),
-                None => return Ok(Change::Made(None)),
-            };
-            let Some((number, mut run)) = find(connection, &key, row, &id)? else { return Ok(Change::Made(None)) };
-            let bytes = run.bytes();
-            if run.apply(&transition) {
-                update(connection, (row, number), bytes, &run)?;
-            }
-            Ok(Change::Made(Some(run)))
-        });
+        let changed = self.write(CHANGE, session, move |connection| change(connection, &key, &id, fence, &transition));
         made(changed.await?, session)
     }
 
+    async fn start_later(&self, run: &StoredRun, fence: u64) -> Result<(), StoreError> {
+        let new = run.clone();
+        self.write_later(START, &run.session, move |connection| start(connection, &new, fence).map(drop));
+        Ok(())
+    }
+
+    async fn change_later(
+        &self,
+        session: &SessionKey,
+        run: &str,
+        fence: u64,
+        transition: &RunTransition,
+    ) -> Result<(), StoreError> {
+        let (key, id, transition) = (session.clone(), run.to_owned(), transition.clone());
+        self.write_later(CHANGE, session, move |connection| {
+            change(connection, &key, &id, Some(fence), &transition).map(drop)
+        });
+        Ok(())
+    }
+
     async fn get(&self, session: &SessionKey, run: &str) -> Result<Option<StoredRun>, StoreError> {
+        self.settle(session).await?;
         let (key, id) = (session.clone(), run.to_owned());
         let found = self.read("read a run of the session", session, move |connection| {
             let mut find = connection.prepare_cached(queries::FIND_RUN_BY_KEY)?;
@@ -91,6 +88,7 @@ impl RunService for SqliteSessions {
     }
 
     async fn list(&self, session: &SessionKey, from: Option<u64>, limit: usize) -> Result<RunPage, StoreError> {
+        self.settle(session).await?;
         let key = session.clone();
         let from = from.map_or(i64::MAX, |from| i64::try_from(from).unwrap_or(i64::MAX));
         let listed = self.read("list the runs of the session", session, move |connection| {
@@ -107,10 +105,11 @@ impl RunService for SqliteSessions {
         Ok(RunPage { runs: listed.into_iter().map(|(_, run)| run).collect(), next })
     }
 
-    async fn interrupted(&self, limit: usize) -> Result<Vec<StoredRun>, StoreError> {
+    async fn interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
+        let apps = serde_json::json!(apps).to_string();
         let found = self.database.read(move |connection| {
             let mut find = connection.prepare_cached(queries::INTERRUPTED_RUNS)?;
-            let values = params![Timestamp::now().as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)];
+            let values = params![Timestamp::now().as_micros(), apps, i64::try_from(limit).unwrap_or(i64::MAX)];
             let rows = find.query_map(values, |row| {
                 let (app, user, id): (String, String, String) = (row.get(12)?, row.get(13)?, row.get(14)?);
                 stored_run(row, SessionKey::new(app, user, id)).map(|(_, run)| run)
@@ -119,6 +118,46 @@ impl RunService for SqliteSessions {
         });
         found.await.map_err(self.database.error("find interrupted runs"))
     }
+}
+
+/// Starts a run of the turn `fence`, and adds it first unless the session has it.
+fn start(connection: &Connection, new: &StoredRun, fence: u64) -> rusqlite::Result<Change<StoredRun>> {
+    let row = match find_session(connection, &new.session, Some(fence))? {
+        Some(Change::Made(row)) => row,
+        Some(_) => return Ok(Change::Fenced),
+        None => return Ok(Change::NoSession),
+    };
+    let known = find(connection, &new.session, row, &new.id)?;
+    let (number, mut run) = known.map_or_else(|| (None, new.clone()), |(number, run)| (Some(number), run));
+    let bytes = run.bytes();
+    let has_changed = run.apply(&RunTransition::Start);
+    match number {
+        Some(number) if has_changed => update(connection, (row, number), bytes, &run)?,
+        Some(_) => {}
+        None => insert(connection, row, &run)?,
+    }
+    Ok(Change::Made(run))
+}
+
+/// Changes a run, if the session has it.
+fn change(
+    connection: &Connection,
+    key: &SessionKey,
+    id: &str,
+    fence: Option<u64>,
+    transition: &RunTransition,
+) -> rusqlite::Result<Change<Option<StoredRun>>> {
+    let row = match find_session(connection, key, fence)? {
+        Some(Change::Made(row)) => row,
+        Some(_) => return Ok(Change::Fenced),
+        None => return Ok(Change::Made(None)),
+    };
+    let Some((number, mut run)) = find(connection, key, row, id)? else { return Ok(Change::Made(None)) };
+    let bytes = run.bytes();
+    if run.apply(transition) {
+        update(connection, (row, number), bytes, &run)?;
+    }
+    Ok(Change::Made(Some(run)))
 }
 
 fn made<T>(change: Change<T>, session: &SessionKey) -> Result<T, StoreError> {

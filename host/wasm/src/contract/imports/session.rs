@@ -70,6 +70,10 @@ impl Host for HostState {
         Ok(())
     }
 
+    fn idempotency_key(&mut self) -> Result<Option<String>, wit::Error> {
+        Ok(self.context()?.idempotency_key())
+    }
+
     fn confirmation(&mut self) -> Result<Option<wit::ToolConfirmation>, wit::Error> {
         Ok(self.context()?.confirmation().map(ToWit::to_wit))
     }

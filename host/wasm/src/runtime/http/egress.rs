@@ -4,6 +4,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use hatchery_core::CallContext;
 use http::header::USER_AGENT;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
@@ -38,6 +39,9 @@ const STREAM_WINDOW: u32 = 512 << 10;
 
 /// Most buffered bytes of all HTTP/2 responses on one connection.
 const CONNECTION_WINDOW: u32 = 1 << 20;
+
+/// The header that tells a service which requests are the same.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// Bytes that a header adds to its name and value: colon, space and line end.
 const HEADER_FRAME: usize = 4;
@@ -77,12 +81,14 @@ impl Egress {
         !self.grants.network.is_empty()
     }
 
-    /// Sends a request if the grants and limits allow it, and waits for the head of its response.
+    /// Sends a request if the grants and limits allow it, and waits for the head of its response. `caller` is the context
+    /// of the call that sends it, if it may get an idempotency key.
     pub(super) async fn send(
         &self,
         usage: &Arc<CallUsage>,
         request: Request<WasiBody>,
         options: RequestOptions,
+        caller: Option<&CallContext>,
     ) -> Result<Response<WasiBody>, HttpFault> {
         let guard = usage.begin_request()?;
         let (mut parts, body) = request.into_parts();
@@ -93,6 +99,9 @@ impl Egress {
         )?;
         if let Some(recorded) = &self.recorded {
             return recorded.answer(&parts);
+        }
+        if let Some(key) = caller.and_then(|cx| self.idempotency_key(&target, &parts, cx)) {
+            parts.headers.insert(IDEMPOTENCY_KEY, key);
         }
         for secret in &self.secrets {
             secret.apply(&target, &mut parts.headers);
@@ -107,6 +116,20 @@ impl Egress {
         let timeout = ReadTimeout::new(&self.limits, Limit::BetweenBytesTimeout, time, options.between_bytes_timeout);
         let limits = self.limits.clone();
         Ok(response.map(|body| Download::new(body, guard, usage.clone(), limits, timeout).boxed_unsync()))
+    }
+
+    /// Returns true if the component is granted idempotency keys for requests to any host.
+    pub(super) fn has_idempotency_keys(&self) -> bool {
+        !self.grants.idempotency_keys.is_empty()
+    }
+
+    /// Returns the idempotency key of a request. `None` if it needs none or has one, and without a grant.
+    fn idempotency_key(&self, target: &Target, parts: &Parts, cx: &CallContext) -> Option<HeaderValue> {
+        let is_granted = self.grants.idempotency_keys.iter().any(|pattern| pattern.allows(target));
+        if !is_granted || parts.method.is_safe() || parts.headers.contains_key(IDEMPOTENCY_KEY) {
+            return None;
+        }
+        HeaderValue::try_from(cx.next_request_key(parts.method.as_str(), &parts.uri.to_string())?).ok()
     }
 
     /// Checks the method, the URL and the grants `network` and `private_network` by name.

@@ -55,7 +55,7 @@ pub async fn the_run_its_plugins_and_the_arguments_of_a_tool_are_described(compo
     let response = events.iter().flat_map(|event| event.function_responses()).next().unwrap().response.clone();
     let expected = json!({
         "streams": true, "resumable": false, "depth": 0, "calls": 4, "bytes": null, "plugins": ["answerer"],
-        "component": component, "nobody": true, "arguments": {"limit": 3},
+        "component": component, "nobody": true, "arguments": {"limit": 3}, "key": 32,
     });
     assert!(is_same(&Value::Object(response.clone()), &expected), "{response:?}");
 }

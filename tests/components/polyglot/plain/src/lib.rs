@@ -9,16 +9,16 @@ mod bindings {
         inline: "
             package polyglot:plain;
             world plain {
-                include hatchery:agent/sync-imports@0.2.0;
-                export hatchery:agent/sync-guest-agents@0.2.0;
-                export hatchery:agent/sync-guest-tools@0.2.0;
-                export hatchery:agent/sync-guest-toolsets@0.2.0;
-                export hatchery:agent/sync-guest-callbacks@0.2.0;
-                export hatchery:agent/sync-guest-plugins@0.2.0;
-                export hatchery:agent/sync-guest-code-executors@0.2.0;
-                export hatchery:agent/sync-guest-summarizers@0.2.0;
-                export hatchery:agent/sync-guest-examples@0.2.0;
-                export hatchery:agent/sync-guest-models@0.2.0;
+                include hatchery:agent/sync-imports@0.2.1;
+                export hatchery:agent/sync-guest-agents@0.2.1;
+                export hatchery:agent/sync-guest-tools@0.2.1;
+                export hatchery:agent/sync-guest-toolsets@0.2.1;
+                export hatchery:agent/sync-guest-callbacks@0.2.1;
+                export hatchery:agent/sync-guest-plugins@0.2.1;
+                export hatchery:agent/sync-guest-code-executors@0.2.1;
+                export hatchery:agent/sync-guest-summarizers@0.2.1;
+                export hatchery:agent/sync-guest-examples@0.2.1;
+                export hatchery:agent/sync-guest-models@0.2.1;
             }
         ",
         generate_all,

@@ -84,6 +84,7 @@ pub(crate) fn look() -> Result<Value, Error> {
         "component": plugins::get("answerer")?.and_then(|plugin| plugin.component),
         "nobody": plugins::get("nobody")?.is_none(),
         "arguments": config::arguments()?.map(|json| parsed(&json)),
+        "key": session::idempotency_key()?.map(|key| key.len()),
     }))
 }
 

@@ -92,6 +92,7 @@ pub async fn look(cx: ToolContext) -> Result<Value, Error> {
         "component": cx.plugin("answerer")?.and_then(|plugin| plugin.component),
         "nobody": cx.plugin("nobody")?.is_none(),
         "arguments": cx.arguments::<Value>()?,
+        "key": cx.idempotency_key()?.map(|key| key.len()),
     }))
 }
 
