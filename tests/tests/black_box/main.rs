@@ -13,6 +13,7 @@ mod hostile;
 mod hot_loading;
 mod languages;
 mod mcp;
+mod memory;
 mod misbehaviour;
 mod models;
 mod names;
