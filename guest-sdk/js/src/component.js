@@ -1,10 +1,12 @@
 // The implementation of the contract; only a component can import it. It implements the exports for the items of a module, and the host of
 // contexts by the imports.
 
+import clock from "wasi:clocks/monotonic-clock@0.2.0";
 import random from "wasi:random/random@0.2.0";
 import agents from "hatchery:agent/sync-agents@@VERSION@";
 import artifacts from "hatchery:agent/sync-artifacts@@VERSION@";
 import config from "hatchery:agent/config@@VERSION@";
+import http from "hatchery:agent/sync-http@@VERSION@";
 import log from "hatchery:agent/log@@VERSION@";
 import memory from "hatchery:agent/sync-memory@@VERSION@";
 import models from "hatchery:agent/sync-models@@VERSION@";
@@ -16,22 +18,32 @@ import tools from "hatchery:agent/sync-tools@@VERSION@";
 
 import * as convert from "./convert.js";
 import { FatalError, HatcheryError } from "./errors.js";
+import { EventLoop } from "./event-loop.js";
 import { createExports } from "./exports.js";
 import { parse, stringify } from "./json.js";
+import { translateStack } from "./stack.js";
+import * as web from "./web.js";
+
+export { useLines } from "./stack.js";
 
 const { parseOptional } = convert;
+
+/** Converts an error of the host. */
+function toError(error) {
+  // The JavaScript engine wraps errors of the contract.
+  const failure = error?.payload ?? error;
+  if (failure?.tag === "recoverable") return new HatcheryError(failure.val, "TOOL_FAILED");
+  if (failure?.tag === "fatal") return new FatalError(failure.val.message, failure.val.code);
+  if (typeof failure?.code === "string" && !(failure instanceof Error)) return new HatcheryError(failure.message, failure.code);
+  return error;
+}
 
 /** Calls the host, and converts its errors. */
 function callHost(call) {
   try {
     return call();
   } catch (error) {
-    // The JavaScript engine wraps errors of the contract.
-    const failure = error?.payload ?? error;
-    if (failure?.tag === "recoverable") throw new HatcheryError(failure.val, "TOOL_FAILED");
-    if (failure?.tag === "fatal") throw new FatalError(failure.val.message, failure.val.code);
-    if (typeof failure?.code === "string" && !(failure instanceof Error)) throw new HatcheryError(failure.message, failure.code);
-    throw error;
+    throw toError(error);
   }
 }
 
@@ -112,16 +124,21 @@ let isRunning = false;
 
 const builtInRandom = Math.random;
 
+const randomBytes = (count) => {
+  if (isRunning) return random.getRandomBytes(count);
+  throw new Error("there are no secure random numbers while a module is loaded; use them in the code of tools, agents and callbacks");
+};
+
 Math.random = () => {
   if (!isRunning) return builtInRandom();
-  const bytes = random.getRandomBytes(7);
+  const bytes = randomBytes(7);
   let value = bytes[0] & 31;
   for (let index = 1; index < 7; index += 1) value = value * 256 + bytes[index];
   return value / 2 ** 53;
 };
 
 const format = (value) => {
-  if (value instanceof Error) return `${value}\n${value.stack ?? ""}`.trim();
+  if (value instanceof Error) return `${value}\n${translateStack(value.stack ?? "")}`.trim();
   return typeof value === "object" && value !== null ? stringify(value) : String(value);
 };
 
@@ -135,6 +152,27 @@ const write = (level) => (...values) => {
 globalThis.console = {
   log: write("info"), info: write("info"), warn: write("warn"), error: write("error"), debug: write("debug"), trace: write("trace"),
 };
+
+const loop = new EventLoop({
+  now: () => Number(clock.now()),
+  start(request) {
+    if (!isRunning) throw new Error("no request can be sent while a module is loaded; send it in the code of tools, agents and callbacks");
+    return callHost(() => http.start(request));
+  },
+  wait: (exchanges, timeout) => http.wait(exchanges, timeout),
+  responseOf: (exchange) => callHost(() => exchange.response()),
+});
+
+web.install({
+  send: (request) => loop.send(request),
+  sleep(milliseconds) {
+    if (!isRunning) throw new Error("timers cannot be used while a module is loaded; use them in the code of tools, agents and callbacks");
+    return loop.sleep(milliseconds);
+  },
+  now: () => (isRunning ? Number(clock.now()) / 1e6 : 0),
+  randomBytes,
+  report: (error) => console.error(error),
+});
 
 /** Implements the interfaces of the contract for the items of a component. */
 export const exportsOf = (component) =>

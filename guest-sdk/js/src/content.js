@@ -1,5 +1,7 @@
 // Messages, events and requests, in the shape of Gemini's `Content` and ADK's `Event`.
 
+import { decode, encode } from "./utf8.js";
+
 /** Creates a content with one text. */
 export const content = (text, role = "model") => ({ role, parts: [{ text }] });
 
@@ -70,12 +72,7 @@ export async function* outputsOf(result) {
 }
 
 /** Encodes a text as UTF-8. */
-export function bytesOf(text) {
-  const escaped = encodeURIComponent(text).match(/%[0-9A-F]{2}|[^%]/g) ?? [];
-  return Uint8Array.from(escaped, (unit) => (unit.length > 1 ? parseInt(unit.slice(1), 16) : unit.charCodeAt(0)));
-}
+export const bytesOf = (text) => encode(text);
 
-/** Decodes a text from UTF-8. */
-export function textOfBytes(bytes) {
-  return decodeURIComponent(Array.from(bytes, (byte) => `%${byte.toString(16).padStart(2, "0")}`).join(""));
-}
+/** Decodes a text from UTF-8. Throws a `TypeError` if the bytes are invalid. */
+export const textOfBytes = (bytes) => decode(bytes, true);

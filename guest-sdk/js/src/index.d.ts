@@ -13,24 +13,27 @@ export interface Schema {
   [key: string]: unknown;
 }
 
-/** A schema under construction. */
-export interface SchemaBuilder extends Schema {
+/** A schema under construction, of values of the type `T`. */
+export interface SchemaBuilder<T = any> extends Schema {
   /** Makes the property optional. */
-  optional(): SchemaBuilder;
+  optional(): SchemaBuilder<T | undefined>;
   /** Makes the property optional, with a default value. */
-  default: ((value: Json) => SchemaBuilder) & Json;
+  default: ((value: T) => SchemaBuilder<T>) & Json;
 }
+
+/** The type of the values of a schema; `any` for one that is not made by `s`. */
+export type TypeOf<S> = S extends SchemaBuilder<infer T> ? T : any;
 
 /** Builds schemas: `s.object({ sides: s.integer("Number of sides").default(6) })`. */
 export const s: {
-  string(description?: string): SchemaBuilder;
-  number(description?: string): SchemaBuilder;
-  integer(description?: string): SchemaBuilder;
-  boolean(description?: string): SchemaBuilder;
-  any(description?: string): SchemaBuilder;
-  oneOf(values: readonly (string | number)[], description?: string): SchemaBuilder;
-  array(items: Schema, description?: string): SchemaBuilder;
-  object(properties: Record<string, Schema>, description?: string): SchemaBuilder;
+  string(description?: string): SchemaBuilder<string>;
+  number(description?: string): SchemaBuilder<number>;
+  integer(description?: string): SchemaBuilder<number>;
+  boolean(description?: string): SchemaBuilder<boolean>;
+  any(description?: string): SchemaBuilder<any>;
+  oneOf<const T extends string | number>(values: readonly T[], description?: string): SchemaBuilder<T>;
+  array<S extends Schema>(items: S, description?: string): SchemaBuilder<TypeOf<S>[]>;
+  object<P extends Record<string, Schema>>(properties: P, description?: string): SchemaBuilder<{ [K in keyof P]: TypeOf<P[K]> }>;
 };
 
 /** One part of a message. It has one of the keys `text` to `codeExecutionResult`. */
@@ -316,17 +319,18 @@ export interface Tool {
 }
 
 /** Creates a tool. The model gets the message of an error that `run` throws as the tool's result; a `FatalError` ends the run. */
-export function tool(definition: {
+export function tool<S extends Schema>(definition: {
   name: string;
   description?: string;
-  parameters?: Schema;
+  /** JSON Schema of the arguments, whose types follow from a schema that is made by `s`. */
+  parameters?: S;
   /** JSON Schema of the result. */
   response?: Schema;
   /** Whether a person has to confirm each call. */
   confirm?: boolean;
   /** Whether the result arrives later. */
   longRunning?: boolean;
-  run(args: any, ctx: Context): unknown;
+  run(args: TypeOf<S>, ctx: Context): unknown;
 }): Tool;
 
 /** A tool with options. */

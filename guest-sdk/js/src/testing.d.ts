@@ -2,7 +2,15 @@ import type {
   Context, Content, Event, Json, LlmRequest, LlmResponse, MemoryEntry, Model, Part, PluginInfo, RunInfo, RunRequest,
 } from "./index.js";
 
-/** A host that keeps everything in memory, for unit tests. Its fields can be checked after a test. */
+/** A request to a web server. Header names are in lower case. */
+export interface HttpRequest {
+  method: string;
+  url: string;
+  headers: Record<string, string>;
+  body: string;
+}
+
+/** A host that keeps everything in memory, for unit tests. Its fields can be checked after a test. The newest context has the `fetch` of its host. */
 export class MockHost {
   constructor(setup?: {
     state?: Record<string, Json>;
@@ -35,6 +43,8 @@ export class MockHost {
     sessions?: Record<string, Record<string, (string | Content | Event)[]>>;
     /** The idempotency key of the tool call, `key-of-call` by default. */
     idempotencyKey?: string;
+    /** Answers requests to web servers: `(request) => Response.json({ degrees: 21 })`. */
+    http?: (request: HttpRequest) => Response | Promise<Response>;
     /** A person's decision about the tool call. */
     confirmation?: { hint: string; confirmed: boolean; payload?: Json };
   });
@@ -57,6 +67,8 @@ export class MockHost {
   runRequests: RunRequest[];
   /** The ids of the runs that the code has cancelled. */
   cancelledRuns: string[];
+  /** The requests to web servers. Each redirect is a separate request. */
+  httpRequests: HttpRequest[];
   /** The entries of the memory. */
   memory: MemoryEntry[];
   /** The user's other sessions, by app and id. */

@@ -4,8 +4,10 @@ import { content, joinResponses, outputsOf, textOf, toEvent, toResponse } from "
 import { Context } from "./context.js";
 import { HatcheryError } from "./errors.js";
 import { parse, stringify } from "./json.js";
+import { decode } from "./utf8.js";
+import { createFetch } from "./web/fetch.js";
 
-/** A host that keeps everything in memory. Its fields can be checked after a test. */
+/** A host that keeps everything in memory. Its fields can be checked after a test. The newest context has the `fetch` of its host. */
 export class MockHost {
   state;
   /** The versions of each artifact. */
@@ -23,6 +25,8 @@ export class MockHost {
   runRequests = [];
   /** The ids of the runs that the code has cancelled. */
   cancelledRuns = [];
+  /** The requests to web servers. Each redirect is a separate request. */
+  httpRequests = [];
   /** The entries of the memory. */
   memory;
   /** The user's other sessions, by app and id: their state and their events. */
@@ -44,13 +48,27 @@ export class MockHost {
 
   /** Returns a context for all items. */
   context() {
+    this.#installFetch();
     return new Context(this);
   }
 
   /** Returns a context for the function of an instruction or of a toolset, where changes fail with the code `READ_ONLY`. */
   readOnlyContext() {
     const host = new Proxy(this, { get: (_, name) => (CHANGES.includes(name) ? refuse : bind(this, name)) });
+    this.#installFetch();
     return new Context(host);
+  }
+
+  /** Answers the requests of the code. */
+  #installFetch() {
+    globalThis.fetch = createFetch(async ({ method, url, headers, body }) => {
+      const request = { method, url, headers: Object.fromEntries(headers), body: decode(body) };
+      this.httpRequests.push(request);
+      const { http } = this.#setup;
+      if (!http) throw new HatcheryError(`no response to \`${method} ${url}\`; give MockHost a function in \`http\``, "HTTP_FAILED");
+      const response = await http(request);
+      return { status: response.status, headers: [...response.headers], body: new Uint8Array(await response.arrayBuffer()) };
+    });
   }
 
   info() {

@@ -1,47 +1,68 @@
-// Errors of programs that cannot be built.
+// What builds say about mistakes, and the places of stack traces. `hatchery build` itself is tested with the command.
 
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
 
-const BUILD = fileURLToPath(new URL("../src/build.js", import.meta.url));
+import { bundle } from "../src/build/bundle.js";
+import { linesOf } from "../src/build/source-map.js";
+import { translateStack, useLines } from "../src/stack.js";
 
-/** Returns the error of a build of these files. */
-function errorOf(files) {
-  const work = mkdtempSync(join(tmpdir(), "hatchery-build-"));
+/** Returns the message of a bundler that reports these mistakes. */
+function messageOf(...errors) {
+  const esbuild = {
+    buildSync() {
+      throw Object.assign(new Error("build failed"), { errors });
+    },
+  };
   try {
-    mkdirSync(join(work, "app"));
-    for (const [name, text] of Object.entries(files)) writeFileSync(join(work, "app", name), text);
-    const { status, stderr } = spawnSync(process.execPath, [BUILD, "index.js", work, work], { encoding: "utf8" });
-    assert.equal(status, 1, stderr);
-    return stderr;
-  } finally {
-    rmSync(work, { recursive: true });
+    bundle(esbuild, "/work/app", "./index.ts", "/work/app/out.js");
+  } catch (error) {
+    return error.message;
   }
+  return assert.fail("it did not fail");
 }
 
-const PACKAGE = { "package.json": '{"type": "module"}' };
+const location = { file: "index.ts", line: 3, column: 6, lineText: "const 1b = 2;" };
 
-test("the errors of a missing module, a missing import and a missing package differ", () => {
-  assert.match(errorOf(PACKAGE), /there is no `index\.js`; set the module in package\.json/);
-  const helper = errorOf({ ...PACKAGE, "index.js": 'import "./helper.js";\n' });
-  assert.match(helper, /Cannot find module '.*helper\.js' imported from .*index\.js\n/);
-  assert.doesNotMatch(helper, /there is no `index\.js`|npm install/);
-  const lodash = errorOf({ ...PACKAGE, "index.js": 'import _ from "no-such-package";\n' });
-  assert.match(lodash, /Cannot find package 'no-such-package' imported from .*; add the package to package\.json/);
+test("mistakes are named with their place and the line", () => {
+  const note = { text: "The name was declared here:", location: { ...location, line: 1, column: 0, lineText: "let a;" } };
+  assert.equal(
+    messageOf({ text: "Syntax error", location, notes: [] }, { text: "Declared twice", location: null, notes: [note] }),
+    "index.ts:3:7: Syntax error\n    const 1b = 2;\n          ^\nDeclared twice",
+  );
+  assert.equal(
+    messageOf({ text: "Declared twice", location, notes: [note, { text: "no place", location: null }] }),
+    "index.ts:3:7: Declared twice\n    const 1b = 2;\n          ^\n  index.ts:1:1: The name was declared here:\n    let a;\n    ^",
+  );
 });
 
-test("the error of a module without exports shows the last line to add", () => {
-  assert.match(errorOf({ ...PACKAGE, "index.js": "export default 1;\n" }), /exports nothing; end it with `export default component\(/);
+test("a module that is not found is told apart from a missing package and from a module of Node", () => {
+  const missing = (name) => messageOf({ text: `Could not resolve "${name}"`, location: null, notes: [] });
+  assert.equal(missing("./lib/x.js"), 'Could not resolve "./lib/x.js"');
+  assert.match(missing("@a/b/c.js"), /; add the package to package\.json and package-lock\.json with `npm install @a\/b`$/);
+  assert.match(missing("left-pad/x"), /with `npm install left-pad`$/);
+  for (const name of ["fs", "node:fs/promises"]) assert.match(missing(name), /; it is a part of Node, which components do not have; use fetch/);
 });
 
-test("mistakes are named with their file and line, as in the project", () => {
-  const syntax = errorOf({ ...PACKAGE, "index.js": 'import "./other.js";\n', "other.js": "const a = 1;\nconst 1b = 2;\n" });
-  assert.match(syntax, /^other\.js:2\nconst 1b = 2;/);
-  const run = errorOf({ ...PACKAGE, "index.js": "\n\nmissing.method();\n" });
-  assert.match(run, /ReferenceError: missing is not defined\n    at index\.js:3:1\n/);
+test("warnings are returned, and other failures of the bundler are thrown as they are", () => {
+  const warned = bundle({ buildSync: () => ({ warnings: [{ text: "odd", location, notes: [] }] }) }, "/x", "y", "z");
+  assert.deepEqual(warned, ["index.ts:3:7: odd\n    const 1b = 2;\n          ^"]);
+  const broken = { buildSync: () => { throw new Error("no such program"); } };
+  assert.throws(() => bundle(broken, "/x", "y", "z"), { message: "no such program" });
+});
+
+test("a stack trace names the lines of the sources, without those of the SDK", () => {
+  // Lines 1 and 2 of the bundle are lines 5 and 7 of `a.ts`, line 3 has no place, lines 4 and 5 are lines 1 and 3 of `b.js`.
+  const lines = linesOf({ sources: ["a.ts", "node_modules/hatchery-guest/src/b.js"], mappings: "AAIA,EACA;AACA;;ACNA;AAEA" });
+  assert.deepEqual(lines, {
+    files: ["a.ts", "node_modules/hatchery-guest/src/b.js"], runs: [[1, 0, 5], [2, 0, 7], [4, 1, 1], [5, 1, 3]],
+  });
+  useLines(lines);
+  const stack = [
+    "    at run (/hatchery-bundle.js:1:15)", "    at inner (/hatchery-bundle.js:3:1)", "    at call (/hatchery-bundle.js:4:3)",
+    "    at <anonymous> (/hatchery-entry.js:3:1)",
+  ];
+  assert.equal(translateStack(stack.join("\n")), "    at run (a.ts:5)\n    at inner (a.ts:8)");
+  useLines({ files: [], runs: [] });
+  assert.equal(translateStack(stack[0]), stack[0]);
 });

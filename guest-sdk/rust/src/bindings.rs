@@ -43,6 +43,8 @@ macro_rules! exports {
                     "hatchery:agent/plugins@0.2.1": crate::bindings::imports::hatchery::agent::plugins,
                     "hatchery:agent/log@0.2.1": crate::bindings::imports::hatchery::agent::log,
                     "hatchery:agent/config@0.2.1": crate::bindings::imports::hatchery::agent::config,
+                    "hatchery:agent/http@0.2.1": crate::bindings::imports::hatchery::agent::http,
+                    "hatchery:agent/clock@0.2.1": crate::bindings::imports::hatchery::agent::clock,
                     $interface: generate,
                 },
             });

@@ -8,6 +8,7 @@ mod doctor;
 mod grant;
 mod inspect;
 mod mcp;
+mod memory;
 mod models;
 mod new;
 mod pull;
@@ -46,6 +47,8 @@ pub enum Command {
     Test(test::Args),
     /// Check a folder and suggest fixes
     Doctor(doctor::Args),
+    /// Search, list, add to and delete from the memory of users
+    Memory(memory::Args),
     /// List the providers of models, and what is missing to use them
     Models(models::Args),
     /// Add the grants that a component requests to hatchery.yaml
@@ -104,6 +107,7 @@ impl Command {
             Self::Rollback(args) => rollback::run(args),
             Self::Test(args) => test::run(args).await,
             Self::Doctor(args) => doctor::run(args).await,
+            Self::Memory(args) => memory::run(args).await,
             Self::Models(args) => models::run(&args),
             Self::Grant(args) => grant::run(args).await,
             Self::Trust(args) => trust::run(args),

@@ -45,10 +45,12 @@ pub enum Language {
     Python,
     #[value(name = "js", alias = "javascript")]
     JavaScript,
+    #[value(name = "ts", alias = "typescript")]
+    TypeScript,
 }
 
 impl Language {
-    /// Detects the language of the project in a folder by its manifest.
+    /// Detects the language of the project in a folder by its manifest. TypeScript is built as JavaScript.
     pub fn detect(dir: &Path) -> anyhow::Result<Self> {
         let contains =
             |file: &str, word: &str| std::fs::read_to_string(dir.join(file)).is_ok_and(|text| text.contains(word));
@@ -85,7 +87,7 @@ impl Language {
 pub fn unpack_sdk(language: Language) -> anyhow::Result<PathBuf> {
     let folder = match language {
         Language::Python => "python",
-        Language::JavaScript => "javascript",
+        Language::JavaScript | Language::TypeScript => "javascript",
         Language::Rust => return BuildCache::open(BuildTools::Cargo)?.unpack_rust_sdk(),
     };
     Ok(BuildCache::open(BuildTools::Scripting)?.unpack_sdk()?.join(folder))

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
+use hatchery_wasm::version;
 
 use crate::languages::Language;
 
@@ -45,6 +46,7 @@ impl TemplateKind {
             (kind, Language::Rust) => kind.rust_files(),
             (kind, Language::Python) => kind.python_files(),
             (kind, Language::JavaScript) => kind.javascript_files(),
+            (kind, Language::TypeScript) => kind.typescript_files(),
         }
     }
 
@@ -105,6 +107,30 @@ impl TemplateKind {
         files
     }
 
+    fn typescript_files(self) -> Vec<TemplateFile> {
+        let mut files = vec![
+            template!("ts/package.json" as "package.json"),
+            template!("ts/tsconfig.json" as "tsconfig.json"),
+            template!("js/gitignore" as ".gitignore"),
+            template!("ts/README.md" as "README.md"),
+        ];
+        let sources = match self {
+            Self::Tool => {
+                [template!("ts/tool/index.ts" as "index.ts"), template!("ts/tool/index.test.ts" as "index.test.ts")]
+            }
+            Self::Callback => [
+                template!("ts/callback/index.ts" as "index.ts"),
+                template!("ts/callback/index.test.ts" as "index.test.ts"),
+            ],
+            Self::Agent | Self::Yaml => {
+                files.push(template!("agent/answers.yaml" as "answers.yaml"));
+                [template!("ts/agent/index.ts" as "index.ts"), template!("ts/agent/index.test.ts" as "index.test.ts")]
+            }
+        };
+        files.extend(sources);
+        files
+    }
+
     /// Returns true if the project has to be built.
     pub fn is_component(self) -> bool {
         match self {
@@ -133,8 +159,8 @@ impl SdkSource {
                 let is_repository = path.ends_with("guest-sdk/python");
                 if is_repository { path.join("src").display().to_string() } else { path.display().to_string() }
             }
-            (Self::Path(path), Language::JavaScript) => format!("file:{}", path.display()),
-            (Self::Embedded, _) => format!("{:?}", env!("CARGO_PKG_VERSION")),
+            (Self::Path(path), Language::JavaScript | Language::TypeScript) => format!("file:{}", path.display()),
+            (Self::Embedded, _) => format!("{:?}", version::OFFERED),
         }
     }
 }
@@ -235,7 +261,7 @@ mod tests {
     #[test]
     fn every_placeholder_is_replaced() {
         for kind in TemplateKind::value_variants() {
-            for language in [Language::Rust, Language::Python, Language::JavaScript] {
+            for language in Language::value_variants().iter().copied() {
                 for (path, text) in kind.files(language) {
                     let text = render(text, &name("my-thing"), &SdkSource::Embedded.to_dependency(language));
                     for placeholder in ["@NAME@", "@FUNCTION@", "@SDK@"] {
@@ -255,7 +281,7 @@ mod tests {
         assert!(by_path.contains("hatchery-guest = { path = \"../guest-sdk/rust\" }\n"), "{by_path}");
         assert!(by_path.contains("name = \"dice\"\n"), "{by_path}");
         let embedded = dependency(SdkSource::Embedded, Language::Rust);
-        let line = format!("hatchery-guest = \"{}\"\n", env!("CARGO_PKG_VERSION"));
+        let line = format!("hatchery-guest = \"{}\"\n", version::OFFERED);
         assert!(render(manifest, &name("dice"), &embedded).contains(&line));
         assert_eq!(dependency(SdkSource::Path("/c/python".into()), Language::Python), "/c/python");
         assert_eq!(dependency(SdkSource::Path("../js".into()), Language::JavaScript), "file:../js");

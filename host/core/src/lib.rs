@@ -77,7 +77,7 @@ pub use item::ItemKind;
 pub use journal::{CallJournal, CallRecord, EarlierCall, RunJournal, hash_arguments};
 pub use json::JsonMap;
 pub use json_schema::to_json_schema;
-pub use memory::{MemoryEntry, MemoryService};
+pub use memory::{MemoryEntry, MemoryService, RememberedSession};
 pub use message::{ClientMessage, check_message, invalid_message};
 pub use model::{
     Embedder, FunctionDeclaration, GenerateContentConfig, LlmRequest, LlmResponse, Model, ModelCapabilities,

@@ -27,6 +27,17 @@ pub struct MemoryEntry {
     pub timestamp: Timestamp,
 }
 
+/// A session with entries in a memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RememberedSession {
+    /// The session, which may have been deleted since.
+    pub key: SessionKey,
+    /// The number of its entries.
+    pub entries: u64,
+    /// The time of its newest entry.
+    pub newest: Timestamp,
+}
+
 /// Indexes sessions and searches them. All implementations pass the same contract tests.
 ///
 /// Called from the tasks of runs and of HTTP requests, concurrently. Methods may await, but not block.
@@ -88,6 +99,25 @@ pub trait MemoryService: Send + Sync {
             last_update_time: now,
         };
         self.add_session(&empty).await
+    }
+
+    /// Returns the sessions that have entries, of one app and one user if these are given, those with the newest entries
+    /// first.
+    ///
+    /// # Errors
+    /// [`StoreError::InvalidRequest`] if the service cannot list them, as by default.
+    async fn sessions(&self, app: Option<&str>, user: Option<&str>) -> Result<Vec<RememberedSession>, StoreError> {
+        let _ = (app, user);
+        Err(StoreError::InvalidRequest("this memory service cannot list its sessions".into()))
+    }
+
+    /// Returns the entries of a session, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError::InvalidRequest`] if the service cannot list them, as by default.
+    async fn entries(&self, session: &SessionKey) -> Result<Vec<MemoryEntry>, StoreError> {
+        let _ = session;
+        Err(StoreError::InvalidRequest("this memory service cannot list its entries".into()))
     }
 
     /// Returns the entries that match the query best, best first.

@@ -29,8 +29,20 @@ pub struct AppSettings {
     pub compaction: Option<CompactionConfig>,
     /// Overrides the configuration of each run.
     pub run: RunSettings,
-    /// Whether the events of a run are added to the user's memory when it has ended.
-    pub remembers_runs: bool,
+    /// When the events of its sessions are added to the memory of their user.
+    pub memory_addition: MemoryAddition,
+}
+
+/// When the events of sessions are added to the memory of users.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum MemoryAddition {
+    /// Only by components and clients.
+    #[default]
+    Never,
+    /// After each run: the events of the run.
+    AfterRun,
+    /// When a client [closes](crate::Runner::close_session) the session: all its events.
+    OnClose,
 }
 
 /// Overrides for the fields of a [`RunConfig`]. `None` keeps the value of the run.

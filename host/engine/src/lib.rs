@@ -66,7 +66,7 @@ pub use history::{compaction, contents};
 pub use tools::{builtin, confirmation, toolsets};
 
 pub use agents::AgentTool;
-pub use app::{App, AppSettings, RunSettings};
+pub use app::{App, AppSettings, MemoryAddition, RunSettings};
 pub use catalog_source::{CatalogSnapshot, CatalogSource};
 pub use extensions::{Extensions, LayeredResolver};
 pub use factories::Factories;

@@ -13,6 +13,7 @@ mod resumption;
 mod run_bus;
 mod run_records;
 mod session_access;
+mod session_close;
 mod session_queue;
 mod turn;
 

@@ -2,13 +2,15 @@
 //! message, serve it, change it, and see the new code answer.
 
 use std::path::Path;
+use std::process::Stdio;
 
 use anyhow::{Result, ensure};
 use hatchery_tests::event::text;
 use hatchery_tests::{Folder, Host, skip};
+use tokio::process::Command;
 
 use crate::cli::{Output, hatchery};
-use crate::languages::lacks_tools;
+use crate::languages::{is_unreachable, lacks_tools};
 
 /// A language, and a change of the source of its template.
 struct Language {
@@ -44,6 +46,13 @@ const JAVASCRIPT: Language = Language {
     old: "text.split(/\\s+/).filter(Boolean).length",
     new: "text.length",
     mistake: ("missing.method();\n", &["missing is not defined", "index.js:"]),
+};
+
+const TYPESCRIPT: Language = Language {
+    name: "typescript",
+    source: "index.ts",
+    mistake: ("missing.method();\n", &["missing is not defined", "index.ts:"]),
+    ..JAVASCRIPT
 };
 
 /// Runs a command that needs build tools. `None`, with a message on stderr, if they cannot be installed here.
@@ -107,6 +116,44 @@ async fn an_agent_in_python_is_created_built_served_and_changed() -> Result<()> 
 #[tokio::test]
 async fn an_agent_in_javascript_is_created_built_served_and_changed() -> Result<()> {
     spend_a_day(JAVASCRIPT).await
+}
+
+#[tokio::test]
+async fn an_agent_in_typescript_is_created_built_served_and_changed() -> Result<()> {
+    spend_a_day(TYPESCRIPT).await
+}
+
+#[tokio::test]
+async fn the_types_of_a_new_agent_in_typescript_are_checked() -> Result<()> {
+    let folder = Folder::empty()?;
+    let created = hatchery(&folder.served(), &["new", "words", "--lang", "ts"]).await?;
+    ensure!(created.success, "{}", created.stderr);
+    let npm = async |args: &[&str]| {
+        let mut npm = Command::new("npm");
+        npm.args(args).current_dir(folder.file("words")).stdin(Stdio::null()).output().await
+    };
+    match npm(&["install", "--no-audit", "--no-fund"]).await {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => {
+            // The packages come from a registry.
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            ensure!(is_unreachable(&stderr), "{stderr}");
+            skip("words", stderr.trim());
+            return Ok(());
+        }
+        Err(error) => {
+            skip("words", &format!("npm: {error}"));
+            return Ok(());
+        }
+    }
+    let checked = npm(&["run", "check"]).await?;
+    ensure!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+    let source = std::fs::read_to_string(folder.file("words/index.ts"))?;
+    folder.put("words/index.ts", source.replace("text.split(", "text.toFixed("))?;
+    let checked = npm(&["run", "check"]).await?;
+    let errors = String::from_utf8_lossy(&checked.stdout).into_owned();
+    assert!(!checked.status.success() && errors.contains("'toFixed' does not exist on type 'string'"), "{errors}");
+    Ok(())
 }
 
 #[tokio::test]

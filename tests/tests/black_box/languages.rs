@@ -185,12 +185,20 @@ async fn errors_in_javascript_are_named_with_their_position() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("js/package.json", r#"{"type": "module", "hatchery": {}}"#)?;
     for (source, said) in [
-        ("const a = 1;\nconst 1b = 2;\n", "index.js:2\nconst 1b = 2;"),
-        ("\n\nmissing.method();\n", "at index.js:3:1"),
-        ("import './lib/x.js';\n", "Cannot find module 'lib/x.js' imported from index.js"),
+        ("const a = 1;\nconst 1b = 2;\n", "index.js:2:8: Syntax error \"b\"\n    const 1b = 2;\n"),
+        ("\n\nmissing.method();\n", "(index.js:3:1)"),
+        ("import './lib/x.js';\n", "index.js:1:8: Could not resolve \"./lib/x.js\"\n"),
         (
             "import _ from 'no-such-package';\n",
-            "Cannot find package 'no-such-package' imported from index.js; add the package",
+            "Could not resolve \"no-such-package\"; add the package to package.json and package-lock.json with `npm install \
+             no-such-package`",
+        ),
+        ("import fs from 'node:fs';\n", "Could not resolve \"node:fs\"; it is a part of Node, which components do not have"),
+        // What Node has and a component lacks.
+        (
+            "import { component, s, tool } from \"hatchery-guest\";\n\nconst home = process.env.HOME;\n\
+             const f = tool({ name: \"f\", run: () => home });\nexport default component({ tools: [f] });\n",
+            "process is not defined\n    at <anonymous> (index.js:3)\n",
         ),
     ] {
         folder.write("js/index.js", source)?;
@@ -243,7 +251,7 @@ async fn tools_that_cannot_be_downloaded_are_named_with_the_next_step() -> Resul
     let (index, registry) = ("http://127.0.0.1:9/simple", "http://127.0.0.1:9/");
     for (project, reason) in [
         ("py", "pip could not install componentize-py; the first build needs network access"),
-        ("js", "npm could not install componentize-qjs; the first build needs network access"),
+        ("js", "npm could not install componentize-qjs and esbuild; the first build needs network access"),
     ] {
         let mut command = paths::command()?;
         command.args(["build", project]).current_dir(folder.served()).env("HATCHERY_BUILD_CACHE", cache.path());
@@ -270,7 +278,7 @@ async fn tools_that_cannot_be_downloaded_are_named_with_the_next_step() -> Resul
 }
 
 /// Returns true if a registry of packages cannot be reached from this machine.
-fn is_unreachable(stderr: &str) -> bool {
+pub(crate) fn is_unreachable(stderr: &str) -> bool {
     let reasons = [
         "Failed to establish a new connection",
         "Temporary failure in name resolution",
@@ -332,6 +340,42 @@ export(plural)
     )?;
     add_agent(&folder, "words", "plural", "octopus", "octopi")?;
     build_and_converse(&folder, "words").await
+}
+
+#[tokio::test]
+async fn commonjs_json_and_typescript_are_parts_of_a_component() -> Result<()> {
+    let folder = Folder::empty()?;
+    let manifest = json!({"name": "shout", "type": "module", "hatchery": {}, "dependencies": {"helper": "file:./helper"}});
+    let lock = json!({
+        "name": "shout", "lockfileVersion": 3, "requires": true, "packages": {
+            "": {"name": "shout", "dependencies": {"helper": "file:./helper"}},
+            "helper": {"version": "1.0.0"},
+            "node_modules/helper": {"resolved": "helper", "link": true},
+        },
+    });
+    folder.write("shout/package.json", manifest.to_string())?;
+    folder.write("shout/package-lock.json", lock.to_string())?;
+    folder.write("shout/helper/package.json", r#"{"name": "helper", "version": "1.0.0", "main": "lib/main.js"}"#)?;
+    folder.write(
+        "shout/helper/lib/main.js",
+        "const { upper } = require('./upper');\nmodule.exports = (text) => upper(text);\n",
+    )?;
+    folder.write("shout/helper/lib/upper.js", "exports.upper = (text) => text.toUpperCase();\n")?;
+    folder.write("shout/settings.json", r#"{"end": "!"}"#)?;
+    folder.write(
+        "shout/lib/mark.ts",
+        "export function mark(text: string, end: string): string {\n  return `${text}${end}`;\n}\n",
+    )?;
+    folder.write(
+        "shout/index.ts",
+        "import { component, s, tool } from \"hatchery-guest\";\nimport upper from \"helper\";\n\
+         import { mark } from \"./lib/mark\";\nimport settings from \"./settings.json\";\n\n\
+         interface Args { text: string }\n\n\
+         const shout = tool({ name: \"shout\", parameters: s.object({ text: s.string() }),\n  \
+         run: ({ text }: Args) => mark(upper(text), settings.end) });\nexport default component({ tools: [shout] });\n",
+    )?;
+    add_agent(&folder, "shout", "shout", "hello", "HELLO!")?;
+    build_and_converse(&folder, "shout").await
 }
 
 #[tokio::test]

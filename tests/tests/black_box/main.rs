@@ -15,6 +15,7 @@ mod hostile;
 mod hot_loading;
 mod languages;
 mod mcp;
+mod memory;
 mod misbehaviour;
 mod models;
 mod names;

@@ -15,9 +15,10 @@
 
     export(roll)
 
-``hatchery build`` builds the component. For unit tests in plain Python, ``hatchery_guest.testing`` has a mock host.
+``http`` sends requests to web servers. ``hatchery build`` builds the component. For unit tests in plain Python, ``hatchery_guest.testing`` has a mock host.
 """
 
+from . import http
 from .agent import (
     Agent, CodeRunner, CustomAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent, Thinking, Toolset, ToolUse, agent,
 )  # fmt: skip
@@ -47,5 +48,5 @@ __all__ = [
     "FunctionResponse", "LlmAgent", "LlmRequest", "LlmResponse", "LoopAgent", "MemoryEntry", "Model", "ParallelAgent", "Part", "Plugin",
     "PluginInfo", "RemainingLimits", "Run", "RunInfo", "RunRequest", "Runner", "SequentialAgent", "SessionInfo", "Sessions",
     "Summarizer", "Thinking", "Tool", "ToolCall", "ToolConfirmation", "ToolContext", "ToolError", "ToolUse", "Toolset", "ToolsetExport",
-    "agent", "callback", "code_executor", "examples", "export", "model", "plugin", "summarizer", "tool", "toolset",
+    "agent", "callback", "code_executor", "examples", "export", "http", "model", "plugin", "summarizer", "tool", "toolset",
 ]  # fmt: skip

@@ -89,7 +89,9 @@ def generate(exports: Exports, module: str, contract: Path, work: Path) -> None:
     version = version_of(contract)
     interfaces = [INTERFACES[kind] for kind in exports.kinds()]
     world_exports = "".join(f"  export hatchery:agent/{interface}@{version};\n" for interface, _, _ in interfaces)
-    world = f"package hatchery:app;\n\nworld app {{\n  include hatchery:agent/imports@{version};\n{world_exports}}}\n"
+    # `urllib` blocks.
+    imports = f"  include hatchery:agent/imports@{version};\n  import hatchery:agent/sync-http@{version};\n"
+    world = f"package hatchery:app;\n\nworld app {{\n{imports}{world_exports}}}\n"
     (work / "wit" / "app.wit").write_text(world)
     lines = [f"import {module}", "import random", "import wit_world.exports", "from hatchery_guest.component import exports"]
     # The generated classes define the signatures, those of the SDK implement them.

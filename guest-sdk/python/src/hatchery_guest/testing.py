@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import re
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar, Union
@@ -20,6 +21,7 @@ from typing import Any, TypeVar, Union
 from .content import Content, Event, Json, Level, LlmRequest, LlmResponse, MemoryEntry, Part, ToolConfirmation
 from .context import AgentContext, CallbackContext, Context, ToolContext
 from .errors import Error, ToolError
+from .http import Request, Response, use
 from .run_info import PluginInfo, RunInfo
 from .runner import Run, RunRequest
 from .sessions import EventWindow, SessionInfo
@@ -27,6 +29,7 @@ from .tool import Tool
 
 T = TypeVar("T")
 ModelResponse = Union[str, LlmResponse, Exception]
+C = TypeVar("C", bound=Context)
 App = Callable[[RunRequest], "Iterable[Event | Content | str]"]
 
 
@@ -64,6 +67,7 @@ class MockHost:
         embed: Embeds a text.
         apps: Apps that the code can run: functions from the request to the events. An event with an error code is a failure.
         sessions: The events of other sessions of the user, by app and id.
+        http: Answers requests to web servers: ``lambda request: Response.of({"degrees": 21})``.
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class MockHost:
         embed: Callable[[str], list[float]] | None = None,
         apps: dict[str, App] | None = None,
         sessions: dict[tuple[str, str], Iterable[Event | Content | str]] | None = None,
+        http: Callable[[Request], Response] | None = None,
     ) -> None:
         self.state: dict[str, Json] = dict(state or {})
         self.artifacts: dict[str, list[Part]] = {}
@@ -105,6 +110,8 @@ class MockHost:
         """The runs of apps that the code has started."""
         self.cancelled_runs: list[str] = []
         """The ids of the runs that the code has cancelled."""
+        self.http_requests: list[Request] = []
+        """The requests to web servers. Each redirect is a separate request."""
         self.memory: list[MemoryEntry] = list(memory or [])
         """The entries of the memory."""
         self.sessions: dict[tuple[str, str], list[Event]] = {
@@ -118,6 +125,7 @@ class MockHost:
         self._models = list(models)
         self._embed = embed
         self._apps = apps or {}
+        self._http = http
         self._config = config or {}
         self._user_message = Content.user(user_message)
         self._events = list(events)
@@ -129,24 +137,43 @@ class MockHost:
 
     def tool_context(self) -> ToolContext:
         """Returns a context for a tool."""
-        return ToolContext(self)
+        return self._opened(ToolContext(self))
 
     def callback_context(self) -> CallbackContext:
         """Returns a context for a callback."""
-        return CallbackContext(self)
+        return self._opened(CallbackContext(self))
 
     def agent_context(self) -> AgentContext:
         """Returns a context for a custom agent."""
-        return AgentContext(self)
+        return self._opened(AgentContext(self))
 
     def context(self) -> Context:
         """Returns a context for a model, a code executor, a summarizer or an example provider."""
-        return Context(self)
+        return self._opened(Context(self))
 
     def read_only_context(self) -> Context:
         """Returns a context for the function of an instruction or of a toolset, where changes raise an ``Error`` with the code
         ``READ_ONLY``."""
-        return Context(_ReadOnlyHost(self))
+        return self._opened(Context(_ReadOnlyHost(self)))
+
+    def _opened(self, context: C) -> C:
+        """Answers the requests of the code that gets a context."""
+        use(self)
+        if "urllib.request" in sys.modules:
+            from .urllib_opener import install
+
+            install(self.answer)
+        return context
+
+    def answer(self, request: Request) -> Response:
+        """Answers a request to a web server."""
+        self.http_requests.append(request)
+        if self._http is None:
+            raise Error(f"no response to `{request.method} {request.url}`; give MockHost a function in `http`", "HTTP_FAILED")
+        return self._http(request)
+
+    async def send(self, request: Request) -> Response:
+        return self.answer(request)
 
     def info(self) -> RunInfo:
         return self._info

@@ -77,6 +77,8 @@ impl MemoryConfig {
 pub enum MemoryAddition {
     /// After each run: the events of the run.
     AfterRun,
+    /// When a client closes the session: all its events.
+    OnClose,
     /// Only by components and clients.
     Never,
 }
@@ -165,7 +167,11 @@ impl AppConfig {
                 save_input_blobs_as_artifacts: self.save_input_blobs_as_artifacts,
             },
             compaction,
-            remembers_runs: self.memory.add == Some(MemoryAddition::AfterRun),
+            memory_addition: match self.memory.add {
+                Some(MemoryAddition::AfterRun) => hatchery_engine::MemoryAddition::AfterRun,
+                Some(MemoryAddition::OnClose) => hatchery_engine::MemoryAddition::OnClose,
+                Some(MemoryAddition::Never) | None => hatchery_engine::MemoryAddition::Never,
+            },
         }
     }
 }

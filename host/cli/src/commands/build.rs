@@ -98,7 +98,7 @@ pub async fn build_project(
     let built = tokio::task::spawn_blocking(move || match Language::detect(&folder)? {
         Language::Rust => languages::rust::build(&folder, &profile),
         Language::Python => languages::python::build(&folder),
-        Language::JavaScript => languages::javascript::build(&folder),
+        Language::JavaScript | Language::TypeScript => languages::javascript::build(&folder),
     });
     let Some(built) = built.await.context("the build panicked")?? else { return Ok(BuildResult::Failed) };
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');

@@ -13,7 +13,7 @@ use crate::terminal::stdout;
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  hatchery new dice --kind agent\n  hatchery new haiku --lang python\n  hatchery new greeter --kind yaml --path my-agents"
+    after_help = "Examples:\n  hatchery new dice --kind agent\n  hatchery new haiku --lang python\n  hatchery new dice --lang typescript\n  hatchery new greeter --kind yaml --path my-agents"
 )]
 pub struct Args {
     /// Name of the component or app, and of the new folder
@@ -38,7 +38,7 @@ fn sdk_location(language: Language) -> (&'static str, &'static str) {
     match language {
         Language::Rust => ("guest-sdk/rust", "Cargo.toml"),
         Language::Python => ("guest-sdk/python", "pyproject.toml"),
-        Language::JavaScript => ("guest-sdk/js", "package.json"),
+        Language::JavaScript | Language::TypeScript => ("guest-sdk/js", "package.json"),
     }
 }
 
@@ -98,7 +98,7 @@ fn find_sdk(
     match (find_in_repository(language, parent), language) {
         (Some(path), _) => Ok(SdkSource::Path(path)),
         (None, Language::Rust) => Ok(SdkSource::Embedded),
-        (None, Language::Python | Language::JavaScript) => unpack().map(SdkSource::Path),
+        (None, Language::Python | Language::JavaScript | Language::TypeScript) => unpack().map(SdkSource::Path),
     }
 }
 

@@ -1,11 +1,12 @@
-//! Builds components in JavaScript with componentize-qjs, which embeds QuickJS and is called by the guest SDK.
+//! Builds components in JavaScript and TypeScript: the guest SDK bundles them with esbuild and calls componentize-qjs,
+//! which embeds QuickJS.
 //!
 //! No other code of the project runs before its main module is imported: npm and Node are started outside of the project,
 //! its `.npmrc` is ignored, and install scripts of packages are disabled.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -13,7 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::build_cache::{BuildCache, BuildTools};
-use super::{BuiltComponent, capture_stdout, copy_files, is_at_least, run_with_timeout, sdk};
+use super::{BUILD_TIMEOUT, BuiltComponent, capture_stdout, copy_files, is_at_least, run_with_timeout, sdk};
 use crate::files;
 
 /// How long importing the main module in Node may take.
@@ -35,14 +36,13 @@ struct Manifest {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BuildSettings {
-    /// The main module, relative to the folder of the project. Its default export is the component.
-    #[serde(default = "default_module")]
-    module: String,
+    /// The main module, relative to the folder of the project. Its default export is the component. `None`: `index.ts` or
+    /// `index.js`.
+    module: Option<String>,
 }
 
-fn default_module() -> String {
-    "index.js".into()
-}
+/// Extensions of the files that are copied for a build.
+const SOURCES: [&str; 10] = [".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx", ".json", ".txt"];
 
 /// Builds the project in a folder. `None` if its code is invalid, after the SDK has printed the errors.
 pub fn build(dir: &Path) -> anyhow::Result<Option<BuiltComponent>> {
@@ -57,7 +57,8 @@ pub fn build(dir: &Path) -> anyhow::Result<Option<BuiltComponent>> {
         cache.build_component(&folder, &[&sdk.to_string_lossy(), &tools.to_string_lossy()], |work, out| {
             anstream::eprintln!("building {} with componentize-qjs", folder.display());
             let app = node.assemble(&folder, &manifest, &sdk, work)?;
-            node.compile(&manifest.hatchery.module, &tools, &sdk, work, &app, out)
+            let build = SdkBuild { node: &node, tools: &tools, work, script: app.join(BUILD_SCRIPT) };
+            Ok(build.prepare(&manifest.module(&folder), &sdk)? && build.componentize(out)?)
         })?;
     let folder_name = folder.file_name().map_or_else(|| "component".into(), |name| name.to_string_lossy().into_owned());
     let name = manifest.name.unwrap_or(folder_name);
@@ -72,6 +73,12 @@ impl Manifest {
         serde_json::from_str(&text).with_context(|| path.display().to_string())
     }
 
+    /// Returns the main module of the project in a folder.
+    fn module(&self, folder: &Path) -> String {
+        let default = || if folder.join("index.ts").is_file() { "index.ts".into() } else { "index.js".into() };
+        self.hatchery.module.clone().unwrap_or_else(default)
+    }
+
     /// Returns true if there are dependencies other than the SDK, which is embedded.
     fn has_packages(&self) -> bool {
         self.dependencies.keys().any(|name| name != SDK_PACKAGE)
@@ -80,6 +87,9 @@ impl Manifest {
 
 /// The package name of the SDK.
 const SDK_PACKAGE: &str = "hatchery-guest";
+
+/// The script of the SDK that builds, in the folder of the copied sources.
+const BUILD_SCRIPT: &str = "node_modules/hatchery-guest/src/build.js";
 
 /// The Node of the machine.
 struct Node {
@@ -111,7 +121,7 @@ impl Node {
         let mut install = Command::new(npm);
         install.args(["ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]);
         // Stdout is for the result of this command.
-        let status = install.current_dir(folder).stdout(std::process::Stdio::null()).status();
+        let status = install.current_dir(folder).stdout(Stdio::null()).status();
         if !status.with_context(|| format!("cannot start {npm}"))?.success() {
             bail!(
                 "npm could not install {packages}; the first build needs network access. Behind a mirror or proxy, run `npm config \
@@ -123,7 +133,7 @@ impl Node {
 
     fn install(&self, tools: &Path) -> anyhow::Result<()> {
         anstream::eprintln!(
-            "installing componentize-qjs for Node {} into {} (first build only)",
+            "installing componentize-qjs and esbuild for Node {} into {} (first build only)",
             self.version,
             tools.display()
         );
@@ -131,14 +141,14 @@ impl Node {
             std::fs::write(tools.join(name), text)
                 .with_context(|| format!("cannot write {}", tools.join(name).display()))?;
         }
-        Self::install_locked(tools, "componentize-qjs")
+        Self::install_locked(tools, "componentize-qjs and esbuild")
     }
 
     /// Copies the sources, the packages and the SDK into one folder for the build tool. Returns the folder.
     fn assemble(&self, project: &Path, manifest: &Manifest, sdk: &Path, work: &Path) -> anyhow::Result<PathBuf> {
         let app = work.join("app");
         let _ = std::fs::remove_dir_all(&app);
-        let is_source = |name: &str| [".js", ".mjs", ".json"].iter().any(|extension| name.ends_with(extension));
+        let is_source = |name: &str| SOURCES.iter().any(|extension| name.ends_with(extension));
         copy_files(project, &files::find(project, is_source)?, &app)?;
         if manifest.has_packages() {
             if !app.join("package-lock.json").is_file() {
@@ -159,34 +169,39 @@ impl Node {
         copy_files(&sdk_sources, &files::find(&sdk_sources, |_| true)?, &sdk_target)?;
         Ok(app)
     }
+}
 
-    fn compile(
-        &self,
-        module: &str,
-        tools: &Path,
-        sdk: &Path,
-        work: &Path,
-        app: &Path,
-        out: &Path,
-    ) -> anyhow::Result<bool> {
-        let mut prepare = Command::new(&self.program);
-        prepare
-            .arg(app.join("node_modules").join(SDK_PACKAGE).join("src/build.js"))
-            .arg(module)
-            .arg(sdk.join("wit"))
-            .arg(work);
-        if !run_with_timeout(prepare.current_dir(work), "Node", IMPORT_TIMEOUT)?.success() {
-            return Ok(false);
-        }
-        let mut compile = Command::new(&self.program);
-        compile.arg(tools.join("node_modules/componentize-qjs/bin/componentize-qjs"));
-        compile.arg("--js").arg(app.join("hatchery-entry.js")).arg("--module-root").arg(app);
-        compile.arg("--wit").arg(work.join("wit")).args(["--world", "app"]).arg("--output").arg(out);
-        let output = compile.current_dir(app).output().context("cannot start Node")?;
-        if !output.status.success() {
-            anstream::eprint!("{}", String::from_utf8_lossy(&output.stderr));
-        }
-        Ok(output.status.success())
+/// The steps of the SDK's build script.
+struct SdkBuild<'a> {
+    node: &'a Node,
+    tools: &'a Path,
+    /// The folder of the sources and of generated files.
+    work: &'a Path,
+    script: PathBuf,
+}
+
+impl SdkBuild<'_> {
+    /// Bundles the program and finds its exports. Returns false after an error in it, which is printed.
+    fn prepare(&self, module: &str, sdk: &Path) -> anyhow::Result<bool> {
+        let mut prepare = self.command("prepare");
+        prepare.arg(module).arg(sdk.join("wit")).arg(self.work).arg(self.tools);
+        Ok(run_with_timeout(&mut prepare, "Node", IMPORT_TIMEOUT)?.success())
+    }
+
+    /// Creates the component. Returns false after an error of the program in WebAssembly, which is printed.
+    fn componentize(&self, out: &Path) -> anyhow::Result<bool> {
+        let mut componentize = self.command("componentize");
+        componentize.arg(self.work).arg(self.tools).arg(out);
+        Ok(run_with_timeout(&mut componentize, "Node", BUILD_TIMEOUT)?.success())
+    }
+
+    fn command(&self, step: &str) -> Command {
+        let mut command = Command::new(&self.node.program);
+        // Stack traces name the lines of the sources.
+        command.arg("--enable-source-maps").arg(&self.script).arg(step);
+        // Stdout is for the result of this command.
+        command.current_dir(self.work).stdout(Stdio::null());
+        command
     }
 }
 
@@ -229,12 +244,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_module_is_index_js_unless_the_manifest_says_otherwise() {
+    fn the_module_is_index_js_or_index_ts_unless_the_manifest_says_otherwise() {
         let read = |value| serde_json::from_value::<Manifest>(value).map_err(|error| error.to_string());
-        let dice = read(json!({"name": "dice", "hatchery": {}, "dependencies": {"hatchery-guest": "0.1"}})).unwrap();
-        assert_eq!((dice.hatchery.module.as_str(), dice.has_packages()), ("index.js", false));
+        let folder = tempfile::tempdir().unwrap();
+        let dice = read(json!({"name": "dice", "hatchery": {}, "dependencies": {"hatchery-guest": "0.2"}})).unwrap();
+        assert_eq!((dice.module(folder.path()).as_str(), dice.has_packages()), ("index.js", false));
         let other = read(json!({"hatchery": {"module": "src/x.js"}, "dependencies": {"left-pad": "1"}})).unwrap();
-        assert_eq!((other.hatchery.module.as_str(), other.has_packages()), ("src/x.js", true));
+        std::fs::write(folder.path().join("index.ts"), "").unwrap();
+        assert_eq!((other.module(folder.path()).as_str(), other.has_packages()), ("src/x.js", true));
+        assert_eq!(dice.module(folder.path()), "index.ts");
         let error = read(json!({"hatchery": {"modul": "x"}})).map(|_| ()).unwrap_err();
         assert!(error.contains("unknown field `modul`"), "{error}");
     }
@@ -243,7 +261,7 @@ mod tests {
     fn the_embedded_sdk_is_not_installed_by_npm() {
         let mut lock = json!({"lockfileVersion": 3, "packages": {
             "": {"dependencies": {"hatchery-guest": "file:/c/sdk", "marked": "^1"}},
-            "../c/sdk": {"name": "hatchery-guest", "version": "0.1.0"},
+            "../c/sdk": {"name": "hatchery-guest", "version": "0.2.0"},
             "node_modules/hatchery-guest": {"resolved": "../c/sdk", "link": true},
             "node_modules/marked": {"version": "1.0.0"},
         }});

@@ -56,6 +56,23 @@ mod tests {
     }
 
     #[test]
+    fn every_sdk_has_the_version_of_the_contract() {
+        let text = |files: &[EmbeddedFile], name: &str| {
+            files.iter().find(|(path, _)| *path == name).map(|(_, text)| (*text).to_owned()).unwrap()
+        };
+        let version = hatchery_wasm::version::OFFERED;
+        let python = include_str!("../../../../guest-sdk/python/pyproject.toml");
+        for (manifest, line) in [
+            (text(RUST, "rust/Cargo.toml"), format!("\nversion = \"{version}\"\n")),
+            (text(RUST, "rust/macros/Cargo.toml"), format!("\nversion = \"{version}\"\n")),
+            (text(JAVASCRIPT, "javascript/package.json"), format!("\n  \"version\": \"{version}\",\n")),
+            (python.to_owned(), format!("\nversion = \"{version}\"\n")),
+        ] {
+            assert!(manifest.contains(&line), "{manifest}");
+        }
+    }
+
+    #[test]
     fn the_workspace_of_the_sdk_depends_on_no_other_crate_of_the_repository() {
         let (_, manifest) = RUST[0];
         assert!(manifest.contains("hatchery-guest-macros = { path = \"rust/macros\" }\n"), "{manifest}");

@@ -25,7 +25,7 @@ use super::session_access::renew_during;
 use super::session_queue::{CachedSession, json_bytes};
 use super::{RunnerInner, blobs};
 use crate::agents::{engine_host, run_agent};
-use crate::app::App;
+use crate::app::{App, MemoryAddition};
 use crate::plugins::Plugins;
 use crate::provenance::Verifier;
 use crate::run::{AgentOutcome, AgentScope, Replay, RunContext};
@@ -206,7 +206,7 @@ impl RunnerInner {
         if !lease.is_lost() {
             run.compact_after_run();
         }
-        if !lease.is_lost() && run.app.settings.remembers_runs {
+        if !lease.is_lost() && run.app.settings.memory_addition == MemoryAddition::AfterRun {
             remember(&invocation, &session.events.skip(events_before)).await;
         }
         let bytes = bytes + json_bytes(&session.events.skip(events_before));

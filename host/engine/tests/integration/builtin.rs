@@ -1,5 +1,6 @@
 //! Built-in tools.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,7 +9,7 @@ use hatchery_core::{
     StoreError, Tool,
 };
 use hatchery_engine::builtin::{DataStoreSpec, ExampleTool, LongRunning, ModelTool, VertexAiSearch, tool as builtin};
-use hatchery_engine::{AgentTool, Runner};
+use hatchery_engine::{AgentTool, App, AppSettings, MemoryAddition, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 
@@ -341,16 +342,40 @@ async fn missing_arguments_are_an_error() {
 
 #[tokio::test]
 async fn a_run_is_remembered_after_its_end_if_the_app_says_so() {
-    let app = |remembers_runs| async move {
+    let app = |memory_addition| async move {
         let mut app = Harness::new(llm("root", Scripted::new().default_reply("noted"))).await;
-        let settings = hatchery_engine::AppSettings { remembers_runs, ..hatchery_engine::AppSettings::default() };
-        app.app = Arc::new(hatchery_engine::App::clone(&app.app).with_settings(settings));
+        let settings = AppSettings { memory_addition, ..AppSettings::default() };
+        app.app = Arc::new(App::clone(&app.app).with_settings(settings));
         app.run("My bicycle is red.").await;
         app.run("It has a bell.").await;
-        let found = app.runner.services().memory.search("app", USER, "bicycle bell noted").await.unwrap();
-        found.iter().map(|entry| entry.content.text()).collect::<std::collections::BTreeSet<_>>()
+        app
     };
-    assert!(app(false).await.is_empty());
+    assert!(remembered(&app(MemoryAddition::Never).await).await.is_empty());
     let expected = ["It has a bell.", "My bicycle is red.", "noted"].map(String::from);
-    assert_eq!(app(true).await, std::collections::BTreeSet::from(expected));
+    assert_eq!(remembered(&app(MemoryAddition::AfterRun).await).await, BTreeSet::from(expected));
+}
+
+/// Returns the texts that the user's memory has of two runs.
+async fn remembered(app: &Harness) -> BTreeSet<String> {
+    let found = app.runner.services().memory.search("app", USER, "bicycle bell noted").await.unwrap();
+    found.iter().map(|entry| entry.content.text()).collect()
+}
+
+#[tokio::test]
+async fn a_session_is_remembered_when_it_is_closed_if_the_app_says_so() {
+    for (memory_addition, expected) in [
+        (MemoryAddition::OnClose, vec!["It has a bell.", "My bicycle is red.", "noted"]),
+        (MemoryAddition::Never, Vec::new()),
+    ] {
+        let mut app = Harness::new(llm("root", Scripted::new().default_reply("noted"))).await;
+        let settings = AppSettings { memory_addition, ..AppSettings::default() };
+        app.app = Arc::new(App::clone(&app.app).with_settings(settings));
+        app.run("My bicycle is red.").await;
+        app.run("It has a bell.").await;
+        assert!(remembered(&app).await.is_empty());
+        app.runner.close_session(&app.app, USER, SESSION).await.unwrap();
+        assert_eq!(Vec::from_iter(remembered(&app).await), expected);
+        let error = app.runner.close_session(&app.app, USER, "nowhere").await.unwrap_err();
+        assert!(matches!(error, StoreError::SessionNotFound(_)), "{error}");
+    }
 }

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Extension, Router};
 use hatchery_core::{
     Event, EventActions, EventData, EventWindow, JsonMap, Session, SessionKey, StateScope, Timestamp, USER_AUTHOR,
@@ -22,10 +22,13 @@ use crate::state::AppState;
 const EVALUATION_PREFIXES: [&str; 3] = ["adk-eval-session-", "___eval___session___", "ADK_EVAL_"];
 
 pub(super) fn routes() -> Router<AppState> {
-    Router::new().route("/apps/{app}/users/{user}/sessions", get(list).post(create).layer(Extension(LargeBody))).route(
-        "/apps/{app}/users/{user}/sessions/{session}",
-        get(read).post(create_with_id).patch(update).delete(delete),
-    )
+    Router::new()
+        .route("/apps/{app}/users/{user}/sessions", get(list).post(create).layer(Extension(LargeBody)))
+        .route(
+            "/apps/{app}/users/{user}/sessions/{session}",
+            get(read).post(create_with_id).patch(update).delete(delete),
+        )
+        .route("/apps/{app}/users/{user}/sessions/{session}/close", post(close))
 }
 
 #[derive(Default, Deserialize)]
@@ -193,6 +196,16 @@ async fn update(
     };
     append(&state, &key, event).await?;
     json::session(&state.session(&key, EventWindow::All).await?)
+}
+
+/// Ends a client's use of a session. Its data stays.
+async fn close(
+    State(state): State<AppState>,
+    Params((app, user, id)): Params<(String, String, String)>,
+) -> Result<StatusCode, ApiError> {
+    let app = state.app(&app)?;
+    state.runner().close_session(&app, &user, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 async fn delete(

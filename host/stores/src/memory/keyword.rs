@@ -9,7 +9,9 @@ use std::sync::{Arc, RwLock};
 
 use async_trait::async_trait;
 use hatchery_core::sync::RwLockExt;
-use hatchery_core::{Content, Event, MemoryEntry, MemoryService, Session, SessionKey, StoreError};
+use hatchery_core::{
+    Content, Event, MemoryEntry, MemoryService, RememberedSession, Session, SessionKey, StoreError,
+};
 
 use super::MAX_RESULTS;
 use super::tokenizer::{entry_words, query_words};
@@ -87,6 +89,33 @@ impl MemoryService for KeywordMemory {
             sessions.remove(&session.id);
         }
         Ok(())
+    }
+
+    async fn sessions(&self, app: Option<&str>, user: Option<&str>) -> Result<Vec<RememberedSession>, StoreError> {
+        let users = self.users.read_unpoisoned();
+        let is_wanted = |(of_app, of_user): &AppAndUser| {
+            app.is_none_or(|app| **of_app == *app) && user.is_none_or(|user| **of_user == *user)
+        };
+        let mut found = Vec::new();
+        for ((app, user), sessions) in users.iter().filter(|(owner, _)| is_wanted(owner)) {
+            for (id, indexed) in sessions {
+                if let Some(newest) = indexed.iter().map(|indexed| indexed.event.timestamp).max() {
+                    let key = SessionKey::new(app.clone(), user.clone(), id.clone());
+                    found.push(RememberedSession { key, entries: indexed.len() as u64, newest });
+                }
+            }
+        }
+        found.sort_by(|one, other| (other.newest, &*one.key.id).cmp(&(one.newest, &*other.key.id)));
+        Ok(found)
+    }
+
+    async fn entries(&self, session: &SessionKey) -> Result<Vec<MemoryEntry>, StoreError> {
+        let users = self.users.read_unpoisoned();
+        let sessions = users.get(&(session.app.clone(), session.user.clone()));
+        let indexed = sessions.and_then(|sessions| sessions.get(&session.id));
+        let mut entries: Vec<_> = indexed.into_iter().flat_map(|it| it.iter()).map(|it| it.entry()).collect();
+        entries.sort_by_key(|entry| entry.timestamp);
+        Ok(entries)
     }
 
     async fn search(&self, app: &str, user: &str, query: &str) -> Result<Vec<MemoryEntry>, StoreError> {

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::{Event, MemoryEntry, MemoryService, Session, SessionKey, StoreError, Timestamp};
+use hatchery_core::{
+    Event, MemoryEntry, MemoryService, RememberedSession, Session, SessionKey, StoreError, Timestamp,
+};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -33,6 +35,14 @@ const INSERT_ENTRY: &str = "\
 const INSERT_WORDS: &str = "INSERT INTO entry_words (rowid, words) VALUES (?1, ?2)";
 
 const DELETE_SESSION: &str = "DELETE FROM entries WHERE owner = ?1 AND session = ?2";
+
+/// Selects the sessions with entries, of one app and one user if these are given.
+const LIST_SESSIONS: &str = "\
+    SELECT app, user, session, count(*), max(time) FROM owners JOIN entries USING (owner) \
+    WHERE (?1 IS NULL OR app = ?1) AND (?2 IS NULL OR user = ?2) GROUP BY owner, session ORDER BY 5 DESC, session";
+
+const LIST_ENTRIES: &str =
+    "SELECT author, time, content FROM entries WHERE owner = ?1 AND session = ?2 ORDER BY time, entry";
 
 /// Selects the entries of an owner with one of the words in a JSON array: those with most of them first, then the
 /// newest.
@@ -128,6 +138,18 @@ impl MemoryService for SqliteMemory {
         self.insert(session, [].into_iter(), true).await
     }
 
+    async fn sessions(&self, app: Option<&str>, user: Option<&str>) -> Result<Vec<RememberedSession>, StoreError> {
+        let (app, user) = (app.map(str::to_owned), user.map(str::to_owned));
+        let found = self.database.read(move |connection| list_sessions(connection, app.as_deref(), user.as_deref()));
+        found.await.map_err(self.database.error(format_args!("list the sessions of the memory")))
+    }
+
+    async fn entries(&self, session: &SessionKey) -> Result<Vec<MemoryEntry>, StoreError> {
+        let key = session.clone();
+        let found = self.database.read(move |connection| list_entries(connection, &key));
+        found.await.map_err(self.database.error(format_args!("list the entries of the memory ({session})")))
+    }
+
     async fn search(&self, app: &str, user: &str, query: &str) -> Result<Vec<MemoryEntry>, StoreError> {
         let words: Vec<Box<str>> = query_words(query).into_iter().collect();
         if words.is_empty() {
@@ -168,6 +190,28 @@ fn insert_entries(
         connection.prepare_cached(INSERT_WORDS)?.execute(params![entry, format!("_{owner} {words}")])?;
     }
     Ok(())
+}
+
+fn list_sessions(
+    connection: &Connection,
+    app: Option<&str>,
+    user: Option<&str>,
+) -> rusqlite::Result<Vec<RememberedSession>> {
+    let mut list = connection.prepare_cached(LIST_SESSIONS)?;
+    let read = |row: &Row<'_>| {
+        let (app, user, id): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(RememberedSession {
+            key: SessionKey::new(app, user, id),
+            entries: row.get::<_, u32>(3)?.into(),
+            newest: Timestamp::from_micros(row.get(4)?),
+        })
+    };
+    list.query_map(params![app, user], read)?.collect()
+}
+
+fn list_entries(connection: &Connection, session: &SessionKey) -> rusqlite::Result<Vec<MemoryEntry>> {
+    let Some(owner) = find_owner(connection, &session.app, &session.user)? else { return Ok(Vec::new()) };
+    connection.prepare_cached(LIST_ENTRIES)?.query_map(params![owner, session.id], read_entry)?.collect()
 }
 
 /// `words` is a JSON array.

@@ -27,6 +27,7 @@ every_backend!(
         a_deleted_session_is_not_found,
         the_longest_words_of_a_long_query_are_found,
         text_with_the_syntax_of_queries_is_text,
+        sessions_and_their_entries_are_listed,
     ],
     keyword(_folder) => hatchery_stores::KeywordMemory::new(),
     sqlite(folder) => hatchery_stores::SqliteMemory::open(folder.join("memory.db")).await.unwrap(),
@@ -212,4 +213,24 @@ async fn text_with_the_syntax_of_queries_is_text(memory: &dyn MemoryService) {
     }
     assert!(search(memory, "_2").await.is_empty());
     assert_eq!(search(memory, "near").await.len(), 1);
+}
+
+async fn sessions_and_their_entries_are_listed(memory: &dyn MemoryService) {
+    remember(memory, "old", &["one", "two"]).await;
+    remember(memory, "new", &["one", "two", "three"]).await;
+    remember(memory, "empty", &[]).await;
+    let other = SessionKey::new("app", "bob", "his");
+    memory.add_session(&session_of(other.clone(), [message("user", 9, vec![Part::text("mine")])])).await.unwrap();
+    let list = async |app, user| {
+        let sessions = memory.sessions(app, user).await.unwrap();
+        sessions.iter().map(|it| (it.key.to_string(), it.entries, it.newest.as_micros())).collect::<Vec<_>>()
+    };
+    let of = |user: &str, id: &str| SessionKey::new("app", user, id).to_string();
+    let anns = [(of("ann", "new"), 3, 3), (of("ann", "old"), 2, 2)];
+    assert_eq!(list(Some("app"), Some("ann")).await, anns);
+    assert_eq!(list(None, None).await, [&[(other.to_string(), 1, 9)], &anns[..]].concat());
+    assert!(list(Some("other"), None).await.is_empty() && list(None, Some("nobody")).await.is_empty());
+    let entries = memory.entries(&SessionKey::new("app", "ann", "new")).await.unwrap();
+    assert_eq!(entries.iter().map(|entry| entry.content.text()).collect::<Vec<_>>(), ["one", "two", "three"]);
+    assert!(memory.entries(&SessionKey::new("app", "ann", "nowhere")).await.unwrap().is_empty());
 }

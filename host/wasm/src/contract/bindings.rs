@@ -16,6 +16,8 @@ wasmtime::component::bindgen!({
         "hatchery:agent/sync-runner.run": async,
         "hatchery:agent/sync-runner.[method]app-run.next": async,
         "hatchery:agent/sync-sessions": async,
+        "hatchery:agent/sync-http.send": async,
+        "hatchery:agent/sync-http.wait": async,
     },
     // Synchronous exports are called asynchronously, too, so that a guest that loops in `describe` yields to the
     // epoch callback.
@@ -37,6 +39,7 @@ wasmtime::component::bindgen!({
     with: {
         "hatchery:agent/sync-models.response-stream": crate::contract::imports::ModelAnswer,
         "hatchery:agent/sync-runner.app-run": crate::contract::imports::NestedRun,
+        "hatchery:agent/sync-http.exchange": crate::contract::imports::Exchange,
         "hatchery:agent/sync-agents.event-stream": crate::contract::sub_agent_relay::SubAgent,
     },
     require_store_data_send: true,

@@ -6,7 +6,9 @@
 
 mod agents;
 mod artifacts;
+mod clock;
 mod config;
+mod http;
 mod journal;
 mod log;
 mod memory;
@@ -28,6 +30,7 @@ use crate::policy::Permission;
 use crate::runtime::store::memory::MemoryReservation;
 use crate::runtime::store::{Caller, HostState};
 
+pub use http::Exchange;
 pub use models::ModelAnswer;
 pub use runner::NestedRun;
 

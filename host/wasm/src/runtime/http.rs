@@ -1,4 +1,5 @@
-//! Outgoing HTTP (`wasi:http`) of guests: the host checks, counts and sends each request, or refuses it.
+//! Outgoing HTTP of guests (`wasi:http`, and `http` of the contract): the host checks, counts and sends each request, or
+//! refuses it.
 //!
 //! A request passes, in this order: the counters of its call, the grant `network` by name, `idempotency_keys`, `secrets`,
 //! and, when a connection is made, `private_network` by address. Connections are reused by later requests of the same component
@@ -7,11 +8,12 @@
 //! Non-goals: redirects are not followed, nothing is decompressed, no proxy is used. A request is sent as the guest
 //! made it, and a response arrives as it was received. Guests have no sockets.
 //!
-//! Errors of the policy and of limits reach the guest as `internal-error` with their text, such as `DENIED: component
-//! …`. That is the only error of `wasi:http` with a text that every language shows; `HTTP-request-denied` carries
+//! In `wasi:http`, errors of the policy and of limits reach the guest as `internal-error` with their text, such as
+//! `DENIED: component …`. That is its only error with a text that every language shows; `HTTP-request-denied` carries
 //! none.
 
 mod body;
+mod buffered;
 mod connect;
 mod egress;
 mod error;
@@ -22,6 +24,7 @@ use std::sync::Arc;
 
 use hatchery_core::{CallContext, Invocation};
 use http::{Request, Response};
+use http_body_util::BodyExt;
 use tracing::Instrument;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, Resource, ResourceTable};
@@ -29,8 +32,10 @@ use wasmtime_wasi_http::p2::add_only_http_to_linker_async;
 use wasmtime_wasi_http::p2::bindings::http::types::ErrorCode;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView};
 
+use body::ResponseBody;
+pub(crate) use buffered::{BufferedRequest, BufferedResponse};
 pub(crate) use egress::Egress;
-use error::HttpFault;
+pub(crate) use error::HttpFault;
 pub use recorded::{RecordedHttp, RecordedResponse};
 
 use crate::guest_log::GuestLog;
@@ -79,10 +84,44 @@ const MAX_UNSENT: usize = 64 << 10;
 /// The HTTP client of one call.
 pub(crate) struct Http {
     ctx: WasiHttpCtx,
-    hooks: Hooks,
+    sender: RequestSender,
 }
 
-struct Hooks {
+impl Http {
+    pub(crate) fn new(egress: Arc<Egress>, caller: &Caller, log: GuestLog, usage: Arc<CallUsage>) -> Self {
+        let invocation = caller.context().map(|cx| cx.invocation.clone());
+        let is_describing = matches!(caller, Caller::Loader);
+        let caller = caller.context().filter(|_| egress.has_idempotency_keys()).cloned();
+        let sender = RequestSender { egress, usage, log, invocation, caller, is_describing };
+        let mut ctx = WasiHttpCtx::new();
+        ctx.set_field_size_limit(MAX_HEADERS);
+        Self { ctx, sender }
+    }
+
+    /// Drops the run of the call, before the instance is pooled.
+    pub(crate) fn drop_invocation(&mut self) {
+        self.sender.invocation = None;
+        self.sender.caller = None;
+    }
+
+    /// Returns true if requests may be sent to any host.
+    pub(crate) fn may_send(&self) -> bool {
+        !self.sender.is_describing && self.sender.egress.has_network()
+    }
+
+    /// Returns what sends the requests of the call.
+    pub(crate) fn sender(&self) -> RequestSender {
+        self.sender.clone()
+    }
+
+    pub(crate) fn view<'a>(&'a mut self, table: &'a mut ResourceTable) -> WasiHttpCtxView<'a> {
+        WasiHttpCtxView { hooks: &mut self.sender, table, ctx: &mut self.ctx }
+    }
+}
+
+/// Sends the requests of one call under the policy.
+#[derive(Clone)]
+pub(crate) struct RequestSender {
     egress: Arc<Egress>,
     usage: Arc<CallUsage>,
     log: GuestLog,
@@ -94,37 +133,31 @@ struct Hooks {
     is_describing: bool,
 }
 
-impl Http {
-    pub(crate) fn new(egress: Arc<Egress>, caller: &Caller, log: GuestLog, usage: Arc<CallUsage>) -> Self {
-        let invocation = caller.context().map(|cx| cx.invocation.clone());
-        let is_describing = matches!(caller, Caller::Loader);
-        let caller = caller.context().filter(|_| egress.has_idempotency_keys()).cloned();
-        let hooks = Hooks { egress, usage, log, invocation, caller, is_describing };
-        let mut ctx = WasiHttpCtx::new();
-        ctx.set_field_size_limit(MAX_HEADERS);
-        Self { ctx, hooks }
-    }
-
-    /// Drops the run of the call, before the instance is pooled.
-    pub(crate) fn drop_invocation(&mut self) {
-        self.hooks.invocation = None;
-        self.hooks.caller = None;
-    }
-
-    /// Returns true if requests may be sent to any host.
-    pub(crate) fn may_send(&self) -> bool {
-        !self.hooks.is_describing && self.hooks.egress.has_network()
-    }
-
-    pub(crate) fn view<'a>(&'a mut self, table: &'a mut ResourceTable) -> WasiHttpCtxView<'a> {
-        WasiHttpCtxView { hooks: &mut self.hooks, table, ctx: &mut self.ctx }
+impl RequestSender {
+    /// Sends a request and waits for the head of its response.
+    async fn send(
+        &self,
+        request: Request<WasiBody>,
+        options: RequestOptions,
+    ) -> Result<Response<ResponseBody>, HttpFault> {
+        if self.is_describing {
+            return Err(HttpFault::Describing);
+        }
+        if let Some(invocation) = &self.invocation {
+            invocation.ensure_turn().await.map_err(|error| HttpFault::TurnLost(error.to_string()))?;
+        }
+        let result = self.egress.send(&self.usage, request, options, self.caller.as_ref()).await;
+        if let Err(HttpFault::Denied(denial)) = &result {
+            denial.report(&self.log);
+        }
+        result
     }
 }
 
 /// Work that remains after a response; there is none.
 type Rest = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
-impl WasiHttpHooks for Hooks {
+impl WasiHttpHooks for RequestSender {
     fn p2_outgoing_body_buffer_chunks(&mut self) -> usize {
         1
     }
@@ -139,20 +172,10 @@ impl WasiHttpHooks for Hooks {
         options: Option<RequestOptions>,
         _: Rest,
     ) -> Box<dyn Future<Output = Result<(Response<WasiBody>, Rest), Error>> + Send> {
-        let (egress, usage, is_describing) = (self.egress.clone(), self.usage.clone(), self.is_describing);
-        let (log, invocation, caller) = (self.log.clone(), self.invocation.clone(), self.caller.clone());
+        let sender = self.clone();
         let response = async move {
-            if is_describing {
-                return Err(HttpFault::Describing.into());
-            }
-            if let Some(invocation) = invocation {
-                invocation.ensure_turn().await.map_err(|error| HttpFault::TurnLost(error.to_string()))?;
-            }
-            let result = egress.send(&usage, request, options.unwrap_or_default(), caller.as_ref()).await;
-            if let Err(HttpFault::Denied(denial)) = &result {
-                denial.report(&log);
-            }
-            let response = result?;
+            let response = sender.send(request, options.unwrap_or_default()).await?;
+            let response = response.map(|body| body.map_err(Error::from).boxed_unsync());
             Ok((response, Box::new(async { Ok(()) }) as Rest))
         };
         Box::new(response.in_current_span())

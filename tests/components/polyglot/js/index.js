@@ -4,6 +4,7 @@ import {
   FatalError, HatcheryError, agent, callback, codeExecutor, component, content, examples, llmAgent, model, plugin, s, summarizer, textOf, tool,
   toolUse, toolset,
 } from "hatchery-guest";
+import { giveUp, useGlobals, visit, visitAll, waitInTurn } from "./web.js";
 
 const scale = tool({
   name: "scale",
@@ -311,7 +312,10 @@ const chief = llmAgent({
 
 export default component({
   agents: [storyteller, foreman, echo, clerk, chief],
-  tools: [scale, refuse, breakOff, remember, setting, note, keep, both, chance, delegate, keepDiary, learn, compare, look, stop],
+  tools: [
+    scale, refuse, breakOff, remember, setting, note, keep, both, chance, delegate, keepDiary, learn, compare, look, stop, visit, visitAll,
+    waitInTurn, giveUp, useGlobals,
+  ],
   toolsets: [keys],
   callbacks: [veto, stamp],
   plugins: [answerer],

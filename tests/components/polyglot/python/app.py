@@ -11,6 +11,8 @@ from hatchery_guest import (
     summarizer, tool, toolset,
 )  # fmt: skip
 
+from web import give_up, open_page, visit, visit_all, wait_in_turn
+
 
 @tool
 async def scale(number: float, by: int = 2, style: Literal["plain", "text"] = "plain") -> dict:
@@ -301,4 +303,5 @@ chief = LlmAgent(
 export(
     storyteller, scale, refuse, break_off, remember, setting, note, keep, both, chance, delegate, keep_diary, learn, compare, look, stop,
     foreman, echo, clerk, chief, keys, veto, stamp, Answerer, reverse, count, echo_examples, parrot,
+    visit, visit_all, wait_in_turn, give_up, open_page,
 )  # fmt: skip

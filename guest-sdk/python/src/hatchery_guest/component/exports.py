@@ -16,9 +16,12 @@ from ..code_executor import CodeFile, CodeInput
 from ..content import Event, LlmResponse
 from ..context import AgentContext, Context, ToolContext
 from ..export import EXPORTS
-from . import convert, specs
+from . import convert, event_loop, http, specs
 from .calls import HOST, find, find_for_tool, to_wit_error, to_wit_tool_error
 from .hooks import Callbacks, Plugins
+
+event_loop.install()
+http.install()
 
 __all__ = ["Agents", "Callbacks", "CodeExecutors", "Examples", "Models", "Plugins", "Summarizers", "Tools", "Toolsets"]
 

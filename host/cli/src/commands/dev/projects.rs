@@ -137,7 +137,7 @@ fn say(line: &str) {
 /// Returns true for the folder of a component's project. A crate without a component, such as a library, is none.
 fn is_project(folder: &Path) -> bool {
     match Language::detect(folder) {
-        Ok(Language::Python | Language::JavaScript) => true,
+        Ok(Language::Python | Language::JavaScript | Language::TypeScript) => true,
         Ok(Language::Rust) => {
             std::fs::read_to_string(folder.join("Cargo.toml")).is_ok_and(|manifest| manifest.contains("cdylib"))
         }

@@ -30,6 +30,13 @@ impl<T: EstimateSize> EstimateSize for Vec<T> {
     }
 }
 
+impl EstimateSize for wit::HttpRequest {
+    fn estimated_size(&self) -> u64 {
+        let headers: u64 = self.headers.iter().map(|(name, value)| ITEM_SIZE + (name.len() + value.len()) as u64).sum();
+        self.method.estimated_size() + self.url.estimated_size() + headers + self.body.len() as u64
+    }
+}
+
 impl EstimateSize for wit::Content {
     fn estimated_size(&self) -> u64 {
         self.role.estimated_size() + self.parts.estimated_size()

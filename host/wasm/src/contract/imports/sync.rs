@@ -1,13 +1,15 @@
 //! The `sync-…` interfaces: blocking versions of the asynchronous ones, for guests without async support. A stream
 //! becomes a resource in the Wasmtime store's table with a method `next`.
 
+use std::time::Duration;
+
 use futures::StreamExt;
 use wasmtime::component::Resource;
 
-use super::{ModelAnswer, NestedRun, agents, artifacts, memory, models, runner, sessions, tools, wit_error};
+use super::{Exchange, ModelAnswer, NestedRun, agents, artifacts, http, memory, models, runner, sessions, tools, wit_error};
 use crate::contract::bindings::hatchery::agent::{
     agents as async_agents, models as async_models, runner as async_runner, specs, sync_agents, sync_artifacts,
-    sync_memory, sync_models, sync_runner, sync_sessions, sync_tools,
+    sync_http, sync_memory, sync_models, sync_runner, sync_sessions, sync_tools,
 };
 use crate::contract::convert::wit;
 use crate::contract::sub_agent_relay::SubAgent;
@@ -199,5 +201,42 @@ impl sync_sessions::Host for HostState {
 
     async fn delete(&mut self, app: String, id: String) -> Result<(), wit::Error> {
         sessions::delete(self, app, id).await
+    }
+}
+
+impl sync_http::Host for HostState {
+    async fn send(&mut self, request: wit::HttpRequest) -> Result<wit::HttpResponse, wit::Error> {
+        http::send(self, request).await
+    }
+
+    fn start(&mut self, request: wit::HttpRequest) -> Result<Resource<Exchange>, wit::Error> {
+        let exchange = http::start(&mut *self, request)?;
+        self.add_resource(exchange)
+    }
+
+    async fn wait(&mut self, handles: Vec<Resource<Exchange>>, timeout: Option<u64>) -> Vec<u32> {
+        // An unknown handle cannot arrive here, and one that occurs twice is done at its first place.
+        let mut exchanges: Vec<_> =
+            handles.iter().map(|handle| self.resource(handle).map(std::mem::take).unwrap_or_default()).collect();
+        let ended = http::wait(&mut exchanges, timeout.map(Duration::from_nanos)).await;
+        for (handle, exchange) in handles.iter().zip(exchanges) {
+            if let Ok(place) = self.resource(handle)
+                && !exchange.is_taken()
+            {
+                *place = exchange;
+            }
+        }
+        ended
+    }
+}
+
+impl sync_http::HostExchange for HostState {
+    fn response(&mut self, exchange: Resource<Exchange>) -> Result<Option<wit::HttpResponse>, wit::Error> {
+        self.resource(&exchange)?.take_response()
+    }
+
+    fn drop(&mut self, exchange: Resource<Exchange>) -> wasmtime::Result<()> {
+        self.resources().delete(exchange)?;
+        Ok(())
     }
 }

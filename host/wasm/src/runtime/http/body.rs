@@ -7,14 +7,18 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use hatchery_core::sync::MutexExt;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep};
-use wasmtime_wasi_http::{Error, WasiBody};
+use wasmtime_wasi_http::WasiBody;
 
 use super::error::{AnyError, HttpFault, ReadTimeout};
 use crate::runtime::limits::{Limit, Limits};
 use crate::runtime::store::call_usage::{CallUsage, OpenRequest};
 use crate::runtime::store::file_stream::counted_bytes;
+
+/// The body of a response of any origin.
+pub(super) type ResponseBody = UnsyncBoxBody<Bytes, HttpFault>;
 
 /// Time of the last sent data. Clones share it.
 #[derive(Clone)]
@@ -119,13 +123,13 @@ impl Download {
 
 impl Body for Download {
     type Data = Bytes;
-    type Error = Error;
+    type Error = HttpFault;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, HttpFault>>> {
         let frame = ready!(self.poll(cx));
         if !matches!(frame, Some(Ok(_))) {
             self.body = None;
         }
-        Poll::Ready(frame.map(|frame| frame.map_err(Error::from)))
+        Poll::Ready(frame)
     }
 }

@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::{sleep, sleep_until};
 use wasmtime_wasi_http::{RequestOptions, WasiBody};
 
-use super::body::{Download, Progress, Upload};
+use super::body::{Download, Progress, ResponseBody, Upload};
 use super::connect::{Connector, connector};
 use super::error::{HttpFault, ReadTimeout};
 use super::recorded::RecordedHttp;
@@ -89,7 +89,7 @@ impl Egress {
         request: Request<WasiBody>,
         options: RequestOptions,
         caller: Option<&CallContext>,
-    ) -> Result<Response<WasiBody>, HttpFault> {
+    ) -> Result<Response<ResponseBody>, HttpFault> {
         let guard = usage.begin_request()?;
         let (mut parts, body) = request.into_parts();
         let target = self.admit(&parts)?;

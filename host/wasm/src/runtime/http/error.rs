@@ -7,23 +7,23 @@ use std::time::Duration;
 use thiserror::Error;
 use wasmtime_wasi_http::Error as WasiError;
 
-use crate::policy::Denial;
+use crate::policy::{DENIED, Denial};
 use crate::runtime::limits::{Limit, LimitExceeded, Limits};
 use crate::runtime::store::memory::MemoryError;
 
 pub(super) type AnyError = Box<dyn StdError + Send + Sync>;
 
 #[derive(Debug, Clone, Error)]
-pub(super) enum HttpFault {
+pub(crate) enum HttpFault {
     #[error("there is no network access in `describe`")]
     Describing,
-    #[error("TURN_TAKEN_OVER: {0}")]
+    #[error("{0}")]
     TurnLost(String),
-    #[error("{}: {}", crate::policy::DENIED, .0)]
+    #[error("{0}")]
     Denied(#[from] Denial),
-    #[error("LIMIT_REACHED: {0}")]
+    #[error("{0}")]
     Limit(#[from] LimitExceeded),
-    #[error("LIMIT_REACHED: {0}")]
+    #[error("{0}")]
     Memory(#[from] MemoryError),
     /// A timeout that the guest has set.
     #[error("the connection was not established within the component's timeout")]
@@ -35,6 +35,8 @@ pub(super) enum HttpFault {
     Url,
     #[error("requests with this method are not sent")]
     Method,
+    #[error("{0}")]
+    Request(String),
     #[error("`{host}` has no address: {reason}")]
     NoAddress { host: String, reason: String },
     #[error("cannot connect to `{host}`: {reason}")]
@@ -63,15 +65,37 @@ impl From<HttpFault> for WasiError {
             | HttpFault::Denied(_)
             | HttpFault::Limit(_)
             | HttpFault::Memory(_)
+            | HttpFault::Request(_)
             | HttpFault::Unreachable { .. }
             | HttpFault::Tls(_)
             | HttpFault::NotRecorded { .. }
-            | HttpFault::Broken(_)) => Self::InternalError(Some(error.to_string())),
+            | HttpFault::Broken(_)) => Self::InternalError(Some(match error.own_code() {
+                Some(code) => format!("{code}: {error}"),
+                None => error.to_string(),
+            })),
         }
     }
 }
 
+/// Code of errors that are neither denials nor limits.
+const HTTP_FAILED: &str = "HTTP_FAILED";
+
 impl HttpFault {
+    /// Returns the code for guests.
+    pub(crate) fn code(&self) -> &'static str {
+        self.own_code().unwrap_or(HTTP_FAILED)
+    }
+
+    /// Returns the code of an error of the host's policy.
+    fn own_code(&self) -> Option<&'static str> {
+        match self {
+            Self::TurnLost(_) => Some("TURN_TAKEN_OVER"),
+            Self::Denied(_) => Some(DENIED),
+            Self::Limit(_) | Self::Memory(_) => Some("LIMIT_REACHED"),
+            _ => None,
+        }
+    }
+
     /// Finds the cause of an error of the HTTP client.
     pub(super) fn of(error: &(dyn StdError + 'static)) -> Self {
         let (mut next, mut texts) = (Some(error), Vec::new());

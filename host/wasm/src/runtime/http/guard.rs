@@ -18,7 +18,7 @@ use crate::runtime::store::{HostState, file_stream};
 const MAX_METHOD: usize = 64;
 
 /// Most bytes of the path with its query, and of the authority.
-const MAX_PATH: usize = 16 << 10;
+pub(super) const MAX_PATH: usize = 16 << 10;
 
 /// Replaces the functions by which a guest makes the host hold data.
 pub(super) fn link(linker: &mut Linker<HostState>) -> wasmtime::Result<()> {

@@ -11,8 +11,8 @@ use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use serde::Deserialize;
 use serde_json::Value;
-use wasmtime_wasi_http::WasiBody;
 
+use super::body::ResponseBody;
 use super::error::HttpFault;
 
 /// A request and its response.
@@ -58,7 +58,7 @@ impl RecordedHttp {
     }
 
     /// Returns the recorded answer to a request.
-    pub(super) fn answer(&self, request: &Parts) -> Result<Response<WasiBody>, HttpFault> {
+    pub(super) fn answer(&self, request: &Parts) -> Result<Response<ResponseBody>, HttpFault> {
         let (method, url) = (request.method.as_str(), request.uri.to_string());
         let responses = self.0.lock_unpoisoned();
         let recorded = responses.iter().find(|it| it.method.eq_ignore_ascii_case(method) && is_same_url(&it.url, &url));
@@ -76,7 +76,7 @@ fn is_same_url(recorded: &str, url: &str) -> bool {
 
 impl RecordedResponse {
     /// `None` if the status or a header is not valid HTTP.
-    fn response(&self) -> Option<Response<WasiBody>> {
+    fn response(&self) -> Option<Response<ResponseBody>> {
         let (bytes, kind) = match &self.body {
             Value::Null => (Bytes::new(), None),
             Value::String(text) => (Bytes::from(text.clone()), Some("text/plain; charset=utf-8")),

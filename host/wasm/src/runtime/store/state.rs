@@ -20,7 +20,7 @@ use super::stdio::Stdio;
 use crate::contract::sub_agent_relay::SubAgentRelay;
 use crate::guest_log::GuestLog;
 use crate::policy::{Grants, Preopens, WasiEnvironment};
-use crate::runtime::http::Http;
+use crate::runtime::http::{Http, RequestSender};
 
 /// Resources of a guest that it does not open itself, such as its standard streams.
 const HOST_RESOURCES: usize = 24;
@@ -158,6 +158,11 @@ impl HostState {
     /// Returns true if the guest may send HTTP requests to any host.
     pub(crate) fn may_send(&self) -> bool {
         self.http.may_send()
+    }
+
+    /// Returns what sends the HTTP requests of the call.
+    pub(crate) fn request_sender(&self) -> RequestSender {
+        self.http.sender()
     }
 
     /// Charges the growth of a resource. Dropped resources are only noticed when memory runs out, or at the next

@@ -33,6 +33,7 @@ mod models;
 mod plugins;
 mod services;
 mod tools;
+mod web;
 
 use bindings::hatchery::agent::types::{Content, Part, PartData};
 

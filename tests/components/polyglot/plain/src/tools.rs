@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::bindings::exports::hatchery::agent::sync_guest_tools::{Guest, ToolError, ToolSpec};
 use crate::bindings::hatchery::agent::types::{Error, FunctionDeclaration};
 use crate::bindings::hatchery::agent::{config, log, session, sync_artifacts, sync_tools};
-use crate::{Plain, parsed, part, said, services};
+use crate::{Plain, parsed, part, said, services, web};
 
 impl Guest for Plain {
     fn describe() -> Vec<ToolSpec> {
@@ -42,6 +42,7 @@ impl Guest for Plain {
             spec("compare", "Compares two texts by their embeddings.", json!({ "type": "object" })),
             spec("look", "Describes the run.", json!({ "type": "object" })),
             spec("stop", "Ends the run.", json!({ "type": "object" })),
+            spec("visit", "Sends a request, and returns what has arrived, or the error.", json!({ "type": "object" })),
         ]
     }
 
@@ -69,6 +70,7 @@ impl Guest for Plain {
             "compare" => services::compare(word(&args, "one")?, word(&args, "other")?).map_err(refused)?,
             "look" => services::look().map_err(refused)?,
             "stop" => services::stop().map_err(refused)?,
+            "visit" => web::visit(&args),
             other => return Err(wrong(&format!("this component has no tool `{other}`"))),
         };
         Ok(result.to_string())

@@ -2,11 +2,13 @@
 
 mod items;
 mod services;
+mod web;
 
 use hatchery_guest::prelude::*;
 
 use items::{Answerer, chief, count, echo_examples, foreman, keys, parrot, reverse};
 use services::{compare, delegate, keep_diary, learn, look, stop};
+use web::{visit, visit_all};
 
 /// The arguments of `scale`.
 #[derive(Deserialize, JsonSchema)]
@@ -208,6 +210,7 @@ hatchery_guest::export! {
     agents: [storyteller, echo, clerk, foreman, chief],
     tools: [
         scale, refuse, break_off, remember, setting, note, keep, both, chance, delegate, keep_diary, learn, compare, look, stop,
+        visit, visit_all,
     ],
     toolsets: [keys],
     callbacks: [veto, stamp],

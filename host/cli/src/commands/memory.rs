@@ -1,0 +1,237 @@
+//! `hatchery memory`: searches, lists, adds to and deletes from the memory of users. Works beside a running server.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, UNIX_EPOCH};
+
+use anyhow::{Context, bail};
+use hatchery::services::{self, Scripts};
+use hatchery_core::{EventWindow, MemoryEntry, RememberedSession, Services, SessionKey, Timestamp};
+use serde_json::{Value, json};
+
+use crate::commands::Outcome;
+use crate::host::{ConfigArgs, StorageArgs};
+use crate::terminal::{BOLD, DIM, escape_control, list_names, plain_stdout, pluralize, stdout};
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  hatchery memory search 'red lamp' --app reception --user ada\n  hatchery memory list\n  \
+                        hatchery memory list --app reception --user ada --session first\n  \
+                        hatchery memory add --app reception --user ada --session first\n  \
+                        hatchery memory delete --app reception --user ada --all\n\n\
+    Uses the memory of the folder's server, which may be running."
+)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Search a user's memory, as agents do
+    Search(SearchArgs),
+    /// List the sessions in the memory, or the entries of one
+    List(ListArgs),
+    /// Add a stored session to its user's memory; replaces what was added of it before
+    Add(AddArgs),
+    /// Delete from a user's memory; sessions stay stored
+    Delete(DeleteArgs),
+}
+
+#[derive(clap::Args)]
+struct SearchArgs {
+    /// The words to search for
+    #[arg(required = true, value_name = "QUERY")]
+    query: Vec<String>,
+    #[command(flatten)]
+    owner: OwnerArgs,
+    #[command(flatten)]
+    folder: FolderArgs,
+}
+
+#[derive(clap::Args)]
+struct ListArgs {
+    /// Only this app
+    #[arg(long)]
+    app: Option<String>,
+    /// Only this user
+    #[arg(long)]
+    user: Option<String>,
+    /// List the entries of this session
+    #[arg(long, requires = "app", requires = "user")]
+    session: Option<String>,
+    #[command(flatten)]
+    folder: FolderArgs,
+}
+
+#[derive(clap::Args)]
+struct AddArgs {
+    /// The session
+    #[arg(long)]
+    session: String,
+    #[command(flatten)]
+    owner: OwnerArgs,
+    #[command(flatten)]
+    folder: FolderArgs,
+}
+
+#[derive(clap::Args)]
+struct DeleteArgs {
+    /// Delete the entries of this session
+    #[arg(long, required_unless_present = "all", conflicts_with = "all")]
+    session: Option<String>,
+    /// Delete everything of the user in the app
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    owner: OwnerArgs,
+    #[command(flatten)]
+    folder: FolderArgs,
+}
+
+/// Whose memory it is.
+#[derive(clap::Args)]
+struct OwnerArgs {
+    /// The app
+    #[arg(long)]
+    app: String,
+    /// The user
+    #[arg(long)]
+    user: String,
+}
+
+impl OwnerArgs {
+    fn session(&self, id: &str) -> SessionKey {
+        SessionKey::new(self.app.as_str(), self.user.as_str(), id)
+    }
+}
+
+/// Where the memory is.
+#[derive(clap::Args)]
+struct FolderArgs {
+    /// The served folder
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// The data folder of the server; DIR/.hatchery by default
+    #[arg(long, value_name = "DATA_DIR")]
+    data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl FolderArgs {
+    async fn services(&self) -> anyhow::Result<Services> {
+        if !self.dir.is_dir() {
+            bail!("{} is not a folder", self.dir.display());
+        }
+        let config = self.config.source(&self.dir).load()?.require_host_access()?.config;
+        let storage = StorageArgs::in_directory(self.data_dir.clone()).storage(&self.dir);
+        Ok(services::open(&config, &storage, &Scripts::in_folder(&self.dir, &config)).await?)
+    }
+
+    /// Prints a value as JSON, or lines of text.
+    fn print(&self, value: &Value, lines: impl IntoIterator<Item = String>) -> anyhow::Result<Outcome> {
+        if self.json {
+            writeln!(plain_stdout(), "{value}")?;
+        } else {
+            let mut out = stdout();
+            for line in lines {
+                writeln!(out, "{line}")?;
+            }
+        }
+        Ok(Outcome::Success)
+    }
+}
+
+pub async fn run(args: Args) -> anyhow::Result<Outcome> {
+    match args.action {
+        Action::Search(args) => search(&args).await,
+        Action::List(args) => list(&args).await,
+        Action::Add(args) => add(&args).await,
+        Action::Delete(args) => delete(&args).await,
+    }
+}
+
+async fn search(args: &SearchArgs) -> anyhow::Result<Outcome> {
+    let memory = args.folder.services().await?.memory;
+    let found = memory.search(&args.owner.app, &args.owner.user, &args.query.join(" ")).await?;
+    print_entries(&args.folder, &found, "no entry has one of these words")
+}
+
+async fn list(args: &ListArgs) -> anyhow::Result<Outcome> {
+    let memory = args.folder.services().await?.memory;
+    if let (Some(app), Some(user), Some(session)) = (&args.app, &args.user, &args.session) {
+        let key = SessionKey::new(app.as_str(), user.as_str(), session.as_str());
+        return print_entries(&args.folder, &memory.entries(&key).await?, "the session has no entries");
+    }
+    let sessions = memory.sessions(args.app.as_deref(), args.user.as_deref()).await?;
+    let value = json!({ "sessions": sessions.iter().map(to_json).collect::<Vec<_>>() });
+    let mut lines: Vec<_> = sessions.iter().map(to_line).collect();
+    if lines.is_empty() {
+        lines.push("the memory has no sessions".into());
+    }
+    args.folder.print(&value, lines)
+}
+
+async fn add(args: &AddArgs) -> anyhow::Result<Outcome> {
+    let services = args.folder.services().await?;
+    let key = args.owner.session(&args.session);
+    let Some(session) = services.sessions.get(&key, EventWindow::All).await? else {
+        let others = services.sessions.list(&key.app, &key.user).await?;
+        let ids: Vec<_> = others.iter().map(|session| session.key.id.to_string()).collect();
+        bail!("no session `{}` of user `{}` in app `{}`; available: {}", key.id, key.user, key.app, list_names(&ids));
+    };
+    services.memory.add_session(&session).await?;
+    let entries = services.memory.entries(&key).await?.len();
+    let line = format!("added {} of session {}", pluralize(entries, "entry", "entries"), escape_control(&key.id));
+    args.folder.print(&json!({ "sessionId": &*key.id, "entries": entries }), [line])
+}
+
+async fn delete(args: &DeleteArgs) -> anyhow::Result<Outcome> {
+    let memory = args.folder.services().await?.memory;
+    let mut sessions = memory.sessions(Some(&args.owner.app), Some(&args.owner.user)).await?;
+    if let Some(id) = &args.session {
+        sessions.retain(|session| *session.key.id == **id);
+        if sessions.is_empty() {
+            bail!("the memory has no session `{id}` of user `{}` in app `{}`", args.owner.user, args.owner.app);
+        }
+    }
+    for session in &sessions {
+        memory.delete_session(&session.key).await.with_context(|| session.key.to_string())?;
+    }
+    let value = json!({ "deleted": sessions.iter().map(to_json).collect::<Vec<_>>() });
+    let entries = sessions.iter().map(|session| session.entries).sum::<u64>();
+    let count = pluralize(usize::try_from(entries).unwrap_or(usize::MAX), "entry", "entries");
+    args.folder.print(&value, [format!("deleted {count} of {}", pluralize(sessions.len(), "session", "sessions"))])
+}
+
+fn print_entries(folder: &FolderArgs, entries: &[MemoryEntry], none: &str) -> anyhow::Result<Outcome> {
+    let lines = entries.iter().map(|entry| {
+        let author = entry.author.as_deref().unwrap_or("unknown");
+        let (author, text) = (escape_control(author), entry.content.text());
+        format!("{DIM}{}{DIM:#}  {BOLD}{author}{BOLD:#}: {}", time(entry.timestamp), escape_control(&text))
+    });
+    let none = entries.is_empty().then(|| none.to_owned());
+    folder.print(&json!({ "memories": entries }), lines.chain(none))
+}
+
+fn to_json(session: &RememberedSession) -> Value {
+    let SessionKey { app, user, id } = &session.key;
+    json!({
+        "appName": &**app, "userId": &**user, "sessionId": &**id, "entries": session.entries, "newest": session.newest,
+    })
+}
+
+fn to_line(session: &RememberedSession) -> String {
+    let SessionKey { app, user, id } = &session.key;
+    let count = pluralize(usize::try_from(session.entries).unwrap_or(usize::MAX), "entry", "entries");
+    let name = format!("app {app}  user {user}  session {id}");
+    format!("{BOLD}{}{BOLD:#}  {count}  {DIM}newest {}{DIM:#}", escape_control(&name), time(session.newest))
+}
+
+fn time(timestamp: Timestamp) -> String {
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs_f64(timestamp.as_seconds().max(0.0)))
+}

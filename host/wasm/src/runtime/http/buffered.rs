@@ -1,0 +1,136 @@
+//! Requests and responses whose bodies are in memory, for the contract's `http` interface.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+use http_body_util::{BodyExt, Full};
+use wasmtime_wasi_http::{DEFAULT_FORBIDDEN_HEADERS, RequestOptions, WasiBody};
+
+use super::error::HttpFault;
+use super::guard::MAX_PATH;
+use super::{RequestSender, body::ResponseBody};
+use crate::runtime::limits::{Limit, MAX_HEADERS};
+use crate::runtime::store::meter::header_size;
+
+/// A request. Header values are texts of characters up to U+00FF, one for each byte.
+pub(crate) struct BufferedRequest {
+    pub(crate) method: String,
+    pub(crate) url: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// A response. Header values are as in [`BufferedRequest`].
+pub(crate) struct BufferedResponse {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    /// The pieces of the body, which count to the memory of the instance.
+    pub(crate) body: Vec<Bytes>,
+}
+
+impl RequestSender {
+    /// Sends a request and waits for the whole response.
+    pub(crate) async fn exchange(self, request: BufferedRequest) -> Result<BufferedResponse, HttpFault> {
+        let options = RequestOptions {
+            connect_timeout: request.timeout,
+            first_byte_timeout: request.timeout,
+            between_bytes_timeout: request.timeout,
+        };
+        let size: u64 = request.headers.iter().map(|(name, value)| header_size(name, value.as_bytes())).sum();
+        if size > MAX_HEADERS as u64 {
+            return Err(self.usage.limit_exceeded(Limit::Headers).into());
+        }
+        let (head, body) = self.send(request.into_http()?, options).await?.into_parts();
+        let headers = head.headers.iter().map(|(name, value)| (name.to_string(), latin_1(value.as_bytes())));
+        Ok(BufferedResponse { status: head.status.as_u16(), headers: headers.collect(), body: read(body).await? })
+    }
+}
+
+impl BufferedRequest {
+    fn into_http(self) -> Result<Request<WasiBody>, HttpFault> {
+        let Ok(url) = Uri::from_str(&self.url) else {
+            return Err(HttpFault::Request(format!("`{}` is not a URL; write it as `https://host/path`", self.url)));
+        };
+        if self.url.len() > MAX_PATH || !matches!(url.scheme_str(), Some("http" | "https")) {
+            return Err(HttpFault::Url);
+        }
+        let body = Full::new(Bytes::from(self.body)).map_err(|never| match never {}).boxed_unsync();
+        let mut request = Request::new(body);
+        *request.method_mut() = Method::from_str(&self.method).map_err(|_| HttpFault::Method)?;
+        *request.uri_mut() = url;
+        *request.headers_mut() = headers(self.headers)?;
+        Ok(request)
+    }
+}
+
+fn headers(list: Vec<(String, String)>) -> Result<HeaderMap, HttpFault> {
+    let mut headers = HeaderMap::with_capacity(list.len());
+    for (name, value) in list {
+        let invalid = || HttpFault::Request(format!("`{name}` with its value is not a header"));
+        let bytes: Option<Vec<u8>> = value.chars().map(|character| u8::try_from(character).ok()).collect();
+        let value = HeaderValue::try_from(bytes.ok_or_else(invalid)?).map_err(|_| invalid())?;
+        let key = HeaderName::try_from(&name).map_err(|_| invalid())?;
+        if DEFAULT_FORBIDDEN_HEADERS.contains(&key) {
+            return Err(HttpFault::Request(format!("the header `{name}` is set by the host")));
+        }
+        // It follows from the body.
+        if key != CONTENT_LENGTH {
+            headers.append(key, value);
+        }
+    }
+    Ok(headers)
+}
+
+/// Decodes bytes that are one character each.
+fn latin_1(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| char::from(*byte)).collect()
+}
+
+async fn read(mut body: ResponseBody) -> Result<Vec<Bytes>, HttpFault> {
+    let mut pieces = Vec::new();
+    while let Some(frame) = body.frame().await {
+        pieces.extend(frame?.into_data().ok());
+    }
+    Ok(pieces)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(url: &str, headers: &[(&str, &str)]) -> Result<Request<WasiBody>, String> {
+        let headers = headers.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let request =
+            BufferedRequest { method: "POST".into(), url: url.into(), headers, body: b"x".into(), timeout: None };
+        request.into_http().map_err(|fault| format!("{}: {fault}", fault.code()))
+    }
+
+    #[test]
+    fn headers_are_checked_and_their_values_are_bytes() {
+        let made = request("https://a.com/x?y#z", &[("X-Name", "Zo\u{eb}"), ("Content-Length", "9")]).unwrap();
+        assert_eq!((made.uri().to_string().as_str(), made.headers().len()), ("https://a.com/x?y", 1));
+        assert_eq!(made.headers()["x-name"].as_bytes(), b"Zo\xeb");
+        for (name, value, message) in [
+            ("host", "b.com", "the header `host` is set by the host"),
+            ("Transfer-Encoding", "chunked", "the header `Transfer-Encoding` is set by the host"),
+            ("x", "日", "`x` with its value is not a header"),
+            ("x", "a\r\nb: c", "`x` with its value is not a header"),
+            ("x y", "a", "`x y` with its value is not a header"),
+        ] {
+            assert_eq!(request("https://a.com", &[(name, value)]).unwrap_err(), format!("HTTP_FAILED: {message}"));
+        }
+    }
+
+    #[test]
+    fn a_url_has_a_scheme_that_can_be_sent() {
+        let no_url = "HTTP_FAILED: `a b` is not a URL; write it as `https://host/path`";
+        assert_eq!(request("a b", &[]).unwrap_err(), no_url);
+        for url in ["a.com", "ftp://a.com/", &format!("https://a.com/{}", "x".repeat(MAX_PATH))] {
+            assert_eq!(request(url, &[]).unwrap_err(), "HTTP_FAILED: the URL has no usable host");
+        }
+    }
+}
