@@ -1,5 +1,5 @@
-//! `cargo xtask load`: prints a line for each row as it is measured, and a table at the end. Its arguments are the seconds of each
-//! row, a part of the rows' names, and `--json`.
+//! `cargo xtask load`: prints a line for each row as it is measured, and a table at the end. Its arguments are the
+//! seconds of each row, a part of the rows' names, and `--json`.
 
 use std::time::Duration;
 

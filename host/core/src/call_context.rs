@@ -101,8 +101,8 @@ impl CallContext {
         self
     }
 
-    /// Marks this as the context of a custom agent's code, which runs again from its beginning when its run is continued:
-    /// the tools and models that it calls are recorded.
+    /// Marks this as the context of a custom agent's code, which runs again from its beginning when its run is
+    /// continued: the tools and models that it calls are recorded.
     #[must_use]
     pub fn for_agent_code(mut self) -> Self {
         self.agent_scope = Some(format!("{}/{}", self.invocation.id, self.agent).into());
@@ -149,8 +149,8 @@ impl CallContext {
         Ok(record_responses(journal.clone(), key, name, responses))
     }
 
-    /// Returns the context of a call of an item that the configuration uses with arguments: `args` of a tool in an agent
-    /// definition or of a plugin in a list. The changes are shared.
+    /// Returns the context of a call of an item that the configuration uses with arguments: `args` of a tool in an
+    /// agent definition or of a plugin in a list. The changes are shared.
     #[must_use]
     pub fn with_arguments(&self, arguments: Option<Arc<JsonMap>>) -> Self {
         Self { arguments, ..self.clone() }
@@ -161,8 +161,8 @@ impl CallContext {
         self.arguments.as_deref()
     }
 
-    /// Returns a context for code that only reads, such as an instruction provider. It sees the changes made so far, and
-    /// drops those that are made through it; [`CallContext::check_writable`] fails.
+    /// Returns a context for code that only reads, such as an instruction provider. It sees the changes made so far,
+    /// and drops those that are made through it; [`CallContext::check_writable`] fails.
     #[must_use]
     pub fn read_only(&self) -> Self {
         let actions = self.actions().clone();
@@ -254,7 +254,7 @@ impl CallContext {
         self.actions.lock_unpoisoned()
     }
 
-    /// Takes the changes out.
+    /// Removes and returns the changes.
     pub fn take_actions(&self) -> EventActions {
         std::mem::take(&mut *self.actions())
     }

@@ -1,9 +1,9 @@
-//! Turns of a session: the fence, which lets only one host write to a session at a time, and the lease, which says for
-//! how long a host may act without asking.
+//! Turns of a session: the fence, which lets only one host write to a session at a time, and the lease, the time
+//! for which a host may act without asking.
 //!
 //! The fence is a number in the stored session that grows with every turn. It makes writing safe: the events of a turn
 //! are refused once a later one has begun. The lease makes effects outside of the session rare in such a turn: a host
-//! that was frozen finds by its own clock that its lease is over, and asks the store before it goes on.
+//! that was frozen finds by its own clock that its lease has expired, and asks the store before it continues.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -60,7 +60,8 @@ pub struct TurnLease {
 }
 
 impl TurnLease {
-    /// Returns the lease of a turn that was acquired for `duration` by a request at `acquired`. Losing it cancels `run`.
+    /// Returns the lease of a turn that was acquired for `duration` by a request at `acquired`. Losing it cancels
+    /// `run`.
     pub fn new(
         sessions: Arc<dyn SessionService>,
         key: SessionKey,

@@ -5,8 +5,8 @@
 //! commit, and with [`Durability::Power`] of the synchronization with the disk. If a write of such a group fails, the
 //! transaction is rolled back and each write of the group is repeated in a transaction of its own.
 //!
-//! Users get the writer in turn (round robin). An operation that waits for [`MAX_WAIT`] fails. Several processes may use
-//! one file; they wait for each other's transactions for up to five seconds.
+//! Users get the writer in turn (round robin). An operation that waits for [`MAX_WAIT`] fails. Several processes may
+//! use one file; they wait for each other's transactions for up to five seconds.
 
 mod failure;
 mod queue;

@@ -29,8 +29,8 @@ impl Client {
         Ok(Self { host: address.to_string(), sender })
     }
 
-    /// Creates a session and runs a turn. Returns the times to the first event and to the end of the run, or the unexpected
-    /// answer.
+    /// Creates a session and runs a turn. Returns the times to the first event and to the end of the run, or the
+    /// unexpected answer.
     ///
     /// # Errors
     /// If the connection ends.

@@ -1,7 +1,7 @@
 //! Builds components in JavaScript with componentize-qjs, which embeds QuickJS and is called by the guest SDK.
 //!
-//! No other code of the project runs before its main module is imported: npm and Node are started outside of the project,
-//! its `.npmrc` is ignored, and install scripts of packages are disabled.
+//! No other code of the project runs before its main module is imported: npm and Node are started outside of the
+//! project, its `.npmrc` is ignored, and install scripts of packages are disabled.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

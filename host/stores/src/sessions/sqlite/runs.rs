@@ -32,7 +32,7 @@ impl RunService for SqliteSessions {
             insert(connection, row, &new)?;
             Ok(Change::Made(new.clone()))
         });
-        made(added.await?, session)
+        into_result(added.await?, session)
     }
 
     async fn start(&self, run: &StoredRun, fence: u64) -> Result<StoredRun, StoreError> {
@@ -54,7 +54,7 @@ impl RunService for SqliteSessions {
             }
             Ok(Change::Made(run))
         });
-        made(started.await?, session)
+        into_result(started.await?, session)
     }
 
     async fn change(
@@ -78,7 +78,7 @@ impl RunService for SqliteSessions {
             }
             Ok(Change::Made(Some(run)))
         });
-        made(changed.await?, session)
+        into_result(changed.await?, session)
     }
 
     async fn get(&self, session: &SessionKey, run: &str) -> Result<Option<StoredRun>, StoreError> {
@@ -121,7 +121,7 @@ impl RunService for SqliteSessions {
     }
 }
 
-fn made<T>(change: Change<T>, session: &SessionKey) -> Result<T, StoreError> {
+fn into_result<T>(change: Change<T>, session: &SessionKey) -> Result<T, StoreError> {
     match change {
         Change::Made(value) => Ok(value),
         Change::Fenced => Err(StoreError::Fenced(session.clone())),
