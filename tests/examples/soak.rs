@@ -1,5 +1,5 @@
-//! `cargo xtask soak`: runs the soak test. Prints a line per sample and tables at the end; the exit code is 1 if a condition is violated. Its
-//! arguments are a number of minutes and `--json`.
+//! `cargo xtask soak`: runs the soak test. Prints a line per sample and tables at the end; the exit code is 1 if a
+//! condition is violated. Its arguments are a number of minutes and `--json`.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -11,8 +11,8 @@ pub struct CodeBlock<'a> {
     pub line: usize,
 }
 
-/// Returns the code blocks of a text, in order. Fences are three or more backticks at the start of a line; a block without a closing fence
-/// ends with the text.
+/// Returns the code blocks of a text, in order. Fences are three or more backticks at the start of a line; a block
+/// without a closing fence ends with the text.
 pub fn parse(markdown: &str) -> impl Iterator<Item = CodeBlock<'_>> {
     let mut rest = markdown;
     let mut line_count = 0;

@@ -39,7 +39,7 @@ impl Effects {
         Ok(Self { port, requests, counts })
     }
 
-    /// Waits until there were so many requests.
+    /// Waits until at least `requests` requests have arrived.
     ///
     /// # Errors
     /// When the server has ended.

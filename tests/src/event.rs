@@ -3,7 +3,8 @@
 use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value};
 
-/// Checks what ADK clients rely on: ids, an author, a timestamp in float seconds, camelCase keys, and absent keys instead of `null`.
+/// Checks what ADK clients rely on: ids, an author, a timestamp in float seconds, camelCase keys, and absent keys
+/// instead of `null`.
 ///
 /// # Errors
 /// If the event violates one of these rules.
@@ -96,8 +97,9 @@ pub fn tool_response<'a>(events: &'a [Value], tool: &str) -> anyhow::Result<&'a 
         .with_context(|| format!("no response of `{tool}` in {events:?}"))
 }
 
-/// Checks that partial events are followed by a complete event with the same id and their concatenated text. If the host runs code of the
-/// response, the text of the complete event ends before the code. Returns the number of partial events.
+/// Checks that partial events are followed by a complete event with the same id and their concatenated text. If the
+/// host runs code of the response, the text of the complete event ends before the code. Returns the number of partial
+/// events.
 ///
 /// # Errors
 /// If an event is missing, duplicated or out of order.

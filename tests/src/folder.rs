@@ -10,8 +10,8 @@ use tempfile::TempDir;
 
 use crate::paths;
 
-/// A temporary folder to serve, with folders beside it for the host's data and for staging. It is deleted when the last clone, such as that
-/// of a running host, is dropped.
+/// A temporary folder to serve, with folders beside it for the host's data and for staging. It is deleted when the last
+/// clone, such as that of a running host, is dropped.
 #[derive(Clone)]
 pub struct Folder {
     root: Arc<TempDir>,
@@ -63,8 +63,8 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Adds the samples in other languages than Rust, and returns their names. Samples that could not be built here are reported on
-    /// stderr.
+    /// Adds the samples in other languages than Rust, and returns their names. Samples that could not be built here are
+    /// reported on stderr.
     ///
     /// # Errors
     /// If one cannot be copied.
@@ -109,7 +109,8 @@ impl Folder {
         self.root.path().join("data")
     }
 
-    /// Returns the path of a configuration file outside of the served folder. [`Host::serve`](crate::Host::serve) uses it if it exists.
+    /// Returns the path of a configuration file outside of the served folder. [`Host::serve`](crate::Host::serve) uses
+    /// it if it exists.
     pub fn operator_config(&self) -> PathBuf {
         self.root.path().join("operator.yaml")
     }

@@ -74,7 +74,8 @@ impl Host {
         Self::launch(command, folder, &[], &config_args(folder), ReadyWhen::Loaded).await
     }
 
-    /// Like [`Host::serve_with_environment`], but returns as soon as the host listens, before all components are loaded.
+    /// Like [`Host::serve_with_environment`], but returns as soon as the host listens, before all components are
+    /// loaded.
     ///
     /// # Errors
     /// If it does not start.
@@ -82,7 +83,8 @@ impl Host {
         Self::launch(paths::command()?, folder, environment, &config_args(folder), ReadyWhen::Listening).await
     }
 
-    /// Like [`Host::serve_with_environment`], with additional arguments, and without trusting the folder's configuration.
+    /// Like [`Host::serve_with_environment`], with additional arguments, and without trusting the folder's
+    /// configuration.
     ///
     /// # Errors
     /// If it does not start.
@@ -95,7 +97,8 @@ impl Host {
         Self::launch(paths::command()?, folder, environment, &args, ReadyWhen::Loaded).await
     }
 
-    /// Starts `hatchery dev` in a folder, with the output of builds in the log. Returns when everything is built and served.
+    /// Starts `hatchery dev` in a folder, with the output of builds in the log. Returns when everything is built and
+    /// served.
     ///
     /// # Errors
     /// If it does not start.
@@ -386,7 +389,8 @@ impl Host {
     }
 }
 
-/// Returns the arguments that trust the configuration of a folder: the operator's file outside of it, or else the one in it.
+/// Returns the arguments that trust the configuration of a folder: the operator's file outside of it, or else the one
+/// in it.
 fn config_args(folder: &Folder) -> Vec<OsString> {
     let files = [folder.operator_config(), folder.file("hatchery.yaml")];
     let file = files.into_iter().find(|file| file.is_file());
@@ -402,8 +406,8 @@ enum ReadyWhen {
     Built,
 }
 
-/// Reads the next line of JSON with the URL and the loaded components. If the host has closed its output instead, waits for the end of its
-/// log, so that the error contains all of it.
+/// Reads the next line of JSON with the URL and the loaded components. If the host has closed its output instead, waits
+/// for the end of its log, so that the error contains all of it.
 async fn read_announcement(
     stdout: &mut (impl AsyncBufRead + Unpin),
     log: &Log,

@@ -1,5 +1,5 @@
-//! Support of the black-box tests: a folder to serve, the real `hatchery` process, and a client that checks every answer. The host is not
-//! linked: the tests know what any client knows.
+//! Support of the black-box tests: a folder to serve, the real `hatchery` process, and a client that checks every
+//! answer. The host is not linked: the tests know what any client knows.
 //!
 //! `cargo xtask test` builds the `hatchery` command and the components; [`paths`] finds them.
 
@@ -24,7 +24,8 @@ pub mod stage;
 pub mod swap_load;
 pub mod swapper;
 
-/// Reports on stderr that something is not tested. Bypasses the test harness, which captures the output of passing tests.
+/// Reports on stderr that something is not tested. Bypasses the test harness, which captures the output of passing
+/// tests.
 pub fn skip(what: &str, reason: &str) {
     // If stderr is closed, nobody reads it.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {what}: {reason}");

@@ -40,8 +40,8 @@ const MODEL_VARIABLES: [&str; 13] = [
     "VLLM_BASE_URL",
 ];
 
-/// Creates a `hatchery` command without arguments. All tests share a code cache, so that each component is compiled once. The user's own
-/// environment is hidden: no folder is trusted, and there are no keys and no credentials.
+/// Creates a `hatchery` command without arguments. All tests share a code cache, so that each component is compiled
+/// once. The user's own environment is hidden: no folder is trusted, and there are no keys and no credentials.
 ///
 /// # Errors
 /// If it has not been built.

@@ -30,7 +30,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Starts a registry without passwords. `None`, with a message on stderr, if `docker-registry` cannot be installed here.
+    /// Starts a registry without passwords. `None`, with a message on stderr, if `docker-registry` cannot be installed
+    /// here.
     ///
     /// # Errors
     /// If it does not start.
@@ -125,8 +126,8 @@ impl Registry {
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// Returns the program: the installed one, or else that of Debian's package, which is unpacked into the target folder. Installing the
-/// package would start a service.
+/// Returns the program: the installed one, or else that of Debian's package, which is unpacked into the target folder.
+/// Installing the package would start a service.
 async fn program() -> anyhow::Result<PathBuf> {
     static PROGRAM: OnceCell<Result<PathBuf, String>> = OnceCell::const_new();
     let program = PROGRAM.get_or_init(async || find().await.map_err(|error| format!("{error:#}"))).await;

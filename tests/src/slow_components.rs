@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-/// Returns a component with one function of nested loops that share their variables. Its compile time grows faster than the square of its
-/// size: with a depth of 6000 it has about 90 KB and takes minutes.
+/// Returns a component with one function of nested loops that share their variables. Its compile time grows faster than
+/// the square of its size: with a depth of 6000 it has about 90 KB and takes minutes.
 ///
 /// # Errors
 /// If its text is invalid.

@@ -1,7 +1,9 @@
-//! Soak test: a host under load with harmless components, swapped ones, some that trap, spin, allocate memory or use what they were not granted,
-//! and hostile ones. Counts the outcome of each request, and samples memory and file handles of the process.
+//! Soak test: a host under load with harmless components, swapped ones, some that trap, spin, allocate memory or use
+//! what they were not granted, and hostile ones. Counts the outcome of each request, and samples memory and file
+//! handles of the process.
 //!
-//! Harmless requests must be answered, the others must fail in the expected way, and neither memory nor handles may grow.
+//! Harmless requests must be answered, the others must fail in the expected way, and neither memory nor handles may
+//! grow.
 
 mod attacks;
 mod load;
@@ -202,7 +204,8 @@ impl Soak {
     }
 }
 
-/// Returns the violated conditions. Growth is measured from the end of the first third, in which caches fill, to the end.
+/// Returns the violated conditions. Growth is measured from the end of the first third, in which caches fill, to the
+/// end.
 fn find_violations(samples: &[Sample]) -> Vec<String> {
     let Some(last) = samples.last() else { return vec!["nothing was measured".into()] };
     let mut violations: Vec<String> =

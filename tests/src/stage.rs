@@ -135,8 +135,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Runs an attack. The harmless components must answer during and after it. After it, the host must use about as much memory, file
-    /// handles and disk as before.
+    /// Runs an attack. The harmless components must answer during and after it. After it, the host must use about as
+    /// much memory, file handles and disk as before.
     ///
     /// # Errors
     /// If one of these conditions does not hold, or the attack could not be run.
@@ -262,7 +262,8 @@ impl fmt::Display for Footprint {
     }
 }
 
-/// Returns the YAML of an agent that calls the tools that are named in the user's message. `Toolset` means all tools of `hostile`.
+/// Returns the YAML of an agent that calls the tools that are named in the user's message. `Toolset` means all tools of
+/// `hostile`.
 pub fn attacker_yaml(name: &str, tools: &[&str]) -> String {
     let tools = tools.iter().map(|tool| match *tool {
         "Toolset" => "  - {name: Toolset, args: {name: hostile}}\n".to_owned(),

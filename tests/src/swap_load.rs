@@ -1,4 +1,5 @@
-//! Replaces a component repeatedly under constant load: every run must succeed on one revision, and the host must not leak.
+//! Replaces a component repeatedly under constant load: every run must succeed on one revision, and the host must not
+//! leak.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// Every crate of the host, with the crates of the workspace that it may use. Dependencies point one way:
-/// core ← engine ← recordings, wasm, models, stores, mcp ← assembly ← server ← cli. The registry client knows none of the others.
+/// Every crate of the host, with the crates of the workspace that it may use. Dependencies point one way: core ← engine
+/// ← recordings, wasm, models, stores, mcp ← assembly ← server ← cli. The registry client knows none of the others.
 const BORDERS: [(&str, &[&str]); 11] = [
     ("hatchery-core", &[]),
     ("hatchery-engine", &["hatchery-core"]),

@@ -1,5 +1,5 @@
-//! Builds Rust components. Samples are also copied beside their sources, where `hatchery serve sample-agents` finds them; tests read
-//! components from cargo's output folder.
+//! Builds Rust components. Samples are also copied beside their sources, where `hatchery serve sample-agents` finds
+//! them; tests read components from cargo's output folder.
 
 use std::fmt;
 use std::fs;
@@ -97,8 +97,8 @@ impl fmt::Display for Components<'_> {
     }
 }
 
-/// Copies a file unless the copy exists already: a host that serves the folder need not load it again. The copy is replaced
-/// atomically, so a watcher never reads half of it.
+/// Copies a file unless the copy exists already: a host that serves the folder need not load it again. The copy is
+/// replaced atomically, so a watcher never reads half of it.
 fn copy_if_changed(from: &Path, to: &Path) -> anyhow::Result<()> {
     let built = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
     if fs::read(to).is_ok_and(|existing| existing == built) {

@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz`: runs the targets of `hatchery-fuzz` under libFuzzer, on the stable toolchain and without sanitizers.
+//! `cargo xtask fuzz`: runs the targets of `hatchery-fuzz` under libFuzzer, on the stable toolchain and without
+//! sanitizers.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
-//! Builds components in Python and JavaScript by `hatchery build`. The build tools come from package registries. If they cannot be
-//! installed, the component is skipped: a message on stderr and a file beside the component hold the reason, which tests report.
+//! Builds components in Python and JavaScript by `hatchery build`. The build tools come from package registries. If
+//! they cannot be installed, the component is skipped: a message on stderr and a file beside the component hold the
+//! reason, which tests report.
 
 use std::fmt;
 use std::fs;

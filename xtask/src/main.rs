@@ -1,7 +1,7 @@
 //! Build, test and release chores: `cargo xtask demo`, `cargo xtask test`, `cargo xtask dist` and so on.
 //!
-//! The demo and the tests build everything native in the dev profile and with the same features, so that they share one build. The
-//! target folder is cargo's: `CARGO_TARGET_DIR` and `build.target-dir` are honoured.
+//! The demo and the tests build everything native in the dev profile and with the same features, so that they share one
+//! build. The target folder is cargo's: `CARGO_TARGET_DIR` and `build.target-dir` are honoured.
 
 mod components;
 mod conformance;
@@ -58,7 +58,8 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Load the host with well-behaved, swapped and hostile components at once, and watch its memory and file descriptors
+    /// Load the host with well-behaved, swapped and hostile components at once, and watch its memory and file
+    /// descriptors
     #[command(after_help = "Example:\n  cargo xtask soak --minutes 30")]
     Soak {
         /// Duration
@@ -211,8 +212,9 @@ fn components(workspace: &Workspace) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds the host as `cargo test --workspace` does. Cargo unifies the features of everything that one command builds, and features that
-/// only tests need count as soon as one test is among it; with the smallest test beside the host, the tests find the host built.
+/// Builds the host as `cargo test --workspace` does. Cargo unifies the features of everything that one command builds,
+/// and features that only tests need count as soon as one test is among it; with the smallest test beside the host, the
+/// tests find the host built.
 fn build_host(workspace: &Workspace) -> anyhow::Result<()> {
     step::run_command(&mut workspace.cargo(["build", "--workspace", "--bin", "hatchery", "--test", "crate_borders"]))
 }

@@ -20,7 +20,8 @@ pub fn prepare(workspace: &Workspace) -> anyhow::Result<()> {
     add_target(workspace)
 }
 
-/// Checks that a C compiler exists: SQLite and the TLS library are C code. `configured` is the value of `CC`, which may hold arguments.
+/// Checks that a C compiler exists: SQLite and the TLS library are C code. `configured` is the value of `CC`, which may
+/// hold arguments.
 fn check_c_compiler(configured: Option<OsString>) -> anyhow::Result<()> {
     let is_found = match &configured {
         Some(compiler) => can_run(compiler.to_string_lossy().split_whitespace().next().unwrap_or_default()),

@@ -127,7 +127,7 @@ export interface RunInfo {
   isResumable: boolean;
   /** The number of runs that this run is nested in: 0 for the run of a user's message. */
   depth: number;
-  /** The remaining limits of the run; `undefined` is no limit. */
+  /** The remaining limits of the run; `undefined` means no limit. */
   remaining: { modelCalls?: number; tokens?: number; events?: number; bytes?: number };
 }
 

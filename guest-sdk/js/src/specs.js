@@ -68,7 +68,7 @@ function plannerToWit({ name, planner }) {
   if (planner === undefined) return { tag: "none" };
   if (planner === "planReAct") return { tag: "plan-re-act" };
   if (typeof planner !== "object") {
-    throw new TypeError(`agent \`${name}\`: ${stringify(planner)} is no planner; use "planReAct", or settings of the model's thinking`);
+    throw new TypeError(`agent \`${name}\`: ${stringify(planner)} is not a planner; use "planReAct", or settings of the model's thinking`);
   }
   const { budget, includeThoughts, ...others } = planner;
   return { tag: "thinking", val: stringify({ thinkingBudget: budget, includeThoughts, ...others }) };

@@ -101,7 +101,7 @@ test("errors have codes", () => {
 
 test("a reference to something without a name is refused", () => {
   assert.throws(() => component({ agents: [llmAgent({ name: "x", tools: ["b", 5] })] }), /5 has no name; use an item of this component/);
-  assert.throws(() => component({ agents: [llmAgent({ name: "x", planner: "guess" })] }), /agent `x`: "guess" is no planner/);
+  assert.throws(() => component({ agents: [llmAgent({ name: "x", planner: "guess" })] }), /agent `x`: "guess" is not a planner/);
 });
 
 test("an unknown option is named", () => {

@@ -51,7 +51,7 @@ impl Memory<'_> {
         memory::search(query.into()).await?.into_iter().map(MemoryEntry::try_from).collect()
     }
 
-    /// Adds the current session as it is now. Replaces what was added of it before.
+    /// Adds the current session as it is now. Replaces its earlier entries.
     ///
     /// # Errors
     /// If the component is not allowed to, or the service fails.
@@ -59,7 +59,7 @@ impl Memory<'_> {
         Ok(memory::add_session(None).await?)
     }
 
-    /// Adds another session of the user in the current app. Replaces what was added of it before.
+    /// Adds another session of the user in the current app. Replaces its earlier entries.
     ///
     /// # Errors
     /// `SESSION_NOT_FOUND` if there is no such session; also if the component is not allowed to, or the service fails.
@@ -162,12 +162,12 @@ impl Context {
         Memory(PhantomData)
     }
 
-    /// Gives access to other apps, which the component may run for the user.
+    /// Returns access to other apps, which the component may run for the user.
     pub fn runner(&self) -> Runner<'_> {
         Runner::new(self)
     }
 
-    /// Gives access to the sessions of the user in an app.
+    /// Returns access to the sessions of the user in an app.
     pub fn sessions(&self, app: impl Into<String>) -> Sessions<'_> {
         Sessions::new(self, app.into())
     }
@@ -206,8 +206,8 @@ impl Context {
         Ok(plugins::get(name)?.map(Into::into))
     }
 
-    /// Returns the arguments with which the configuration uses the tool or plugin that is called: `args` of a tool in an
-    /// agent definition, or of a plugin in `hatchery.yaml`. `None` if there are none.
+    /// Returns the arguments with which the configuration uses the tool or plugin that is called: `args` of a tool in
+    /// an agent definition, or of a plugin in `hatchery.yaml`. `None` if there are none.
     ///
     /// # Errors
     /// If they are not a `T`.

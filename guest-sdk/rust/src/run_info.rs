@@ -38,7 +38,7 @@ pub enum StreamingMode {
     Bidi,
 }
 
-/// How much a run may still use. `None` is no limit.
+/// How much a run may still use. `None` means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RemainingLimits {
     pub model_calls: Option<u64>,

@@ -85,8 +85,8 @@ impl Runner<'_> {
     /// the current call.
     ///
     /// # Errors
-    /// `CYCLE` if the session is that of the current run or of one around it, `STORE_BUSY` if another run is in progress
-    /// in it. See also [`Runner`].
+    /// `CYCLE` if the session is that of the current run or of one around it, `STORE_BUSY` if another run is in
+    /// progress in it. See also [`Runner`].
     pub async fn run(&self, request: RunRequest) -> Result<Run, Error> {
         let (info, events) = runner::run(request.into()).await?;
         Ok(Run { info, events: Some(events) })

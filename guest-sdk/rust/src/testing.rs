@@ -76,7 +76,7 @@
 //! # the_helper_knows_more();
 //! ```
 //!
-//! Whatever a test has not set up is an error as in the real host, with the same code, and with the line to add. Each
+//! Use of anything that a test has not set up is an error with the code of the real host and the line to add. Each
 //! test has its own host, so tests can run concurrently. Ids and timestamps are the same in every run of a test.
 //!
 //! These tests cover the component's code, not the host: no model is called for an LLM agent, callbacks do not run by

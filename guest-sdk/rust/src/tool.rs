@@ -104,8 +104,8 @@ impl ToolUse {
         Self { name: name.into(), args: JsonMap::new(), requires_confirmation: None }
     }
 
-    /// Uses an agent as a tool: a function marked `#[agent]`, or a name. The agent is not a sub-agent: its answer is the
-    /// result of the call.
+    /// Uses an agent as a tool: a function marked `#[agent]`, or a name. The agent is not a sub-agent: its answer is
+    /// the result of the call.
     pub fn agent(agent: impl SubAgentRef) -> Self {
         Self::new("AgentTool").arg("agent", agent.sub_agent().name())
     }

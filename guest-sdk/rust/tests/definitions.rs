@@ -23,7 +23,7 @@ struct Range {
 
 /// Looks around.
 ///
-/// Gives what is there.
+/// Returns its input.
 #[tool]
 async fn look(place: Place) -> Result<Place, ToolError> {
     Ok(place)

@@ -27,7 +27,7 @@ pub fn load_options(config: &Config, cache: Option<PathBuf>, worker: Worker) -> 
     let settings = component_settings(config);
     let mut options = config.instances.options();
     for limits in settings.limits() {
-        options = options.fitting(limits);
+        options = options.with_room_for(limits);
     }
     let options = LoadOptions::new(Engine::new(&options)?);
     Ok(LoadOptions {
@@ -182,7 +182,7 @@ fn component_report(component: &Component, catalog: &Catalog, directory: &Path) 
         summarizers: names(ItemKind::Summarizer),
         examples: names(ItemKind::Examples),
         models: names(ItemKind::Model),
-        conflicts: catalog.shadowed(component.name()).to_vec(),
+        conflicts: catalog.shadowed_items(component.name()).to_vec(),
     }
 }
 
@@ -208,8 +208,8 @@ fn file_report(status: &FileStatus, catalog: &Catalog, directory: &Path) -> File
     }
 }
 
-/// Returns the state of a configuration file that cannot be used while the previous settings are in force. `directory` is
-/// the served folder.
+/// Returns the state of a configuration file that cannot be used while the previous settings are in force. `directory`
+/// is the served folder.
 pub(crate) fn invalid_config_report(file: &Path, reason: &str, directory: &Path) -> FileReport {
     let folder = file.parent().unwrap_or(Path::new(""));
     FileReport {

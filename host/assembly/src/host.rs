@@ -46,7 +46,7 @@ pub struct Host {
 impl Host {
     /// Opens a folder as `hatchery run` does: with the services, plugins, grants and limits of its `hatchery.yaml`, and
     /// with data in the folder `.hatchery`. Access outside of the folder must be trusted, see [`trust`](crate::trust).
-    /// Waits until all components are loaded. Files that cannot be loaded are no error but part of
+    /// Waits until all components are loaded. Files that cannot be loaded are not errors but part of
     /// [`AppSource::report`].
     pub async fn open(folder: impl Into<PathBuf>) -> Result<Self, HostError> {
         Self::builder().folder(folder).open().await

@@ -1,8 +1,8 @@
 //! The global allocator of the command: jemalloc.
 //!
-//! A peak of memory that a component causes must not enlarge the process permanently. Other allocators keep freed pages:
-//! after a peak of 1.3 GiB in four threads, an idle process had 325 MiB with glibc and 1.3 GiB with mimalloc. jemalloc's
-//! background threads return freed pages after `dirty_decay_ms`: the same peak left 12 MiB after one second.
+//! A peak of memory that a component causes must not enlarge the process permanently. Other allocators keep freed
+//! pages: after a peak of 1.3 GiB in four threads, an idle process had 325 MiB with glibc and 1.3 GiB with mimalloc.
+//! jemalloc's background threads return freed pages after `dirty_decay_ms`: the same peak left 12 MiB after one second.
 
 use tikv_jemallocator::Jemalloc;
 

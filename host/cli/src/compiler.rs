@@ -11,8 +11,8 @@ use hatchery_wasm::{LoadError, LoadOptions, Worker};
 /// The first argument of a child process.
 const WORKER_COMMAND: &str = "compile-worker";
 
-/// Compiles one component and returns the exit code if this process is a worker, otherwise `None`. Must be called before
-/// any thread is started, since a worker limits its own resources first.
+/// Compiles one component and returns the exit code if this process is a worker, otherwise `None`. Must be called
+/// before any thread is started, since a worker limits its own resources first.
 pub fn run_worker() -> Option<ExitCode> {
     let mut args = env::args_os().skip(1);
     (args.next()? == WORKER_COMMAND).then(|| compile_worker::run(args))

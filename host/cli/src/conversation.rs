@@ -38,8 +38,8 @@ pub struct Turn {
     /// The expected items, in this order. Other items may be in between.
     #[serde(default)]
     pub expect: Vec<Expectation>,
-    /// The expected values of keys in the session's state. `null` means that the key must not exist; other keys may have
-    /// any value.
+    /// The expected values of keys in the session's state. `null` means that the key must not exist; other keys may
+    /// have any value.
     #[serde(default)]
     pub state: JsonMap,
 }

@@ -1,4 +1,5 @@
-//! Keys in a file `.env` of the served folder, for development: they are set as environment variables that do not exist yet.
+//! Keys in a file `.env` of the served folder, for development: they are set as environment variables that do not exist
+//! yet.
 //!
 //! The author of a folder writes this file, so it cannot change how the command behaves: only keys, tokens, secrets and
 //! passwords are read, and no variables are substituted. A proxy or a base URL in it would receive the operator's keys.

@@ -51,8 +51,8 @@ pub struct StorageArgs {
     /// Where to store long-term memory: `memory:`, `sqlite:relative.db` or `sqlite:///absolute.db`
     #[arg(long, value_name = "URI")]
     memory_service: Option<String>,
-    /// Folder for the data of services without a URI (default: DIR/.hatchery) and for compiled code (default: the user's
-    /// cache folder)
+    /// Folder for the data of services without a URI (default: DIR/.hatchery) and for compiled code (default: the
+    /// user's cache folder)
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Keep sessions, artifacts and compiled code in memory only; they are lost on exit
@@ -61,7 +61,8 @@ pub struct StorageArgs {
 }
 
 impl StorageArgs {
-    /// Returns arguments that keep sessions and artifacts in memory and override `hatchery.yaml`. Compiled code is cached.
+    /// Returns arguments that keep sessions and artifacts in memory and override `hatchery.yaml`. Compiled code is
+    /// cached.
     pub fn in_memory() -> Self {
         let memory = || Some("memory:".to_owned());
         Self {

@@ -38,7 +38,8 @@ use outcome::Outcome;
 #[derive(Parser)]
 #[command(name = "hatchery", version, max_term_width = 100)]
 struct Cli {
-    /// Format of log lines on stderr; the variable HATCHERY_LOG sets their filter, such as `debug` or `hatchery_wasm=trace`
+    /// Format of log lines on stderr; the variable HATCHERY_LOG sets their filter, such as `debug` or
+    /// `hatchery_wasm=trace`
     #[arg(
         long,
         global = true,

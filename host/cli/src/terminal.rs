@@ -23,8 +23,8 @@ pub fn stderr_has_colours() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
-/// Returns stdout, with colours if it supports them. All output to stdout goes through this or [`plain_stdout`], so that
-/// [`is_stdout_closed`] can tell a closed stdout from other broken pipes.
+/// Returns stdout, with colours if it supports them. All output to stdout goes through this or [`plain_stdout`], so
+/// that [`is_stdout_closed`] can tell a closed stdout from other broken pipes.
 pub fn stdout() -> impl Write {
     Stdout(anstream::stdout())
 }
@@ -65,7 +65,7 @@ impl<W: Write> Write for Stdout<W> {
     }
 }
 
-/// Returns true if the error is that the reader of stdout has closed the pipe, as `head` does. That is no failure.
+/// Returns true if the error is that the reader of stdout has closed the pipe, as `head` does. That is not a failure.
 pub fn is_stdout_closed(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let cause = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);

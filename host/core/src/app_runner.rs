@@ -53,8 +53,8 @@ pub struct AppRun {
     pub invocation_id: String,
     /// The id of the session.
     pub session: String,
-    /// The events. A failed run ends with an event that reports the failure, then the error. Dropping the stream cancels
-    /// the run.
+    /// The events. A failed run ends with an event that reports the failure, then the error. Dropping the stream
+    /// cancels the run.
     pub events: BoxStream<'static, Result<Arc<Event>, RunError>>,
     /// Cancels the run.
     pub cancel: tokio_util::sync::CancellationToken,

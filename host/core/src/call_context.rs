@@ -178,8 +178,8 @@ impl CallContext {
         Ok(record_responses(journal.clone(), key, name, responses))
     }
 
-    /// Returns the context of a call of an item that the configuration uses with arguments: `args` of a tool in an agent
-    /// definition or of a plugin in a list. The changes are shared.
+    /// Returns the context of a call of an item that the configuration uses with arguments: `args` of a tool in an
+    /// agent definition or of a plugin in a list. The changes are shared.
     #[must_use]
     pub fn with_arguments(&self, arguments: Option<Arc<JsonMap>>) -> Self {
         Self { arguments, ..self.clone() }
@@ -190,8 +190,8 @@ impl CallContext {
         self.arguments.as_deref()
     }
 
-    /// Returns a context for code that only reads, such as an instruction provider. It sees the changes made so far, and
-    /// drops those that are made through it; [`CallContext::check_writable`] fails.
+    /// Returns a context for code that only reads, such as an instruction provider. It sees the changes made so far,
+    /// and drops those that are made through it; [`CallContext::check_writable`] fails.
     #[must_use]
     pub fn read_only(&self) -> Self {
         let actions = self.actions().clone();
@@ -283,7 +283,7 @@ impl CallContext {
         self.actions.lock_unpoisoned()
     }
 
-    /// Takes the changes out.
+    /// Removes and returns the changes.
     pub fn take_actions(&self) -> EventActions {
         std::mem::take(&mut *self.actions())
     }

@@ -402,7 +402,7 @@ pub enum RunError {
     /// The run was cancelled.
     #[error("the run was cancelled")]
     Cancelled,
-    /// The client of a run did not read its events for too long. The run goes on without it, and all events are stored.
+    /// The client of a run did not read its events for too long. The run continues without it, and all events are stored.
     #[error(
         "the events were read too slowly and are not sent any more; the last that was sent is `{last_event_id}`, and the \
          session has those after it"

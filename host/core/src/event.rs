@@ -16,12 +16,14 @@ use crate::content::{Content, FunctionCall, FunctionResponse, PartData};
 use crate::extra::{Extra, KnownKeys};
 use crate::json::JsonMap;
 use crate::json::{json_len, merge_changes};
-use crate::provenance::PAUSED_RUN_KEY;
 use crate::state::State;
 use crate::time::Timestamp;
 
 /// The author of events of the user.
 pub const USER_AUTHOR: &str = "user";
+
+/// The key of the custom metadata that contains the record of a paused run.
+pub const PAUSED_RUN_KEY: &str = "hatchery:pausedRun";
 
 /// The data of an event. Names and meaning of the fields follow ADK's `Event`; `None` and empty fields are omitted from
 /// the JSON.
@@ -185,8 +187,8 @@ impl KnownKeys for EventActions {
 }
 
 impl EventActions {
-    /// Merges `other`, which comes after these actions: where both have a value, `other` wins. Both delete the artifacts
-    /// that either deletes.
+    /// Merges `other`, which comes after these actions: where both have a value, `other` wins. Both delete the
+    /// artifacts that either deletes.
     pub fn merge(&mut self, other: Self) {
         self.state_delta.extend(other.state_delta);
         self.deleted_artifact_ids.retain(|name| !other.artifact_delta.contains_key(name));
@@ -204,8 +206,9 @@ impl EventActions {
         self.compaction = other.compaction.or(self.compaction.take());
     }
 
-    /// Merges `other`, whose call ran concurrently with those of these actions. Of a state value that both have changed,
-    /// each keeps the members of objects that only it has changed. `before` is the state that both started with.
+    /// Merges `other`, whose call ran concurrently with those of these actions. Of a state value that both have
+    /// changed, each keeps the members of objects that only it has changed. `before` is the state that both started
+    /// with.
     pub fn merge_concurrent(&mut self, mut other: Self, before: &State) {
         for (key, value) in std::mem::take(&mut other.state_delta) {
             let merged = match self.state_delta.get_mut(&key) {
@@ -229,7 +232,7 @@ impl EventActions {
 }
 
 /// A summary that replaces the events of a time range in prompts. It never covers events that follow it in the session,
-/// whatever their time.
+/// even if their time is in the range.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Compaction {

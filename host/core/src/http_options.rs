@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use crate::json::JsonMap;
 
-/// Headers that only the host sets: the credentials of all providers and gateways, whichever the model has, and the
-/// headers of the connection.
+/// Headers that only the host sets: the credentials of all providers and gateways, and the headers of the
+/// connection.
 const RESERVED_HEADERS: [&str; 12] = [
     "authorization",
     "proxy-authorization",

@@ -174,7 +174,7 @@ impl Invocation {
             apps: self.apps.clone(),
             parent: self.parent.clone(),
             is_in_tool: true,
-            ..self.derived(session, user_content, self.run_config.clone(), cancel)
+            ..self.derive(session, user_content, self.run_config.clone(), cancel)
         };
         child.with_writer()
     }
@@ -182,10 +182,10 @@ impl Invocation {
     /// Creates an invocation that outlives this one, such as for work in the background. It sees the session as it is
     /// now, has no user message, its own usage counters, and is cancelled by `cancel` only.
     pub fn detached(&self, run_config: RunConfig, cancel: CancellationToken) -> Arc<Self> {
-        Arc::new(self.derived(self.session(), Arc::default(), run_config, cancel))
+        Arc::new(self.derive(self.session(), Arc::default(), run_config, cancel))
     }
 
-    fn derived(
+    fn derive(
         &self,
         session: Session,
         user_content: Arc<Content>,

@@ -1,5 +1,5 @@
-//! The journal of calls: the results of the calls of tools and models within a run, so that a run that is continued after
-//! a crash does not make them again.
+//! The journal of calls: the results of the calls of tools and models within a run, so that a run that is continued
+//! after a crash does not make them again.
 //!
 //! Calls whose answer is an event of its own need no record. A call has the same key whenever its run is continued.
 
@@ -30,14 +30,15 @@ pub struct CallRecord {
 /// of keys and outcomes count as bytes of the session's events.
 #[async_trait]
 pub trait CallJournal: Send + Sync {
-    /// Stores a record, which replaces that of the same call. When this returns, it survives a crash of the process. The
-    /// fence is compared in the same transaction.
+    /// Stores a record, which replaces that of the same call. When this returns, it survives a crash of the process.
+    /// The fence is compared in the same transaction.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] if another turn has begun, [`StoreError::SessionNotFound`] if the session does not exist.
     async fn record(&self, session: &SessionKey, run: &str, fence: u64, record: &CallRecord) -> Result<(), StoreError>;
 
-    /// Returns the records of a run, ordered by their keys; none if the session does not exist. `None` if the run has [finished](CallJournal::finish).
+    /// Returns the records of a run, ordered by their keys; none if the session does not exist. `None` if the run has
+    /// [finished](CallJournal::finish).
     async fn read(&self, session: &SessionKey, run: &str) -> Result<Option<Vec<CallRecord>>, StoreError>;
 
     /// Deletes the records of a run, and remembers that it has finished. Succeeds if the session does not exist.

@@ -65,7 +65,7 @@ pub use content::{
 };
 pub use error::{ModelError, ModelErrorKind, RunError, RunLimit, StoreError, ToolError};
 pub use event::{
-    Compaction, Event, EventActions, EventData, USER_AUTHOR, UsageMetadata, new_event_id, new_function_call_id,
+    Compaction, Event, EventActions, EventData, PAUSED_RUN_KEY, USER_AUTHOR, UsageMetadata, new_event_id, new_function_call_id,
     new_invocation_id,
 };
 pub use examples::{Example, ExampleProvider, Examples};
@@ -84,7 +84,7 @@ pub use model::{
     ModelResolver, ResponseGrouping, ResponseStream, StreamingMode,
 };
 pub use plugin::{Plugin, PluginInfo};
-pub use provenance::{Claim, EventSigner, PAUSED_RUN_KEY, PROOF_KEY, generate_secret, remove_proof};
+pub use provenance::{Claim, EventSigner, PROOF_KEY, generate_secret, remove_proof};
 pub use resolver::{ItemResolver, ResolveError};
 pub use run_config::{RunConfig, ToolExecution};
 pub use run_usage::{RunUsage, TokenCounter, UsageSnapshot};

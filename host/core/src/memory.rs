@@ -83,8 +83,8 @@ pub trait MemoryService: Send + Sync {
     /// Indexes a session's events. Adding a session again replaces its entries.
     async fn add_session(&self, session: &Session) -> Result<(), StoreError>;
 
-    /// Indexes events of a session, in addition to those that are indexed. Events with the id of one that is indexed for
-    /// the session are skipped.
+    /// Indexes events of a session, in addition to those that are indexed. Events with the id of one that is indexed
+    /// for the session are skipped.
     async fn add_events(&self, session: &SessionKey, events: &[Arc<Event>]) -> Result<(), StoreError>;
 
     /// Deletes the entries of a session. Succeeds if there are none.

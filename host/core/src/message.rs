@@ -96,7 +96,7 @@ fn check_part(part: &Part) -> Result<(), String> {
         PartData::Other => {
             return Err(match part.extra.keys().next() {
                 Some(key) => format!(
-                    "has `{}`, which is no kind of data; send `text`, `inlineData`, `fileData` or `functionResponse`",
+                    "has `{}`, which is not a supported kind of data; send `text`, `inlineData`, `fileData` or `functionResponse`",
                     excerpt(key)
                 ),
                 None => "is empty; send `text`, `inlineData`, `fileData` or `functionResponse`".into(),
@@ -112,7 +112,7 @@ fn check_part(part: &Part) -> Result<(), String> {
     check_keys(&part.extra, |key| PART_KEYS.contains(&key) && (takes_metadata || is_part_metadata(key)))?;
     match part.extra.iter().find(|(_, value)| !value.is_object() || is_json_too_deep(value)) {
         Some((key, _)) => {
-            Err(format!("has `{key}` that is no object, or is nested more than {MAX_JSON_DEPTH} levels deep"))
+            Err(format!("has `{key}` that is not an object, or is nested more than {MAX_JSON_DEPTH} levels deep"))
         }
         None => Ok(()),
     }

@@ -40,8 +40,8 @@ impl LlmRequest {
     /// Schema](crate::to_json_schema). Providers get no other.
     pub(crate) fn normalize_schemas(&mut self) {
         for tool in &mut self.tools {
-            let parameters = tool.parameters.as_ref().and_then(converted);
-            let response = tool.response.as_ref().and_then(converted);
+            let parameters = tool.parameters.as_ref().and_then(to_normalized);
+            let response = tool.response.as_ref().and_then(to_normalized);
             if parameters.is_some() || response.is_some() {
                 *tool = Arc::new(FunctionDeclaration {
                     parameters: parameters.or_else(|| tool.parameters.clone()),
@@ -50,14 +50,14 @@ impl LlmRequest {
                 });
             }
         }
-        if let Some(schema) = self.config.response_schema.as_ref().and_then(converted) {
+        if let Some(schema) = self.config.response_schema.as_ref().and_then(to_normalized) {
             self.config.response_schema = Some(schema);
         }
     }
 }
 
 /// Returns the schema as JSON Schema, or `None` if it is that already.
-fn converted(schema: &Value) -> Option<Value> {
+fn to_normalized(schema: &Value) -> Option<Value> {
     match to_json_schema(schema) {
         Cow::Owned(schema) => Some(schema),
         Cow::Borrowed(_) => None,
@@ -236,8 +236,8 @@ pub enum StreamingMode {
     On,
 }
 
-/// The features that a model supports, as [`Model::capabilities`] reports them. The default is what any model can be expected to
-/// support.
+/// The features that a model supports, as [`Model::capabilities`] reports them. The default is what any model can be
+/// expected to support.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ModelCapabilities {
     /// True if the model keeps to a response schema also when the request has tools. Otherwise the final answer is

@@ -1,4 +1,4 @@
-//! Plugins: hooks into every run of a runner, whatever its app.
+//! Plugins: hooks into every run of a runner, of all apps.
 
 use std::sync::Arc;
 

@@ -22,9 +22,6 @@ use crate::json::JsonMap;
 /// The key of the custom metadata that contains an event's proof.
 pub const PROOF_KEY: &str = "hatchery:proof";
 
-/// The key of the custom metadata that contains what a paused run keeps.
-pub const PAUSED_RUN_KEY: &str = "hatchery:pausedRun";
-
 /// The prefix of every signed message. Must change with the format.
 const FORMAT: &[u8] = b"hatchery event 1";
 
@@ -42,7 +39,7 @@ pub enum Claim {
     Confirmation,
     /// The event transfers to another agent, which continues the session.
     Transfer,
-    /// The event holds the record of a paused run under [`PAUSED_RUN_KEY`].
+    /// The event holds the record of a paused run under [`PAUSED_RUN_KEY`](crate::PAUSED_RUN_KEY).
     PausedRun,
 }
 
@@ -226,7 +223,7 @@ mod tests {
 
     use super::*;
     use crate::content::{Content, FunctionCall, PartData};
-    use crate::event::{Event, USER_AUTHOR};
+    use crate::event::{Event, PAUSED_RUN_KEY, USER_AUTHOR};
 
     fn session(id: &str) -> SessionKey {
         SessionKey::new("app", "ada", id)

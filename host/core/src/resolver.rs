@@ -85,8 +85,8 @@ pub trait ItemResolver: Send + Sync {
     /// has none.
     ///
     /// # Errors
-    /// As [`ItemResolver::tool`], and if the arguments are invalid. [`ResolveError::Unknown`] if the name is not that of a
-    /// toolset; it may be that of a tool.
+    /// As [`ItemResolver::tool`], and if the arguments are invalid. [`ResolveError::Unknown`] if the name is not that
+    /// of a toolset; it may be that of a tool.
     fn create_toolset(&self, name: &str, args: JsonMap) -> Result<Arc<dyn Toolset>, ResolveError> {
         let _ = args;
         Err(none(ItemKind::Toolset, name))

@@ -20,8 +20,8 @@ use crate::time::Timestamp;
 use crate::turn::TurnStart;
 use crate::usage::{SessionUsage, StateUsage, Usage};
 
-/// A session: its state and its event log. Cheap to clone: events and state are shared. Its JSON leaves out what [paused
-/// runs](crate::EventData::paused_run) keep.
+/// A session: its state and its event log. Cheap to clone: events and state are shared. Its JSON leaves out what
+/// [paused runs](crate::EventData::paused_run) keep.
 #[derive(Debug, Clone)]
 pub struct Session {
     /// The names that identify the session.
@@ -308,8 +308,8 @@ pub trait SessionService: Send + Sync {
     /// Returns the user's sessions in an app, without events, most recently updated first.
     async fn list(&self, app: &str, user: &str) -> Result<Vec<Session>, StoreError>;
 
-    /// Returns up to `limit` of the sessions that [`SessionService::list`] returns: those after a place. A session that is
-    /// updated between two pages moves to the front of the list.
+    /// Returns up to `limit` of the sessions that [`SessionService::list`] returns: those after a place. A session that
+    /// is updated between two pages moves to the front of the list.
     async fn list_page(
         &self,
         app: &str,
@@ -350,7 +350,7 @@ pub trait SessionService: Send + Sync {
         Err(StoreError::InvalidRequest("this session service cannot rewind sessions".into()))
     }
 
-    /// Tells the service that a client has ended its use of a session. Its data stays. The default does nothing, for
+    /// Notifies the service that a client has ended its use of a session. Its data stays. The default does nothing, for
     /// services that hold nothing for clients.
     ///
     /// # Errors
@@ -386,14 +386,14 @@ pub trait SessionService: Send + Sync {
     /// Appends an event and applies its state delta atomically. Returns the session's new revision. When this returns,
     /// both survive a crash of the process. `temp:` keys are never stored. Partial events are rejected.
     ///
-    /// `fence` is that of the turn that the event is part of; it is compared in the same transaction. `None` is for what
-    /// is not part of a turn, such as a change of state by a client. Ids of events are unique in a session: an event that
-    /// is there already is not appended again, and its revision is returned.
+    /// `fence` is that of the turn that the event is part of; it is compared in the same transaction. `None` is for
+    /// what is not part of a turn, such as a change of state by a client. Ids of events are unique in a session: an
+    /// event that is there already is not appended again, and its revision is returned.
     ///
     /// # Errors
     /// [`StoreError::SessionNotFound`] if the session does not exist, [`StoreError::Fenced`] if another turn has begun,
-    /// [`StoreError::EventExists`] if another event has the id, [`StoreError::Full`] if there is no space left. After an
-    /// error nothing of the event is stored.
+    /// [`StoreError::EventExists`] if another event has the id, [`StoreError::Full`] if there is no space left. After
+    /// an error nothing of the event is stored.
     async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError>;
 
     /// Appends an event that is not part of a turn.
@@ -410,8 +410,8 @@ pub trait SessionService: Send + Sync {
         None
     }
 
-    /// Returns the service of runs, which are stored with the sessions. Without one, as by default, runs cannot be listed,
-    /// followed or cancelled later, and only their events tell what became of them.
+    /// Returns the service of runs, which are stored with the sessions. Without one, as by default, runs cannot be
+    /// listed, followed or cancelled later, and only their events tell what became of them.
     fn runs(&self) -> Option<&dyn RunService> {
         None
     }

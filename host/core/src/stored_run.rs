@@ -82,8 +82,8 @@ pub enum RunTransition {
     Fail(RunFailure),
     /// The run is cancelled.
     Cancel,
-    /// Requests cancellation: the host of a run in progress cancels it; any other run is cancelled at once. No effect on a
-    /// run that has ended.
+    /// Requests cancellation: the host of a run in progress cancels it; any other run is cancelled at once. No effect
+    /// on a run that has ended.
     RequestCancel,
 }
 
@@ -220,16 +220,16 @@ pub trait RunService: Send + Sync {
     /// [`StoreError::SessionNotFound`] if the session does not exist.
     async fn add(&self, run: &StoredRun) -> Result<StoredRun, StoreError>;
 
-    /// Adds a run unless the session has it, and [starts](RunTransition::Start) it in the turn `fence`, in one transaction.
-    /// Returns the run as it is then: not running if it was cancelled.
+    /// Adds a run unless the session has it, and [starts](RunTransition::Start) it in the turn `fence`, in one
+    /// transaction. Returns the run as it is then: not running if it was cancelled.
     ///
     /// # Errors
     /// [`StoreError::SessionNotFound`] if the session does not exist, [`StoreError::Fenced`] if another turn has begun.
     async fn start(&self, run: &StoredRun, fence: u64) -> Result<StoredRun, StoreError>;
 
-    /// Changes the state of a run, if it can get there from its state. Returns the run as it is then; `None` if there is no
-    /// such run. `fence` is that of the turn that the run is part of; it is compared in the same transaction. `None` is for
-    /// what is not part of a turn. When this returns, the change survives a crash of the process.
+    /// Changes the state of a run, if it can get there from its state. Returns the run as it is then; `None` if there
+    /// is no such run. `fence` is that of the turn that the run is part of; it is compared in the same transaction.
+    /// `None` is for what is not part of a turn. When this returns, the change survives a crash of the process.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] if another turn has begun.

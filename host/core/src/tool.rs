@@ -69,7 +69,7 @@ pub trait Tool: Send + Sync {
     /// Returns the name, description and argument schema that the model sees.
     fn declaration(&self) -> &Arc<FunctionDeclaration>;
 
-    /// Returns the name that identifies the tool whatever an agent calls it: `component/tool` for a tool of a
+    /// Returns the name that identifies the tool in all agents: `component/tool` for a tool of a
     /// component, `agent:NAME` for an agent that is called as a tool, and the name of the declaration for any other. A
     /// wrapper returns that of the tool inside.
     fn qualified_name(&self) -> Cow<'_, str> {
@@ -101,8 +101,8 @@ pub trait Tool: Send + Sync {
         false
     }
 
-    /// Returns false if a call must not be repeated when nobody knows whether it had its effect, because the host died
-    /// meanwhile. Then the model gets an error that says so. The default is true: such a call is made again.
+    /// Returns false if a call must not be repeated if the host died during it, so that its effect is unknown. Then
+    /// the model gets an error that says so. The default is true: such a call is made again.
     fn is_idempotent(&self) -> bool {
         true
     }

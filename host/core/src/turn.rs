@@ -1,5 +1,5 @@
-//! Turns of a session: the fence, which lets only one host write to a session at a time, and the lease, which says for
-//! how long a host may act without asking.
+//! Turns of a session: the fence, which lets only one host write to a session at a time, and the lease, the time
+//! for which a host may act without asking.
 //!
 //! The fence is a number in the stored session that grows with every lease. It makes writing safe: the events of a turn
 //! are refused once one with another lease has begun. The lease makes effects outside of the session rare in such a turn: a host
@@ -67,7 +67,8 @@ const PASSED_ON: u8 = 1;
 const ENDED: u8 = 2;
 
 impl TurnLease {
-    /// Returns the lease of a turn that was acquired for `duration` by a request at `acquired`. Losing it cancels `run`.
+    /// Returns the lease of a turn that was acquired for `duration` by a request at `acquired`. Losing it cancels
+    /// `run`.
     pub fn new(
         sessions: Arc<dyn SessionService>,
         key: SessionKey,

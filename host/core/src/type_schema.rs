@@ -1,8 +1,9 @@
 //! The JSON Schema of a type, derived from its [`Deserialize`] implementation, so that a schema for editors never
 //! differs from the parser.
 //!
-//! The type is deserialized again and again, each time with one key that was not seen before. The calls that it makes say
-//! which keys it knows and what their values are. A value that a type parses itself, such as `64 MiB`, has no type here.
+//! The type is deserialized again and again, each time with one key that was not seen before. The calls that it makes
+//! say which keys it knows and what their values are. A value that a type parses itself, such as `64 MiB`, has no type
+//! here.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,8 +16,8 @@ use serde_json::{Value, json};
 /// Most attempts for one type: the number of its keys at all levels, with room to spare.
 const MAX_ATTEMPTS: usize = 10_000;
 
-/// Returns the JSON Schema of a type that is read from a mapping. Keys in camel case that a type knows in snake case too are
-/// left out.
+/// Returns the JSON Schema of a type that is read from a mapping. Keys in camel case that a type knows in snake case
+/// too are left out.
 pub fn json_schema<T: for<'de> Deserialize<'de>>(title: &str) -> Value {
     let root = Node::default();
     for _ in 0..MAX_ATTEMPTS {
@@ -359,7 +360,7 @@ mod tests {
         type Error = String;
 
         fn try_from(text: String) -> Result<Self, String> {
-            if text == "big" { Ok(Self) } else { Err(format!("`{text}` is no size")) }
+            if text == "big" { Ok(Self) } else { Err(format!("`{text}` is not a size")) }
         }
     }
 

@@ -243,7 +243,7 @@ fn invalid_messages_are_rejected_with_part_and_key() {
         ),
         (
             json!({"parts": [{"text": "hi"}, {"foo": 1}]}),
-            format!("newMessage.parts[1] has `foo`, which is no kind of data; send {kinds}"),
+            format!("newMessage.parts[1] has `foo`, which is not a supported kind of data; send {kinds}"),
         ),
         (json!({"parts": [{}]}), format!("newMessage.parts[0] is empty; send {kinds}")),
         (json!({"parts": [{"text": null}]}), format!("newMessage.parts[0] is empty; send {kinds}")),
@@ -254,7 +254,7 @@ fn invalid_messages_are_rejected_with_part_and_key() {
         ),
         (
             json!({"parts": [{"text": "hi", "partMetadata": 1}]}),
-            "newMessage.parts[0] has `partMetadata` that is no object, or is nested more than 100 levels deep".into(),
+            "newMessage.parts[0] has `partMetadata` that is not an object, or is nested more than 100 levels deep".into(),
         ),
         (
             json!({"parts": [{"text": "hi", "function_call": {"name": "pay", "args": {}}}]}),

@@ -1,8 +1,8 @@
 //! The cost of a turn in process, with a scripted model that answers at once: in a new session, at turn 8 and at turn
 //! 800. The same on a service without fences, leases, journals and stored runs shows what these cost.
 //!
-//! `cargo bench -p hatchery-engine --bench turns`. After the criterion report it prints each mean with its ratio to the first line of
-//! its table.
+//! `cargo bench -p hatchery-engine --bench turns`. After the criterion report it prints each mean with its ratio to the
+//! first line of its table.
 #![allow(clippy::expect_used, missing_docs)]
 
 use std::collections::HashMap;

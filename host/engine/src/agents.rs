@@ -149,7 +149,7 @@ impl AgentRun {
         }
     }
 
-    /// Lets callbacks answer for a failure. Being cancelled or stopped is no failure.
+    /// Lets callbacks answer for a failure. Being cancelled or stopped is not a failure.
     async fn recover(&self, error: RunError) -> Result<AgentOutcome, RunError> {
         if matches!(error, RunError::Cancelled | RunError::Stopped) {
             return Err(error);

@@ -48,17 +48,17 @@ pub enum MemoryAddition {
 /// Overrides for the fields of a [`RunConfig`]. `None` keeps the value of the run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunSettings {
-    /// Most model calls of a run; 0 is no limit.
+    /// Most model calls of a run; 0 means no limit.
     pub max_llm_calls: Option<u32>,
-    /// Most tokens of a run; 0 is no limit.
+    /// Most tokens of a run; 0 means no limit.
     pub max_tokens: Option<u64>,
-    /// Most stored events of a run; 0 is no limit.
+    /// Most stored events of a run; 0 means no limit.
     pub max_events: Option<u32>,
-    /// Most bytes of the JSON of a run's events; 0 is no limit.
+    /// Most bytes of the JSON of a run's events; 0 means no limit.
     pub max_run_bytes: Option<u64>,
-    /// Most rounds of loop agents in a run; 0 is no limit.
+    /// Most rounds of loop agents in a run; 0 means no limit.
     pub max_rounds: Option<u32>,
-    /// Most wall time of a run; zero is no limit.
+    /// Most wall time of a run; zero means no limit.
     pub max_run_time: Option<Duration>,
     /// Whether the tool calls of one model response run in parallel.
     pub tool_execution: Option<ToolExecution>,

@@ -87,8 +87,9 @@ impl ItemResolver for Extensions {
 
 /// A chain of resolvers, tried in order: usually built-in items, then configured ones, then the catalog of components.
 ///
-/// The first layer that knows a name decides, also if the item is ambiguous or unusable there. If no layer knows it, the
-/// error lists the names of all layers. Layers are shared (`Arc<dyn ItemResolver>`) or borrowed (`&dyn ItemResolver`).
+/// The first layer that knows a name decides, also if the item is ambiguous or unusable there. If no layer knows it,
+/// the error lists the names of all layers. Layers are shared (`Arc<dyn ItemResolver>`) or borrowed (`&dyn
+/// ItemResolver`).
 #[derive(Clone)]
 pub struct LayeredResolver<R = Arc<dyn ItemResolver>> {
     layers: Vec<R>,

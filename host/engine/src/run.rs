@@ -1,4 +1,5 @@
-//! Data that all agents of a run share: the run context, the replay of an interrupted run, and the outcome of one agent.
+//! Data that all agents of a run share: the run context, the replay of an interrupted run, and the outcome of one
+//! agent.
 //!
 //! The modules above use it in this order: `llm`, `agents`, [`runner`](crate::runner).
 

@@ -32,7 +32,8 @@ pub trait McpCatalog: AppDirectory {
     /// Returns a number that changes with the catalog. The receiver has seen the current one.
     fn changes(&self) -> watch::Receiver<u64>;
 
-    /// Waits until everything is loaded that there was at the start. Clients that list the tools once would miss the rest.
+    /// Waits until everything is loaded that there was at the start. Clients that list the tools once would miss the
+    /// rest.
     async fn wait_until_loaded(&self) {}
 }
 

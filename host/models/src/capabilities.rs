@@ -2,8 +2,8 @@
 
 use hatchery_core::{ModelCapabilities, ResponseGrouping};
 
-/// Returns the capabilities of the Gemini model of this name, which may be a full one (`projects/…/models/gemini-3-pro`).
-/// `None` if the name is not one of a Gemini model.
+/// Returns the capabilities of the Gemini model of this name, which may be a full one
+/// (`projects/…/models/gemini-3-pro`). `None` if the name is not one of a Gemini model.
 pub(crate) fn of_gemini(name: &str) -> Option<ModelCapabilities> {
     let version = name.rsplit('/').next()?.strip_prefix("gemini-")?;
     let digits: String = version.chars().take_while(char::is_ascii_digit).collect();
@@ -15,7 +15,8 @@ pub(crate) fn of_gemini(name: &str) -> Option<ModelCapabilities> {
     })
 }
 
-/// Returns the capabilities of a model that is served by the protocol of OpenAI, possibly a Gemini model behind a proxy.
+/// Returns the capabilities of a model that is served by the protocol of OpenAI, possibly a Gemini model behind a
+/// proxy.
 pub(crate) fn of_openai(name: &str) -> ModelCapabilities {
     of_gemini(name).unwrap_or(ModelCapabilities {
         schema_with_tools: true,

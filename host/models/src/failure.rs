@@ -53,7 +53,7 @@ impl Origin {
 
     /// Creates an error of this model. The key is redacted.
     pub(crate) fn error(&self, kind: ModelErrorKind, message: impl Into<String>) -> ModelError {
-        ModelError::new(kind, &self.model, self.redacted(message.into()))
+        ModelError::new(kind, &self.model, self.redact(message.into()))
     }
 
     /// Creates an error for a response that violates the protocol.
@@ -120,7 +120,7 @@ impl Origin {
         ModelError { status: status.filter(|status| *status >= 400), ..self.error(kind, message) }
     }
 
-    fn redacted(&self, message: String) -> String {
+    fn redact(&self, message: String) -> String {
         let token = self.credentials.as_ref().and_then(|credentials| credentials.current_token());
         let secrets = self.secrets.iter().chain(token.as_ref()).filter(|secret| !secret.expose().is_empty());
         secrets.fold(message, |message, secret| message.replace(secret.expose(), "[key]"))

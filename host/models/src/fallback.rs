@@ -27,7 +27,7 @@ impl FallbackModel {
         for (name, model) in models {
             match model {
                 Ok(model) => usable.push((name, model)),
-                Err(error) => first_error = Some(joined(first_error, error)),
+                Err(error) => first_error = Some(join_errors(first_error, error)),
             }
         }
         match first_error {
@@ -49,7 +49,7 @@ impl FallbackModel {
 }
 
 /// Returns the earlier error with the message of a later one.
-fn joined(earlier: Option<ModelError>, later: ModelError) -> ModelError {
+fn join_errors(earlier: Option<ModelError>, later: ModelError) -> ModelError {
     match earlier {
         None => later,
         Some(error) => {
@@ -69,7 +69,7 @@ impl Model for FallbackModel {
                 Err(error) => {
                     let is_final = matches!(error.kind, ModelErrorKind::BadRequest | ModelErrorKind::Cancelled);
                     tracing::debug!(%error, is_final, "the model failed before it has answered");
-                    first_error = Some(joined(first_error, error));
+                    first_error = Some(join_errors(first_error, error));
                     if is_final {
                         break;
                     }

@@ -1,5 +1,5 @@
-//! Files that a provider does not accept: they are named in text, because a session with a file that makes every request
-//! fail would be unusable.
+//! Files that a provider does not accept: they are named in text, because a session with a file that makes every
+//! request fail would be unusable.
 
 use std::borrow::Cow;
 

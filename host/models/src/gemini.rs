@@ -1,5 +1,5 @@
-//! Provider for Gemini and Gemma through the Gemini API (`generateContent`, `streamGenerateContent?alt=sse`), or the one
-//! of Vertex AI.
+//! Provider for Gemini and Gemma through the Gemini API (`generateContent`, `streamGenerateContent?alt=sse`), or the
+//! one of Vertex AI.
 //!
 //! A call serializes the conversation once, directly from the shared contents. Live connections are not supported.
 

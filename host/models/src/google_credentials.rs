@@ -1,5 +1,5 @@
-//! Application default credentials of Google Cloud: a service account, a user, or the metadata server. Access tokens are
-//! cached until shortly before they expire.
+//! Application default credentials of Google Cloud: a service account, a user, or the metadata server. Access tokens
+//! are cached until shortly before they expire.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -218,7 +218,7 @@ impl TokenRequest {
         };
         let response = http::send(self.request, &self.url, TIMEOUT, &origin).await.map_err(failed)?;
         let body = http::read_limited(response, MAX_TOKEN_BYTES, &origin).await.map_err(failed)?;
-        serde_json::from_slice(&body).map_err(|_| failed(origin.bad_response("it is no access token")))
+        serde_json::from_slice(&body).map_err(|_| failed(origin.bad_response("it is not an access token")))
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) fn call_id<'a>(id: Option<&'a str>, name: &str) -> Cow<'a, str> {
 }
 
 /// Returns code or its output in a fenced block.
-pub(crate) fn fenced(language: Option<&str>, text: &str) -> String {
+pub(crate) fn code_fence(language: Option<&str>, text: &str) -> String {
     let language = language.unwrap_or_default().to_lowercase();
     format!("```{language}\n{}\n```\n", text.trim_end_matches('\n'))
 }

@@ -1,6 +1,7 @@
 //! Provider for the responses API of OpenAI, or of a compatible server at `OPENAI_BASE_URL`.
 //!
-//! Nothing is stored at the provider: each request has the whole conversation, with the encrypted thoughts of the model.
+//! Nothing is stored at the provider: each request has the whole conversation, with the encrypted thoughts of the
+//! model.
 
 mod input;
 mod streamed;

@@ -16,8 +16,8 @@ pub const BASE_DELAY: Duration = Duration::from_secs(1);
 /// The longest delay before a retry.
 pub const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// The category of a failed model call. Determined from its kind, which comes from the status of the response or the type of
-/// the error, and never from its words.
+/// The category of a failed model call. Determined from its kind, which comes from the status of the response or the
+/// type of the error, and never from its words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorCategory {
     /// The key is missing or rejected.

@@ -47,7 +47,7 @@
 //! the value's type. Other braces are text.
 //!
 //! A reply depends only on the request, so one script serves any number of concurrent sessions. A call takes some
-//! microseconds whatever the length of the history: only the contents since the last user text are read, and only they
+//! microseconds for any length of the history: only the contents since the last user text are read, and only they
 //! and the system instructions are counted as prompt tokens (four bytes each). A name resolves only to regular files of
 //! at most 4 MiB below the scripts folder. Regular expressions and state between calls are not supported.
 

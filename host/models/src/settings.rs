@@ -137,7 +137,8 @@ pub struct GoogleCloud {
     pub project: Option<String>,
     /// The location. Default: `global`.
     pub location: Option<String>,
-    /// The file with the credentials of a service account or a user. Default: that of `gcloud`, else the metadata server.
+    /// The file with the credentials of a service account or a user. Default: that of `gcloud`, else the metadata
+    /// server.
     pub credentials_file: Option<PathBuf>,
     /// The folder of `gcloud`.
     pub config_folder: Option<PathBuf>,

@@ -38,7 +38,7 @@ impl SignatureKind {
 }
 
 /// Returns the signature of a part if no provider has marked it.
-pub(crate) fn unmarked(part: &Part) -> Option<&Bytes> {
+pub(crate) fn unmarked_signature(part: &Part) -> Option<&Bytes> {
     let is_marked = SignatureKind::ALL.iter().any(|kind| kind.read(part).is_some());
     part.thought_signature.as_ref().filter(|_| !is_marked)
 }

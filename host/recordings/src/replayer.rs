@@ -129,7 +129,8 @@ impl Plugin for Replayer {
         found: Result<Arc<dyn Model>, ModelError>,
     ) -> Result<Arc<dyn Model>, ModelError> {
         match self.runs.get(cx) {
-            // `found` may be an error: a replay needs no API keys. It needs the capabilities, to build the same requests.
+            // `found` may be an error: a replay needs no API keys. It needs the capabilities, to build the same
+            // requests.
             Some(run) => {
                 let models = &cx.invocation.services.models;
                 let capabilities = found.map_or_else(|_| models.capabilities(name), |model| model.capabilities());

@@ -76,8 +76,8 @@ pub enum RegistryError {
         found: String,
         advice: String,
     },
-    /// A digest or a signature is not the one in the lockfile. [`PullMode::Update`](crate::PullMode::Update) accepts the
-    /// new one.
+    /// A digest or a signature is not the one in the lockfile. [`PullMode::Update`](crate::PullMode::Update) accepts
+    /// the new one.
     #[error("{origin}: expected {expected}, found {found}; {advice}")]
     LockMismatch {
         /// The file or the reference.

@@ -172,7 +172,7 @@ impl ComponentFolder {
             None => (Change::Restored, self.restore_one(name, &path, locked).await?),
         };
         let signer = check_locked_signer(&path, locked, &status)?;
-        Ok(self.pulled(name, locked, change, signer, status))
+        Ok(self.pulled_component(name, locked, change, signer, status))
     }
 
     /// Pulls the locked component by its digest.
@@ -240,7 +240,7 @@ impl ComponentFolder {
         let lost_signer = before.and_then(|before| before.signer).filter(|previous| signer != Some(*previous));
         let lost_signer = lost_signer.filter(|_| status != SignatureStatus::NotChecked);
         let locked = LockEntry { reference: reference.clone(), manifest, file: layer.digest, signer };
-        let mut pulled = self.pulled(name, &locked, change, signer, status);
+        let mut pulled = self.pulled_component(name, &locked, change, signer, status);
         pulled.warnings.extend(lost_signer.map(|previous| {
             format!("{reference}: the previous version was signed by the key {previous}, this version is not")
         }));
@@ -261,7 +261,7 @@ impl ComponentFolder {
         component_path(&self.path, name)
     }
 
-    fn pulled(
+    fn pulled_component(
         &self,
         name: &str,
         locked: &LockEntry,

@@ -43,7 +43,7 @@ impl Guard {
             && !self.allows_any
             && !host.parse::<Authority>().is_ok_and(|authority| self.allows(&authority))
         {
-            return Err(refused(
+            return Err(refusal(
                 "HOST_NOT_ALLOWED",
                 format!("host `{host}` not allowed; {}; add it to server.allowed_hosts in hatchery.yaml", self.hint),
             ));
@@ -51,7 +51,7 @@ impl Guard {
         if let Some(origin) = text(header::ORIGIN) {
             let authority = origin.strip_prefix("http://").or(origin.strip_prefix("https://"));
             if !authority.zip(host).is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host)) {
-                return Err(refused(
+                return Err(refusal(
                     "ORIGIN_NOT_ALLOWED",
                     format!("origin `{origin}` not allowed; only pages of this server may send requests"),
                 ));
@@ -66,7 +66,7 @@ impl Guard {
         match text(FETCH_SITE) {
             None | Some("same-origin" | "none") => Ok(()),
             Some(_) if opens_page() => Ok(()),
-            Some(site) => Err(refused(
+            Some(site) => Err(refusal(
                 "SITE_NOT_ALLOWED",
                 format!("a `{site}` browser request is not allowed; only pages of this server may send requests"),
             )),
@@ -96,7 +96,7 @@ fn is_local(host: &str) -> bool {
     is_loopback || host == "localhost" || host.ends_with(".localhost")
 }
 
-fn refused(code: &str, detail: String) -> ApiError {
+fn refusal(code: &str, detail: String) -> ApiError {
     ApiError::new(StatusCode::FORBIDDEN, code, format!("Forbidden: {detail}"))
 }
 

@@ -41,7 +41,7 @@ pub(crate) async fn log_request(request: Request, next: Next) -> Response {
 }
 
 /// Returns the response for a panic in a handler.
-pub(crate) fn panicked(panic: Box<dyn Any + Send>) -> Response {
+pub(crate) fn panic_response(panic: Box<dyn Any + Send>) -> Response {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
     tracing::error!(panic = text.unwrap_or("no message"), "a handler panicked");
     ApiError::internal().into_response()

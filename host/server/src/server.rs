@@ -109,7 +109,7 @@ fn router(state: AppState, loopback: bool) -> Router {
     routes::all()
         .layer(middleware::from_fn_with_state(state.body_budget().clone(), body::reserve_memory))
         .layer(middleware::from_fn_with_state(guard, guard::check))
-        .layer(CatchPanicLayer::custom(observe::panicked))
+        .layer(CatchPanicLayer::custom(observe::panic_response))
         .layer(middleware::from_fn(observe::log_request))
         .layer(middleware::from_fn(headers::add_security_headers))
         .with_state(state)

@@ -1,7 +1,8 @@
 //! Costs of the SQLite session service, beside those of bare SQLite with the same rows:
 //! `cargo bench -p hatchery-stores --bench sqlite`.
 //!
-//! The columns are wall clock time and CPU time of all threads, per event. The schema and the rows are the same for all.
+//! The columns are wall clock time and CPU time of all threads, per event. The schema and the rows are the same for
+//! all.
 
 #![allow(clippy::expect_used, clippy::panic)]
 

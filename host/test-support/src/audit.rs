@@ -8,7 +8,8 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Captures the audit events of this thread until it is dropped, one line per event: the level and the fields, without the invocation.
+/// Captures the audit events of this thread until it is dropped, one line per event: the level and the fields, without
+/// the invocation.
 pub struct AuditCapture(Lines);
 
 type Lines = Arc<Mutex<Vec<String>>>;

@@ -1,5 +1,5 @@
-//! Test support: a harness of an app with one session, builders of agents, tools and events, a capture of the audit log,
-//! and an allocator that counts. A dev-dependency only.
+//! Test support: a harness of an app with one session, builders of agents, tools and events, a capture of the audit
+//! log, and an allocator that counts. A dev-dependency only.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "only tests use it")]
 
 mod agents;

@@ -87,7 +87,7 @@ describe("a confirmation", () => {
     expect([decision(true), decision(false)]).toEqual(["agreed", "denied"]);
   });
 
-  it("is no failure of the call that asked for it", () => {
+  it("is not a failure of the call that asked for it", () => {
     const asked = event("payments", [{ functionCall: { id: "c1", name: "send_money" } }]);
     const answer = (response: JsonObject) => event("payments", [{ functionResponse: { id: "c1", name: "send_money", response } }]);
     const events = [ask("pay"), asked, consent("f1"), answer({ error: "needs consent" })];

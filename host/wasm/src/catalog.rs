@@ -101,7 +101,7 @@ impl Catalog {
     }
 
     /// Returns a sentence for each item of `component` whose unqualified name belongs to another component.
-    pub fn shadowed(&self, component: &str) -> &[String] {
+    pub fn shadowed_items(&self, component: &str) -> &[String] {
         self.shadowed.get(component).map(Vec::as_slice).unwrap_or_default()
     }
 

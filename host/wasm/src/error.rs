@@ -38,9 +38,9 @@ pub enum LoadError {
     #[error("component `{component}` is not valid WebAssembly: {reason}; rebuild it with `hatchery build`")]
     Invalid { component: String, reason: String },
     #[error(
-        "component `{component}` wants `hatchery:agent@{wanted}`, this host offers {offered}; rebuild it with `hatchery build`"
+        "component `{component}` needs `hatchery:agent@{required}`, but this host offers {offered}; rebuild it with `hatchery build`"
     )]
-    Version { component: String, wanted: String, offered: String },
+    Version { component: String, required: String, offered: String },
     /// It imports an interface that no component gets.
     #[error(
         "component `{component}` imports `{import}`, which this host does not offer; components can use WASI 0.2 and `hatchery:agent`"
@@ -117,7 +117,7 @@ pub(crate) enum CallError {
     Cancelled,
     /// The revision was replaced longer than the drain timeout ago.
     #[error(
-        "its file was replaced while the run went on, and the run has not ended in time; start it again to use what serves now, or \
+        "its file was replaced during the run, and the run has not ended in time; start it again to use the current version, or \
          raise `hot_reload.drain_timeout` in hatchery.yaml"
     )]
     Replaced,

@@ -137,7 +137,7 @@ impl GuestLog {
         let state = self.state();
         let rest = String::from_utf8_lossy(&state.stderr);
         let words = format!("{}{rest}", state.stderr_tail).split_whitespace().collect::<Vec<_>>().join(" ");
-        // A hint of Rust's panic handler that nobody who reads the message can follow.
+        // A hint of Rust's panic handler that a reader of the message cannot follow.
         let words = words.replace(" note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace", "");
         escape_control(&words).into_owned()
     }

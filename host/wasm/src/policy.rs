@@ -1,6 +1,6 @@
 //! Capability-based access control for components: the operator's `components.NAME.grants` in `hatchery.yaml`. Access
 //! is denied by default. The only exceptions are clocks and random numbers, which every language runtime needs and
-//! which reach nobody.
+//! which cannot reach other systems.
 //!
 //! Each import checks the grants before it acts. A refusal is a [`Denial`]: an ordinary error for the guest with the
 //! configuration lines that would allow the action, and one line in the audit log for the operator. A component's

@@ -1,4 +1,5 @@
-//! An assistant that forwards questions to another app, reads the user's session of that app, and searches earlier conversations.
+//! An assistant that forwards questions to another app, reads the user's session of that app, and searches earlier
+//! conversations.
 
 use hatchery_guest::EventWindow;
 use hatchery_guest::prelude::*;

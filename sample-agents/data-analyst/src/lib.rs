@@ -1,5 +1,5 @@
-//! An agent whose model answers by writing code, and the code executor that runs it: Starlark, a small dialect of Python. Code has access
-//! to its input files only, not to a network or a disk.
+//! An agent whose model answers by writing code, and the code executor that runs it: Starlark, a small dialect of
+//! Python. Code has access to its input files only, not to a network or a disk.
 
 mod library;
 mod script;

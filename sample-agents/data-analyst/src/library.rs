@@ -161,7 +161,7 @@ pub fn library(builder: &mut GlobalsBuilder) {
         Ok((at((numbers.len() - 1) / 2) + at(numbers.len() / 2)) / 2.0)
     }
 
-    /// Rounds a number to so many decimal places, or to an integer without `digits`.
+    /// Rounds a number to `digits` decimal places, or to an integer without `digits`.
     fn round<'v>(
         #[starlark(require = pos)] x: Value<'v>,
         #[starlark(require = pos)] digits: Option<usize>,

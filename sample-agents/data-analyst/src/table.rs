@@ -4,7 +4,8 @@ use starlark::values::dict::AllocDict;
 use starlark::values::list::AllocList;
 use starlark::values::{Heap, Value};
 
-/// Returns the rows as a list of dicts with the names of the first row as keys. Numbers are parsed, and empty cells are `None`.
+/// Returns the rows as a list of dicts with the names of the first row as keys. Numbers are parsed, and empty cells are
+/// `None`.
 pub fn read<'v>(text: &str, heap: Heap<'v>) -> Result<Value<'v>, csv::Error> {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let names = reader.headers()?.clone();

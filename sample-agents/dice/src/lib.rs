@@ -1,7 +1,7 @@
 //! An LLM agent with two tools and a callback.
 //!
-//! The host runs the conversation, and calls this component for the tools and the callback only. The last roll is stored in the session's
-//! state.
+//! The host runs the conversation, and calls this component for the tools and the callback only. The last roll is
+//! stored in the session's state.
 
 use hatchery_guest::prelude::*;
 

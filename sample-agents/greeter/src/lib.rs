@@ -1,7 +1,7 @@
 //! A custom agent: code instead of a model.
 //!
-//! It stores the user's name for all sessions of that user (`user:name`), and counts the visits in this session (`visits`). It emits
-//! its answer as several events, which a client receives one by one.
+//! It stores the user's name for all sessions of that user (`user:name`), and counts the visits in this session
+//! (`visits`). It emits its answer as several events, which a client receives one by one.
 
 use hatchery_guest::prelude::*;
 

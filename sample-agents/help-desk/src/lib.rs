@@ -1,7 +1,7 @@
 //! A model made of rules: it answers from a table, and calls a tool if the message contains the number of an order.
 //!
-//! To the host it is a model like any other, `component:help-desk/rules`, which agents in YAML and in other components can use too. It
-//! costs nothing, always gives the same answer, and streams word by word.
+//! To the host it is a model like any other, `component:help-desk/rules`, which agents in YAML and in other components
+//! can use too. It costs nothing, always gives the same answer, and streams word by word.
 
 use hatchery_guest::prelude::*;
 use hatchery_guest::{FunctionCall, PartData};

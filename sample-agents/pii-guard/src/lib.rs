@@ -1,8 +1,8 @@
-//! A plugin that redacts personal data before it is stored or sent to a model: e-mail addresses, card numbers, bank accounts and
-//! telephone numbers become `[email]`, `[card]`, `[iban]` and `[phone]`.
+//! A plugin that redacts personal data before it is stored or sent to a model: e-mail addresses, card numbers, bank
+//! accounts and telephone numbers become `[email]`, `[card]`, `[iban]` and `[phone]`.
 //!
-//! It redacts messages of users, results of tools, and events of agents. `components.pii-guard.config.keep` in `hatchery.yaml` lists the
-//! kinds that are not redacted.
+//! It redacts messages of users, results of tools, and events of agents. `components.pii-guard.config.keep` in
+//! `hatchery.yaml` lists the kinds that are not redacted.
 //!
 //! It recognizes the usual notations only. It does not know names or postal addresses, and can be evaded on purpose.
 

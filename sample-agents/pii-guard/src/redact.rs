@@ -87,8 +87,8 @@ fn luhn(number: &str) -> bool {
     sum.is_multiple_of(10)
 }
 
-/// Checks an account number (ISO 13616): with the first four characters moved to the end and letters as numbers, the remainder modulo 97
-/// is 1.
+/// Checks an account number (ISO 13616): with the first four characters moved to the end and letters as numbers, the
+/// remainder modulo 97 is 1.
 fn mod_97(account: &str) -> bool {
     let plain: Vec<u32> = account.chars().filter_map(|c| c.to_digit(36)).collect();
     let Some((head, tail)) = plain.split_at_checked(4) else { return false };

@@ -1,7 +1,7 @@
 //! A tool that reads web pages.
 //!
-//! The operator grants hosts. A request to another host is an error with the lines that would grant it; like every error of a tool, it
-//! is sent to the model.
+//! The operator grants hosts. A request to another host is an error with the lines that would grant it; like every
+//! error of a tool, it is sent to the model.
 
 mod page;
 

@@ -180,7 +180,8 @@ async fn a_new_component_builds_and_is_served() -> Result<()> {
     let made = hatchery(&folder.served(), &["new", "word-counter", "--kind", "agent", "--sdk", sdk]).await?;
     ensure!(made.success, "{}", made.stderr);
     let host = Host::serve(&folder).await?;
-    // With the versions of the repository's own lock file nothing is fetched, and what came out today may not fail the test.
+    // With the versions of the repository's own lock file nothing is fetched, and what came out today may not fail the
+    // test.
     std::fs::copy(paths::repository().join("Cargo.lock"), folder.file("word-counter/Cargo.lock"))?;
     let target = paths::cache_folder("new-components")?;
     let mut build = paths::command()?;

@@ -1,4 +1,5 @@
-//! The environment of components in `hatchery test`: fixed time and random numbers, and recorded responses instead of the network.
+//! The environment of components in `hatchery test`: fixed time and random numbers, and recorded responses instead of
+//! the network.
 
 use anyhow::{Result, ensure};
 use hatchery_tests::{Folder, paths};

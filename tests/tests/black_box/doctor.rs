@@ -123,7 +123,7 @@ async fn contract_versions_are_shown_and_another_one_suggests_a_rebuild() -> Res
     assert_contains(
         &check_with_errors(&folder).await?,
         &[
-            "✗ old.wasm: component `old` wants `hatchery:agent@0.1`, this host offers 0.2; rebuild it with `hatchery build`\n",
+            "✗ old.wasm: component `old` needs `hatchery:agent@0.1`, but this host offers 0.2; rebuild it with `hatchery build`\n",
             "\n      hatchery build CRATE --out ./old.wasm\n",
             "✓ swap.wasm: requires hatchery:agent 0.2.1, host has 0.2.",
         ],

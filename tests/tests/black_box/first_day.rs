@@ -1,5 +1,5 @@
-//! An author's first day, outside of the repository and with nothing but the command: create a project, build it, send it a
-//! message, serve it, change it, and see the new code answer.
+//! An author's first day, outside of the repository and with nothing but the command: create a project, build it, send
+//! it a message, serve it, change it, and see the new code answer.
 
 use std::path::Path;
 use std::process::Stdio;

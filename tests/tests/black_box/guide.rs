@@ -1,4 +1,5 @@
-//! `docs/agents.md`: its YAML becomes a served folder, its Rust a component, and its JSON is compared with requests and events.
+//! `docs/agents.md`: its YAML becomes a served folder, its Rust a component, and its JSON is compared with requests and
+//! events.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Attacks on a real host that also serves harmless components: none may succeed, the harmless components must answer during and after it,
-//! and the host must not use more memory, file handles and disk than before.
+//! Attacks on a real host that also serves harmless components: none may succeed, the harmless components must answer
+//! during and after it, and the host must not use more memory, file handles and disk than before.
 //!
 //! | attack | test |
 //! |---|---|

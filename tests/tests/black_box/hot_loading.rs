@@ -201,7 +201,7 @@ async fn a_broken_file_is_listed_and_the_old_component_keeps_serving() -> Result
     let folder = Folder::empty()?;
     folder.put("swap.wasm", swap(Older)?)?;
     let host = Host::serve(&folder).await?;
-    folder.put("swap.wasm", "this is no component")?;
+    folder.put("swap.wasm", "not a component")?;
     let reason = host.wait_for_refusal("swap.wasm").await?;
     assert!(reason.contains("`swap` is not a WebAssembly file"), "{reason}");
     assert_eq!(run_texts(&host, "s").await?, Older.texts());
@@ -240,7 +240,7 @@ async fn two_files_with_the_same_name_are_an_error_that_names_both() -> Result<(
     folder.put("second/swap.wasm", swap(Newer)?)?;
     let reason = host.wait_for_refusal("second/swap.wasm").await?;
     assert!(reason.contains("first/swap.wasm") && reason.contains("second/swap.wasm"), "{reason}");
-    assert_eq!(run_texts(&host, "s").await?, Older.texts(), "the one that was there goes on");
+    assert_eq!(run_texts(&host, "s").await?, Older.texts(), "the older revision keeps serving");
     folder.remove("first/swap.wasm")?;
     let alone = |components: &Value| {
         has_app(components, "swap") && hatchery_tests::host::reason(components, "second/swap.wasm").is_none()

@@ -16,7 +16,8 @@ pub(crate) fn lacks_tools(stderr: &str) -> bool {
     reasons.iter().any(|reason| stderr.contains(reason)) && !errors.iter().any(|error| stderr.contains(error))
 }
 
-/// Builds a project of the served folder. `None`, with a message on stderr, if the build tools cannot be installed here.
+/// Builds a project of the served folder. `None`, with a message on stderr, if the build tools cannot be installed
+/// here.
 async fn build(folder: &Folder, project: &str) -> Result<Option<Output>> {
     let output = hatchery(&folder.served(), &["build", project]).await?;
     if !output.success && lacks_tools(&output.stderr) {
@@ -75,7 +76,8 @@ async fn modules_of_a_project_do_not_replace_those_of_build_tools() -> Result<()
         "from hatchery_guest import export, tool\n\n@tool\nasync def f() -> int:\n    return 1\n\nexport(f)\n",
     )?;
     add_conflicting_modules(&folder, "py", trace.path())?;
-    // First with an empty cache, where installing the tools fails after the virtual environment was created; then with the shared cache.
+    // First with an empty cache, where installing the tools fails after the virtual environment was created; then with
+    // the shared cache.
     let mut fresh = paths::command()?;
     fresh.args(["build", "."]).current_dir(folder.file("py")).env("HATCHERY_BUILD_CACHE", cache.path());
     fresh.envs([

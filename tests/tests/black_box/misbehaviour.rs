@@ -1,4 +1,5 @@
-//! Components that trap, spin, allocate memory without end or return too much: the run reports it, and nothing else is affected.
+//! Components that trap, spin, allocate memory without end or return too much: the run reports it, and nothing else is
+//! affected.
 
 use anyhow::{Context, Result};
 use hatchery_tests::event::{self, text_at, tool_response};
@@ -54,7 +55,7 @@ async fn tool_error(host: &Host, word: &str, tool: &str) -> Result<String> {
     let events = host.ask("caller", word, word).await?;
     let error = text_at(tool_response(&events, tool)?, "/error").to_owned();
     let last = event::texts(&events).pop().context("a last word")?;
-    assert!(last.starts_with("it answered: "), "the model was told and the run went on: {last}");
+    assert!(last.starts_with("it answered: "), "the model got the error and the run continued: {last}");
     Ok(error)
 }
 
@@ -79,7 +80,8 @@ async fn any_failure_of_a_tool_is_reported_to_the_model() -> Result<()> {
     check_health(&host, "after").await
 }
 
-/// Runs an app that fails after its first text. Checks `/run`, `/run_sse` and the session, and returns the error message.
+/// Runs an app that fails after its first text. Checks `/run`, `/run_sse` and the session, and returns the error
+/// message.
 async fn run_error(host: &Host, app: &str, first_word: &str, status: u16, code: &str) -> Result<String> {
     host.create_session(app, "whole").await?;
     let answer = host.post("/run", &message(app, "whole", "go")).await?;

@@ -1,11 +1,13 @@
-//! Files that cannot be served: each is reported with the reason, the position and the next step, and all others are served.
+//! Files that cannot be served: each is reported with the reason, the position and the next step, and all others are
+//! served.
 
 use anyhow::{Context, Result};
 use hatchery_tests::{Folder, Host, paths};
 
 const ANSWERS: &str = "turns:\n  - reply: \"hi\"\n";
 
-/// Serves the samples and a broken agent. Checks that the samples work, and returns the reason why the other is not served.
+/// Serves the samples and a broken agent. Checks that the samples work, and returns the reason why the other is not
+/// served.
 async fn rejection_of_agent(files: &[(&str, &str)]) -> Result<String> {
     let folder = Folder::of_samples()?;
     folder.write("broken/answers.yaml", ANSWERS)?;
@@ -110,12 +112,13 @@ async fn the_error_of_another_contract_names_both_versions() -> Result<()> {
     let folder = Folder::of_samples()?;
     folder.write("swap.wasm", component_for_contract("9.1.0")?)?;
     let reason = rejection_of(&folder, "swap.wasm").await?;
-    assert!(reason.contains("wants `hatchery:agent@9`, this host offers 0.2"), "{reason}");
+    assert!(reason.contains("needs `hatchery:agent@9`, but this host offers 0.2"), "{reason}");
     assert!(reason.contains("rebuild it with `hatchery build`"), "{reason}");
     Ok(())
 }
 
-/// Returns the component `swap` as if it had been built for another version of the contract. Both versions must have the same length.
+/// Returns the component `swap` as if it had been built for another version of the contract. Both versions must have
+/// the same length.
 fn component_for_contract(version: &str) -> Result<Vec<u8>> {
     let mut component = paths::component("swap")?;
     let (package, current) = (b"hatchery:agent/", b"@0.2.1");

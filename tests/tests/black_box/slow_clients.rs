@@ -1,4 +1,5 @@
-//! More connections than the host has file descriptors for: it logs this, reserves some descriptors, and answers other clients.
+//! More connections than the host has file descriptors for: it logs this, reserves some descriptors, and answers other
+//! clients.
 
 use std::process::Stdio;
 

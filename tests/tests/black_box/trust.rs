@@ -246,7 +246,7 @@ async fn an_untrusted_folder_cannot_choose_the_destination_of_the_users_key() ->
         }
     }
     let request = listener.accept().map(|_| ()).map_err(|error| error.kind());
-    assert_eq!(request, Err(std::io::ErrorKind::WouldBlock), "nobody has come");
+    assert_eq!(request, Err(std::io::ErrorKind::WouldBlock), "no client has connected");
     Ok(())
 }
 

@@ -11,7 +11,7 @@ StreamingMode = Literal["none", "sse", "bidi"]
 
 @dataclass
 class RemainingLimits:
-    """The remaining limits of a run; ``None`` is no limit."""
+    """The remaining limits of a run; ``None`` means no limit."""
 
     model_calls: int | None = None
     tokens: int | None = None

@@ -1,4 +1,4 @@
-//! `requests!`.
+//! The macro `requests!`: the grants that a component requests, as JSON in a custom section.
 
 use proc_macro2::TokenStream;
 use quote::quote;

@@ -5,213 +5,110 @@ use quote::quote;
 
 use crate::{agent, callback, plugin, provider, requests, tool};
 
-fn tool_error(options: TokenStream, function: TokenStream) -> String {
-    syn::parse2(options)
-        .and_then(|options| tool::expand(options, syn::parse2(function)?))
+fn tool_error(options: &str, function: &str) -> String {
+    syn::parse_str(options)
+        .and_then(|options| tool::expand(options, syn::parse_str(function)?))
         .map_or_else(|error| error.to_string(), |code| format!("no error: {code}"))
 }
 
-fn callback_error(options: TokenStream, function: TokenStream) -> String {
-    syn::parse2(options)
-        .and_then(|options| callback::expand(options, syn::parse2(function)?))
+fn callback_error(options: &str, function: &str) -> String {
+    syn::parse_str(options)
+        .and_then(|options| callback::expand(options, syn::parse_str(function)?))
         .map_or_else(|error| error.to_string(), |code| format!("no error: {code}"))
 }
 
-fn agent_error(options: TokenStream, function: TokenStream) -> String {
-    syn::parse2(options)
-        .and_then(|options| agent::expand(options, syn::parse2(function)?))
+fn agent_error(options: &str, function: &str) -> String {
+    syn::parse_str(options)
+        .and_then(|options| agent::expand(options, syn::parse_str(function)?))
         .map_or_else(|error| error.to_string(), |code| format!("no error: {code}"))
 }
 
-fn plugin_error(options: TokenStream, hooks: TokenStream) -> String {
-    syn::parse2(options)
-        .and_then(|options| plugin::expand(options, syn::parse2(hooks)?))
+fn plugin_error(options: &str, hooks: &str) -> String {
+    syn::parse_str(options)
+        .and_then(|options| plugin::expand(options, syn::parse_str(hooks)?))
         .map_or_else(|error| error.to_string(), |code| format!("no error: {code}"))
 }
 
-fn provider_error(kind: &provider::Kind, options: TokenStream, function: TokenStream) -> String {
+fn provider_error(kind: &provider::Kind, options: &str, function: &str) -> String {
     let parse = |input: syn::parse::ParseStream<'_>| kind.options(input);
-    syn::parse::Parser::parse2(parse, options)
-        .and_then(|name| kind.expand(name, syn::parse2(function)?))
+    syn::parse::Parser::parse_str(parse, options)
+        .and_then(|name| kind.expand(name, syn::parse_str(function)?))
         .map_or_else(|error| error.to_string(), |code| format!("no error: {code}"))
 }
 
 #[test]
 fn a_tool_is_an_async_function_that_is_not_generic() {
-    assert_eq!(
-        tool_error(
-            quote!(),
-            quote!(
-                fn f() {}
-            )
-        ),
-        "a tool is an `async fn`"
-    );
-    assert_eq!(
-        tool_error(
-            quote!(),
-            quote!(
-                async fn f<T>(t: T) {}
-            )
-        ),
-        "a tool cannot be generic"
-    );
-    assert_eq!(
-        tool_error(
-            quote!(),
-            quote!(
-                async fn f(&self) {}
-            )
-        ),
-        "this must be a free function, without `self`"
-    );
+    assert_eq!(tool_error("", "fn f() {}"), "a tool is an `async fn`");
+    assert_eq!(tool_error("", "async fn f<T>(t: T) {}"), "a tool cannot be generic");
+    assert_eq!(tool_error("", "async fn f(&self) {}"), "this must be a free function, without `self`");
 }
 
 #[test]
 fn a_tool_takes_one_struct_by_value() {
     assert_eq!(
-        tool_error(
-            quote!(),
-            quote!(
-                async fn f(a: A, b: B, cx: ToolContext) {}
-            )
-        ),
+        tool_error("", "async fn f(a: A, b: B, cx: ToolContext) {}"),
         "a tool takes its arguments as one struct; combine them in a struct with `Deserialize` and `JsonSchema`"
     );
-    assert_eq!(
-        tool_error(
-            quote!(),
-            quote!(
-                async fn f(a: &A) {}
-            )
-        ),
-        "the arguments of a tool are taken by value, not by reference"
-    );
+    assert_eq!(tool_error("", "async fn f(a: &A) {}"), "the arguments of a tool are taken by value, not by reference");
 }
 
 #[test]
 fn errors_of_unknown_options_list_the_known_ones() {
     assert_eq!(
-        tool_error(
-            quote!(long),
-            quote!(
-                async fn f() {}
-            )
-        ),
+        tool_error("long", "async fn f() {}"),
         "options of a tool are `name = \"…\"`, `long_running` and `confirm`"
     );
-    assert!(
-        callback_error(
-            quote!(before),
-            quote!(
-                async fn f() {}
-            )
-        )
-        .contains("`after_tool` and `on_tool_error`, as in")
-    );
-    assert!(
-        callback_error(
-            quote!(),
-            quote!(
-                async fn f() {}
-            )
-        )
-        .starts_with("a callback is for one of `before_agent`")
-    );
+    assert!(callback_error("before", "async fn f() {}").contains("`after_tool` and `on_tool_error`, as in"));
+    assert!(callback_error("", "async fn f() {}").starts_with("a callback is for one of `before_agent`"));
     assert_eq!(
-        callback_error(
-            quote!(before_tool, title = "x"),
-            quote!(
-                async fn f() {}
-            )
-        ),
+        callback_error(r#"before_tool, title = "x""#, "async fn f() {}"),
         "the option of a callback is `name = \"…\"`"
     );
-    assert!(
-        agent_error(
-            quote!(tool = x),
-            quote!(
-                async fn f() {}
-            )
-        )
-        .starts_with("options of a custom agent are `name")
-    );
+    assert!(agent_error("tool = x", "async fn f() {}").starts_with("options of a custom agent are `name"));
 }
 
 #[test]
 fn a_callback_takes_the_inputs_of_its_point() {
-    let none = quote!(
-        async fn f(cx: CallbackContext) -> Result<Option<Value>, Error> {}
-    );
+    let none = "async fn f(cx: CallbackContext) -> Result<Option<Value>, Error> {}";
     let cases = [
-        (quote!(before_model), "this callback takes an `LlmRequest`"),
-        (quote!(after_model), "this callback takes an `LlmResponse`"),
-        (quote!(before_tool), "this callback takes a `ToolCall`"),
-        (quote!(after_tool), "this callback takes a `ToolCall` and the answer, a `Value`"),
-        (quote!(on_model_error), "this callback takes an `LlmRequest` and the error, an `Error`"),
-        (quote!(on_tool_error), "this callback takes a `ToolCall` and the error, an `Error`"),
+        ("before_model", "this callback takes an `LlmRequest`"),
+        ("after_model", "this callback takes an `LlmResponse`"),
+        ("before_tool", "this callback takes a `ToolCall`"),
+        ("after_tool", "this callback takes a `ToolCall` and the answer, a `Value`"),
+        ("on_model_error", "this callback takes an `LlmRequest` and the error, an `Error`"),
+        ("on_tool_error", "this callback takes a `ToolCall` and the error, an `Error`"),
     ];
     for (point, message) in cases {
-        assert_eq!(callback_error(point, none.clone()), message);
+        assert_eq!(callback_error(point, none), message);
     }
-    let some = quote!(
-        async fn f(x: X) -> Result<Option<Content>, Error> {}
-    );
-    assert_eq!(
-        callback_error(quote!(before_agent), some),
-        "this callback takes no parameters except a `CallbackContext`"
-    );
-    assert_eq!(
-        callback_error(
-            quote!(before_tool),
-            quote!(
-                fn f() {}
-            )
-        ),
-        "a callback is an `async fn`"
-    );
+    let some = "async fn f(x: X) -> Result<Option<Content>, Error> {}";
+    assert_eq!(callback_error("before_agent", some), "this callback takes no parameters except a `CallbackContext`");
+    assert_eq!(callback_error("before_tool", "fn f() {}"), "a callback is an `async fn`");
 }
 
 #[test]
 fn a_custom_agent_takes_its_context_only() {
-    assert_eq!(
-        agent_error(
-            quote!(),
-            quote!(
-                async fn f(x: X) {}
-            )
-        ),
-        "a custom agent takes no parameters except an `AgentContext`"
-    );
+    assert_eq!(agent_error("", "async fn f(x: X) {}"), "a custom agent takes no parameters except an `AgentContext`");
 }
 
 #[test]
 fn options_on_a_builder_function_are_refused() {
     assert_eq!(
-        agent_error(
-            quote!(name = "x"),
-            quote!(
-                fn f() -> LlmAgent {}
-            )
-        ),
+        agent_error(r#"name = "x""#, "fn f() -> LlmAgent {}"),
         "options are for an `async fn`; use the methods of the builder instead"
     );
 }
 
 #[test]
 fn a_parameter_that_cannot_be_changed_is_not_taken_mutably() {
-    let tool = quote!(
-        async fn f(call: &mut ToolCall, answer: Value) -> Result<Option<Value>, Error> {}
-    );
+    let tool = "async fn f(call: &mut ToolCall, answer: Value) -> Result<Option<Value>, Error> {}";
     assert_eq!(
-        callback_error(quote!(after_tool), tool),
+        callback_error("after_tool", tool),
         "this callback cannot change this parameter: take it by value or by `&`"
     );
-    let failure = quote!(
-        async fn f(request: LlmRequest, failure: &mut Error) -> Result<Option<LlmResponse>, Error> {}
-    );
+    let failure = "async fn f(request: LlmRequest, failure: &mut Error) -> Result<Option<LlmResponse>, Error> {}";
     assert_eq!(
-        callback_error(quote!(on_model_error), failure),
+        callback_error("on_model_error", failure),
         "this callback cannot change this parameter: take it by value or by `&`"
     );
 }
@@ -219,41 +116,29 @@ fn a_parameter_that_cannot_be_changed_is_not_taken_mutably() {
 #[test]
 fn a_plugin_has_only_hooks() {
     let cases = [
-        (quote!(impl Plugin for X {}), "the hooks of a plugin are in an `impl` of its type, without a trait"),
+        ("impl Plugin for X {}", "the hooks of a plugin are in an `impl` of its type, without a trait"),
+        ("impl<T> X<T> {}", "a plugin cannot be generic"),
+        ("impl (A, B) {}", "a plugin is a type of this crate, such as `struct Censor;`"),
+        ("impl X { const A: u8 = 1; }", "this `impl` may contain only hooks; move other items to another `impl`"),
         (
-            quote!(
-                impl<T> X<T> {}
-            ),
-            "a plugin cannot be generic",
-        ),
-        (
-            quote!(
-                impl (A, B) {}
-            ),
-            "a plugin is a type of this crate, such as `struct Censor;`",
-        ),
-        (quote!(impl X { const A: u8 = 1; }), "this `impl` may contain only hooks; move other items to another `impl`"),
-        (
-            quote!(impl X { async fn before_run(&self) {} }),
+            "impl X { async fn before_run(&self) {} }",
             "a hook takes no `self`, since a plugin keeps nothing between calls; use the session's state",
         ),
-        (quote!(impl X { fn before_run() {} }), "a hook is an `async fn`"),
-        (quote!(impl X { async fn on_event() {} }), "this hook takes an `Event`"),
+        ("impl X { fn before_run() {} }", "a hook is an `async fn`"),
+        ("impl X { async fn on_event() {} }", "this hook takes an `Event`"),
     ];
     for (hooks, message) in cases {
-        assert_eq!(plugin_error(quote!(), hooks), message);
+        assert_eq!(plugin_error("", hooks), message);
     }
-    let unknown = plugin_error(quote!(), quote!(impl X { async fn on_message() {} }));
+    let unknown = plugin_error("", "impl X { async fn on_message() {} }");
     assert!(unknown.starts_with("`on_message` is not a hook; hooks are `on_user_message`, `before_run`"), "{unknown}");
     assert!(unknown.ends_with("and `on_tool_error`; move other functions to another `impl`"), "{unknown}");
-    assert_eq!(plugin_error(quote!(title = "x"), quote!(impl X {})), "the option of a plugin is `name = \"…\"`");
+    assert_eq!(plugin_error(r#"title = "x""#, "impl X {}"), "the option of a plugin is `name = \"…\"`");
 }
 
 #[test]
 fn providers_take_one_input_and_a_context() {
-    let none = quote!(
-        async fn f(cx: Context) {}
-    );
+    let none = "async fn f(cx: Context) {}";
     let cases = [
         (&provider::CODE_EXECUTOR, "this code executor takes a `CodeInput`, and optionally a `Context`"),
         (&provider::SUMMARIZER, "this summarizer takes a `Vec<Event>`, and optionally a `Context`"),
@@ -261,15 +146,11 @@ fn providers_take_one_input_and_a_context() {
         (&provider::MODEL, "this model takes an `LlmRequest` and an `Answer`, and optionally a `Context`"),
     ];
     for (kind, message) in cases {
-        assert_eq!(provider_error(kind, quote!(), none.clone()), message);
+        assert_eq!(provider_error(kind, "", none), message);
     }
-    let without_answer = quote!(
-        async fn f(request: LlmRequest) {}
-    );
-    assert!(
-        provider_error(&provider::MODEL, quote!(), without_answer).starts_with("this model takes an `LlmRequest` and")
-    );
-    assert_eq!(provider_error(&provider::MODEL, quote!(kind = "x"), none), "the option of a model is `name = \"…\"`");
+    let without_answer = "async fn f(request: LlmRequest) {}";
+    assert!(provider_error(&provider::MODEL, "", without_answer).starts_with("this model takes an `LlmRequest` and"));
+    assert_eq!(provider_error(&provider::MODEL, r#"kind = "x""#, none), "the option of a model is `name = \"…\"`");
 }
 
 #[test]

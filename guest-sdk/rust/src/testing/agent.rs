@@ -30,8 +30,8 @@ impl Host {
         let Agent { common, kind } = agent().into();
         let Kind::Custom(custom) = kind else {
             misuse(&format!(
-                "agent `{}` is no custom agent, so it has no code to run here: test its callbacks, tools and instructions, or play a \
-                 conversation with `hatchery test`",
+                "agent `{}` is not a custom agent, so it has no code to run here: test its callbacks, tools and \
+                 instructions, or play a conversation with `hatchery test`",
                 common.name
             ));
         };

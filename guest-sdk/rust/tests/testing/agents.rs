@@ -168,7 +168,7 @@ fn a_mock_sub_agent_is_found_below_every_agent() {
 }
 
 #[test]
-#[should_panic(expected = "agent `day` is no custom agent, so it has no code to run here")]
+#[should_panic(expected = "agent `day` is not a custom agent, so it has no code to run here")]
 fn an_agent_without_code_does_not_run() {
     Host::new().run(|| SequentialAgent::new("day"));
 }

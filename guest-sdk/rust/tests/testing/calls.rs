@@ -1,4 +1,4 @@
-//! Running tools, models and whatever else is called with one thing.
+//! Running tools, models and other items that take one input.
 
 use hatchery_guest::prelude::*;
 use hatchery_guest::testing::Host;

@@ -72,7 +72,7 @@ async fn guard(call: &ToolCall, cx: CallbackContext) -> Result<Option<u32>, Erro
 
 #[callback(after_tool)]
 async fn round(_call: &ToolCall, answer: &mut Value) -> Result<Option<Value>, Error> {
-    // Code is shown an object, whatever the tool gave.
+    // Hooks get an object also if the tool's result is none.
     answer["rounded"] = true.into();
     Ok(None)
 }

@@ -1,3 +1,5 @@
+//! Settings of one app: `apps.NAME`.
+
 use std::fmt;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! Settings of the audit log: `audit`.
+
 use std::path::PathBuf;
 
 use serde::Deserialize;

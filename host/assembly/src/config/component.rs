@@ -1,3 +1,5 @@
+//! Settings of one component: `components.NAME`.
+
 use hatchery_core::JsonMap;
 use hatchery_registry::{Digest, ExpectedIdentity, KeyId};
 use hatchery_wasm::limits::LimitOverrides;
@@ -15,8 +17,8 @@ pub struct ComponentConfig {
     pub limits: LimitOverrides,
     /// The pool of instances that serve more than one call. `None`: every call has a new instance.
     pub warm: Option<InstancePoolConfig>,
-    /// True if only YAML agents and the component's own agents may use its items, whatever other components are
-    /// granted.
+    /// True if only YAML agents and the component's own agents may use its items, regardless of the
+    /// grants of other components.
     pub private: bool,
     /// The name in the component's signature. `None`: the component's own name.
     pub signed_as: Option<String>,

@@ -1,3 +1,5 @@
+//! Errors of reading the configuration.
+
 use std::io;
 use std::path::PathBuf;
 
@@ -17,7 +19,8 @@ pub enum ConfigError {
     )]
     Missing {
         file: PathBuf,
-        /// True if the operator names the file, with [`ConfigSource::with_file`](crate::trust::ConfigSource::with_file).
+        /// True if the operator names the file, with
+        /// [`ConfigSource::with_file`](crate::trust::ConfigSource::with_file).
         is_named: bool,
     },
     /// The file requests access for the whole host that is not trusted.

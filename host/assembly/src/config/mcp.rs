@@ -1,3 +1,5 @@
+//! Settings of MCP servers and clients: `mcp`.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -178,7 +180,7 @@ impl McpConfig {
             let is_plain = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_');
             if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) {
                 return Err(format!(
-                    "mcp.servers: `{}` is no name of a server; use up to 64 letters, digits, `-` and `_`",
+                    "mcp.servers: `{}` is not a valid server name; use up to 64 letters, digits, `-` and `_`",
                     name.escape_debug()
                 ));
             }

@@ -1,3 +1,5 @@
+//! Settings of the HTTP server: `server`.
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -33,8 +35,8 @@ pub struct ServerConfig {
     pub max_connections_per_peer: usize,
     /// Maximum number of active runs, including those that wait for another turn of their session.
     pub max_concurrent_runs: usize,
-    /// How long a turn of a session is held without a renewal: other hosts on the same sessions wait this long for the turns
-    /// of a host that has died. At least 100 ms, at most a minute.
+    /// How long a turn of a session is held without a renewal: other hosts on the same sessions wait this long for the
+    /// turns of a host that has died. At least 100 ms, at most a minute.
     #[serde(deserialize_with = "turn_lease")]
     pub turn_lease: Duration,
     /// True if a run is cancelled when its client disconnects. A request can override it.

@@ -1,3 +1,5 @@
+//! Tests of parsing the configuration.
+
 use std::time::Duration;
 
 use super::*;
@@ -313,7 +315,7 @@ fn an_mcp_server_has_exactly_one_transport() {
     assert_eq!(error("{a: {url: 'ftp://x'}}"), format!("{file}.a: `url` must begin with http:// or https://"));
     assert_eq!(
         error("{'a b': {command: x}}"),
-        format!("{file}: `a b` is no name of a server; use up to 64 letters, digits, `-` and `_`")
+        format!("{file}: `a b` is not a valid server name; use up to 64 letters, digits, `-` and `_`")
     );
 }
 

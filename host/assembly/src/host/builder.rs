@@ -1,3 +1,5 @@
+//! The builder of a host.
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -255,7 +257,7 @@ impl HostBuilder {
     ///
     /// # Errors
     /// If the configuration is invalid, a service cannot be opened or a configured plugin does not exist. Components
-    /// that cannot be loaded are no error.
+    /// that cannot be loaded are not errors.
     pub async fn open(self) -> Result<Host, HostError> {
         let mut host = self.start().await?;
         host.finish_loading().await?;

@@ -1,3 +1,5 @@
+//! Errors of opening a host and of starting runs.
+
 use std::path::PathBuf;
 
 use hatchery_core::{RunError, TreeError};

@@ -1,3 +1,5 @@
+//! Tests of hosts in process.
+
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 

@@ -1,5 +1,5 @@
-//! Restriction of a configuration that is not trusted: external access is removed, and everything else is kept, stricter
-//! limits and safer settings included.
+//! Restriction of a configuration that is not trusted: external access is removed, and everything else is kept,
+//! stricter limits and safer settings included.
 
 use hatchery_registry::SignaturePolicy;
 use hatchery_wasm::{CompileLimits, InstanceSettings};

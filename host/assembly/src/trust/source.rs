@@ -173,7 +173,7 @@ impl LoadedConfig {
     }
 
     /// Returns an error if access for the whole host was removed: the host must not start without it. Access of single
-    /// components and MCP servers is no error, since only those are not used.
+    /// components and MCP servers is not an error, since only those are not used.
     ///
     /// # Errors
     /// [`ConfigError::Untrusted`].

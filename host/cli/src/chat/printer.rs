@@ -25,8 +25,8 @@ pub struct ChatPrinter<O, E> {
     author: String,
     /// The event whose parts are printed as they arrive.
     stream: Option<PrintedStream>,
-    /// Complete events of parallel agents that arrived while another agent's text was streamed. They are printed when it
-    /// is complete, so that no text is torn.
+    /// Complete events of parallel agents that arrived while another agent's text was streamed. They are printed when
+    /// it is complete, so that no text is torn.
     held: Vec<Arc<Event>>,
     /// True if the last line does not end with a line break yet.
     is_line_open: bool,

@@ -85,8 +85,8 @@ pub struct BuiltFile {
     pub is_unchanged: bool,
 }
 
-/// Builds the project in a folder, checks that a host would load the component, and writes it. A component that cannot be
-/// loaded is not written, so the previous one keeps serving.
+/// Builds the project in a folder, checks that a host would load the component, and writes it. A component that cannot
+/// be loaded is not written, so the previous one keeps serving.
 pub async fn build_project(
     dir: &Path,
     profile: &str,

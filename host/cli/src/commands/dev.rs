@@ -1,5 +1,6 @@
 //! `hatchery dev`: serves a folder and builds its components again whenever a source is saved.
 
+mod browser;
 mod projects;
 
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use crate::commands::serve::{self, ServerArgs};
 use crate::dotenv::DotEnvSource;
 use crate::outcome::Outcome;
 
-use self::projects::{Projects, open_browser};
+use self::projects::Projects;
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  cd dice && hatchery dev\n  hatchery dev my-agents --open\n\n\
@@ -45,7 +46,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let opens_page = args.open;
     let outcome = serve::serve(folder, args.server, true, |url| {
         if opens_page {
-            open_browser(&format!("{url}/dev-ui"));
+            browser::open(&format!("{url}/dev-ui"));
         }
     })
     .await;

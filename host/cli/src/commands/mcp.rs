@@ -28,7 +28,7 @@ pub struct Args {
 impl Args {
     /// Returns the files `.env` that are read.
     pub fn dotenv(&self) -> DotEnvSource {
-        DotEnvSource::of_app_folder(&self.dir, &self.config)
+        DotEnvSource::of_served_folder(&self.dir, &self.config)
     }
 }
 

@@ -27,8 +27,8 @@ pub struct Args {
     /// Folder in which the new folder is created
     #[arg(long, value_name = "DIR", default_value = ".")]
     path: PathBuf,
-    /// Folder of the SDK hatchery-guest; by default the one in the surrounding Hatchery repository, or the one that comes with
-    /// this command
+    /// Folder of the SDK hatchery-guest; by default the one in the surrounding Hatchery repository, or the one that
+    /// comes with this command
     #[arg(long, value_name = "DIR")]
     sdk: Option<PathBuf>,
 }
@@ -75,8 +75,8 @@ fn next_steps(kind: TemplateKind) -> Vec<(&'static str, &'static str)> {
     build.into_iter().chain(run).chain([dev]).collect()
 }
 
-/// Returns the SDK to depend on: the folder of `--sdk`, the SDK of the repository around `parent`, or the one that comes with
-/// this command. `unpack` writes it and returns its folder.
+/// Returns the SDK to depend on: the folder of `--sdk`, the SDK of the repository around `parent`, or the one that
+/// comes with this command. `unpack` writes it and returns its folder.
 fn find_sdk(
     language: Language,
     sdk_folder: Option<&Path>,
@@ -102,8 +102,8 @@ fn find_sdk(
     }
 }
 
-/// Returns the path of the SDK in the repository around `parent`, relative to a new folder in `parent`. `None` outside of
-/// the repository.
+/// Returns the path of the SDK in the repository around `parent`, relative to a new folder in `parent`. `None` outside
+/// of the repository.
 fn find_in_repository(language: Language, parent: &Path) -> Option<PathBuf> {
     let (sdk, manifest) = sdk_location(language);
     // `canonicalize` would fail for a folder that does not exist yet.

@@ -1,5 +1,5 @@
-//! `hatchery rollback`: replaces a component by an earlier revision. Changes only files; a server that watches the folder
-//! reloads the component.
+//! `hatchery rollback`: replaces a component by an earlier revision. Changes only files; a server that watches the
+//! folder reloads the component.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

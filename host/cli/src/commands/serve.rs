@@ -53,8 +53,8 @@ pub struct ServerArgs {
     storage: StorageArgs,
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Require a configuration file, so that removing it cannot disable signature checks and limits: the server does not
-    /// start without it, and keeps the last settings if it is removed
+    /// Require a configuration file, so that removing it cannot disable signature checks and limits: the server does
+    /// not start without it, and keeps the last settings if it is removed
     #[arg(long)]
     config_required: bool,
     /// Serve the built web UI in this folder at /dev-ui instead of the embedded one
@@ -184,7 +184,8 @@ fn allowed_hosts(address: SocketAddr, args: &ServerArgs, loaded: &LoadedConfig) 
     )
 }
 
-/// Returns the default functions of the developer UI: all of them on loopback addresses, which only the operator can reach.
+/// Returns the default functions of the developer UI: all of them on loopback addresses, which only the operator can
+/// reach.
 fn default_dev_ui(address: SocketAddr) -> DevUi {
     if address.ip().is_loopback() { DevUi::Full } else { DevUi::Read }
 }

@@ -1,5 +1,5 @@
-//! Checks whether limits are tight: loads each component again with half of each limit. A component that fails then uses
-//! more than half of the limit before it does any work.
+//! Checks whether limits are tight: loads each component again with half of each limit. A component that fails then
+//! uses more than half of the limit before it does any work.
 
 use std::fmt;
 

@@ -76,7 +76,8 @@ impl BuildCache {
         self.folder.join("rust-target")
     }
 
-    /// Returns the folder of build tools. Calls `install` with it if they are not installed. `versions` identifies the tools.
+    /// Returns the folder of build tools. Calls `install` with it if they are not installed. `versions` identifies the
+    /// tools.
     pub fn install_tools(
         &self,
         name: &str,
@@ -95,8 +96,8 @@ impl BuildCache {
         Ok(folder)
     }
 
-    /// Returns the component of a project. If its sources or `tools` have changed, calls `build` with a working folder and
-    /// the file to create. `None` if `build` returns false, after it has printed the error.
+    /// Returns the component of a project. If its sources or `tools` have changed, calls `build` with a working folder
+    /// and the file to create. `None` if `build` returns false, after it has printed the error.
     pub fn build_component(
         &self,
         project: &Path,

@@ -1,8 +1,8 @@
 //! Builds components in JavaScript and TypeScript: the guest SDK bundles them with esbuild and calls componentize-qjs,
 //! which embeds QuickJS.
 //!
-//! No other code of the project runs before its main module is imported: npm and Node are started outside of the project,
-//! its `.npmrc` is ignored, and install scripts of packages are disabled.
+//! No other code of the project runs before its main module is imported: npm and Node are started outside of the
+//! project, its `.npmrc` is ignored, and install scripts of packages are disabled.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Builds components in Python with componentize-py, which is installed in a virtual environment and called by the guest
-//! SDK.
+//! Builds components in Python with componentize-py, which is installed in a virtual environment and called by the
+//! guest SDK.
 //!
 //! No other code of the project runs before its main module is imported: Python is isolated (`-I`, or `-P` where it has
 //! to find the SDK) and started outside of the project, so that a `json.py` or `pip.py` there does not shadow a module.

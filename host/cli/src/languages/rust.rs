@@ -1,5 +1,5 @@
-//! Builds components in Rust with cargo. The crate `hatchery-guest` is the embedded one unless the project names a path,
-//! and all projects share one target folder unless they are in a workspace or have a target folder of their own.
+//! Builds components in Rust with cargo. The crate `hatchery-guest` is the embedded one unless the project names a
+//! path, and all projects share one target folder unless they are in a workspace or have a target folder of their own.
 
 use std::ffi::OsString;
 use std::io;
@@ -21,8 +21,8 @@ const CARGO_CONFIG: &str = ".cargo/config.toml";
 /// Cargo's profile for development.
 const DEV_PROFILE: &str = "dev";
 
-/// Settings of [`DEV_PROFILE`]: debug information and code without any optimization make a component so large that compiling
-/// it to machine code takes longer than cargo.
+/// Settings of [`DEV_PROFILE`]: debug information and code without any optimization make a component so large that
+/// compiling it to machine code takes longer than cargo.
 const DEV_SETTINGS: [&str; 3] =
     ["profile.dev.opt-level=1", "profile.dev.debug=false", "profile.dev.strip=\"debuginfo\""];
 

@@ -20,8 +20,8 @@ async fn count_words(args: CountWords, cx: ToolContext) -> Result<usize, ToolErr
 /// Counts words.
 #[agent]
 fn @FUNCTION@() -> LlmAgent {
-    // The scripted model needs no network and no API key. To use a real model, set its name, such as "gemini-2.5-flash",
-    // and grant it in hatchery.yaml: `components: {@NAME@: {grants: {models: ["gemini-*"]}}}`.
+    // The scripted model needs no network and no API key. To use a real model, set its name, such as
+    // "gemini-2.5-flash", and grant it in hatchery.yaml: `components: {@NAME@: {grants: {models: ["gemini-*"]}}}`.
     LlmAgent::new("@NAME@")
         .model("scripted:@NAME@/answers.yaml")
         .instruction("Count words when asked to.")

@@ -12,7 +12,7 @@ use crate::model::{LlmRequest, LlmResponse, Model, ResponseStream, StreamingMode
 use crate::run_config::RunConfig;
 use crate::run_usage::ExceededLimit;
 
-/// How much a run may still use. `None` is no limit.
+/// How much a run may still use. `None` means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RemainingLimits {
     /// Model calls.
@@ -131,8 +131,8 @@ impl Invocation {
         self.parent.as_ref().map_or(Ok(()), |parent| parent.check_tokens(agent))
     }
 
-    /// Calls a model for `agent`, and counts the call and the tokens of the response. Schemas in Gemini's dialect become
-    /// JSON Schema. All model calls of a run use this function.
+    /// Calls a model for `agent`, and counts the call and the tokens of the response. Schemas in Gemini's dialect
+    /// become JSON Schema. All model calls of a run use this function.
     ///
     /// # Errors
     /// If the model refuses the request, a limit is reached or the run is cancelled.
@@ -153,7 +153,8 @@ impl Invocation {
         }
     }
 
-    /// Returns the responses of a model call that was completed before the run was interrupted. It counts like a new one.
+    /// Returns the responses of a model call that was completed before the run was interrupted. It counts like a new
+    /// one.
     pub(crate) fn replay_responses(
         &self,
         agent: &str,

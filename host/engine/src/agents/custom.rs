@@ -45,7 +45,7 @@ pub(super) async fn run_custom_agent(
 /// [`RunError::Agent`] if the event does something that only the engine, or another agent, may do.
 pub(super) fn admit(tree: &AgentTree, cx: &CallContext, event: &EventData) -> Result<Option<Claim>, RunError> {
     if event.actions.compaction.is_some() {
-        return Err(rejected(
+        return Err(rejection(
             cx,
             "may not emit `actions.compaction`: only the host summarizes a session; see `compaction` of the app",
         ));
@@ -57,7 +57,7 @@ pub(super) fn admit(tree: &AgentTree, cx: &CallContext, event: &EventData) -> Re
              but state and artifacts; relay its events unchanged, or leave the author empty",
             event.author
         );
-        return Err(rejected(cx, message));
+        return Err(rejection(cx, message));
     }
     let has_calls = event.content.iter().any(|content| content.function_calls().next().is_some());
     Ok((is_own && has_calls && !event.long_running_tool_ids.is_empty()).then_some(Claim::Call))
@@ -89,7 +89,7 @@ fn has_effects(event: &EventData) -> bool {
     has_flags || has_requests || has_calls || is_pending || transfer_to_agent.is_some() || compaction.is_some()
 }
 
-fn rejected(cx: &CallContext, message: impl Into<String>) -> RunError {
+fn rejection(cx: &CallContext, message: impl Into<String>) -> RunError {
     RunError::Agent { agent: cx.agent.to_string(), code: "AGENT_FAILED".into(), message: message.into() }
 }
 

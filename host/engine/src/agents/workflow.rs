@@ -129,9 +129,9 @@ fn nested_branch(outer: &Branch, parallel: &str, sub_agent: &str) -> Arc<str> {
 /// The effect of an escalation on the enclosing agent.
 #[derive(Clone, Copy, PartialEq)]
 enum EscalationEffect {
-    /// It ends the loop, and goes no further.
+    /// It ends the loop only.
     EndsLoop,
-    /// It ends the branches of the parallel agent, and goes on to the agents around.
+    /// It ends the branches of the parallel agent, and is passed on to the parent agent.
     EndsBranches,
 }
 

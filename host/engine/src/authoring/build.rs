@@ -24,9 +24,9 @@
 //! # Ok::<(), hatchery_engine::build::BuildError>(())
 //! ```
 //!
-//! [`function_tool`], `instruction_fn` and [`custom`] take closures that own their arguments: `|args, cx| async move { … }`.
-//! Callbacks borrow their arguments, so their closures return a boxed future: `|cx, request| Box::pin(async move { …
-//! })`; see [`callback`].
+//! [`function_tool`], `instruction_fn` and [`custom`] take closures that own their arguments: `|args, cx| async move {
+//! … }`. Callbacks borrow their arguments, so their closures return a boxed future: `|cx, request| Box::pin(async move
+//! { … })`; see [`callback`].
 //!
 //! `build` checks the builder and its sub agents. [`App::new`](crate::App::new) checks that names of agents are unique
 //! in the whole tree.

@@ -1,4 +1,4 @@
-//! Tools of agent definitions: a name with arguments, whatever the format of the definition.
+//! Tools of agent definitions: a name with arguments, independent of the format of the definition.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ pub struct ToolUse<'a> {
     pub name: &'a str,
     /// The arguments; `None` if there are none.
     pub args: Option<&'a JsonMap>,
-    /// True if a person has to confirm each call, whatever the tool says.
+    /// True if a person has to confirm each call, also if the tool does not require it.
     pub requires_confirmation: bool,
-    /// False if an interrupted call must not be made again, whatever the tool says.
+    /// False if an interrupted call must not be made again, also if the tool allows it.
     pub is_idempotent: bool,
 }
 
@@ -30,7 +30,7 @@ pub trait ToolSource {
     /// How `AgentTool` refers to an agent.
     type AgentRef: DeserializeOwned;
 
-    /// Returns a tool that is no built-in tool with arguments.
+    /// Returns a tool that is not a built-in tool with arguments.
     ///
     /// # Errors
     /// If there is none of this name.
@@ -118,10 +118,10 @@ fn invalid<S: ToolSource>(source: &S, tool: ToolUse<'_>, reason: &str) -> S::Err
 
 /// Deserializes a value. An error names the key.
 pub(super) fn parse<T: DeserializeOwned>(args: Value) -> Result<T, String> {
-    serde_path_to_error::deserialize(args).map_err(|error| located(&error))
+    serde_path_to_error::deserialize(args).map_err(|error| describe_error(&error))
 }
 
-pub(super) fn located(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+pub(super) fn describe_error(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     let (key, reason) = (error.path().to_string(), error.inner().to_string());
     if key == "." || reason.contains(&format!("`{key}`")) { reason } else { format!("`{key}`: {reason}") }
 }

@@ -38,7 +38,7 @@ pub(crate) struct CompactionTarget<'a, F> {
     pub(crate) invocation: &'a Invocation,
     /// See the event of a summary before it is stored.
     pub(crate) plugins: &'a Plugins,
-    /// Makes the context of the summarizer. The token cancels the compaction.
+    /// Creates the context of the summarizer. The token cancels the compaction.
     pub(crate) make_context: F,
 }
 

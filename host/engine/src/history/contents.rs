@@ -22,7 +22,7 @@ use imbl::Vector;
 
 use crate::history::compaction::{HistoryItem, PromptSize, effective_history};
 use code_markers::PromptRewriter;
-pub(crate) use code_markers::{CodeMarkers, between};
+pub(crate) use code_markers::{CodeMarkers, delimit};
 use pair_calls::PairedContents;
 use visible::{VisibleContent, visible_to};
 

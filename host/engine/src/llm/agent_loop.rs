@@ -27,7 +27,7 @@ pub struct AgentLoop {
 /// Settings of an [`AgentLoop`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AgentLoopSettings {
-    /// Most model calls. `None` is no limit.
+    /// Most model calls. `None` means no limit.
     pub max_steps: Option<u32>,
     /// Whether the run pauses at a call whose result comes later. Otherwise the model continues without the result.
     pub pauses: bool,
@@ -175,7 +175,7 @@ fn ends_run(event: &Event) -> bool {
     has_ended(event) || event.error_code.is_some()
 }
 
-/// Returns true if the model has written code and stopped there. A model that runs code itself goes on to the result.
+/// Returns true if the model has written code and stopped there. A model that runs code itself continues with the result.
 fn ends_in_code(event: &Event) -> bool {
     event.content.as_deref().is_some_and(|content| code::pending_code(content).is_some())
 }

@@ -97,7 +97,7 @@ impl SetModelResponse {
         let declaration = FunctionDeclaration {
             name: SET_MODEL_RESPONSE.into(),
             description: "Gives your final answer. Call it once, when you have all you need.".into(),
-            parameters: Some(if is_wrapped { wrapped(schema.clone()) } else { schema.clone() }),
+            parameters: Some(if is_wrapped { wrap_schema(schema.clone()) } else { schema.clone() }),
             response: None,
         };
         Self { declaration: Arc::new(declaration), schema: schema.clone(), is_wrapped, text_has_other_content }
@@ -139,7 +139,7 @@ fn is_object(schema: &Value) -> bool {
 
 /// Returns the schema of an object with the property [`RESULT`] of this schema. Definitions stay at the top level, and
 /// other references are adjusted.
-fn wrapped(mut schema: Value) -> Value {
+fn wrap_schema(mut schema: Value) -> Value {
     let mut parameters = JsonMap::new();
     if let Value::Object(schema) = &mut schema {
         parameters.extend(DEFINITIONS.iter().filter_map(|key| schema.remove_entry(*key)));
@@ -152,7 +152,7 @@ fn wrapped(mut schema: Value) -> Value {
     Value::Object(parameters)
 }
 
-/// Adjusts references in a schema to the new position of their targets in [`wrapped`].
+/// Adjusts references in a schema to the new position of their targets in [`wrap_schema`].
 fn redirect(schema: &mut Value) {
     match schema {
         Value::Object(schema) => {
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn references_of_a_wrapped_schema_still_resolve() {
         let schema = json!({"type": "array", "items": {"$ref": "#/$defs/town"}, "$defs": {"town": {"type": "string"}}});
-        let parameters = wrapped(schema);
+        let parameters = wrap_schema(schema);
         let check = |value| schema::fault_of(&parameters, value);
         assert_eq!(check(json!({"result": ["Rome"]})), "");
         assert_eq!(check(json!({"result": [1]})), "at `/result/0`: 1 is not of type \"string\"");
@@ -208,11 +208,11 @@ mod tests {
     #[test]
     fn a_wrapped_recursive_schema_is_still_recursive() {
         let tree = json!({"type": "array", "items": {"$ref": "#/$defs/tree"}, "$defs": {"tree": {"$ref": "#"}}});
-        let check = |value| schema::fault_of(&wrapped(tree.clone()), value);
+        let check = |value| schema::fault_of(&wrap_schema(tree.clone()), value);
         assert_eq!(check(json!({"result": [[], [[]]]})), "");
         assert_eq!(check(json!({"result": [[], [1]]})), "at `/result/1/0`: 1 is not of type \"array\"");
         let pair = json!({"type": ["object", "null"], "properties": {"a": {"type": "string"}, "b": {"$ref": "#/properties/a"}}});
-        let fault = schema::fault_of(&wrapped(pair), json!({"result": {"b": 1}}));
+        let fault = schema::fault_of(&wrap_schema(pair), json!({"result": {"b": 1}}));
         assert_eq!(fault, "at `/result/b`: 1 is not of type \"string\"");
     }
 }

@@ -47,8 +47,8 @@ impl LoopDriver<'_> {
     }
 
     /// Runs `calls` and returns their results as one event, in the order of the calls. An event before it requests
-    /// confirmation of the calls that require it. `long_running` are the ids of calls of long-running tools. The calls are
-    /// those of `model_event`, if no person has decided about them.
+    /// confirmation of the calls that require it. `long_running` are the ids of calls of long-running tools. The calls
+    /// are those of `model_event`, if no person has decided about them.
     async fn run_calls(
         &self,
         calls: Vec<PendingCall>,
@@ -199,7 +199,8 @@ async fn run_sequentially(calls: Vec<PreparedCall>) -> Result<Vec<CallResult>, R
     Ok(results)
 }
 
-/// Runs each call in a task of its own. All see the state from before the calls. Returns the results in the order of the calls.
+/// Runs each call in a task of its own. All see the state from before the calls. Returns the results in the order of
+/// the calls.
 async fn run_in_parallel(calls: Vec<PreparedCall>) -> Result<Vec<CallResult>, RunError> {
     let mut tasks = JoinSet::new();
     for (index, call) in calls.into_iter().enumerate() {

@@ -212,7 +212,7 @@ impl PluginConfig {
     }
 
     /// Checks the arguments of a plugin that comes with the engine.
-    fn checked<E: de::Error>(self) -> Result<Self, E> {
+    fn validate<E: de::Error>(self) -> Result<Self, E> {
         self.check(builtin::plugins()).map_err(E::custom)?;
         Ok(self)
     }
@@ -242,11 +242,11 @@ impl<'de> Visitor<'de> for PluginVisitor {
     }
 
     fn visit_str<E: de::Error>(self, name: &str) -> Result<PluginConfig, E> {
-        PluginConfig { name: name.into(), args: JsonMap::new() }.checked()
+        PluginConfig { name: name.into(), args: JsonMap::new() }.validate()
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<PluginConfig, A::Error> {
         let PluginWithArgs { name, args } = Deserialize::deserialize(MapAccessDeserializer::new(map))?;
-        PluginConfig { name, args }.checked()
+        PluginConfig { name, args }.validate()
     }
 }

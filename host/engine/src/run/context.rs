@@ -14,7 +14,7 @@ use crate::plugins::Plugins;
 use crate::provenance::Verifier;
 use crate::tools::confirmation::{self, ConfirmedCall};
 
-/// Makes the [`AgentHost`] of an agent's run. Injected, because the host runs agents and those are built on this
+/// Creates the [`AgentHost`] of an agent's run. Injected, because the host runs agents and those are built on this
 /// module.
 pub(crate) type MakeHost = fn(&Arc<RunContext>, AgentId, &Arc<Replay>) -> Arc<dyn AgentHost>;
 

@@ -183,8 +183,8 @@ impl EventLogInner {
         }
     }
 
-    /// Appends the event to the session service and to the run's session. Returns the session's revision with it; `None` if
-    /// it is there already.
+    /// Appends the event to the session service and to the run's session. Returns the session's revision with it;
+    /// `None` if it is there already.
     async fn store(&self, event: &Arc<Event>) -> Result<Option<u64>, RunError> {
         let invocation = &self.cx.invocation;
         event.check_storable().map_err(|error| {
@@ -239,7 +239,7 @@ enum Delivery {
     Failed,
 }
 
-/// Tells the client, once it reads again, which event is the last that it gets.
+/// Sends the client, once it reads again, the id of the last event that it gets.
 fn report_stop(client: EventSender, last_event_id: String) {
     tokio::spawn(async move {
         // Fails if the client is gone.

@@ -143,7 +143,7 @@ impl RunPublisher {
         self.bus.cancel(&self.key.0, &self.key.1);
     }
 
-    /// Returns true if somebody wants this run to be cancelled.
+    /// Returns true if cancellation of this run was requested.
     pub(super) fn is_cancel_requested(&self) -> bool {
         self.is_cancel_requested.load(Ordering::Acquire)
     }

@@ -7,8 +7,8 @@
 //! 5. `on_tool_error` hooks may replace an error by a response.
 //! 6. `after_tool` hooks may replace the response.
 //!
-//! A call has its own [`EventActions`]. Only what it has changed is merged into the actions of its caller. [`HookChain`]
-//! and [`Caller`] hold all differences between calls by models and calls by code.
+//! A call has its own [`EventActions`]. Only what it has changed is merged into the actions of its caller.
+//! [`HookChain`] and [`Caller`] hold all differences between calls by models and calls by code.
 
 use std::sync::Arc;
 
@@ -38,8 +38,8 @@ pub(crate) enum Caller {
         /// The request that a person has decided about. The decision is in the call's context. `None` if nobody has
         /// been asked yet.
         decided: Option<Box<ConfirmationRequest>>,
-        /// True if the model makes no other call at the same time. The event with its response is stored right after it,
-        /// so the journal of the run need not have the response too.
+        /// True if the model makes no other call at the same time. The event with its response is stored right after
+        /// it, so the journal of the run need not have the response too.
         is_only: bool,
     },
     /// Code of an agent or a component. It gets results and errors unchanged. A call that requires confirmation fails,

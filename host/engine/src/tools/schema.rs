@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 
 use compile::Compiled;
 use counted::CountedNode;
-use steps::{Interrupt, Limits, RunBudget, metered};
+use steps::{Interrupt, Limits, RunBudget, run_metered};
 
 /// Maximum number of steps of one check.
 const MAX_STEPS: u64 = 4_000_000;
@@ -103,16 +103,16 @@ pub(crate) async fn check_schema(schema: &Value, run: &Invocation) -> Result<(),
 
 /// Returns the reason why a schema is invalid. `None` if it is valid.
 pub(crate) fn schema_error(schema: &Value) -> Option<String> {
-    compile::compiled(schema).err().map(|reason| reason.to_string())
+    compile::get_or_compile(schema).err().map(|reason| reason.to_string())
 }
 
 async fn compile_for(schema: &Value, run: &Invocation) -> Result<Arc<Compiled>, Failure> {
     let compiled = match compile::cached(schema) {
         Some(cached) => cached,
-        None if compile::weight(schema) <= INLINE_WEIGHT => compile::compiled(schema),
+        None if compile::weight(schema) <= INLINE_WEIGHT => compile::get_or_compile(schema),
         None => {
             let schema = schema.clone();
-            run_blocking(run, move || compile::compiled(&schema)).await?
+            run_blocking(run, move || compile::get_or_compile(&schema)).await?
         }
     };
     compiled.map_err(|reason| Failure::InvalidSchema(reason.to_string()))
@@ -146,12 +146,12 @@ fn check_inline(
 ) -> Result<Option<String>, Interrupt> {
     let Compiled { validator, per_byte, .. } = compiled;
     let limits = |steps| Limits { steps, per_byte: *per_byte, budget: budget.clone() };
-    if metered(limits(steps), || validator.is_valid(CountedNode(value)))? {
+    if run_metered(limits(steps), || validator.is_valid(CountedNode(value)))? {
         return Ok(None);
     }
     let steps = steps.min(FAULT_STEPS);
-    let description = match metered(limits(steps), || faults::all(validator, value)) {
-        Err(Interrupt::Steps) => match metered(limits(steps), || faults::first(validator, value)) {
+    let description = match run_metered(limits(steps), || faults::all(validator, value)) {
+        Err(Interrupt::Steps) => match run_metered(limits(steps), || faults::first(validator, value)) {
             Ok(first) => first.map(|first| format!("{first}; and more")),
             Err(Interrupt::Steps) => None,
             Err(interrupt) => return Err(interrupt),
@@ -201,7 +201,7 @@ fn size(value: &Value) -> u64 {
 /// Returns the faults of a value, or an empty string.
 #[cfg(test)]
 pub(crate) fn fault_of(schema: &Value, value: Value) -> String {
-    match compile::compiled(schema).map(|compiled| check_inline(&compiled, &value, MAX_STEPS, None)) {
+    match compile::get_or_compile(schema).map(|compiled| check_inline(&compiled, &value, MAX_STEPS, None)) {
         Ok(Ok(fault)) => fault.unwrap_or_default(),
         Ok(Err(interrupt)) => format!("{interrupt:?}"),
         Err(reason) => reason.to_string(),

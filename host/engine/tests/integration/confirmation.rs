@@ -272,7 +272,7 @@ async fn the_request_of_another_agent_is_not_valid_for_this_one() {
     assert_eq!(
         briefs(&events),
         [r#"sub: answer echo{"message":"hello"}"#, "sub: done"],
-        "the agent that asked goes on"
+        "the agent that asked continues"
     );
     assert_eq!(runs.load(Ordering::Relaxed), 1);
 }

@@ -67,6 +67,6 @@ fn the_first_layer_that_knows_a_name_resolves_it() {
     let error = message(resolver.toolset("more"));
     assert_eq!(error, "toolset `more` cannot be used: it is out of order", "the second layer is not asked");
     assert_eq!(message(resolver.toolset("x")), "toolset `x` not found; available: `maths`, `more`, `rest`");
-    assert!(resolver.plugin("audit", JsonMap::new()).is_ok(), "plugins of extensions are no items");
+    assert!(resolver.plugin("audit", JsonMap::new()).is_ok(), "plugins of extensions are not items");
     assert_eq!(message(resolver.agent("x")), "agent `x` not found; available: none");
 }

@@ -28,7 +28,7 @@ async fn an_invalid_message_is_rejected_before_anything_is_stored() {
         (PartData::FunctionCall(call).into(), "newMessage.parts[1] is a `functionCall`, which only a model can make"),
         (
             odd,
-            "newMessage.parts[1] has `foo`, which is no kind of data; send `text`, `inlineData`, `fileData` or \
+            "newMessage.parts[1] has `foo`, which is not a supported kind of data; send `text`, `inlineData`, `fileData` or \
              `functionResponse`",
         ),
     ] {
@@ -39,7 +39,7 @@ async fn an_invalid_message_is_rejected_before_anything_is_stored() {
     let error = app.runner.run(app.app.clone(), request).await.unwrap_err();
     assert_eq!(error.to_string(), "the request has neither a message nor an invocation to resume");
     assert!(app.session().await.events.is_empty() && model.requests().is_empty());
-    assert_eq!(app.transcript("hi").await, ["root: hello"], "the session goes on");
+    assert_eq!(app.transcript("hi").await, ["root: hello"], "the session continues");
 }
 
 #[tokio::test]

@@ -130,7 +130,8 @@ async fn one_message_that_decides_for_two_agents_reaches_both_also_without_resum
     }
 }
 
-/// Returns a sequence of an agent that sets the `temp:` key `secret` and waits for an order, and one that tells the key.
+/// Returns a sequence of an agent that sets the `temp:` key `secret` and waits for an order, and one that tells the
+/// key.
 fn waits_with_temporary_state(runs: &Arc<AtomicUsize>) -> Agent {
     let note = tool("note", |_, cx| {
         cx.set_state("temp:secret", json!("swordfish"));
@@ -153,7 +154,7 @@ async fn temporary_state_survives_a_pause_within_its_invocation() {
     let mut app = resumable(waits_with_temporary_state(&Arc::default())).await;
     app.run("hi").await;
     let session = app.session().await;
-    assert_eq!(app.state().await, json!({}), "it is no state of the session");
+    assert_eq!(app.state().await, json!({}), "it is not state of the session");
     assert!(!serde_json::to_string(&session).unwrap().contains("swordfish"), "clients do not see it");
     // After a restart.
     app.runner = Runner::new(app.runner.services().clone());

@@ -30,7 +30,7 @@ enum TreePlan {
     },
     /// Transfers to an agent below it.
     Transfer(Box<TreePlan>),
-    /// Emits so many events; then escalates, if it is to.
+    /// Emits this many events, then escalates if the flag is set.
     Code {
         says: usize,
         escalates: bool,

@@ -116,7 +116,7 @@ async fn assert_no_interleaving(sessions: [Arc<dyn SessionService>; 2]) {
     let run = one.start("ONE").await;
     gate.entered.notified().await;
     let later = tokio::spawn(two.start("TWO").await.collect());
-    // Appends of others that are no part of a turn do not disturb it.
+    // Appends of others that are not part of a turn do not disturb it.
     let delta = Event::new(EventData { author: "user".into(), ..EventData::default() });
     services.sessions.append(&key(), &delta).await.unwrap();
     gate.open();

@@ -1,3 +1,5 @@
+//! Errors of MCP servers.
+
 use std::time::Duration;
 
 use thiserror::Error;
@@ -13,7 +15,7 @@ pub enum McpError {
         /// The variable.
         name: String,
     },
-    /// A header of the configuration is no valid header.
+    /// A header of the configuration is not a valid header.
     #[error("the header `{0}` is invalid; its name and value must be ASCII without line breaks")]
     Header(String),
     /// The program cannot be started.

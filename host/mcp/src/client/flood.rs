@@ -15,7 +15,7 @@ pub(super) struct FloodGuard {
 }
 
 impl FloodGuard {
-    /// Creates a guard that admits so many notifications per second.
+    /// Creates a guard that admits `per_second` notifications per second.
     pub(super) fn new(per_second: u32) -> Self {
         let per_second = f64::from(per_second);
         Self { per_second, state: Mutex::new((per_second * BURST_SECONDS, Instant::now())) }

@@ -54,8 +54,8 @@ impl McpServers {
         Self { refused: Arc::new(refused.into_iter().collect()), ..self }
     }
 
-    /// From now on, opens the connection to a server when an agent is loaded that uses it, so that problems are reported
-    /// early. Without this it is opened when the agent runs.
+    /// From now on, opens the connection to a server when an agent is loaded that uses it, so that problems are
+    /// reported early. Without this it is opened when the agent runs.
     pub fn start(&self) {
         self.is_started.store(true, Ordering::Release);
     }

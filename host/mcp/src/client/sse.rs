@@ -96,7 +96,7 @@ impl Transport<RoleClient> for SseTransport {
             let data = self.events.next().await?.ok()?.data.unwrap_or_default();
             match serde_json::from_str(&data) {
                 Ok(message) => return Some(message),
-                Err(error) => tracing::debug!("an event is no message of MCP: {error}"),
+                Err(error) => tracing::debug!("an event is not an MCP message: {error}"),
             }
         }
     }

@@ -92,7 +92,7 @@ async fn log_lines(server: Arc<str>, stderr: ChildStderr, last_line: Arc<Mutex<S
 
 impl Process {
     /// Returns what the process has printed last on standard error, as the end of a sentence.
-    fn printed(&self) -> String {
+    fn recent_output(&self) -> String {
         match self.last_line.lock_unpoisoned().trim() {
             "" => String::new(),
             line => format!("; it printed last: {line}"),
@@ -106,7 +106,7 @@ impl Process {
         {
             self.stderr = None;
         }
-        self.printed()
+        self.recent_output()
     }
 
     /// Ends the process after its input was closed: waits, then sends SIGTERM, then kills its group.

@@ -21,7 +21,7 @@ const FAILURE_TTL: Duration = Duration::from_secs(1);
 /// The state of the connection to a server.
 #[derive(Clone)]
 pub(super) enum ConnectionStatus {
-    /// Nobody has needed it yet.
+    /// Not connected: no call has needed it yet.
     Idle,
     Connecting,
     Ready(Arc<Connection>),

@@ -144,7 +144,7 @@ pub(super) fn artifact_prefix(server: &str) -> String {
     format!("mcp/{server}/")
 }
 
-/// Tells the server that a call was abandoned, if it is dropped before the call has ended.
+/// Cancels a call at the server if it is dropped before the call has ended.
 struct AbandonedCall<'a> {
     peer: &'a Peer<RoleClient>,
     id: Option<RequestId>,

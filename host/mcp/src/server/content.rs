@@ -19,7 +19,7 @@ pub(super) fn result(value: Value) -> CallToolResult {
 }
 
 /// Converts a file: images and audio as such, text and other types as embedded resources. `None` for text and other
-/// parts that are no files.
+/// parts that are not files.
 pub(super) fn block(part: &Part, name: &str) -> Option<ContentBlock> {
     let uri = format!("artifact://{name}");
     match &part.data {

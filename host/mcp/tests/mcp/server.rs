@@ -56,7 +56,7 @@ impl McpCatalog for Catalog {
     }
 }
 
-/// Says how many messages the session has.
+/// Answers with the number of messages in the session.
 fn counter() -> Agent {
     let agent = custom("counter", |cx| async move {
         let events = cx.call.invocation.events().len();

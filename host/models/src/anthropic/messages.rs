@@ -152,9 +152,9 @@ fn assistant_block(part: &Part) -> Option<ContentBlock<'_>> {
     match &part.data {
         PartData::Text(text) => text_block(text),
         PartData::FunctionCall(call) => Some(tool_use(call)),
-        PartData::ExecutableCode(code) => text_block(prompt::fenced(code.language.as_deref(), &code.code)),
+        PartData::ExecutableCode(code) => text_block(prompt::code_fence(code.language.as_deref(), &code.code)),
         PartData::CodeExecutionResult(result) => {
-            text_block(prompt::fenced(None, result.output.as_deref().unwrap_or_default()))
+            text_block(prompt::code_fence(None, result.output.as_deref().unwrap_or_default()))
         }
         // A message of the assistant has no files, so a file in it is represented by its type or URI.
         PartData::InlineData(blob) => text_block(format!("[{}]", blob.mime_type)),
@@ -171,9 +171,9 @@ fn user_blocks(content: &Content) -> Result<Vec<CachedBlock<'_>>, String> {
             PartData::InlineData(blob) => inline(blob),
             PartData::FileData(file) => file_reference(file),
             PartData::FunctionResponse(response) => Some(tool_result(response)?),
-            PartData::ExecutableCode(code) => text_block(prompt::fenced(code.language.as_deref(), &code.code)),
+            PartData::ExecutableCode(code) => text_block(prompt::code_fence(code.language.as_deref(), &code.code)),
             PartData::CodeExecutionResult(result) => {
-                text_block(prompt::fenced(None, result.output.as_deref().unwrap_or_default()))
+                text_block(prompt::code_fence(None, result.output.as_deref().unwrap_or_default()))
             }
             PartData::FunctionCall(_) | PartData::Other => None,
         };

@@ -132,22 +132,22 @@ fn output_config(config: &GenerateContentConfig, thinking: Option<&Thinking>) ->
         output.insert("effort".to_owned(), effort.into());
     }
     if let Some(schema) = &config.response_schema {
-        output.insert("format".to_owned(), json!({ "type": "json_schema", "schema": closed(schema) }));
+        output.insert("format".to_owned(), json!({ "type": "json_schema", "schema": close_objects(schema) }));
     }
     (!output.is_empty()).then_some(Value::Object(output))
 }
 
 /// Returns a schema in which objects accept no other properties, which the API requires.
-fn closed(schema: &Value) -> Value {
+fn close_objects(schema: &Value) -> Value {
     match schema {
         Value::Object(map) => {
-            let mut map: JsonMap = map.iter().map(|(key, value)| (key.clone(), closed(value))).collect();
+            let mut map: JsonMap = map.iter().map(|(key, value)| (key.clone(), close_objects(value))).collect();
             if map.get("type").is_some_and(|kind| kind == "object") {
                 map.entry("additionalProperties").or_insert(Value::Bool(false));
             }
             Value::Object(map)
         }
-        Value::Array(items) => items.iter().map(closed).collect(),
+        Value::Array(items) => items.iter().map(close_objects).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => schema.clone(),
     }
 }

@@ -209,7 +209,7 @@ impl Serialize for Parts<'_> {
 
 /// Returns false for a part that consists of the signature of another provider only.
 fn is_sent(part: &Part) -> bool {
-    part.data != PartData::Other || part.thought_signature.is_none() || signatures::unmarked(part).is_some()
+    part.data != PartData::Other || part.thought_signature.is_none() || signatures::unmarked_signature(part).is_some()
 }
 
 struct PartRef<'a>(&'a Part);
@@ -242,7 +242,7 @@ impl Serialize for PartRef<'_> {
         if part.thought {
             map.serialize_entry("thought", &true)?;
         }
-        if let Some(signature) = signatures::unmarked(part) {
+        if let Some(signature) = signatures::unmarked_signature(part) {
             map.serialize_entry("thoughtSignature", &Base64(signature))?;
         }
         for (key, value) in &part.extra {

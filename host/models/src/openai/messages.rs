@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::wire::ExtraContent;
 use crate::encoding::{Base64, DataUrl};
 use crate::files;
-use crate::prompt::{call_id, fenced};
+use crate::prompt::{call_id, code_fence};
 use crate::signatures;
 
 #[derive(Serialize)]
@@ -116,9 +116,9 @@ fn assistant(content: &Content) -> Result<Option<Message<'_>>, String> {
         match &part.data {
             PartData::Text(piece) => text.push_str(piece),
             PartData::FunctionCall(call) => tool_calls.push(tool_call(call, part)?),
-            PartData::ExecutableCode(code) => text.push_str(&fenced(code.language.as_deref(), &code.code)),
+            PartData::ExecutableCode(code) => text.push_str(&code_fence(code.language.as_deref(), &code.code)),
             PartData::CodeExecutionResult(result) => {
-                text.push_str(&fenced(None, result.output.as_deref().unwrap_or_default()));
+                text.push_str(&code_fence(None, result.output.as_deref().unwrap_or_default()));
             }
             // An assistant message is text only, so a file in it is represented by its type or URI.
             PartData::InlineData(blob) => text.push_str(&format!("[{}]", blob.mime_type)),
@@ -141,7 +141,7 @@ fn tool_call<'a>(call: &'a FunctionCall, part: &Part) -> Result<ToolCall<'a>, St
         id: call_id(call.id.as_deref(), &call.name),
         kind: "function",
         function: CalledFunction { name: &call.name, arguments },
-        extra_content: signatures::unmarked(part)
+        extra_content: signatures::unmarked_signature(part)
             .map(|signature| ExtraContent::with_signature(base64_bytes::encode(signature))),
     })
 }
@@ -158,9 +158,9 @@ fn user<'a>(content: &'a Content, messages: &mut Vec<Message<'a>>) -> Result<(),
             PartData::Text(text) => parts.push(text_part(text)),
             PartData::InlineData(blob) => parts.push(inline(blob)),
             PartData::FileData(file) => parts.push(file_reference(file)),
-            PartData::ExecutableCode(code) => parts.push(text_part(fenced(code.language.as_deref(), &code.code))),
+            PartData::ExecutableCode(code) => parts.push(text_part(code_fence(code.language.as_deref(), &code.code))),
             PartData::CodeExecutionResult(result) => {
-                parts.push(text_part(fenced(None, result.output.as_deref().unwrap_or_default())));
+                parts.push(text_part(code_fence(None, result.output.as_deref().unwrap_or_default())));
             }
             PartData::FunctionCall(_) | PartData::FunctionResponse(_) | PartData::Other => {}
         }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::encoding::DataUrl;
 use crate::files;
-use crate::prompt::{call_id, fenced};
+use crate::prompt::{call_id, code_fence};
 use crate::signatures::SignatureKind;
 
 #[derive(Serialize)]
@@ -67,9 +67,9 @@ fn assistant<'a>(content: &'a Content, items: &mut Vec<Item<'a>>) -> Result<(), 
             _ if part.thought => items.extend(reasoning(part)),
             PartData::Text(text) => add_text(items, text),
             PartData::FunctionCall(call) => items.push(function_call(call)?),
-            PartData::ExecutableCode(code) => add_text(items, fenced(code.language.as_deref(), &code.code)),
+            PartData::ExecutableCode(code) => add_text(items, code_fence(code.language.as_deref(), &code.code)),
             PartData::CodeExecutionResult(result) => {
-                add_text(items, fenced(None, result.output.as_deref().unwrap_or_default()));
+                add_text(items, code_fence(None, result.output.as_deref().unwrap_or_default()));
             }
             // A message of the assistant is text only, so a file in it is represented by its type or URI.
             PartData::InlineData(blob) => add_text(items, format!("[{}]", blob.mime_type)),
@@ -128,9 +128,9 @@ fn user_part(part: &Part) -> Option<ContentPart<'_>> {
         PartData::Text(text) => Some(input_text(text)),
         PartData::InlineData(blob) => Some(inline(blob)),
         PartData::FileData(file) => Some(file_reference(file)),
-        PartData::ExecutableCode(code) => Some(input_text(fenced(code.language.as_deref(), &code.code))),
+        PartData::ExecutableCode(code) => Some(input_text(code_fence(code.language.as_deref(), &code.code))),
         PartData::CodeExecutionResult(result) => {
-            Some(input_text(fenced(None, result.output.as_deref().unwrap_or_default())))
+            Some(input_text(code_fence(None, result.output.as_deref().unwrap_or_default())))
         }
         PartData::FunctionCall(_) | PartData::FunctionResponse(_) | PartData::Other => None,
     }

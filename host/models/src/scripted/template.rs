@@ -124,7 +124,7 @@ impl Placeholder {
                 .ok_or_else(|| "the reply uses {context}, but no other agent has spoken".to_owned()),
             Self::Tool(path) => {
                 let response =
-                    turn_match.tool_result.ok_or("the reply uses {tool}, but the last message is no tool result")?;
+                    turn_match.tool_result.ok_or("the reply uses {tool}, but the last message is not a tool result")?;
                 look_up(&response.response, path).ok_or_else(|| missing(&response.name, path, &response.response))
             }
             Self::Tools(name_or_index, path) => {

@@ -1,3 +1,5 @@
+//! The provider for the Anthropic Messages API.
+
 use std::sync::Arc;
 
 use hatchery_core::{

@@ -1,3 +1,5 @@
+//! Embeddings of all providers.
+
 use std::sync::Arc;
 
 use hatchery_core::{Embedder, ModelErrorKind, ModelResolver};

@@ -1,3 +1,5 @@
+//! Models that are replaced by others if they fail.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

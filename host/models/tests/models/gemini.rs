@@ -1,3 +1,5 @@
+//! The provider for the Gemini API.
+
 use std::sync::Arc;
 
 use hatchery_core::{Content, FunctionDeclaration, LlmRequest, ModelErrorKind, ModelResolver, StreamingMode};

@@ -1,3 +1,5 @@
+//! Application default credentials of Google Cloud.
+
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -181,7 +183,7 @@ async fn a_refused_token_is_an_error_with_the_next_step() {
 async fn an_answer_of_the_token_server_that_is_no_token_is_an_error() {
     let huge = json!({ "access_token": "x".repeat(64 * 1024) });
     for (answer, reason) in
-        [(huge, "it is longer than 65536 bytes"), (json!({ "token": "x" }), "it is no access token")]
+        [(huge, "it is longer than 65536 bytes"), (json!({ "token": "x" }), "it is not an access token")]
     {
         let server = TokenServer::start(200, answer).await;
         let folder = tempfile::tempdir().unwrap();

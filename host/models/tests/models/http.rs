@@ -1,3 +1,5 @@
+//! Requests over HTTP: retries, timeouts, options and network errors.
+
 use std::time::Duration;
 
 use futures::StreamExt;

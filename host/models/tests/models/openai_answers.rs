@@ -1,3 +1,5 @@
+//! Responses of chat completions.
+
 use hatchery_core::{LlmResponse, ModelErrorKind};
 use serde_json::{Value, json};
 

@@ -1,3 +1,5 @@
+//! Requests of chat completions.
+
 use std::sync::Arc;
 
 use hatchery_core::{Content, FunctionDeclaration, LlmRequest, ModelErrorKind, ModelResolver, StreamingMode};

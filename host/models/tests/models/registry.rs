@@ -1,3 +1,5 @@
+//! The registry: names, precedence and missing settings of providers.
+
 use std::sync::Arc;
 
 use hatchery_core::{Model, ModelCapabilities, ModelError, ModelErrorKind, ModelResolver, ResponseGrouping};

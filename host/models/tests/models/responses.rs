@@ -1,3 +1,5 @@
+//! The provider for the responses API of OpenAI.
+
 use hatchery_core::{Content, LlmRequest, ModelErrorKind, StreamingMode};
 use serde_json::{Value, json};
 

@@ -1,3 +1,5 @@
+//! Categories of errors, with their retry strategies and delays.
+
 use std::time::Duration;
 
 use hatchery_core::{ModelError, ModelErrorKind};

@@ -1,3 +1,5 @@
+//! Scripted models that are built in Rust.
+
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
@@ -246,7 +248,7 @@ async fn a_placeholder_without_a_value_is_an_error_that_names_it() {
     assert_eq!(error("{context}", user_request("x")).await, "the reply uses {context}, but no other agent has spoken");
     assert_eq!(
         error("{tool.x}", user_request("x")).await,
-        "the reply uses {tool}, but the last message is no tool result"
+        "the reply uses {tool}, but the last message is not a tool result"
     );
     let after = || answered("x", "look", json!({ "error": "gone" }));
     assert_eq!(

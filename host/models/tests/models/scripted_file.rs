@@ -1,3 +1,5 @@
+//! Scripted models from YAML files.
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;

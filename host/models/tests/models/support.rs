@@ -219,8 +219,8 @@ pub async fn deltas(model: &dyn Model, request: LlmRequest) -> Vec<LlmResponse> 
     deltas
 }
 
-/// Streams `stream` in one chunk, byte by byte, and cut into two chunks at every byte. Returns the responses, which must
-/// be the same each time.
+/// Streams `stream` in one chunk, byte by byte, and cut into two chunks at every byte. Returns the responses, which
+/// must be the same each time.
 pub async fn deltas_of_all_splits(stream: &str, model: fn(&MockProvider) -> Arc<dyn Model>) -> Vec<LlmResponse> {
     let bytes = stream.as_bytes();
     let cut_in_two = (1..bytes.len()).map(|border| {

@@ -1,3 +1,5 @@
+//! Tests of signing and verifying.
+
 use minisign::KeyPair;
 
 use super::*;

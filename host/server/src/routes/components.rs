@@ -1,5 +1,5 @@
-//! Components: what is loaded and the state of every file, one component in detail, and its earlier revisions; the state of
-//! MCP servers.
+//! Components: what is loaded and the state of every file, one component in detail, and its earlier revisions; the
+//! state of MCP servers.
 
 use axum::extract::State;
 use axum::http::StatusCode;

@@ -1,3 +1,5 @@
+//! Routes of artifacts.
+
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -1,3 +1,5 @@
+//! Routes of the developer UI.
+
 use hatchery::{DevUi, ServerConfig};
 use reqwest::{Method, Response};
 use serde_json::json;

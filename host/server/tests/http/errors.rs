@@ -1,3 +1,5 @@
+//! Errors as problem details.
+
 use std::time::Duration;
 
 use hatchery::{ByteSize, ServerConfig};

@@ -1,3 +1,5 @@
+//! Routes that start runs.
+
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -232,7 +234,7 @@ async fn an_invalid_message_is_rejected_and_the_session_stays_usable() {
     for (part, wrong) in [
         (
             json!({"foo": 1}),
-            "newMessage.parts[1] has `foo`, which is no kind of data; send `text`, `inlineData`, `fileData` or \
+            "newMessage.parts[1] has `foo`, which is not a supported kind of data; send `text`, `inlineData`, `fileData` or \
              `functionResponse`",
         ),
         (json!({"text": "hi", "foo": 1}), "newMessage.parts[1] has the unknown key `foo`"),

@@ -1,3 +1,5 @@
+//! Routes of sessions and memory.
+
 use hatchery::ServerConfig;
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -1,3 +1,5 @@
+//! Graceful shutdown.
+
 use std::time::Duration;
 
 use hatchery::ServerConfig;

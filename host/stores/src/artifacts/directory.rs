@@ -28,7 +28,7 @@ use crate::permissions;
 
 const UNFINISHED: &str = ".unfinished";
 
-/// Unfinished files of this age are abandoned: no write or deletion takes so long.
+/// Unfinished files of this age are abandoned, since no write or deletion takes that long.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60 * 60);
 
 /// An [`ArtifactService`] on a directory.
@@ -71,7 +71,7 @@ impl DirectoryArtifacts {
     }
 
     /// Returns a unique path on the same file system as the artifacts.
-    fn unfinished(&self) -> PathBuf {
+    fn temporary_path(&self) -> PathBuf {
         self.root.join(UNFINISHED).join(Uuid::new_v4().to_string())
     }
 }
@@ -80,7 +80,7 @@ impl DirectoryArtifacts {
 impl ArtifactService for DirectoryArtifacts {
     async fn save(&self, session: &SessionKey, name: &str, part: &Part) -> Result<u64, StoreError> {
         let folder = self.artifact(session, name)?;
-        let unfinished = self.unfinished();
+        let unfinished = self.temporary_path();
         let part = part.clone();
         blocking("save", folder.clone(), move || {
             let result = write(&unfinished, part).and_then(|()| publish(&unfinished, &folder));
@@ -124,7 +124,7 @@ impl ArtifactService for DirectoryArtifacts {
 
     async fn delete(&self, session: &SessionKey, name: &str) -> Result<(), StoreError> {
         let folder = self.artifact(session, name)?;
-        let unfinished = self.unfinished();
+        let unfinished = self.temporary_path();
         blocking("delete", folder.clone(), move || match none_if_missing(fs::rename(&folder, &unfinished))? {
             Some(()) => remove_folder(&unfinished),
             None => Ok(()),

@@ -130,7 +130,7 @@ impl QuotaSessions {
             return after;
         }
         let state = self.inner.get(key, EventWindow::Recent(0)).await?.map_or_else(State::default, |it| it.state);
-        add_growth(quotas, &usage, growth, StateChange::replaced(delta, &state))
+        add_growth(quotas, &usage, growth, StateChange::exact(delta, &state))
     }
 
     fn cache(&self) -> MutexGuard<'_, UsageCache> {
@@ -379,7 +379,8 @@ impl UsageCache {
         Some(after.session.events)
     }
 
-    /// Returns the totals before a write to a session that `is_new` or not; `None` if they must be read from the service.
+    /// Returns the totals before a write to a session that `is_new` or not; `None` if they must be read from the
+    /// service.
     fn usage(&self, key: &SessionKey, is_new: bool, guard: &WriteGuard<'_>) -> Option<Usage> {
         let user = self.users.get(&(key.app.clone(), key.user.clone()))?;
         if user.writes >= MAX_CACHED_WRITES {

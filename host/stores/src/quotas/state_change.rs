@@ -26,7 +26,7 @@ impl StateChange {
     }
 
     /// Returns what a delta replaces: the keys of `state` that it overwrites or removes.
-    pub(super) fn replaced(delta: &JsonMap, state: &State) -> Self {
+    pub(super) fn exact(delta: &JsonMap, state: &State) -> Self {
         let mut change = Self::default();
         for name in delta.keys() {
             if let (Some(usage), Some(old)) = (change.usage_mut(StateScope::of(name).0), state.get(name)) {

@@ -189,7 +189,7 @@ impl SessionService for SqliteSessions {
         let forked = self.write("fork the session", key, move |connection| {
             history::fork(connection, &own_key, at, &own_fork, created)
         });
-        restored(forked.await?, key, fork, revision)
+        restored_session(forked.await?, key, fork, revision)
     }
 
     async fn rewind(&self, key: &SessionKey, revision: u64) -> Result<Session, StoreError> {
@@ -197,7 +197,7 @@ impl SessionService for SqliteSessions {
         let at = i64::try_from(revision).unwrap_or(i64::MAX);
         let rewound =
             self.write("rewind the session", key, move |connection| history::rewind(connection, &own_key, at));
-        restored(rewound.await?, key, key.clone(), revision)
+        restored_session(rewound.await?, key, key.clone(), revision)
     }
 
     async fn close_session(&self, _: &SessionKey) -> Result<(), StoreError> {
@@ -309,7 +309,7 @@ fn insert_row(
 }
 
 /// Returns the session `result` of a fork or a rewind of `key`.
-fn restored(
+fn restored_session(
     restoration: Restoration,
     key: &SessionKey,
     result: SessionKey,

@@ -1,3 +1,5 @@
+//! Tests of the writer and its queue.
+
 use std::sync::mpsc;
 
 use futures::future::join_all;

@@ -25,7 +25,7 @@ pub(super) trait Job: Send {
     /// Sends a failure.
     fn fail(self: Box<Self>, failure: Failure);
 
-    /// Returns true if nobody waits for the result any more.
+    /// Returns true if no task waits for the result any more.
     fn is_abandoned(&self) -> bool;
 }
 
@@ -115,7 +115,7 @@ pub(super) async fn start(
             Ok(connection) => (Some(connection), Ok(())),
             Err(error) => (None, Err(error)),
         };
-        // If nobody waits any more, there will be no writes.
+        // If the opening task is gone, there will be no writes.
         if opened.send(result).is_ok()
             && let Some(connection) = connection
         {

@@ -34,7 +34,7 @@ export interface Run {
 export function buildRuns(events: readonly SessionEvent[]): Run[] {
   const groups = new Map<string, SessionEvent[]>();
   for (const event of events) {
-    // Changes of the state by a client are no runs.
+    // State changes by a client are not runs.
     if (event.partial || event.invocationId === "" || event.invocationId.startsWith("p-")) continue;
     const group = groups.get(event.invocationId);
     if (group) group.push(event);

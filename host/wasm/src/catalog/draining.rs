@@ -78,7 +78,7 @@ impl Draining {
     /// Removes revisions that are no longer used, and cuts off those whose time is up. Returns apps that are no longer
     /// used, to be closed.
     pub(crate) fn sweep(&mut self) -> Vec<Arc<App>> {
-        // All copies of an app share its agents, whatever their settings.
+        // All copies of an app share its agents, with any settings.
         let is_unused = |app: &mut Arc<App>| Arc::strong_count(app) == 1 && Arc::strong_count(&app.tree) == 1;
         let unused = self.apps.extract_if(.., is_unused).collect();
         self.revisions.retain_mut(|revision| revision.is_in_use(self.timeout));

@@ -55,7 +55,7 @@ impl Contract {
     /// Reads the contract from the bytes of a component, and checks that this host supports it.
     ///
     /// # Errors
-    /// If the bytes are no complete component, need another version or unknown imports, or export nothing known.
+    /// If the bytes are not a complete component, need another version or unknown imports, or export nothing known.
     pub fn read(component: &str, bytes: &[u8]) -> Result<Self, LoadError> {
         let (imports, exports) = interfaces(component, bytes)?;
         let mut versions = imports.iter().chain(&exports).filter_map(|name| version_of(name));
@@ -64,7 +64,7 @@ impl Contract {
             if let Some(version) = version_of(name).filter(|version| !is_supported(version)) {
                 return Err(LoadError::Version {
                     component: component.into(),
-                    wanted: compatibility_line(version),
+                    required: compatibility_line(version),
                     offered: compatibility_line(OFFERED),
                 });
             }

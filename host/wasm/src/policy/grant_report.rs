@@ -9,7 +9,8 @@ use super::denial::lines;
 use super::permission::quoted;
 use super::{Access, Grants, HostPattern, Pattern, RequestedGrants};
 
-/// Entries by configuration key, for example `models` or `state.read`. An entry is a name, a pattern, `read` or `write`; a folder is `read /data`.
+/// Entries by configuration key, for example `models` or `state.read`. An entry is a name, a pattern, `read` or
+/// `write`; a folder is `read /data`.
 pub type GrantEntries = BTreeMap<&'static str, Vec<String>>;
 
 /// Requested and actual grants of one component.
@@ -32,8 +33,8 @@ pub struct GrantReport {
 impl GrantReport {
     /// Compares `requests` with `grants`. The needs of the component's agents (`described`) count as requested.
     pub(crate) fn new(requests: Option<&RequestedGrants>, described: &RequestedGrants, grants: &Grants) -> Self {
-        let granted = granted(grants);
-        let described = requested(described);
+        let granted = granted_entries(grants);
+        let described = requested_entries(described);
         let is_declared = requests.is_some();
         let requested = match requests.map(requested) {
             None => Some(described).filter(|described| !described.is_empty()),
@@ -99,8 +100,8 @@ impl GrantReport {
 }
 
 impl GrantReport {
-    /// Returns the missing network entries that are addresses of this machine or of a private network, as a list. Without
-    /// this second grant, such addresses are denied.
+    /// Returns the missing network entries that are addresses of this machine or of a private network, as a list.
+    /// Without this second grant, such addresses are denied.
     fn missing_private_network(&self) -> Option<String> {
         let missing = self.missing.get("network")?;
         let granted = self.granted.get("private_network");
@@ -222,7 +223,7 @@ fn word(access: Option<Access>) -> Vec<String> {
     access.iter().map(ToString::to_string).collect()
 }
 
-fn requested(requests: &RequestedGrants) -> GrantEntries {
+fn requested_entries(requests: &RequestedGrants) -> GrantEntries {
     non_empty([
         ("models", texts(&requests.models)),
         ("memory", word(requests.memory)),
@@ -239,7 +240,7 @@ fn requested(requests: &RequestedGrants) -> GrantEntries {
     ])
 }
 
-fn granted(grants: &Grants) -> GrantEntries {
+fn granted_entries(grants: &Grants) -> GrantEntries {
     non_empty([
         ("models", texts(&grants.models)),
         ("memory", word(grants.memory)),

@@ -137,7 +137,7 @@ fn open_folders(component: &str, grants: &Grants) -> Result<Preopens, LoadError>
         if let Some(link) = resolved.first_link(folder.base.as_deref()) {
             let (link, target) = (link.display(), resolved.target().display());
             return Err(failed(format!(
-                "links are not followed, and `{link}` is one; grant `{target}`, where it leads"
+                "`{link}` is a link, and links are not followed; grant its target `{target}`"
             )));
         }
         let handle = resolved.open_folder().map_err(|error: io::Error| failed(error.to_string()))?;

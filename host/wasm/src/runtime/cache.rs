@@ -167,7 +167,7 @@ fn read(engine: &Engine, directory: &CacheDirectory, name: &str) -> Option<Compo
     }
     // SAFETY: the file holds what `write` got from the compiler of this host for this component and engine. The keyed
     // hash proves it, and only the owner of the directory can read the key, or replace the file after the check.
-    // Nobody changes files in place. Wasmtime ignores what follows the code, and refuses code of another version or
+    // Files are never changed in place. Wasmtime ignores what follows the code, and refuses code of another version or
     // configuration.
     match unsafe { Component::deserialize_file(engine.wasm(), &path) } {
         Ok(component) => Some(component),

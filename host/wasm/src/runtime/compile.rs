@@ -5,7 +5,7 @@
 //! `compile`, its memory goes back to the system, and a crash of the compiler is one rejected file. The child has an
 //! empty environment, cannot open files or sockets, and never sees the key of the code cache.
 //!
-//! Non-goal: this is no boundary against code that runs inside the compiler. The child returns native code that this
+//! Non-goal: this is not a boundary against code that runs inside the compiler. The child returns native code that this
 //! process then executes, so a component that takes over the compiler through a defect has the rights of the host.
 
 mod child;

@@ -105,7 +105,7 @@ impl EngineOptions {
 
     /// Returns these options with enough room for `limits`.
     #[must_use]
-    pub fn fitting(mut self, limits: &Limits) -> Self {
+    pub fn with_room_for(mut self, limits: &Limits) -> Self {
         self.max_memory = self.max_memory.max(limits.memory);
         self.max_tables = self.max_tables.max(limits.tables);
         // One instance may use its whole limit, unless that exceeds the memory of all instances.
@@ -260,7 +260,7 @@ impl Engine {
 
     /// Returns the bytes of memory of all instances.
     pub fn memory_in_use(&self) -> u64 {
-        self.memory.used()
+        self.memory.used_bytes()
     }
 
     /// Returns true if calls wait for an instance, or memory is nearly exhausted. Then no idle instance is kept.

@@ -16,7 +16,7 @@ pub(crate) struct EpochTimer {
 }
 
 impl EpochTimer {
-    /// Starts the thread. It calls `tick` each `interval` while guests run. While none runs, it goes on as long as
+    /// Starts the thread. It calls `tick` each `interval` while guests run. While none runs, it continues as long as
     /// `tick` returns true.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //! place that decides when a guest is interrupted.
 //!
 //! Two clocks run. CPU time is the time in which the store's future was polled, so waiting for a model costs nothing.
-//! Wall time and cancellation are watched from outside: whatever the guest does, its store is dropped. Guests that
+//! Wall time and cancellation are watched from outside of the guest, which ends when its store is dropped. Guests that
 //! compute for long share the processors by time slices, so that they do not block other tasks ([`cpu_scheduler`]).
 //!
 //! A store serves one call, or, if the operator configures a pool, one call after the other ([`instance_pool`]). It

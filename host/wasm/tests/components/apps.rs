@@ -1,4 +1,5 @@
-//! Other apps and other sessions: a component runs one within its grants and its limits, and uses the sessions of its user.
+//! Other apps and other sessions: a component runs one within its grants and its limits, and uses the sessions of its
+//! user.
 
 use std::sync::Arc;
 

@@ -134,7 +134,7 @@ async fn a_component_whose_description_depends_on_settings_is_described_again() 
     handle.wait_until_loaded().await;
     assert_eq!(handle.current().generation, before.generation + 2, "with the settings, and with what they change");
     assert_eq!(call(&handle.current(), "configured", args.clone()).await.unwrap(), json!("value"));
-    assert_eq!(call(&before, "configured", args).await.unwrap(), json!(null), "what is under way goes on");
+    assert_eq!(call(&before, "configured", args).await.unwrap(), json!(null), "running calls continue");
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! Contract versions: every patch of the offered version is served. Components of other versions are refused with the version that they
-//! need.
+//! Contract versions: every patch of the offered version is served. Components of other versions are refused with the
+//! version that they need.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use serde_json::json;
 use crate::support::{Chat, Lab, OneModel, call, component, context, settings_with_grants, transcript};
 
 /// Returns a built component that needs another version of the contract. Both versions must have the same length.
-fn patched(name: &str, from: &str, to: &str) -> Vec<u8> {
+fn with_contract_version(name: &str, from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut bytes = std::fs::read(component(name)).unwrap();
     let (from, to) = (format!("@{from}"), format!("@{to}"));
     let is_version = |it: &[u8], place: usize| it == from.as_bytes() && bytes[..place].ends_with_interface();
     let places: Vec<_> =
         bytes.windows(from.len()).enumerate().filter(|(place, it)| is_version(it, *place)).map(|it| it.0).collect();
-    assert!(!places.is_empty(), "{name} does not want {from}");
+    assert!(!places.is_empty(), "{name} does not need {from}");
     for place in places {
         bytes[place..place + to.len()].copy_from_slice(to.as_bytes());
     }
@@ -39,7 +39,7 @@ impl Interface for [u8] {
 }
 
 /// Returns a catalog with the component that was built against contract 0.2.0.
-async fn frozen() -> Arc<Catalog> {
+async fn contract_0_2_0_catalog() -> Arc<Catalog> {
     let config = JsonMap::from_iter([("greeting".to_owned(), json!("Hello"))]);
     let grants = json!({"models": ["*"], "memory": "write", "runs": ["*"], "sessions": {"read": ["*"]}});
     let settings = ComponentSettings { config, ..settings_with_grants(grants) };
@@ -55,7 +55,7 @@ fn texts_of(events: &[Arc<Event>]) -> Vec<String> {
 async fn a_component_of_contract_0_2_0_uses_what_the_host_offered_then() {
     let bytes = std::fs::read(component("contract_0_2_0")).unwrap();
     assert_eq!(version::required_version(&bytes).as_deref(), Some("0.2.0"));
-    let catalog = frozen().await;
+    let catalog = contract_0_2_0_catalog().await;
     let plugins = Plugins::new(vec![catalog.plugin("counter", JsonMap::new()).unwrap()]).unwrap();
     let model = Arc::new(Scripted::new().default_reply("You said {user}."));
     let chat = Chat::new(&catalog, "old", Arc::new(OneModel(model)), plugins).with_apps(&catalog);
@@ -76,7 +76,7 @@ async fn a_component_of_contract_0_2_0_uses_what_the_host_offered_then() {
 
 #[tokio::test]
 async fn a_toolset_of_contract_0_2_0_computes_its_tools() {
-    let catalog = frozen().await;
+    let catalog = contract_0_2_0_catalog().await;
     let cx = context(&catalog);
     let tools = catalog.toolset("contract_0_2_0/keys").unwrap().tools(&cx).await.unwrap();
     assert_eq!(tools[0].declaration().name, "greet_user");
@@ -85,7 +85,7 @@ async fn a_toolset_of_contract_0_2_0_computes_its_tools() {
 
 #[tokio::test]
 async fn a_component_of_another_patch_of_the_offered_version_is_served() {
-    let bytes = patched("misbehaver", version::OFFERED, "0.2.9");
+    let bytes = with_contract_version("misbehaver", version::OFFERED, "0.2.9");
     let lab = Lab::new();
     lab.write("later.wasm", &bytes);
     let catalog = lab.catalog().await;
@@ -97,7 +97,7 @@ async fn a_component_of_another_patch_of_the_offered_version_is_served() {
 #[tokio::test]
 async fn every_patch_of_the_offered_version_is_supported_and_no_other() {
     for (version, line) in [("0.1.0", "0.1"), ("0.3.0", "0.3"), ("1.2.0", "1")] {
-        let bytes = patched("misbehaver", version::OFFERED, version);
+        let bytes = with_contract_version("misbehaver", version::OFFERED, version);
         assert_eq!(version::required_version(&bytes).as_deref(), Some(version));
         assert!(!version::is_supported(version));
         let lab = Lab::new();
@@ -105,7 +105,7 @@ async fn every_patch_of_the_offered_version_is_supported_and_no_other() {
         assert_eq!(
             lab.reason(&lab.open().await.current(), "old.wasm"),
             format!(
-                "component `old` wants `hatchery:agent@{line}`, this host offers 0.2; rebuild it with `hatchery build`"
+                "component `old` needs `hatchery:agent@{line}`, but this host offers 0.2; rebuild it with `hatchery build`"
             )
         );
     }

@@ -199,5 +199,5 @@ async fn a_call_that_is_hidden_beside_a_text_ends_the_run_and_is_not_stored() {
         session.events.iter().all(|event| !str::from_utf8(event.json()).unwrap().contains("adk_request_confirmation"))
     );
     let (_, error) = chat.say("hello", RunConfig::default()).await;
-    assert!(error.is_none(), "the session goes on: {error:?}");
+    assert!(error.is_none(), "the session continues: {error:?}");
 }

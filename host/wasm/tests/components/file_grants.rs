@@ -128,7 +128,7 @@ async fn a_component_whose_granted_path_has_a_link_is_not_loaded() {
     let lab = lab(json!({"files": [{"host": granted, "guest": "/data"}]}));
     let reason = lab.reason(&lab.open().await.current(), "seeker.wasm");
     let expected = format!(
-        "as /data: links are not followed, and `{}` is one; grant `{}`, where it leads; make the folder, or",
+        "as /data: `{}` is a link, and links are not followed; grant its target `{}`; make the folder, or",
         real.parent().unwrap().join("link").display(),
         real.join("below").display()
     );

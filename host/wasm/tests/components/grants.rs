@@ -339,7 +339,7 @@ async fn a_grant_that_is_added_while_serving_applies_to_the_next_call() {
     assert_eq!(after.generation, before.generation + 1);
     assert_eq!(after.file(&lab.path("seeker.wasm")).unwrap().state, FileState::Loaded);
     assert!(remember(&after).await.is_ok());
-    assert!(remember(&before).await.is_err(), "what is under way goes on as it began");
+    assert!(remember(&before).await.is_err(), "running calls keep their grants");
     handle.configure(settings).await;
     assert_eq!(handle.current().generation, after.generation, "nothing has changed");
 }

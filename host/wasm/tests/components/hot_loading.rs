@@ -278,12 +278,12 @@ async fn a_run_that_does_not_end_in_time_loses_its_revision() {
     assert_eq!(error.code(), "COMPONENT_REPLACED");
     assert_eq!(
         error.to_string(),
-        "component `swap`: its file was replaced while the run went on, and the run has not ended in time; start it again to use \
-         what serves now, or raise `hot_reload.drain_timeout` in hatchery.yaml"
+        "component `swap`: its file was replaced during the run, and the run has not ended in time; start it again to use the \
+         current version, or raise `hot_reload.drain_timeout` in hatchery.yaml"
     );
     assert!(handle.draining()[0].is_cut_off, "{:?}", handle.draining());
     let later = run_custom(&old, "swap", &Listener::new(10)).await.unwrap_err();
-    assert_eq!(later.code(), "COMPONENT_REPLACED", "nothing begins on it any more");
+    assert_eq!(later.code(), "COMPONENT_REPLACED", "no call starts on it any more");
     assert_eq!(first_text(&handle.current()).await, "newer 1");
 }
 

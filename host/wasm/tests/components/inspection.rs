@@ -15,7 +15,7 @@ async fn inspection_reports_imports_and_exports() {
     assert!(inspection.imports.iter().any(|name| name.starts_with("hatchery:agent/session@")));
     assert!(inspection.exports.iter().any(|name| name.starts_with("hatchery:agent/guest-tools@")));
     let echo = inspection.tools.iter().find(|tool| tool.name == "echo").unwrap();
-    assert_eq!(echo.description, "Gives back its arguments.");
+    assert_eq!(echo.description, "Returns its arguments.");
     assert_eq!(echo.parameters.as_ref().unwrap()["type"], "object");
     assert!(inspection.agents.iter().all(|agent| agent.is_app && agent.kind == "custom"));
     assert_eq!(inspection.callbacks[0].points, ["before-agent"]);

@@ -18,12 +18,12 @@ async fn another_version_of_the_contract_names_both_and_the_command_that_helps()
     let requirement = r#"(component (import "hatchery:agent/session@0.3.1" (instance)))"#;
     assert_eq!(
         reason("weather", &text(requirement)).await,
-        "component `weather` wants `hatchery:agent@0.3`, this host offers 0.2; rebuild it with `hatchery build`"
+        "component `weather` needs `hatchery:agent@0.3`, but this host offers 0.2; rebuild it with `hatchery build`"
     );
     let offers = r#"(component (instance $i) (export "hatchery:agent/guest-tools@1.2.0" (instance $i)))"#;
     assert_eq!(
         reason("weather", &text(offers)).await,
-        "component `weather` wants `hatchery:agent@1`, this host offers 0.2; rebuild it with `hatchery build`"
+        "component `weather` needs `hatchery:agent@1`, but this host offers 0.2; rebuild it with `hatchery build`"
     );
 }
 

@@ -42,7 +42,7 @@ async fn a_guest_waits_until_its_event_is_taken() {
     for (number, seen) in (1..).zip(seen.iter()) {
         assert_eq!(seen.text, number.to_string());
         assert_eq!(seen.noted, Some(json!(number)));
-        assert_eq!(seen.ahead, None, "the guest went on while event {number} was held");
+        assert_eq!(seen.ahead, None, "the guest continued while event {number} was held");
     }
 }
 

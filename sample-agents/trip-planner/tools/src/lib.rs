@@ -1,4 +1,5 @@
-//! Tools for the trip planner, which is written in YAML. They read a small built-in table, so that every run has the same results.
+//! Tools for the trip planner, which is written in YAML. They read a small built-in table, so that every run has the
+//! same results.
 
 use hatchery_guest::prelude::*;
 

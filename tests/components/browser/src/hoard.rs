@@ -12,7 +12,7 @@ pub struct Hoard {
     bytes: usize,
 }
 
-/// Writes into the bodies of requests that are never sent. Returns how many bytes the host took.
+/// Writes into the bodies of requests that are never sent. Returns how many bytes the host accepted.
 #[tool]
 pub async fn hoard_bodies(Hoard { count, bytes }: Hoard) -> Result<usize, ToolError> {
     let (mut held, mut held_bytes) = (Vec::new(), 0);
@@ -30,7 +30,7 @@ pub async fn hoard_bodies(Hoard { count, bytes }: Hoard) -> Result<usize, ToolEr
     Ok(held_bytes)
 }
 
-/// Writes into the bodies of responses to nobody. Returns how many bytes the host took.
+/// Writes into the bodies of responses without a request. Returns how many bytes the host accepted.
 #[tool]
 pub async fn hoard_responses(Hoard { count, bytes }: Hoard) -> Result<usize, ToolError> {
     let (mut held, mut held_bytes) = (Vec::new(), 0);
@@ -60,7 +60,7 @@ pub async fn hoard_fields(Hoard { count, bytes }: Hoard) -> Result<usize, ToolEr
     Ok(held.len())
 }
 
-/// Sets a method, a path and a host of so many bytes. Returns which are accepted.
+/// Sets a method, a path and a host of this many bytes. Returns which of them are accepted.
 #[tool]
 pub async fn long_texts(Hoard { bytes, .. }: Hoard) -> Value {
     let request = OutgoingRequest::new(Fields::new());
@@ -72,7 +72,7 @@ pub async fn long_texts(Hoard { bytes, .. }: Hoard) -> Value {
     })
 }
 
-/// Asks for so many random bytes at once. Returns how many there are.
+/// Requests this many random bytes at once. Returns the number of bytes received.
 #[tool]
 pub async fn chance(Hoard { bytes, .. }: Hoard) -> usize {
     wasip2::random::random::get_random_bytes(bytes as u64).len()

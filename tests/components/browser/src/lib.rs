@@ -1,4 +1,5 @@
-//! HTTP requests, and attempts at what components may not do: sockets, filling the host's memory, and imports during the description.
+//! HTTP requests, and attempts at forbidden operations: sockets, filling the host's memory, and imports during the
+//! description.
 
 mod hoard;
 
@@ -68,7 +69,7 @@ async fn fetch_all(several: Several) -> Vec<Value> {
     join_all(several.requests.into_iter().map(answer)).await.into_iter().map(result).collect()
 }
 
-/// Sends requests, and reads no answer before all have begun.
+/// Sends requests, and reads the responses once all have begun.
 #[tool]
 async fn hold_all(several: Several) -> Vec<Value> {
     let responses = join_all(several.requests.into_iter().map(RequestArgs::send)).await;
@@ -101,7 +102,7 @@ struct Address {
     address: String,
 }
 
-/// Tries every kind of socket, and says what became of each.
+/// Tries every kind of socket, and returns the result of each.
 #[tool]
 async fn sockets(Address { address }: Address) -> Value {
     let reply =
@@ -114,7 +115,7 @@ async fn sockets(Address { address }: Address) -> Value {
     })
 }
 
-/// Tells in its description what became of a request that was sent to get it.
+/// Has the result of a request during `describe` as its description.
 #[agent]
 fn curious() -> LlmAgent {
     let answer = futures::executor::block_on(http::get("https://example.com/"));
@@ -122,7 +123,7 @@ fn curious() -> LlmAgent {
     LlmAgent::new("curious").description(report).model("scripted:browser.yaml")
 }
 
-/// Tells in its description all that it finds around it.
+/// Has its environment as its description.
 #[agent]
 fn nosy() -> LlmAgent {
     let (variables, chance) = (std::env::vars().count(), RandomState::new().hash_one(0));

@@ -1,5 +1,5 @@
-//! Agents: with a computed instruction, with callbacks, with many events, as the author `user`, with an import during the description, and with
-//! every option of an LLM agent.
+//! Agents: with a computed instruction, with callbacks, with many events, as the author `user`, with an import during
+//! the description, and with every option of an LLM agent.
 
 use std::pin::pin;
 use std::task;
@@ -41,8 +41,8 @@ pub fn clerk() -> LlmAgent {
         .after_tool(stamp)
 }
 
-/// Says the numbers from 1 to the one that the user says. When the user says `noted` too, each is in the state key `temp:at` before it is
-/// said, which shows how far this code has come.
+/// Emits the numbers from 1 to the one in the user's message. If the message contains `noted`, each is in the state key
+/// `temp:at` before it is emitted, which shows the progress of this code.
 #[agent]
 pub async fn streamer(cx: AgentContext) -> Result<(), Error> {
     let reply = cx.user_content()?.text();
@@ -75,7 +75,7 @@ pub fn curious() -> LlmAgent {
     LlmAgent::new("curious").description(answer)
 }
 
-/// Has everything that an LLM agent can be given.
+/// Has every option of an LLM agent.
 #[agent]
 pub fn equipped() -> LlmAgent {
     LlmAgent::new("equipped")

@@ -2,7 +2,7 @@
 
 use hatchery_guest::prelude::*;
 
-/// Counts the visits, and answers in the butler's place when the house is closed.
+/// Counts the visits, and answers instead of the butler if the house is closed.
 #[callback(before_agent)]
 pub async fn welcome(cx: CallbackContext) -> Result<Option<Content>, Error> {
     if cx.user_content()?.text().contains("closed") {
@@ -13,14 +13,14 @@ pub async fn welcome(cx: CallbackContext) -> Result<Option<Content>, Error> {
     Ok(None)
 }
 
-/// Notes that the user was served, and takes leave of those who say good bye.
+/// Records that the user was served, and answers a good bye.
 #[callback(after_agent)]
 pub async fn farewell(cx: CallbackContext) -> Result<Option<Content>, Error> {
     cx.set_state("served", true)?;
     Ok(cx.user_content()?.text().contains("good bye").then(|| Content::model("Do come again.")))
 }
 
-/// Tells the model to be brief, and answers what needs no model.
+/// Adds an instruction to be brief, and answers messages that need no model.
 #[callback(before_model)]
 pub async fn house_rules(request: &mut LlmRequest) -> Result<Option<LlmResponse>, Error> {
     if request.contents.iter().any(|content| content.text().contains("opening hours")) {
@@ -30,7 +30,7 @@ pub async fn house_rules(request: &mut LlmRequest) -> Result<Option<LlmResponse>
     Ok(None)
 }
 
-/// Blots out the combination of the safe.
+/// Redacts the combination of the safe.
 #[callback(after_model)]
 pub async fn blot(response: LlmResponse) -> Result<Option<LlmResponse>, Error> {
     let reply = response.text_content();
@@ -38,7 +38,7 @@ pub async fn blot(response: LlmResponse) -> Result<Option<LlmResponse>, Error> {
     Ok(blotted.map(|content| LlmResponse { content: Some(content), ..response }))
 }
 
-/// Writes keys in small letters, and keeps the safe's to itself.
+/// Converts keys to lower case, and refuses that of the safe.
 #[callback(before_tool)]
 pub async fn check_key(call: &mut ToolCall) -> Result<Option<Value>, Error> {
     let key = call.args.get("key").and_then(Value::as_str).unwrap_or_default().to_lowercase();
@@ -49,7 +49,7 @@ pub async fn check_key(call: &mut ToolCall) -> Result<Option<Value>, Error> {
     Ok(None)
 }
 
-/// Puts a stamp on answers that hold a setting.
+/// Adds a stamp to results that contain a setting.
 #[callback(after_tool)]
 pub async fn stamp(call: &ToolCall, mut response: Value) -> Result<Option<Value>, Error> {
     let Some(answer) = response.as_object_mut().filter(|answer| answer.contains_key("result")) else {
@@ -59,19 +59,19 @@ pub async fn stamp(call: &ToolCall, mut response: Value) -> Result<Option<Value>
     Ok(Some(response))
 }
 
-/// Answers in the place of an agent that has failed.
+/// Answers for an agent that has failed.
 #[callback(on_agent_error)]
 pub async fn mend_agent(error: Error) -> Result<Option<Content>, Error> {
     Ok(Some(Content::model(format!("The agent failed with {}.", error.code))))
 }
 
-/// Answers in the place of a model that has failed.
+/// Answers for a model that has failed.
 #[callback(on_model_error)]
 pub async fn mend_model(_request: &LlmRequest, error: Error) -> Result<Option<LlmResponse>, Error> {
     Ok(Some(LlmResponse::text(format!("The model failed with {}.", error.code))))
 }
 
-/// Answers in the place of a tool that has failed.
+/// Answers for a tool that has failed.
 #[callback(on_tool_error)]
 pub async fn mend_tool(call: &ToolCall, error: Error) -> Result<Option<Value>, Error> {
     Ok(Some(json!({ "tool": call.tool, "mended": error.message })))

@@ -2,8 +2,8 @@
 
 use hatchery_guest::prelude::*;
 
-/// Prints the code in capital letters, and writes the name of the first input file to `out.txt`. The code `fail` fails, the code `trap`
-/// panics.
+/// Prints the code in capital letters, and writes the name of the first input file to `out.txt`. The code `fail` fails,
+/// the code `trap` panics.
 #[code_executor]
 #[allow(clippy::panic, reason = "the tests need it")]
 pub async fn shout(input: CodeInput) -> Result<CodeOutput, ToolError> {
@@ -24,7 +24,7 @@ pub async fn counter(events: Vec<Event>) -> Result<Option<Content>, Error> {
     Ok((!events.is_empty()).then(|| Content::model(format!("{} events", events.len()))))
 }
 
-/// Returns one example, whatever the query is.
+/// Returns the same example for every query.
 #[examples]
 pub async fn sums(query: String) -> Result<Vec<Example>, Error> {
     Ok(vec![Example::new(query, "That makes four.")])

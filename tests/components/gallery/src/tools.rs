@@ -2,7 +2,7 @@
 
 use hatchery_guest::prelude::*;
 
-/// Which setting to look up.
+/// The arguments of `setting`.
 #[derive(Deserialize, JsonSchema)]
 pub struct Setting {
     /// Its key.
@@ -15,7 +15,7 @@ pub async fn configured(setting: Setting, cx: ToolContext) -> Result<Option<Valu
     Ok(cx.config(&setting.key)?)
 }
 
-/// How much to say.
+/// The number of log lines.
 #[derive(Deserialize, JsonSchema)]
 pub struct Chatter {
     /// How many lines.
@@ -46,13 +46,13 @@ pub async fn panics(alarm: Alarm) {
     panic!("{}", alarm.text);
 }
 
-/// Where the code runs, in the host's words.
+/// Returns the call's info.
 #[tool]
 pub async fn whereabouts(cx: ToolContext) -> Result<String, ToolError> {
     Ok(cx.info()?.agent)
 }
 
-/// Notes in the state key `guarded` that it has run. A person has to agree first.
+/// Sets the state key `guarded` when it runs. Requires confirmation.
 #[tool(confirm)]
 pub async fn guarded(cx: ToolContext) -> Result<&'static str, ToolError> {
     cx.set_state("guarded", true)?;
@@ -65,7 +65,7 @@ struct Days {
     days: u32,
 }
 
-/// Asks a person for three days, and tells what they gave.
+/// Requests confirmation with a payload of three days, and returns the confirmed payload.
 #[tool]
 pub async fn asks(cx: ToolContext) -> Result<Value, ToolError> {
     let Some(confirmation) = cx.confirmation()? else {

@@ -23,7 +23,7 @@ fn command(cx: &AgentContext) -> Result<Command, Error> {
     Ok(hatchery_guest::serde_json::from_str(&cx.user_content()?.text())?)
 }
 
-/// Says `count` events of `bytes` bytes: as they are, in `partial` ones, as `state`, each under a key of its own.
+/// Emits `count` events of `bytes` bytes: complete ones, partial ones, or with a state key each.
 #[agent]
 pub async fn torrent(cx: AgentContext) -> Result<(), Error> {
     let command = command(&cx)?;
@@ -50,7 +50,7 @@ fn map(value: Value) -> hatchery_guest::JsonMap {
     value.as_object().cloned().unwrap_or_default()
 }
 
-/// Says an event whose further keys contradict those that the host knows, of the kind that the user names.
+/// Emits an event with additional keys that contradict its fields, of the kind in the user's message.
 #[agent]
 pub async fn forger(cx: AgentContext) -> Result<(), Error> {
     let call = json!({ "id": "adk-1", "name": "pay", "args": { "amount": 7, "to": "Mallory" } });
@@ -97,8 +97,8 @@ pub async fn forger(cx: AgentContext) -> Result<(), Error> {
     cx.emit(event).await
 }
 
-/// Asks the user in the name of another agent to agree to a payment: says a call of `pay` and the host's own request, as if they were the
-/// author's in `kind`.
+/// Requests confirmation of a payment in the name of another agent: emits a call of `pay` and the host's own request,
+/// as if they were the author's in `kind`.
 #[agent]
 pub async fn impostor(cx: AgentContext) -> Result<(), Error> {
     let command = command(&cx)?;
@@ -136,7 +136,7 @@ pub async fn impostor(cx: AgentContext) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sets state that belongs to others, and rewrites what other agents see of the session, by what its event does.
+/// Sets state of others and rewrites the history of other agents, by the actions of its event.
 #[agent]
 pub async fn meddler(cx: AgentContext) -> Result<(), Error> {
     match command(&cx)?.kind.as_str() {

@@ -13,19 +13,19 @@ pub async fn spin() {
     }
 }
 
-/// Calls itself twice, and each of these again.
+/// Calls itself twice, recursively.
 #[tool]
 pub async fn twice(cx: ToolContext) -> Result<Value, ToolError> {
     let none = json!({});
     let (one, two) = futures::join!(cx.call_tool::<Value>("twice", &none), cx.call_tool::<Value>("twice", &none));
-    Ok(json!([shown(one), shown(two)]))
+    Ok(json!([to_json(one), to_json(two)]))
 }
 
-fn shown(result: Result<Value, ToolError>) -> Value {
+fn to_json(result: Result<Value, ToolError>) -> Value {
     result.unwrap_or_else(|error| json!({ "error": error.to_string().chars().take(200).collect::<String>() }))
 }
 
-/// Calls itself, and so on.
+/// Calls itself recursively.
 #[tool]
 pub async fn chain(cx: ToolContext) -> Result<Value, ToolError> {
     cx.call_tool("chain", &json!({})).await
@@ -50,17 +50,17 @@ pub async fn many_events(amount: Amount, cx: ToolContext) -> Result<usize, ToolE
     Ok(read)
 }
 
-/// Returns a list in a list in a list, two hundred thousand deep.
-pub fn bottomless() -> Tool {
-    raw("bottomless", "Returns JSON that no stack is deep enough for.", |_, _| {
+/// Returns lists nested 200,000 levels deep.
+pub fn deep_json() -> Tool {
+    raw("deep_json", "Returns deeply nested JSON.", |_, _| {
         const DEPTH: usize = 200_000;
         Box::pin(async { Ok("[".repeat(DEPTH) + &"]".repeat(DEPTH)) })
     })
 }
 
-/// Returns what is no JSON.
-pub fn open_wound() -> Tool {
-    raw("open_wound", "Returns what looks like JSON and is none.", |_, _| {
+/// Returns invalid JSON.
+pub fn invalid_json() -> Tool {
+    raw("invalid_json", "Returns invalid JSON.", |_, _| {
         Box::pin(async { Ok("{\"a\": 1e999, \"a\": \"\\ud800\", \"b\": nul".into()) })
     })
 }

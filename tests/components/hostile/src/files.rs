@@ -70,7 +70,8 @@ fn list(folder: &Descriptor, path: &str) -> Result<String, Code> {
     Ok(names.join(" "))
 }
 
-/// Reads files of the machine by every spelling of their path below a granted folder, and returns those that could be read.
+/// Reads files of the machine by every spelling of their path below a granted folder, and returns those that could be
+/// read.
 #[tool]
 pub async fn climb() -> Vec<String> {
     let mut read_paths = Vec::new();
@@ -90,7 +91,7 @@ pub async fn climb() -> Vec<String> {
     read_paths
 }
 
-/// Returns the folders and variables that it was given, without being granted any.
+/// Returns the folders and variables that it has without a grant.
 #[tool]
 pub async fn surroundings() -> Value {
     let folders: Vec<String> = get_directories().into_iter().map(|(_, name)| name).collect();

@@ -22,7 +22,7 @@ pub async fn state_items(amount: Amount, cx: ToolContext) -> Result<usize, ToolE
     Ok(amount.count)
 }
 
-/// Saves this many artifacts, and returns how many were taken and what refused the next.
+/// Saves this many artifacts, and returns how many were accepted and the error of the next one.
 #[tool]
 pub async fn artifact_flood(amount: Amount, cx: ToolContext) -> Value {
     for number in 0..amount.count {

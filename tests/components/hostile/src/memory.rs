@@ -10,7 +10,7 @@ use wasip2::random::random::get_random_bytes;
 
 use crate::Amount;
 
-/// Fills the bodies of requests that it never sends, and returns how many bytes the host took.
+/// Fills the bodies of requests that it never sends, and returns how many bytes the host accepted.
 #[tool]
 pub async fn bodies(amount: Amount) -> Value {
     let mut taken = 0;
@@ -34,7 +34,7 @@ pub async fn bodies(amount: Amount) -> Value {
     json!({ "begun": begun, "taken": taken })
 }
 
-/// Fills header fields that it never sends, and returns how many bytes the host took.
+/// Fills header fields that it never sends, and returns how many bytes the host accepted.
 #[tool]
 pub async fn fields(amount: Amount) -> Value {
     let value = vec![b'x'; 4096.min(amount.bytes)];
@@ -76,7 +76,7 @@ pub async fn grow() {
     }
 }
 
-/// Takes this much memory and keeps it for a second, in which others do the same.
+/// Allocates this much memory for a second, while other calls do the same.
 #[tool]
 pub async fn hoard(amount: Amount) -> usize {
     let taken = std::hint::black_box(vec![1_u8; amount.bytes]);
@@ -84,7 +84,7 @@ pub async fn hoard(amount: Amount) -> usize {
     taken.len()
 }
 
-/// Calls `hoard` this many times at once, and returns how many calls went well and what the others said.
+/// Calls `hoard` this many times at once, and returns the number of successful calls and the errors of the others.
 #[tool]
 pub async fn own_calls(amount: Amount, cx: ToolContext) -> Value {
     let args = Amount { count: 1, bytes: amount.bytes };

@@ -20,7 +20,7 @@ pub struct Target {
     headers: Vec<(String, String)>,
 }
 
-/// Sends a request in plain text, and returns the status of the answer, or what refused it.
+/// Sends a request in plain text, and returns the status of the answer, or the error.
 #[tool]
 pub async fn fetch(target: Target) -> Value {
     match send(&target) {

@@ -1,5 +1,5 @@
-//! Agents whose descriptions refer to models, tools, callbacks and agents of other components and to shared state. The component's code uses
-//! none of it.
+//! Agents whose descriptions refer to models, tools, callbacks and agents of other components and to shared state. The
+//! component's code uses none of it.
 
 use hatchery_guest::prelude::*;
 
@@ -33,7 +33,7 @@ async fn upgrade(request: &mut LlmRequest) -> Result<Option<LlmResponse>, Error>
     Ok(None)
 }
 
-/// Says something under an id, a run and a time of its choice; when the user says `override`, with a call hidden beside
+/// Emits an event with an id, a run and a time of its choice; for the message `override`, with a call hidden beside
 /// the text.
 #[agent]
 async fn impostor(cx: AgentContext) -> Result<(), Error> {

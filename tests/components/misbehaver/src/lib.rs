@@ -30,7 +30,7 @@ fn spin_now() -> ! {
     }
 }
 
-/// Allocates memory until that fails.
+/// Allocates memory until an allocation fails.
 #[tool]
 async fn allocate() {
     let mut taken: Vec<Vec<u8>> = Vec::new();
@@ -40,7 +40,7 @@ async fn allocate() {
     }
 }
 
-/// How much to give.
+/// The size of a result.
 #[derive(Deserialize, JsonSchema)]
 struct Size {
     /// Bytes of text.
@@ -53,47 +53,47 @@ async fn huge_result(size: Size) -> String {
     "x".repeat(size.bytes)
 }
 
-/// How long to wait.
+/// A duration.
 #[derive(Deserialize, JsonSchema)]
 struct Wait {
     /// Milliseconds.
     millis: u64,
 }
 
-/// Sleeps, and then gives how long.
+/// Sleeps, and returns the duration.
 #[tool]
 async fn slow(wait: Wait) -> u64 {
     std::thread::sleep(Duration::from_millis(wait.millis));
     wait.millis
 }
 
-/// Anything.
+/// One value.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct Anything {
     /// Any value.
     value: Value,
 }
 
-/// Gives back its arguments.
+/// Returns its arguments.
 #[tool]
 async fn echo(args: Anything) -> Anything {
     args
 }
 
-/// Counts the calls of its instance, this one included.
+/// Returns the number of calls that its instance has served, this one included.
 #[tool]
 async fn count() -> u32 {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     CALLS.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// The agent on whose behalf it runs, as the host says.
+/// Returns the name of the calling agent.
 #[tool]
-async fn who_asks(cx: ToolContext) -> Result<String, ToolError> {
+async fn calling_agent(cx: ToolContext) -> Result<String, ToolError> {
     Ok(cx.info()?.agent)
 }
 
-/// Computes for so long.
+/// Computes for this long.
 #[tool]
 async fn burn(wait: Wait) -> u64 {
     let began = Instant::now();
@@ -103,14 +103,14 @@ async fn burn(wait: Wait) -> u64 {
     wait.millis
 }
 
-/// Takes memory and never gives it back.
+/// Allocates memory and never frees it.
 #[tool]
 async fn hoard(size: Size) -> usize {
     std::mem::forget(std::hint::black_box(vec![1_u8; size.bytes]));
     size.bytes
 }
 
-/// Looks a number up in a table that takes long to make, once for each instance.
+/// Looks up a number in a table that each instance computes once, slowly.
 #[tool]
 async fn lookup() -> u64 {
     static TABLE: OnceLock<Vec<u64>> = OnceLock::new();
@@ -119,7 +119,7 @@ async fn lookup() -> u64 {
     table.last().copied().unwrap_or_default()
 }
 
-/// Leaves something to do behind that never ends.
+/// Leaves a task behind that never ends.
 #[tool]
 async fn linger(cx: ToolContext) -> Result<(), ToolError> {
     wit_bindgen::spawn_local(async move {
@@ -131,7 +131,7 @@ async fn linger(cx: ToolContext) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Begins a call of another tool and never looks at it again.
+/// Starts a call of another tool and abandons it.
 #[tool]
 async fn abandon(cx: ToolContext) {
     let cx: &'static ToolContext = Box::leak(Box::new(cx));
@@ -156,7 +156,7 @@ async fn relay_tool(call: Relayed, cx: ToolContext) -> Result<Value, ToolError> 
     cx.call_tool(&call.tool, &call.args).await
 }
 
-/// A state key to read or to write.
+/// A state key to read or write.
 #[derive(Deserialize, JsonSchema)]
 struct StateAccess {
     /// The key.
@@ -171,7 +171,7 @@ fn present<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<Value>, 
     Value::deserialize(value).map(Some)
 }
 
-/// Reads a state key, writes it when there is a value, and reads it again.
+/// Reads a state key, writes it if there is a value, and reads it again.
 #[tool]
 async fn state_rw(access: StateAccess, cx: ToolContext) -> Result<Value, ToolError> {
     let before: Option<Value> = cx.state(&access.key)?;
@@ -182,34 +182,34 @@ async fn state_rw(access: StateAccess, cx: ToolContext) -> Result<Value, ToolErr
     Ok(json!({ "before": before, "after": after }))
 }
 
-/// Fails in a way that ends the run.
+/// Fails with an error that ends the run.
 #[tool]
 async fn fatal() -> Result<(), ToolError> {
     Err(ToolError::fatal(Error::new("BROKEN", "beyond repair")))
 }
 
-/// Says one thing and traps.
+/// Emits one event and traps.
 #[agent]
 async fn trapping_agent(cx: AgentContext) -> Result<(), Error> {
     cx.say("about to trap").await?;
     trap_now()
 }
 
-/// Says one thing and never ends.
+/// Emits one event and never ends.
 #[agent]
 async fn spinning_agent(cx: AgentContext) -> Result<(), Error> {
     cx.say("about to spin").await?;
     spin_now()
 }
 
-/// Says one thing and fails with an error.
+/// Emits one event and fails with an error.
 #[agent]
 async fn failing_agent(cx: AgentContext) -> Result<(), Error> {
     cx.say("about to fail").await?;
     Err(Error::new("BROKEN", "beyond repair"))
 }
 
-/// Traps before whatever agent it is put on.
+/// Traps before an agent runs.
 #[callback(before_agent)]
 async fn trapping_callback() -> Result<Option<Content>, Error> {
     trap_now()
@@ -217,6 +217,6 @@ async fn trapping_callback() -> Result<Option<Content>, Error> {
 
 hatchery_guest::export! {
     agents: [trapping_agent, spinning_agent, failing_agent],
-    tools: [trap, spin, allocate, huge_result, slow, echo, count, who_asks, burn, hoard, lookup, linger, abandon, relay_tool, state_rw, fatal],
+    tools: [trap, spin, allocate, huge_result, slow, echo, count, calling_agent, burn, hoard, lookup, linger, abandon, relay_tool, state_rw, fatal],
     callbacks: [trapping_callback],
 }

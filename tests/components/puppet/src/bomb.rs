@@ -41,7 +41,7 @@ pub struct Fuse {
     numbers: usize,
 }
 
-/// Calls `bomb` with so many numbers, none of which is allowed.
+/// Calls `bomb` with this many numbers, none of which is allowed.
 #[tool]
 pub async fn explode(fuse: Fuse, cx: ToolContext) -> Result<Value, ToolError> {
     let numbers = vec![json!(0.25); fuse.numbers];

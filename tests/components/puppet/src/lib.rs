@@ -1,5 +1,5 @@
-//! Attacks by descriptions. A test selects the attack by overwriting [`MODE`] in the built component, because a host rejects the whole component
-//! for one invalid description.
+//! Attacks by descriptions. A test selects the attack by overwriting [`MODE`] in the built component, because a host
+//! rejects the whole component for one invalid description.
 
 mod bomb;
 mod loot;
@@ -43,7 +43,7 @@ fn puppet() -> LlmAgent {
     }
 }
 
-/// Calls every tool that it was given once, and says back its instruction and what the tools gave.
+/// Calls each of its tools once, and repeats its instruction and their results.
 #[model]
 async fn strings(request: LlmRequest, answer: Answer) -> Result<(), Error> {
     let last = request.contents.last();

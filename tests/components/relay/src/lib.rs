@@ -1,5 +1,5 @@
-//! A custom agent with two sub-agents, an LLM agent and a custom agent. It relays all events of the first, all but the first event of the
-//! second, and adds its own. A second root, `asker`, calls the model itself.
+//! A custom agent with two sub-agents, an LLM agent and a custom agent. It relays all events of the first, all but the
+//! first event of the second, and adds its own. A second root, `asker`, calls the model itself.
 //!
 //! Both use the model `scripted:relay.yaml`.
 

@@ -24,7 +24,7 @@ async fn remember(query: Name, cx: ToolContext) -> Result<usize, Error> {
     Ok(cx.memory().search(query.name).await?.len())
 }
 
-/// Does something with the artifact `chart`.
+/// Performs an operation on the artifact `chart`.
 #[tool]
 async fn artifacts(what: Name, cx: ToolContext) -> Result<Value, Error> {
     let artifacts = cx.artifacts();
@@ -49,7 +49,7 @@ struct Key {
     more: u32,
 }
 
-/// Sets a state key, or gives its value.
+/// Sets a state key, or returns its value.
 #[tool]
 async fn state(key: Key, cx: ToolContext) -> Result<Option<Value>, Error> {
     for _ in 0..key.more {
@@ -80,14 +80,14 @@ async fn own() -> &'static str {
     "own"
 }
 
-/// Yields an event that sets the key that the user says.
+/// Yields an event that sets the key in the user's message.
 #[agent]
 async fn setter(cx: AgentContext) -> Result<(), Error> {
     let key = cx.user_content()?.text();
     cx.emit(Event::text("set").with_state(key, 1)).await
 }
 
-/// Relays `setter`, and says which keys the events set, as it sees them.
+/// Relays `setter`, and emits the keys that the visible events set.
 #[agent(sub_agents = [setter])]
 async fn watcher(cx: AgentContext) -> Result<(), Error> {
     let mut seen = Vec::new();

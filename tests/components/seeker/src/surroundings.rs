@@ -22,7 +22,7 @@ pub struct File {
     path: String,
 }
 
-/// Does something with a file, and returns what is in it.
+/// Performs an operation on a file, and returns its content.
 #[tool]
 pub async fn files(file: File) -> Result<String, ToolError> {
     let path = &file.path;
@@ -39,7 +39,7 @@ pub async fn files(file: File) -> Result<String, ToolError> {
     }
 }
 
-/// Returns the time in seconds since 1970, a random number, and whether time goes on for what is measured.
+/// Returns the time in seconds since 1970, a random number, and whether the monotonic clock advances.
 #[tool]
 pub async fn time_and_chance() -> Result<Value, ToolError> {
     let began = Instant::now();

@@ -20,7 +20,7 @@ pub struct Errand {
     cancel_after: Option<usize>,
 }
 
-/// Runs an app, and returns what came of it.
+/// Runs an app, and returns the result.
 #[tool]
 pub async fn delegate(errand: Errand, cx: ToolContext) -> Result<Value, Error> {
     run(errand, &cx).await
@@ -60,7 +60,8 @@ pub async fn abandon(errand: Errand, cx: ToolContext) -> Result<bool, Error> {
     Ok(run.next().await?.is_some())
 }
 
-/// Runs the app that the user names first, with the rest of the message, in the session that the app's name ends in, if it has a `/`.
+/// Runs the app that the user names first, with the rest of the message, in the session that the app's name ends in, if
+/// it has a `/`.
 #[agent]
 pub async fn courier(cx: AgentContext) -> Result<(), Error> {
     let message = cx.user_content()?.text();
@@ -73,7 +74,7 @@ pub async fn courier(cx: AgentContext) -> Result<(), Error> {
     }
 }
 
-/// Says one line after the other, for ever.
+/// Emits lines without end.
 #[agent]
 pub async fn chatterbox(cx: AgentContext) -> Result<(), Error> {
     loop {
@@ -123,7 +124,7 @@ fn summary(session: SessionInfo) -> Value {
     json!({ "id": session.id, "events": session.event_count, "state": session.state })
 }
 
-/// Does something with the user's sessions of an app.
+/// Performs an operation on the user's sessions of an app.
 #[tool]
 pub async fn sessions(order: Order, cx: ToolContext) -> Result<Value, Error> {
     let (sessions, id) = (cx.sessions(order.app), order.id.unwrap_or_default());

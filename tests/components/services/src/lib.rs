@@ -1,4 +1,4 @@
-//! One small example of everything that a component asks the services of its host for.
+//! One small example of each use of the services of the host.
 
 mod apps;
 mod memory;

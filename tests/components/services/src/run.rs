@@ -79,7 +79,7 @@ pub async fn stopper(cx: CallbackContext) -> Result<Option<Content>, Error> {
     Ok(None)
 }
 
-/// Says that all is well, ends the run if the user says so, and goes on.
+/// Emits an event, ends the run if the user's message requests it, and continues.
 #[agent]
 async fn watchman(cx: AgentContext) -> Result<(), Error> {
     cx.say("All is well.").await?;
@@ -95,13 +95,13 @@ async fn relief(cx: AgentContext) -> Result<(), Error> {
     cx.say("Good morning.").await
 }
 
-/// Two agents, the second of which comes only if the run goes on.
+/// Two agents, the second of which runs only if the run is not ended.
 #[agent]
 pub fn night_watch() -> SequentialAgent {
     SequentialAgent::new("night_watch").before_agent(stopper).sub_agent(watchman).sub_agent(relief)
 }
 
-/// Tries to change the session, and says what came of it.
+/// Tries to change the session, and returns the result.
 async fn meddle(cx: Context) -> Result<String, Error> {
     let state = cx.set_state("meddled", true).map_err(|error| error.code);
     let artifact = cx.artifacts().save("note", Part::text("a note")).await.map_err(|error| error.to_string());

@@ -1,5 +1,5 @@
-//! One agent that emits the same text in three events. The text is `SWAP_TEXT` of the build's environment, so that two builds can be
-//! distinguished.
+//! One agent that emits the same text in three events. The text is `SWAP_TEXT` of the build's environment, so that two
+//! builds can be distinguished.
 
 use hatchery_guest::prelude::*;
 
@@ -8,7 +8,7 @@ const TEXT: &str = match option_env!("SWAP_TEXT") {
     None => "unset",
 };
 
-/// Says which build it is.
+/// Returns the name of its build.
 #[agent]
 async fn swap(cx: AgentContext) -> Result<(), Error> {
     for number in 1..=3 {

@@ -168,7 +168,7 @@ async fn slow_clients_do_not_lock_out_others() -> Result<()> {
             }
         }
     };
-    // Nobody who comes now has a connection yet.
+    // No later client has a connection yet.
     let served = async {
         for _ in 0..3 {
             check_new_connection(address).await.context("while they drip")?;

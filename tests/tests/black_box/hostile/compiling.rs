@@ -1,4 +1,5 @@
-//! Attacks by components that are slow to compile: the host continues to serve and to revoke grants during their compilation.
+//! Attacks by components that are slow to compile: the host continues to serve and to revoke grants during their
+//! compilation.
 
 use anyhow::{Context, Result};
 use hatchery_tests::Stage;
@@ -67,8 +68,8 @@ async fn grants_are_revoked_while_a_slow_component_is_compiled() -> Result<()> {
     stage
         .withstand(async {
             stage.folder.put("slow.wasm", slow_component()?)?;
-            // The folder is looked at from top to bottom: the host knows of the slow one when a swap after it has been noticed, or when it is
-            // named as one that is being compiled or cannot be.
+            // The folder is looked at from top to bottom: the host knows of the slow one when a swap after it has been
+            // noticed, or when it is named as one that is being compiled or cannot be.
             stage.folder.put("hatchery.yaml", with_greeter("components: {hostile: {config: {changed: true}}}")?)?;
             stage.host.wait_for_log("hatchery.yaml: component settings and limits are applied").await?;
             let slow = entry(&stage.host.components().await?, "slow.wasm").map(|entry| entry["state"].clone());

@@ -59,7 +59,7 @@ async fn recursive_tools_end_at_the_limits_of_calls_and_depth() -> Result<()> {
 #[tokio::test]
 async fn invalid_or_too_deep_json_is_an_error_of_the_tool() -> Result<()> {
     let stage = Stage::new("").await?;
-    for tool in ["bottomless", "open_wound"] {
+    for tool in ["deep_json", "invalid_json"] {
         let answer = stage.withstand(stage.attack(tool, json!({}))).await?;
         let error = answer["error"].as_str().with_context(|| format!("{tool}: {answer}"))?;
         assert!(error.contains("JSON") || error.contains("json"), "{tool}: {error}");

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 const REQUEST: &str = "adk_request_confirmation";
 
-/// Serves an agent `payer` with a tool that pays, and an agent `diverted` with a callback of `hostile` before its calls.
+/// Serves an agent `payer` with a tool that pays, and an agent `diverted` with a callback of `hostile` before its
+/// calls.
 async fn stage() -> Result<Stage> {
     let folder = Stage::folder("")?;
     folder.put("vault.wasm", component("vault")?)?;

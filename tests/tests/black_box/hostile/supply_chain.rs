@@ -183,7 +183,7 @@ async fn a_build_runs_no_module_of_the_project() -> Result<()> {
     for module in ["json.py", "venv.py", "pip.py", "sitecustomize.py", "sys.py", "encodings.py"] {
         folder.write(module, &code)?;
     }
-    // Whatever is to be fetched is not there: the build itself is not what this is about.
+    // The build fails, because its dependencies cannot be fetched. Only the files read meanwhile matter.
     let cache = folder.data().join("cache").display().to_string();
     let variables = [("PIP_NO_INDEX", "1"), ("PIP_DISABLE_PIP_VERSION_CHECK", "1"), ("XDG_CACHE_HOME", cache.as_str())];
     let output = hatchery_with(&folder.served(), &["build", "."], &variables).await?;

@@ -1,4 +1,4 @@
-//! Attacks by folders of other authors: inspecting one grants it nothing, whatever its hatchery.yaml contains.
+//! Attacks by folders of other authors: inspecting one grants it nothing, with any hatchery.yaml.
 
 use std::fs;
 
@@ -106,7 +106,7 @@ async fn an_unsigned_component_is_not_inspected_if_signatures_are_required() -> 
         let output = run_command(&folder, args).await?;
         let printed = format!("{}{}", output.stdout, output.stderr);
         assert!(printed.contains("sign"), "{args:?}: {printed}");
-        assert!(!output.stdout.contains("Says which build it is"), "{args:?} ran it: {printed}");
+        assert!(!output.stdout.contains("Returns the name of its build"), "{args:?} ran it: {printed}");
     }
     Ok(())
 }

@@ -114,7 +114,7 @@ def _planner(agent: LlmAgent) -> Any:
             return wit.Planner_Thinking(to_json(agent.planner.config()))
         case "plan_re_act":
             return wit.Planner_PlanReAct()
-    raise TypeError(f"agent `{agent.name}`: {agent.planner!r} is no planner; use Thinking(…) or \"plan_re_act\"")
+    raise TypeError(f"agent `{agent.name}`: {agent.planner!r} is not a planner; use Thinking(…) or \"plan_re_act\"")
 
 
 def _code_execution(agent: LlmAgent) -> Any:

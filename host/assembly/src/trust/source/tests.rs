@@ -1,3 +1,5 @@
+//! Tests of trust in configurations.
+
 use std::fs;
 
 use hatchery_wasm::Grants;

@@ -1,8 +1,6 @@
 //! The projects of `hatchery dev`: finds them, and builds those whose files have changed.
 
-use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use anyhow::bail;
@@ -16,8 +14,8 @@ use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, format_error};
 /// Interval at which the files of the projects are checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Extensions of files that are no sources of a component. A host reads YAML itself.
-const NO_SOURCES: [&str; 6] = ["wasm", "pyc", "yaml", "yml", "md", "minisig"];
+/// Extensions of files that are not sources of a component. A host reads YAML itself.
+const NON_SOURCE_EXTENSIONS: [&str; 6] = ["wasm", "pyc", "yaml", "yml", "md", "minisig"];
 
 /// The projects of a folder.
 pub struct Projects {
@@ -82,8 +80,8 @@ impl Projects {
 }
 
 impl Project {
-    /// Returns the sources if they differ from those of the last build and have not changed since the last check: an editor
-    /// may still be writing.
+    /// Returns the sources if they differ from those of the last build and have not changed since the last check: an
+    /// editor may still be writing.
     async fn settled_change(&mut self) -> Option<Sources> {
         let folder = self.folder.clone();
         let now = tokio::task::spawn_blocking(move || sources(&folder)).await.ok()?;
@@ -134,7 +132,7 @@ fn say(line: &str) {
     progress::suspend(|| anstream::eprintln!("{line}"));
 }
 
-/// Returns true for the folder of a component's project. A crate without a component, such as a library, is none.
+/// Returns true for the folder of a component's project. A crate without a component, such as a library, is not a project.
 fn is_project(folder: &Path) -> bool {
     match Language::detect(folder) {
         Ok(Language::Python | Language::JavaScript | Language::TypeScript) => true,
@@ -149,7 +147,7 @@ fn is_project(folder: &Path) -> bool {
 fn sources(folder: &Path) -> Sources {
     let is_source = |name: &str| {
         let extension = name.rsplit_once('.').map(|(_, extension)| extension);
-        !name.starts_with('.') && !extension.is_some_and(|extension| NO_SOURCES.contains(&extension))
+        !name.starts_with('.') && !extension.is_some_and(|extension| NON_SOURCE_EXTENSIONS.contains(&extension))
     };
     let files = files::find(folder, is_source).unwrap_or_default();
     let with_metadata = files.into_iter().filter_map(|file| {
@@ -157,21 +155,6 @@ fn sources(folder: &Path) -> Sources {
         Some((file, metadata.modified().ok(), metadata.len()))
     });
     with_metadata.collect()
-}
-
-/// Opens a page in the browser of the user. A failure is only reported.
-pub fn open_browser(url: &str) {
-    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
-    let spawned =
-        Command::new(program).arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    match spawned {
-        // It ends by itself; nobody waits for it.
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            say(&format!("{WARNING}warning:{WARNING:#} there is no {program} to open {url}; open it yourself"));
-        }
-        Err(error) => say(&format!("{WARNING}warning:{WARNING:#} cannot open {url}: {error}")),
-    }
 }
 
 #[cfg(test)]

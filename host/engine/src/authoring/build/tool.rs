@@ -94,8 +94,8 @@ impl FunctionTool {
         self
     }
 
-    /// Sets whether a call that was interrupted when the host died may be made again, as by default. If not, the model is
-    /// told that nobody knows whether the call had its effect.
+    /// Sets whether a call that was interrupted when the host died may be made again, as by default. If not, the model
+    /// gets an error that says that the effect of the call is unknown.
     #[must_use]
     pub fn idempotent(mut self, is_idempotent: bool) -> Self {
         self.is_idempotent = is_idempotent;

@@ -4,7 +4,7 @@ use hatchery_core::{GenerateContentConfig, HookPoint, JsonMap, Planner};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-pub(super) use crate::authoring::tools::{located, parse};
+pub(super) use crate::authoring::tools::{describe_error, parse};
 
 /// One YAML file. All agent classes share it, so that a key of another class is not reported as unknown.
 #[derive(Debug, Deserialize)]
@@ -235,7 +235,7 @@ pub(super) fn planner(planner: Option<&Value>) -> Result<Option<Planner>, String
 pub(super) fn generate_content_config(config: Option<JsonMap>) -> Result<GenerateContentConfig, String> {
     let Some(config) = config else { return Ok(GenerateContentConfig::default()) };
     let config = serde_path_to_error::deserialize(camel_keys(Value::Object(config)));
-    let config: GenerateContentConfig = config.map_err(|error| located(&error))?;
+    let config: GenerateContentConfig = config.map_err(|error| describe_error(&error))?;
     config.check()?;
     Ok(config)
 }

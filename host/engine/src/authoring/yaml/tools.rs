@@ -73,7 +73,7 @@ impl TreeLoader<'_> {
         if let Some(prefix) = args.prefix {
             toolset = toolset.prefix(prefix).into_toolset();
         }
-        Ok(Self::guarded(toolset, reference))
+        Ok(Self::with_call_settings(toolset, reference))
     }
 
     /// Creates the toolset that has the name of a `tools` entry itself. `None` if the entry is a tool.
@@ -85,13 +85,13 @@ impl TreeLoader<'_> {
         let name = reference.name.as_str();
         match self.options.resolver.create_toolset(name, reference.args.clone().unwrap_or_default()) {
             Err(ResolveError::Unknown { .. }) => None,
-            Ok(toolset) => Some(Ok(Self::guarded(toolset, reference))),
+            Ok(toolset) => Some(Ok(Self::with_call_settings(toolset, reference))),
             Err(error) => Some(Err(source.resolve_error("name", name, &error))),
         }
     }
 
     /// Applies the settings that an entry has for all of its tools.
-    fn guarded(mut toolset: Arc<dyn Toolset>, reference: &ToolRef) -> Arc<dyn Toolset> {
+    fn with_call_settings(mut toolset: Arc<dyn Toolset>, reference: &ToolRef) -> Arc<dyn Toolset> {
         if reference.require_confirmation {
             toolset = toolset.requiring_confirmation().into_toolset();
         }

@@ -25,7 +25,8 @@ type Sessions = watch::Sender<HashMap<SessionKey, CancellationToken>>;
 pub(crate) struct Compactions(Arc<Sessions>);
 
 impl Compactions {
-    /// Starts a compaction of the session if `plan` returns one and none is in progress. Returns true if it was started.
+    /// Starts a compaction of the session if `plan` returns one and none is in progress. Returns true if it was
+    /// started.
     pub(super) fn start<F>(
         &self,
         target: &CompactionTarget<'_, F>,

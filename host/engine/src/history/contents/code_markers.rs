@@ -94,12 +94,12 @@ impl PromptRewriter {
         match &parts.get(index)?.data {
             PartData::ExecutableCode(code) => {
                 let ran_in_model = neighbor(index.checked_add(1)).is_some_and(is_result);
-                (!ran_in_model).then(|| between(self.markers.code.as_ref(), &code.code))
+                (!ran_in_model).then(|| delimit(self.markers.code.as_ref(), &code.code))
             }
             PartData::CodeExecutionResult(result) => {
                 let ran_in_model = neighbor(index.checked_sub(1)).is_some_and(is_code);
                 let output = result.output.as_deref().unwrap_or_default();
-                (!ran_in_model).then(|| between(Some(&self.markers.result), output))
+                (!ran_in_model).then(|| delimit(Some(&self.markers.result), output))
             }
             PartData::InlineData(blob)
                 if self.markers.data_files && is_from_user && data_files::is_csv(&blob.mime_type) =>
@@ -125,7 +125,7 @@ impl PromptRewriter {
 }
 
 /// Returns the text between delimiters, or only the text without any.
-pub(crate) fn between(delimiters: Option<&(String, String)>, text: &str) -> String {
+pub(crate) fn delimit(delimiters: Option<&(String, String)>, text: &str) -> String {
     let (open, close) = delimiters.map_or(("", ""), |(open, close)| (open, close));
     format!("{open}{text}{close}")
 }

@@ -2,7 +2,7 @@
 
 use hatchery_core::{Content, ExecutableCode, Part, PartData};
 
-use crate::history::contents::between;
+use crate::history::contents::delimit;
 
 /// Returns the code at the end of a content.
 pub(crate) fn pending_code(content: &Content) -> Option<&str> {
@@ -48,7 +48,7 @@ pub(super) fn quote_last(content: &mut Content, delimiters: &[(String, String)])
     if let Some(Part { data, .. }) = content.parts.last_mut()
         && let PartData::ExecutableCode(code) = data
     {
-        *data = PartData::Text(between(delimiters.first(), &code.code));
+        *data = PartData::Text(delimit(delimiters.first(), &code.code));
     }
 }
 

@@ -46,7 +46,7 @@ pub(super) async fn run_once(
     let (Some(key), Some(journal)) = (key, cx.invocation.journal.clone()) else { return start(request).await };
     match journal.earlier::<RunRecord>(&key) {
         EarlierCall::Completed(record) => return replay(cx, &request.app, record).await,
-        EarlierCall::Interrupted => return Err(interrupted(cx, &request.app)),
+        EarlierCall::Interrupted => return Err(interruption_error(cx, &request.app)),
         EarlierCall::Unknown => {}
     }
     journal.begin(&key).await?;
@@ -94,7 +94,7 @@ async fn replay(cx: &CallContext, app: &str, record: RunRecord) -> Result<AppRun
         Some(Err(failure)) if invocation_id.is_empty() => return Err(failure.into_error(cx)),
         Some(Err(failure)) => Some(Err(failure.into_error(cx))),
         Some(Ok(())) => None,
-        None => Some(Err(interrupted(cx, app))),
+        None => Some(Err(interruption_error(cx, app))),
     };
     let parent = &cx.invocation;
     let key = SessionKey::new(app, &*parent.session_key.user, session.as_str());
@@ -108,7 +108,7 @@ async fn replay(cx: &CallContext, app: &str, record: RunRecord) -> Result<AppRun
     Ok(AppRun { invocation_id, session, events: stream::iter(events).boxed(), cancel: parent.cancel.child_token() })
 }
 
-fn interrupted(cx: &CallContext, app: &str) -> RunError {
+fn interruption_error(cx: &CallContext, app: &str) -> RunError {
     let message = format!(
         "the run of app `{app}` was interrupted with the run that had started it; it is not started again: look into its \
          session before you do so"

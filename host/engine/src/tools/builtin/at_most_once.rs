@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use hatchery_core::{Tool, WrapperTool};
 
-/// Never repeats a call of a tool that was interrupted when the host died. The model gets an error that it is unknown whether
-/// the call had its effect.
+/// Never repeats a call of a tool that was interrupted when the host died. The model gets an error that it is unknown
+/// whether the call had its effect.
 pub struct AtMostOnce(Arc<dyn Tool>);
 
 impl AtMostOnce {

@@ -58,7 +58,7 @@ pub(super) fn cached(schema: &Value) -> Option<Result<Arc<Compiled>, Arc<str>>> 
 ///
 /// # Errors
 /// The reason why the schema is invalid.
-pub(super) fn compiled(schema: &Value) -> Result<Arc<Compiled>, Arc<str>> {
+pub(super) fn get_or_compile(schema: &Value) -> Result<Arc<Compiled>, Arc<str>> {
     if let Some(cached) = cached(schema) {
         return cached;
     }

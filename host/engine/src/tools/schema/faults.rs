@@ -34,10 +34,10 @@ pub(super) fn first(validator: &Validator<Counted>, value: &Value) -> Option<Str
 
 fn describe(error: &ValidationError<'_>, levels: usize) -> String {
     let path = error.instance_path().as_str();
-    let value = shortened(error.instance(), MAX_VALUE_BYTES);
+    let value = shorten(error.instance(), MAX_VALUE_BYTES);
     let message = match error.kind() {
         ValidationErrorKind::Enum { options } => {
-            format!("{value} is not one of {}", shortened(options, MAX_OPTIONS_BYTES))
+            format!("{value} is not one of {}", shorten(options, MAX_OPTIONS_BYTES))
         }
         ValidationErrorKind::Custom { message, .. } => message.clone(),
         _ => error.masked_with(value).to_string(),
@@ -56,7 +56,7 @@ fn describe(error: &ValidationError<'_>, levels: usize) -> String {
     text
 }
 
-pub(super) fn shortened(value: &Value, max_bytes: usize) -> String {
+pub(super) fn shorten(value: &Value, max_bytes: usize) -> String {
     truncate(value.to_string(), max_bytes)
 }
 

@@ -9,7 +9,7 @@ use jsonschema::{Keyword, ValidationError};
 use serde_json::Value;
 
 use super::counted::{Counted, CountedNode, equal};
-use super::faults::{MAX_OPTIONS_BYTES, MAX_VALUE_BYTES, shortened, truncate};
+use super::faults::{MAX_OPTIONS_BYTES, MAX_VALUE_BYTES, shorten, truncate};
 use super::steps::{count, count_bytes};
 
 /// The keyword that replaces indexed values. Its value is the position of the index in a list, so a reference to it
@@ -30,14 +30,14 @@ impl Index {
     /// Creates an index of the values of an `enum`.
     pub(super) fn of_enum(values: &[Value]) -> Self {
         let options =
-            values.iter().map(|value| shortened(value, MAX_VALUE_BYTES)).take(MAX_OPTIONS_BYTES).collect::<Vec<_>>();
+            values.iter().map(|value| shorten(value, MAX_VALUE_BYTES)).take(MAX_OPTIONS_BYTES).collect::<Vec<_>>();
         let options = truncate(format!("[{}]", options.join(",")), MAX_OPTIONS_BYTES);
         Self::new(values, format!("is not one of {options}"))
     }
 
     /// Creates an index of the value of a `const`.
     pub(super) fn of_const(value: &Value) -> Self {
-        Self::new(std::slice::from_ref(value), format!("is not {}", shortened(value, MAX_OPTIONS_BYTES)))
+        Self::new(std::slice::from_ref(value), format!("is not {}", shorten(value, MAX_OPTIONS_BYTES)))
     }
 
     fn new(values: &[Value], expected: String) -> Self {
@@ -102,7 +102,7 @@ impl<'i> Keyword<'i, Counted> for IndexKeyword {
         if self.0.contains(instance.0) {
             return Ok(());
         }
-        Err(ValidationError::custom(format!("{} {}", shortened(instance.0, MAX_VALUE_BYTES), self.0.expected)))
+        Err(ValidationError::custom(format!("{} {}", shorten(instance.0, MAX_VALUE_BYTES), self.0.expected)))
     }
 
     fn is_valid(&self, instance: CountedNode<'i>) -> bool {

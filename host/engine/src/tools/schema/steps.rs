@@ -144,7 +144,7 @@ fn unwind(interrupt: Interrupt) -> ! {
 ///
 /// # Errors
 /// If it was interrupted.
-pub(super) fn metered<T>(limits: Limits, work: impl FnOnce() -> T) -> Result<T, Interrupt> {
+pub(super) fn run_metered<T>(limits: Limits, work: impl FnOnce() -> T) -> Result<T, Interrupt> {
     let Limits { steps, per_byte, budget } = limits;
     if let Some(interrupt) = budget.as_ref().and_then(RunBudget::poll) {
         return Err(interrupt);

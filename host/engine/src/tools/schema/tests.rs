@@ -21,13 +21,13 @@ fn compile_error(schema: &Value) -> String {
 
 /// Checks a value without a run.
 fn check_with_steps(schema: &Value, value: &Value, steps: u64) -> Result<Option<String>, Interrupt> {
-    check_inline(&compile::compiled(schema).unwrap(), value, steps, None)
+    check_inline(&compile::get_or_compile(schema).unwrap(), value, steps, None)
 }
 
 /// Returns the number of steps of a check.
 fn steps_of(schema: &Value, value: &Value) -> u64 {
     let budget = budget();
-    check_inline(&compile::compiled(schema).unwrap(), value, MAX_STEPS, Some(budget.clone())).unwrap();
+    check_inline(&compile::get_or_compile(schema).unwrap(), value, MAX_STEPS, Some(budget.clone())).unwrap();
     budget.spent.check_steps.load(Ordering::Relaxed)
 }
 
@@ -253,7 +253,7 @@ fn the_cost_of_a_pattern_depends_on_the_length_of_the_text_and_the_size_of_the_p
 #[test]
 fn a_check_is_interrupted_at_its_deadline_with_its_run_and_at_the_limit_of_the_run() {
     let (schema, value) = (doubling("allOf", "$defs"), json!("x"));
-    let compiled = compile::compiled(&schema).unwrap();
+    let compiled = compile::get_or_compile(&schema).unwrap();
     let interrupt_of = |budget: RunBudget| check_inline(&compiled, &value, MAX_STEPS, Some(budget)).unwrap_err();
     assert_eq!(interrupt_of(RunBudget { deadline: Instant::now(), ..budget() }), Interrupt::Deadline);
     let cancelled = budget();
@@ -346,7 +346,7 @@ fn a_deep_value_with_many_faults_is_still_rejected() {
         2 + 4,
         "alternatives of alternatives are listed, and no more: {fault}"
     );
-    let compiled = compile::compiled(&schema).unwrap();
+    let compiled = compile::get_or_compile(&schema).unwrap();
     let fault = check_inline(&compiled, &nested(30), 20_000, None).unwrap();
     assert_eq!(fault.as_deref(), Some("the value does not match its schema; there are too many errors to list"));
 }

@@ -11,7 +11,7 @@ use hatchery_core::{
 use hatchery_engine::{App, RunRequest, Runner};
 use hatchery_test_support::{SESSION, USER, brief, services};
 
-/// A session service that fails after so many events, as if the process had been killed there.
+/// A session service that fails after this many events, as if the process had been killed there.
 pub struct CrashingSessions {
     inner: Arc<dyn SessionService>,
     left: AtomicUsize,
@@ -65,7 +65,7 @@ impl CallJournal for CrashingSessions {
     }
 }
 
-/// Says `hi` to a new session of `app`, on services that fail after `survive` events, and resumes the run with a new
+/// Sends `hi` to a new session of `app`, on services that fail after `survive` events, and resumes the run with a new
 /// runner. Returns the session at the interruption and at the end.
 pub async fn interrupted(app: &Arc<App>, survive: usize) -> (Session, Session) {
     let services = services();

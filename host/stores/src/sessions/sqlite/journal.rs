@@ -39,7 +39,7 @@ impl CallJournal for SqliteSessions {
             rows.collect::<rusqlite::Result<Vec<_>>>()
         });
         let mut records = read.await?;
-        // A run that goes on after it has finished has the mark and records.
+        // A run that continues after it has finished has the mark and records.
         let is_finished = matches!(records.as_slice(), [CallRecord { call, .. }] if call.is_empty());
         records.retain(|record| !record.call.is_empty());
         Ok((!is_finished).then_some(records))

@@ -15,8 +15,8 @@ pub(super) struct Presence {
 }
 
 impl Presence {
-    /// Opens the lock file of a database, and waits while another process looks whether it is alone. Blocks. Returns true
-    /// if no other process has the database open; none can begin a turn before [`Presence::share`].
+    /// Opens the lock file of a database, and waits while another process looks whether it is alone. Blocks. Returns
+    /// true if no other process has the database open; none can begin a turn before [`Presence::share`].
     ///
     /// # Errors
     /// If the file cannot be created, or its file system has no locks.
@@ -34,8 +34,8 @@ impl Presence {
         }
     }
 
-    /// Lets other processes open the database. Blocks while another one looks whether it is alone. The lock is held until
-    /// this is dropped.
+    /// Lets other processes open the database. Blocks while another one looks whether it is alone. The lock is held
+    /// until this is dropped.
     ///
     /// # Errors
     /// Those of the operating system.

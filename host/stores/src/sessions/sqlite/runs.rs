@@ -36,7 +36,7 @@ impl RunService for SqliteSessions {
             insert(connection, row, &new)?;
             Ok(Change::Made(new.clone()))
         });
-        made(added.await?, session)
+        into_result(added.await?, session)
     }
 
     async fn start(&self, run: &StoredRun, fence: u64) -> Result<StoredRun, StoreError> {

@@ -1,3 +1,5 @@
+//! Tests of queries and statements.
+
 use hatchery_core::{Content, EventActions, EventData};
 use serde_json::json;
 

@@ -102,7 +102,8 @@ impl Loader {
         }
     }
 
-    /// Returns the state of each file, and of each folder that cannot be read. A component that is loaded but whose agents cannot serve shows that reason.
+    /// Returns the state of each file, and of each folder that cannot be read. A component that is loaded but whose
+    /// agents cannot serve shows that reason.
     fn statuses(&self) -> Vec<FileStatus> {
         let visible = self.files.iter().filter(|(_, file)| file.kind != FileKind::Yaml);
         let folders = self.unreadable.iter().map(|(path, folder)| {
@@ -137,7 +138,7 @@ fn log_conflicts(previous: &Catalog, next: &Catalog) {
         }
     }
     for (component, sentences) in &next.shadowed {
-        for sentence in sentences.iter().filter(|it| !previous.shadowed(component).contains(it)) {
+        for sentence in sentences.iter().filter(|it| !previous.shadowed_items(component).contains(it)) {
             tracing::warn!(component, "conflict: {sentence}");
         }
     }

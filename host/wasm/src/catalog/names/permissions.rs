@@ -11,7 +11,7 @@ use crate::policy::{Access, GrantReport, Grants, Permission, RequestedGrants, li
 impl NameResolver<'_> {
     /// Returns true if `component` is granted everything that this agent needs.
     pub(super) fn is_within_grants(&self, component: &Component, spec: &AgentSpec) -> bool {
-        self.ungranted(component, [spec]).next().is_none()
+        self.missing_permissions(component, [spec]).next().is_none()
     }
 
     /// Describes the permissions that these components' agents need and that are not granted, with the lines that grant
@@ -21,7 +21,7 @@ impl NameResolver<'_> {
         for component in components {
             let (name, grants) = (component.name(), &component.settings().grants);
             let mut requests = RequestedGrants::default();
-            for required in self.ungranted(component, component.agents()) {
+            for required in self.missing_permissions(component, component.agents()) {
                 match required.as_permission().private_owner(grants, name) {
                     Some(_) => {
                         let denied =
@@ -53,7 +53,7 @@ impl NameResolver<'_> {
         sentences.join("\n")
     }
 
-    fn ungranted<'a>(
+    fn missing_permissions<'a>(
         &'a self,
         component: &'a Component,
         specs: impl IntoIterator<Item = &'a AgentSpec> + 'a,

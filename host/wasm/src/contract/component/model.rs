@@ -202,7 +202,7 @@ impl GuestAnswer {
         let next = match self.responses.recv().await {
             Some(Ok(response)) => self.accept(response),
             Some(Err(error)) => Err(error),
-            None => self.guest.join_next().await?.map(|()| None).map_err(|error| self.aborted(&error.to_string())),
+            None => self.guest.join_next().await?.map(|()| None).map_err(|error| self.abort_error(&error.to_string())),
         };
         if next.is_err() {
             self.state = AnswerState::Failed;
@@ -251,7 +251,7 @@ impl GuestAnswer {
         response.content.is_none().then(|| ModelError::new(kind, &self.model, message))
     }
 
-    fn aborted(&self, reason: &str) -> ModelError {
+    fn abort_error(&self, reason: &str) -> ModelError {
         ModelError::new(ModelErrorKind::Server, &self.model, format!("its call was aborted: {reason}"))
     }
 }

@@ -80,18 +80,18 @@ pub(crate) fn truncate_error(error: wit::Error) -> wit::Error {
 
 fn truncate_message(mut message: String) -> String {
     if message.len() > MAX_MESSAGE {
-        cut(&mut message, MAX_MESSAGE - CUT.len_utf8());
+        truncate(&mut message, MAX_MESSAGE - CUT.len_utf8());
         message.push(CUT);
     }
     message
 }
 
 fn truncate_code(mut code: String) -> String {
-    cut(&mut code, MAX_CODE);
+    truncate(&mut code, MAX_CODE);
     code
 }
 
-fn cut(text: &mut String, max: usize) {
+fn truncate(text: &mut String, max: usize) {
     text.truncate(text.floor_char_boundary(max));
     text.shrink_to_fit();
 }

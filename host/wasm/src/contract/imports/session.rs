@@ -11,7 +11,7 @@ use crate::policy::{Access, Permission};
 use crate::runtime::store::HostState;
 use crate::runtime::store::pending_writes::WriteKey;
 
-/// Most events of one call, whatever its `limit` is.
+/// Maximum number of events of one call, for any `limit`.
 pub(super) const MAX_EVENTS: u32 = 1000;
 
 impl Host for HostState {

@@ -17,7 +17,7 @@ use crate::contract::convert::{EstimateSize, FromWit, ToWit, to_json, wit};
 use crate::policy::{Access, Grants, Permission};
 use crate::runtime::store::HostState;
 
-/// Most sessions of one call, whatever its `limit` is.
+/// Maximum number of sessions of one call, for any `limit`.
 const MAX_SESSIONS: u32 = 1000;
 
 impl Host for HostState {}

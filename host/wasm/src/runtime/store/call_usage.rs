@@ -1,7 +1,7 @@
 //! Counters of what one call uses of models, tools and the network, and their limits.
 //!
 //! They are increased before the use, so concurrent uses cannot exceed a limit together. Only tokens are counted
-//! afterwards, because nobody knows their number before.
+//! afterwards, because their number is not known before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

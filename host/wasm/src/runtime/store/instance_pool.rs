@@ -21,8 +21,8 @@ use super::HostState;
 use crate::guest_log::GuestLog;
 use crate::runtime::config::InstancePoolConfig;
 
-/// A Wasmtime store as a trait object. The proof that `Store<HostState>` is `Send` costs the compiler a second, for each
-/// function whose future holds one. Behind this trait it is proved once.
+/// A Wasmtime store as a trait object. The proof that `Store<HostState>` is `Send` costs the compiler a second, for
+/// each function whose future holds one. Behind this trait it is proved once.
 pub(super) trait AnyStore: Send {
     fn get(&mut self) -> &mut Store<HostState>;
 }

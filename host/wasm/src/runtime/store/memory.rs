@@ -65,7 +65,7 @@ impl Budget {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    fn used(&self) -> u64 {
+    fn used_bytes(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 }
@@ -87,18 +87,18 @@ impl EngineMemory {
         Arc::new(Self { budget: Budget::new(max), run_max, runs, waiting, freed })
     }
 
-    pub(crate) fn used(&self) -> u64 {
-        self.budget.used()
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.budget.used_bytes()
     }
 
     /// Returns true if `bytes` more would fit.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
-        self.budget.used().saturating_add(bytes) <= self.budget.max
+        self.budget.used_bytes().saturating_add(bytes) <= self.budget.max
     }
 
     /// Returns true if more than seven eighths are in use. Then no idle instance should be kept.
     pub(crate) fn is_short(&self) -> bool {
-        self.budget.used() > self.budget.max / 8 * 7
+        self.budget.used_bytes() > self.budget.max / 8 * 7
     }
 
     pub(crate) fn exhausted(&self) -> MemoryError {
@@ -312,7 +312,7 @@ mod tests {
         drop(one);
         other.move_to_run(Some(1)).unwrap();
         drop((two, other));
-        assert_eq!((engine.used(), engine.runs().len()), (0, 0));
+        assert_eq!((engine.used_bytes(), engine.runs().len()), (0, 0));
     }
 
     #[tokio::test]
@@ -325,7 +325,7 @@ mod tests {
             other.charge(4 << 20).unwrap_err().to_string(),
             "no free memory: components use all of 10 MiB; try again later, or raise `instances.memory` in hatchery.yaml"
         );
-        assert_eq!(engine.used(), 8 << 20);
+        assert_eq!(engine.used_bytes(), 8 << 20);
         tokio::join!(engine.wait_for(4 << 20, || false), async { drop(memory) });
         other.charge(4 << 20).unwrap();
     }

@@ -145,11 +145,11 @@ mod tests {
         );
         drop(held);
         assert!(meter.memory_growing(1 << 16, 2 << 16, None).unwrap());
-        assert_eq!(engine.used(), 3 << 16);
+        assert_eq!(engine.used_bytes(), 3 << 16);
         meter.memory_grow_failed(wasmtime::format_err!("no room")).unwrap();
-        assert_eq!(engine.used(), 2 << 16);
+        assert_eq!(engine.used_bytes(), 2 << 16);
         drop((meter, memory));
-        assert_eq!(engine.used(), 0);
+        assert_eq!(engine.used_bytes(), 0);
     }
 
     #[test]
@@ -182,6 +182,6 @@ mod tests {
         for text in ["1", "[0,0,0,0]", r#"{"a":{"b":[[],[{}],"x,y"]},"c":null}"#, "[[[[[[]]]]]]"] {
             assert!(parsed_size(text) >= size(&serde_json::from_str(text).unwrap()), "{text}");
         }
-        assert_eq!(parsed_size(r#""a,b\",[{:\\""#), 13 + JSON_NODE, "what is in a text is no node");
+        assert_eq!(parsed_size(r#""a,b\",[{:\\""#), 13 + JSON_NODE, "brackets inside a string are not nodes");
     }
 }

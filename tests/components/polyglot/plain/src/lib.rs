@@ -1,5 +1,5 @@
-//! The same items in each guest language: the synchronous interfaces of the contract, without the SDK, for toolchains that do not support
-//! async functions. See `../rust`, `../python` and `../js`.
+//! The same items in each guest language: the synchronous interfaces of the contract, without the SDK, for toolchains
+//! that do not support async functions. See `../rust`, `../python` and `../js`.
 
 // Generated code.
 #[allow(missing_docs, clippy::all)]

@@ -25,7 +25,7 @@ impl Guest for Plain {
     }
 }
 
-/// An answer: what is left of it, in reverse order.
+/// The remaining parts of an answer, in reverse order.
 pub(crate) struct Words {
     left: RefCell<Vec<String>>,
     partial: bool,

@@ -281,17 +281,17 @@ pub(super) fn from_val(shape: &Shape, value: Val) -> Result<Value, BadValue> {
             let shape = cases.iter().find(|case| case.name == name).and_then(|case| case.payload.as_ref());
             match shape {
                 None => name.into(),
-                Some(shape) => tagged(&name, optional(Some(shape), payload_val)?),
+                Some(shape) => with_tag(&name, optional(Some(shape), payload_val)?),
             }
         }
         (Shape::Enum(_), Val::Enum(name)) => name.into(),
         (Shape::Option(_), Val::Option(None)) => Value::Null,
         (Shape::Option(inner), Val::Option(Some(value))) => match from_val(inner, *value)? {
-            value if inner.may_be_null() => tagged("some", value),
+            value if inner.may_be_null() => with_tag("some", value),
             value => value,
         },
-        (Shape::Result { ok, .. }, Val::Result(Ok(value))) => tagged("ok", optional(ok.as_deref(), value)?),
-        (Shape::Result { error, .. }, Val::Result(Err(value))) => tagged("error", optional(error.as_deref(), value)?),
+        (Shape::Result { ok, .. }, Val::Result(Ok(value))) => with_tag("ok", optional(ok.as_deref(), value)?),
+        (Shape::Result { error, .. }, Val::Result(Err(value))) => with_tag("error", optional(error.as_deref(), value)?),
         (Shape::Flags(_), Val::Flags(names)) => names.into(),
         (shape, other) => {
             return Err(BadValue::new("the result", "of its type", format!("{other:?} is not {}", expected(shape))));
@@ -322,7 +322,7 @@ fn float(value: f64) -> Value {
     }
 }
 
-fn tagged(name: &str, value: Value) -> Value {
+fn with_tag(name: &str, value: Value) -> Value {
     Value::Object(Map::from_iter([(name.to_owned(), value)]))
 }
 

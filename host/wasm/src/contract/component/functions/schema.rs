@@ -37,11 +37,13 @@ pub(super) fn of(shape: &Shape) -> Value {
         }
         Shape::Variant(cases) => of_variant(cases),
         Shape::Enum(names) => json!({"type": "string", "enum": names}),
-        Shape::Option(value) if value.may_be_null() => any_of(vec![tagged("some", of(value)), json!({"type": "null"})]),
+        Shape::Option(value) if value.may_be_null() => {
+            any_of(vec![with_tag("some", of(value)), json!({"type": "null"})])
+        }
         Shape::Option(value) => any_of(vec![of(value), json!({"type": "null"})]),
         Shape::Result { ok, error } => {
             let side = |shape: &Option<Box<Shape>>| shape.as_deref().map_or(json!({"type": "null"}), of);
-            any_of(vec![tagged("ok", side(ok)), tagged("error", side(error))])
+            any_of(vec![with_tag("ok", side(ok)), with_tag("error", side(error))])
         }
         Shape::Flags(names) => {
             json!({"type": "array", "items": {"type": "string", "enum": names}, "uniqueItems": true})
@@ -62,12 +64,12 @@ fn of_variant(cases: &[Case]) -> Value {
     if !names.is_empty() {
         schemas.push(json!({"type": "string", "enum": names}));
     }
-    schemas.extend(cases.iter().filter_map(|case| Some(tagged(&case.name, of(case.payload.as_ref()?)))));
+    schemas.extend(cases.iter().filter_map(|case| Some(with_tag(&case.name, of(case.payload.as_ref()?)))));
     any_of(schemas)
 }
 
 /// Returns the schema of an object with one key.
-fn tagged(name: &str, schema: Value) -> Value {
+fn with_tag(name: &str, schema: Value) -> Value {
     json!({"type": "object", "properties": {name: schema}, "required": [name], "additionalProperties": false})
 }
 

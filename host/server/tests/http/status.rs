@@ -1,3 +1,5 @@
+//! Lists of apps and components, health, version and security headers.
+
 use reqwest::Method;
 use serde_json::json;
 
