@@ -211,7 +211,7 @@ fn wait_for_any() {
     });
 }
 
-impl Ready {
+impl ReadyFuture {
     fn unregister(&self) {
         WAITING.with_borrow_mut(|waiting| waiting.retain(|(other, _)| !Rc::ptr_eq(other, &self.pollable)));
     }

@@ -47,7 +47,7 @@ impl ExposedTools {
             let Some(tool) = catalog.tool(&name).filter(|tool| tool.is_callable()) else { continue };
             let declaration = tool.declaration();
             let schema = declaration.parameters.as_ref().map(|schema| to_json_schema(schema).into_owned());
-            let described = tool(&name, &declaration.description, schema.unwrap_or_else(|| json!({})));
+            let described = define_tool(&name, &declaration.description, schema.unwrap_or_else(|| json!({})));
             exposed.add(described, Target::Tool(name));
         }
         exposed
@@ -94,10 +94,10 @@ fn run_tool(app: &str, description: &str) -> Tool {
     });
     let description =
         if description.is_empty() { format!("Sends a message to the agent {app}.") } else { description.into() };
-    tool(&format!("run_{app}"), &description, schema)
+    define_tool(&format!("run_{app}"), &description, schema)
 }
 
-fn tool(name: &str, description: &str, schema: Value) -> Tool {
+fn define_tool(name: &str, description: &str, schema: Value) -> Tool {
     let mut schema: JsonMap = match schema {
         Value::Object(schema) => schema,
         _ => JsonMap::new(),

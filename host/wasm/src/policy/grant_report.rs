@@ -36,7 +36,7 @@ impl GrantReport {
         let granted = granted_entries(grants);
         let described = requested_entries(described);
         let is_declared = requests.is_some();
-        let requested = match requests.map(requested) {
+        let requested = match requests.map(requested_entries) {
             None => Some(described).filter(|described| !described.is_empty()),
             Some(requested) => Some(union(requested, described)),
         };

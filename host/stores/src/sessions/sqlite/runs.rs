@@ -42,7 +42,7 @@ impl RunService for SqliteSessions {
     async fn start(&self, run: &StoredRun, fence: u64) -> Result<StoredRun, StoreError> {
         let (session, new) = (&run.session, run.clone());
         let started = self.write(START, session, move |connection| start(connection, &new, fence));
-        made(started.await?, session)
+        into_result(started.await?, session)
     }
 
     async fn change(
@@ -54,7 +54,7 @@ impl RunService for SqliteSessions {
     ) -> Result<Option<StoredRun>, StoreError> {
         let (key, id, transition) = (session.clone(), run.to_owned(), transition.clone());
         let changed = self.write(CHANGE, session, move |connection| change(connection, &key, &id, fence, &transition));
-        made(changed.await?, session)
+        into_result(changed.await?, session)
     }
 
     async fn start_later(&self, run: &StoredRun, fence: u64) -> Result<(), StoreError> {
@@ -160,7 +160,7 @@ fn change(
     Ok(Change::Made(Some(run)))
 }
 
-fn made<T>(change: Change<T>, session: &SessionKey) -> Result<T, StoreError> {
+fn into_result<T>(change: Change<T>, session: &SessionKey) -> Result<T, StoreError> {
     match change {
         Change::Made(value) => Ok(value),
         Change::Fenced => Err(StoreError::Fenced(session.clone())),
