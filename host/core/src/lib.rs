@@ -65,8 +65,8 @@ pub use content::{
 };
 pub use error::{ModelError, ModelErrorKind, RunError, RunLimit, StoreError, ToolError};
 pub use event::{
-    Compaction, Event, EventActions, EventData, PAUSED_RUN_KEY, USER_AUTHOR, UsageMetadata, new_event_id, new_function_call_id,
-    new_invocation_id,
+    Compaction, Event, EventActions, EventData, PAUSED_RUN_KEY, USER_AUTHOR, UsageMetadata, new_event_id,
+    new_function_call_id, new_invocation_id,
 };
 pub use examples::{Example, ExampleProvider, Examples};
 pub use extra::{Extra, KnownKeys, known_key};

@@ -254,7 +254,8 @@ fn invalid_messages_are_rejected_with_part_and_key() {
         ),
         (
             json!({"parts": [{"text": "hi", "partMetadata": 1}]}),
-            "newMessage.parts[0] has `partMetadata` that is not an object, or is nested more than 100 levels deep".into(),
+            "newMessage.parts[0] has `partMetadata` that is not an object, or is nested more than 100 levels deep"
+                .into(),
         ),
         (
             json!({"parts": [{"text": "hi", "function_call": {"name": "pay", "args": {}}}]}),

@@ -267,14 +267,14 @@ async fn assert_survives(seed: u64, host_count: usize) -> Result<usize> {
     tree.write(&folder, &effects.url)?;
     let mut hosts = Hosts::serve(&folder, host_count).await?;
     let (order, once) = (tree.order(), tree.effects_once());
-    let mut client = |session| Client {
+    let mut client = Client {
         hosts: &mut hosts,
         effects: &mut effects,
-        session,
+        session: "undisturbed",
         order: &order,
         completed: BTreeMap::new(),
     };
-    let undisturbed = client("undisturbed").drive(&mut Kills::default()).await?;
+    let undisturbed = client.drive(&mut Kills::default()).await?;
     let expected = outcome(&undisturbed, &once)?;
     let counts = effects.keys();
     ensure!(counts.values().all(|keys| keys.len() == 1), "{tree:?}: {counts:?}");

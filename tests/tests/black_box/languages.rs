@@ -195,7 +195,10 @@ async fn errors_in_javascript_are_named_with_their_position() -> Result<()> {
             "Could not resolve \"no-such-package\"; add the package to package.json and package-lock.json with `npm install \
              no-such-package`",
         ),
-        ("import fs from 'node:fs';\n", "Could not resolve \"node:fs\"; it is a part of Node, which components do not have"),
+        (
+            "import fs from 'node:fs';\n",
+            "Could not resolve \"node:fs\"; it is a part of Node, which components do not have",
+        ),
         // What Node has and a component lacks.
         (
             "import { component, s, tool } from \"hatchery-guest\";\n\nconst home = process.env.HOME;\n\
@@ -347,7 +350,8 @@ export(plural)
 #[tokio::test]
 async fn commonjs_json_and_typescript_are_parts_of_a_component() -> Result<()> {
     let folder = Folder::empty()?;
-    let manifest = json!({"name": "shout", "type": "module", "hatchery": {}, "dependencies": {"helper": "file:./helper"}});
+    let manifest =
+        json!({"name": "shout", "type": "module", "hatchery": {}, "dependencies": {"helper": "file:./helper"}});
     let lock = json!({
         "name": "shout", "lockfileVersion": 3, "requires": true, "packages": {
             "": {"name": "shout", "dependencies": {"helper": "file:./helper"}},

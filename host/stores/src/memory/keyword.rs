@@ -9,9 +9,7 @@ use std::sync::{Arc, RwLock};
 
 use async_trait::async_trait;
 use hatchery_core::sync::RwLockExt;
-use hatchery_core::{
-    Content, Event, MemoryEntry, MemoryService, RememberedSession, Session, SessionKey, StoreError,
-};
+use hatchery_core::{Content, Event, MemoryEntry, MemoryService, RememberedSession, Session, SessionKey, StoreError};
 
 use super::MAX_RESULTS;
 use super::tokenizer::{entry_words, query_words};

@@ -7,9 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::{
-    Event, MemoryEntry, MemoryService, RememberedSession, Session, SessionKey, StoreError, Timestamp,
-};
+use hatchery_core::{Event, MemoryEntry, MemoryService, RememberedSession, Session, SessionKey, StoreError, Timestamp};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 

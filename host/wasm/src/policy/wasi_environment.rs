@@ -136,9 +136,7 @@ fn open_folders(component: &str, grants: &Grants) -> Result<Preopens, LoadError>
         let resolved = ResolvedPath::new(&folder.host);
         if let Some(link) = resolved.first_link(folder.base.as_deref()) {
             let (link, target) = (link.display(), resolved.target().display());
-            return Err(failed(format!(
-                "`{link}` is a link, and links are not followed; grant its target `{target}`"
-            )));
+            return Err(failed(format!("`{link}` is a link, and links are not followed; grant its target `{target}`")));
         }
         let handle = resolved.open_folder().map_err(|error: io::Error| failed(error.to_string()))?;
         let (permissions, mode) = match folder.access {

@@ -12,7 +12,7 @@ mod memory;
 mod network;
 
 use agents::{forger, impostor, meddler, scribe, spinner, torrent};
-use compute::{deep_json, chain, many_calls, many_events, invalid_json, spin, twice};
+use compute::{chain, deep_json, invalid_json, many_calls, many_events, spin, twice};
 use files::{climb, file, surroundings};
 use floods::{artifact_flood, log_flood, output_flood, state_flood, state_items};
 use hatchery_guest::prelude::*;

@@ -6,7 +6,9 @@ use std::time::Duration;
 use futures::StreamExt;
 use wasmtime::component::Resource;
 
-use super::{Exchange, ModelAnswer, NestedRun, agents, artifacts, http, memory, models, runner, sessions, tools, wit_error};
+use super::{
+    Exchange, ModelAnswer, NestedRun, agents, artifacts, http, memory, models, runner, sessions, tools, wit_error,
+};
 use crate::contract::bindings::hatchery::agent::{
     agents as async_agents, models as async_models, runner as async_runner, specs, sync_agents, sync_artifacts,
     sync_http, sync_memory, sync_models, sync_runner, sync_sessions, sync_tools,

@@ -39,7 +39,10 @@ pub async fn a_request_to_a_granted_host_is_answered(component: Language) {
     let url = web.url("/echo?q=%C3%A9");
     let args = json!({ "url": url, "method": "POST", "header": "one", "body": "naïve 日本" });
     let answer = visit(&catalog, args).await;
-    assert_eq!((&answer["status"], &answer["url"], &answer["type"]), (&json!(200), &json!(url), &json!("application/json")));
+    assert_eq!(
+        (&answer["status"], &answer["url"], &answer["type"]),
+        (&json!(200), &json!(url), &json!("application/json"))
+    );
     let seen: Value = serde_json::from_str(answer["text"].as_str().unwrap()).unwrap();
     assert_eq!((&seen["method"], &seen["query"], &seen["bytes"]), (&json!("POST"), &json!("q=%C3%A9"), &json!(13)));
     assert_eq!((&seen["headers"]["x-one"], &seen["headers"]["host"]), (&json!("one"), &json!(web.host())));
