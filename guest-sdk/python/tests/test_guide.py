@@ -11,7 +11,7 @@ from test_convert import contract_types, import_convert
 
 REPOSITORY = Path(__file__).parents[3]
 
-GUIDES = [REPOSITORY / name for name in ("docs/components.md", "docs/agents.md", "guest-sdk/python/README.md")]
+GUIDES = [REPOSITORY / name for name in ("docs/components.md", "docs/cookbook.md", "docs/agents.md", "guest-sdk/python/README.md")]
 
 
 def blocks(text: str) -> list[tuple[int, str]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-import traceback
 from typing import Any
 
 from componentize_py_types import Err
@@ -11,6 +11,7 @@ from wit_world.imports import types as wit
 
 from ..errors import COMPONENT_FAILED, Error, FatalError, describe
 from ..schema import BadValue
+from ..trace import format_traceback
 from .host import ImportedHost
 
 HOST = ImportedHost()
@@ -43,10 +44,11 @@ def find_for_tool(items: dict[str, Any], kind: str, name: str) -> Any:
 
 
 def to_wit_error(error: BaseException) -> wit.Error:
-    """Converts an exception. One without a code is also written to stderr, which is the host's log."""
+    """Converts an exception. One without a code is also written to the host's log, with its traceback."""
     if isinstance(error, Error):
         return wit.Error(error.code, error.message)
-    traceback.print_exception(error, file=sys.stderr)
+    with contextlib.suppress(Error):  # A full log is no error of the component.
+        HOST.log("error", format_traceback(error), {})
     return wit.Error(COMPONENT_FAILED, describe(error))
 
 

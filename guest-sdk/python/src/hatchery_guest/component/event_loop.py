@@ -26,15 +26,16 @@ def install() -> None:
     loop: Any = async_support._loop
     run_ready = loop.poll
 
-    async def fire(timer: asyncio.TimerHandle) -> None:
+    async def fire(timer: asyncio.TimerHandle, callback: Callable[..., object], args: Any, context: contextvars.Context) -> None:
         await clock.sleep(max(int((timer.when() - loop.time()) * 1e9), 0))
         if not timer.cancelled():
-            timer._run()
+            # Not called at once: this task runs in the same context.
+            loop.call_soon(callback, *args, context=context)
 
     def call_at(when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None) -> asyncio.TimerHandle:
         context = context or contextvars.copy_context()
         timer = asyncio.TimerHandle(when, callback, args, loop, context)
-        loop.create_task(fire(timer), context=context)
+        loop.create_task(fire(timer, callback, args, context), context=context)
         return timer
 
     def call_later(delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None) -> asyncio.TimerHandle:

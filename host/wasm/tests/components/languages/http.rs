@@ -15,7 +15,9 @@ const ASYNCHRONOUS: [Language; 3] = ["polyglot_rust", "polyglot_js", "polyglot_p
 /// Languages whose event loop is that of the SDK.
 const SCRIPTING: [Language; 2] = ["polyglot_js", "polyglot_python"];
 
-async fn catalog(component: Language, grants: Value, limits: Limits) -> Arc<Catalog> {
+async fn catalog(component: Language, mut grants: Value, limits: Limits) -> Arc<Catalog> {
+    // The agents of the components are described with it.
+    grants["models"] = json!(["any"]);
     let settings = ComponentSettings { limits, ..settings_with_grants(grants) };
     Lab::new().with(component).with_settings(component, settings).catalog().await
 }
