@@ -65,7 +65,7 @@ fn fails(tool: fn() -> Tool, args: Value) -> ToolError {
 fn a_tool_has_the_functions_name_and_comment() {
     assert_eq!(
         (look().name, look().description, look().long_running),
-        ("look", "Looks around.\n\nGives what is there.", false)
+        ("look", "Looks around.\n\nReturns its input.", false)
     );
     assert_eq!((count_letters().name, count_letters().long_running), ("count-letters", true));
     assert!(breaks().requires_confirmation && !look().requires_confirmation);

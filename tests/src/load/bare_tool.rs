@@ -72,7 +72,7 @@ impl BareTool {
         let mut store = Store::new(self.instance.engine(), wasi);
         store.set_epoch_deadline(1 << 40);
         let instance = self.instance.instantiate_async(&mut store).await?;
-        let call: Call = instance.get_typed_func(&mut store, &self.call)?;
+        let call: Call = instance.get_typed_func(&mut store, self.call)?;
         let params = (tool.to_owned(), args.to_owned());
         let called = store.run_concurrent(async move |accessor| call.call_concurrent(accessor, params).await).await??;
         called.0.map_err(|error| anyhow!("{error:?}"))

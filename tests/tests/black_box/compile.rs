@@ -125,9 +125,15 @@ async fn compile_error(bytes: Vec<u8>, limits: &str) -> Result<String> {
     let folder = folder()?;
     folder.write("heavy.wasm", bytes)?;
     folder.write("hatchery.yaml", format!("compile: {{{limits}}}\n"))?;
-    let output = compile(&folder, &[]).await?;
-    assert!(!output.success, "{}", output.stdout);
-    assert!(output.stdout.contains("swap  compiled") && output.stdout.contains("misbehaver  "), "{}", output.stdout);
+    // A folder may not raise these limits by itself.
+    let output = compile(&folder, &["--config", "hatchery.yaml"]).await?;
+    assert!(!output.success, "{}{}", output.stdout, output.stderr);
+    assert!(
+        output.stdout.contains("swap  compiled") && output.stdout.contains("misbehaver  "),
+        "{}{}",
+        output.stdout,
+        output.stderr
+    );
     Ok(output.stderr)
 }
 

@@ -2,7 +2,9 @@
 //! the run goes on on a restarted host, or on another host with the same data folder. The session ends as that of an
 //! undisturbed run, and no completed call is made again. The effects are counted by a server of the test.
 //!
-//! `HATCHERY_CRASH_SEEDS` is the number of trees, 3 by default.
+//! `HATCHERY_CRASH_SEEDS` is the least number of trees; by default there are as many as show all kinds of agents and calls.
+
+#![allow(clippy::indexing_slicing, reason = "of JSON values, which are null where nothing is")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,6 +62,7 @@ impl Kills {
 }
 
 /// A host, or one that is being started.
+#[allow(clippy::large_enum_variant, reason = "there are one or two")]
 enum Slot {
     Running(Host),
     Starting(JoinHandle<Result<Host>>),
@@ -311,31 +314,42 @@ async fn assert_survives(seed: u64, host_count: usize) -> Result<usize> {
     Ok(kills.kills)
 }
 
-fn seeds(first: u64, default: u64) -> Result<std::ops::Range<u64>> {
-    let count = match std::env::var("HATCHERY_CRASH_SEEDS") {
+/// Returns seeds whose trees have all kinds of agents and calls together, at least as many as `HATCHERY_CRASH_SEEDS`.
+fn seeds(first: u64) -> Result<Vec<u64>> {
+    const KINDS: usize = 8;
+    let least = match std::env::var("HATCHERY_CRASH_SEEDS") {
         Ok(count) => count.parse().context("HATCHERY_CRASH_SEEDS")?,
-        Err(_) => default,
+        Err(_) => 0,
     };
-    Ok(first..first + count)
+    let (mut seeds, mut kinds) = (Vec::new(), BTreeSet::new());
+    for seed in first..first + 10_000 {
+        let before = kinds.len();
+        kinds.extend(Tree::generate(seed).kinds());
+        if kinds.len() > before || (kinds.len() == KINDS && seeds.len() < least) {
+            seeds.push(seed);
+        }
+        if kinds.len() == KINDS && seeds.len() >= least {
+            return Ok(seeds);
+        }
+    }
+    bail!("no tree has some kind of agents or calls: {kinds:?}")
 }
 
 #[tokio::test]
 async fn a_run_of_a_generated_tree_ends_the_same_although_its_host_is_killed_at_every_effect() -> Result<()> {
-    let (mut kills, mut kinds) = (0, BTreeSet::new());
-    for seed in seeds(1, 3)? {
+    let mut kills = 0;
+    for seed in seeds(1)? {
         kills += assert_survives(seed, 1).await?;
-        kinds.extend(Tree::generate(seed).kinds());
     }
     println!("{kills} kills");
-    ensure!(kinds.len() == 8, "the trees have all kinds of agents and calls: {kinds:?}");
+    ensure!(kills > 0, "no host was killed");
     Ok(())
 }
 
 #[tokio::test]
 async fn another_host_on_the_data_folder_goes_on_with_a_generated_tree_whose_host_is_killed() -> Result<()> {
-    for seed in seeds(4, 1)? {
-        println!("{} kills", assert_survives(seed, 2).await?);
-    }
+    let kills = assert_survives(4, 2).await?;
+    println!("{kills} kills");
     Ok(())
 }
 

@@ -19,7 +19,9 @@ async fn serve() -> Result<(Folder, Host)> {
     for (name, text) in FILES {
         folder.write(name, text)?;
     }
-    let host = Host::serve(&folder).await?;
+    let config = folder.file("hatchery.yaml").display().to_string();
+    let memory = format!("sqlite://{}", folder.data().join("memory.db").display());
+    let host = Host::serve_with_args(&folder, &[], &["--config", &config, "--memory-service", &memory]).await?;
     Ok((folder, host))
 }
 
@@ -32,7 +34,8 @@ async fn memory(folder: &Folder, args: &[&str]) -> Result<Output> {
 async fn error_of(folder: &Folder, args: &[&str]) -> Result<String> {
     let output = memory(folder, args).await?;
     ensure!(!output.success && output.stdout.is_empty(), "{}", output.stdout);
-    Ok(output.stderr.trim().to_owned())
+    // There may be a warning about the rights of the temporary folder.
+    Ok(output.stderr.trim().lines().last().unwrap_or_default().to_owned())
 }
 
 fn texts(found: &Value) -> Vec<String> {
@@ -120,7 +123,7 @@ async fn mistakes_are_explained() -> Result<()> {
         format!("error: the memory has no session `first` of user `{USER}` in app `desk`")
     );
     assert_eq!(error_of(&folder, &["list", "--dir", "nowhere"]).await?, "error: nowhere is not a folder");
-    let neither = error_of(&folder, &[&["delete"], &whose[..]].concat()).await?;
+    let neither = memory(&folder, &[&["delete"], &whose[..]].concat()).await?.stderr;
     assert!(neither.contains("--session <SESSION>"), "{neither}");
     Ok(())
 }

@@ -48,7 +48,8 @@ async fn own(scope: &Scope, tool: Tool, args: String) -> Result<String, types::T
     }
     let call = Call::new(Caller::Run, scope.call.agent.clone());
     call.actions.borrow_mut().state_delta.clone_from(&scope.call.actions.borrow().state_delta);
-    let call = Call { function_call_id: scope.call.function_call_id.clone(), ..call };
+    let key = Some(scope.world.borrow_mut().new_idempotency_key());
+    let call = Call { function_call_id: scope.call.function_call_id.clone(), idempotency_key: key, ..call };
     let inner = scope.with_call(call);
     let result = inner.run(async { (tool.run)(args, ToolContext::new()).await }).await;
     merge(&mut scope.call.actions.borrow_mut(), inner.call.actions.take());
