@@ -93,7 +93,10 @@ mod tests {
     fn files_are_read_by_name() {
         assert_eq!(printed("print(read_file('sales.csv').splitlines()[1])"), "Oslo,12\n");
         let stderr = run("read_file('costs.csv')").stderr;
-        assert_eq!(stderr, "line 1: there is no file `costs.csv`; available: `sales.csv`\n    read_file('costs.csv')\n");
+        assert_eq!(
+            stderr,
+            "line 1: there is no file `costs.csv`; available: `sales.csv`\n    read_file('costs.csv')\n"
+        );
     }
 
     #[test]

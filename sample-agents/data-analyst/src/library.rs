@@ -185,5 +185,7 @@ fn numbers<'v>(function: &'static str, values: Value<'v>, heap: Heap<'v>) -> sta
 
 fn number(function: &'static str, value: Value<'_>) -> Result<f64, LibraryError> {
     let number = UnpackFloat::unpack_value(value).ok().flatten();
-    number.map(|UnpackFloat(number)| number).ok_or_else(|| LibraryError::NoNumber { function, actual: value.get_type() })
+    number
+        .map(|UnpackFloat(number)| number)
+        .ok_or_else(|| LibraryError::NoNumber { function, actual: value.get_type() })
 }
