@@ -48,7 +48,7 @@ test("a component shows requested and missing grants, with the lines that grant 
     await page.goto(`${host.url}/dev-ui/components/greeter`);
     await page.getByText("To grant the missing access, add to hatchery.yaml").waitFor();
     assert.equal((await page.locator("pre").filter({ hasText: "grants:" }).innerText()).trim(), detail.missingLines.trim());
-    await page.getByRole("row", { name: /state\.write user:name .*it knows people by their names/ }).waitFor();
+    await page.getByRole("row", { name: /state\.write user:name .*it remembers the names of users/ }).waitFor();
     await assertAccessible(page, "component with missing grants");
   }));
 
