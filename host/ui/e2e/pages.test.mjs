@@ -27,7 +27,7 @@ test("a component is swapped under an open page, rejected, recovered and rolled 
     await changes.getByText("replaced").waitFor();
     replaceFile(file, "this is no component");
     await changes.getByText("rejected").waitFor();
-    await page.getByText("The last good revision goes on serving.").waitFor();
+    await page.getByText("The last good revision keeps serving.").waitFor();
     replaceFile(file, second);
     await changes.getByText("recovered").waitFor();
     await changes.getByRole("link", { name: "dice" }).first().click();
