@@ -12,8 +12,7 @@ use futures::TryStreamExt;
 use crate::error::ApiError;
 use hatchery::ByteSize;
 use hatchery::ServerConfig;
-use memory::BodyMemory;
-pub(crate) use memory::{BodyBudget, reserve_memory};
+pub(crate) use memory::{BodyBudget, BodyMemory};
 use timer::BodyTimer;
 
 /// Maximum number of bytes of a rejected body that are read and discarded before the response. A client that is still

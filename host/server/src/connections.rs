@@ -14,14 +14,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::service::HttpService;
 use hatchery::ServerConfig;
 use peers::{PeerPermit, Peers};
 use throttle::LogThrottle;
@@ -44,7 +46,7 @@ impl Accept for TcpListener {
 
 /// The open connections of a server.
 pub(crate) struct Connections {
-    router: Router,
+    service: Arc<HttpService>,
     http: http1::Builder,
     open: GracefulShutdown,
     free: Arc<Semaphore>,
@@ -62,12 +64,12 @@ struct Logs {
 }
 
 impl Connections {
-    /// Serves `router` on at most `max` connections, at least one, with the other limits of `config`.
-    pub(crate) fn new(router: Router, max: usize, config: &ServerConfig) -> Self {
+    /// Serves `service` on at most `max` connections, at least one, with the other limits of `config`.
+    pub(crate) fn new(service: Arc<HttpService>, max: usize, config: &ServerConfig) -> Self {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(config.head_timeout);
         Self {
-            router,
+            service,
             http,
             open: GracefulShutdown::new(),
             free: Arc::new(Semaphore::new(max.clamp(1, Semaphore::MAX_PERMITS))),
@@ -127,7 +129,11 @@ impl Connections {
             tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
         let stream = TokioIo::new(WriteTimeout::new(stream, self.write_timeout));
-        let service = TowerToHyperService::new(self.router.clone());
+        let service = self.service.clone();
+        let service = service_fn(move |request: hyper::Request<Incoming>| {
+            let service = service.clone();
+            async move { Ok::<_, Infallible>(service.answer(request.map(Body::new)).await) }
+        });
         let connection = self.open.watch(self.http.serve_connection(stream, service));
         tokio::spawn(async move {
             if let Err(error) = connection.await {
@@ -182,10 +188,14 @@ fn refuse(stream: TcpStream) {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use axum::Router;
     use axum::routing::get;
+    use hatchery::ByteSize;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+    use crate::body::BodyBudget;
+    use crate::guard::Guard;
 
     /// A listener whose first accepts fail as if no descriptor were left.
     struct Exhausted {
@@ -210,7 +220,8 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let exhausted = Arc::new(Exhausted { listener, failures: AtomicUsize::new(3) });
         let router = Router::new().route("/", get(|| async { "served" }));
-        let connections = Connections::new(router, 1, &ServerConfig::default());
+        let service = HttpService::of(router, Guard::new(true, &["*".into()]), BodyBudget::new(ByteSize(1 << 20)));
+        let connections = Connections::new(Arc::new(service), 1, &ServerConfig::default());
         let accept = connections.accept(exhausted.clone());
         let ask = async {
             let mut stream = TcpStream::connect(address).await.unwrap();

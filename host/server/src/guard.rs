@@ -2,13 +2,8 @@
 //! header, or `Sec-Fetch-Site` for requests without an origin, such as images). Programs other than browsers send
 //! neither `Origin` nor `Sec-Fetch-Site`.
 
-use std::sync::Arc;
-
-use axum::extract::{Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 
 use crate::error::ApiError;
 
@@ -36,7 +31,11 @@ impl Guard {
         Self { allowed: allowed.to_vec(), allows_any: allowed.iter().any(|name| name == "*"), hint }
     }
 
-    fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+    /// Checks a request.
+    ///
+    /// # Errors
+    /// 403 for a foreign `Host` and for a request of another site.
+    pub(crate) fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
         let host = uri.authority().map(Authority::as_str).or(text(header::HOST));
         if let Some(host) = host
@@ -79,14 +78,6 @@ impl Guard {
             name.eq_ignore_ascii_case(authority.host()) || name.eq_ignore_ascii_case(authority.as_str())
         };
         is_local(authority.host()) || self.allowed.iter().any(matches)
-    }
-}
-
-/// Middleware that rejects requests with a foreign `Host` and requests of other sites.
-pub(crate) async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
-    match guard.check(request.method(), request.uri(), request.headers()) {
-        Ok(()) => next.run(request).await,
-        Err(error) => error.into_response(),
     }
 }
 

@@ -1,10 +1,7 @@
 //! Security headers of every response: no content sniffing, framing, cross-origin use, referrer or caching.
 
-use axum::extract::Request;
 use axum::http::header::{self, HeaderName};
 use axum::http::{HeaderMap, HeaderValue};
-use axum::middleware::Next;
-use axum::response::Response;
 
 /// The content security policy of responses that are not pages.
 const NO_CONTENT: &str = "default-src 'none'; frame-ancestors 'none'";
@@ -18,13 +15,7 @@ const HEADERS: [(HeaderName, &str); 5] = [
 ];
 
 /// Adds the headers that a response does not have.
-pub(crate) async fn add_security_headers(request: Request, next: Next) -> Response {
-    let mut response = next.run(request).await;
-    add_missing(response.headers_mut());
-    response
-}
-
-fn add_missing(headers: &mut HeaderMap) {
+pub(crate) fn add_missing(headers: &mut HeaderMap) {
     for (name, value) in HEADERS {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }

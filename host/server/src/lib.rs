@@ -41,6 +41,7 @@ mod headers;
 mod json;
 mod observe;
 mod routes;
+mod service;
 
 pub use error::ApiError;
 pub use server::{BindError, Server};

@@ -1,4 +1,4 @@
-//! The server: binding, middleware and graceful shutdown.
+//! The server: binding and graceful shutdown.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,15 +6,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::{Router, middleware};
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::connections::Connections;
-use crate::guard::Guard;
+use crate::service::HttpService;
 use crate::state::AppState;
-use crate::{background_runs, body, descriptors, guard, headers, observe, routes};
+use crate::{background_runs, descriptors};
 
 /// How long cancelled runs have to report the cancellation to their clients.
 const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_secs(2);
@@ -67,9 +65,9 @@ impl Server {
     /// maximum.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
         let config = self.state.config();
-        let router = router(self.state.clone(), self.address.ip().is_loopback());
+        let service = HttpService::new(self.state.clone(), self.address.ip().is_loopback());
         let max_connections = descriptors::clamp_connections(config.max_connections, descriptors::raise_limit());
-        let connections = Connections::new(router, max_connections, config);
+        let connections = Connections::new(Arc::new(service), max_connections, config);
         tokio::select! {
             never = connections.accept(self.listener) => match never {},
             () = background_runs::continue_interrupted(&self.state) => {}
@@ -101,16 +99,4 @@ impl Server {
             tracing::warn!(active_runs = runner.active_runs(), "runs or connections did not end: dropping them");
         }
     }
-}
-
-/// Returns all routes with their middleware. `loopback` is true if the server listens on a loopback address.
-fn router(state: AppState, loopback: bool) -> Router {
-    let guard = Arc::new(Guard::new(loopback, &state.config().allowed_hosts));
-    routes::all()
-        .layer(middleware::from_fn_with_state(state.body_budget().clone(), body::reserve_memory))
-        .layer(middleware::from_fn_with_state(guard, guard::check))
-        .layer(CatchPanicLayer::custom(observe::panic_response))
-        .layer(middleware::from_fn(observe::log_request))
-        .layer(middleware::from_fn(headers::add_security_headers))
-        .with_state(state)
 }

@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::middleware::Next;
 use axum::response::Response;
 use hatchery_core::sync::MutexExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -45,7 +43,7 @@ pub(crate) struct BodyMemory {
 }
 
 impl BodyMemory {
-    fn new(budget: BodyBudget) -> Self {
+    pub(crate) fn new(budget: BodyBudget) -> Self {
         Self { budget, held: Arc::default() }
     }
 
@@ -69,6 +67,14 @@ impl BodyMemory {
         Ok(())
     }
 
+    /// Holds the reservation until the body of the response is sent.
+    pub(crate) fn hold_until_sent(self, response: Response) -> Response {
+        if self.is_empty() {
+            return response;
+        }
+        response.map(|body| Body::new(ReservedBody { body, _memory: self }))
+    }
+
     fn is_empty(&self) -> bool {
         self.held.lock_unpoisoned().is_none()
     }
@@ -86,17 +92,6 @@ fn exhausted() -> ApiError {
         "other requests use all memory for request bodies; try again, or raise server.body_memory in hatchery.yaml",
     );
     ApiError { code: "BODY_MEMORY".into(), ..error }
-}
-
-/// Middleware that reserves memory for the body of a request until the response is sent.
-pub(crate) async fn reserve_memory(State(budget): State<BodyBudget>, mut request: Request, next: Next) -> Response {
-    let memory = BodyMemory::new(budget);
-    request.extensions_mut().insert(memory.clone());
-    let response = next.run(request).await;
-    if memory.is_empty() {
-        return response;
-    }
-    response.map(|body| Body::new(ReservedBody { body, _memory: memory }))
 }
 
 /// A response body that keeps the reservation of its request.
