@@ -184,10 +184,10 @@ pub(super) const INTERRUPTED_RUNS: &str = concat!(
      AND app IN (SELECT value FROM json_each(?2)) ORDER BY accepted LIMIT ?3"
 );
 
-/// Inserts a run.
+/// Inserts a run, unless the session has it.
 pub(super) const ADD_RUN: &str = "\
     INSERT INTO runs (session, id, state, background, cancel_requested, attempts, first_revision, request, accepted, updated) \
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING";
 
 /// Changes a run.
 pub(super) const UPDATE_RUN: &str = "\

@@ -59,7 +59,7 @@ impl RunService for SqliteSessions {
 
     async fn start_later(&self, run: &StoredRun, fence: u64) -> Result<(), StoreError> {
         let new = run.clone();
-        self.write_later(START, &run.session, move |connection| start(connection, &new, fence).map(drop));
+        self.write_later(START, &run.session, move |connection| start_new(connection, &new, fence));
         Ok(())
     }
 
@@ -139,6 +139,17 @@ fn start(connection: &Connection, new: &StoredRun, fence: u64) -> rusqlite::Resu
     Ok(Change::Made(run))
 }
 
+/// Starts a run that the session does not have yet. Does nothing if another turn has begun.
+fn start_new(connection: &Connection, new: &StoredRun, fence: u64) -> rusqlite::Result<()> {
+    if let Some(Change::Made(row)) = find_session(connection, &new.session, Some(fence))? {
+        let mut run = new.clone();
+        if run.apply(&RunTransition::Start) {
+            insert(connection, row, &run)?;
+        }
+    }
+    Ok(())
+}
+
 /// Changes a run, if the session has it.
 fn change(
     connection: &Connection,
@@ -187,8 +198,9 @@ fn find(connection: &Connection, key: &SessionKey, row: i64, id: &str) -> rusqli
     first(&mut find, params![row, id], |row| stored_run(row, key.clone()))
 }
 
+/// Inserts a run, unless the session has it.
 fn insert(connection: &Connection, session: i64, run: &StoredRun) -> rusqlite::Result<()> {
-    connection.prepare_cached(queries::ADD_RUN)?.execute(params![
+    let inserted = connection.prepare_cached(queries::ADD_RUN)?.execute(params![
         session,
         run.id,
         run.state.name(),
@@ -200,7 +212,7 @@ fn insert(connection: &Connection, session: i64, run: &StoredRun) -> rusqlite::R
         run.accepted.as_micros(),
         run.updated.as_micros(),
     ])?;
-    count_bytes(connection, session, run, 0)
+    if inserted == 0 { Ok(()) } else { count_bytes(connection, session, run, 0) }
 }
 
 /// Updates the row `number` of a run of a session, which counted with so many bytes before.
