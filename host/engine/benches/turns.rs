@@ -1,8 +1,9 @@
 //! The cost of a turn in process, with a scripted model that answers at once: in a new session, at turn 8 and at turn
-//! 800. The same on a service without fences, leases, journals and stored runs shows what these cost.
+//! 800. Then what fence, lease and journal cost, and what stored runs cost: services with and without them take turns, so
+//! that a change of the machine's speed concerns all.
 //!
-//! `cargo bench -p hatchery-engine --bench turns`. After the criterion report it prints each mean with its ratio to the
-//! first line of its table.
+//! `cargo bench --workspace --bench turns`. After the criterion report it prints each mean with its ratio to the first line
+//! of its table, and the medians of the comparison.
 #![allow(clippy::expect_used, missing_docs)]
 
 use std::collections::HashMap;
@@ -28,6 +29,8 @@ const USER: &str = "ada";
 const TURNS_PER_SESSION: usize = 32;
 /// Turns that a prepared session runs before the measured ones.
 const WARM_UP_TURNS: usize = 8;
+/// Batches of turns of each service in a comparison.
+const ROUNDS: usize = 60;
 
 struct Add(Arc<FunctionDeclaration>);
 
@@ -78,7 +81,21 @@ async fn run_turn(runner: &Runner, app: &Arc<App>, session: &str) {
     assert_eq!(events.len(), 3);
 }
 
-/// A session service as it would be without fences, leases, journals and stored runs.
+/// A session service that stores no runs.
+struct WithoutRuns(Arc<dyn SessionService>);
+
+#[async_trait]
+impl WrapperSessionService for WithoutRuns {
+    fn inner(&self) -> &dyn SessionService {
+        &*self.0
+    }
+
+    fn runs(&self) -> Option<&dyn RunService> {
+        None
+    }
+}
+
+/// A session service without fences, leases, journals and stored runs.
 struct UnfencedSessions {
     inner: Arc<dyn SessionService>,
     revisions: Mutex<HashMap<SessionKey, u64>>,
@@ -216,12 +233,8 @@ fn late_turns(c: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a folder");
     let sqlite = runtime.block_on(SqliteSessions::open(folder.path().join("bench.db"))).expect("a database");
     let sqlite: Arc<dyn SessionService> = Arc::new(sqlite);
-    let stores: [(&str, Arc<dyn SessionService>); 4] = [
-        ("memory", Arc::new(MemorySessions::new())),
-        ("memory, unfenced", Arc::new(UnfencedSessions::new(Arc::new(MemorySessions::new())))),
-        ("sqlite", sqlite.clone()),
-        ("sqlite, unfenced", Arc::new(UnfencedSessions::new(sqlite))),
-    ];
+    let stores: [(&str, Arc<dyn SessionService>); 2] =
+        [("memory", Arc::new(MemorySessions::new())), ("sqlite", sqlite)];
     for (store, sessions) in stores {
         let (app, runner) = (app(), runner(sessions));
         let mut group = c.benchmark_group(format!("a turn with {store}"));
@@ -234,15 +247,9 @@ fn late_turns(c: &mut Criterion) {
                         let mut total = Duration::ZERO;
                         let mut remaining = count as usize;
                         while remaining > 0 {
-                            let key = prepared_session(&runner, &app, turns).await;
                             let batch = remaining.min(TURNS_PER_SESSION);
-                            let begin = Instant::now();
-                            for _ in 0..batch {
-                                run_turn(&runner, &app, &key.id).await;
-                            }
-                            total += begin.elapsed();
+                            total += run_batch(&runner, &app, turns, batch).await;
                             remaining -= batch;
-                            runner.services().sessions.delete(&key).await.expect("deleted");
                         }
                         total
                     };
@@ -256,16 +263,69 @@ fn late_turns(c: &mut Criterion) {
     }
 }
 
+/// Runs `batch` turns after `turns` others in a session, and deletes it. Returns the time of the batch.
+async fn run_batch(runner: &Runner, app: &Arc<App>, turns: usize, batch: usize) -> Duration {
+    let key = prepared_session(runner, app, turns).await;
+    let begin = Instant::now();
+    for _ in 0..batch {
+        run_turn(runner, app, &key.id).await;
+    }
+    let elapsed = begin.elapsed();
+    runner.services().sessions.delete(&key).await.expect("deleted");
+    elapsed
+}
+
+/// Prints the medians of turns with and without fence, lease and journal, and with stored runs.
+fn compare() {
+    let runtime = runtime();
+    let folder = tempfile::tempdir().expect("a folder");
+    let sqlite = runtime.block_on(SqliteSessions::open(folder.path().join("compare.db"))).expect("a database");
+    let stores: [(&str, Arc<dyn SessionService>); 2] =
+        [("memory", Arc::new(MemorySessions::new())), ("sqlite", Arc::new(sqlite))];
+    println!("\n{:<18} {:>12} {:>22} {:>22}", "median in µs", "plain", "fence and journal", "and stored runs");
+    for (store, sessions) in stores {
+        let services: [Arc<dyn SessionService>; 3] = [
+            Arc::new(UnfencedSessions::new(sessions.clone())),
+            Arc::new(WithoutRuns(sessions.clone())),
+            sessions.clone(),
+        ];
+        let runners = services.map(runner);
+        for turns in [8, 800] {
+            let (app, runners) = (app(), runners.clone());
+            let work = async move {
+                let mut times = [const { Vec::new() }; 3];
+                for _ in 0..ROUNDS {
+                    for (runner, times) in runners.iter().zip(&mut times) {
+                        let elapsed = run_batch(runner, &app, turns, TURNS_PER_SESSION).await;
+                        times.push(elapsed.as_secs_f64() * 1e6 / TURNS_PER_SESSION as f64);
+                    }
+                }
+                times.map(median)
+            };
+            let [plain, fenced, full] =
+                runtime.block_on(async { tokio::spawn(work).await.expect("the comparison ends") });
+            let label = format!("{store}, turn {turns}");
+            println!(
+                "{label:<18} {plain:>12.1} {fenced:>12.1} ({:>5.3} x) {full:>12.1} ({:>5.3} x)",
+                fenced / plain,
+                full / fenced
+            );
+        }
+    }
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
 fn print_table() {
     let means = MEANS.lock().expect("no bench panics");
     let mean = |label: &str| means.iter().find(|(known, _)| known == label).map(|(_, mean)| *mean);
-    println!("\n{:<34} {:>10} {:>8} {:>12}", "mean of the last sample", "µs", "ratio", "to unfenced");
+    println!("\n{:<34} {:>10} {:>8}", "mean of the last sample", "µs", "ratio");
     for (label, micros) in means.iter() {
         let base = label.strip_suffix("turn 800").and_then(|store| mean(&format!("{store}turn 8")));
-        let unfenced =
-            label.split_once(", turn").and_then(|(store, turn)| mean(&format!("{store}, unfenced, turn{turn}")));
-        let cost = unfenced.map(|unfenced| format!("{:.2}", micros / unfenced)).unwrap_or_default();
-        println!("{label:<34} {micros:>10.1} {:>8.2} {cost:>12}", micros / base.unwrap_or(*micros));
+        println!("{label:<34} {micros:>10.1} {:>8.2}", micros / base.unwrap_or(*micros));
     }
 }
 
@@ -275,4 +335,5 @@ fn main() {
     benches();
     Criterion::default().configure_from_args().final_summary();
     print_table();
+    compare();
 }
