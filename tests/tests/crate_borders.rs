@@ -8,19 +8,21 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 /// Every crate of the host, with the crates of the workspace that it may use. Dependencies point one way: core ← engine
-/// ← recordings, wasm, models, stores, mcp ← assembly ← server ← cli. The registry client knows none of the others.
-const BORDERS: [(&str, &[&str]); 11] = [
+/// ← recordings, wasm, models, stores, mcp, a2a ← assembly ← server ← cli. The registry client knows none of the others.
+const BORDERS: [(&str, &[&str]); 12] = [
     ("hatchery-core", &[]),
     ("hatchery-engine", &["hatchery-core"]),
     ("hatchery-recordings", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-wasm", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-mcp", &["hatchery-core", "hatchery-engine"]),
+    ("hatchery-a2a", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-models", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-stores", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-registry", &[]),
     (
         "hatchery",
         &[
+            "hatchery-a2a",
             "hatchery-core",
             "hatchery-engine",
             "hatchery-mcp",
@@ -31,7 +33,7 @@ const BORDERS: [(&str, &[&str]); 11] = [
             "hatchery-wasm",
         ],
     ),
-    ("hatchery-server", &["hatchery", "hatchery-core", "hatchery-engine", "hatchery-mcp"]),
+    ("hatchery-server", &["hatchery", "hatchery-a2a", "hatchery-core", "hatchery-engine", "hatchery-mcp"]),
     (
         "hatchery-cli",
         &[

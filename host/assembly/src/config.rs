@@ -1,6 +1,7 @@
 //! `hatchery.yaml`: services, models, plugins, limits, trusted keys and settings of apps and components. Every key is
 //! optional and unknown keys are errors. An error names the file, the line and the column.
 
+mod a2a;
 mod app;
 mod audit;
 mod component;
@@ -23,6 +24,7 @@ use hatchery_wasm::{CompileLimits, Grants, HotReload, InstanceSettings};
 use serde::Deserialize;
 use serde_json::Value;
 
+pub use a2a::{A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPushConfig};
 pub use app::{AppConfig, ToolExecutionConfig};
 pub use audit::AuditConfig;
 pub use component::ComponentConfig;
@@ -90,6 +92,7 @@ pub struct Config {
     /// Settings by component name.
     pub components: BTreeMap<String, ComponentConfig>,
     pub mcp: McpConfig,
+    pub a2a: A2aConfig,
     pub registry: RegistryConfig,
     pub server: ServerConfig,
     pub audit: AuditConfig,
@@ -208,6 +211,7 @@ impl Config {
         config.signature_verifier().check().map_err(|error| invalid(None, error.to_string()))?;
         config.audit.check().map_err(|message| invalid(None, message))?;
         config.mcp.check().map_err(|message| invalid(None, message))?;
+        config.a2a.check().map_err(|message| invalid(None, message))?;
         let folder = file.parent().unwrap_or(Path::new(""));
         config.resolve_paths(folder);
         config.check_not_writable(folder, file)?;
@@ -226,6 +230,7 @@ impl Config {
             plugins::resolve_folder(plugin, folder);
         }
         self.mcp.resolve_paths(folder);
+        self.a2a.resolve_paths(folder);
         for file in [&mut self.server.secret_file, &mut self.audit.file].into_iter().flatten() {
             *file = folder.join(&*file);
         }

@@ -43,6 +43,7 @@ pub mod services;
 pub mod shell;
 pub mod trust;
 
+mod a2a;
 mod apps;
 mod byte_size;
 mod config;
@@ -54,9 +55,10 @@ mod storage;
 
 pub use byte_size::ByteSize;
 pub use config::{
-    AppConfig, AuditConfig, Authority, ComponentConfig, Config, ConfigError, DevUi, DurabilityConfig,
-    FILE_NAME as CONFIG_FILE, McpConfig, McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport,
-    McpServerConfig, McpSetting, ModelsConfig, QuotaOverrides, RegistryConfig, ServerConfig, ToolExecutionConfig,
+    A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPushConfig, AppConfig, AuditConfig, Authority,
+    ComponentConfig, Config, ConfigError, DevUi, DurabilityConfig, FILE_NAME as CONFIG_FILE, McpConfig,
+    McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig, McpSetting, ModelsConfig,
+    QuotaOverrides, RegistryConfig, ServerConfig, ToolExecutionConfig,
 };
 pub use host::{
     Host, HostBuilder, HostError, NAMES_FILE, known_apps, protected_paths, unknown_apps, unknown_components,

@@ -48,6 +48,13 @@ pub trait AgentHost: Send + Sync {
         Ok(None)
     }
 
+    /// Returns true if the next event that the agent of `cx` emits will be replaced by one that was recorded before its run
+    /// was interrupted. The default is false.
+    fn is_replaying(&self, cx: &CallContext) -> bool {
+        let _ = cx;
+        false
+    }
+
     /// Checks that the agent of `cx` may transfer the conversation to the agent named `target`. The default accepts any
     /// name.
     ///

@@ -45,6 +45,7 @@ mod tool;
 mod turn;
 pub mod type_schema;
 mod usage;
+mod wildcard;
 mod wrapper;
 
 pub use agent::{
@@ -98,6 +99,7 @@ pub use time::{Timestamp, UptimeInstant};
 pub use tool::{Tool, ToolAuthorizer, Toolset};
 pub use turn::{MAX_TURN_LEASE, Turn, TurnLease, TurnStart};
 pub use usage::{ArtifactUsage, SessionUsage, StateUsage, Usage, UserUsage};
+pub use wildcard::matches_wildcard;
 pub use wrapper::{WrapperModel, WrapperSessionService, WrapperTool, WrapperToolset};
 
 /// The version of this host.

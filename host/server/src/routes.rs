@@ -1,5 +1,6 @@
 //! The routes, one file per group. A new group is a file and a line in [`all`].
 
+mod a2a;
 mod apps;
 mod artifacts;
 mod components;
@@ -20,6 +21,7 @@ use crate::state::AppState;
 /// Returns all routes, with fallbacks for unknown paths and methods.
 pub(crate) fn all() -> Router<AppState> {
     Router::new()
+        .merge(a2a::routes())
         .merge(apps::routes())
         .merge(artifacts::routes())
         .merge(components::routes())

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use hatchery_a2a::{A2aEndpoint, A2aService};
 use hatchery_core::{EventWindow, Services, Session, SessionKey};
 use hatchery_engine::{App, Runner};
 use hatchery_mcp::{McpEndpoint, McpServers, McpService};
@@ -25,6 +26,7 @@ struct Shared {
     body_budget: BodyBudget,
     /// Number of runs that are being started and that the runner does not count yet.
     starting: AtomicUsize,
+    a2a: Option<A2aEndpoint>,
     mcp: Option<McpEndpoint>,
     mcp_servers: McpServers,
 }
@@ -34,8 +36,8 @@ impl AppState {
     pub fn new(runner: Runner, source: Arc<dyn AppSource>, config: ServerConfig) -> Self {
         let body_budget = BodyBudget::new(config.body_memory);
         let starting = AtomicUsize::new(0);
-        let (mcp, mcp_servers) = (None, McpServers::default());
-        let shared = Shared { runner, source, config, body_budget, starting, mcp, mcp_servers };
+        let (a2a, mcp, mcp_servers) = (None, None, McpServers::default());
+        let shared = Shared { runner, source, config, body_budget, starting, a2a, mcp, mcp_servers };
         Self { shared: Arc::new(shared) }
     }
 
@@ -47,6 +49,19 @@ impl AppState {
             shared.mcp_servers = servers;
         }
         self
+    }
+
+    /// Serves A2A clients too. To be called before the state is shared.
+    #[must_use]
+    pub fn with_a2a(mut self, service: A2aService) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.a2a = Some(A2aEndpoint::new(service));
+        }
+        self
+    }
+
+    pub(crate) fn a2a(&self) -> Option<&A2aEndpoint> {
+        self.shared.a2a.as_ref()
     }
 
     pub(crate) fn mcp_servers(&self) -> &McpServers {

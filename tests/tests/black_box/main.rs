@@ -1,5 +1,6 @@
 //! The host from outside: the real command, real components, real files, HTTP. One module per subject.
 
+mod a2a;
 mod bad_input;
 mod cli;
 mod compile;

@@ -16,6 +16,7 @@ use hatchery_wasm::{CatalogHandle, CatalogModels, DeterministicMode, LoadOptions
 use super::native::{AppsOf, ConfigState, HostApps, HostCatalog, HostPlugins, NativeModels};
 use super::reload::{ConfigWatcher, FileStamps};
 use super::{Host, HostError, follow_changes};
+use crate::a2a;
 use crate::apps::ConfiguredApps;
 use crate::catalog;
 use crate::config::Config;
@@ -303,6 +304,7 @@ impl HostBuilder {
             mcp_servers.start();
         }
         mcp_servers.register(self.extensions.get_or_insert_default());
+        let a2a_policies = a2a::register_agents(&config.a2a, self.extensions.get_or_insert_default());
         let Extensions { agent_classes, plugins, .. } = self.extensions.clone().unwrap_or_default();
         let mut registered_plugins = crate::plugins::registered().clone();
         registered_plugins.extend(plugins);
@@ -337,7 +339,8 @@ impl HostBuilder {
                 let (catalog, scripts) = (catalog.clone(), scripts.clone());
                 let (mcp_servers, state) = (mcp_servers.clone(), config_state);
                 tokio::spawn(
-                    ConfigWatcher { source, initial, catalog, scripts, paths, mcp_servers, state }.run(stamps),
+                    ConfigWatcher { source, initial, catalog, scripts, paths, mcp_servers, a2a_policies, state }
+                        .run(stamps),
                 );
             }
         }

@@ -8,6 +8,7 @@ use hatchery_wasm::CatalogHandle;
 
 use super::native::ConfigState;
 use super::settings::warn_of_unknown_components;
+use crate::a2a::AgentPolicies;
 use crate::audit;
 use crate::catalog::{component_settings, invalid_config_report};
 use crate::config::{Config, FILE_NAME};
@@ -27,6 +28,7 @@ pub(super) struct ConfigWatcher {
     pub(super) scripts: Scripts,
     pub(super) paths: ProtectedPaths,
     pub(super) mcp_servers: McpServers,
+    pub(super) a2a_policies: AgentPolicies,
     /// Reports a file that cannot be used.
     pub(super) state: ConfigState,
 }
@@ -85,6 +87,12 @@ impl ConfigWatcher {
             tracing::warn!(server = name, "an MCP server is not trusted any more: its connection is closed");
             self.mcp_servers.close_server(name).await;
         }
+        for name in withdrawn_agents(&self.initial, config) {
+            if let Some(policy) = self.a2a_policies.get(name) {
+                tracing::warn!(agent = name, "a remote agent is not trusted any more: it gets no more messages");
+                policy.withdraw();
+            }
+        }
         audit::record_grants(before, config);
         self.scripts.update(config);
         let settings = component_settings(config);
@@ -104,6 +112,13 @@ fn withdrawn_servers<'a>(initial: &'a Config, now: &Config) -> impl Iterator<Ite
     had_trust.filter(is_withdrawn).map(String::as_str).collect::<Vec<_>>().into_iter()
 }
 
+/// Returns the remote agents that have lost the trust which they had at the start.
+fn withdrawn_agents<'a>(initial: &'a Config, now: &'a Config) -> impl Iterator<Item = &'a str> {
+    let is_withdrawn = |name: &&String| now.a2a.agents.get(*name).is_some_and(|agent| agent.refusal.is_some());
+    let had_trust = initial.a2a.agents.iter().filter(|(_, agent)| agent.refusal.is_none()).map(|(name, _)| name);
+    had_trust.filter(is_withdrawn).map(String::as_str)
+}
+
 /// Returns the sections that differ and only take effect at the next start.
 fn sections_with_restart(initial: &Config, now: &Config) -> Vec<&'static str> {
     let sections = [
@@ -120,6 +135,7 @@ fn sections_with_restart(initial: &Config, now: &Config) -> Vec<&'static str> {
         ("`compile`", initial.compile != now.compile),
         ("`hot_reload`", initial.hot_reload != now.hot_reload),
         ("`mcp`", initial.mcp != now.mcp),
+        ("`a2a`", initial.a2a != now.a2a),
         ("`registry`", initial.registry != now.registry),
         ("`server`", initial.server != now.server),
         (

@@ -8,7 +8,7 @@ use hatchery_registry::SignaturePolicy;
 use hatchery_wasm::policy::Variable;
 use hatchery_wasm::{CompileLimits, Grants, InstanceSettings};
 
-use crate::config::{Config, DevUi, McpServerConfig, McpSetting, ServerConfig, without_credentials};
+use crate::config::{A2aAgentConfig, Config, DevUi, McpServerConfig, McpSetting, ServerConfig, without_credentials};
 use crate::plugins;
 
 /// A setting that accesses something outside of the folder of its configuration, or raises a limit of the whole host.
@@ -42,6 +42,12 @@ pub enum Section {
     McpServer {
         server: String,
     },
+    /// An agent of another host.
+    A2aAgent {
+        agent: String,
+    },
+    /// Push notifications of A2A tasks.
+    A2aPush,
     Registry,
     Server,
     Instances,
@@ -58,9 +64,12 @@ impl ExternalAccess {
         }
     }
 
-    /// Returns true if the whole host has the access, not a single component or MCP server.
+    /// Returns true if the whole host has the access, not a single component, MCP server or remote agent.
     pub fn is_of_host(&self) -> bool {
-        !matches!(self.section, Section::Network { .. } | Section::Grants { .. } | Section::McpServer { .. })
+        !matches!(
+            self.section,
+            Section::Network { .. } | Section::Grants { .. } | Section::McpServer { .. } | Section::A2aAgent { .. }
+        )
     }
 }
 
@@ -96,6 +105,18 @@ pub(super) fn external_access(config: &Config, folder: &Path) -> Vec<ExternalAcc
     for (name, server) in &config.mcp.servers {
         for (key, value) in external_server(server) {
             add(Section::McpServer { server: name.clone() }, &format!("mcp.servers.{name}.{key}"), value);
+        }
+    }
+    for (name, agent) in &config.a2a.agents {
+        for (key, value) in external_agent(agent, folder) {
+            add(Section::A2aAgent { agent: name.clone() }, &format!("a2a.agents.{name}.{key}"), value);
+        }
+    }
+    for (key, hosts) in
+        [("network", list(&config.a2a.push.network)), ("private_network", list(&config.a2a.push.private_network))]
+    {
+        if !hosts.is_empty() {
+            add(Section::A2aPush, &format!("a2a.push.{key}"), hosts);
         }
     }
     for (name, component) in &config.components {
@@ -149,6 +170,21 @@ fn external_server(server: &McpServerConfig) -> Vec<(String, String)> {
     };
     let variables = variables("env", &server.env).into_iter().chain(variables("headers", &server.headers));
     command.chain(url).chain(variables).collect()
+}
+
+/// Returns the hosts that a remote agent reaches and the variables that it gets, as key and value.
+fn external_agent(agent: &A2aAgentConfig, folder: &Path) -> Vec<(String, String)> {
+    let is_outside = agent.file().is_none_or(|file| is_outside(&file, folder));
+    let card = is_outside.then(|| ("card".to_owned(), without_credentials(&agent.card)));
+    let hosts = [("network", list(&agent.network)), ("private_network", list(&agent.private_network))];
+    let hosts = hosts.into_iter().filter(|(_, hosts)| !hosts.is_empty()).map(|(key, hosts)| (key.to_owned(), hosts));
+    let from = agent.headers.iter().filter_map(|(name, value)| Some((name, value.variable()?)));
+    let variables = from.map(|(name, from)| (format!("headers.{name}"), format!("from {from}")));
+    card.into_iter().chain(hosts).chain(variables).collect()
+}
+
+fn list(entries: &[impl ToString]) -> String {
+    entries.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the grants of a component that need trust, as section, key and value.

@@ -6,10 +6,10 @@ use hatchery_wasm::{CompileLimits, InstanceSettings};
 
 use super::external_access::{ExternalAccess, Section};
 use super::status::UntrustedReason;
-use crate::config::{Config, DevUi, FILE_NAME, ModelsConfig, ServerConfig};
+use crate::config::{A2aPushConfig, Config, DevUi, FILE_NAME, ModelsConfig, ServerConfig};
 
 /// Removes the external access of a configuration. A component that requests any loses all of its grants and is not
-/// loaded, and an MCP server is not used.
+/// loaded, and an MCP server or a remote agent is not used.
 pub(super) fn restrict(config: &mut Config, external: &[ExternalAccess], reason: &UntrustedReason) {
     for access in external {
         match &access.section {
@@ -32,6 +32,12 @@ pub(super) fn restrict(config: &mut Config, external: &[ExternalAccess], reason:
                     settings.refusal = Some(server_refusal(server, reason));
                 }
             }
+            Section::A2aAgent { agent } => {
+                if let Some(settings) = config.a2a.agents.get_mut(agent) {
+                    settings.refusal = Some(agent_refusal(agent, reason));
+                }
+            }
+            Section::A2aPush => config.a2a.push = A2aPushConfig::default(),
             Section::Registry => {
                 config.registry.trusted_keys.clear();
                 if config.registry.signatures == SignaturePolicy::Off {
@@ -96,6 +102,14 @@ fn component_refusal(component: &str, keys: &str, reason: &UntrustedReason) -> S
 fn server_refusal(server: &str, reason: &UntrustedReason) -> String {
     format!(
         "the MCP server `{server}` is not used: {FILE_NAME} requests access outside of its folder for it, but {reason}; the \
+         operator can review and allow it with `hatchery trust DIR`"
+    )
+}
+
+/// Returns why a remote agent is not used.
+fn agent_refusal(agent: &str, reason: &UntrustedReason) -> String {
+    format!(
+        "the remote agent `{agent}` is not used: {FILE_NAME} requests access outside of its folder for it, but {reason}; the \
          operator can review and allow it with `hatchery trust DIR`"
     )
 }

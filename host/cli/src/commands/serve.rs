@@ -106,8 +106,10 @@ pub async fn serve(
     let config = ServerConfig { allowed_hosts, dev_ui, dev_ui_folder, ..config };
     let has_dev_ui = config.dev_ui() != DevUi::Off;
     let mcp = host.mcp_service(CallerOrigin::Http, Vec::new());
-    let state =
-        AppState::new(host.runner().clone(), host.apps().clone(), config).with_mcp(mcp, host.mcp_servers().clone());
+    let a2a = host.a2a_service();
+    let state = AppState::new(host.runner().clone(), host.apps().clone(), config)
+        .with_mcp(mcp, host.mcp_servers().clone())
+        .with_a2a(a2a.clone());
     let server = Server::bind(address, state).await?;
     let address = server.local_addr();
     if !address.ip().is_loopback() {
@@ -134,6 +136,7 @@ pub async fn serve(
             }
         }
         if load_result.is_ok() {
+            a2a.resume_push_notifications();
             interrupt.await;
         }
     };

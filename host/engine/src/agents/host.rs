@@ -73,6 +73,10 @@ impl AgentHost for EngineHost {
         }
     }
 
+    fn is_replaying(&self, cx: &CallContext) -> bool {
+        self.replay.has_next_of(&cx.agent)
+    }
+
     fn check_transfer(&self, _: &CallContext, target: &str) -> Result<(), RunError> {
         transfer::find_target(&self.run, self.agent, target).map(|_| ())
     }

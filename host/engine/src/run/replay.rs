@@ -161,6 +161,11 @@ impl Replay {
         !self.events().is_empty()
     }
 
+    /// Returns true if the next recorded event is one of this agent.
+    pub(crate) fn has_next_of(&self, agent: &str) -> bool {
+        self.events().front().is_some_and(|recorded| recorded.event.author == agent)
+    }
+
     /// Returns true for a branch whose parallel agent has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hatchery_core::{JsonMap, to_json_schema};
+use hatchery_core::{JsonMap, matches_wildcard, to_json_schema};
 use rmcp::model::Tool;
 use serde_json::{Value, json};
 
@@ -113,37 +113,12 @@ fn client_name(name: &str) -> String {
 }
 
 fn matches_any(patterns: &[String], name: &str) -> bool {
-    patterns.iter().any(|pattern| matches(pattern, name))
-}
-
-/// Returns true if `pattern` is `name` with any text for each `*`.
-fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((start, rest)) => match name.strip_prefix(start) {
-            None => false,
-            Some(after) => after
-                .char_indices()
-                .map(|(at, _)| at)
-                .chain([after.len()])
-                .any(|at| matches(rest, after.get(at..).unwrap_or_default())),
-        },
-    }
+    patterns.iter().any(|pattern| matches_wildcard(pattern, name))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_star_stands_for_any_text() {
-        for pattern in ["*", "dice/*", "*/roll", "dice/roll", "d*e/*l"] {
-            assert!(matches(pattern, "dice/roll"), "{pattern}");
-        }
-        for pattern in ["", "dice", "dice/", "*x", "roll", "dice/roll*x"] {
-            assert!(!matches(pattern, "dice/roll"), "{pattern}");
-        }
-    }
 
     #[test]
     fn names_have_characters_that_clients_accept() {

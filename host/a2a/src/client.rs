@@ -1,0 +1,15 @@
+//! The client: agents of other hosts as agents of this one.
+
+mod agent;
+mod agents;
+mod config;
+mod connection;
+mod error;
+mod inbound;
+mod outbound;
+mod peer;
+
+pub use agent::RemoteAgent;
+pub use agents::A2aAgents;
+pub use config::{Aggregation, CardSource, ClientLimits, RemoteAgentConfig, Setting};
+pub use error::ClientError;

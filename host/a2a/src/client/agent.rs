@@ -1,0 +1,259 @@
+//! A remote agent as an agent of this host.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use hatchery_core::{
+    Agent, AgentContext, AgentKind, CallContext, CustomAgent, CustomAgentSpec, Event, EventData, JsonMap, RunError,
+    StreamingMode, hash_arguments,
+};
+use tokio::time::{Duration, sleep};
+
+use super::connection::Connection;
+use super::inbound::Inbound;
+use super::outbound::{History, Outbound};
+use super::peer::Peer;
+use super::{ClientError, RemoteAgentConfig};
+use crate::error::ErrorKind;
+use crate::model::{Message, Operation, Role, SendRequest, Update};
+
+/// How long to wait before asking again for a task in progress, doubled each time.
+const FIRST_DELAY: Duration = Duration::from_millis(250);
+const LAST_DELAY: Duration = Duration::from_secs(5);
+
+/// An agent of another host, which answers over A2A. As a sub agent it goes on with the conversation; as the tool of another
+/// agent it gets a request.
+#[derive(Clone)]
+pub struct RemoteAgent {
+    peer: Arc<Peer>,
+}
+
+impl RemoteAgent {
+    /// Creates an agent. Its card is read when it is first needed.
+    pub fn new(config: RemoteAgentConfig) -> Self {
+        Self { peer: Peer::new(config) }
+    }
+
+    /// Returns the behaviour, to be used by an agent with any name.
+    pub fn kind(&self) -> AgentKind {
+        AgentKind::Custom(CustomAgentSpec { code: Arc::new(self.clone()), model: None, tools: Vec::new() })
+    }
+
+    /// Returns an agent of this host with a name and a description, which other agents read.
+    pub fn agent(&self, name: impl Into<String>, description: impl Into<String>) -> Agent {
+        Agent::new(name, description, self.kind())
+    }
+}
+
+#[async_trait]
+impl CustomAgent for RemoteAgent {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        // What was received before the run was interrupted.
+        let mut is_continued = false;
+        while cx.call.host()?.is_replaying(&cx.call) {
+            cx.emit(EventData::default()).await?;
+            is_continued = true;
+        }
+        let events = visible_events(&cx.call);
+        let history = History { events: &events, agent: &cx.call.agent };
+        let inbound = Inbound::new(history.artifact_ids());
+        let config = &self.peer.config;
+        let exchange = async {
+            let connection = self.peer.connection().await?;
+            let continued = history.last_task().filter(|_| is_continued && !history.has_answer());
+            let mut exchange = Exchange { cx: &cx, connection: AbandonedTask::new(connection), inbound };
+            match continued {
+                Some(task) => exchange.rejoin(task).await,
+                None if is_continued && !history.has_answer() => Ok(()),
+                None => exchange.send(history.outbound(config.aggregation), message_id(&cx.call, &events)).await,
+            }
+        };
+        let timeout = config.limits.max_time;
+        let result = match tokio::time::timeout(timeout, exchange).await {
+            Ok(result) => result,
+            Err(_) => Err(ClientError::Timeout(timeout).into()),
+        };
+        result.map_err(|error| match error {
+            ExchangeError::Client(error) => {
+                if !matches!(error, ClientError::Task { .. }) {
+                    self.peer.forget();
+                }
+                let (agent, code) = (cx.call.agent.to_string(), error.code().into());
+                RunError::Agent { agent, code, message: format!("the remote agent: {error}") }
+            }
+            ExchangeError::Run(error) => error,
+        })
+    }
+}
+
+/// Returns the events that the agent sees: those of its own branch and of the branches around it.
+fn visible_events(cx: &CallContext) -> Vec<Arc<Event>> {
+    let is_visible = |event: &Arc<Event>| match (event.branch.as_deref(), cx.branch.as_deref()) {
+        (None, _) => true,
+        (Some(branch), Some(own)) => own == branch || own.starts_with(&format!("{branch}.")),
+        (Some(_), None) => false,
+    };
+    cx.invocation.events().into_iter().filter(is_visible).collect()
+}
+
+/// Returns the id of the next message. It is the same if the message is sent again because this host died.
+fn message_id(cx: &CallContext, events: &[Arc<Event>]) -> String {
+    let own = events.iter().filter(|event| event.author == *cx.agent).count();
+    format!("{}-{}", cx.invocation.id, hash_arguments(&(&cx.agent, &cx.branch, own)))
+}
+
+/// An error of the remote agent, or of this host.
+enum ExchangeError {
+    Client(ClientError),
+    Run(RunError),
+}
+
+impl From<ClientError> for ExchangeError {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error)
+    }
+}
+
+impl From<RunError> for ExchangeError {
+    fn from(error: RunError) -> Self {
+        Self::Run(error)
+    }
+}
+
+/// One message and its answer.
+struct Exchange<'a> {
+    cx: &'a AgentContext,
+    connection: AbandonedTask,
+    inbound: Inbound,
+}
+
+impl Exchange<'_> {
+    async fn send(&mut self, outbound: Outbound, id: String) -> Result<(), ExchangeError> {
+        let Outbound { parts, context_id, task_id } = outbound;
+        if parts.is_empty() {
+            tracing::debug!(agent = &*self.cx.call.agent, "there is nothing to tell a remote agent");
+            return Ok(());
+        }
+        let message = Message {
+            id,
+            context_id,
+            task_id,
+            role: Role::User,
+            parts,
+            metadata: JsonMap::new(),
+            ..Message::default()
+        };
+        let request = Box::new(SendRequest { message, ..SendRequest::default() });
+        let connection = self.connection.open.clone();
+        if connection.is_streaming {
+            self.stream(&connection, &Operation::Stream(request)).await?;
+        } else {
+            let update = connection.send(&Operation::Send(request)).await?;
+            self.accept(update).await?;
+        }
+        self.follow(&connection).await
+    }
+
+    /// Goes on with a task that was sent before this host died.
+    async fn rejoin(&mut self, task: String) -> Result<(), ExchangeError> {
+        let connection = self.connection.open.clone();
+        let task = connection.task(&Operation::Get { id: task, history_length: Some(0) }).await?;
+        self.accept(Update::Task(task)).await?;
+        self.follow(&connection).await
+    }
+
+    /// Waits for the end of a task whose answer was no stream, or whose stream has ended early.
+    async fn follow(&mut self, connection: &Connection) -> Result<(), ExchangeError> {
+        let mut delay = FIRST_DELAY;
+        let mut can_subscribe = connection.is_streaming;
+        while !self.inbound.has_ended() {
+            let Some(id) = self.inbound.task_id.clone() else {
+                return Err(ClientError::Response("it ended without an answer".into()).into());
+            };
+            sleep(delay).await;
+            delay = (delay * 2).min(LAST_DELAY);
+            let task = connection.task(&Operation::Get { id: id.clone(), history_length: Some(0) }).await?;
+            self.accept(Update::Task(task)).await?;
+            if can_subscribe && !self.inbound.has_ended() {
+                match self.stream(connection, &Operation::Subscribe { id }).await {
+                    Err(ExchangeError::Client(error)) if error.is_of_kind(ErrorKind::UnsupportedOperation) => {
+                        // It has ended since, or cannot be subscribed to.
+                        can_subscribe = false;
+                    }
+                    result => result?,
+                }
+            }
+        }
+        for event in self.inbound.finish() {
+            self.cx.emit(event).await?;
+        }
+        self.connection.task = None;
+        Ok(())
+    }
+
+    /// Receives a stream. One that is lost after the task is known is not an error yet.
+    async fn stream(&mut self, connection: &Connection, operation: &Operation) -> Result<(), ExchangeError> {
+        let mut updates = connection.stream(operation).await?;
+        while let Some(update) = updates.next().await {
+            match update {
+                Ok(update) => self.accept(update).await?,
+                Err(error @ ClientError::Communication(_)) if self.inbound.task_id.is_some() => {
+                    tracing::debug!(agent = &*self.cx.call.agent, "the stream of a remote agent was lost: {error}");
+                    return Ok(());
+                }
+                Err(error) => return Err(error.into()),
+            }
+            if self.inbound.has_ended() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Emits the events of an update.
+    async fn accept(&mut self, update: Update) -> Result<(), ExchangeError> {
+        let events = self.inbound.accept(update);
+        self.connection.task.clone_from(&self.inbound.task_id);
+        if events.is_err() || self.inbound.has_ended() {
+            // There is nothing left to cancel.
+            self.connection.task = None;
+        }
+        let invocation = &self.cx.call.invocation;
+        for event in events? {
+            if event.partial && invocation.run_config.streaming_mode == StreamingMode::Off {
+                continue;
+            }
+            if invocation.is_in_tool && !event.long_running_tool_ids.is_empty() {
+                let message = "it asks for something, and nobody can be asked inside of a tool".into();
+                return Err(ClientError::Task { state: "waits", message }.into());
+            }
+            self.cx.emit(event).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Cancels a task if it is dropped before the task has ended: the run was cancelled, or took too long.
+struct AbandonedTask {
+    open: Arc<Connection>,
+    task: Option<String>,
+}
+
+impl AbandonedTask {
+    fn new(open: Arc<Connection>) -> Self {
+        Self { open, task: None }
+    }
+}
+
+impl Drop for AbandonedTask {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.task.take(), tokio::runtime::Handle::try_current()) else { return };
+        let connection = self.open.clone();
+        runtime.spawn(async move {
+            if let Err(error) = connection.task(&Operation::Cancel { id }).await {
+                tracing::debug!("the task of a remote agent was not canceled: {error}");
+            }
+        });
+    }
+}

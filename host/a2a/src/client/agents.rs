@@ -1,0 +1,128 @@
+//! The configured agents, and how agent files refer to them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hatchery_core::{AgentKind, JsonMap};
+use hatchery_engine::Extensions;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Aggregation, CardSource, RemoteAgent, RemoteAgentConfig};
+
+/// The class in agent files, and its spellings in ADK.
+const CLASS: &str = "A2aAgent";
+const ALIASES: [&str; 5] = [
+    "RemoteA2aAgent",
+    "RemoteA2AAgent",
+    "google.adk.agents.RemoteA2aAgent",
+    "google.adk.agents.remote_a2a_agent.RemoteA2aAgent",
+    "com.google.adk.a2a.agent.RemoteA2AAgent",
+];
+
+/// The configured remote agents. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct A2aAgents {
+    agents: Arc<BTreeMap<String, RemoteAgentConfig>>,
+    /// Agents that must not be used, with the reasons.
+    refused: Arc<BTreeMap<String, String>>,
+}
+
+impl A2aAgents {
+    /// Creates the agents. Nothing is read yet.
+    pub fn new(agents: impl IntoIterator<Item = (String, RemoteAgentConfig)>) -> Self {
+        Self { agents: Arc::new(agents.into_iter().collect()), ..Self::default() }
+    }
+
+    /// Adds agents that must not be used. Agent files that refer to them get the reason.
+    #[must_use]
+    pub fn with_refused(self, refused: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self { refused: Arc::new(refused.into_iter().collect()), ..self }
+    }
+
+    /// Registers the agent class `A2aAgent`.
+    pub fn register(&self, extensions: &mut Extensions) {
+        let agents = self.clone();
+        extensions.agent_classes.register(CLASS, move |args| agents.create(args));
+        for alias in ALIASES {
+            extensions.agent_classes.register_alias(alias, CLASS);
+        }
+    }
+
+    fn create(&self, args: JsonMap) -> Result<AgentKind, String> {
+        let args: AgentArgs = serde_json::from_value(Value::Object(args)).map_err(|error| error.to_string())?;
+        let name = self.find(&args)?;
+        if let Some(refusal) = self.refused.get(name) {
+            return Err(refusal.clone());
+        }
+        let Some(config) = self.agents.get(name) else {
+            return Err(format!(
+                "hatchery.yaml has no remote agent `{name}`; {}; add it there below `a2a.agents`",
+                self.list()
+            ));
+        };
+        let mut config = config.clone();
+        if let Some(aggregation) = args.aggregation {
+            config.aggregation = aggregation.into();
+        }
+        Ok(RemoteAgent::new(config).kind())
+    }
+
+    /// Returns the name of the agent that the arguments refer to.
+    fn find<'a>(&'a self, args: &'a AgentArgs) -> Result<&'a str, String> {
+        match (&args.agent, &args.agent_card) {
+            (Some(name), None) => Ok(name),
+            (None, Some(card)) => {
+                let is_card = |config: &RemoteAgentConfig| match &config.card {
+                    CardSource::Url(url) => url == card,
+                    CardSource::File(path) => path.ends_with(card),
+                };
+                let found = self.agents.iter().find(|(_, config)| is_card(config)).map(|(name, _)| name.as_str());
+                found.ok_or_else(|| refuse_card(card))
+            }
+            (Some(_), Some(_)) => Err("`agent` and `agent_card` exclude each other; leave one of them out".into()),
+            (None, None) => Err(format!("`agent` is missing: the name of an agent in hatchery.yaml; {}", self.list())),
+        }
+    }
+
+    fn list(&self) -> String {
+        let names: Vec<_> = self.agents.keys().map(|name| format!("`{name}`")).collect();
+        if names.is_empty() { "available: none".into() } else { format!("available: {}", names.join(", ")) }
+    }
+}
+
+/// Returns why an agent file cannot open a connection of its own, and what to write instead.
+fn refuse_card(card: &str) -> String {
+    format!(
+        "`agent_card`: an agent file cannot open a connection of its own. Add the agent to hatchery.yaml:\n\na2a:\n  agents:\n    \
+         NAME:\n      card: {card}\n\nand refer to it by `args: {{agent: NAME}}` or by the same `agent_card`"
+    )
+}
+
+/// Arguments of the class in agent files, in snake_case or camelCase.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AgentArgs {
+    agent: Option<String>,
+    #[serde(alias = "agentCard")]
+    agent_card: Option<String>,
+    #[serde(alias = "aggregationMode", alias = "aggregation_mode")]
+    aggregation: Option<AggregationMode>,
+}
+
+#[derive(Deserialize)]
+enum AggregationMode {
+    #[serde(rename = "AS_IS", alias = "as_is")]
+    AsIs,
+    #[serde(rename = "EXTERNAL_HANDOFF", alias = "external_handoff")]
+    ExternalHandoff,
+}
+
+impl From<AggregationMode> for Aggregation {
+    fn from(mode: AggregationMode) -> Self {
+        match mode {
+            AggregationMode::AsIs => Self::AsIs,
+            AggregationMode::ExternalHandoff => Self::ExternalHandoff,
+        }
+    }
+}

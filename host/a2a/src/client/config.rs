@@ -1,0 +1,100 @@
+//! Settings of remote agents.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::ClientError;
+use crate::egress::Egress;
+
+/// An agent of another host.
+#[derive(Clone)]
+pub struct RemoteAgentConfig {
+    /// Where its card is.
+    pub card: CardSource,
+    /// Headers of every request to it.
+    pub headers: BTreeMap<String, Setting>,
+    /// Where its card may be, and where its card may point.
+    pub egress: Arc<dyn Egress>,
+    /// What it is told of the calls of other agents.
+    pub aggregation: Aggregation,
+    /// Limits of its answers.
+    pub limits: ClientLimits,
+}
+
+/// Where the card of a remote agent is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CardSource {
+    /// At a URL, such as `https://agents.example/.well-known/agent-card.json`.
+    Url(String),
+    /// In a file.
+    File(PathBuf),
+}
+
+/// A value that is written down, or taken from the environment of the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Setting {
+    /// The value.
+    Text(String),
+    /// The value of an environment variable, which is read for each connection.
+    Variable {
+        /// The name of the variable.
+        name: String,
+        /// Text before the value, such as `Bearer `.
+        prefix: String,
+    },
+}
+
+impl Setting {
+    /// Returns the value.
+    ///
+    /// # Errors
+    /// If the variable is not set. The error names `key`, which needs it.
+    pub(super) fn value(&self, key: &str) -> Result<String, ClientError> {
+        match self {
+            Self::Text(text) => Ok(text.clone()),
+            Self::Variable { name, prefix } => match std::env::var(name) {
+                Ok(value) => Ok(format!("{prefix}{value}")),
+                Err(_) => Err(ClientError::Variable { key: key.into(), name: name.clone() }),
+            },
+        }
+    }
+}
+
+/// What a remote agent is told of the calls and results of other agents in the session.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Aggregation {
+    /// Calls and results as data parts.
+    AsIs,
+    /// Results as texts, and no calls.
+    #[default]
+    ExternalHandoff,
+}
+
+/// Limits of a remote agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// How long a connection may take.
+    pub connect_timeout: Duration,
+    /// How long a response may take without a byte.
+    pub read_timeout: Duration,
+    /// How long one message may take in all.
+    pub max_time: Duration,
+    /// Most bytes of a card.
+    pub max_card: usize,
+    /// Most bytes of an answer, or of one item of a stream.
+    pub max_message: usize,
+}
+
+impl Default for ClientLimits {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(10),
+            read_timeout: Duration::from_secs(300),
+            max_time: Duration::from_secs(3600),
+            max_card: 1 << 20,
+            max_message: 16 << 20,
+        }
+    }
+}

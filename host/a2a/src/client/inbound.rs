@@ -1,0 +1,394 @@
+//! What a remote agent sends as events of this host: chunks of artifacts as partial events, complete artifacts and messages
+//! as events, calls that wait for the client as long-running calls.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use hatchery_core::{Content, EventActions, EventData, JsonMap, Part as HostPart, new_event_id};
+use serde_json::{Value, json};
+
+use super::ClientError;
+use super::outbound::{ARTIFACT_ID, CONTEXT_ID, IS_WAITING, OWN_PREFIX, TASK_ID};
+use crate::error::excerpt;
+use crate::model::{Artifact, ArtifactUpdate, Message, Part, PartContent, Task, TaskState, TaskStatus, Update};
+use crate::parts::{self, ReceivedPart, metadata_value};
+
+/// Converts the answer to one message.
+#[derive(Default)]
+pub(super) struct Inbound {
+    pub(super) task_id: Option<String>,
+    context_id: Option<String>,
+    /// The artifacts of earlier answers, which a task repeats.
+    known: HashSet<String>,
+    /// The artifacts of this answer, in order of arrival.
+    artifacts: Vec<OpenArtifact>,
+    /// The state at the end of the answer.
+    end: Option<TaskState>,
+    is_emitted: bool,
+}
+
+/// An artifact that is being received.
+struct OpenArtifact {
+    artifact: Artifact,
+    /// The id of the events that it becomes.
+    event_id: String,
+    is_complete: bool,
+}
+
+impl Inbound {
+    pub(super) fn new<'a>(known: impl Iterator<Item = &'a str>) -> Self {
+        Self { known: known.map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// Returns true if the agent has nothing more to send.
+    pub(super) fn has_ended(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Returns the events of an update.
+    ///
+    /// # Errors
+    /// If the task has failed, was refused or canceled.
+    pub(super) fn accept(&mut self, update: Update) -> Result<Vec<EventData>, ClientError> {
+        let events = match update {
+            Update::Message(message) => {
+                self.set_ids(message.task_id.clone(), message.context_id.clone());
+                self.end = Some(TaskState::Completed);
+                vec![self.event(&message.metadata, message.parts, false)]
+            }
+            Update::Task(Task { id, context_id, status, artifacts, .. }) => {
+                self.set_ids(Some(id), Some(context_id));
+                let is_end = status.state.is_terminal() || status.state.is_interrupted();
+                // The artifacts of a task in progress come as updates, or again at its end.
+                let artifacts = if is_end { artifacts } else { Vec::new() };
+                let mut events: Vec<_> = artifacts.into_iter().filter_map(|artifact| self.complete(artifact)).collect();
+                events.extend(self.status(status)?);
+                events
+            }
+            Update::Status(update) => {
+                self.set_ids(Some(update.task_id), Some(update.context_id));
+                self.status(update.status)?
+            }
+            Update::Artifact(update) => {
+                self.set_ids(Some(update.task_id.clone()), Some(update.context_id.clone()));
+                self.artifact(update)
+            }
+        };
+        let events: Vec<_> = events.into_iter().filter(|event| event.content.is_some()).collect();
+        self.is_emitted |= events.iter().any(|event| !event.partial);
+        Ok(events)
+    }
+
+    fn set_ids(&mut self, task_id: Option<String>, context_id: Option<String>) {
+        let non_empty = |id: Option<String>| id.filter(|id| !id.is_empty());
+        self.task_id = non_empty(task_id).or(self.task_id.take());
+        self.context_id = non_empty(context_id).or(self.context_id.take());
+    }
+
+    /// Returns the events of a status.
+    fn status(&mut self, status: TaskStatus) -> Result<Vec<EventData>, ClientError> {
+        let TaskStatus { state, message, .. } = status;
+        let failed = |state, message: Option<Message>| {
+            let message = message.map(|message| text_of(&message)).filter(|text| !text.is_empty());
+            let message = message.unwrap_or_else(|| "it gave no reason".into());
+            Err(ClientError::Task { state, message: excerpt(&message) })
+        };
+        match state {
+            TaskState::Failed => failed("has failed", message),
+            TaskState::Rejected => failed("was refused", message),
+            TaskState::Canceled => failed("was canceled", message),
+            TaskState::Unknown | TaskState::Submitted | TaskState::Working => {
+                Ok(message.map(|message| self.remark(message)).into_iter().collect())
+            }
+            TaskState::Completed | TaskState::InputRequired | TaskState::AuthRequired => {
+                let mut events = self.flush();
+                self.end = Some(state);
+                let question = message.map(|message| self.event(&message.metadata, message.parts, false));
+                if let Some(mut question) = question {
+                    if state.is_interrupted() && question.long_running_tool_ids.is_empty() {
+                        set_metadata(&mut question, IS_WAITING, true.into());
+                    }
+                    events.push(question);
+                }
+                Ok(events)
+            }
+        }
+    }
+
+    /// Returns what the agent says about its work. Its texts are no part of the answer.
+    fn remark(&self, message: Message) -> EventData {
+        let mut event = self.event(&message.metadata, message.parts, false);
+        if let Some(content) = event.content.take() {
+            let mut content = Arc::unwrap_or_clone(content);
+            for part in content.parts.iter_mut().filter(|part| part.as_text().is_some()) {
+                part.thought = true;
+            }
+            event.content = Some(Arc::new(content));
+        }
+        // Only a task that waits can wait for the client.
+        event.long_running_tool_ids.clear();
+        event
+    }
+
+    fn artifact(&mut self, update: ArtifactUpdate) -> Vec<EventData> {
+        let ArtifactUpdate { artifact, append, last_chunk, .. } = update;
+        let index = self.artifacts.iter().position(|open| open.artifact.id == artifact.id);
+        let chunk = artifact.parts.clone();
+        let index = match index {
+            Some(index) => index,
+            None => {
+                let artifact = Artifact { parts: Vec::new(), ..artifact.clone() };
+                self.artifacts.push(OpenArtifact { artifact, event_id: new_event_id(), is_complete: false });
+                self.artifacts.len() - 1
+            }
+        };
+        let Some(open) = self.artifacts.get_mut(index).filter(|open| !open.is_complete) else { return Vec::new() };
+        if !append {
+            open.artifact.parts.clear();
+        }
+        append_parts(&mut open.artifact.parts, artifact.parts);
+        open.artifact.metadata.extend(artifact.metadata);
+        open.is_complete = last_chunk;
+        let (id, event_id, metadata) =
+            (open.artifact.id.clone(), open.event_id.clone(), open.artifact.metadata.clone());
+        let parts = if last_chunk { open.artifact.parts.clone() } else { chunk };
+        let mut event = EventData { id: event_id, ..self.event(&metadata, parts, !last_chunk) };
+        set_metadata(&mut event, ARTIFACT_ID, id.into());
+        vec![event]
+    }
+
+    /// Returns an artifact that a task has at its end. `None` if it came before.
+    fn complete(&mut self, artifact: Artifact) -> Option<EventData> {
+        let is_new = !self.known.contains(&artifact.id);
+        let is_complete = self.artifacts.iter().any(|open| open.artifact.id == artifact.id && open.is_complete);
+        if !is_new || is_complete {
+            return None;
+        }
+        let update = ArtifactUpdate { artifact, last_chunk: true, ..ArtifactUpdate::default() };
+        self.artifact(update).pop()
+    }
+
+    /// Returns the artifacts whose end never came.
+    fn flush(&mut self) -> Vec<EventData> {
+        let open = self.artifacts.iter_mut().filter(|open| !open.is_complete);
+        let artifacts: Vec<_> = open
+            .map(|open| {
+                open.is_complete = true;
+                (open.event_id.clone(), open.artifact.clone())
+            })
+            .collect();
+        let events = artifacts.into_iter().map(|(id, artifact)| {
+            let mut event = EventData { id, ..self.event(&artifact.metadata, artifact.parts, false) };
+            set_metadata(&mut event, ARTIFACT_ID, artifact.id.into());
+            event
+        });
+        events.collect()
+    }
+
+    /// Returns what is left at the end. An answer without content is an event too, which has the ids.
+    pub(super) fn finish(&mut self) -> Vec<EventData> {
+        let mut events = self.flush();
+        if events.is_empty() && !self.is_emitted && self.context_id.is_some() {
+            events.push(EventData { custom_metadata: Some(Box::new(self.ids())), ..EventData::default() });
+        }
+        events
+    }
+
+    fn event(&self, metadata: &JsonMap, parts: Vec<Part>, partial: bool) -> EventData {
+        let received: Vec<ReceivedPart> = parts.into_iter().map(parts::receive).collect();
+        let long_running = received.iter().filter(|received| received.is_long_running);
+        let ids = long_running.filter_map(|received| match &received.part.data {
+            hatchery_core::PartData::FunctionCall(call) => call.id.clone(),
+            _ => None,
+        });
+        let long_running_tool_ids = ids.collect();
+        let parts: Vec<HostPart> = received.into_iter().map(|received| received.part).collect();
+        let content = (!parts.is_empty()).then(|| Arc::new(Content::new("model", parts)));
+        let mut event = EventData { content, partial, long_running_tool_ids, ..restored(metadata) };
+        let custom = event.custom_metadata.take().and_then(|custom| match *custom {
+            Value::Object(custom) => Some(custom),
+            _ => None,
+        });
+        let mut custom = custom.unwrap_or_default();
+        // Those of a peer's own peers.
+        custom.retain(|key, _| !key.starts_with(OWN_PREFIX));
+        if let Value::Object(ids) = self.ids() {
+            custom.extend(ids);
+        }
+        event.custom_metadata = Some(Box::new(Value::Object(custom)));
+        event
+    }
+
+    fn ids(&self) -> Value {
+        let ids = [(TASK_ID, &self.task_id), (CONTEXT_ID, &self.context_id)];
+        let ids: BTreeMap<_, _> = ids.into_iter().filter_map(|(key, id)| Some((key, id.as_ref()?))).collect();
+        json!(ids)
+    }
+}
+
+fn set_metadata(event: &mut EventData, key: &str, value: Value) {
+    if let Some(metadata) = event.custom_metadata.as_deref_mut().and_then(Value::as_object_mut) {
+        metadata.insert(key.into(), value);
+    }
+}
+
+/// Appends parts; a text continues the text before it.
+fn append_parts(parts: &mut Vec<Part>, more: Vec<Part>) {
+    for part in more {
+        match (parts.last_mut(), &part.content) {
+            (Some(Part { content: PartContent::Text(text), metadata, .. }), PartContent::Text(next))
+                if *metadata == part.metadata =>
+            {
+                text.push_str(next);
+            }
+            _ => parts.push(part),
+        }
+    }
+}
+
+/// Returns an event with what ADK's keys say about it. Values of other types are left out. Of the actions only two flags
+/// count: a peer changes neither state nor the flow of other agents.
+fn restored(metadata: &JsonMap) -> EventData {
+    let flag = |key: &str| metadata_value(metadata, "actions").and_then(|actions| actions.get(key)?.as_bool());
+    let typed = |key: &str| metadata_value(metadata, key).cloned();
+    EventData {
+        actions: EventActions {
+            escalate: flag("escalate"),
+            skip_summarization: flag("skipSummarization").or(flag("skip_summarization")),
+            ..EventActions::default()
+        },
+        grounding_metadata: typed("grounding_metadata").filter(Value::is_object).map(Box::new),
+        usage_metadata: typed("usage_metadata").and_then(|usage| serde_json::from_value(usage).ok()).map(Box::new),
+        custom_metadata: typed("custom_metadata").filter(Value::is_object).map(Box::new),
+        error_code: typed("error_code").and_then(|code| code.as_str().map(Into::into)),
+        ..EventData::default()
+    }
+}
+
+fn text_of(message: &Message) -> String {
+    let texts = message.parts.iter().filter_map(|part| match &part.content {
+        PartContent::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::StatusUpdate;
+
+    fn chunk(text: &str, append: bool, last_chunk: bool) -> Update {
+        let artifact = Artifact { id: "a".into(), parts: vec![Part::text(text)], ..Artifact::default() };
+        Update::Artifact(ArtifactUpdate {
+            task_id: "t".into(),
+            context_id: "c".into(),
+            artifact,
+            append,
+            last_chunk,
+            ..ArtifactUpdate::default()
+        })
+    }
+
+    fn status(state: TaskState, parts: Vec<Part>) -> Update {
+        let message = (!parts.is_empty()).then(|| Message { parts, ..Message::default() });
+        let status = TaskStatus { state, message, timestamp: None };
+        Update::Status(StatusUpdate { task_id: "t".into(), context_id: "c".into(), status, ..StatusUpdate::default() })
+    }
+
+    /// Returns the texts of events, with `…` after those of partial ones.
+    fn texts(events: &[EventData]) -> Vec<String> {
+        let text = |event: &EventData| event.content.as_ref().map(|content| content.text()).unwrap_or_default();
+        events.iter().map(|event| text(event) + if event.partial { "…" } else { "" }).collect()
+    }
+
+    #[test]
+    fn chunks_are_partial_and_their_sum_is_an_event_with_the_same_id() {
+        let mut inbound = Inbound::default();
+        let first = inbound.accept(chunk("Hello ", false, false)).unwrap();
+        let second = inbound.accept(chunk("World!", true, false)).unwrap();
+        let end = inbound.accept(status(TaskState::Completed, Vec::new())).unwrap();
+        assert_eq!(
+            (texts(&first), texts(&second), texts(&end)),
+            (vec!["Hello …".into()], vec!["World!…".into()], vec!["Hello World!".into()])
+        );
+        assert!(first[0].id == end[0].id && inbound.has_ended() && inbound.finish().is_empty());
+    }
+
+    #[test]
+    fn a_final_chunk_that_replaces_the_others_is_the_event() {
+        let mut inbound = Inbound::default();
+        inbound.accept(chunk("Hel", false, false)).unwrap();
+        let last = inbound.accept(chunk("Hello", false, true)).unwrap();
+        assert_eq!(texts(&last), ["Hello"]);
+        assert!(inbound.accept(status(TaskState::Completed, Vec::new())).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_task_at_its_end_has_the_artifacts_that_are_new() {
+        let artifact = |id: &str| Artifact { id: id.into(), parts: vec![Part::text(id)], ..Artifact::default() };
+        let task = Task {
+            id: "t".into(),
+            context_id: "c".into(),
+            status: TaskStatus { state: TaskState::Completed, ..TaskStatus::default() },
+            artifacts: vec![artifact("old"), artifact("new")],
+            ..Task::default()
+        };
+        let mut inbound = Inbound::new(["old"].into_iter());
+        let events = inbound.accept(Update::Task(task)).unwrap();
+        assert_eq!(texts(&events), ["new"]);
+        let ids = events[0].custom_metadata.as_deref().unwrap();
+        assert_eq!(*ids, json!({TASK_ID: "t", CONTEXT_ID: "c", ARTIFACT_ID: "new"}));
+    }
+
+    #[test]
+    fn remarks_are_thoughts_and_calls_in_them_wait_for_nobody() {
+        let mut call = Part::new(PartContent::Data(json!({"id": "f", "name": "ask", "args": {}})));
+        call.metadata = JsonMap::from_iter([
+            ("adk_type".into(), json!("function_call")),
+            ("adk_is_long_running".into(), json!(true)),
+        ]);
+        let mut inbound = Inbound::default();
+        let working = inbound.accept(status(TaskState::Working, vec![Part::text("hm"), call.clone()])).unwrap();
+        assert_eq!((texts(&working), working[0].long_running_tool_ids.len()), (vec![String::new()], 0));
+        let waiting = inbound.accept(status(TaskState::InputRequired, vec![call])).unwrap();
+        assert_eq!(waiting[0].long_running_tool_ids, ["f"]);
+        assert!(inbound.has_ended());
+    }
+
+    #[test]
+    fn a_question_in_words_marks_the_task_as_waiting() {
+        let mut inbound = Inbound::default();
+        let events = inbound.accept(status(TaskState::InputRequired, vec![Part::text("Where to?")])).unwrap();
+        assert_eq!(events[0].custom_metadata.as_ref().unwrap()[IS_WAITING], true);
+    }
+
+    #[test]
+    fn the_reason_of_a_failure_is_told() {
+        let mut inbound = Inbound::default();
+        let error = inbound.accept(status(TaskState::Failed, vec![Part::text("no dice")])).unwrap_err();
+        assert_eq!(error.to_string(), "its task has failed: no dice");
+        let error = inbound.accept(status(TaskState::Rejected, Vec::new())).unwrap_err();
+        assert_eq!(error.to_string(), "its task was refused: it gave no reason");
+    }
+
+    #[test]
+    fn an_empty_answer_is_an_event_with_the_ids() {
+        let mut inbound = Inbound::default();
+        assert!(inbound.accept(status(TaskState::Completed, Vec::new())).unwrap().is_empty());
+        let events = inbound.finish();
+        assert_eq!(events[0].custom_metadata.as_deref(), Some(&json!({TASK_ID: "t", CONTEXT_ID: "c"})));
+    }
+
+    #[test]
+    fn peers_change_no_state_and_malformed_metadata_is_left_out() {
+        let metadata = json!({
+            "adk_actions": {"escalate": true, "stateDelta": {"a": 1}, "transferToAgent": "root"},
+            "adk_usage_metadata": {"totalTokenCount": 7}, "adk_grounding_metadata": "x", "adk_custom_metadata": {"k": 1},
+        });
+        let event = restored(metadata.as_object().unwrap());
+        let expected = EventActions { escalate: Some(true), ..EventActions::default() };
+        assert_eq!((event.actions, event.grounding_metadata), (expected, None));
+        assert_eq!((event.usage_metadata.unwrap().total(), *event.custom_metadata.unwrap()), (7, json!({"k": 1})));
+    }
+}

@@ -1,0 +1,164 @@
+//! A remote agent: its card, which is read when it is needed, and the connection that the card describes.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use hatchery_core::sync::MutexExt;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Response, Url};
+use serde_json::Value;
+
+use super::connection::Connection;
+use super::{CardSource, ClientError, RemoteAgentConfig};
+use crate::card::{AgentCard, Interface, JSON_RPC};
+use crate::codec::Version;
+use crate::egress::{Timeouts, client, describe};
+use crate::error::excerpt;
+
+/// How long a card is kept.
+const CARD_LIFETIME: Duration = Duration::from_secs(300);
+
+/// A remote agent. Cheap to share.
+pub(super) struct Peer {
+    pub(super) config: RemoteAgentConfig,
+    /// The connection, and when its card was read.
+    connection: Mutex<Option<(Instant, Arc<Connection>)>>,
+}
+
+impl Peer {
+    pub(super) fn new(config: RemoteAgentConfig) -> Arc<Self> {
+        Arc::new(Self { config, connection: Mutex::default() })
+    }
+
+    /// Returns the connection, for which the card is read if that was long ago.
+    pub(super) async fn connection(&self) -> Result<Arc<Connection>, ClientError> {
+        let known = self.connection.lock_unpoisoned().clone();
+        if let Some((_, connection)) = known.filter(|(read, _)| read.elapsed() < CARD_LIFETIME) {
+            return Ok(connection);
+        }
+        let connection = Arc::new(self.connect().await?);
+        *self.connection.lock_unpoisoned() = Some((Instant::now(), connection.clone()));
+        Ok(connection)
+    }
+
+    /// Reads the card again for the next message, because the agent did not answer as the card says.
+    pub(super) fn forget(&self) {
+        *self.connection.lock_unpoisoned() = None;
+    }
+
+    async fn connect(&self) -> Result<Connection, ClientError> {
+        let RemoteAgentConfig { card, egress, limits, .. } = &self.config;
+        let headers = self.headers()?;
+        let timeouts = Timeouts { connect: limits.connect_timeout, read: limits.read_timeout };
+        let (card, base) = match card {
+            CardSource::Url(text) => {
+                let url = Url::parse(text).map_err(|error| ClientError::Card(format!("`{text}`: {error}")))?;
+                let client = client(egress, &url, timeouts).map_err(ClientError::Refused)?;
+                let request = client.get(url.clone()).headers(headers.clone()).header("accept", "application/json");
+                let read = async {
+                    let response = request.send().await.map_err(|error| ClientError::Communication(describe(error)))?;
+                    if !response.status().is_success() {
+                        return Err(ClientError::Card(format!("the answer has the status {}", response.status())));
+                    }
+                    read_body(response, limits.max_card, "card", "max_card").await
+                };
+                let timeout = limits.connect_timeout + limits.connect_timeout;
+                let body = tokio::time::timeout(timeout, read).await.map_err(|_| ClientError::Timeout(timeout))??;
+                (body, Some(url))
+            }
+            CardSource::File(path) => {
+                let read = tokio::fs::read(path).await;
+                (read.map_err(|error| ClientError::Card(format!("{}: {error}", path.display())))?, None)
+            }
+        };
+        let json: Value = serde_json::from_slice(&card).map_err(|error| ClientError::Card(error.to_string()))?;
+        let card = AgentCard::from_json(&json).map_err(ClientError::Card)?;
+        let (interface, version) = choose(&card)?;
+        let url = match &base {
+            Some(base) => base.join(&interface.url),
+            None => Url::parse(&interface.url),
+        };
+        let url = url.map_err(|error| ClientError::Card(format!("`{}`: {error}", excerpt(&interface.url))))?;
+        let client = client(egress, &url, timeouts).map_err(ClientError::Refused)?;
+        Ok(Connection {
+            client,
+            egress: egress.clone(),
+            url,
+            version,
+            headers,
+            tenant: interface.tenant.clone(),
+            is_streaming: card.streaming,
+            limits: limits.clone(),
+        })
+    }
+
+    fn headers(&self) -> Result<HeaderMap, ClientError> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &self.config.headers {
+            let invalid = || ClientError::Header(name.clone());
+            let mut value = HeaderValue::from_str(&value.value(name)?).map_err(|_| invalid())?;
+            value.set_sensitive(true);
+            headers.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?, value);
+        }
+        Ok(headers)
+    }
+}
+
+/// Returns the newest interface that this host speaks.
+fn choose(card: &AgentCard) -> Result<(&Interface, Version), ClientError> {
+    let usable = card.interfaces.iter().filter(|it| it.binding.eq_ignore_ascii_case(JSON_RPC));
+    let usable = usable.filter_map(|interface| Some((interface, Version::from_name(&interface.version)?)));
+    // Of several with the same version, the first is preferred.
+    let best = usable.reduce(|best, next| if next.1 > best.1 { next } else { best });
+    best.ok_or_else(|| {
+        let offered =
+            card.interfaces.iter().take(5).map(|it| format!("{} {}", excerpt(&it.binding), excerpt(&it.version)));
+        ClientError::Interface(offered.collect::<Vec<_>>().join(", "))
+    })
+}
+
+/// Reads a body of limited size.
+pub(super) async fn read_body(
+    response: Response,
+    limit: usize,
+    what: &'static str,
+    key: &'static str,
+) -> Result<Vec<u8>, ClientError> {
+    let mut chunks = response.bytes_stream();
+    let mut body = Vec::new();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|error| ClientError::Communication(describe(error)))?;
+        if body.len() + chunk.len() > limit {
+            return Err(ClientError::TooLarge { what, limit, key });
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card(interfaces: &[(&str, &str)]) -> AgentCard {
+        let interfaces = interfaces.iter().map(|(binding, version)| Interface {
+            url: format!("https://{version}.example"),
+            binding: (*binding).into(),
+            version: (*version).into(),
+            tenant: None,
+        });
+        AgentCard { interfaces: interfaces.collect(), ..AgentCard::default() }
+    }
+
+    #[test]
+    fn the_newest_version_is_chosen() {
+        for offered in [[("JSONRPC", "0.3.0"), ("JSONRPC", "1.0")], [("JSONRPC", "1.0"), ("JSONRPC", "0.3")]] {
+            assert_eq!(choose(&card(&offered)).unwrap().1, Version::V1_0);
+        }
+        assert_eq!(choose(&card(&[("GRPC", "1.0"), ("JSONRPC", "0.3")])).unwrap().1, Version::V0_3);
+        let error = choose(&card(&[("GRPC", "1.0"), ("JSONRPC", "7.0")])).unwrap_err();
+        let expected = "it speaks GRPC 1.0, JSONRPC 7.0; this host speaks JSONRPC in versions 0.3 and 1.0";
+        assert_eq!(error.to_string(), expected);
+    }
+}

@@ -1,0 +1,569 @@
+//! Version 1.0: members are tags, enumerations are in upper case.
+
+use hatchery_core::JsonMap;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Version, decode_bytes, encode_bytes, null_as_default, read, timestamp, write};
+use crate::error::A2aError;
+use crate::model::{
+    Artifact, ArtifactUpdate, ListRequest, Message, Operation, Outcome, Part, PartContent, PushAuthentication,
+    PushConfig, Role, SendRequest, StatusUpdate, Task, TaskPage, TaskState, TaskStatus, Update,
+};
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireMessage {
+    message_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_id: Option<String>,
+    role: String,
+    #[serde(deserialize_with = "null_as_default")]
+    parts: Vec<WirePart>,
+    #[serde(skip_serializing_if = "JsonMap::is_empty", deserialize_with = "null_as_default")]
+    metadata: JsonMap,
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    extensions: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    reference_task_ids: Vec<String>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WirePart {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raw: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+    /// The outer option is the member, the inner one `null`.
+    #[serde(skip_serializing_if = "Option::is_none", with = "present")]
+    data: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    media_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filename: Option<String>,
+    #[serde(skip_serializing_if = "JsonMap::is_empty", deserialize_with = "null_as_default")]
+    metadata: JsonMap,
+}
+
+/// A member whose value may be `null`.
+mod present {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use serde_json::Value;
+
+    pub(super) fn serialize<S: Serializer>(value: &Option<Value>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+        Value::deserialize(deserializer).map(Some)
+    }
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireArtifact {
+    artifact_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    #[serde(deserialize_with = "null_as_default")]
+    parts: Vec<WirePart>,
+    #[serde(skip_serializing_if = "JsonMap::is_empty", deserialize_with = "null_as_default")]
+    metadata: JsonMap,
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    extensions: Vec<String>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct WireStatus {
+    state: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<WireMessage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timestamp: Option<String>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireTask {
+    id: String,
+    context_id: String,
+    status: WireStatus,
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    artifacts: Vec<WireArtifact>,
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    history: Vec<WireMessage>,
+    #[serde(skip_serializing_if = "JsonMap::is_empty", deserialize_with = "null_as_default")]
+    metadata: JsonMap,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireStatusUpdate {
+    task_id: String,
+    context_id: String,
+    status: WireStatus,
+    #[serde(skip_serializing_if = "JsonMap::is_empty", deserialize_with = "null_as_default")]
+    metadata: JsonMap,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireArtifactUpdate {
+    task_id: String,
+    context_id: String,
+    artifact: WireArtifact,
+    #[serde(deserialize_with = "null_as_default")]
+    append: bool,
+    #[serde(deserialize_with = "null_as_default")]
+    last_chunk: bool,
+    #[serde(skip_serializing_if = "JsonMap::is_empty", deserialize_with = "null_as_default")]
+    metadata: JsonMap,
+}
+
+/// The answer to a message, or an item of a stream.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireUpdate {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task: Option<WireTask>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<WireMessage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status_update: Option<WireStatusUpdate>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    artifact_update: Option<WireArtifactUpdate>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireSend {
+    message: Option<WireMessage>,
+    #[serde(deserialize_with = "null_as_default")]
+    configuration: WireConfiguration,
+    #[serde(skip_serializing_if = "JsonMap::is_empty", deserialize_with = "null_as_default")]
+    metadata: JsonMap,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireConfiguration {
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    accepted_output_modes: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    history_length: Option<u32>,
+    #[serde(skip_serializing_if = "std::ops::Not::not", deserialize_with = "null_as_default")]
+    return_immediately: bool,
+    #[serde(skip_serializing_if = "Option::is_none", alias = "pushNotificationConfig")]
+    task_push_notification_config: Option<WirePush>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WirePush {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    task_id: String,
+    url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    authentication: Option<WireAuthentication>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct WireAuthentication {
+    scheme: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    credentials: Option<String>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireTaskId {
+    id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    history_length: Option<u32>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireList {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    page_size: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    page_token: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    history_length: Option<u32>,
+    #[serde(deserialize_with = "null_as_default")]
+    include_artifacts: bool,
+}
+
+fn state_name(state: TaskState) -> &'static str {
+    match state {
+        TaskState::Unknown => "TASK_STATE_UNSPECIFIED",
+        TaskState::Submitted => "TASK_STATE_SUBMITTED",
+        TaskState::Working => "TASK_STATE_WORKING",
+        TaskState::InputRequired => "TASK_STATE_INPUT_REQUIRED",
+        TaskState::AuthRequired => "TASK_STATE_AUTH_REQUIRED",
+        TaskState::Completed => "TASK_STATE_COMPLETED",
+        TaskState::Canceled => "TASK_STATE_CANCELED",
+        TaskState::Failed => "TASK_STATE_FAILED",
+        TaskState::Rejected => "TASK_STATE_REJECTED",
+    }
+}
+
+fn state_from_name(name: &str) -> Option<TaskState> {
+    TaskState::ALL.into_iter().find(|state| state_name(*state) == name)
+}
+
+impl From<Part> for WirePart {
+    fn from(part: Part) -> Self {
+        let Part { content, media_type, filename, metadata } = part;
+        let mut wire = Self { media_type, filename, metadata, ..Self::default() };
+        match content {
+            PartContent::Text(text) => wire.text = Some(text),
+            PartContent::Raw(bytes) => wire.raw = Some(encode_bytes(&bytes)),
+            PartContent::Url(url) => wire.url = Some(url),
+            PartContent::Data(data) => wire.data = Some(data),
+        }
+        wire
+    }
+}
+
+impl TryFrom<WirePart> for Part {
+    type Error = String;
+
+    fn try_from(wire: WirePart) -> Result<Self, String> {
+        let WirePart { text, raw, url, data, media_type, filename, metadata } = wire;
+        let content = match (text, raw, url, data) {
+            (Some(text), None, None, None) => PartContent::Text(text),
+            (None, Some(raw), None, None) => PartContent::Raw(decode_bytes(&raw)?),
+            (None, None, Some(url), None) => PartContent::Url(url),
+            (None, None, None, Some(data)) => PartContent::Data(data),
+            _ => return Err("a part has exactly one of `text`, `raw`, `url` and `data`".into()),
+        };
+        Ok(Self { content, media_type, filename, metadata })
+    }
+}
+
+fn encode_parts(parts: Vec<Part>) -> Vec<WirePart> {
+    parts.into_iter().map(Into::into).collect()
+}
+
+fn decode_parts(parts: Vec<WirePart>) -> Result<Vec<Part>, String> {
+    parts.into_iter().map(TryInto::try_into).collect()
+}
+
+impl From<Message> for WireMessage {
+    fn from(message: Message) -> Self {
+        let role = match message.role {
+            Role::User => "ROLE_USER",
+            Role::Agent => "ROLE_AGENT",
+        };
+        Self {
+            message_id: message.id,
+            context_id: message.context_id,
+            task_id: message.task_id,
+            role: role.into(),
+            parts: encode_parts(message.parts),
+            metadata: message.metadata,
+            extensions: message.extensions,
+            reference_task_ids: message.reference_task_ids,
+        }
+    }
+}
+
+impl TryFrom<WireMessage> for Message {
+    type Error = String;
+
+    fn try_from(wire: WireMessage) -> Result<Self, String> {
+        let role = match wire.role.as_str() {
+            "ROLE_USER" => Role::User,
+            "ROLE_AGENT" => Role::Agent,
+            _ => return Err("`role` of a message is `ROLE_USER` or `ROLE_AGENT`".into()),
+        };
+        let non_empty = |id: Option<String>| id.filter(|id| !id.is_empty());
+        Ok(Self {
+            id: wire.message_id,
+            context_id: non_empty(wire.context_id),
+            task_id: non_empty(wire.task_id),
+            role,
+            parts: decode_parts(wire.parts)?,
+            metadata: wire.metadata,
+            extensions: wire.extensions,
+            reference_task_ids: wire.reference_task_ids,
+        })
+    }
+}
+
+impl From<Artifact> for WireArtifact {
+    fn from(artifact: Artifact) -> Self {
+        let Artifact { id, name, description, parts, metadata, extensions } = artifact;
+        Self { artifact_id: id, name, description, parts: encode_parts(parts), metadata, extensions }
+    }
+}
+
+impl TryFrom<WireArtifact> for Artifact {
+    type Error = String;
+
+    fn try_from(wire: WireArtifact) -> Result<Self, String> {
+        let WireArtifact { artifact_id, name, description, parts, metadata, extensions } = wire;
+        Ok(Self { id: artifact_id, name, description, parts: decode_parts(parts)?, metadata, extensions })
+    }
+}
+
+impl From<TaskStatus> for WireStatus {
+    fn from(status: TaskStatus) -> Self {
+        Self {
+            state: state_name(status.state).into(),
+            message: status.message.map(Into::into),
+            timestamp: status.timestamp.map(timestamp::format),
+        }
+    }
+}
+
+impl TryFrom<WireStatus> for TaskStatus {
+    type Error = String;
+
+    fn try_from(wire: WireStatus) -> Result<Self, String> {
+        let state = state_from_name(&wire.state).unwrap_or_default();
+        Ok(Self { state, message: wire.message.map(TryInto::try_into).transpose()?, timestamp: None })
+    }
+}
+
+impl From<Task> for WireTask {
+    fn from(task: Task) -> Self {
+        Self {
+            id: task.id,
+            context_id: task.context_id,
+            status: task.status.into(),
+            artifacts: task.artifacts.into_iter().map(Into::into).collect(),
+            history: task.history.into_iter().map(Into::into).collect(),
+            metadata: task.metadata,
+        }
+    }
+}
+
+impl TryFrom<WireTask> for Task {
+    type Error = String;
+
+    fn try_from(wire: WireTask) -> Result<Self, String> {
+        if wire.id.is_empty() {
+            return Err("a task has no `id`".into());
+        }
+        Ok(Self {
+            id: wire.id,
+            context_id: wire.context_id,
+            status: wire.status.try_into()?,
+            artifacts: wire.artifacts.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()?,
+            history: wire.history.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()?,
+            metadata: wire.metadata,
+        })
+    }
+}
+
+fn wire_update(update: Update) -> WireUpdate {
+    let mut wire = WireUpdate::default();
+    match update {
+        Update::Task(task) => wire.task = Some(task.into()),
+        Update::Message(message) => wire.message = Some(message.into()),
+        Update::Status(StatusUpdate { task_id, context_id, status, metadata }) => {
+            wire.status_update = Some(WireStatusUpdate { task_id, context_id, status: status.into(), metadata });
+        }
+        Update::Artifact(ArtifactUpdate { task_id, context_id, artifact, append, last_chunk, metadata }) => {
+            let artifact = artifact.into();
+            wire.artifact_update =
+                Some(WireArtifactUpdate { task_id, context_id, artifact, append, last_chunk, metadata });
+        }
+    }
+    wire
+}
+
+pub(super) fn encode_update(update: Update) -> Value {
+    write(wire_update(update))
+}
+
+pub(super) fn decode_update(value: &Value) -> Result<Update, String> {
+    let wire: WireUpdate = read(value)?;
+    match (wire.task, wire.message, wire.status_update, wire.artifact_update) {
+        (Some(task), None, None, None) => task.try_into().map(Update::Task),
+        (None, Some(message), None, None) => message.try_into().map(Update::Message),
+        (None, None, Some(WireStatusUpdate { task_id, context_id, status, metadata }), None) => {
+            let status = status.try_into()?;
+            Ok(Update::Status(StatusUpdate { task_id, context_id, status, metadata }))
+        }
+        (None, None, None, Some(wire)) => {
+            let WireArtifactUpdate { task_id, context_id, artifact, append, last_chunk, metadata } = wire;
+            let artifact = artifact.try_into()?;
+            Ok(Update::Artifact(ArtifactUpdate { task_id, context_id, artifact, append, last_chunk, metadata }))
+        }
+        _ => Err("an answer has exactly one of `task`, `message`, `statusUpdate` and `artifactUpdate`".into()),
+    }
+}
+
+pub(super) fn decode_task(value: &Value) -> Result<Task, String> {
+    read::<WireTask>(value)?.try_into()
+}
+
+fn wire_push(task_id: &str, config: PushConfig) -> WirePush {
+    let PushConfig { id, url, token, authentication, version: _ } = config;
+    let authentication =
+        authentication.map(|PushAuthentication { scheme, credentials }| WireAuthentication { scheme, credentials });
+    WirePush { id, task_id: task_id.into(), url, token, authentication }
+}
+
+impl From<WirePush> for PushConfig {
+    fn from(wire: WirePush) -> Self {
+        let authentication = wire
+            .authentication
+            .map(|WireAuthentication { scheme, credentials }| PushAuthentication { scheme, credentials });
+        let id = wire.id.filter(|id| !id.is_empty());
+        let token = wire.token.filter(|token| !token.is_empty());
+        Self { version: Version::V1_0, id, url: wire.url, token, authentication }
+    }
+}
+
+fn decode_send(params: &Value) -> Result<Box<SendRequest>, String> {
+    let WireSend { message, configuration, metadata } = read(params)?;
+    let message = message.ok_or("`message` is missing")?.try_into()?;
+    Ok(Box::new(SendRequest {
+        message,
+        accepted_output_modes: configuration.accepted_output_modes,
+        history_length: configuration.history_length,
+        returns_immediately: configuration.return_immediately,
+        push: configuration.task_push_notification_config.map(Into::into),
+        metadata,
+    }))
+}
+
+fn encode_send(request: &SendRequest) -> Value {
+    let request = request.clone();
+    write(WireSend {
+        message: Some(request.message.into()),
+        configuration: WireConfiguration {
+            accepted_output_modes: request.accepted_output_modes,
+            history_length: request.history_length,
+            return_immediately: request.returns_immediately,
+            task_push_notification_config: request.push.map(|push| wire_push("", push)),
+        },
+        metadata: request.metadata,
+    })
+}
+
+fn id_of(params: &Value) -> Result<String, String> {
+    let WireTaskId { id, .. } = read(params)?;
+    id.filter(|id| !id.is_empty()).ok_or_else(|| "`id` is missing".into())
+}
+
+/// Reads the ids of a push configuration and its task.
+fn push_ids(params: &Value) -> Result<(String, Option<String>), String> {
+    let WireTaskId { id, task_id, .. } = read(params)?;
+    let task_id = task_id.filter(|id| !id.is_empty()).ok_or("`taskId` is missing")?;
+    Ok((task_id, id.filter(|id| !id.is_empty())))
+}
+
+fn decode_list(params: &Value) -> Result<ListRequest, String> {
+    let wire: WireList = read(params)?;
+    let non_empty = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let state = match non_empty(wire.status).filter(|name| name != state_name(TaskState::Unknown)) {
+        Some(name) => Some(state_from_name(&name).ok_or("`status` is not the name of a state")?),
+        None => None,
+    };
+    Ok(ListRequest {
+        context_id: non_empty(wire.context_id),
+        state,
+        page_size: wire.page_size,
+        page_token: non_empty(wire.page_token),
+        history_length: wire.history_length,
+        includes_artifacts: wire.include_artifacts,
+    })
+}
+
+pub(super) fn decode_call(method: &str, params: &Value) -> Option<Result<Operation, A2aError>> {
+    let operation = match method {
+        "SendMessage" => decode_send(params).map(Operation::Send),
+        "SendStreamingMessage" => decode_send(params).map(Operation::Stream),
+        "GetTask" => id_of(params).and_then(|id| {
+            let WireTaskId { history_length, .. } = read(params)?;
+            Ok(Operation::Get { id, history_length })
+        }),
+        "ListTasks" => decode_list(params).map(Operation::List),
+        "CancelTask" => id_of(params).map(|id| Operation::Cancel { id }),
+        "SubscribeToTask" => id_of(params).map(|id| Operation::Subscribe { id }),
+        "CreateTaskPushNotificationConfig" => read::<WirePush>(params).and_then(|wire| {
+            let task_id = Some(wire.task_id.clone()).filter(|id| !id.is_empty()).ok_or("`taskId` is missing")?;
+            Ok(Operation::SetPush { task_id, config: wire.into() })
+        }),
+        "GetTaskPushNotificationConfig" => push_ids(params).map(|(task_id, id)| Operation::GetPush { task_id, id }),
+        "ListTaskPushNotificationConfigs" => push_ids(params).map(|(task_id, _)| Operation::ListPush { task_id }),
+        "DeleteTaskPushNotificationConfig" => push_ids(params)
+            .and_then(|(task_id, id)| Ok(Operation::DeletePush { task_id, id: id.ok_or("`id` is missing")? })),
+        "GetExtendedAgentCard" => Ok(Operation::ExtendedCard),
+        _ => return None,
+    };
+    Some(operation.map_err(A2aError::invalid_params))
+}
+
+pub(super) fn encode_call(operation: &Operation) -> (&'static str, Value) {
+    match operation {
+        Operation::Send(request) => ("SendMessage", encode_send(request)),
+        Operation::Stream(request) => ("SendStreamingMessage", encode_send(request)),
+        Operation::Get { id, history_length } => {
+            ("GetTask", write(WireTaskId { id: Some(id.clone()), task_id: None, history_length: *history_length }))
+        }
+        Operation::List(request) => {
+            let ListRequest { context_id, state, page_size, page_token, history_length, includes_artifacts } =
+                request.clone();
+            let status = state.map(|state| state_name(state).to_owned());
+            let include_artifacts = includes_artifacts;
+            let wire = WireList { context_id, status, page_size, page_token, history_length, include_artifacts };
+            ("ListTasks", write(wire))
+        }
+        Operation::Cancel { id } => ("CancelTask", json!({"id": id})),
+        Operation::Subscribe { id } => ("SubscribeToTask", json!({"id": id})),
+        Operation::SetPush { task_id, config } => {
+            ("CreateTaskPushNotificationConfig", write(wire_push(task_id, config.clone())))
+        }
+        Operation::GetPush { task_id, id } => {
+            ("GetTaskPushNotificationConfig", json!({"taskId": task_id, "id": id.as_deref().unwrap_or_default()}))
+        }
+        Operation::ListPush { task_id } => ("ListTaskPushNotificationConfigs", json!({"taskId": task_id})),
+        Operation::DeletePush { task_id, id } => {
+            ("DeleteTaskPushNotificationConfig", json!({"taskId": task_id, "id": id}))
+        }
+        Operation::ExtendedCard => ("GetExtendedAgentCard", json!({})),
+    }
+}
+
+pub(super) fn encode_outcome(outcome: Outcome) -> Value {
+    match outcome {
+        Outcome::Sent(update) => encode_update(update),
+        Outcome::Task(task) => write(WireTask::from(task)),
+        Outcome::Tasks(TaskPage { tasks, next_page_token, page_size, total }) => json!({
+            "tasks": tasks.into_iter().map(|task| write(WireTask::from(task))).collect::<Vec<_>>(),
+            "nextPageToken": next_page_token, "pageSize": page_size, "totalSize": total,
+        }),
+        Outcome::Push { task_id, config } => write(wire_push(&task_id, config)),
+        Outcome::Pushes { task_id, configs } => {
+            let configs: Vec<_> = configs.into_iter().map(|config| write(wire_push(&task_id, config))).collect();
+            json!({"configs": configs, "nextPageToken": ""})
+        }
+        Outcome::Deleted => json!({}),
+    }
+}

@@ -1,0 +1,100 @@
+//! HTTP clients that connect only where a policy allows it. The address that is checked is the one that is used, so a DNS
+//! answer cannot change in between (DNS rebinding).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::Client;
+pub use reqwest::Url;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+/// Decides where a host may connect to.
+pub trait Egress: Send + Sync {
+    /// Checks the scheme, the host and the port of a URL.
+    ///
+    /// # Errors
+    /// The refusal with the setting that would allow it.
+    fn check_url(&self, url: &Url) -> Result<(), String>;
+
+    /// Checks an address that the host of a URL has.
+    ///
+    /// # Errors
+    /// The refusal with the setting that would allow it.
+    fn check_address(&self, url: &Url, address: IpAddr) -> Result<(), String>;
+}
+
+/// How long a client waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timeouts {
+    pub(crate) connect: Duration,
+    /// Of a response without a byte.
+    pub(crate) read: Duration,
+}
+
+/// Returns a client for requests to one URL. It follows no redirects and uses no proxy, which would hide the address.
+///
+/// # Errors
+/// The refusal, or the reason why there is no client.
+pub(crate) fn client(egress: &Arc<dyn Egress>, url: &Url, timeouts: Timeouts) -> Result<Client, String> {
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(format!("`{url}` is neither http nor https"));
+    }
+    egress.check_url(url)?;
+    if let Some(address) = literal_address(url) {
+        egress.check_address(url, address)?;
+    }
+    Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .connect_timeout(timeouts.connect)
+        .read_timeout(timeouts.read)
+        .dns_resolver(CheckedResolver { egress: egress.clone(), url: url.clone() })
+        .build()
+        .map_err(|error| format!("cannot create an HTTP client: {error}"))
+}
+
+/// Returns the address, if the host of a URL is one. Such a host is not resolved.
+fn literal_address(url: &Url) -> Option<IpAddr> {
+    url.host_str()?.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
+/// Resolves the host of a URL to the addresses that are allowed.
+struct CheckedResolver {
+    egress: Arc<dyn Egress>,
+    url: Url,
+}
+
+impl Resolve for CheckedResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (egress, url) = (self.egress.clone(), self.url.clone());
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let (mut allowed, mut refusal) = (Vec::new(), None);
+            for address in found {
+                match egress.check_address(&url, address.ip()) {
+                    Ok(()) => allowed.push(address),
+                    Err(reason) => refusal = Some(reason),
+                }
+            }
+            match refusal {
+                Some(reason) if allowed.is_empty() => Err(reason.into()),
+                Some(_) | None => Ok(Box::new(allowed.into_iter()) as Addrs),
+            }
+        })
+    }
+}
+
+/// Describes an error of a request with its causes, without the URL, which may hold credentials.
+pub(crate) fn describe(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let (mut text, mut cause) = (error.to_string(), std::error::Error::source(&error));
+    while let Some(error) = cause {
+        let reason = error.to_string();
+        if !text.contains(&reason) {
+            text.push_str(&format!(": {reason}"));
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,24 @@
+//! The Agent2Agent protocol (A2A), in the versions 0.3 and 1.0. As a server it offers the apps of a host to A2A clients; as
+//! a client it makes agents of other hosts agents of this one.
+//!
+//! Both sides share one internal [`model`]; what goes over the wire is converted in one module per version. Servers:
+//! [`A2aService`] answers requests, and [`A2aEndpoint`] is its routes. Clients: [`A2aAgents`] holds the configured agents,
+//! and [`RemoteAgent`] is one of them for agents in code.
+
+mod card;
+mod client;
+mod codec;
+mod egress;
+mod error;
+pub mod model;
+mod parts;
+mod server;
+
+pub use card::{AgentCard, Interface, Skill};
+pub use client::{
+    A2aAgents, Aggregation, CardSource, ClientError, ClientLimits, RemoteAgent, RemoteAgentConfig, Setting,
+};
+pub use codec::Version;
+pub use egress::{Egress, Url};
+pub use error::{A2aError, ErrorKind};
+pub use server::{A2aEndpoint, A2aService, Body, ServerSettings};

@@ -1,0 +1,253 @@
+//! The server: apps of a host as A2A agents. Tasks are views of the stored runs, so they survive the process.
+
+mod answer;
+mod card;
+mod endpoint;
+mod events;
+mod input;
+mod json_rpc;
+mod push;
+mod rest;
+mod send;
+mod stream;
+mod task_id;
+mod tasks;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hatchery_core::{RunState, matches_wildcard};
+use hatchery_engine::{App, AppDirectory, Runner};
+use tokio::sync::Mutex;
+
+use crate::egress::Egress;
+use crate::error::{A2aError, ErrorKind};
+use crate::model::{ListRequest, Operation, Outcome, TaskPage};
+use push::PushSender;
+use task_id::TaskId;
+use tasks::StoredTask;
+
+pub use endpoint::{A2aEndpoint, Body};
+
+/// Most and default number of tasks of a page.
+const MAX_PAGE_SIZE: u32 = 100;
+const DEFAULT_PAGE_SIZE: u32 = 50;
+
+/// Settings of the server.
+#[derive(Clone)]
+pub struct ServerSettings {
+    /// Patterns of the names of apps that clients may use, in which `*` stands for any text.
+    pub apps: Vec<String>,
+    /// The app of the routes that name none. `None` means the only one that clients may use.
+    pub default_app: Option<String>,
+    /// What URLs in cards begin with. `None` means `http://` and the host of the request.
+    pub public_url: Option<String>,
+    /// How long an answer waits for the end of its task.
+    pub blocking_timeout: Duration,
+    /// The interval of comments in idle streams.
+    pub keep_alive: Duration,
+    /// Most runs of the host at a time.
+    pub max_runs: usize,
+    /// Where push notifications may be sent. `None` means that there are none.
+    pub push: Option<Arc<dyn Egress>>,
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        Self {
+            apps: vec!["*".into()],
+            default_app: None,
+            public_url: None,
+            blocking_timeout: Duration::from_secs(300),
+            keep_alive: Duration::from_secs(15),
+            max_runs: usize::MAX,
+            push: None,
+        }
+    }
+}
+
+/// A host as an A2A server. Cheap to clone.
+#[derive(Clone)]
+pub struct A2aService(Arc<ServiceInner>);
+
+struct ServiceInner {
+    runner: Runner,
+    apps: Arc<dyn AppDirectory>,
+    settings: ServerSettings,
+    push: Option<PushSender>,
+    /// Held while a run is added to a task, so that two answers do not become the same run.
+    follow_up: Mutex<()>,
+}
+
+impl A2aService {
+    /// Creates a service.
+    pub fn new(runner: Runner, apps: Arc<dyn AppDirectory>, settings: ServerSettings) -> Self {
+        let push = settings.push.clone().map(|egress| PushSender::new(runner.clone(), egress));
+        Self(Arc::new(ServiceInner { runner, apps, settings, push, follow_up: Mutex::default() }))
+    }
+
+    /// Continues push notifications of tasks from before the process was started.
+    pub fn resume_push_notifications(&self) {
+        if let Some(push) = &self.0.push {
+            let (push, apps) = (push.clone(), self.app_names());
+            tokio::spawn(async move { push.resume(&apps).await });
+        }
+    }
+
+    /// Returns the names of the apps that clients may use.
+    fn app_names(&self) -> Vec<String> {
+        let mut names = self.0.apps.app_names();
+        names.retain(|name| self.is_exposed(name));
+        names
+    }
+
+    fn is_exposed(&self, app: &str) -> bool {
+        self.0.settings.apps.iter().any(|pattern| matches_wildcard(pattern, app))
+    }
+
+    /// Returns an app that clients may use.
+    fn app(&self, name: &str) -> Option<Arc<App>> {
+        self.0.apps.app(name).filter(|_| self.is_exposed(name))
+    }
+
+    /// Returns the app of the routes that name none.
+    fn default_app(&self) -> Option<Arc<App>> {
+        match (&self.0.settings.default_app, self.app_names().as_slice()) {
+            (Some(name), _) => self.app(name),
+            (None, [only]) => self.app(only),
+            (None, _) => None,
+        }
+    }
+
+    /// Performs an operation that is no stream.
+    async fn perform(&self, app: &Arc<App>, operation: Operation) -> Result<Outcome, A2aError> {
+        match operation {
+            Operation::Send(request) => self.send(app, *request).await.map(Outcome::Sent),
+            Operation::Get { id, history_length } => Ok(Outcome::Task(self.load(app, &id).await?.task(history_length))),
+            Operation::List(request) => self.list(app, request).await.map(Outcome::Tasks),
+            Operation::Cancel { id } => self.cancel(app, &id).await.map(Outcome::Task),
+            Operation::SetPush { task_id, config } => {
+                let (push, task) = (self.push()?, self.load(app, &task_id).await?);
+                let config = push.set(&app.name, &task, config).await?;
+                Ok(Outcome::Push { task_id, config })
+            }
+            Operation::GetPush { task_id, id } => {
+                let (push, task) = (self.push()?, self.load(app, &task_id).await?);
+                let config = push.get(&app.name, &task, id.as_deref()).await?;
+                Ok(Outcome::Push { task_id, config })
+            }
+            Operation::ListPush { task_id } => {
+                let (push, task) = (self.push()?, self.load(app, &task_id).await?);
+                let configs = push.list(&app.name, &task).await?;
+                Ok(Outcome::Pushes { task_id, configs })
+            }
+            Operation::DeletePush { task_id, id } => {
+                let (push, task) = (self.push()?, self.load(app, &task_id).await?);
+                push.delete(&app.name, &task, &id).await?;
+                Ok(Outcome::Deleted)
+            }
+            // The card does not announce one: clients are not authenticated, so nobody may see more than others.
+            Operation::ExtendedCard => Err(A2aError::new(
+                ErrorKind::ExtendedCardNotConfigured,
+                "this host has no extended card; the public card has everything",
+            )),
+            Operation::Stream(_) | Operation::Subscribe { .. } => {
+                Err(A2aError::new(ErrorKind::UnsupportedOperation, "this operation is a stream"))
+            }
+        }
+    }
+
+    /// Reads a task of an app.
+    async fn load(&self, app: &App, id: &str) -> Result<StoredTask, A2aError> {
+        let id = TaskId::parse(id).ok_or_else(|| A2aError::task_not_found(id))?;
+        StoredTask::load(&self.0.runner, &app.name, id).await
+    }
+
+    fn push(&self) -> Result<&PushSender, A2aError> {
+        self.0.push.as_ref().ok_or_else(|| {
+            let message =
+                "this host sends no push notifications; its operator allows them by `a2a.push` in hatchery.yaml";
+            A2aError::new(ErrorKind::PushNotificationNotSupported, message)
+        })
+    }
+
+    /// Cancels a task.
+    async fn cancel(&self, app: &App, id: &str) -> Result<crate::model::Task, A2aError> {
+        let task = self.load(app, id).await?;
+        let not_cancelable = |state| {
+            let message = format!("the task has ended as {state:?} and cannot be canceled");
+            A2aError::new(ErrorKind::TaskNotCancelable, message)
+        };
+        if task.state().is_terminal() {
+            return Err(not_cancelable(task.state()));
+        }
+        let cancelled = self.0.runner.cancel_run(&task.session, &task.last_run()).await?;
+        let task = StoredTask::load(&self.0.runner, &app.name, task.id).await?;
+        match cancelled.map(|run| run.state) {
+            Some(RunState::Done | RunState::Failed) => Err(not_cancelable(task.state())),
+            _ => Ok(task.task(None)),
+        }
+    }
+
+    /// Lists the tasks of a context, the last changed first. Without a context the list is empty: clients are not
+    /// authenticated, so they see no tasks but those of a context that they know.
+    async fn list(&self, app: &App, request: ListRequest) -> Result<TaskPage, A2aError> {
+        let page_size = request.page_size.unwrap_or(DEFAULT_PAGE_SIZE);
+        if !(1..=MAX_PAGE_SIZE).contains(&page_size) {
+            return Err(A2aError::invalid_params(format!("`pageSize` is a number from 1 to {MAX_PAGE_SIZE}")));
+        }
+        let offset = match request.page_token.as_deref().map(str::parse::<usize>) {
+            None => 0,
+            Some(Ok(offset)) => offset,
+            Some(Err(_)) => return Err(A2aError::invalid_params("`pageToken` is none of this list")),
+        };
+        let mut tasks = Vec::new();
+        let ids = match &request.context_id {
+            Some(context) => self.task_ids(app, context).await?,
+            None => Vec::new(),
+        };
+        for id in ids {
+            let task = StoredTask::load(&self.0.runner, &app.name, id).await?;
+            if request.state.is_none_or(|state| state == task.state()) {
+                tasks.push(task);
+            }
+        }
+        tasks.sort_by_key(|task| std::cmp::Reverse(task.status().timestamp));
+        let total = tasks.len();
+        let page: Vec<_> = tasks.iter().skip(offset).take(page_size as usize).collect();
+        let end = offset + page.len();
+        let tasks = page.into_iter().map(|task| {
+            let task = task.task(request.history_length);
+            let artifacts = if request.includes_artifacts { task.artifacts } else { Vec::new() };
+            crate::model::Task { artifacts, ..task }
+        });
+        Ok(TaskPage {
+            tasks: tasks.collect(),
+            next_page_token: if end < total { end.to_string() } else { String::new() },
+            page_size,
+            total: u32::try_from(total).unwrap_or(u32::MAX),
+        })
+    }
+
+    /// Returns the ids of the tasks of a context.
+    async fn task_ids(&self, app: &App, context: &str) -> Result<Vec<TaskId>, A2aError> {
+        if !task_id::is_context(context) {
+            return Ok(Vec::new());
+        }
+        let runs = tasks::runs(&self.0.runner)?;
+        let session = hatchery_core::SessionKey::new(app.name.as_str(), task_id::user(context), context);
+        let (mut ids, mut from): (Vec<TaskId>, _) = (Vec::new(), None);
+        loop {
+            let page = runs.list(&session, from, MAX_PAGE_SIZE as usize).await?;
+            for run in page.runs {
+                if let Some(id) = TaskId::of_run(&run.id, context).filter(|id| !ids.contains(id)) {
+                    ids.push(id);
+                }
+            }
+            from = page.next;
+            if from.is_none() {
+                return Ok(ids);
+            }
+        }
+    }
+}

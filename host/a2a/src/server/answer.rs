@@ -1,0 +1,78 @@
+//! HTTP responses: JSON, streams of server-sent events, and cards.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::{BoxStream, StreamExt};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Empty, Full, StreamBody};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// The body of a response.
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// How long clients may keep a card.
+const CARD_LIFETIME: &str = "public, max-age=60";
+
+fn with_status(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// Returns JSON with a status.
+pub(super) fn json(status: u16, value: &Value) -> Response<Body> {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    with_status(status, "application/json", Full::from(value.to_string()).boxed_unsync())
+}
+
+/// Returns an answer without content.
+pub(super) fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Empty::new().boxed_unsync());
+    *response.status_mut() = status;
+    response
+}
+
+/// Returns values as server-sent events, one `data:` line each, with comments while there are none.
+pub(super) fn events(values: BoxStream<'static, Value>, keep_alive: Duration) -> Response<Body> {
+    let frames = futures::stream::unfold(values, move |mut values| async move {
+        let text = match tokio::time::timeout(keep_alive, values.next()).await {
+            Err(_) => ": keep-alive\n\n".to_owned(),
+            Ok(Some(value)) => format!("data: {value}\n\n"),
+            Ok(None) => return None,
+        };
+        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(text))), values))
+    });
+    let mut response = with_status(StatusCode::OK, "text/event-stream", StreamBody::new(frames).boxed_unsync());
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+/// Returns a card with a hash of it, or only the hash if the client has the same card.
+pub(super) fn card(card: &Value, request: &HeaderMap) -> Response<Body> {
+    let text = card.to_string();
+    let hash: String = Sha256::digest(text.as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let etag = format!("\"{hash}\"");
+    let known = request.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_known = known.split(',').any(|known| {
+        matches!(known.trim().trim_start_matches("W/"), "*") || known.trim().trim_start_matches("W/") == etag
+    });
+    let mut response = match is_known {
+        true => empty(StatusCode::NOT_MODIFIED),
+        false => with_status(StatusCode::OK, "application/json", Full::from(text).boxed_unsync()),
+    };
+    let headers = response.headers_mut();
+    if let Ok(etag) = HeaderValue::from_str(&etag) {
+        headers.insert(ETAG, etag);
+    }
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(CARD_LIFETIME));
+    response
+}

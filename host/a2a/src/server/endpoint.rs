@@ -1,0 +1,139 @@
+//! The endpoint: paths below that of an app, and headers.
+
+use bytes::Bytes;
+use hatchery_engine::App;
+use http::header::{CONTENT_TYPE, HOST};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use serde_json::Value;
+
+use super::A2aService;
+use super::answer;
+pub use super::answer::Body;
+use crate::codec::Version;
+use crate::error::{A2aError, ErrorKind, excerpt};
+
+/// The header, and the query parameter, with the version of a client.
+pub(crate) const VERSION_HEADER: &str = "a2a-version";
+
+/// The paths of cards, of this version and of versions before 0.3.
+pub(crate) const CARD_PATHS: [&str; 2] = [".well-known/agent-card.json", ".well-known/agent.json"];
+
+/// The path of ADK's first remote service, whose body is JSON-RPC.
+const ADK_PATH: &str = "v1/message:send";
+const ADK_APP: &str = "remote";
+
+/// The routes of the apps for A2A clients, for a server that checks hosts, origins and the size of bodies itself. Cheap to
+/// clone.
+#[derive(Clone)]
+pub struct A2aEndpoint(A2aService);
+
+impl A2aEndpoint {
+    /// Creates the endpoint of a service.
+    pub fn new(service: A2aService) -> Self {
+        Self(service)
+    }
+
+    /// Answers a request to `/a2a/APP/PATH`; `path` is empty for the app itself. `None` if clients may not use such an
+    /// app.
+    pub async fn handle(&self, app: &str, path: &str, request: Request<Bytes>) -> Option<Response<Body>> {
+        let service = &self.0;
+        let is_adk = app == ADK_APP && path == ADK_PATH;
+        let app = service.app(app).or_else(|| is_adk.then(|| service.default_app()).flatten())?;
+        let (parts, body) = request.into_parts();
+        let (method, headers, query) = (&parts.method, &parts.headers, parts.uri.query());
+        Some(match path {
+            "" | "/" | ADK_PATH if method == Method::POST => service.json_rpc(&app, headers, query, &body).await,
+            path if CARD_PATHS.contains(&path) && method == Method::GET => self.card_of(&app, headers),
+            "" | "/" => answer::empty(StatusCode::METHOD_NOT_ALLOWED),
+            path => service.rest(&app, method, path, headers, query, &body).await,
+        })
+    }
+
+    /// Answers a request for the card of the default app. `None` if there is none.
+    pub fn default_card(&self, headers: &HeaderMap) -> Option<Response<Body>> {
+        self.0.default_app().map(|app| self.card_of(&app, headers))
+    }
+
+    fn card_of(&self, app: &App, headers: &HeaderMap) -> Response<Body> {
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
+        let base = match &self.0.0.settings.public_url {
+            Some(url) => url.trim_end_matches('/').to_owned(),
+            None => format!("http://{host}"),
+        };
+        let url = format!("{base}/a2a/{}", encode_segment(&app.name));
+        answer::card(&self.0.card(app, &url).to_json(), headers)
+    }
+}
+
+fn encode_segment(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let encode = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    name.bytes().map(encode).collect()
+}
+
+/// Checks that a body is JSON.
+pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), A2aError> {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let is_json =
+        media_type == "application/json" || (media_type.starts_with("application/") && media_type.ends_with("+json"));
+    match is_json {
+        true => Ok(()),
+        false => Err(A2aError::new(
+            ErrorKind::ContentTypeNotSupported,
+            "the body must be JSON: send the header `Content-Type: application/json`",
+        )),
+    }
+}
+
+/// Returns the version that a client names in a header or in the query. `None` if it names none.
+///
+/// # Errors
+/// If this host does not speak it.
+pub(super) fn check_version(headers: &HeaderMap, query: Option<&str>) -> Result<Option<Version>, A2aError> {
+    let in_header = headers.get(VERSION_HEADER).map(|value| value.to_str().unwrap_or("?").trim());
+    let in_query = query.into_iter().flat_map(|query| query.split('&')).find_map(|pair| {
+        let (key, value) = pair.split_once('=')?;
+        key.eq_ignore_ascii_case(VERSION_HEADER).then_some(value)
+    });
+    let Some(name) = in_header.or(in_query).filter(|name| !name.is_empty()) else { return Ok(None) };
+    Version::from_name(name).map(Some).ok_or_else(|| {
+        let message = format!("version `{}` is not supported; this host speaks 0.3 and 1.0", excerpt(name));
+        A2aError::new(ErrorKind::VersionNotSupported, message)
+    })
+}
+
+/// Parses the body of a request of the HTTP+JSON binding. An empty one counts as `{}`.
+pub(super) fn parse_body(headers: &HeaderMap, body: &[u8]) -> Result<Value, A2aError> {
+    if body.is_empty() {
+        return Ok(serde_json::json!({}));
+    }
+    check_content_type(headers)?;
+    serde_json::from_slice(body)
+        .map_err(|error| A2aError::new(ErrorKind::Parse, format!("the body is not valid JSON: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_names_its_version_in_a_header_or_in_the_query() {
+        let version = |header: Option<&'static str>, query: Option<&str>| {
+            let header = header.map(|value| (VERSION_HEADER.parse().unwrap(), value.parse().unwrap()));
+            check_version(&HeaderMap::from_iter(header), query)
+        };
+        assert_eq!(version(None, None), Ok(None));
+        assert_eq!(version(Some(""), None), Ok(None));
+        assert_eq!(version(Some("1.0"), Some("A2A-Version=0.3")), Ok(Some(Version::V1_0)));
+        assert_eq!(version(None, Some("a=b&A2A-Version=0.3")), Ok(Some(Version::V0_3)));
+        let error = version(Some("9.9"), None).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::VersionNotSupported);
+        assert_eq!(error.message, "version `9.9` is not supported; this host speaks 0.3 and 1.0");
+    }
+
+    #[test]
+    fn names_of_apps_are_encoded_in_urls() {
+        assert_eq!(encode_segment("trip planner/ü"), "trip%20planner%2F%C3%BC");
+    }
+}

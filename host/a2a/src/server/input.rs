@@ -1,0 +1,156 @@
+//! Messages of clients as messages to the host's agents.
+
+use hatchery_core::{Content, FunctionResponse, JsonMap, Part as HostPart, PartData, REQUEST_CONFIRMATION};
+use serde_json::{Value, json};
+
+use super::events::OpenCall;
+use crate::error::{A2aError, ErrorKind, excerpt};
+use crate::model::{Message, Role, SendRequest};
+use crate::parts;
+
+/// Media types that agents take, as they are in cards.
+pub(super) const INPUT_MODES: [&str; 6] =
+    ["text/plain", "application/json", "application/pdf", "image/*", "audio/*", "video/*"];
+
+/// The state key with the metadata of the request and of the message, while the run lasts.
+const METADATA_KEY: &str = "temp:a2a_metadata";
+
+/// The state key with the id of the message, while the run lasts.
+const MESSAGE_ID_KEY: &str = "temp:a2a_message_id";
+
+/// Checks what does not depend on a task.
+///
+/// # Errors
+/// If the message has no id or no parts, is one of an agent, or has a file of a type that agents do not take.
+pub(super) fn check(message: &Message) -> Result<(), A2aError> {
+    if message.id.is_empty() {
+        return Err(A2aError::invalid_params("`message.messageId` is missing"));
+    }
+    if message.role != Role::User {
+        return Err(A2aError::invalid_params("`message.role` must be that of the user"));
+    }
+    if message.parts.is_empty() {
+        return Err(A2aError::invalid_params("`message.parts` is empty"));
+    }
+    let foreign = message.parts.iter().filter_map(|part| part.media_type.as_deref()).find(|it| !is_accepted(it));
+    match foreign {
+        Some(media_type) => Err(A2aError::new(
+            ErrorKind::ContentTypeNotSupported,
+            format!("`{}` is not one of {}", excerpt(media_type), INPUT_MODES.join(", ")),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn is_accepted(media_type: &str) -> bool {
+    let media_type = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let is_text = media_type.starts_with("text/");
+    is_text || INPUT_MODES.iter().any(|mode| hatchery_core::matches_wildcard(mode, &media_type))
+}
+
+/// Returns the message for the agents. A text answers the call that a task waits for, if there is exactly one that is
+/// no request for a decision.
+///
+/// # Errors
+/// If the task waits for other calls than the message answers.
+pub(super) fn content(message: Message, open: &[OpenCall]) -> Result<Content, A2aError> {
+    let Message { id, parts, .. } = message;
+    let mut parts: Vec<HostPart> = parts.into_iter().map(parts::receive_from_client).collect();
+    let mut has_answers = false;
+    for part in &mut parts {
+        let PartData::FunctionResponse(response) = &mut part.data else { continue };
+        match open.iter().find(|open| open.call.id == response.id) {
+            Some(OpenCall { call, .. }) => {
+                response.name.clone_from(&call.name);
+                has_answers = true;
+            }
+            None if open.is_empty() => *part = HostPart::text(json!(response).to_string()),
+            None => {
+                let id = excerpt(response.id.as_deref().unwrap_or_default());
+                let message = format!("the task waits for no call `{id}`, but for {}", list(open));
+                return Err(A2aError::invalid_params(message));
+            }
+        }
+    }
+    if !open.is_empty() && !has_answers {
+        parts = vec![answer(open, &parts)?];
+    }
+    parts::set_message_id(&mut parts, &id);
+    Ok(Content::new("user", parts))
+}
+
+/// Returns a text as the answer to the only open call.
+fn answer(open: &[OpenCall], parts: &[HostPart]) -> Result<HostPart, A2aError> {
+    let [OpenCall { call, .. }] = open else { return Err(needs_answers(open)) };
+    let is_decision = call.name == REQUEST_CONFIRMATION || call.name == super::tasks::REQUEST_CREDENTIAL;
+    let texts: Vec<_> = parts.iter().filter_map(HostPart::as_text).collect();
+    if is_decision || texts.is_empty() {
+        return Err(needs_answers(open));
+    }
+    let response = JsonMap::from_iter([("result".into(), texts.join("\n").into())]);
+    let response =
+        FunctionResponse { id: call.id.clone(), name: call.name.clone(), response, ..FunctionResponse::default() };
+    Ok(PartData::FunctionResponse(response).into())
+}
+
+fn needs_answers(open: &[OpenCall]) -> A2aError {
+    A2aError::invalid_params(format!(
+        "the task waits for {}; answer with a data part with the metadata `adk_type: function_response` and the data `{{\"id\", \
+         \"name\", \"response\"}}`",
+        list(open)
+    ))
+}
+
+fn list(open: &[OpenCall]) -> String {
+    let calls = open.iter().map(|open| {
+        let id = open.call.id.as_deref().unwrap_or_default();
+        format!("`{}` (id `{id}`)", open.call.name)
+    });
+    calls.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the state that agents see while the run lasts.
+pub(super) fn state(request: &SendRequest) -> JsonMap {
+    let mut state = JsonMap::from_iter([(MESSAGE_ID_KEY.into(), request.message.id.as_str().into())]);
+    let metadata: JsonMap = request
+        .metadata
+        .iter()
+        .chain(&request.message.metadata)
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    if !metadata.is_empty() {
+        state.insert(METADATA_KEY.into(), Value::Object(metadata));
+    }
+    state
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Part, PartContent};
+
+    #[test]
+    fn files_of_unknown_types_are_refused() {
+        let check_type = |media_type: &str| {
+            let part =
+                Part { media_type: Some(media_type.into()), ..Part::new(PartContent::Url("https://a.example".into())) };
+            check(&Message { id: "m".into(), parts: vec![part], ..Message::default() })
+        };
+        for accepted in ["image/png", "text/markdown; charset=utf-8", "Application/JSON", "application/pdf"] {
+            check_type(accepted).unwrap();
+        }
+        let error = check_type("application/x-unsupported").unwrap_err();
+        assert_eq!(error.kind, ErrorKind::ContentTypeNotSupported);
+        assert!(error.message.starts_with("`application/x-unsupported` is not one of text/plain, "), "{error}");
+    }
+
+    #[test]
+    fn a_message_has_an_id_and_parts_and_comes_from_the_user() {
+        let message = || Message { id: "m".into(), parts: vec![Part::text("hi")], ..Message::default() };
+        check(&message()).unwrap();
+        let error = |message: Message| check(&message).unwrap_err().message;
+        assert_eq!(error(Message { id: String::new(), ..message() }), "`message.messageId` is missing");
+        assert_eq!(error(Message { parts: Vec::new(), ..message() }), "`message.parts` is empty");
+        assert_eq!(error(Message { role: Role::Agent, ..message() }), "`message.role` must be that of the user");
+    }
+}

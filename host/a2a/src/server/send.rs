@@ -1,0 +1,164 @@
+//! Messages of clients: the task that a message begins or continues, and its run.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use hatchery_core::{Content, Event, RunConfig, RunError, StreamingMode};
+use hatchery_engine::{App, RunRequest, RunUpdate};
+use uuid::Uuid;
+
+use super::task_id::{TaskId, is_context};
+use super::tasks::StoredTask;
+use super::{A2aService, input};
+use crate::error::{A2aError, ErrorKind};
+use crate::model::{SendRequest, Update};
+
+/// A run that has begun, with the task that it is part of.
+pub(super) struct StartedRun {
+    pub(super) task: TaskId,
+    /// The events of the run; ends when the run does, or waits.
+    pub(super) events: BoxStream<'static, Result<Arc<Event>, RunError>>,
+}
+
+impl A2aService {
+    /// Begins or continues a task. Returns it when it has ended, waits for the client, or takes too long to wait for.
+    pub(super) async fn send(&self, app: &Arc<App>, request: SendRequest) -> Result<Update, A2aError> {
+        let (returns_immediately, history_length) = (request.returns_immediately, request.history_length);
+        let StartedRun { task, mut events } = self.start(app, request, StreamingMode::Off).await?;
+        let (runner, name, id) = (self.0.runner.clone(), app.name.clone(), task.clone());
+        let end = async move {
+            while let Some(event) = events.next().await {
+                // All other failures are those of a run, which are stored.
+                if let Err(error @ (RunError::BadInput(_) | RunError::InvalidMessage(_))) = event {
+                    return Err(error.into());
+                }
+            }
+            StoredTask::settle(&runner, &name, id).await
+        };
+        let stored = match returns_immediately {
+            true => None,
+            false => tokio::time::timeout(self.0.settings.blocking_timeout, end).await.ok(),
+        };
+        let stored = match stored {
+            Some(stored) => stored?,
+            None => StoredTask::load(&self.0.runner, &app.name, task).await?,
+        };
+        Ok(Update::Task(stored.task(history_length)))
+    }
+
+    /// Starts the run of a message.
+    pub(super) async fn start(
+        &self,
+        app: &Arc<App>,
+        request: SendRequest,
+        mode: StreamingMode,
+    ) -> Result<StartedRun, A2aError> {
+        input::check(&request.message)?;
+        let max = self.0.settings.max_runs;
+        if self.0.runner.active_runs() >= max {
+            let message = format!("the maximum of {max} runs is active; try again later");
+            return Err(A2aError::new(ErrorKind::Internal, message));
+        }
+        if let Some(config) = &request.push {
+            self.push()?.check(config)?;
+        }
+        let push = request.push.clone();
+        let started = match request.message.task_id.clone() {
+            Some(id) => self.continue_task(app, &id, request, mode).await?,
+            None => self.begin_task(app, request, mode).await?,
+        };
+        if let Some(sender) = &self.0.push {
+            let task = StoredTask::load(&self.0.runner, &app.name, started.task.clone()).await?;
+            match push {
+                Some(config) => drop(sender.set(&app.name, &task, config).await?),
+                None => sender.watch(&app.name, &task).await?,
+            }
+        }
+        Ok(started)
+    }
+
+    async fn begin_task(
+        &self,
+        app: &Arc<App>,
+        request: SendRequest,
+        mode: StreamingMode,
+    ) -> Result<StartedRun, A2aError> {
+        let context = request.message.context_id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
+        if !is_context(&context) {
+            return Err(A2aError::invalid_params("`message.contextId` has 1 to 160 bytes and no control characters"));
+        }
+        let task = TaskId::new(context);
+        let state_delta = input::state(&request);
+        let content = input::content(request.message, &[])?;
+        let run = task.run(1);
+        let request = RunRequest { run_id: Some(run.clone()), state_delta, ..run_request(&task, content, mode) };
+        self.0.runner.run_in_background(app.clone(), request).await?;
+        let events = self.follow(app, &task, &run, 0).await?;
+        Ok(StartedRun { task, events })
+    }
+
+    /// Adds a message to a task. An answer to a call of a resumable app continues the run of the call, anything else is a
+    /// further run.
+    async fn continue_task(
+        &self,
+        app: &Arc<App>,
+        id: &str,
+        request: SendRequest,
+        mode: StreamingMode,
+    ) -> Result<StartedRun, A2aError> {
+        let _guard = self.0.follow_up.lock().await;
+        let stored = self.load(app, id).await?;
+        if request.message.context_id.as_ref().is_some_and(|context| *context != stored.id.context) {
+            return Err(A2aError::invalid_params("`message.contextId` is not that of the task"));
+        }
+        if stored.state().is_terminal() {
+            let message = "the task has ended; send the message without `taskId` to begin a new one";
+            return Err(A2aError::new(ErrorKind::UnsupportedOperation, message));
+        }
+        let state_delta = input::state(&request);
+        let content = input::content(request.message, &stored.open_calls())?;
+        let has_answers = content.function_responses().next().is_some();
+        let request = RunRequest { state_delta, ..run_request(&stored.id, content, mode) };
+        let task = stored.id.clone();
+        if !has_answers {
+            let run = stored.next_run();
+            let request = RunRequest { run_id: Some(run.clone()), ..request };
+            self.0.runner.run_in_background(app.clone(), request).await?;
+            let events = self.follow(app, &task, &run, 0).await?;
+            return Ok(StartedRun { task, events });
+        }
+        let run_id = (!app.settings.resumable).then(|| stored.next_run());
+        let run = self.0.runner.run(app.clone(), RunRequest { run_id, ..request }).await?;
+        Ok(StartedRun { task, events: run.boxed() })
+    }
+
+    /// Returns the events of a run after a revision, and those that follow.
+    pub(super) async fn follow(
+        &self,
+        app: &App,
+        task: &TaskId,
+        run: &str,
+        after: u64,
+    ) -> Result<BoxStream<'static, Result<Arc<Event>, RunError>>, A2aError> {
+        let updates = self.0.runner.follow(&task.session(&app.name), run, after).await?;
+        let updates = updates.ok_or_else(|| A2aError::task_not_found(&task.to_string()))?;
+        let events = updates.filter_map(|update| {
+            std::future::ready(match update {
+                Ok(RunUpdate::Event { event, .. }) => Some(Ok(event)),
+                Ok(RunUpdate::End(_)) => None,
+                Err(error) => Some(Err(error)),
+            })
+        });
+        Ok(events.boxed())
+    }
+}
+
+fn run_request(task: &TaskId, content: Content, streaming_mode: StreamingMode) -> RunRequest {
+    let session = task.session("");
+    RunRequest {
+        config: RunConfig { streaming_mode, auto_create_session: true, ..RunConfig::default() },
+        origin: hatchery_core::CallerOrigin::Http,
+        ..RunRequest::new(&*session.user, &*session.id, content)
+    }
+}

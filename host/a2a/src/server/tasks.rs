@@ -1,0 +1,178 @@
+//! Tasks as views of stored runs and events.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use hatchery_core::{Event, EventWindow, JsonMap, RunService, RunState, SessionKey, StoredRun};
+use hatchery_engine::Runner;
+use serde_json::json;
+
+use super::events::{self, OpenCall};
+use super::task_id::TaskId;
+use crate::error::{A2aError, ErrorKind};
+use crate::model::{StatusUpdate, Task, TaskState, TaskStatus, Update};
+
+/// The function with which agents ask for credentials.
+pub(super) const REQUEST_CREDENTIAL: &str = "adk_request_credential";
+
+/// The error code of runs that refuse their task.
+const REJECTED: &str = "REJECTED";
+
+/// A task with the runs and events that it consists of.
+pub(super) struct StoredTask {
+    pub(super) id: TaskId,
+    pub(super) session: SessionKey,
+    /// At least one.
+    runs: Vec<StoredRun>,
+    events: Vec<Arc<Event>>,
+    /// The session's revision with these events.
+    pub(super) revision: u64,
+}
+
+/// Returns the service of runs.
+///
+/// # Errors
+/// If the session service has none.
+pub(super) fn runs(runner: &Runner) -> Result<&dyn RunService, A2aError> {
+    let message = "the session service of this host stores no runs, so it has no tasks";
+    runner.services().sessions.runs().ok_or_else(|| A2aError::new(ErrorKind::UnsupportedOperation, message))
+}
+
+impl StoredTask {
+    /// Reads a task.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TaskNotFound`] if there is none.
+    pub(super) async fn load(runner: &Runner, app: &str, id: TaskId) -> Result<Self, A2aError> {
+        let session = id.session(app);
+        let stored = runs(runner)?;
+        let mut runs = Vec::new();
+        while let Some(run) = stored.get(&session, &id.run(runs.len() + 1)).await? {
+            runs.push(run);
+        }
+        let Some(first) = runs.first() else { return Err(A2aError::task_not_found(&id.to_string())) };
+        // After the runs, so that all events of a run that has ended are there.
+        let window = EventWindow::AfterRevision(first.first_revision);
+        let found = runner.services().sessions.get(&session, window).await?;
+        let found = found.ok_or_else(|| A2aError::task_not_found(&id.to_string()))?;
+        let is_own =
+            |event: &&Arc<Event>| runs.iter().any(|run| run.id == event.invocation_id) && event.paused_run().is_none();
+        let events = found.events.iter().filter(is_own).cloned().collect();
+        Ok(Self { id, session, runs, events, revision: found.revision })
+    }
+
+    /// Reads a task whose run has emitted its last event, once that end is stored.
+    ///
+    /// # Errors
+    /// As [`StoredTask::load`].
+    pub(super) async fn settle(runner: &Runner, app: &str, id: TaskId) -> Result<Self, A2aError> {
+        let stored = Self::load(runner, app, id).await?;
+        if stored.state().is_terminal() || stored.state().is_interrupted() {
+            return Ok(stored);
+        }
+        if let Some(mut rest) = runner.follow(&stored.session, &stored.last_run(), stored.revision).await? {
+            while rest.next().await.is_some() {}
+        }
+        Self::load(runner, app, stored.id).await
+    }
+
+    /// Returns the id of the run that is in progress, or was the last.
+    pub(super) fn last_run(&self) -> String {
+        self.id.run(self.runs.len())
+    }
+
+    /// Returns the id of the run that would follow.
+    pub(super) fn next_run(&self) -> String {
+        self.id.run(self.runs.len() + 1)
+    }
+
+    /// Returns the calls that wait for the client, if the task does.
+    pub(super) fn open_calls(&self) -> Vec<OpenCall> {
+        let is_waiting = self.runs.iter().any(|run| run.state == RunState::Waiting);
+        if is_waiting { events::open_calls(&self.events) } else { Vec::new() }
+    }
+
+    /// Returns the state.
+    pub(super) fn state(&self) -> TaskState {
+        let waiting = || match self.open_calls().iter().any(|open| open.call.name == REQUEST_CREDENTIAL) {
+            true => TaskState::AuthRequired,
+            false => TaskState::InputRequired,
+        };
+        let Some(last) = self.runs.last() else { return TaskState::Unknown };
+        match last.state {
+            RunState::Accepted => TaskState::Submitted,
+            RunState::Running => TaskState::Working,
+            RunState::Waiting => waiting(),
+            // An answer to one of several calls.
+            RunState::Done if self.runs.iter().any(|run| run.state == RunState::Waiting) => waiting(),
+            RunState::Done => TaskState::Completed,
+            RunState::Failed if last.failure.as_ref().is_some_and(|failure| failure.code == REJECTED) => {
+                TaskState::Rejected
+            }
+            RunState::Failed => TaskState::Failed,
+            RunState::Cancelled => TaskState::Canceled,
+        }
+    }
+
+    /// Returns the state with its explanation.
+    pub(super) fn status(&self) -> TaskStatus {
+        let state = self.state();
+        let last = self.runs.last();
+        let failure = last.and_then(|run| Some((run, run.failure.as_ref()?)));
+        let message = match state {
+            TaskState::InputRequired | TaskState::AuthRequired => events::question(&self.open_calls(), &self.id),
+            TaskState::Failed | TaskState::Rejected => {
+                failure.map(|(run, failure)| events::failure(&self.id, &run.id, &failure.code, &failure.message))
+            }
+            TaskState::Unknown
+            | TaskState::Submitted
+            | TaskState::Working
+            | TaskState::Completed
+            | TaskState::Canceled => None,
+        };
+        TaskStatus { state, message, timestamp: last.map(|run| run.updated) }
+    }
+
+    /// Returns the task with the last messages of its history.
+    pub(super) fn task(&self, history_length: Option<u32>) -> Task {
+        let status = self.status();
+        let current = status.message.as_ref().map(|message| message.id.clone());
+        let messages = self.events.iter().filter_map(|event| {
+            events::client_message(event, &self.id)
+                .or_else(|| events::remark(event, &self.id).filter(|remark| Some(&remark.id) != current.as_ref()))
+        });
+        let mut history: Vec<_> = messages.collect();
+        if let Some(length) = history_length {
+            let surplus = history.len().saturating_sub(length as usize);
+            history.drain(..surplus);
+        }
+        Task {
+            id: self.id.to_string(),
+            context_id: self.id.context.clone(),
+            status,
+            artifacts: self.events.iter().filter_map(|event| events::artifact(event)).collect(),
+            history,
+            metadata: self.metadata(),
+        }
+    }
+
+    /// Returns the update that ends a stream.
+    pub(super) fn status_update(&self) -> Update {
+        Update::Status(StatusUpdate {
+            task_id: self.id.to_string(),
+            context_id: self.id.context.clone(),
+            status: self.status(),
+            metadata: self.metadata(),
+        })
+    }
+
+    fn metadata(&self) -> JsonMap {
+        let SessionKey { app, user, id } = &self.session;
+        JsonMap::from_iter([
+            ("adk_app_name".into(), json!(app)),
+            ("adk_user_id".into(), json!(user)),
+            ("adk_session_id".into(), json!(id)),
+            ("adk_invocation_id".into(), json!(self.last_run())),
+        ])
+    }
+}

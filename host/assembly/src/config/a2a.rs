@@ -1,0 +1,202 @@
+//! Settings of the Agent2Agent protocol: `a2a`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hatchery_a2a::{Aggregation, CardSource, ClientLimits, RemoteAgentConfig, Setting};
+use hatchery_wasm::limits::units;
+use hatchery_wasm::policy::{HostPattern, OutboundPolicy, PrivateEntry, entries_for};
+use serde::Deserialize;
+
+use super::mcp::McpSetting;
+use crate::a2a::HostEgress;
+use crate::byte_size::ByteSize;
+
+/// The Agent2Agent protocol: the apps that clients may use, and agents of other hosts.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct A2aConfig {
+    /// Agents of other hosts by name. Agent files refer to them by these names.
+    pub agents: BTreeMap<String, A2aAgentConfig>,
+    /// The apps that A2A clients of this host may use.
+    pub expose: A2aExposeConfig,
+    /// What URLs in agent cards begin with, such as `https://agents.example`. Default: `http://` and the host of the
+    /// request.
+    pub public_url: Option<String>,
+    /// How long an answer waits for the end of its task. Default: 5 min.
+    #[serde(deserialize_with = "units::duration")]
+    pub blocking_timeout: Option<Duration>,
+    /// Where push notifications may be sent. Default: nowhere.
+    pub push: A2aPushConfig,
+}
+
+/// The apps that A2A clients may use. In a pattern, `*` stands for any text.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct A2aExposeConfig {
+    /// Patterns of the names of apps. Default: all.
+    pub apps: Vec<String>,
+    /// The app of the card at `/.well-known/agent-card.json`. Default: the only one.
+    pub default_app: Option<String>,
+}
+
+impl Default for A2aExposeConfig {
+    fn default() -> Self {
+        Self { apps: vec!["*".into()], default_app: None }
+    }
+}
+
+/// Where push notifications may be sent.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct A2aPushConfig {
+    /// Hosts, as in the grant `network`.
+    pub network: Vec<HostPattern>,
+    /// Hosts and addresses outside of the public internet, as in the grant `private_network`.
+    pub private_network: Vec<PrivateEntry>,
+}
+
+/// An agent of another host.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct A2aAgentConfig {
+    /// The URL of its card, or a file with it.
+    pub card: String,
+    /// Headers of every request to it.
+    pub headers: BTreeMap<String, McpSetting>,
+    /// Other hosts that its card may name, as in the grant `network`.
+    pub network: Vec<HostPattern>,
+    /// Hosts and addresses outside of the public internet, as in the grant `private_network`.
+    pub private_network: Vec<PrivateEntry>,
+    /// What it is told of the calls of other agents. Default: `external_handoff`.
+    pub aggregation: A2aAggregation,
+    /// Timeout of connecting. Default: 10 s.
+    #[serde(deserialize_with = "units::duration")]
+    pub connect_timeout: Option<Duration>,
+    /// Timeout of a response without a byte. Default: 5 min.
+    #[serde(deserialize_with = "units::duration")]
+    pub read_timeout: Option<Duration>,
+    /// Timeout of one message. Default: 1 h.
+    #[serde(deserialize_with = "units::duration")]
+    pub max_time: Option<Duration>,
+    /// Maximum size of its card. Default: 1 MiB.
+    pub max_card: Option<ByteSize>,
+    /// Maximum size of an answer, or of one item of a stream. Default: 16 MiB.
+    pub max_message: Option<ByteSize>,
+    /// The reason why the agent is not used. It cannot be set in the file.
+    #[serde(skip)]
+    pub refusal: Option<String>,
+}
+
+/// What a remote agent is told of the calls of other agents.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum A2aAggregation {
+    /// Calls and results as data.
+    AsIs,
+    /// Results as texts, and no calls.
+    #[default]
+    ExternalHandoff,
+}
+
+impl From<A2aAggregation> for Aggregation {
+    fn from(config: A2aAggregation) -> Self {
+        match config {
+            A2aAggregation::AsIs => Self::AsIs,
+            A2aAggregation::ExternalHandoff => Self::ExternalHandoff,
+        }
+    }
+}
+
+impl From<&McpSetting> for Setting {
+    fn from(setting: &McpSetting) -> Self {
+        match setting.clone() {
+            McpSetting::Text(text) => Self::Text(text),
+            McpSetting::Variable { from, prefix } => Self::Variable { name: from, prefix },
+        }
+    }
+}
+
+fn is_url(card: &str) -> bool {
+    card.starts_with("http://") || card.starts_with("https://")
+}
+
+impl A2aConfig {
+    /// Checks the names and cards of agents and the public URL.
+    ///
+    /// # Errors
+    /// The problem, with the key.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.public_url.as_deref().is_some_and(|url| !is_url(url)) {
+            return Err("a2a.public_url must begin with http:// or https://".into());
+        }
+        self.agents.iter().try_for_each(|(name, agent)| {
+            let is_plain = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_');
+            if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) {
+                return Err(format!(
+                    "a2a.agents: `{}` is not a valid name; use up to 64 letters, digits, `-` and `_`",
+                    name.escape_debug()
+                ));
+            }
+            if agent.card.trim().is_empty() {
+                return Err(format!("a2a.agents.{name}: `card` is missing: the URL of an agent card, or a file"));
+            }
+            agent.policy().map(drop).map_err(|reason| format!("a2a.agents.{name}.card: {reason}"))
+        })
+    }
+
+    /// Resolves the paths of cards against `folder`.
+    pub(super) fn resolve_paths(&mut self, folder: &Path) {
+        for agent in self.agents.values_mut().filter(|agent| !is_url(&agent.card)) {
+            agent.card = folder.join(&agent.card).display().to_string();
+        }
+    }
+
+    /// Returns the policy of push notifications. `None` if there are none.
+    pub(crate) fn push_policy(&self) -> Option<OutboundPolicy> {
+        let A2aPushConfig { network, private_network } = self.push.clone();
+        (!network.is_empty()).then_some(OutboundPolicy { network, private_network })
+    }
+}
+
+impl A2aAgentConfig {
+    /// Returns the file with the card. `None` if it is at a URL.
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        (!is_url(&self.card)).then(|| self.card.clone().into())
+    }
+
+    /// Returns where connections may go: to the host of the card, which the operator has written down, and to those that
+    /// are listed.
+    ///
+    /// # Errors
+    /// If the URL of the card has no host.
+    pub(crate) fn policy(&self) -> Result<OutboundPolicy, String> {
+        let (mut network, mut private_network) = (self.network.clone(), self.private_network.clone());
+        if is_url(&self.card) {
+            let (own, private) = entries_for(&self.card)?;
+            network.push(own);
+            private_network.extend(private);
+        }
+        Ok(OutboundPolicy { network, private_network })
+    }
+
+    /// Returns the settings of the agent.
+    pub(crate) fn settings(&self, egress: Arc<HostEgress>) -> RemoteAgentConfig {
+        let default = ClientLimits::default();
+        RemoteAgentConfig {
+            card: self.file().map_or_else(|| CardSource::Url(self.card.clone()), CardSource::File),
+            headers: self.headers.iter().map(|(name, value)| (name.clone(), value.into())).collect(),
+            egress,
+            aggregation: self.aggregation.into(),
+            limits: ClientLimits {
+                connect_timeout: self.connect_timeout.unwrap_or(default.connect_timeout),
+                read_timeout: self.read_timeout.unwrap_or(default.read_timeout),
+                max_time: self.max_time.unwrap_or(default.max_time),
+                max_card: self.max_card.map_or(default.max_card, ByteSize::bytes),
+                max_message: self.max_message.map_or(default.max_message, ByteSize::bytes),
+            },
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! `/a2a/{app}`: apps for A2A clients, over JSON-RPC and HTTP+JSON, with their cards.
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::response::Response;
+use axum::routing::{any, get};
+use axum::{Extension, Router};
+use hatchery_a2a::A2aEndpoint;
+
+use crate::body::{self, LargeBody};
+use crate::error::ApiError;
+use crate::extract::Params;
+use crate::state::AppState;
+
+pub(super) fn routes() -> Router<AppState> {
+    Router::new()
+        .route("/a2a/{app}", any(app))
+        .route("/a2a/{app}/{*path}", any(path))
+        .layer(Extension(LargeBody))
+        .route("/.well-known/agent-card.json", get(default_card))
+        .route("/.well-known/agent.json", get(default_card))
+}
+
+async fn app(state: State<AppState>, Params(app): Params<String>, request: Request) -> Result<Response, ApiError> {
+    handle(&state, &app, "", request).await
+}
+
+async fn path(
+    state: State<AppState>,
+    Params((app, path)): Params<(String, String)>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    handle(&state, &app, &path, request).await
+}
+
+/// Passes a request on, with its whole body: the limits of size, time and memory of other bodies apply to it.
+async fn handle(state: &AppState, app: &str, path: &str, request: Request) -> Result<Response, ApiError> {
+    let endpoint = endpoint(state, request.method(), request.uri())?;
+    let (parts, body) = request.into_parts();
+    let body = body::read(&parts, body, state.config()).await?;
+    match endpoint.handle(app, path, Request::from_parts(parts, body)).await {
+        Some(response) => Ok(response.map(Body::new)),
+        None => Err(match state.app(app) {
+            Ok(_) => {
+                let detail = format!(
+                    "A2A clients may not use the app `{app}`; `a2a.expose` in hatchery.yaml lists those that they may"
+                );
+                ApiError::new(StatusCode::NOT_FOUND, "APP_NOT_EXPOSED", detail)
+            }
+            Err(error) => error,
+        }),
+    }
+}
+
+/// Returns the card of the app that `a2a.expose.default_app` names, or of the only app.
+async fn default_card(
+    State(state): State<AppState>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let card = endpoint(&state, &method, &uri)?.default_card(&headers);
+    card.map(|response| response.map(Body::new)).ok_or_else(|| {
+        let detail = "this server has several apps: read the card of one at `/a2a/APP/.well-known/agent-card.json`, or name one by \
+                      `a2a.expose.default_app` in hatchery.yaml";
+        ApiError::new(StatusCode::NOT_FOUND, "NO_DEFAULT_APP", detail)
+    })
+}
+
+fn endpoint<'a>(state: &'a AppState, method: &Method, uri: &Uri) -> Result<&'a A2aEndpoint, ApiError> {
+    state.a2a().ok_or_else(|| {
+        let detail = format!("no route for {method} {}: this server has no A2A endpoint", uri.path());
+        ApiError::new(StatusCode::NOT_FOUND, "ROUTE_NOT_FOUND", detail)
+    })
+}
