@@ -16,7 +16,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A request to a host that is not granted fails with the code `DENIED`, and the message contains the lines that would
+//! A request to a host that is not granted fails with the code `DENIED`, and the host's log has the lines that would
 //! allow it. A limit of the component has the code `LIMIT_REACHED`, any other failure `HTTP_FAILED`. Up to five
 //! redirects are followed; each one is a separate request, allowed or denied like any other. The host adds secrets that
 //! the operator configures: code sets no header for them.

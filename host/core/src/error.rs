@@ -16,6 +16,10 @@ const STORE_FAILED: &str = "STORE_FAILED";
 /// The code of a storage without free space. Its message is not sent to clients either.
 const STORE_FULL: &str = "STORE_FULL";
 
+/// The code of a toolset without a connection to its MCP server. Its message, with programs and settings, is not sent to
+/// clients either.
+pub const MCP_UNAVAILABLE: &str = "MCP_UNAVAILABLE";
+
 /// An error of a session, artifact or memory service.
 #[derive(Debug, Error)]
 pub enum StoreError {
@@ -233,7 +237,10 @@ impl ToolError {
 /// A failure of the storage is fatal. The model may correct any other error, such as an invalid name.
 impl From<StoreError> for ToolError {
     fn from(error: StoreError) -> Self {
-        let message = error.to_string();
+        let message = match &error {
+            StoreError::QuotaExceeded { message, .. } => message.clone(),
+            error => error.to_string(),
+        };
         match error {
             StoreError::Backend { .. } | StoreError::Full { .. } | StoreError::Busy { .. } | StoreError::Fenced(_) => {
                 Self::Fatal { tool: String::new(), code: error.code().into(), message }
@@ -347,7 +354,7 @@ pub enum RunError {
         component: String,
         /// A stable code: `COMPONENT_TRAPPED`, `COMPONENT_TIMEOUT`, `COMPONENT_MEMORY`, `COMPONENT_FAILED` …
         code: &'static str,
-        /// The error, and the setting that avoids it.
+        /// The error in words.
         message: String,
     },
     /// A plugin that every run requires is not available.
@@ -435,9 +442,24 @@ impl From<InvalidId> for RunError {
 }
 
 impl RunError {
-    /// Returns the message for clients. Details of the storage (paths, SQL) and bugs of the host are only for the log.
+    /// Returns the message for clients, models and guests. Settings, keys of models, details of the storage (paths, SQL)
+    /// and bugs of the host are only for the operator's log, as [`Display`](fmt::Display) shows them.
     pub fn client_message(&self) -> String {
         match self {
+            Self::Model(ModelError { kind: ModelErrorKind::Auth, model, .. }) => {
+                format!("model `{model}`: the server has no access to it; its log holds the cause")
+            }
+            Self::Model(ModelError { kind: ModelErrorKind::UnknownModel, model, .. }) => {
+                format!("model `{model}`: the server does not have it; its log holds the cause")
+            }
+            Self::Store(StoreError::QuotaExceeded { message, .. }) => message.clone(),
+            Self::Limit { limit, value, agent } => format!("{limit} of {value} reached by agent `{agent}`"),
+            Self::PluginMissing { plugin, .. } => {
+                format!("no run can begin without plugin `{plugin}`; the server's log holds the cause")
+            }
+            Self::Extension { kind, name, code, .. } if code == MCP_UNAVAILABLE => {
+                format!("{} `{name}`: its MCP server is not available; the server's log holds the cause", kind.label())
+            }
             Self::Store(_) | Self::Tool(ToolError::Fatal { .. }) if self.code() == STORE_FAILED => {
                 "the storage failed; the server's log holds the cause".into()
             }
@@ -447,6 +469,16 @@ impl RunError {
             Self::Internal(_) => "the server failed; its log holds the cause".into(),
             error => error.to_string(),
         }
+    }
+
+    /// Returns the [message for clients](Self::client_message). If that leaves something out, the whole error is logged
+    /// for the operator.
+    pub fn redact(&self) -> String {
+        let (message, full) = (self.client_message(), self.to_string());
+        if message != full {
+            tracing::warn!(code = self.code(), "{full}");
+        }
+        message
     }
 
     /// The stable code that clients see in `errorCode`.

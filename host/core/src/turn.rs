@@ -3,7 +3,7 @@
 //!
 //! The fence is a number in the stored session that grows with every lease. It makes writing safe: the events of a turn
 //! are refused once one with another lease has begun. The lease makes effects outside of the session rare in such a turn: a host
-//! that was frozen finds by its own clock that its lease is over, and asks the store before it goes on.
+//! that was frozen finds by its own clock that its lease has expired, and asks the store before it continues.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};

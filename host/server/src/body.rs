@@ -45,12 +45,9 @@ impl Limit {
     }
 
     fn exceeded(self) -> ApiError {
-        let detail = format!(
-            "the body is larger than {}; raise {} in hatchery.yaml to allow more",
-            ByteSize(self.bytes),
-            self.key
-        );
-        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", detail)
+        let detail = format!("the body is larger than {}", ByteSize(self.bytes));
+        let error = ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", detail);
+        error.advise(format_args!("raise {} in hatchery.yaml to allow more", self.key))
     }
 }
 

@@ -172,7 +172,7 @@ fn log_failed_accept(error: &io::Error, times: u64) {
 
 /// Sends a 503 response without waiting, and closes the connection.
 fn refuse(stream: TcpStream) {
-    const BODY: &str = r#"{"title":"Service Unavailable","status":503,"code":"TOO_MANY_CONNECTIONS","detail":"this peer has the maximum number of connections; close some, reuse them, or raise server.max_connections_per_peer in hatchery.yaml","error":"too many connections"}"#;
+    const BODY: &str = r#"{"title":"Service Unavailable","status":503,"code":"TOO_MANY_CONNECTIONS","detail":"this peer has the maximum number of connections; close some, or reuse them","error":"too many connections"}"#;
     let response = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\n\
          retry-after: 1\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\r\n{BODY}",

@@ -1,5 +1,6 @@
 //! Error responses (`application/problem+json`). Internal details are logged and not sent.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,6 +89,13 @@ impl ApiError {
         )
     }
 
+    /// Writes the error to the log, with what the operator can do about it. That is not sent to the client.
+    #[must_use]
+    pub fn advise(self, advice: impl Display) -> Self {
+        tracing::info!(code = %self.code, "{}; {advice}", self.detail);
+        self
+    }
+
     /// Adds the events of a failed run.
     #[must_use]
     pub fn with_events(self, events: Vec<Arc<Event>>) -> Self {
@@ -145,6 +153,8 @@ pub(crate) fn detail(error: &RunError) -> String {
             tracing::error!(context, error = %source, "storage failed");
         }
         RunError::Internal(cause) => tracing::error!(cause, "a run failed because of a defect of the host"),
+        // Errors of a run itself are logged when it ends.
+        RunError::Store(StoreError::QuotaExceeded { .. }) | RunError::PluginMissing { .. } => return error.redact(),
         _ => {}
     }
     error.client_message()

@@ -42,10 +42,8 @@ impl Guard {
             && !self.allows_any
             && !host.parse::<Authority>().is_ok_and(|authority| self.allows(&authority))
         {
-            return Err(refusal(
-                "HOST_NOT_ALLOWED",
-                format!("host `{host}` not allowed; {}; add it to server.allowed_hosts in hatchery.yaml", self.hint),
-            ));
+            let error = refusal("HOST_NOT_ALLOWED", format!("host `{host}` not allowed; {}", self.hint));
+            return Err(error.advise("add it to server.allowed_hosts in hatchery.yaml to allow it"));
         }
         if let Some(origin) = text(header::ORIGIN) {
             let authority = origin.strip_prefix("http://").or(origin.strip_prefix("https://"));

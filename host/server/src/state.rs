@@ -134,9 +134,8 @@ impl AppState {
         let starting = self.shared.starting.fetch_add(1, Ordering::SeqCst) + 1;
         let max = self.config().max_concurrent_runs;
         if starting + self.runner().active_runs() > max {
-            return Err(ApiError::busy(format!(
-                "the maximum of {max} runs is active; try again, or raise server.max_concurrent_runs in hatchery.yaml"
-            )));
+            let error = ApiError::busy(format!("the maximum of {max} runs is active; try again"));
+            return Err(error.advise("raise server.max_concurrent_runs in hatchery.yaml to allow more"));
         }
         Ok(permit)
     }

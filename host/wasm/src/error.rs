@@ -7,6 +7,7 @@ use std::time::Duration;
 use hatchery_core::{ItemKind, ModelError, ModelErrorKind, RunError, ToolError};
 use thiserror::Error;
 
+use crate::runtime::crash::Crash;
 use crate::runtime::limits::LimitExceeded;
 use crate::runtime::store::memory::MemoryError;
 
@@ -103,13 +104,8 @@ pub(crate) enum CallError {
     #[error(transparent)]
     Memory(MemoryError),
     /// The guest trapped.
-    #[error("it crashed: {reason}{}", stderr_suffix(stderr))]
-    Trapped {
-        /// The message of Wasmtime.
-        reason: String,
-        /// The end of stderr, such as the message of a panic.
-        stderr: String,
-    },
+    #[error("{0}")]
+    Trapped(Crash),
     /// The guest broke the contract, such as with a result that is not JSON.
     #[error("it broke the contract: {0}")]
     Contract(String),
@@ -141,10 +137,6 @@ impl fmt::Display for BusyReason {
     }
 }
 
-fn stderr_suffix(stderr: &str) -> String {
-    if stderr.is_empty() { String::new() } else { format!("; it wrote to stderr: {stderr}") }
-}
-
 impl From<MemoryError> for CallError {
     fn from(error: MemoryError) -> Self {
         match error {
@@ -161,8 +153,29 @@ impl CallError {
             Self::Limit(exceeded) => Some(exceeded.limit.key().unwrap_or("fixed")),
             Self::Memory(error) => Some(error.key()),
             Self::Busy { .. } => Some("instances.max"),
-            Self::Trapped { .. } | Self::Contract(_) | Self::Cancelled | Self::Replaced => None,
+            Self::Trapped(_) | Self::Contract(_) | Self::Cancelled | Self::Replaced => None,
         }
+    }
+
+    /// Returns the error for models, guests and clients. Settings and places in the code are for the operator.
+    fn for_callers(&self) -> String {
+        match self {
+            Self::Limit(exceeded) => exceeded.for_callers(),
+            Self::Memory(error) => error.for_callers(),
+            Self::Trapped(crash) => crash.reason().into(),
+            Self::Replaced => "its file was replaced during the run; start the run again".into(),
+            Self::Busy { .. } | Self::Contract(_) | Self::Cancelled => self.to_string(),
+        }
+    }
+
+    /// Returns the [error for callers](Self::for_callers). If that leaves something out, the whole error is logged for the
+    /// operator; `subject` is what failed.
+    fn redact(&self, subject: impl fmt::Display) -> String {
+        let (message, full) = (self.for_callers(), self.to_string());
+        if message != full {
+            tracing::warn!("{subject} failed: {full}");
+        }
+        message
     }
 
     /// Returns the stable code that clients see.
@@ -172,7 +185,7 @@ impl CallError {
             Self::Limit(exceeded) => exceeded.limit.code(),
             Self::Memory(MemoryError::Engine(_)) => "COMPONENT_BUSY",
             Self::Memory(MemoryError::Run(_) | MemoryError::Instance(_)) => "COMPONENT_MEMORY",
-            Self::Trapped { .. } => "COMPONENT_TRAPPED",
+            Self::Trapped(_) => "COMPONENT_TRAPPED",
             Self::Contract(_) => "COMPONENT_FAILED",
             Self::Cancelled => "CANCELLED",
             Self::Replaced => "COMPONENT_REPLACED",
@@ -181,31 +194,34 @@ impl CallError {
 
     /// Converts to the error of an instruction or an agent, which ends the run.
     pub(crate) fn into_run_error(self, component: &str) -> RunError {
-        self.into_error(component, |error| error.to_string())
+        let message = self.redact(format_args!("component `{component}`"));
+        self.into_error(component, message)
     }
 
     /// Converts to the error of a named item, which ends the run.
     pub(crate) fn into_item_error(self, component: &str, kind: ItemKind, item: &str) -> RunError {
-        self.into_error(component, |error| format!("{} `{item}` failed: {error}", kind.label()))
+        let label = kind.label();
+        let message = self.redact(format_args!("{label} `{item}` of component `{component}`"));
+        self.into_error(component, format!("{label} `{item}` failed: {message}"))
     }
 
-    fn into_error(self, component: &str, message: impl FnOnce(&Self) -> String) -> RunError {
+    fn into_error(self, component: &str, message: String) -> RunError {
         match self {
             Self::Cancelled => RunError::Cancelled,
-            error => RunError::Component { component: component.into(), code: error.code(), message: message(&error) },
+            error => RunError::Component { component: component.into(), code: error.code(), message },
         }
     }
 
     /// Converts to the error of a tool or a code executor. The model sees it, and the run continues.
     pub(crate) fn into_tool_error(self, component: &str, kind: ItemKind, item: &str) -> ToolError {
+        let subject = format!("{} `{item}` of component `{component}`", kind.label());
+        let message = self.redact(&subject);
         match self {
             // A model cannot do anything about these.
             error @ (Self::Cancelled | Self::Replaced) => {
-                ToolError::Fatal { tool: item.into(), code: error.code().into(), message: error.to_string() }
+                ToolError::Fatal { tool: item.into(), code: error.code().into(), message }
             }
-            error => {
-                ToolError::Recoverable(format!("{} `{item}` of component `{component}` failed: {error}", kind.label()))
-            }
+            _ => ToolError::Recoverable(format!("{subject} failed: {message}")),
         }
     }
 
@@ -214,10 +230,10 @@ impl CallError {
         let kind = match &self {
             Self::Busy { .. } | Self::Memory(MemoryError::Engine(_)) => ModelErrorKind::RateLimited,
             Self::Limit(exceeded) if exceeded.limit.is_timeout() => ModelErrorKind::Timeout,
-            Self::Limit(_) | Self::Memory(_) | Self::Trapped { .. } | Self::Replaced => ModelErrorKind::Server,
+            Self::Limit(_) | Self::Memory(_) | Self::Trapped(_) | Self::Replaced => ModelErrorKind::Server,
             Self::Contract(_) => ModelErrorKind::BadResponse,
             Self::Cancelled => ModelErrorKind::Cancelled,
         };
-        ModelError::new(kind, model, self.to_string())
+        ModelError::new(kind, model, self.redact(format_args!("model `{model}`")))
     }
 }

@@ -233,7 +233,7 @@ mod tests {
         let exceeded = log.log("info", "123", &[]).unwrap_err();
         assert_eq!(
             exceeded.to_string(),
-            "it needs more than 266 B of log output; raise `limits.log` in hatchery.yaml to allow more"
+            "it exceeded its limit of 266 B of log output; raise `limits.log` in hatchery.yaml to allow more"
         );
     }
 

@@ -2,8 +2,8 @@
 //! is denied by default. The only exceptions are clocks and random numbers, which every language runtime needs and
 //! which cannot reach other systems.
 //!
-//! Each import checks the grants before it acts. A refusal is a [`Denial`]: an ordinary error for the guest with the
-//! configuration lines that would allow the action, and one line in the audit log for the operator. A component's
+//! Each import checks the grants before it acts. A refusal is a [`Denial`]: an ordinary, short error for the guest, the
+//! configuration lines that would allow the action in the log, and one line in the audit log. A component's
 //! [`RequestedGrants`] grant nothing. They are only compared with its grants, so that the operator sees the difference.
 
 mod address;

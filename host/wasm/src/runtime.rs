@@ -4,6 +4,7 @@
 pub mod cache;
 pub mod compile;
 pub mod config;
+pub(crate) mod crash;
 pub mod engine;
 mod epoch_timer;
 pub(crate) mod http;

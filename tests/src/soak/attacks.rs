@@ -102,13 +102,13 @@ impl Attack {
 /// Returns the outcome of a tool call with this response.
 fn outcome(answer: &Value) -> String {
     let text = answer.to_string();
-    let limit = text.split_once("`limits.").and_then(|(_, rest)| rest.split_once('`')).map(|(key, _)| key);
-    match limit {
-        Some(key) => format!("limits.{key}"),
-        None if text.contains("DENIED") || text.contains(" may not ") => "denied".into(),
-        None if answer.get("error").is_some() || answer.get("refused").is_some() => "error".into(),
-        None => "ended".into(),
-    }
+    let outcome = match text.as_str() {
+        text if text.contains("it exceeded its limit of ") => "limit",
+        text if text.contains("DENIED") || text.contains(" may not ") => "denied",
+        _ if answer.get("error").is_some() || answer.get("refused").is_some() => "error",
+        _ => "ended",
+    };
+    outcome.to_owned()
 }
 
 #[cfg(test)]
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn an_outcome_is_a_limit_a_denial_an_error_or_none_of_them() {
         for (answer, expected) in [
-            (json!({ "error": "too much; raise `limits.memory` in hatchery.yaml" }), "limits.memory"),
+            (json!({ "error": "tool `x` failed: it exceeded its limit of 64 MiB of memory" }), "limit"),
             (json!({ "refused": "ErrorCode::InternalError(Some(\"DENIED: no\"))" }), "denied"),
             (json!({ "error": "it crashed" }), "error"),
             (json!({ "result": 1 }), "ended"),

@@ -120,8 +120,8 @@ impl Load {
             Self::Denied => check_error("ask", "may not ask the model")?,
             Self::Trapping => check_error("trap", "it crashed")?,
             // By CPU time or, on a busy machine, by wall time.
-            Self::Spinning => check_error("spin", "raise `limits.")?,
-            Self::Allocating => check_error("allocate", "raise `limits.memory`")?,
+            Self::Spinning => check_error("spin", "it exceeded its limit of ")?,
+            Self::Allocating => check_error("allocate", " of memory")?,
         }
         Ok(())
     }

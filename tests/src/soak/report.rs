@@ -78,7 +78,7 @@ mod tests {
             at,
             good: [("agent", 7)].into(),
             failed: failed.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect(),
-            attacks: [("spin", [("limits.cpu".to_owned(), 3)].into())].into(),
+            attacks: [("spin", [("limit".to_owned(), 3)].into())].into(),
             swaps: 2,
             usage: Usage { memory: 100 << 20, anonymous: 80 << 20, handles: 30 },
         }
@@ -92,7 +92,7 @@ mod tests {
             report.lines().skip(2).take(4).map(|line| line.split(" | ").next().unwrap_or_default()).collect();
         assert_eq!(times, ["| start", "| 60 s, after warm-up", "| 120 s", "| end"], "{report}");
         assert!(report.contains("| start | 8 | 1 | 2 | 100 MiB | 30 |"), "{report}");
-        assert!(report.contains("| agent | 7 |") && report.contains("| spin | limits.cpu × 3 |"), "{report}");
+        assert!(report.contains("| agent | 7 |") && report.contains("| spin | limit × 3 |"), "{report}");
         assert!(report.ends_with("✗ memory grew\n"), "{report}");
     }
 }

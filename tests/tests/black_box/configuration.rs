@@ -85,17 +85,15 @@ async fn a_plugin_with_invalid_arguments_is_named_with_its_position() -> Result<
 }
 
 #[tokio::test]
-async fn the_limit_of_model_calls_names_the_key_that_raises_it() -> Result<()> {
+async fn the_limit_of_model_calls_is_in_the_log_with_the_key_that_raises_it() -> Result<()> {
     let folder = folder("app_defaults: {max_llm_calls: 1}\napps:\n  hello: {max_llm_calls: 2}\n")?;
     folder.put("dice.wasm", paths::component("dice")?)?;
     folder.write("dice/answers.yaml", std::fs::read(paths::repository().join("sample-agents/dice/answers.yaml"))?)?;
     let host = Host::serve(&folder).await?;
-    let reached = |limit: u32, agent: &str| {
-        format!(
-            "Max number of llm calls limit of {limit} reached by agent `{agent}`; raise `max_llm_calls` to allow more"
-        )
-    };
+    let reached =
+        |limit: u32, agent: &str| format!("Max number of llm calls limit of {limit} reached by agent `{agent}`");
     assert_eq!(limit_error(&host, "hello", "again").await?, reached(2, "hello"));
+    host.wait_for_log(&format!("{}; raise `max_llm_calls` to allow more", reached(2, "hello"))).await?;
     assert_eq!(limit_error(&host, "dice", "Roll a die with 20 sides").await?, reached(1, "dice"));
     host.wait_for_log("default settings of all apps settings=max_llm_calls: 1").await?;
     host.wait_for_log("settings of an app app=\"hello\" settings=max_llm_calls: 2").await
@@ -212,11 +210,11 @@ async fn a_grant_added_while_the_host_serves_allows_the_next_call() -> Result<()
     let folder = seeker("")?;
     let host = Host::serve(&folder).await?;
     let lines = "components:\n  seeker:\n    grants:\n      memory: read";
-    let denied =
-        format!("component `seeker` may not search the user's memory; to allow it, add to hatchery.yaml:\n{lines}");
+    let denied = "component `seeker` may not search the user's memory";
     assert_eq!(search_result(&host, "before").await?["error"], json!(denied));
+    host.wait_for_log(&format!("{denied}; to allow it, add to hatchery.yaml:\n{lines}")).await?;
     host.wait_for_log("hatchery::audit: denied component=\"seeker\" session=\"before\"").await?;
-    // The lines of the message are sufficient.
+    // The lines of the log are sufficient.
     folder.put("hatchery.yaml", lines)?;
     host.wait_for_log("hatchery.yaml: component settings and limits are applied").await?;
     assert_eq!(search_result(&host, "after").await?, json!({"result": 0}));

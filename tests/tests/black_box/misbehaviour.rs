@@ -66,13 +66,14 @@ async fn any_failure_of_a_tool_is_reported_to_the_model() -> Result<()> {
     let trapped = tool_error(&host, "trap", "trap").await?;
     assert!(trapped.contains("tool `trap` of component `misbehaver` failed: it crashed"), "{trapped}");
     let spun = tool_error(&host, "spin", "spin").await?;
-    assert!(spun.contains("300ms of CPU time; raise `limits.cpu`"), "{spun}");
+    assert!(spun.ends_with("300ms of CPU time"), "{spun}");
     let grown = tool_error(&host, "allocate", "allocate").await?;
-    assert!(grown.contains("16 MiB of memory; raise `limits.memory`"), "{grown}");
+    assert_eq!(grown, "tool `allocate` of component `misbehaver` failed: it exceeded its limit of 16 MiB of memory");
+    host.wait_for_log("16 MiB of memory; raise `limits.memory` in hatchery.yaml to allow more").await?;
     let huge = tool_error(&host, "huge", "huge_result").await?;
-    assert!(huge.contains("1 MiB in one result; raise `limits.result`"), "{huge}");
+    assert!(huge.ends_with("1 MiB in one result"), "{huge}");
     let slow = tool_error(&host, "slow", "slow").await?;
-    assert!(slow.contains("2s from start to end; raise `limits.wall`"), "{slow}");
+    assert!(slow.ends_with("2s of wall time"), "{slow}");
     let wrong = tool_error(&host, "wrong", "slow").await?;
     assert!(wrong.contains("millis"), "{wrong}");
     let nonsense = tool_error(&host, "nonsense", "nonsense").await?;
@@ -118,7 +119,7 @@ async fn an_agent_that_spins_is_stopped_and_others_are_served_meanwhile() -> Res
     let host = host(&folder).await?;
     let spinning = async {
         let detail = run_error(&host, "spinning_agent", "about to spin", 500, "COMPONENT_CPU").await?;
-        assert!(detail.contains("300ms of CPU time; raise `limits.cpu` in hatchery.yaml"), "{detail}");
+        assert!(detail.ends_with("300ms of CPU time"), "{detail}");
         anyhow::Ok(())
     };
     let others = async {

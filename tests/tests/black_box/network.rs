@@ -116,7 +116,10 @@ async fn a_certificate_that_this_machine_does_not_trust_is_refused() -> Result<(
 async fn a_denial_is_logged_for_the_operator() -> Result<()> {
     let host = Host::serve(&Folder::of_samples()?).await?;
     let events = host.ask("web-fetch", "s", "Read https://www.rust-lang.org/").await?;
-    assert!(event::texts(&events).concat().contains("network: [\"www.rust-lang.org\"]"));
+    let denied = "component `web-fetch` may not send requests to `https://www.rust-lang.org`";
+    assert!(event::texts(&events).concat().ends_with(denied), "{events:?}");
+    let lines = "components:\n  web-fetch:\n    grants:\n      network: [\"www.rust-lang.org\"]";
+    host.wait_for_log(&format!("{denied}; to allow it, add to hatchery.yaml:\n{lines}")).await?;
     host.wait_for_log("hatchery::audit: denied").await?;
     let log = host.log();
     let line = log.lines().find(|line| line.contains("hatchery::audit: denied")).context("the line")?;

@@ -198,7 +198,9 @@ async fn print_events(mut run: Run, is_json: bool, has_several_agents: bool) -> 
                 }
             }
             Err(error) => {
-                if !has_printed_error {
+                // The event has what clients get. Who runs the command is the operator, too.
+                let has_more = error.to_string() != error.client_message() && !is_json;
+                if !has_printed_error || has_more {
                     printer.print_error(error.code(), &error.to_string())?;
                 }
                 result.outcome = outcome_of(&error);

@@ -117,12 +117,10 @@ impl Tool for AgentTool {
                 | StoreError::Busy { .. }
                 | StoreError::Fenced(_)),
             ) => error.into(),
-            error if matches!(error.code(), "CANCELLED" | "LIMIT_REACHED") => ToolError::Fatal {
-                tool: name.clone(),
-                code: error.code().to_owned().into(),
-                message: error.to_string(),
-            },
-            error => ToolError::Recoverable(format!("agent `{name}` failed: {}", error.client_message())),
+            error if matches!(error.code(), "CANCELLED" | "LIMIT_REACHED") => {
+                ToolError::Fatal { tool: name.clone(), code: error.code().to_owned().into(), message: error.redact() }
+            }
+            error => ToolError::Recoverable(format!("agent `{name}` failed: {}", error.redact())),
         })?;
         if self.skip_summarization {
             cx.actions().skip_summarization = Some(true);

@@ -111,7 +111,7 @@ impl EngineHost {
             return Ok(tool.clone());
         }
         let mut tools = own.to_vec();
-        add_toolsets(&mut tools, toolsets, cx).await.map_err(|error| ToolError::Recoverable(error.client_message()))?;
+        add_toolsets(&mut tools, toolsets, cx).await.map_err(|error| ToolError::Recoverable(error.redact()))?;
         find(&tools, name).cloned().ok_or_else(|| ToolError::Recoverable(unknown_tool(name, &tools)))
     }
 }

@@ -185,7 +185,7 @@ impl ToolPipeline {
             Err(error) => Err(ToolError::Fatal {
                 tool: name.clone(),
                 code: error.code().to_owned().into(),
-                message: error.client_message(),
+                message: error.redact(),
             }),
         }
     }
@@ -202,7 +202,7 @@ impl ToolPipeline {
         let (Some(target), Ok(host)) = (&actions.transfer_to_agent, self.cx.host()) else { return Ok(()) };
         host.check_transfer(&self.cx, target).map_err(|error| {
             actions.transfer_to_agent = None;
-            error.client_message()
+            error.redact()
         })
     }
 

@@ -56,3 +56,19 @@ pub enum McpError {
     #[error("the host has closed the connection, because it is stopping or the server is not trusted any more")]
     Stopped,
 }
+
+impl McpError {
+    /// Returns the error for models. Settings, paths of the host and what the server has printed are only in the log.
+    pub(super) fn for_callers(&self) -> String {
+        match self {
+            Self::Variable { .. } | Self::Header(_) | Self::HttpClient(_) => "its configuration is incomplete".into(),
+            Self::Start { .. } => "it cannot be started".into(),
+            Self::Handshake(_) | Self::ConnectTimeout(_) => "the handshake failed".into(),
+            Self::Closed(_) => "it closed the connection".into(),
+            Self::MessageTooLarge(max) => format!("it sent a message of more than {max} bytes"),
+            Self::Flood(max) => format!("it sent more than {max} notifications per second"),
+            Self::Listing(_) => "its tools cannot be listed".into(),
+            Self::Stopped => self.to_string(),
+        }
+    }
+}

@@ -48,7 +48,7 @@ impl Tool for McpTool {
     }
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
-        let connection = self.server.connection().await.map_err(|error| self.unavailable(&error.to_string()))?;
+        let connection = self.server.connection().await.map_err(|error| self.unavailable(&error.for_callers()))?;
         let result = self.request(&connection, args).await?;
         let converted = content::convert(result).map_err(ToolError::Recoverable)?;
         if let (Some(schema), Some(structured)) =
@@ -110,7 +110,7 @@ impl McpTool {
             _ if connection.is_closed() => format!(
                 "the connection to the MCP server `{server}` ended during the call of `{tool}`, which may have had an \
                  effect: {}",
-                connection.failure()
+                connection.failure().for_callers()
             ),
             ServiceError::TransportSend(error) => format!(
                 "the call of `{tool}` did not reach the MCP server `{server}`: {}",

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{
-    CallContext, Content, FunctionDeclaration, ItemKind, JsonMap, LlmRequest, Part, RunError, Tool, Toolset,
+    CallContext, Content, FunctionDeclaration, ItemKind, JsonMap, LlmRequest, MCP_UNAVAILABLE, Part, RunError, Tool,
+    Toolset,
 };
 use serde_json::Value;
 
@@ -99,7 +100,7 @@ impl Toolset for McpToolset {
         let listing = self.listing().await.map_err(|error| RunError::Extension {
             kind: ItemKind::Toolset,
             name: self.name.clone(),
-            code: "MCP_UNAVAILABLE".into(),
+            code: MCP_UNAVAILABLE.into(),
             message: format!("the MCP server `{}` is not available: {error}", self.server.name),
         })?;
         let mut created = self.created.lock_unpoisoned();

@@ -80,18 +80,17 @@ impl BodyMemory {
     }
 }
 
+/// What the operator can do about too little memory for bodies.
+const ADVICE: &str = "raise server.body_memory in hatchery.yaml to allow more";
+
 fn too_large(limit: ByteSize) -> ApiError {
-    let detail = format!(
-        "the body needs more memory than all request bodies may use, {limit}; raise server.body_memory in hatchery.yaml"
-    );
-    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", detail)
+    let detail = format!("the body needs more memory than all request bodies may use, {limit}");
+    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", detail).advise(ADVICE)
 }
 
 fn exhausted() -> ApiError {
-    let error = ApiError::busy(
-        "other requests use all memory for request bodies; try again, or raise server.body_memory in hatchery.yaml",
-    );
-    ApiError { code: "BODY_MEMORY".into(), ..error }
+    let error = ApiError::busy("other requests use all memory for request bodies; try again");
+    ApiError { code: "BODY_MEMORY".into(), ..error }.advise(ADVICE)
 }
 
 /// A response body that keeps the reservation of its request.
@@ -146,11 +145,7 @@ mod tests {
         let memory = BodyMemory::new(BodyBudget::new(ByteSize(4 * UNIT)));
         let error = memory.grow_to(4 * UNIT + 1).unwrap_err();
         assert_eq!((error.status.as_u16(), &*error.code), (413, "BODY_TOO_LARGE"));
-        assert_eq!(
-            error.detail,
-            "the body needs more memory than all request bodies may use, 4 KiB (4096 bytes); raise server.body_memory in \
-             hatchery.yaml"
-        );
+        assert_eq!(error.detail, "the body needs more memory than all request bodies may use, 4 KiB (4096 bytes)");
         assert!(memory.is_empty());
     }
 }

@@ -68,11 +68,9 @@ async fn roll_back(
     JsonBody(body): JsonBody<RollbackBody>,
 ) -> Result<StatusCode, ApiError> {
     if state.config().dev_ui() != DevUi::Full {
-        return Err(ApiError::new(
-            StatusCode::FORBIDDEN,
-            "ROLLBACK_NOT_ALLOWED",
-            "components can only be rolled back with `server: { dev_ui: full }` in hatchery.yaml; or use `hatchery rollback`",
-        ));
+        let detail = "this server does not let its clients roll components back; use `hatchery rollback`";
+        let error = ApiError::new(StatusCode::FORBIDDEN, "ROLLBACK_NOT_ALLOWED", detail);
+        return Err(error.advise("to allow it, set `server: { dev_ui: full }` in hatchery.yaml"));
     }
     blocking(move || state.source().restore_component(&name, &body.to)).await??;
     Ok(StatusCode::ACCEPTED)

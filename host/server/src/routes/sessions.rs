@@ -87,11 +87,8 @@ fn check_import(state: &AppState, app: &str, user: &str, session: &str, count: u
         return Ok(());
     }
     tracing::warn!(target: "hatchery::audit", app, user, session, decision = "refused", detail, "import");
-    Err(ApiError::new(
-        StatusCode::FORBIDDEN,
-        "IMPORT_NOT_ALLOWED",
-        "sessions cannot be created with events; to let clients import sessions, set `server: { allow_import: true }` in hatchery.yaml",
-    ))
+    let error = ApiError::new(StatusCode::FORBIDDEN, "IMPORT_NOT_ALLOWED", "sessions cannot be created with events");
+    Err(error.advise("to let clients import sessions, set `server: { allow_import: true }` in hatchery.yaml"))
 }
 
 async fn import(state: &AppState, key: &SessionKey, events: Vec<EventData>) -> Result<(), ApiError> {

@@ -93,10 +93,7 @@ async fn twenty_megabytes_exceed_the_default_limit() {
     let host = Host::start().await;
     let body = run_body("says", &"a".repeat(20 << 20));
     let body = problem(host.post("/run", &body).await, 413, "BODY_TOO_LARGE").await;
-    assert_eq!(
-        body["detail"],
-        "the body is larger than 16 MiB (16777216 bytes); raise server.body_limit in hatchery.yaml to allow more"
-    );
+    assert_eq!(body["detail"], "the body is larger than 16 MiB (16777216 bytes)");
 }
 
 #[tokio::test]
@@ -210,12 +207,10 @@ async fn a_server_on_the_network_accepts_its_configured_names() {
     let rebound = get("Host: evil.example").await;
     assert!(rebound.starts_with("HTTP/1.1 403"), "{rebound}");
     assert!(
-        rebound.contains(
-            "Forbidden: host `evil.example` not allowed; it is not a name of this server; add it to server.allowed_hosts in \
-             hatchery.yaml"
-        ),
+        rebound.contains("Forbidden: host `evil.example` not allowed; it is not a name of this server"),
         "{rebound}"
     );
+    assert!(!rebound.contains("hatchery.yaml"), "{rebound}");
     let foreign = get("Host: agents.example\r\nOrigin: https://evil.example").await;
     assert!(foreign.starts_with("HTTP/1.1 403") && foreign.contains("ORIGIN_NOT_ALLOWED"), "{foreign}");
 }
@@ -310,7 +305,7 @@ async fn runs_above_the_limit_are_rejected_with_retry_after() {
         let response = host.post(path, &run_body("says", "hello")).await;
         assert_eq!(response.headers()["retry-after"], "1");
         let body = problem(response, 503, "BUSY").await;
-        assert!(body["detail"].as_str().unwrap().contains("server.max_concurrent_runs"), "{body}");
+        assert_eq!(body["detail"], "the maximum of 1 runs is active; try again");
     }
     host.signals.resume.add_permits(1);
     let mut answer = String::new();

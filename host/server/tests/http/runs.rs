@@ -131,7 +131,7 @@ async fn no_run_starts_while_a_plugin_is_missing() {
     host.session("says").await;
     for path in ["/run", "/run_sse"] {
         let body = problem(host.post(path, &run_body("says", "secret")).await, 503, "PLUGIN_MISSING").await;
-        assert_eq!(body["detail"], "no run can begin without plugin `redact`: plugin `redact` not found");
+        assert_eq!(body["detail"], "no run can begin without plugin `redact`; the server's log holds the cause");
     }
     assert_eq!(host.get_json("/apps/says/users/u/sessions/s").await["events"], json!([]));
 }

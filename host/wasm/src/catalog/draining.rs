@@ -111,7 +111,10 @@ impl ReplacedRevision {
         if elapsed >= timeout && !self.is_cut_off {
             self.is_cut_off = true;
             let calls = component.running();
-            tracing::warn!(component = name, sha256, took = ?elapsed, calls, "cut off: its runs have not ended in time");
+            tracing::warn!(
+                component = name, sha256, took = ?elapsed, calls,
+                "cut off: its runs have not ended in time; `hot_reload.drain_timeout` in hatchery.yaml gives them more"
+            );
             component.cancel_calls();
         }
         true

@@ -123,7 +123,9 @@ fn agent(store: &mut impl StoreAccess) -> Result<(AgentContext, Arc<SubAgentRela
 
 /// Reserves memory for bytes that the host holds for the guest, until the returned guard is dropped.
 fn reserve(store: &mut impl StoreAccess, bytes: u64) -> Result<MemoryReservation, wit::Error> {
-    store.with_state(|state| state.usage.reserve(bytes)).map_err(|error| wit_error("LIMIT_REACHED", error.to_string()))
+    store
+        .with_state(|state| state.usage.reserve(bytes))
+        .map_err(|error| wit_error("LIMIT_REACHED", error.for_callers()))
 }
 
 pub(crate) fn wit_error(code: &str, message: impl Into<String>) -> wit::Error {

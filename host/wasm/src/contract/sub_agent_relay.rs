@@ -158,7 +158,7 @@ impl SubAgent {
                     id: new_event_id(),
                     author: self.name.clone(),
                     error_code: Some(error.code().into()),
-                    error_message: Some(error.to_string()),
+                    error_message: Some(error.client_message()),
                     ..EventData::default()
                 };
                 (data.id.clone(), data.to_wit(), PendingEvent::Failure(error))

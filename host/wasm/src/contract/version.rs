@@ -96,7 +96,7 @@ impl Contract {
     }
 }
 
-/// Returns the version of `hatchery:agent` that a component needs; `None` if it needs none or the bytes are no
+/// Returns the version of `hatchery:agent` that a component needs; `None` if it needs none or the bytes are not a
 /// component. Unlike [`Contract::read`], this also works for components of other hosts.
 pub fn required_version(bytes: &[u8]) -> Option<String> {
     let (imports, exports) = interfaces("", bytes).ok()?;

@@ -1,4 +1,4 @@
-//! The refusal of a permission, with a message that contains the configuration lines to allow it.
+//! The refusal of a permission. The guest gets a short error, the operator's log the configuration lines to allow it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -51,6 +51,20 @@ impl Denial {
     fn log(&self, session: &str, invocation: &str) {
         let Self { component, action, grant, private: _ } = self;
         tracing::warn!(target: "hatchery::audit", component = &**component, session, invocation, action, grant, "denied");
+        tracing::warn!("{}", self.for_operator());
+    }
+
+    /// Returns the error with what the operator can do about it.
+    pub(crate) fn for_operator(&self) -> String {
+        match &self.private {
+            Some(owner) => format!(
+                "{self} (`components.{owner}.private` in hatchery.yaml), so only YAML agents and its own agents use what it offers"
+            ),
+            None => {
+                let lines = lines([(&*self.component, vec![self.grant.clone()])]);
+                format!("{self}; to allow it, add to hatchery.yaml:\n{lines}")
+            }
+        }
     }
 }
 
@@ -58,16 +72,12 @@ impl std::error::Error for Denial {}
 
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { component, action, grant, private } = self;
-        if let Some(owner) = private {
-            return write!(
-                f,
-                "component `{component}` may not {action}: component `{owner}` is private (`components.{owner}.private` in \
-                 hatchery.yaml), so only YAML agents and its own agents use what it offers"
-            );
+        let Self { component, action, grant: _, private } = self;
+        write!(f, "component `{component}` may not {action}")?;
+        match private {
+            Some(owner) => write!(f, ": component `{owner}` is private"),
+            None => Ok(()),
         }
-        let lines = lines([(&**component, vec![grant.clone()])]);
-        write!(f, "component `{component}` may not {action}; to allow it, add to hatchery.yaml:\n{lines}")
     }
 }
 

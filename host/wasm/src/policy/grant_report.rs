@@ -97,9 +97,7 @@ impl GrantReport {
         ];
         all.into_iter().filter_map(|(key, value)| Some(format!("{key}: {}", value?))).collect()
     }
-}
 
-impl GrantReport {
     /// Returns the missing network entries that are addresses of this machine or of a private network, as a list.
     /// Without this second grant, such addresses are denied.
     fn missing_private_network(&self) -> Option<String> {

@@ -291,15 +291,14 @@ mod tests {
             Permission::Model("component:vault/puppet"),
         ] {
             assert!(permission.is_granted(&grants, "vault"), "{permission:?}");
-            let denied = grants.check(&component, permission).unwrap_err().to_string();
+            let denial = grants.check(&component, permission).unwrap_err();
+            let denied = denial.to_string();
             assert!(
-                denied.starts_with("component `evil` may not ")
-                    && denied.ends_with(
-                        ": component `vault` is private (`components.vault.private` in hatchery.yaml), so only YAML agents \
-                         and its own agents use what it offers"
-                    ),
+                denied.starts_with("component `evil` may not ") && denied.ends_with(": component `vault` is private"),
                 "{denied}"
             );
+            let advice = " (`components.vault.private` in hatchery.yaml), so only YAML agents and its own agents use what it offers";
+            assert_eq!(denial.for_operator(), format!("{denied}{advice}"));
         }
         assert!(Permission::Tool("vaults/fetch").is_granted(&grants, "evil"));
     }

@@ -147,8 +147,15 @@ impl RequestSender {
             invocation.ensure_turn().await.map_err(|error| HttpFault::TurnLost(error.to_string()))?;
         }
         let result = self.egress.send(&self.usage, request, options, self.caller.as_ref()).await;
-        if let Err(HttpFault::Denied(denial)) = &result {
-            denial.report(&self.log);
+        match &result {
+            Err(HttpFault::Denied(denial)) => {
+                denial.report(&self.log);
+            }
+            // Other limits are reported where they are counted.
+            Err(HttpFault::Limit(exceeded)) if exceeded.limit.is_http_timeout() => {
+                self.log.report_limit(exceeded.limit.key().unwrap_or("fixed"), exceeded);
+            }
+            _ => {}
         }
         result
     }

@@ -1,8 +1,8 @@
 //! Limits of one call of a component, in one table: the rows of [`limits!`] below.
 //!
-//! Each limit has a default, a key in `hatchery.yaml` that changes it, and an error that names both. None of them looks
-//! like a trap in the guest's own code. The struct fields, the overrides, the documentation table of [`Limits`], the
-//! error texts and the error codes are generated from the table, so a new limit is one row.
+//! Each limit has a default, a key in `hatchery.yaml` that changes it, and an error that names both to the operator.
+//! None of them looks like a trap in the guest's own code. The struct fields, the overrides, the documentation table of
+//! [`Limits`], the error texts and the error codes are generated from the table, so a new limit is one row.
 
 pub(crate) mod machine;
 pub mod units;
@@ -173,21 +173,21 @@ limits! {
     /// CPU time of the guest's code. Time in which it waits does not count.
     cpu: time(5 s) { Cpu, "COMPONENT_CPU", "of CPU time" };
     /// Wall time of a call, such as that of a tool or a callback.
-    wall: time(30 s) { Wall, "COMPONENT_TIMEOUT", "from start to end" };
+    wall: time(30 s) { Wall, "COMPONENT_TIMEOUT", "of wall time" };
     /// Wall time of a custom agent's run, or of a model's answer.
-    agent_wall: time(10 min) { AgentWall, "COMPONENT_TIMEOUT", "from start to end" };
+    agent_wall: time(10 min) { AgentWall, "COMPONENT_TIMEOUT", "of wall time" };
     /// Bytes of a tool's result, a callback's answer, one event, a model's whole answer, what a call sets, or the
     /// events that it reads at a time.
     result: size(8 MiB) { Result, "COMPONENT_LIMIT", "in one result" };
     /// Bytes written to the log, stdout and stderr together. Each line counts 128 more.
     log: size(64 KiB) { Log, "COMPONENT_LIMIT", "of log output" };
     /// Requests to models.
-    model_calls: count(100) { ModelCalls, "COMPONENT_LIMIT", "calls of models" };
+    model_calls: count(100) { ModelCalls, "COMPONENT_LIMIT", "model calls" };
     /// Tokens of these requests, prompts and answers together. An answer in progress is not interrupted, so a call may
     /// use a little more.
-    tokens: count(1_000_000) { Tokens, "COMPONENT_LIMIT", "tokens of models" };
+    tokens: count(1_000_000) { Tokens, "COMPONENT_LIMIT", "model tokens" };
     /// Calls of tools.
-    tool_calls: count(200) { ToolCalls, "COMPONENT_LIMIT", "calls of tools" };
+    tool_calls: count(200) { ToolCalls, "COMPONENT_LIMIT", "tool calls" };
     /// Tools in a chain in which each is called by the one before.
     depth: small_count(8) { Depth, "COMPONENT_LIMIT", "tools in a chain of calls" };
     /// HTTP requests, refused ones included.
@@ -214,8 +214,8 @@ limits! {
             "let it send fewer or shorter headers"
         };
         Describe {
-            units::elapsed(DESCRIBE_TIMEOUT), "COMPONENT_TIMEOUT", "for that",
-            "let `describe` only return the component's items"
+            units::elapsed(DESCRIBE_TIMEOUT), "COMPONENT_TIMEOUT", "for `describe`",
+            "let it only return the component's items"
         };
     }
 }
@@ -224,6 +224,11 @@ impl Limit {
     /// Returns true if the limit is the wall time of a call.
     pub(crate) fn is_timeout(self) -> bool {
         matches!(self, Self::Wall | Self::AgentWall | Self::Describe)
+    }
+
+    /// Returns true if the limit is the time until the head of an HTTP response.
+    pub(crate) fn is_http_timeout(self) -> bool {
+        matches!(self, Self::ConnectTimeout | Self::FirstByteTimeout)
     }
 }
 
@@ -238,7 +243,17 @@ pub(crate) struct LimitExceeded {
 impl fmt::Display for LimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (value, unit, remedy) = (&self.value, self.limit.unit(), self.limit.remedy());
-        write!(f, "it needs more than {value} {unit}; {remedy}")
+        write!(f, "it exceeded its limit of {value} {unit}; {remedy}")
+    }
+}
+
+impl LimitExceeded {
+    /// Returns the error for guests, models and clients: the setting that raises the limit is for the operator.
+    pub(crate) fn for_callers(&self) -> String {
+        match self.limit.key() {
+            Some(_) => format!("it exceeded its limit of {} {}", self.value, self.limit.unit()),
+            None => self.to_string(),
+        }
     }
 }
 
@@ -284,10 +299,10 @@ mod tests {
         for (limit, text) in [
             (Limit::Memory, "1 MiB of memory; raise `limits.memory` in hatchery.yaml to allow more"),
             (Limit::Handles, "7 open handles; raise `limits.handles` in hatchery.yaml to allow more"),
-            (Limit::AgentWall, "600s from start to end; raise `limits.agent_wall` in hatchery.yaml to allow more"),
+            (Limit::AgentWall, "600s of wall time; raise `limits.agent_wall` in hatchery.yaml to allow more"),
             (Limit::Headers, "16 KiB in the headers of one HTTP message; let it send fewer or shorter headers"),
         ] {
-            assert_eq!(limits.exceeded(limit).to_string(), format!("it needs more than {text}"));
+            assert_eq!(limits.exceeded(limit).to_string(), format!("it exceeded its limit of {text}"));
         }
         assert_eq!((Limit::Depth.key(), Limit::Describe.key()), (Some("limits.depth"), None));
         assert_eq!((Limit::Describe.code(), Limit::Tokens.code()), ("COMPONENT_TIMEOUT", "COMPONENT_LIMIT"));

@@ -32,12 +32,13 @@ use hatchery_core::{CallContext, JsonMap};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use wasmtime::component::{Accessor, Component, Instance, InstancePre, ResourceTableError};
-use wasmtime::{PoolConcurrencyLimitError, Store, Trap, UpdateDeadline};
+use wasmtime::{PoolConcurrencyLimitError, Store, UpdateDeadline};
 use wasmtime_wasi_http::FieldMapError;
 
 use crate::error::CallError;
 use crate::guest_log::GuestLog;
 use crate::policy::{Grants, WasiEnvironment};
+use crate::runtime::crash::Crash;
 use crate::runtime::engine::Engine;
 use crate::runtime::http::Egress;
 use crate::runtime::limits::{DESCRIBE_TIMEOUT, Limit, LimitExceeded, Limits};
@@ -298,11 +299,7 @@ impl Sandbox {
             return self.limits.exceeded(Limit::Result).into();
         }
         tracing::debug!(component = &*self.component, "a call failed: {text}");
-        let reason = match error.downcast_ref::<Trap>() {
-            Some(trap) => trap.to_string(),
-            None => error.root_cause().to_string(),
-        };
-        CallError::Trapped { reason, stderr: log.stderr_tail() }
+        CallError::Trapped(Crash::new(&error, log.stderr_tail()))
     }
 }
 

@@ -43,18 +43,15 @@ async fn ask(lab: Lab, tool: &str, args: Value) -> Value {
     Value::Object(response)
 }
 
-fn denial(action: &str, grant: &str) -> String {
-    format!(
-        "component `services` may not {action}; to allow it, add to hatchery.yaml:\n\
-         components:\n  services:\n    grants:\n      {grant}"
-    )
+fn denial(action: &str) -> String {
+    format!("component `services` may not {action}")
 }
 
 #[tokio::test]
 async fn an_app_is_run_with_the_grant_that_the_denial_names() {
     let args = || json!({"app": "night_watch", "text": "go on"});
     let denied = ask(lab(json!({})), "delegate", args()).await;
-    assert_eq!(denied, json!({"error": denial("run the app `night_watch`", "runs: [\"night_watch\"]")}));
+    assert_eq!(denied, json!({"error": denial("run the app `night_watch`")}));
     let allowed = ask(lab(json!({"runs": ["night_watch"]})), "delegate", args()).await;
     assert_eq!(allowed["texts"], json!(["watchman: All is well.", "watchman: Still well.", "relief: Good morning."]));
     assert_eq!(allowed["error"], json!(null));
@@ -86,7 +83,7 @@ async fn a_run_is_stored_in_the_session_of_the_user_with_the_state_that_it_is_gi
 async fn state_that_is_shared_needs_its_own_grant() {
     let args = json!({"app": "night_watch", "text": "hi", "state": "user:lamp"});
     let denied = ask(lab(json!({"runs": ["*"]})), "delegate", args.clone()).await;
-    assert_eq!(denied, json!({"error": denial("set the state key `user:lamp`", "state: {write: [\"user:lamp\"]}")}));
+    assert_eq!(denied, json!({"error": denial("set the state key `user:lamp`")}));
     let allowed = ask(lab(json!({"runs": ["*"], "state": {"write": ["user:*"]}})), "delegate", args).await;
     assert_eq!(allowed["error"], json!(null));
 }
@@ -113,7 +110,10 @@ async fn runs_are_nested_up_to_a_depth() {
     let message = "courier ".repeat(20);
     let grants = || json!({"runs": ["*"]});
     let outcome = send(lab(grants()), message.trim(), RunConfig::default()).await.unwrap().to_string();
-    assert!(outcome.contains("LIMIT_REACHED: ") && outcome.contains("raise `limits.depth`"), "{outcome}");
+    assert!(
+        outcome.contains("LIMIT_REACHED: ") && outcome.contains("it exceeded its limit of 8 tools in a chain of calls"),
+        "{outcome}"
+    );
     let limits = Limits { depth: 100, ..Limits::default() };
     let deep = Lab::new().with("services").with_limits(limits).with_grants("services", grants());
     let outcome = send(deep, message.trim(), RunConfig::default()).await.unwrap().to_string();
@@ -138,7 +138,7 @@ async fn the_runs_of_one_call_are_limited_as_its_tool_calls() {
     let outcome = send(lab, "night_watch hello", RunConfig::default()).await.unwrap();
     let outcome = outcome.as_str().unwrap();
     assert!(outcome.starts_with("LIMIT_REACHED: app `night_watch` is not run: "), "{outcome}");
-    assert!(outcome.contains("`limits.tool_calls`"), "{outcome}");
+    assert!(outcome.contains("it exceeded its limit of 0 tool calls"), "{outcome}");
 }
 
 #[tokio::test]
@@ -174,10 +174,7 @@ async fn sessions_are_used_with_the_grants_that_denials_name() {
     for (what, access) in reads.into_iter().chain(writes) {
         let args = json!({"what": what, "app": "diary", "id": "s1"});
         let action = if access == "read" { "read" } else { "change" };
-        let expected = denial(
-            &format!("{action} the user's sessions of the app `diary`"),
-            &format!("sessions: {{{access}: [\"diary\"]}}"),
-        );
+        let expected = denial(&format!("{action} the user's sessions of the app `diary`"));
         assert_eq!(ask(lab(json!({})), "sessions", args.clone()).await, json!({"error": expected}), "{what}");
         let granted = ask(lab(json!({"sessions": {access: ["diary"]}})), "sessions", args.clone()).await;
         assert!(!granted.to_string().contains("may not"), "{what}: {granted}");
@@ -250,7 +247,7 @@ async fn history_is_not_forged_and_the_running_session_is_not_changed() {
     .await;
     let errors: Vec<_> = results[1..].iter().map(|result| result["error"].as_str().unwrap_or_default()).collect();
     assert_eq!(errors[0], "an event of `user` cannot be appended by `office`; leave the author empty");
-    assert_eq!(errors[1], denial("set the state key `user:lamp`", "state: {write: [\"user:lamp\"]}"));
+    assert_eq!(errors[1], denial("set the state key `user:lamp`"));
     assert_eq!(
         errors[2],
         "session `session` of app `office` is that of the current run: its agents emit events instead"
@@ -296,14 +293,14 @@ async fn denials_of_runs_and_sessions_are_in_the_audit_log() {
 }
 
 #[tokio::test]
-async fn the_memory_is_searched_and_extended_with_the_grants_that_denials_name() {
-    for (what, action, line) in [
-        ("search", "search the user's memory", "memory: read"),
-        ("add_session", "add to the user's memory", "memory: write"),
-        ("add_events", "add to the user's memory", "memory: write"),
+async fn the_memory_is_searched_and_extended_with_its_grants() {
+    for (what, action) in [
+        ("search", "search the user's memory"),
+        ("add_session", "add to the user's memory"),
+        ("add_events", "add to the user's memory"),
     ] {
         let args = json!({"what": what, "text": "lamp"});
-        assert_eq!(ask(lab(json!({})), "memory", args.clone()).await, json!({"error": denial(action, line)}));
+        assert_eq!(ask(lab(json!({})), "memory", args.clone()).await, json!({"error": denial(action)}));
         let reader = ask(lab(json!({"memory": "read"})), "memory", args.clone()).await;
         assert_eq!(reader.get("error").is_some(), what != "search", "{reader}");
         let writer = ask(lab(json!({"memory": "write"})), "memory", args).await;

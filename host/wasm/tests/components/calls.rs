@@ -4,6 +4,7 @@ use hatchery_core::{ItemResolver, RunError, ToolError};
 use hatchery_wasm::ComponentSettings;
 use serde_json::json;
 
+use crate::imports::CapturedLog;
 use crate::support::{Lab, call, call_in, context};
 
 #[tokio::test]
@@ -19,7 +20,7 @@ async fn a_trap_is_an_error_for_the_model_and_the_next_call_works() {
     match call(&catalog, "trap", json!({})).await {
         Err(ToolError::Recoverable(message)) => assert_eq!(
             message,
-            "tool `trap` of component `misbehaver` failed: it crashed: wasm trap: wasm `unreachable` instruction executed"
+            "tool `trap` of component `misbehaver` failed: it crashed: abort, failed assertion or uncaught exception"
         ),
         other => panic!("{other:?}"),
     }
@@ -27,12 +28,18 @@ async fn a_trap_is_an_error_for_the_model_and_the_next_call_works() {
 }
 
 #[tokio::test]
-async fn the_error_of_a_panic_has_its_message() {
+async fn the_message_of_a_panic_is_returned_and_the_log_has_its_place() {
     let catalog = Lab::new().with("gallery").catalog().await;
+    let log = CapturedLog::default();
+    let guard = tracing::subscriber::set_default(log.clone());
     let error = call(&catalog, "panics", json!({"text": "the vase is broken"})).await.unwrap_err().to_string();
-    assert!(error.starts_with("tool `panics` of component `gallery` failed: it crashed: "), "{error}");
-    let (_, words) = error.split_once("; it wrote to stderr: ").expect("the end of the guest's stderr");
-    assert!(words.contains("panicked at") && words.contains("the vase is broken"), "{words}");
+    drop(guard);
+    assert_eq!(error, "tool `panics` of component `gallery` failed: it panicked: the vase is broken");
+    let logged = log.lines("hatchery_wasm::error");
+    let [line] = logged.as_slice() else { panic!("{logged:?}") };
+    let (reason, words) = line.split_once("; it wrote to stderr: ").expect("the end of the guest's stderr");
+    assert_eq!(reason, error);
+    assert!(words.contains("panicked at ") && words.contains("tools.rs:"), "{words}");
 }
 
 #[tokio::test]

@@ -128,7 +128,7 @@ async fn items_of_a_private_component_are_for_yaml_agents_and_its_own_only() {
     assert!(!reason.contains("add to hatchery.yaml"), "no grant helps: {reason}");
     assert!(catalog.app("office").is_some() && catalog.app("butler").is_some());
     let error = call(&catalog, "seeker/call", json!({"name": "gallery/guarded"})).await.unwrap_err().to_string();
-    assert_eq!(error, format!("component `seeker` may not call the tool `gallery/guarded`: {private}"));
+    assert_eq!(error, "component `seeker` may not call the tool `gallery/guarded`: component `gallery` is private");
 }
 
 #[tokio::test]
@@ -145,12 +145,7 @@ async fn a_callback_needs_a_grant_for_a_model_that_replaces_the_agents_own() {
     let (events, error) = run(json!({})).await;
     let error = error.expect("a refusal");
     assert_eq!(error.code(), "DENIED");
-    assert!(
-        error
-            .to_string()
-            .contains("component `lurker` may not ask the model `dear-1`; to allow it, add to hatchery.yaml:\n"),
-        "{error}"
-    );
+    assert!(error.to_string().ends_with("component `lurker` may not ask the model `dear-1`"), "{error}");
     assert!(transcript(&events).iter().all(|(_, text)| text != "hi"), "no model was asked");
     let (events, error) = run(json!({"models": ["dear-*"]})).await;
     assert!(error.is_none(), "{error:?}");

@@ -51,7 +51,7 @@ async fn output_beyond_the_limit_is_dropped_and_the_call_continues() {
         assert_eq!(
             log.lines("hatchery_wasm::guest_log"),
             [
-                "further output of the component is dropped: it needs more than 1380 B of log output; raise `limits.log` in \
+                "further output of the component is dropped: it exceeded its limit of 1380 B of log output; raise `limits.log` in \
                  hatchery.yaml to allow more"
             ]
         );

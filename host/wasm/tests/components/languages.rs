@@ -2,6 +2,7 @@
 //!
 //! A language without its build tools has no component; its tests then report that and pass.
 
+mod errors;
 mod http;
 mod items;
 mod services;
@@ -83,7 +84,7 @@ in_each_language! {
     a_model_streams_or_answers_at_once_and_fails_with_its_own_error,
     code_runs_events_are_summarized_and_examples_selected,
     a_request_to_a_granted_host_is_answered,
-    a_request_to_another_host_is_denied_with_the_lines_to_paste,
+    a_request_to_another_host_is_denied_and_the_log_has_the_lines_to_paste,
     requests_and_responses_have_limits,
     the_host_adds_the_secret_that_code_never_sees,
     a_status_is_not_an_error_and_redirects_are_followed,

@@ -111,8 +111,7 @@ async fn a_plugin_that_runs_out_of_memory_fails_its_call_alone() {
     assert_eq!(error.code(), "COMPONENT_MEMORY");
     assert_eq!(
         error.to_string(),
-        "component `gallery`: plugin `censor` failed: it needs more than 4 MiB of memory; raise `limits.memory` in \
-         hatchery.yaml to allow more"
+        "component `gallery`: plugin `censor` failed: it exceeded its limit of 4 MiB of memory"
     );
     let short = censor.on_user_message(&cx, &Content::user("damn")).await.unwrap();
     assert_eq!(short.unwrap().text(), "****");

@@ -4,7 +4,7 @@ import {
   FatalError, HatcheryError, agent, callback, codeExecutor, component, content, examples, llmAgent, model, plugin, s, summarizer, textOf, tool,
   toolUse, toolset,
 } from "hatchery-guest";
-import { giveUp, useGlobals, visit, visitAll, waitInTurn } from "./web.js";
+import { giveUp, hang, useGlobals, visit, visitAll, waitInTurn } from "./web.js";
 
 const scale = tool({
   name: "scale",
@@ -314,7 +314,7 @@ export default component({
   agents: [storyteller, foreman, echo, clerk, chief],
   tools: [
     scale, refuse, breakOff, remember, setting, note, keep, both, chance, delegate, keepDiary, learn, compare, look, stop, visit, visitAll,
-    waitInTurn, giveUp, useGlobals,
+    waitInTurn, giveUp, useGlobals, hang,
   ],
   toolsets: [keys],
   callbacks: [veto, stamp],

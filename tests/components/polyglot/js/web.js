@@ -68,3 +68,5 @@ export const useGlobals = tool({
     };
   },
 });
+
+export const hang = tool({ name: "hang", description: "Waits for something that never happens.", run: () => new Promise(() => {}) });

@@ -70,7 +70,7 @@ pub fn porter() -> LlmAgent {
         .sub_agent(caretaker)
 }
 
-/// Ends the run if the user says so.
+/// Ends the run if the user's message requests it.
 #[callback(before_agent)]
 pub async fn stopper(cx: CallbackContext) -> Result<Option<Content>, Error> {
     if cx.user_content()?.text().contains("callback") {

@@ -12,7 +12,10 @@ use serde_json::{Value, json};
 async fn check_limit(stage: &Stage, app: &str, said: &RunAnswer) -> Result<()> {
     let detail = text_at(&said.body, "/detail");
     assert!(said.status >= 400, "{app}: {} {detail}", said.status);
-    assert!(detail.contains("limit") || detail.contains("raise `"), "{app}: {detail}");
+    assert!(
+        detail.contains("limit") || detail.contains("it exceeded its limit of ") || detail.contains("may hold at most"),
+        "{app}: {detail}"
+    );
     stage.host.get(&format!("/apps/{app}/users/{USER}/sessions")).await?.json(200)?;
     stage.host.get(&session_path(app, &said.session)).await?.json(200)?;
     Ok(())
@@ -75,7 +78,7 @@ async fn a_tool_cannot_fill_the_state() -> Result<()> {
     };
     for (answer, stored) in stage.withstand(floods).await? {
         assert!(
-            answer.contains("raise `") || answer.contains("limit"),
+            answer.contains("it exceeded its limit of ") || answer.contains("may hold at most"),
             "{}",
             answer.chars().take(500).collect::<String>()
         );
@@ -93,7 +96,7 @@ async fn artifacts_end_at_a_quota() -> Result<()> {
         let answer = stage.withstand(stage.attack("artifact_flood", args.clone())).await?;
         let refused = format!("{}{}", answer["refused"], answer["error"]);
         assert!(
-            refused.contains("limit") || refused.contains("quota") || refused.contains("raise `"),
+            refused.contains("limit") || refused.contains("quota") || refused.contains("may hold at most"),
             "{args}: {answer}"
         );
     }

@@ -66,7 +66,10 @@ async fn endless_allocation_ends_at_the_memory_limit() -> Result<()> {
     let attacks = (0..4).map(|_| stage.attack("grow", json!({})));
     for answer in stage.withstand(try_join_all(attacks)).await? {
         let error = answer["error"].as_str().unwrap_or_default();
-        assert!(error.contains("component `hostile`") && error.contains("raise `limits.memory`"), "{answer}");
+        assert!(
+            error.contains("component `hostile`") && error.contains("it exceeded its limit of 64 MiB of memory"),
+            "{answer}"
+        );
     }
     Ok(())
 }

@@ -24,8 +24,9 @@ impl NameResolver<'_> {
             for required in self.missing_permissions(component, component.agents()) {
                 match required.as_permission().private_owner(grants, name) {
                     Some(_) => {
-                        let denied =
-                            grants.check(&name.into(), required.as_permission()).map_err(|denial| denial.to_string());
+                        let denied = grants
+                            .check(&name.into(), required.as_permission())
+                            .map_err(|denial| denial.for_operator());
                         sentences.extend(denied.err().filter(|denied| !sentences.contains(denied)));
                     }
                     None => requests.add_permission(required.as_permission()),

@@ -156,9 +156,9 @@ impl ComponentAgent {
             target: "hatchery::audit", component, session = &*invocation.session_key.id, invocation = invocation.id,
             action = "compact the session's history", "denied"
         );
-        let message = format!(
-            "component `{component}` may not compact the session's history; to summarize it, export a summarizer, which \
-             `compaction` of an app in hatchery.yaml names"
+        let message = format!("component `{component}` may not compact the session's history");
+        tracing::warn!(
+            "{message}; to summarize it, export a summarizer, which `compaction` of an app in hatchery.yaml names"
         );
         RunError::Agent { agent: cx.call.agent.to_string(), code: "DENIED".into(), message }
     }

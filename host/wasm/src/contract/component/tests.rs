@@ -125,7 +125,7 @@ async fn a_component_whose_describe_does_not_return_is_refused_after_five_second
     let error = described(spins, Limits { cpu: minute, wall: minute, ..Limits::default() }).await.err().unwrap();
     assert_eq!(
         error.to_string(),
-        "component `made` cannot describe itself: it needs more than 5s for that; let `describe` only return the component's items"
+        "component `made` cannot describe itself: it exceeded its limit of 5s for `describe`; let it only return the component's items"
     );
     assert!(began.elapsed() < Duration::from_secs(20));
     let quick = Limits { cpu: minute, wall: Duration::from_millis(50), ..Limits::default() };
@@ -183,8 +183,7 @@ async fn requested_confirmations_count_to_the_limit_on_state_of_a_call() {
     assert_eq!(error.code, "LIMIT_REACHED");
     assert_eq!(
         error.message,
-        "no confirmation is requested, because this call has set too much: it needs more than 10000 B in one result; \
-         raise `limits.result` in hatchery.yaml to allow more"
+        "no confirmation is requested, because this call has set too much: it exceeded its limit of 10000 B in one result"
     );
     let error = no_json.unwrap_err();
     assert_eq!(error.code, "BAD_INPUT");

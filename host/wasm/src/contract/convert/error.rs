@@ -15,7 +15,7 @@ impl ToWit for RunError {
     type Wit = wit::Error;
 
     fn to_wit(&self) -> wit::Error {
-        wit::Error { code: self.code().into(), message: self.to_string() }
+        wit::Error { code: self.code().into(), message: self.redact() }
     }
 }
 

@@ -9,7 +9,7 @@ impl Host for HostState {
     fn write(&mut self, level: String, message: String, fields: Vec<(String, String)>) -> Result<(), wit::Error> {
         self.log.log(&level, &message, &fields).map_err(|exceeded| {
             self.log.report_limit("limits.log", &exceeded);
-            wit_error("LIMIT_REACHED", exceeded.to_string())
+            wit_error("LIMIT_REACHED", exceeded.for_callers())
         })
     }
 }

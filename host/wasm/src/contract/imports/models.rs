@@ -48,7 +48,7 @@ pub(super) async fn embed(
     let cx = allowed(&mut store, Permission::Model(&model))?;
     let _reservation = reserve(&mut store, texts.estimated_size())?;
     let usage = store.with_state(|state| state.usage.clone());
-    usage.count_model_call().map_err(|exceeded| wit_error("LIMIT_REACHED", exceeded.to_string()))?;
+    usage.count_model_call().map_err(|exceeded| wit_error("LIMIT_REACHED", exceeded.for_callers()))?;
     cx.invocation.count_llm_call(&cx.agent)?;
     cx.invocation.ensure_turn().await?;
     let embedder = cx.invocation.services.models.embedder(&model).map_err(RunError::Model)?;
@@ -64,17 +64,21 @@ pub(super) async fn generate(
     let cx = context(&mut store)?;
     let reservation = reserve(&mut store, request.estimated_size())?;
     let mut request = LlmRequest::from_wit(request)?;
-    let model = if request.model.is_empty() {
+    let own = if request.model.is_empty() {
         let (name, model) = cx.host()?.model(&cx)?;
-        allowed(&mut store, Permission::Model(&name))?;
         request.model = name;
-        model
+        Some(model)
     } else {
-        allowed(&mut store, Permission::Model(&request.model))?;
-        cx.invocation.services.models.model(&request.model).map_err(RunError::Model)?
+        None
     };
+    allowed(&mut store, Permission::Model(&request.model))?;
+    // Unknown models count as well: each attempt writes to the log.
     let usage = store.with_state(|state| state.usage.clone());
-    usage.count_model_call().map_err(|exceeded| wit_error("LIMIT_REACHED", exceeded.to_string()))?;
+    usage.count_model_call().map_err(|exceeded| wit_error("LIMIT_REACHED", exceeded.for_callers()))?;
+    let model = match own {
+        Some(model) => model,
+        None => cx.invocation.services.models.model(&request.model).map_err(RunError::Model)?,
+    };
     let streaming_mode = if streaming { StreamingMode::On } else { StreamingMode::Off };
     let responses = cx.generate(&*model, request, streaming_mode).await?;
     Ok(ModelAnswer {
@@ -126,7 +130,7 @@ impl ModelAnswer {
                 self.responses = None;
                 Poll::Ready(Some(LlmResponse {
                     error_code: Some(error.kind.code().into()),
-                    error_message: Some(error.to_string()),
+                    error_message: Some(RunError::Model(error).redact()),
                     ..LlmResponse::default()
                 }))
             }

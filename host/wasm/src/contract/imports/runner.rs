@@ -65,7 +65,7 @@ pub(super) async fn run(mut store: impl StoreAccess, request: wit::RunRequest) -
         store.with_state(|state| (state.nesting.clone(), state.usage.clone(), state.grants.clone()));
     let nested = nesting.nested(usage.limits()).map_err(|exceeded| usage.limit_exceeded(exceeded.limit));
     let nesting = nested.and_then(|nested| usage.count_tool_call().map(|()| nested));
-    let nesting = nesting.map_err(|exceeded| refused(exceeded.to_string()))?;
+    let nesting = nesting.map_err(|exceeded| refused(exceeded.for_callers()))?;
     let permit = nesting.try_acquire();
     let permit = permit.ok_or_else(|| refused(format!("{MAX_CONCURRENT_CALLS} calls run already; wait for some")))?;
     let wit::RunRequest { app, session, message, state_delta, streaming } = request;

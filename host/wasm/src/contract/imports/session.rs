@@ -64,7 +64,7 @@ impl Host for HostState {
         self.writes.record(WriteKey::State(key.clone()), key.len() + json.len()).map_err(|exceeded| {
             self.log.report_limit("limits.result", &exceeded);
             let message = format!("state key `{}` is not set, because this call has set too much", short(&key));
-            wit_error("LIMIT_REACHED", format!("{message}: {exceeded}"))
+            wit_error("LIMIT_REACHED", format!("{message}: {}", exceeded.for_callers()))
         })?;
         self.context()?.set_state(key, value);
         Ok(())
@@ -83,9 +83,10 @@ impl Host for HostState {
         let size = hint.len() + payload.as_ref().map_or(0, String::len);
         let payload = payload.map(|json| parse_json(&json, "the payload of a confirmation")).transpose()?;
         self.writes.record(WriteKey::Confirmation, size).map_err(|exceeded| {
+            self.log.report_limit("limits.result", &exceeded);
             wit_error(
                 "LIMIT_REACHED",
-                format!("no confirmation is requested, because this call has set too much: {exceeded}"),
+                format!("no confirmation is requested, because this call has set too much: {}", exceeded.for_callers()),
             )
         })?;
         Ok(self.context()?.request_confirmation(hint, payload)?)

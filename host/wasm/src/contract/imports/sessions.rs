@@ -240,10 +240,7 @@ fn own_event(cx: &CallContext, mut data: EventData, id: String) -> Result<Arc<Ev
         return Err(wit_error("BAD_INPUT", "a partial event is never stored; append the complete one"));
     }
     if data.actions.compaction.is_some() {
-        return Err(wit_error(
-            "DENIED",
-            "only the host summarizes a session; see `compaction` of an app in hatchery.yaml",
-        ));
+        return Err(wit_error("DENIED", "only the host summarizes a session, as the `compaction` of its app says"));
     }
     data.id = id;
     data.invocation_id.clone_from(&cx.invocation.id);

@@ -32,8 +32,9 @@ pub(super) async fn call(mut store: impl StoreAccess, name: String, args: String
     let (nesting, usage) = store.with_state(|state| (state.nesting.clone(), state.usage.clone()));
     let nested = nesting.nested(usage.limits()).map_err(|exceeded| usage.limit_exceeded(exceeded.limit));
     let counted = nested.and_then(|nested| usage.count_tool_call().map(|()| nested));
-    let nesting =
-        counted.map_err(|exceeded| wit::ToolError::Recoverable(format!("tool `{name}` is not called: {exceeded}")))?;
+    let nesting = counted.map_err(|exceeded| {
+        wit::ToolError::Recoverable(format!("tool `{name}` is not called: {}", exceeded.for_callers()))
+    })?;
     let _permit = nesting.try_acquire().ok_or_else(|| {
         wit::ToolError::Recoverable(format!(
             "tool `{name}` is not called: {MAX_CONCURRENT_CALLS} calls run already; wait for some"

@@ -117,7 +117,10 @@ impl Download {
         let time = self.timeout.after;
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(time)));
         ready!(timer.as_mut().poll(cx));
-        Poll::Ready(Some(Err(self.timeout.error.clone())))
+        Poll::Ready(Some(Err(match &self.timeout.error {
+            HttpFault::Limit(exceeded) => self.usage.limit_exceeded(exceeded.limit).into(),
+            error => error.clone(),
+        })))
     }
 }
 

@@ -21,9 +21,9 @@ pub(crate) enum HttpFault {
     TurnLost(String),
     #[error("{0}")]
     Denied(#[from] Denial),
-    #[error("{0}")]
+    #[error("{}", .0.for_callers())]
     Limit(#[from] LimitExceeded),
-    #[error("{0}")]
+    #[error("{}", .0.for_callers())]
     Memory(#[from] MemoryError),
     /// A timeout that the guest has set.
     #[error("the connection was not established within the component's timeout")]

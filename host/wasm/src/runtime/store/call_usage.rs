@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(taken, 1000 / 7);
         assert_eq!(
             usage.count_bytes(7).unwrap_err().to_string(),
-            "it needs more than 1000 B in HTTP requests and responses; raise `limits.outbound_bytes` in hatchery.yaml to allow more"
+            "it exceeded its limit of 1000 B in HTTP requests and responses; raise `limits.outbound_bytes` in hatchery.yaml to allow more"
         );
     }
 
@@ -146,7 +146,7 @@ mod tests {
         usage.add_tokens(9);
         assert_eq!(
             usage.count_model_call().unwrap_err().to_string(),
-            "it needs more than 10 tokens of models; raise `limits.tokens` in hatchery.yaml to allow more"
+            "it exceeded its limit of 10 model tokens; raise `limits.tokens` in hatchery.yaml to allow more"
         );
     }
 

@@ -34,6 +34,15 @@ pub(crate) enum MemoryError {
 }
 
 impl MemoryError {
+    /// Returns the error for guests, models and clients, without settings.
+    pub(crate) fn for_callers(&self) -> String {
+        match self {
+            Self::Instance(exceeded) => exceeded.for_callers(),
+            Self::Run(max) => format!("all calls of this run together need more than {} of memory", units::bytes(*max)),
+            Self::Engine(_) => "no free memory: components use all of it; try again later".into(),
+        }
+    }
+
     /// Returns the key in `hatchery.yaml` of the limit that was exceeded.
     pub(crate) fn key(&self) -> &'static str {
         match self {

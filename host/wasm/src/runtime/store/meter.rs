@@ -141,7 +141,7 @@ mod tests {
         let error = meter.memory_growing(1 << 16, 2 << 16, None).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "it needs more than 192 KiB of memory; raise `limits.memory` in hatchery.yaml to allow more"
+            "it exceeded its limit of 192 KiB of memory; raise `limits.memory` in hatchery.yaml to allow more"
         );
         drop(held);
         assert!(meter.memory_growing(1 << 16, 2 << 16, None).unwrap());
@@ -162,7 +162,7 @@ mod tests {
         let error = meter.table_growing(10, 11, None).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "it needs more than 10 table elements; raise `limits.tables` in hatchery.yaml to allow more"
+            "it exceeded its limit of 10 table elements; raise `limits.tables` in hatchery.yaml to allow more"
         );
     }
 

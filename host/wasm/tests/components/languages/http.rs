@@ -6,6 +6,7 @@ use hatchery_wasm::{Catalog, ComponentSettings, Limits};
 use serde_json::{Value, json};
 
 use super::{Language, is_there};
+use crate::imports::CapturedLog;
 use crate::support::{Lab, call, settings_with_grants};
 use crate::web::Web;
 
@@ -51,16 +52,23 @@ pub async fn a_request_to_a_granted_host_is_answered(component: Language) {
     assert!(seen["headers"]["user-agent"].as_str().unwrap().starts_with("hatchery/"), "{seen}");
 }
 
-pub async fn a_request_to_another_host_is_denied_with_the_lines_to_paste(component: Language) {
+pub async fn a_request_to_another_host_is_denied_and_the_log_has_the_lines_to_paste(component: Language) {
     let web = Web::start().await;
     let host = web.host();
     let none = catalog(component, json!({}), Limits::default()).await;
+    let log = CapturedLog::default();
+    let guard = tracing::subscriber::set_default(log.clone());
     let denial = visit(&none, json!({ "url": web.url("/echo"), "method": "POST", "body": "x" })).await;
-    let message = format!(
-        "component `{component}` may not send requests to `http://{host}`; to allow it, add to hatchery.yaml:\n\
-         components:\n  {component}:\n    grants:\n      network: [\"http://{host}\"]\n      private_network: [\"{host}\"]"
-    );
+    drop(guard);
+    let message = format!("component `{component}` may not send requests to `http://{host}`");
     assert_eq!(denial, json!({ "code": "DENIED", "error": message }));
+    let lines = format!(
+        "components:\n  {component}:\n    grants:\n      network: [\"http://{host}\"]\n      private_network: [\"{host}\"]"
+    );
+    assert_eq!(
+        log.lines("hatchery_wasm::policy::denial"),
+        [format!("{message}; to allow it, add to hatchery.yaml:\n{lines}")]
+    );
     assert_eq!(web.connections(), 0);
 }
 
@@ -71,11 +79,11 @@ pub async fn requests_and_responses_have_limits(component: Language) {
     let answer = visit(&small, json!({ "url": web.url("/bytes?count=1000") })).await;
     assert_eq!(answer["text"].as_str().map(str::len), Some(1000));
     let answer = visit(&small, json!({ "url": web.url("/bytes?count=1001") })).await;
-    let message = "it needs more than 1000 B in the body of one HTTP response; raise `limits.response_body` in hatchery.yaml to allow more";
+    let message = "it exceeded its limit of 1000 B in the body of one HTTP response";
     assert_eq!(answer, json!({ "code": "LIMIT_REACHED", "error": message }));
     let none = catalog(component, grants_for(&web), Limits { outbound_calls: 0, ..Limits::default() }).await;
     let answer = visit(&none, json!({ "url": web.url("/echo") })).await;
-    let message = "it needs more than 0 HTTP requests; raise `limits.outbound_calls` in hatchery.yaml to allow more";
+    let message = "it exceeded its limit of 0 HTTP requests";
     assert_eq!(answer, json!({ "code": "LIMIT_REACHED", "error": message }));
     let header = json!({ "url": web.url("/echo"), "header": "x".repeat(20_000) });
     assert_eq!(web.requests(), 2);
