@@ -22,7 +22,7 @@ impl A2aService {
     /// Begins or continues a task, and streams it.
     pub(super) async fn stream(&self, app: &Arc<App>, request: SendRequest) -> Result<Updates, A2aError> {
         let history_length = request.history_length;
-        let StartedRun { task, events } = self.start(app, request, StreamingMode::On).await?;
+        let StartedRun { task, events, .. } = self.start(app, request, StreamingMode::On).await?;
         let stored = StoredTask::load(&self.0.runner, &app.name, task).await?;
         // What has happened in between comes with the events.
         let mut snapshot = stored.task(history_length);
