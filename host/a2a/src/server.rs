@@ -128,7 +128,7 @@ impl A2aService {
             Operation::Cancel { id } => self.cancel(app, &id).await.map(Outcome::Task),
             Operation::SetPush { task_id, config } => {
                 let (push, task) = (self.push()?, self.load(app, &task_id).await?);
-                let config = push.set(&app.name, &task, config).await?;
+                let config = push.set(&app.name, &task, config, task.revision).await?;
                 Ok(Outcome::Push { task_id, config })
             }
             Operation::GetPush { task_id, id } => {
@@ -148,7 +148,7 @@ impl A2aService {
             }
             // The card does not announce one: clients are not authenticated, so nobody may see more than others.
             Operation::ExtendedCard => Err(A2aError::new(
-                ErrorKind::ExtendedCardNotConfigured,
+                ErrorKind::UnsupportedOperation,
                 "this host has no extended card; the public card has everything",
             )),
             Operation::Stream(_) | Operation::Subscribe { .. } => {

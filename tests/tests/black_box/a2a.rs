@@ -10,7 +10,7 @@ use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
 /// Agents of a served folder: one that repeats, one that asks a person, and one that never ends by itself.
-const AGENTS: [(&str, &str); 8] = [
+const AGENTS: [(&str, &str); 9] = [
     (
         "echo/root_agent.yaml",
         "name: echo\ndescription: Repeats.\nmodel: scripted:echo/answers.yaml\ninstruction: Echo.\n",
@@ -32,7 +32,8 @@ const AGENTS: [(&str, &str); 8] = [
     ),
     ("ticker/tick.yaml", "name: tick\nmodel: scripted:ticker/answers.yaml\ninstruction: Tick.\n"),
     ("ticker/answers.yaml", "turns:\n  - delay_ms: 20\n    reply: tick\n"),
-    ("failing/root_agent.yaml", "name: failing\nmodel: scripted:failing/none.yaml\ninstruction: Fail.\n"),
+    ("failing/root_agent.yaml", "name: failing\nmodel: scripted:failing/answers.yaml\ninstruction: Fail.\n"),
+    ("failing/answers.yaml", "turns:\n  - error: {code: 400, message: no luck}\n"),
 ];
 
 fn folder() -> Result<Folder> {

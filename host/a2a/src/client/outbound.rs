@@ -108,9 +108,16 @@ impl History<'_> {
     }
 }
 
+/// Returns true for functions that only concern this host: transfers, and questions to its client.
+fn is_internal(function: &str) -> bool {
+    function == "transfer_to_agent" || function.starts_with("adk_")
+}
+
 /// Returns what another agent has said or done.
 fn tell(part: &HostPart, author: &str, aggregation: Aggregation) -> Option<Part> {
     match (&part.data, aggregation) {
+        (PartData::FunctionCall(call), _) if is_internal(&call.name) => None,
+        (PartData::FunctionResponse(response), _) if is_internal(&response.name) => None,
         (PartData::Text(text), _) if text.trim().is_empty() => None,
         (PartData::Text(text), _) => Some(Part::text(format!("[{author}] said: {text}"))),
         (PartData::FunctionCall(_), Aggregation::ExternalHandoff) => None,
@@ -206,7 +213,8 @@ mod tests {
     fn calls_of_other_agents_are_kept_or_told() {
         let call = json!({"functionCall": {"id": "f", "name": "roll", "args": {}}});
         let response = json!({"functionResponse": {"id": "f", "name": "roll", "response": {"result": 3}}});
-        let events = [event("dice", json!([call]), json!({})), event("dice", json!([response]), json!({}))];
+        let transfer = json!({"functionCall": {"id": "t", "name": "transfer_to_agent", "args": {}}});
+        let events = [event("dice", json!([call, transfer]), json!({})), event("dice", json!([response]), json!({}))];
         let history = History { events: &events, agent: "remote" };
         assert_eq!(
             texts(&history.outbound(Aggregation::ExternalHandoff)),

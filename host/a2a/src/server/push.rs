@@ -73,11 +73,17 @@ impl PushSender {
         client(&self.0.egress, &url, TIMEOUTS).map(drop).map_err(refused)
     }
 
-    /// Adds or replaces a configuration, and follows the task.
+    /// Adds or replaces a configuration, and follows the task from a revision on.
     ///
     /// # Errors
     /// As [`PushSender::check`].
-    pub(super) async fn set(&self, app: &str, task: &StoredTask, config: PushConfig) -> Result<PushConfig, A2aError> {
+    pub(super) async fn set(
+        &self,
+        app: &str,
+        task: &StoredTask,
+        config: PushConfig,
+        after: u64,
+    ) -> Result<PushConfig, A2aError> {
         self.check(&config)?;
         let id = config.id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
         let config = PushConfig { id: Some(id.clone()), ..config };
@@ -88,7 +94,7 @@ impl PushSender {
         }
         configs.insert(id, config.clone());
         self.write(app, &task.id, &configs).await?;
-        self.watch(app, task).await?;
+        self.watch(app, task, after).await?;
         Ok(config)
     }
 
@@ -139,14 +145,14 @@ impl PushSender {
         Ok(())
     }
 
-    /// Follows a task that has configurations, unless that is done already.
-    pub(super) async fn watch(&self, app: &str, task: &StoredTask) -> Result<(), A2aError> {
+    /// Follows a task that has configurations from a revision on, unless that is done already.
+    pub(super) async fn watch(&self, app: &str, task: &StoredTask, after: u64) -> Result<(), A2aError> {
         let id = task.id.to_string();
         let has_configs = self.read(app, &task.id).await?.is_some_and(|configs| !configs.is_empty());
         if !has_configs || !self.0.watched.lock_unpoisoned().insert(id.clone()) {
             return Ok(());
         }
-        let (sender, app, task, after) = (self.clone(), app.to_owned(), task.id.clone(), task.revision);
+        let (sender, app, task) = (self.clone(), app.to_owned(), task.id.clone());
         tokio::spawn(async move {
             if let Err(error) = sender.follow(&app, &task, after).await {
                 tracing::warn!(task = id, "push notifications of a task have ended: {error}");
@@ -255,7 +261,7 @@ impl PushSender {
             return Ok(self.0.runner.services().sessions.delete(key).await?);
         };
         let stored = StoredTask::load(&self.0.runner, app, id).await?;
-        self.watch(app, &stored).await
+        self.watch(app, &stored, stored.revision).await
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use futures::StreamExt;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream, StreamExt};
 use hatchery_core::{Content, Event, RunConfig, RunError, StreamingMode};
 use hatchery_engine::{App, RunRequest, RunUpdate};
 use uuid::Uuid;
@@ -17,6 +16,8 @@ use crate::model::{SendRequest, Update};
 /// A run that has begun, with the task that it is part of.
 pub(super) struct StartedRun {
     pub(super) task: TaskId,
+    /// The session's revision before the run.
+    pub(super) after: u64,
     /// The events of the run; ends when the run does, or waits.
     pub(super) events: BoxStream<'static, Result<Arc<Event>, RunError>>,
 }
@@ -25,7 +26,7 @@ impl A2aService {
     /// Begins or continues a task. Returns it when it has ended, waits for the client, or takes too long to wait for.
     pub(super) async fn send(&self, app: &Arc<App>, request: SendRequest) -> Result<Update, A2aError> {
         let (returns_immediately, history_length) = (request.returns_immediately, request.history_length);
-        let StartedRun { task, mut events } = self.start(app, request, StreamingMode::Off).await?;
+        let StartedRun { task, mut events, .. } = self.start(app, request, StreamingMode::Off).await?;
         let (runner, name, id) = (self.0.runner.clone(), app.name.clone(), task.clone());
         let end = async move {
             while let Some(event) = events.next().await {
@@ -71,8 +72,8 @@ impl A2aService {
         if let Some(sender) = &self.0.push {
             let task = StoredTask::load(&self.0.runner, &app.name, started.task.clone()).await?;
             match push {
-                Some(config) => drop(sender.set(&app.name, &task, config).await?),
-                None => sender.watch(&app.name, &task).await?,
+                Some(config) => drop(sender.set(&app.name, &task, config, started.after).await?),
+                None => sender.watch(&app.name, &task, started.after).await?,
             }
         }
         Ok(started)
@@ -95,7 +96,7 @@ impl A2aService {
         let request = RunRequest { run_id: Some(run.clone()), state_delta, ..run_request(&task, content, mode) };
         self.0.runner.run_in_background(app.clone(), request).await?;
         let events = self.follow(app, &task, &run, 0).await?;
-        Ok(StartedRun { task, events })
+        Ok(StartedRun { task, after: 0, events })
     }
 
     /// Adds a message to a task. An answer to a call of a resumable app continues the run of the call, anything else is a
@@ -120,17 +121,19 @@ impl A2aService {
         let content = input::content(request.message, &stored.open_calls())?;
         let has_answers = content.function_responses().next().is_some();
         let request = RunRequest { state_delta, ..run_request(&stored.id, content, mode) };
-        let task = stored.id.clone();
+        let (task, after) = (stored.id.clone(), stored.revision);
         if !has_answers {
             let run = stored.next_run();
             let request = RunRequest { run_id: Some(run.clone()), ..request };
             self.0.runner.run_in_background(app.clone(), request).await?;
             let events = self.follow(app, &task, &run, 0).await?;
-            return Ok(StartedRun { task, events });
+            return Ok(StartedRun { task, after, events });
         }
         let run_id = (!app.settings.resumable).then(|| stored.next_run());
-        let run = self.0.runner.run(app.clone(), RunRequest { run_id, ..request }).await?;
-        Ok(StartedRun { task, events: run.boxed() })
+        let mut run = self.0.runner.run(app.clone(), RunRequest { run_id, ..request }).await?;
+        // The run is stored before its first event, and push notifications follow what is stored.
+        let first = if self.0.push.is_some() { run.next().await } else { None };
+        Ok(StartedRun { task, after, events: stream::iter(first).chain(run).boxed() })
     }
 
     /// Returns the events of a run after a revision, and those that follow.

@@ -22,7 +22,7 @@ impl A2aService {
     /// Begins or continues a task, and streams it.
     pub(super) async fn stream(&self, app: &Arc<App>, request: SendRequest) -> Result<Updates, A2aError> {
         let history_length = request.history_length;
-        let StartedRun { task, events } = self.start(app, request, StreamingMode::On).await?;
+        let StartedRun { task, events, .. } = self.start(app, request, StreamingMode::On).await?;
         let stored = StoredTask::load(&self.0.runner, &app.name, task).await?;
         // What has happened in between comes with the events.
         let mut snapshot = stored.task(history_length);
@@ -110,7 +110,9 @@ impl Converter {
     /// Returns the updates for an event: an artifact with texts and files, and a remark about the work.
     pub(super) fn updates(&mut self, event: &Event) -> Vec<Update> {
         let (task_id, context_id) = (self.task.to_string(), self.task.context.clone());
-        let remark = events::remark(event, &self.task).map(|message| {
+        // Calls that wait for the client are in the status at the end.
+        let remark = events::remark(event, &self.task).filter(|_| event.long_running_tool_ids.is_empty());
+        let remark = remark.map(|message| {
             let status =
                 TaskStatus { state: TaskState::Working, message: Some(message), timestamp: Some(event.timestamp) };
             let (task_id, context_id) = (task_id.clone(), context_id.clone());

@@ -338,3 +338,46 @@ fn the_schema_has_every_key_that_the_parser_knows() {
     assert_eq!(type_of("/properties/apps/additionalProperties/properties/max_llm_calls"), "integer");
     assert_eq!(schema["properties"]["server"]["additionalProperties"], false);
 }
+
+#[test]
+fn a_remote_agent_reaches_the_host_of_its_card_and_what_is_listed() {
+    let config = parse(
+        "a2a:\n  agents:\n    far: {card: 'https://far.example/card', network: [api.far.example], max_card: 1 KiB, aggregation: as_is}\n    \
+         near: {card: 'http://localhost:9000/card'}\n    file: {card: cards/a.json}\n  expose: {apps: ['a*']}\n",
+    )
+    .unwrap();
+    let agents = &config.a2a.agents;
+    let hosts = |name: &str| {
+        let policy = agents[name].policy().unwrap();
+        let names =
+            |entries: &[hatchery_wasm::HostPattern]| entries.iter().map(ToString::to_string).collect::<Vec<_>>();
+        (names(&policy.network), policy.private_network.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    assert_eq!(hosts("far"), (vec!["api.far.example".into(), "far.example".into()], Vec::new()));
+    assert_eq!(hosts("near"), (vec!["http://localhost:9000".into()], vec!["localhost:9000".into()]));
+    assert_eq!(hosts("file"), (Vec::new(), Vec::new()));
+    assert_eq!(agents["file"].card, "/srv/agents/cards/a.json");
+    assert_eq!((config.a2a.expose.apps, config.a2a.push.network.len()), (vec!["a*".into()], 0));
+    let file = "/srv/agents/hatchery.yaml: a2a";
+    for (text, expected) in [
+        (
+            "a2a: {agents: {'a b': {card: x}}}",
+            ".agents: `a b` is not a valid name; use up to 64 letters, digits, `-` and `_`",
+        ),
+        ("a2a: {agents: {a: {}}}", ".agents.a: `card` is missing: the URL of an agent card, or a file"),
+        ("a2a: {public_url: agents.example}", ".public_url must begin with http:// or https://"),
+    ] {
+        assert_eq!(parse(text).unwrap_err(), format!("{file}{expected}"));
+    }
+}
+
+#[test]
+fn the_settings_in_the_guide_to_a2a_are_read() {
+    let guide = include_str!("../../../../docs/a2a.md");
+    let blocks = guide.split("```yaml\n").skip(1).filter_map(|block| block.split("```").next());
+    let settings: Vec<_> = blocks.filter(|block| block.starts_with("a2a:")).collect();
+    for block in &settings {
+        assert_ne!(parse(block).unwrap().a2a, A2aConfig::default(), "{block}");
+    }
+    assert_eq!(settings.len(), 3);
+}

@@ -219,6 +219,16 @@ mod tests {
     }
 
     #[test]
+    fn remote_agents_that_lose_trust_are_found() {
+        let text = "a2a: {agents: {far: {card: 'https://far.example/card'}, near: {card: 'http://localhost/card'}}}";
+        let initial = Config::parse(text, Path::new("hatchery.yaml")).unwrap();
+        let mut now = initial.clone();
+        now.a2a.agents.get_mut("far").unwrap().refusal = Some("it has changed since it was trusted".into());
+        assert_eq!(withdrawn_agents(&initial, &now).collect::<Vec<_>>(), ["far"]);
+        assert_eq!(withdrawn_agents(&now, &now).count(), 0, "it had no trust");
+    }
+
+    #[test]
     fn sections_that_need_a_restart_are_named() {
         let config = |yaml: &str| Config::parse(yaml, Path::new("hatchery.yaml")).unwrap();
         let initial = config("plugins: [logging]\ncomponents: {a: {limits: {log: 1}}}");

@@ -326,7 +326,9 @@ mod tests {
              compile: {{time: 61s, threads: 1000, max_file_size: 1GiB, max_function_size: 2MiB, max_functions: 1000000}}\n\
              audit: {{enabled: false, file: /dev/null}}\n\
              mcp: {{servers: {{files: {{command: npx, args: [-y, server], env: {{HOME: {{from: HOME}}, LANG: C}}}}, \
-             web: {{url: 'https://me:secret@mcp.example', headers: {{Authorization: {{from: TOKEN, prefix: 'Bearer '}}}}}}}}}}\n"
+             web: {{url: 'https://me:secret@mcp.example', headers: {{Authorization: {{from: TOKEN, prefix: 'Bearer '}}}}}}}}}}\n\
+             a2a: {{push: {{network: [hooks.example]}}, agents: {{far: {{card: 'https://a2a.example/card', network: ['*.a2a.example'], \
+             headers: {{X-Key: {{from: KEY}}}}}}, near: {{card: card.json}}}}}}\n"
         );
         assert_eq!(
             requested(&folder, &text),
@@ -347,6 +349,10 @@ mod tests {
                 "mcp.servers.files.env.HOME: from HOME",
                 "mcp.servers.web.url: https://…@mcp.example",
                 "mcp.servers.web.headers.Authorization: from TOKEN",
+                "a2a.agents.far.card: https://a2a.example/card",
+                "a2a.agents.far.network: *.a2a.example",
+                "a2a.agents.far.headers.X-Key: from KEY",
+                "a2a.push.network: hooks.example",
                 "components.web.grants.network: *",
                 "components.web.grants.private_network: 10.0.0.0/8",
                 "components.web.grants.secrets: key for evil.example",

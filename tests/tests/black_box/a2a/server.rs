@@ -265,7 +265,7 @@ async fn errors_have_the_codes_of_the_protocol() -> Result<()> {
     assert_eq!(code(answer.clone()), Some(-32009), "{answer}");
     let file = json!([{"url": "https://a.example/x", "mediaType": "application/x-unknown"}]);
     assert_eq!(error(&host, "echo", "SendMessage", &Version::New.message(file, json!({}))).await?.0, -32005);
-    assert_eq!(error(&host, "echo", "GetExtendedAgentCard", &json!({})).await?.0, -32007);
+    assert_eq!(error(&host, "echo", "GetExtendedAgentCard", &json!({})).await?.0, -32004);
     let push = json!({"taskId": "x", "url": "https://hooks.example"});
     assert_eq!(error(&host, "echo", "CreateTaskPushNotificationConfig", &push).await?.0, -32003);
     Ok(())

@@ -233,3 +233,24 @@ fn an_untrusted_mcp_server_is_not_used_and_the_host_starts() {
     fixture.trust();
     assert_eq!(fixture.load().config.mcp.servers["files"].refusal, None);
 }
+
+#[test]
+fn an_untrusted_remote_agent_is_not_used_and_the_host_starts() {
+    let fixture = Fixture::new("a2a: {agents: {far: {card: 'https://far.example/card'}}}\n");
+    let loaded = fixture.load().require_host_access().unwrap();
+    assert_eq!(
+        loaded.config.a2a.agents["far"].refusal.as_deref().unwrap(),
+        "the remote agent `far` is not used: hatchery.yaml requests access outside of its folder for it, but it is not trusted; \
+         the operator can review and allow it with `hatchery trust DIR`"
+    );
+    fixture.trust();
+    assert_eq!(fixture.load().config.a2a.agents["far"].refusal, None);
+}
+
+#[test]
+fn untrusted_push_notifications_keep_the_host_from_starting() {
+    let fixture = Fixture::new("a2a: {push: {network: ['*']}}\n");
+    let loaded = fixture.load();
+    assert!(loaded.config.a2a.push.network.is_empty());
+    assert!(loaded.require_host_access().is_err());
+}
