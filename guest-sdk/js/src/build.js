@@ -14,6 +14,7 @@ import { pathToFileURL } from "node:url";
 
 import { bundle } from "./build/bundle.js";
 import { linesOf } from "./build/source-map.js";
+import { markStatements } from "./build/statements.js";
 import { translateStack, useLines } from "./stack.js";
 
 const EXPORTS = {
@@ -103,8 +104,11 @@ function writeComponent(kinds, module, version, folder, tools) {
     "export { useLines };",
   ];
   writeFileSync(join(folder, "hatchery-component.js"), `${lines.join("\n")}\n`);
-  bundleModule(module, folder, "./hatchery-component.js", join(folder, "hatchery-bundle.js"), tools);
-  const places = linesOf(readMap(folder));
+  const bundled = join(folder, "hatchery-bundle.js");
+  bundleModule(module, folder, "./hatchery-component.js", bundled, tools);
+  const map = readMap(folder);
+  writeFileSync(bundled, markStatements(readFileSync(bundled, "utf8"), map));
+  const places = linesOf(map);
   writeFileSync(
     join(folder, "hatchery-entry.js"),
     `import { ${names}, useLines } from "./hatchery-bundle.js";\nuseLines(${JSON.stringify(places)});\nexport { ${names} };\n`,
@@ -129,7 +133,7 @@ const STEPS = {
     const { status, stderr, error } = spawnSync(process.execPath, [tool, ...args], { cwd: folder, encoding: "utf8" });
     if (status === 0) return;
     useLines(linesOf(readMap(folder)));
-    console.error(error?.message ?? translateStack(stderr).replace(/^Error: : /, ""));
+    console.error(error?.message ?? translateStack(stderr).replace(/^Error: : /, "").trimEnd());
     fail("the program cannot be run in WebAssembly");
   },
 };

@@ -5,6 +5,7 @@ import { test } from "node:test";
 
 import { bundle } from "../src/build/bundle.js";
 import { linesOf } from "../src/build/source-map.js";
+import { markStatements } from "../src/build/statements.js";
 import { translateStack, useLines } from "../src/stack.js";
 
 /** Returns the message of a bundler that reports these mistakes. */
@@ -49,6 +50,14 @@ test("warnings are returned, and other failures of the bundler are thrown as the
   assert.deepEqual(warned, ["index.ts:3:7: odd\n    const 1b = 2;\n          ^"]);
   const broken = { buildSync: () => { throw new Error("no such program"); } };
   assert.throws(() => bundle(broken, "/x", "y", "z"), { message: "no such program" });
+});
+
+test("declarations are marked in their lines, and template literals stay as they are", () => {
+  // Each line has a place of its own, but the fourth, which continues a template literal, and the last, which has none.
+  const lines = ["var a = b;", "function f() {", "  const text = `", "var c = d;`;", "  call();", "}", "if (a) f();", "var helper;"];
+  const marked = markStatements(lines.join("\n"), { mappings: "AAAC;AACA,AAAI;AACA,MAAM;AAAA;AACA;AACA;AACA;" }).split("\n");
+  const expected = ["0;var a = b;", lines[1], "0;  const text = `", lines[3], lines[4], lines[5], "0;if (a) f();", lines[7]];
+  assert.deepEqual(marked, expected);
 });
 
 test("a stack trace names the lines of the sources, without those of the SDK", () => {

@@ -203,7 +203,15 @@ async fn errors_in_javascript_are_named_with_their_position() -> Result<()> {
         (
             "import { component, s, tool } from \"hatchery-guest\";\n\nconst home = process.env.HOME;\n\
              const f = tool({ name: \"f\", run: () => home });\nexport default component({ tools: [f] });\n",
-            "process is not defined",
+            "process is not defined\n    at <anonymous> (index.js:3)\n",
+        ),
+        // The lines of a text are no statements.
+        (
+            "import { component, s, tool } from \"hatchery-guest\";\nconst text = `\nvar a = 1;\nconst b = 2;`;\n\
+             if (text !== \"\\nvar a = 1;\\nconst b = 2;\") throw new Error(text);\n\
+             const f = tool({ name: \"f\", run: () => text });\nif (process.argv === 0) f();\n\
+             export default component({ tools: [f] });\n",
+            "process is not defined\n    at <anonymous> (index.js:7)\n",
         ),
     ] {
         folder.write("js/index.js", source)?;

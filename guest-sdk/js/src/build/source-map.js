@@ -3,7 +3,7 @@
 const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /** Decodes the numbers of a segment: base64 VLQ. */
-function numbersOf(segment) {
+export function numbersOf(segment) {
   const numbers = [];
   let value = 0;
   let shift = 0;

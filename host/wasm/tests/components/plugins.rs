@@ -124,7 +124,7 @@ async fn an_event_that_a_plugin_makes_too_large_is_refused() {
     let event = Event::new(EventData { content, ..EventData::default() });
     let error = censor.on_event(&cx(), &event).await.unwrap_err();
     assert_eq!(error.code(), "COMPONENT_LIMIT");
-    assert!(error.to_string().contains("raise `limits.result`"), "{error}");
+    assert!(error.to_string().ends_with("it exceeded its limit of 100000 B in one result"), "{error}");
 }
 
 #[tokio::test]
