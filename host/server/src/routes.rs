@@ -4,6 +4,7 @@ mod apps;
 mod artifacts;
 mod components;
 mod dev_ui;
+mod evaluation;
 mod mcp;
 mod memory;
 mod run;
@@ -12,6 +13,7 @@ mod sessions;
 mod status;
 
 use axum::Router;
+use axum::extract::OriginalUri;
 use axum::http::{Method, StatusCode, Uri};
 
 use crate::error::ApiError;
@@ -24,6 +26,7 @@ pub(crate) fn all() -> Router<AppState> {
         .merge(artifacts::routes())
         .merge(components::routes())
         .merge(dev_ui::routes())
+        .merge(evaluation::routes())
         .merge(mcp::routes())
         .merge(memory::routes())
         .merge(run::routes())
@@ -38,7 +41,7 @@ pub(crate) async fn route_not_found(method: Method, uri: Uri) -> ApiError {
     ApiError::new(StatusCode::NOT_FOUND, "ROUTE_NOT_FOUND", format!("no route for {method} {}", uri.path()))
 }
 
-async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
+async fn method_not_allowed(method: Method, OriginalUri(uri): OriginalUri) -> ApiError {
     ApiError::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "METHOD_NOT_ALLOWED",

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hatchery_core::{EventWindow, Services, Session, SessionKey};
 use hatchery_engine::{App, Runner};
+use hatchery_eval::{EvalStore, Evaluations};
 use hatchery_mcp::{McpEndpoint, McpServers, McpService};
 
 use crate::body::BodyBudget;
@@ -27,6 +28,7 @@ struct Shared {
     starting: AtomicUsize,
     mcp: Option<McpEndpoint>,
     mcp_servers: McpServers,
+    evaluations: Evaluations,
 }
 
 impl AppState {
@@ -35,7 +37,8 @@ impl AppState {
         let body_budget = BodyBudget::new(config.body_memory);
         let starting = AtomicUsize::new(0);
         let (mcp, mcp_servers) = (None, McpServers::default());
-        let shared = Shared { runner, source, config, body_budget, starting, mcp, mcp_servers };
+        let evaluations = Evaluations::new(runner.clone(), EvalStore::in_memory());
+        let shared = Shared { runner, source, config, body_budget, starting, mcp, mcp_servers, evaluations };
         Self { shared: Arc::new(shared) }
     }
 
@@ -47,6 +50,19 @@ impl AppState {
             shared.mcp_servers = servers;
         }
         self
+    }
+
+    /// Keeps eval sets and results elsewhere than in memory. To be called before the state is shared.
+    #[must_use]
+    pub fn with_evaluations(mut self, evaluations: Evaluations) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.evaluations = evaluations;
+        }
+        self
+    }
+
+    pub(crate) fn evaluations(&self) -> &Evaluations {
+        &self.shared.evaluations
     }
 
     pub(crate) fn mcp_servers(&self) -> &McpServers {

@@ -8,6 +8,7 @@ mod crash;
 mod crash_trees;
 mod deterministic_mode;
 mod doctor;
+mod evaluation;
 mod file_problems;
 mod first_day;
 mod guide;

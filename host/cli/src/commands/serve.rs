@@ -106,8 +106,9 @@ pub async fn serve(
     let config = ServerConfig { allowed_hosts, dev_ui, dev_ui_folder, ..config };
     let has_dev_ui = config.dev_ui() != DevUi::Off;
     let mcp = host.mcp_service(CallerOrigin::Http, Vec::new());
-    let state =
-        AppState::new(host.runner().clone(), host.apps().clone(), config).with_mcp(mcp, host.mcp_servers().clone());
+    let state = AppState::new(host.runner().clone(), host.apps().clone(), config)
+        .with_mcp(mcp, host.mcp_servers().clone())
+        .with_evaluations(host.evaluations().clone());
     let server = Server::bind(address, state).await?;
     let address = server.local_addr();
     if !address.ip().is_loopback() {

@@ -5,6 +5,7 @@ mod artifacts;
 mod bodies;
 mod dev_ui;
 mod errors;
+mod evaluation;
 mod quotas;
 mod runs;
 mod sessions;
