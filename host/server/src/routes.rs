@@ -5,6 +5,7 @@ mod artifacts;
 mod components;
 mod dev_ui;
 mod evaluation;
+mod graph;
 mod mcp;
 mod memory;
 mod run;
@@ -27,6 +28,7 @@ pub(crate) fn all() -> Router<AppState> {
         .merge(components::routes())
         .merge(dev_ui::routes())
         .merge(evaluation::routes())
+        .merge(graph::routes())
         .merge(mcp::routes())
         .merge(memory::routes())
         .merge(run::routes())

@@ -6,6 +6,7 @@ mod bodies;
 mod dev_ui;
 mod errors;
 mod evaluation;
+mod graph;
 mod quotas;
 mod runs;
 mod sessions;
