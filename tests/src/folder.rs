@@ -36,7 +36,7 @@ impl Folder {
         Ok(Self { root: Arc::new(root) })
     }
 
-    /// Copies `sample-agents`: YAML files and built components, without the samples in other languages than Rust.
+    /// Copies `sample-agents`: YAML and JSON files and built components, without the samples in other languages than Rust.
     ///
     /// # Errors
     /// If the components have not been built.
@@ -173,7 +173,7 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
             copy(&path, &target)?;
         } else if path
             .extension()
-            .is_some_and(|extension| extension == "yaml" || extension == "wasm" || extension == "py")
+            .is_some_and(|extension| ["json", "py", "wasm", "yaml"].iter().any(|copied| extension == *copied))
         {
             create_parent(&target)?;
             fs::copy(&path, &target).with_context(|| path.display().to_string())?;

@@ -8,11 +8,13 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 /// Every crate of the host, with the crates of the workspace that it may use. Dependencies point one way: core ← engine
-/// ← recordings, wasm, models, stores, mcp, a2a ← assembly ← server ← cli. The registry client knows none of the others.
-const BORDERS: [(&str, &[&str]); 12] = [
+/// ← recordings, eval, wasm, models, stores, mcp, a2a ← assembly ← server ← cli. The registry client knows none of the
+/// others.
+const BORDERS: [(&str, &[&str]); 13] = [
     ("hatchery-core", &[]),
     ("hatchery-engine", &["hatchery-core"]),
     ("hatchery-recordings", &["hatchery-core", "hatchery-engine"]),
+    ("hatchery-eval", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-wasm", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-mcp", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-a2a", &["hatchery-core", "hatchery-engine"]),
@@ -25,6 +27,7 @@ const BORDERS: [(&str, &[&str]); 12] = [
             "hatchery-a2a",
             "hatchery-core",
             "hatchery-engine",
+            "hatchery-eval",
             "hatchery-mcp",
             "hatchery-models",
             "hatchery-recordings",
@@ -33,13 +36,17 @@ const BORDERS: [(&str, &[&str]); 12] = [
             "hatchery-wasm",
         ],
     ),
-    ("hatchery-server", &["hatchery", "hatchery-a2a", "hatchery-core", "hatchery-engine", "hatchery-mcp"]),
+    (
+        "hatchery-server",
+        &["hatchery", "hatchery-a2a", "hatchery-core", "hatchery-engine", "hatchery-eval", "hatchery-mcp"],
+    ),
     (
         "hatchery-cli",
         &[
             "hatchery",
             "hatchery-core",
             "hatchery-engine",
+            "hatchery-eval",
             "hatchery-recordings",
             "hatchery-registry",
             "hatchery-server",

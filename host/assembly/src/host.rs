@@ -12,6 +12,7 @@ use std::sync::Arc;
 use hatchery_core::{Content, Plugin, RunConfig, Services};
 use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::{App, CatalogSource, Factories, Run, RunRequest, Runner};
+use hatchery_eval::Evaluations;
 use hatchery_mcp::McpServers;
 use hatchery_wasm::CatalogHandle;
 use tokio::sync::watch;
@@ -35,6 +36,7 @@ pub struct Host {
     plugin_names: Vec<String>,
     apps: Arc<dyn AppSource>,
     runner: Runner,
+    evaluations: Evaluations,
     scripts: Scripts,
     mcp_servers: McpServers,
     registered_plugins: Factories<Arc<dyn Plugin>>,
@@ -91,6 +93,11 @@ impl Host {
     /// Returns the runner of all apps. A clone of it shares sessions and plugins.
     pub fn runner(&self) -> &Runner {
         &self.runner
+    }
+
+    /// Returns the evaluation of the apps, with sets and results in the data folder.
+    pub fn evaluations(&self) -> &Evaluations {
+        &self.evaluations
     }
 
     /// Returns the session, artifact, memory and model services.

@@ -5,6 +5,7 @@ mod compile;
 mod completions;
 mod dev;
 mod doctor;
+mod eval;
 mod grant;
 mod inspect;
 mod mcp;
@@ -45,6 +46,8 @@ pub enum Command {
     Rollback(rollback::Args),
     /// Run scripted conversations and compare the results
     Test(test::Args),
+    /// Evaluate an app on sets of conversations, and score its tool calls and responses
+    Eval(eval::Args),
     /// Check a folder and suggest fixes
     Doctor(doctor::Args),
     /// Search, list, add to and delete from the memory of users
@@ -74,7 +77,7 @@ impl Command {
             Self::Serve(_) | Self::Dev(_) => "info,notify=warn,rmcp=warn",
             // The command prints failed runs itself. Log lines of components are shown to their author.
             Self::Run(_) => "warn,hatchery_engine::runner=error,hatchery::component=info",
-            Self::Test(_) => "warn,hatchery_engine::runner=error",
+            Self::Test(_) | Self::Eval(_) => "warn,hatchery_engine::runner=error",
             // The report contains the warnings.
             Self::Doctor(_) => "error",
             _ => "warn",
@@ -88,6 +91,7 @@ impl Command {
             Self::Dev(args) => Some(args.dotenv()),
             Self::Run(args) => Some(args.dotenv()),
             Self::Test(args) => Some(args.dotenv()),
+            Self::Eval(args) => Some(args.dotenv()),
             Self::Doctor(args) => Some(args.dotenv()),
             Self::Mcp(args) => Some(args.dotenv()),
             _ => None,
@@ -106,6 +110,7 @@ impl Command {
             Self::Inspect(args) => inspect::run(args).await,
             Self::Rollback(args) => rollback::run(args),
             Self::Test(args) => test::run(args).await,
+            Self::Eval(args) => eval::run(args).await,
             Self::Doctor(args) => doctor::run(args).await,
             Self::Memory(args) => memory::run(args).await,
             Self::Models(args) => models::run(&args),

@@ -10,6 +10,7 @@ mod config_edit;
 mod conversation;
 mod doctor;
 mod dotenv;
+mod eval_report;
 mod files;
 mod flags;
 mod host;

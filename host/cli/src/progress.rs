@@ -1,10 +1,11 @@
-//! Progress bars on stderr while components are loaded, downloaded or uploaded. If stderr is not a terminal, downloads
+//! Progress bars on stderr while components are loaded, downloaded or uploaded, and while an app is evaluated. If stderr is not a terminal, downloads
 //! and uploads print one line each instead.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use hatchery_core::sync::MutexExt;
+use hatchery_eval::Progress as RunProgress;
 use hatchery_registry::{Progress as TransferEvent, ProgressListener};
 use hatchery_wasm::Progress as LoadEvent;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -65,6 +66,23 @@ impl LoadProgress {
                 }
             }
         })
+    }
+}
+
+/// The progress of an evaluation. Visible until it is dropped.
+pub struct EvalProgress(Bar);
+
+impl EvalProgress {
+    /// Shows the progress of the set with this id.
+    pub fn start(set: &str) -> Self {
+        let bar = Bar::start("evaluating {msg} {bar:30} {pos}/{len}");
+        bar.0.set_message(set.to_owned());
+        Self(bar)
+    }
+
+    pub fn update(&self, progress: RunProgress) {
+        self.0.0.set_length(progress.total as u64);
+        self.0.0.set_position(progress.done as u64);
     }
 }
 
@@ -142,6 +160,14 @@ mod tests {
         assert_eq!((progress.0.0.position(), progress.0.0.length()), (2, Some(2)));
         drop(progress);
         notify(LoadEvent::Found(1));
+    }
+
+    #[test]
+    fn the_bar_of_an_evaluation_counts_its_runs() {
+        let progress = EvalProgress::start("primes");
+        progress.update(RunProgress { done: 2, total: 6 });
+        assert_eq!((progress.0.0.position(), progress.0.0.length()), (2, Some(6)));
+        assert_eq!(progress.0.0.message(), "primes");
     }
 
     #[test]

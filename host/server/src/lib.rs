@@ -36,6 +36,7 @@ mod connections;
 mod descriptors;
 mod dev_ui;
 mod extract;
+mod graph;
 mod guard;
 mod headers;
 mod json;

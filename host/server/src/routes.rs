@@ -5,6 +5,8 @@ mod apps;
 mod artifacts;
 mod components;
 mod dev_ui;
+mod evaluation;
+mod graph;
 mod mcp;
 mod memory;
 mod run;
@@ -13,6 +15,7 @@ mod sessions;
 mod status;
 
 use axum::Router;
+use axum::extract::OriginalUri;
 use axum::http::{Method, StatusCode, Uri};
 
 use crate::error::ApiError;
@@ -26,6 +29,8 @@ pub(crate) fn all() -> Router<AppState> {
         .merge(artifacts::routes())
         .merge(components::routes())
         .merge(dev_ui::routes())
+        .merge(evaluation::routes())
+        .merge(graph::routes())
         .merge(mcp::routes())
         .merge(memory::routes())
         .merge(run::routes())
@@ -40,7 +45,7 @@ pub(crate) async fn route_not_found(method: Method, uri: Uri) -> ApiError {
     ApiError::new(StatusCode::NOT_FOUND, "ROUTE_NOT_FOUND", format!("no route for {method} {}", uri.path()))
 }
 
-async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
+async fn method_not_allowed(method: Method, OriginalUri(uri): OriginalUri) -> ApiError {
     ApiError::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "METHOD_NOT_ALLOWED",

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hatchery_a2a::{A2aEndpoint, A2aService};
 use hatchery_core::{EventWindow, Services, Session, SessionKey};
 use hatchery_engine::{App, Runner};
+use hatchery_eval::{EvalStore, Evaluations};
 use hatchery_mcp::{McpEndpoint, McpServers, McpService};
 
 use crate::body::BodyBudget;
@@ -29,6 +30,7 @@ struct Shared {
     a2a: Option<A2aEndpoint>,
     mcp: Option<McpEndpoint>,
     mcp_servers: McpServers,
+    evaluations: Evaluations,
 }
 
 impl AppState {
@@ -37,7 +39,8 @@ impl AppState {
         let body_budget = BodyBudget::new(config.body_memory);
         let starting = AtomicUsize::new(0);
         let (a2a, mcp, mcp_servers) = (None, None, McpServers::default());
-        let shared = Shared { runner, source, config, body_budget, starting, a2a, mcp, mcp_servers };
+        let evaluations = Evaluations::new(runner.clone(), EvalStore::in_memory());
+        let shared = Shared { runner, source, config, body_budget, starting, a2a, mcp, mcp_servers, evaluations };
         Self { shared: Arc::new(shared) }
     }
 
@@ -60,8 +63,21 @@ impl AppState {
         self
     }
 
+    /// Keeps eval sets and results elsewhere than in memory. To be called before the state is shared.
+    #[must_use]
+    pub fn with_evaluations(mut self, evaluations: Evaluations) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.evaluations = evaluations;
+        }
+        self
+    }
+
     pub(crate) fn a2a(&self) -> Option<&A2aEndpoint> {
         self.shared.a2a.as_ref()
+    }
+
+    pub(crate) fn evaluations(&self) -> &Evaluations {
+        &self.shared.evaluations
     }
 
     pub(crate) fn mcp_servers(&self) -> &McpServers {

@@ -9,6 +9,7 @@ mod crash;
 mod crash_trees;
 mod deterministic_mode;
 mod doctor;
+mod evaluation;
 mod file_problems;
 mod first_day;
 mod guide;

@@ -10,6 +10,7 @@ use hatchery_core::{
 };
 use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::{App, CatalogSource, Extensions, LayeredResolver, Runner, StaticCatalog};
+use hatchery_eval::{EvalStore, Evaluations};
 use hatchery_models::ModelProvider;
 use hatchery_wasm::{CatalogHandle, CatalogModels, DeterministicMode, LoadOptions, Progress, Worker};
 
@@ -28,6 +29,9 @@ use crate::trust::{ConfigSource, LoadedConfig, ProtectedPaths, TrustStore};
 
 /// The file in the data folder that records which component owns which name.
 pub const NAMES_FILE: &str = "names.json";
+
+/// The folder of eval sets and results in the data folder.
+const EVALUATIONS_FOLDER: &str = "evaluations";
 
 /// Options of a [`Host`]. Everything is optional: without a folder the host has native agents only.
 #[derive(Default)]
@@ -344,12 +348,14 @@ impl HostBuilder {
                 );
             }
         }
+        let evaluations = Evaluations::new(runner.clone(), eval_store(&storage, folder.as_deref()));
         Ok(Host {
             config,
             file,
             plugin_names,
             apps,
             runner,
+            evaluations,
             scripts,
             mcp_servers,
             registered_plugins,
@@ -430,6 +436,18 @@ impl HostBuilder {
             }
         }
         Ok(HostPlugins { native, configured })
+    }
+}
+
+/// Returns the store of eval sets and results: in the data folder, with the sets beside the agents of the served folder.
+fn eval_store(storage: &Storage, folder: Option<&Path>) -> EvalStore {
+    let store = match storage {
+        Storage::Directory(data) => EvalStore::in_folder(data.join(EVALUATIONS_FOLDER)),
+        Storage::InMemory => EvalStore::in_memory(),
+    };
+    match folder {
+        Some(folder) => store.with_served_folder(folder),
+        None => store,
     }
 }
 

@@ -5,6 +5,8 @@ mod artifacts;
 mod bodies;
 mod dev_ui;
 mod errors;
+mod evaluation;
+mod graph;
 mod quotas;
 mod runs;
 mod sessions;

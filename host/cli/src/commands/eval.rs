@@ -1,0 +1,181 @@
+//! `hatchery eval`: evaluates an app on eval sets.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow, bail};
+use hatchery::Host;
+use hatchery_engine::App;
+use hatchery_eval::{CaseSummary, EvalRequest, EvalSetResult, Metric, parse_test_config, summarize};
+use serde_json::json;
+
+use crate::dotenv::DotEnvSource;
+use crate::eval_report::{self, SetReport};
+use crate::host::{self, ConfigArgs, StorageArgs};
+use crate::interrupts::Interrupts;
+use crate::outcome::Outcome;
+use crate::progress::EvalProgress;
+use crate::terminal::{list_names, plain_stdout, stdout};
+
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  hatchery eval my-agents/dice\n  \
+    hatchery eval my-agents/dice primes --runs 5 --junit report.xml\n\n\
+    Runs the app on the conversations of my-agents/dice/primes.evalset.json, and on the sets that were made in the developer \
+    UI. Each conversation is run in a session of its own, which is not stored. The thresholds are those of \
+    my-agents/dice/test_config.json:\n\n  \
+    {\"criteria\": {\"tool_trajectory_avg_score\": 1.0, \"response_match_score\": 0.8}}\n\n\
+    Runs agents and components of the folder with the grants of hatchery.yaml. Grants for access outside of the folder need \
+    `hatchery trust`.\n\n\
+    Exit codes: 1 if a case has not passed, 130 after Ctrl-C.")]
+pub struct Args {
+    /// The app: its name, after the folder that is served
+    #[arg(value_name = "FOLDER/APP")]
+    target: PathBuf,
+    /// The ids of the eval sets; all of the app by default
+    #[arg(value_name = "SET")]
+    sets: Vec<String>,
+    /// Run only the case with this id; can be repeated
+    #[arg(long = "case", value_name = "ID")]
+    cases: Vec<String>,
+    /// Run each case so many times; the means decide
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    runs: u32,
+    /// Make so many runs at the same time
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    parallel: usize,
+    /// Use the metrics and thresholds of this file instead of those of the app
+    #[arg(long, value_name = "FILE")]
+    test_config: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print the results as JSON
+    #[arg(long)]
+    json: bool,
+    /// Write a report in JUnit's format
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+}
+
+impl Args {
+    /// Returns the files `.env` that are read.
+    pub fn dotenv(&self) -> DotEnvSource {
+        let folder = split_target(&self.target).map(|(folder, _)| folder);
+        DotEnvSource::of_served_folder(folder.as_deref().unwrap_or(&self.target), &self.config)
+    }
+}
+
+pub async fn run(args: Args) -> anyhow::Result<Outcome> {
+    let (folder, name) = split_target(&args.target)?;
+    let metrics = args.test_config.as_deref().map(read_metrics).transpose()?;
+    let mut interrupts = Interrupts::listen()?;
+    let builder = host::builder(args.config.source(&folder), &StorageArgs::in_memory());
+    let Some(host) = interrupts.race(host::open(builder)).await.transpose()? else { return Ok(Outcome::Interrupted) };
+    let app = find_app(&host, &name)?;
+    let sets = sets(&host, &app, &args).await?;
+    let mut reports = Vec::new();
+    for set in sets {
+        let request = EvalRequest {
+            set_id: set.clone(),
+            case_ids: args.cases.clone(),
+            metrics: metrics.clone(),
+            num_runs: Some(args.runs),
+            parallelism: Some(args.parallel),
+        };
+        let Some(result) = interrupts.race(evaluate(&host, &app, request)).await.transpose()? else {
+            return Ok(Outcome::Interrupted);
+        };
+        let report = SetReport { app: app.name.clone(), cases: summarize(&result), result };
+        if !args.json {
+            report.print(&mut stdout())?;
+        }
+        reports.push(report);
+    }
+    host.close().await;
+    finish(&args, &reports)
+}
+
+/// Returns the served folder and the name of the app.
+fn split_target(target: &Path) -> anyhow::Result<(PathBuf, String)> {
+    let absolute = std::path::absolute(target).with_context(|| target.display().to_string())?;
+    // `.` and `..` have a name only once they are resolved.
+    let absolute = if absolute.is_dir() { absolute.canonicalize()? } else { absolute };
+    match (absolute.parent(), absolute.file_name().and_then(|name| name.to_str())) {
+        (Some(folder), Some(name)) if folder.is_dir() => Ok((folder.to_owned(), name.to_owned())),
+        (Some(folder), Some(_)) => bail!("{} is not a folder", folder.display()),
+        _ => bail!("{} names no app; write FOLDER/APP", target.display()),
+    }
+}
+
+fn read_metrics(file: &Path) -> anyhow::Result<Vec<Metric>> {
+    let json = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(parse_test_config(&json, &file.display().to_string())?)
+}
+
+fn find_app(host: &Host, name: &str) -> anyhow::Result<Arc<App>> {
+    let source = host.apps();
+    source.app(name).ok_or_else(|| match source.report().reason_for_missing_app(name) {
+        Some(reason) => anyhow!("app `{name}` cannot be used: {reason}"),
+        None => anyhow!("app `{name}` not found; available: {}", list_names(&source.app_names())),
+    })
+}
+
+/// Returns the ids of the sets to run.
+async fn sets(host: &Host, app: &App, args: &Args) -> anyhow::Result<Vec<String>> {
+    if !args.sets.is_empty() {
+        return Ok(args.sets.clone());
+    }
+    let sets = host.evaluations().set_ids(app).await?;
+    if sets.is_empty() {
+        bail!(
+            "app `{}` has no eval sets; write {}/NAME.evalset.json, or make one of a session in the developer UI",
+            app.name,
+            args.target.display()
+        );
+    }
+    Ok(sets)
+}
+
+async fn evaluate(host: &Host, app: &Arc<App>, request: EvalRequest) -> anyhow::Result<EvalSetResult> {
+    let progress = EvalProgress::start(&request.set_id);
+    Ok(host.evaluations().evaluate(app, request, &|update| progress.update(update)).await?)
+}
+
+/// Prints the totals, and writes the report.
+fn finish(args: &Args, reports: &[SetReport]) -> anyhow::Result<Outcome> {
+    let cases = || reports.iter().flat_map(|report| &report.cases);
+    let passed = cases().filter(|case: &&CaseSummary| eval_report::has_passed(case)).count();
+    let failed = cases().count() - passed;
+    if let Some(file) = &args.junit {
+        std::fs::write(file, eval_report::junit(reports))
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    if args.json {
+        let sets: Vec<_> =
+            reports.iter().map(|report| json!({"cases": report.cases, "result": report.result})).collect();
+        writeln!(plain_stdout(), "{}", json!({"passed": passed, "failed": failed, "sets": sets}))?;
+    } else {
+        writeln!(stdout(), "{passed} passed, {failed} failed")?;
+    }
+    Ok(if failed == 0 { Outcome::Success } else { Outcome::Failure })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_target_is_an_app_after_its_folder() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("dice")).unwrap();
+        let expected = (root.clone(), "dice".to_owned());
+        assert_eq!(split_target(&root.join("dice")).unwrap(), expected);
+        assert_eq!(split_target(&root.join("dice/.")).unwrap(), expected);
+        // An app of a component needs no folder.
+        assert_eq!(split_target(&root.join("greeter")).unwrap(), (root.clone(), "greeter".into()));
+        let missing = split_target(&root.join("no/dice")).unwrap_err().to_string();
+        assert_eq!(missing, format!("{} is not a folder", root.join("no").display()));
+        assert_eq!(split_target(Path::new("/")).unwrap_err().to_string(), "/ names no app; write FOLDER/APP");
+    }
+}
