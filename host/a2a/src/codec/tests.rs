@@ -228,6 +228,14 @@ fn versions_count_by_their_first_two_numbers() {
 }
 
 #[test]
+fn keys_of_version_1_may_be_in_snake_case() {
+    let get = Version::decode_call("GetTask", json!({"id": "t", "history_length": 1})).unwrap().1.unwrap();
+    assert_eq!(get, Operation::Get { id: "t".into(), history_length: Some(1) });
+    let push = Version::decode_call("ListTaskPushNotificationConfigs", json!({"task_id": "t"})).unwrap().1.unwrap();
+    assert_eq!(push, Operation::ListPush { task_id: "t".into() });
+}
+
+#[test]
 fn malformed_parameters_are_named() {
     let error = |method: &str, params: Value| Version::decode_call(method, params).unwrap().1.unwrap_err().message;
     assert_eq!(error("message/send", json!({})), "`message` is missing");

@@ -1,4 +1,5 @@
-//! Version 1.0: members are tags, enumerations are in upper case.
+//! Version 1.0: members are tags, enumerations are in upper case. Keys are read in snake case too, as readers of the protocol's
+//! definition in Protocol Buffers do.
 
 use hatchery_core::JsonMap;
 use serde::{Deserialize, Serialize};
@@ -14,10 +15,13 @@ use crate::model::{
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireMessage {
+    #[serde(alias = "message_id")]
     message_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "context_id")]
     context_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "task_id")]
     task_id: Option<String>,
     role: String,
     #[serde(deserialize_with = "null_as_default")]
@@ -27,6 +31,7 @@ struct WireMessage {
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     extensions: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    #[serde(alias = "reference_task_ids")]
     reference_task_ids: Vec<String>,
 }
 
@@ -43,6 +48,7 @@ struct WirePart {
     #[serde(skip_serializing_if = "Option::is_none", with = "present")]
     data: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "media_type")]
     media_type: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     filename: Option<String>,
@@ -67,6 +73,7 @@ mod present {
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireArtifact {
+    #[serde(alias = "artifact_id")]
     artifact_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
@@ -94,6 +101,7 @@ struct WireStatus {
 #[serde(rename_all = "camelCase", default)]
 struct WireTask {
     id: String,
+    #[serde(alias = "context_id")]
     context_id: String,
     status: WireStatus,
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
@@ -107,7 +115,9 @@ struct WireTask {
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireStatusUpdate {
+    #[serde(alias = "task_id")]
     task_id: String,
+    #[serde(alias = "context_id")]
     context_id: String,
     status: WireStatus,
     #[serde(skip_serializing_if = "JsonMap::is_empty", deserialize_with = "null_as_default")]
@@ -117,12 +127,15 @@ struct WireStatusUpdate {
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireArtifactUpdate {
+    #[serde(alias = "task_id")]
     task_id: String,
+    #[serde(alias = "context_id")]
     context_id: String,
     artifact: WireArtifact,
     #[serde(deserialize_with = "null_as_default")]
     append: bool,
     #[serde(deserialize_with = "null_as_default")]
+    #[serde(alias = "last_chunk")]
     last_chunk: bool,
     #[serde(skip_serializing_if = "JsonMap::is_empty", deserialize_with = "null_as_default")]
     metadata: JsonMap,
@@ -137,8 +150,10 @@ struct WireUpdate {
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<WireMessage>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "status_update")]
     status_update: Option<WireStatusUpdate>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "artifact_update")]
     artifact_update: Option<WireArtifactUpdate>,
 }
 
@@ -156,12 +171,16 @@ struct WireSend {
 #[serde(rename_all = "camelCase", default)]
 struct WireConfiguration {
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    #[serde(alias = "accepted_output_modes")]
     accepted_output_modes: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "history_length")]
     history_length: Option<u32>,
     #[serde(skip_serializing_if = "std::ops::Not::not", deserialize_with = "null_as_default")]
+    #[serde(alias = "return_immediately")]
     return_immediately: bool,
     #[serde(skip_serializing_if = "Option::is_none", alias = "pushNotificationConfig")]
+    #[serde(alias = "task_push_notification_config")]
     task_push_notification_config: Option<WirePush>,
 }
 
@@ -171,6 +190,7 @@ struct WirePush {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(alias = "task_id")]
     task_id: String,
     url: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,8 +212,10 @@ struct WireAuthentication {
 struct WireTaskId {
     id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "task_id")]
     task_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "history_length")]
     history_length: Option<u32>,
 }
 
@@ -201,16 +223,21 @@ struct WireTaskId {
 #[serde(rename_all = "camelCase", default)]
 struct WireList {
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "context_id")]
     context_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "page_size")]
     page_size: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "page_token")]
     page_token: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "history_length")]
     history_length: Option<u32>,
     #[serde(deserialize_with = "null_as_default")]
+    #[serde(alias = "include_artifacts")]
     include_artifacts: bool,
 }
 
