@@ -87,6 +87,28 @@ test("sessions are listed, searched, read and deleted", () =>
     await page.getByText("No session yet").waitFor();
   }));
 
+test("a session that is closed is added to the memory of its user, and its data stays", async () => {
+  const files = { ...sampleFolder(), "hatchery.yaml": "apps:\n  dice: { memory: { add: on_close } }\n" };
+  const own = await Host.start(files, (folder) => ["--config", path.join(folder, "hatchery.yaml")]);
+  try {
+    await withPage(own, async (page) => {
+      await page.goto(`${own.url}/dev-ui/apps/dice/users/ada`);
+      await say(page, "Roll a die with 12 sides");
+      const memory = "/apps/dice/users/ada/memory?query=sides";
+      assert.deepEqual(await own.json(memory), { memories: [] });
+      await page.goto(`${own.url}/dev-ui/sessions?${new URLSearchParams({ app: "dice", user: "ada" })}`);
+      await page.getByRole("button", { name: /^Close / }).click();
+      await page.getByText("The session Roll a die with 12 sides is closed. Its data stays.").waitFor();
+      assert.match(JSON.stringify(await own.json(memory)), /Roll a die with 12 sides/);
+      await assertAccessible(page, "sessions after one is closed");
+      await page.getByRole("link", { name: "Roll a die with 12 sides" }).click();
+      await page.getByRole("button", { name: /roll_die\(/ }).waitFor();
+    });
+  } finally {
+    await own.stop();
+  }
+});
+
 test("an artifact is shown as text, also if it is HTML", () =>
   withPage(host, async (page) => {
     const session = "/apps/dice/users/me/sessions";

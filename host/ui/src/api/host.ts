@@ -41,6 +41,10 @@ export function readSession(key: SessionKey, since?: number): Promise<Session> {
 }
 
 export const deleteSession = (key: SessionKey) => sendJson("DELETE", sessionPath(key));
+
+/** Says that the user has finished with a session. Its data stays; the app may add it to the memory of the user. */
+export const closeSession = (key: SessionKey) => sendJson("POST", `${sessionPath(key)}/close`);
+
 export const listArtifacts = (key: SessionKey) => getJson<string[]>(`${sessionPath(key)}/artifacts`);
 
 function artifactPath(key: SessionKey, name: string): string {

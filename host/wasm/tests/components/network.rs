@@ -359,7 +359,10 @@ async fn a_request_ends_with_its_call() {
 
     let catalog = browser(both(&web), Limits { wall: Duration::from_millis(300), ..Limits::default() }).await;
     let ended = call(&catalog, "fetch", json!({ "url": web.url("/never") })).await;
-    assert!(matches!(&ended, Err(ToolError::Recoverable(message)) if message.ends_with("300ms of wall time")), "{ended:?}");
+    assert!(
+        matches!(&ended, Err(ToolError::Recoverable(message)) if message.ends_with("300ms of wall time")),
+        "{ended:?}"
+    );
     web.gone().await;
 }
 
