@@ -94,9 +94,22 @@ impl A2aService {
         let content = input::content(request.message, &[])?;
         let run = task.run(1);
         let request = RunRequest { run_id: Some(run.clone()), state_delta, ..run_request(&task, content, mode) };
-        self.0.runner.run_in_background(app.clone(), request).await?;
-        let events = self.follow(app, &task, &run, 0).await?;
+        let events = self.run_in_background(app, &task, &run, request).await?;
         Ok(StartedRun { task, after: 0, events })
+    }
+
+    /// Starts a run that goes on without its client, and returns its events from the first chunk on.
+    async fn run_in_background(
+        &self,
+        app: &Arc<App>,
+        task: &TaskId,
+        run: &str,
+        request: RunRequest,
+    ) -> Result<BoxStream<'static, Result<Arc<Event>, RunError>>, A2aError> {
+        match self.0.runner.begin_in_background(app.clone(), request).await? {
+            (_, Some(run)) => Ok(run.boxed()),
+            (_, None) => self.follow(app, task, run, 0).await,
+        }
     }
 
     /// Adds a message to a task. An answer to a call of a resumable app continues the run of the call, anything else is a
@@ -125,8 +138,7 @@ impl A2aService {
         if !has_answers {
             let run = stored.next_run();
             let request = RunRequest { run_id: Some(run.clone()), ..request };
-            self.0.runner.run_in_background(app.clone(), request).await?;
-            let events = self.follow(app, &task, &run, 0).await?;
+            let events = self.run_in_background(app, &task, &run, request).await?;
             return Ok(StartedRun { task, after, events });
         }
         let run_id = (!app.settings.resumable).then(|| stored.next_run());

@@ -45,7 +45,20 @@ impl Runner {
     /// # Errors
     /// As [`Runner::run`]; [`RunError::BadInput`] if the request does not begin a new run, and
     /// [`StoreError::InvalidRequest`] if the session service stores no runs.
-    pub async fn run_in_background(&self, app: Arc<App>, mut request: RunRequest) -> Result<StoredRun, RunError> {
+    pub async fn run_in_background(&self, app: Arc<App>, request: RunRequest) -> Result<StoredRun, RunError> {
+        Ok(self.begin_in_background(app, request).await?.0)
+    }
+
+    /// Like [`Runner::run_in_background`], with the events of the run from its beginning, partial ones included. `None` for
+    /// a run that the session has already.
+    ///
+    /// # Errors
+    /// As [`Runner::run_in_background`].
+    pub async fn begin_in_background(
+        &self,
+        app: Arc<App>,
+        mut request: RunRequest,
+    ) -> Result<(StoredRun, Option<Run>), RunError> {
         let has_responses = request.message.as_ref().is_some_and(|it| it.function_responses().next().is_some());
         if request.invocation_id.is_some() || has_responses {
             let message = "only a run that begins with a new message can run in the background; continue this one without \
@@ -58,10 +71,11 @@ impl Runner {
         if let Some(known) = runs.get(&key, &id).await?
             && (known.state.is_at_rest() || self.0.run_bus.has(&key, &id))
         {
-            return Ok(known);
+            return Ok((known, None));
         }
-        self.start(app, request, RunKind::Background).await?;
-        runs.get(&key, &id).await?.ok_or_else(|| StoreError::SessionNotFound(key).into())
+        let run = self.start(app, request, RunKind::Background).await?;
+        let stored = runs.get(&key, &id).await?.ok_or_else(|| StoreError::SessionNotFound(key))?;
+        Ok((stored, Some(run)))
     }
 
     /// Returns at most `limit` background runs of these apps whose host has ended, and fails those that were continued too
