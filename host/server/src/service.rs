@@ -93,7 +93,6 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_a_response_with_the_headers_of_all_responses() {
-        #[expect(clippy::panic, reason = "the handler under test")]
         async fn fail() -> &'static str {
             panic!("secret")
         }

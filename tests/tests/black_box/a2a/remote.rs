@@ -28,9 +28,9 @@ impl Pair {
     async fn start(card: Card) -> Result<Self> {
         let inner = Host::serve(&folder()?).await?;
         let folder = Folder::empty()?;
-        let mut agents = json!({});
+        let mut agents = serde_json::Map::new();
         for app in ["echo", "gambler", "ticker", "failing"] {
-            agents[app] = match card {
+            let agent = match card {
                 Card::Url => json!({"card": format!("{}/a2a/{app}/.well-known/agent-card.json", inner.url)}),
                 Card::Old { streaming } => {
                     let url = format!("{}/a2a/{app}", inner.url);
@@ -43,6 +43,7 @@ impl Pair {
                     json!({"card": file, "network": [inner.url], "private_network": [private]})
                 }
             };
+            agents.insert(app.into(), agent);
             let yaml =
                 format!("agent_class: A2aAgent\nname: remote_{app}\ndescription: Is far.\nargs: {{agent: {app}}}\n");
             folder.write(&format!("remote_{app}/root_agent.yaml"), &yaml)?;
