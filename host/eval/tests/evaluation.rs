@@ -115,7 +115,7 @@ async fn results_are_stored_in_the_format_of_clients() {
     evaluations.create_set(&app, two_cases()).await.unwrap();
     let result = evaluations.run(&app, request()).await.unwrap();
     let ids = evaluations.result_ids(&app).await.unwrap();
-    assert_eq!(ids, [result.eval_set_result_id.clone()]);
+    assert_eq!(ids, std::slice::from_ref(&result.eval_set_result_id));
     assert!(ids[0].starts_with("dice_set_"), "{ids:?}");
     let json: Value = serde_json::from_slice(&evaluations.result(&app, &ids[0]).await.unwrap()).unwrap();
     assert_eq!(json["evalSetId"], "set");
