@@ -11,6 +11,7 @@ mod call_context;
 mod callback;
 mod caller;
 mod code;
+mod config_value;
 mod confirmation;
 mod content;
 mod error;
@@ -60,6 +61,7 @@ pub use call_context::CallContext;
 pub use callback::{Callback, Callbacks, HookPoint};
 pub use caller::{Caller, CallerOrigin};
 pub use code::{CodeExecution, CodeExecutor, CodeFile, CodeInput, CodeOutput, CodeRunner};
+pub use config_value::{ConfigValue, MissingVariable};
 pub use confirmation::{REQUEST_CONFIRMATION, ToolConfirmation, confirmation_hint};
 pub use content::{
     Blob, CodeExecutionResult, Content, ExecutableCode, FileData, FunctionCall, FunctionResponse, Part, PartData,

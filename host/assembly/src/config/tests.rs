@@ -283,7 +283,7 @@ fn mcp_servers_are_processes_or_urls() {
     assert_eq!(servers["files"].limits.call_timeout, Duration::from_secs(5));
     assert!(servers["files"].confirmation.is_required("write") && !servers["files"].confirmation.is_required("read"));
     let hatchery_mcp::Transport::Http(web) = &servers["web"].transport else { panic!("{servers:?}") };
-    let key = hatchery_mcp::Setting::Variable { name: "KEY".into(), prefix: "k ".into() };
+    let key = hatchery_core::ConfigValue::Variable { name: "KEY".into(), prefix: "k ".into() };
     assert_eq!((web.url.as_str(), &web.headers["X-Key"]), ("https://mcp.example", &key));
     assert_eq!((servers["web"].limits.max_message, servers["web"].confirmation.is_required("search")), (1 << 20, true));
     let old = parse("mcp: {servers: {old: {url: 'http://localhost/sse', transport: sse}}}").unwrap();

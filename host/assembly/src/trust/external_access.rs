@@ -8,7 +8,7 @@ use hatchery_registry::SignaturePolicy;
 use hatchery_wasm::policy::Variable;
 use hatchery_wasm::{CompileLimits, Grants, InstanceSettings};
 
-use crate::config::{A2aAgentConfig, Config, DevUi, McpServerConfig, McpSetting, ServerConfig, without_credentials};
+use crate::config::{A2aAgentConfig, Config, DevUi, McpServerConfig, ServerConfig, ValueConfig, without_credentials};
 use crate::plugins;
 
 /// A setting that accesses something outside of the folder of its configuration, or raises a limit of the whole host.
@@ -164,7 +164,7 @@ fn external_server(server: &McpServerConfig) -> Vec<(String, String)> {
         ("command".to_owned(), words.collect::<Vec<_>>().join(" "))
     });
     let url = server.url.iter().map(|url| ("url".to_owned(), without_credentials(url)));
-    let variables = |key: &'static str, settings: &BTreeMap<String, McpSetting>| {
+    let variables = |key: &'static str, settings: &BTreeMap<String, ValueConfig>| {
         let from = settings.iter().filter_map(|(name, value)| Some((name, value.variable()?)));
         from.map(|(name, from)| (format!("{key}.{name}"), format!("from {from}"))).collect::<Vec<_>>()
     };
