@@ -88,7 +88,8 @@ pub(crate) async fn evaluate(
     let total = cases.len() * options.num_runs as usize;
     if total > MAX_TOTAL_RUNS {
         let message = format!("{} cases run {} times are {total} runs", cases.len(), options.num_runs);
-        let message = format!("{message}; an evaluation has at most {MAX_TOTAL_RUNS}: name fewer cases, or run them less often");
+        let message =
+            format!("{message}; an evaluation has at most {MAX_TOTAL_RUNS}: name fewer cases, or run them less often");
         return Err(EvalError::InvalidRequest(message));
     }
     let cancel = CancellationToken::new();
