@@ -10,7 +10,7 @@ use hatchery_core::{
 };
 use tokio::time::{Duration, sleep};
 
-use super::connection::Connection;
+use super::connection::{Connection, Received};
 use super::inbound::Inbound;
 use super::outbound::{History, Outbound};
 use super::peer::Peer;
@@ -57,7 +57,7 @@ impl CustomAgent for RemoteAgent {
         }
         let events = visible_events(&cx.call);
         let history = History { events: &events, agent: &cx.call.agent };
-        let inbound = Inbound::new(history.artifact_ids());
+        let inbound = Inbound::new(history.artifact_ids(), self.peer.config.limits.max_answer);
         let config = &self.peer.config;
         let exchange = async {
             let connection = self.peer.connection().await?;
@@ -149,8 +149,7 @@ impl Exchange<'_> {
         if connection.is_streaming {
             self.stream(&connection, &Operation::Stream(request)).await?;
         } else {
-            let update = connection.send(&Operation::Send(request)).await?;
-            self.accept(update).await?;
+            self.accept(connection.send(&Operation::Send(request)).await?).await?;
         }
         self.follow(&connection).await
     }
@@ -158,8 +157,7 @@ impl Exchange<'_> {
     /// Goes on with a task that was sent before this host died.
     async fn rejoin(&mut self, task: String) -> Result<(), ExchangeError> {
         let connection = self.connection.open.clone();
-        let task = connection.task(&Operation::Get { id: task, history_length: Some(0) }).await?;
-        self.accept(Update::Task(task)).await?;
+        self.read_task(&connection, task).await?;
         self.follow(&connection).await
     }
 
@@ -173,8 +171,7 @@ impl Exchange<'_> {
             };
             sleep(delay).await;
             delay = (delay * 2).min(LAST_DELAY);
-            let task = connection.task(&Operation::Get { id: id.clone(), history_length: Some(0) }).await?;
-            self.accept(Update::Task(task)).await?;
+            self.read_task(connection, id.clone()).await?;
             if can_subscribe && !self.inbound.has_ended() {
                 match self.stream(connection, &Operation::Subscribe { id }).await {
                     Err(ExchangeError::Client(error)) if error.is_of_kind(ErrorKind::UnsupportedOperation) => {
@@ -190,6 +187,11 @@ impl Exchange<'_> {
         }
         self.connection.task = None;
         Ok(())
+    }
+
+    async fn read_task(&mut self, connection: &Connection, id: String) -> Result<(), ExchangeError> {
+        let Received { message, bytes } = connection.task(&Operation::Get { id, history_length: Some(0) }).await?;
+        self.accept(Received { message: Update::Task(message), bytes }).await
     }
 
     /// Receives a stream. One that is lost after the task is known is not an error yet.
@@ -212,7 +214,7 @@ impl Exchange<'_> {
     }
 
     /// Emits the events of an update.
-    async fn accept(&mut self, update: Update) -> Result<(), ExchangeError> {
+    async fn accept(&mut self, update: Received<Update>) -> Result<(), ExchangeError> {
         let events = self.inbound.accept(update);
         self.connection.task.clone_from(&self.inbound.task_id);
         if events.is_err() || self.inbound.has_ended() {

@@ -28,29 +28,38 @@ pub(super) struct Connection {
     pub(super) limits: ClientLimits,
 }
 
+/// A message of a remote agent, with its size on the wire.
+#[derive(Debug)]
+pub(super) struct Received<T> {
+    pub(super) message: T,
+    pub(super) bytes: usize,
+}
+
 /// The items of a stream.
-pub(super) type Updates = BoxStream<'static, Result<Update, ClientError>>;
+pub(super) type Updates = BoxStream<'static, Result<Received<Update>, ClientError>>;
 
 const MESSAGE: &str = "message";
 const MAX_MESSAGE: &str = "max_message";
 
 impl Connection {
     /// Sends a message, and returns its answer.
-    pub(super) async fn send(&self, operation: &Operation) -> Result<Update, ClientError> {
-        let result = self.call(operation).await?;
-        self.version.decode_update(&result).map_err(ClientError::Response)
+    pub(super) async fn send(&self, operation: &Operation) -> Result<Received<Update>, ClientError> {
+        let Received { message, bytes } = self.call(operation).await?;
+        let message = self.version.decode_update(&message).map_err(ClientError::Response)?;
+        Ok(Received { message, bytes })
     }
 
     /// Returns the task of an operation that results in one.
-    pub(super) async fn task(&self, operation: &Operation) -> Result<Task, ClientError> {
-        let result = self.call(operation).await?;
-        self.version.decode_task(&result).map_err(ClientError::Response)
+    pub(super) async fn task(&self, operation: &Operation) -> Result<Received<Task>, ClientError> {
+        let Received { message, bytes } = self.call(operation).await?;
+        let message = self.version.decode_task(&message).map_err(ClientError::Response)?;
+        Ok(Received { message, bytes })
     }
 
-    async fn call(&self, operation: &Operation) -> Result<Value, ClientError> {
+    async fn call(&self, operation: &Operation) -> Result<Received<Value>, ClientError> {
         let response = self.post(operation, "application/json").await?;
         let body = read_body(response, self.limits.max_message, MESSAGE, MAX_MESSAGE).await?;
-        result_of(&body)
+        Ok(Received { message: result_of(&body)?, bytes: body.len() })
     }
 
     /// Performs an operation whose result is a stream. An agent that answers with a single result has a stream of one item.
@@ -60,8 +69,7 @@ impl Connection {
         let version = self.version;
         if !content_type.is_some_and(|value| value.starts_with("text/event-stream")) {
             let body = read_body(response, self.limits.max_message, MESSAGE, MAX_MESSAGE).await?;
-            let update = result_of(&body).and_then(|it| version.decode_update(&it).map_err(ClientError::Response))?;
-            return Ok(stream::iter([Ok(update)]).boxed());
+            return Ok(stream::iter([decode_update(&body, version)]).boxed());
         }
         Ok(events(response, self.limits.max_message, version))
     }
@@ -108,26 +116,35 @@ fn result_of(body: &[u8]) -> Result<Value, ClientError> {
     }
 }
 
+/// Returns the update in a response of JSON-RPC.
+fn decode_update(body: &[u8], version: Version) -> Result<Received<Update>, ClientError> {
+    let message = version.decode_update(&result_of(body)?).map_err(ClientError::Response)?;
+    Ok(Received { message, bytes: body.len() })
+}
+
 /// Decodes the events of a response. One that is too large ends the stream.
 fn events(response: Response, limit: usize, version: Version) -> Updates {
     let (received, is_exceeded) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let (counter, exceeded) = (received.clone(), is_exceeded.clone());
     let bytes = response.bytes_stream().map(move |chunk| {
         let chunk = chunk.map_err(|error| std::io::Error::other(describe(error)))?;
-        if counter.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len() > limit {
+        // A chunk may have several items, so only what came before it belongs to one for certain.
+        if counter.fetch_add(chunk.len(), Ordering::Relaxed) > limit {
             exceeded.store(true, Ordering::Relaxed);
             return Err(std::io::Error::other("an item is too large"));
         }
         Ok(chunk)
     });
     let events = SseByteStream::new(Box::pin(bytes)).inspect(move |_| received.store(0, Ordering::Relaxed));
+    let too_large = move || ClientError::TooLarge { what: "item of a stream", limit, key: MAX_MESSAGE };
     let updates = events.filter_map(move |event| {
         let update = match event {
-            Ok(event) => event.data.filter(|data| !data.is_empty()).map(|data| {
-                result_of(data.as_bytes()).and_then(|it| version.decode_update(&it).map_err(ClientError::Response))
-            }),
+            Ok(event) if event.data.as_ref().is_some_and(|data| data.len() > limit) => Some(Err(too_large())),
+            Ok(event) => {
+                event.data.filter(|data| !data.is_empty()).map(|data| decode_update(data.as_bytes(), version))
+            }
             Err(_) if is_exceeded.load(Ordering::Relaxed) => {
-                Some(Err(ClientError::TooLarge { what: "item of a stream", limit, key: MAX_MESSAGE }))
+                Some(Err(too_large()))
             }
             Err(error) => Some(Err(ClientError::Communication(error.to_string()))),
         };

@@ -14,6 +14,7 @@ enum Behaviour {
     Hangs,
     SendsGarbage,
     SendsTooMuch,
+    NeverStops,
     EndsEarly,
     Refuses,
 }
@@ -42,6 +43,13 @@ async fn respond(behaviour: Behaviour) -> Response {
         Behaviour::Hangs => std::future::pending().await,
         Behaviour::SendsGarbage => "<html>".into_response(),
         Behaviour::SendsTooMuch => (event_stream, format!("data: {}\n\n", "x".repeat(10_000))).into_response(),
+        Behaviour::NeverStops => {
+            let artifact = json!({"artifactId": "a", "parts": [{"kind": "text", "text": "x".repeat(700)}]});
+            let update = json!({"kind": "artifact-update", "taskId": "t", "contextId": "c", "append": true, "artifact": artifact});
+            let item = format!("data: {}\n\n", json!({"jsonrpc": "2.0", "id": 1, "result": update}));
+            let items = futures::stream::repeat_with(move || Ok::<_, std::io::Error>(item.clone()));
+            (event_stream, axum::body::Body::from_stream(items)).into_response()
+        }
         Behaviour::EndsEarly => (event_stream, ": nothing\n\n").into_response(),
         Behaviour::Refuses => {
             json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "no such\nmethod"}})
@@ -75,7 +83,7 @@ async fn failure(peer: &str, settings: Value) -> Result<(String, String)> {
 
 #[tokio::test]
 async fn each_misbehaviour_is_an_error_of_its_own() -> Result<()> {
-    let settings = || json!({"read_timeout": "300ms", "max_message": "1 KiB"});
+    let settings = || json!({"read_timeout": "300ms", "max_message": "1 KiB", "max_answer": "8 KiB"});
     for (behaviour, code, reason) in [
         (Behaviour::Hangs, "A2A_TIMEOUT", "it did not answer within 0.3 s, so its task was canceled"),
         (Behaviour::SendsGarbage, "A2A_BAD_RESPONSE", "Failed to convert the remote agent's response: "),
@@ -83,6 +91,11 @@ async fn each_misbehaviour_is_an_error_of_its_own() -> Result<()> {
             Behaviour::SendsTooMuch,
             "A2A_TOO_LARGE",
             "it sent more than 1024 bytes in one item of a stream; raise `max_message`",
+        ),
+        (
+            Behaviour::NeverStops,
+            "A2A_TOO_LARGE",
+            "it sent more than 8192 bytes in one answer; raise `max_answer` to allow more",
         ),
         (Behaviour::EndsEarly, "A2A_BAD_RESPONSE", "it ended without an answer"),
         (Behaviour::Refuses, "A2A_REFUSED", "it refused the request with the code -32601: no such\\nmethod"),
