@@ -11,20 +11,21 @@ mod rest;
 mod send;
 mod stream;
 mod task_id;
+mod task_locks;
 mod tasks;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery_core::{RunState, matches_wildcard};
+use hatchery_core::matches_wildcard;
 use hatchery_engine::{App, AppDirectory, Runner};
-use tokio::sync::Mutex;
 
 use crate::egress::Egress;
 use crate::error::{A2aError, ErrorKind};
-use crate::model::{ListRequest, Operation, Outcome, TaskPage};
+use crate::model::{ListRequest, Operation, Outcome, TaskPage, TaskState};
 use push::PushSender;
 use task_id::TaskId;
+use task_locks::TaskLocks;
 use tasks::StoredTask;
 
 pub use endpoint::{A2aEndpoint, Body};
@@ -75,15 +76,15 @@ struct ServiceInner {
     apps: Arc<dyn AppDirectory>,
     settings: ServerSettings,
     push: Option<PushSender>,
-    /// Held while a run is added to a task, so that two answers do not become the same run.
-    follow_up: Mutex<()>,
+    /// Held while runs are added to a task or cancelled, so that two answers do not become the same run.
+    task_locks: TaskLocks,
 }
 
 impl A2aService {
     /// Creates a service.
     pub fn new(runner: Runner, apps: Arc<dyn AppDirectory>, settings: ServerSettings) -> Self {
         let push = settings.push.clone().map(|egress| PushSender::new(runner.clone(), egress));
-        Self(Arc::new(ServiceInner { runner, apps, settings, push, follow_up: Mutex::default() }))
+        Self(Arc::new(ServiceInner { runner, apps, settings, push, task_locks: TaskLocks::default() }))
     }
 
     /// Continues push notifications of tasks from before the process was started.
@@ -173,6 +174,7 @@ impl A2aService {
 
     /// Cancels a task.
     async fn cancel(&self, app: &App, id: &str) -> Result<crate::model::Task, A2aError> {
+        let _guard = self.0.task_locks.lock(id).await;
         let task = self.load(app, id).await?;
         let not_cancelable = |state| {
             let message = format!("the task has ended as {state:?} and cannot be canceled");
@@ -181,10 +183,13 @@ impl A2aService {
         if task.state().is_terminal() {
             return Err(not_cancelable(task.state()));
         }
-        let cancelled = self.0.runner.cancel_run(&task.session, &task.last_run()).await?;
+        // The newest first, so that none begins because the one before it has ended.
+        for run in task.open_runs().collect::<Vec<_>>().into_iter().rev() {
+            self.0.runner.cancel_run(&task.session, &run.id).await?;
+        }
         let task = StoredTask::load(&self.0.runner, &app.name, task.id).await?;
-        match cancelled.map(|run| run.state) {
-            Some(RunState::Done | RunState::Failed) => Err(not_cancelable(task.state())),
+        match task.state() {
+            state @ (TaskState::Completed | TaskState::Failed | TaskState::Rejected) => Err(not_cancelable(state)),
             _ => Ok(task.task(None)),
         }
     }

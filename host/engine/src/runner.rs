@@ -25,7 +25,7 @@ use std::time::Duration;
 use futures::{FutureExt, Stream};
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{Event, EventSigner, Plugin, RunError, Services, SessionKey, StoreError, new_invocation_id};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::app::App;
 use crate::history::compaction::Compactions;
@@ -80,6 +80,8 @@ struct RunnerInner {
 pub struct Run {
     events: mpsc::Receiver<Result<Arc<Event>, RunError>>,
     id: Option<String>,
+    /// Closed once the run has begun; `None` if that is known.
+    begun: Option<oneshot::Receiver<()>>,
 }
 
 /// The session and the caller of a run.
@@ -97,6 +99,15 @@ impl Run {
     /// continues.
     pub fn id(&self) -> Option<&str> {
         self.id.as_deref()
+    }
+
+    /// Waits until the run and its message are stored, or the run has ended before.
+    pub async fn begun(&mut self) {
+        if let Some(begun) = &mut self.begun {
+            // Nothing is ever sent.
+            let _ = begun.await;
+            self.begun = None;
+        }
     }
 
     /// Returns the next event, or `None` after the last one. A failed run ends with an event that reports the failure,
@@ -290,7 +301,8 @@ impl Runner {
         let caller_cancel = request.cancel.clone();
         let request = RunRequest { cancel: caller_cancel.child_token(), ..request };
         let announced = id.as_deref().map(|id| self.0.run_bus.announce(&key, id, request.cancel.clone()));
-        let run = Run { events, id: id.clone() };
+        let (beginning, begun) = oneshot::channel();
+        let run = Run { events, id: id.clone(), begun: Some(begun) };
         let task = async move {
             let result = match request.cancel.run_until_cancelled(runner.acquire(&key, position, create)).await {
                 Some(Ok((cached, mut guard))) => {
@@ -304,6 +316,7 @@ impl Runner {
                         is_accepted,
                         announced,
                         client,
+                        beginning,
                         parent,
                         caller_cancel,
                     };

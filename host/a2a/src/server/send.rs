@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use futures::stream::{self, BoxStream, StreamExt};
-use hatchery_core::{Content, Event, RunConfig, RunError, StreamingMode};
-use hatchery_engine::{App, RunRequest, RunUpdate};
+use futures::stream::{BoxStream, StreamExt};
+use hatchery_core::{Content, Event, RunConfig, RunError, RunState, StreamingMode};
+use hatchery_engine::{App, RunRequest, RunUpdate, Runner};
 use uuid::Uuid;
 
 use super::task_id::{TaskId, is_context};
@@ -18,24 +18,46 @@ pub(super) struct StartedRun {
     pub(super) task: TaskId,
     /// The session's revision before the run.
     pub(super) after: u64,
+    /// The id of the run. `None` for an answer that waits for an earlier turn of its session, which may change the run that
+    /// it continues.
+    pub(super) run: Option<String>,
     /// The events of the run; ends when the run does, or waits.
     pub(super) events: BoxStream<'static, Result<Arc<Event>, RunError>>,
+}
+
+/// Reads a task whose run has emitted its last event, once that end is stored.
+///
+/// # Errors
+/// The error with which the run has ended, unless it is stored, and those of the session service.
+pub(super) async fn settle(
+    runner: &Runner,
+    app: &str,
+    task: TaskId,
+    run: Option<&str>,
+    error: Option<RunError>,
+) -> Result<StoredTask, A2aError> {
+    let stored = StoredTask::load(runner, app, task.clone()).await?;
+    match error {
+        // A run that still waits has not taken the message.
+        Some(error) if matches!(run.and_then(|run| stored.run_state(run)), None | Some(RunState::Waiting)) => {
+            Err(error.into())
+        }
+        Some(_) | None => StoredTask::settle(runner, app, task).await,
+    }
 }
 
 impl A2aService {
     /// Begins or continues a task. Returns it when it has ended, waits for the client, or takes too long to wait for.
     pub(super) async fn send(&self, app: &Arc<App>, request: SendRequest) -> Result<Update, A2aError> {
         let (returns_immediately, history_length) = (request.returns_immediately, request.history_length);
-        let StartedRun { task, mut events, .. } = self.start(app, request, StreamingMode::Off).await?;
+        let StartedRun { task, run, mut events, .. } = self.start(app, request, StreamingMode::Off).await?;
         let (runner, name, id) = (self.0.runner.clone(), app.name.clone(), task.clone());
         let end = async move {
+            let mut error = None;
             while let Some(event) = events.next().await {
-                // All other failures are those of a run, which are stored.
-                if let Err(error @ (RunError::BadInput(_) | RunError::InvalidMessage(_))) = event {
-                    return Err(error.into());
-                }
+                error = event.err();
             }
-            StoredTask::settle(&runner, &name, id).await
+            settle(&runner, &name, id, run.as_deref(), error).await
         };
         let stored = match returns_immediately {
             true => None,
@@ -95,7 +117,7 @@ impl A2aService {
         let run = task.run(1);
         let request = RunRequest { run_id: Some(run.clone()), state_delta, ..run_request(&task, content, mode) };
         let events = self.run_in_background(app, &task, &run, request).await?;
-        Ok(StartedRun { task, after: 0, events })
+        Ok(StartedRun { task, after: 0, run: Some(run), events })
     }
 
     /// Starts a run that goes on without its client, and returns its events from the first chunk on.
@@ -113,7 +135,7 @@ impl A2aService {
     }
 
     /// Adds a message to a task. An answer to a call of a resumable app continues the run of the call, anything else is a
-    /// further run.
+    /// further run. When this returns, the next message finds what this one has changed.
     async fn continue_task(
         &self,
         app: &Arc<App>,
@@ -121,7 +143,7 @@ impl A2aService {
         request: SendRequest,
         mode: StreamingMode,
     ) -> Result<StartedRun, A2aError> {
-        let _guard = self.0.follow_up.lock().await;
+        let _guard = self.0.task_locks.lock(id).await;
         let stored = self.load(app, id).await?;
         if request.message.context_id.as_ref().is_some_and(|context| *context != stored.id.context) {
             return Err(A2aError::invalid_params("`message.contextId` is not that of the task"));
@@ -135,17 +157,16 @@ impl A2aService {
         let has_answers = content.function_responses().next().is_some();
         let request = RunRequest { state_delta, ..run_request(&stored.id, content, mode) };
         let (task, after) = (stored.id.clone(), stored.revision);
-        if !has_answers {
-            let run = stored.next_run();
-            let request = RunRequest { run_id: Some(run.clone()), ..request };
-            let events = self.run_in_background(app, &task, &run, request).await?;
-            return Ok(StartedRun { task, after, events });
+        if has_answers && app.settings.resumable {
+            let mut run = self.0.runner.run(app.clone(), request).await?;
+            let id = run.id().map(str::to_owned);
+            run.begun().await;
+            return Ok(StartedRun { task, after, run: id, events: run.boxed() });
         }
-        let run_id = (!app.settings.resumable).then(|| stored.next_run());
-        let mut run = self.0.runner.run(app.clone(), RunRequest { run_id, ..request }).await?;
-        // The run is stored before its first event, and push notifications follow what is stored.
-        let first = if self.0.push.is_some() { run.next().await } else { None };
-        Ok(StartedRun { task, after, events: stream::iter(first).chain(run).boxed() })
+        let run = stored.next_run();
+        let request = RunRequest { run_id: Some(run.clone()), ..request };
+        let events = self.run_in_background(app, &task, &run, request).await?;
+        Ok(StartedRun { task, after, run: Some(run), events })
     }
 
     /// Returns the events of a run after a revision, and those that follow.

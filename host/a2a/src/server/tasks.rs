@@ -66,14 +66,30 @@ impl StoredTask {
     /// # Errors
     /// As [`StoredTask::load`].
     pub(super) async fn settle(runner: &Runner, app: &str, id: TaskId) -> Result<Self, A2aError> {
-        let stored = Self::load(runner, app, id).await?;
-        if stored.state().is_terminal() || stored.state().is_interrupted() {
-            return Ok(stored);
+        let mut stored = Self::load(runner, app, id).await?;
+        while let Some(run) = stored.active_runs().next() {
+            let Some(mut rest) = runner.follow(&stored.session, &run.id, stored.revision).await? else { break };
+            while let Some(update) = rest.next().await {
+                update?;
+            }
+            stored = Self::load(runner, app, stored.id).await?;
         }
-        if let Some(mut rest) = runner.follow(&stored.session, &stored.last_run(), stored.revision).await? {
-            while rest.next().await.is_some() {}
-        }
-        Self::load(runner, app, stored.id).await
+        Ok(stored)
+    }
+
+    /// Returns the runs that are in progress or will be, oldest first.
+    pub(super) fn active_runs(&self) -> impl Iterator<Item = &StoredRun> {
+        self.runs.iter().filter(|run| !run.state.is_at_rest())
+    }
+
+    /// Returns the runs that have not ended, oldest first.
+    pub(super) fn open_runs(&self) -> impl Iterator<Item = &StoredRun> {
+        self.runs.iter().filter(|run| !run.state.has_ended())
+    }
+
+    /// Returns the state of a run. `None` if the task has no such run.
+    pub(super) fn run_state(&self, run: &str) -> Option<RunState> {
+        self.runs.iter().find(|stored| stored.id == run).map(|stored| stored.state)
     }
 
     /// Returns the id of the run that is in progress, or was the last.
@@ -92,19 +108,29 @@ impl StoredTask {
         if is_waiting { events::open_calls(&self.events) } else { Vec::new() }
     }
 
-    /// Returns the state.
+    /// Returns the run that has changed last.
+    fn newest_change(&self) -> Option<&StoredRun> {
+        self.runs.iter().max_by_key(|run| run.updated)
+    }
+
+    /// Returns the state. A task has ended when all of its runs have; then it is that of the run that has ended last.
     pub(super) fn state(&self) -> TaskState {
-        let waiting = || match self.open_calls().iter().any(|open| open.call.name == REQUEST_CREDENTIAL) {
-            true => TaskState::AuthRequired,
-            false => TaskState::InputRequired,
-        };
-        let Some(last) = self.runs.last() else { return TaskState::Unknown };
+        let has = |state: RunState| self.runs.iter().any(|run| run.state == state);
+        if has(RunState::Running) {
+            return TaskState::Working;
+        }
+        if has(RunState::Accepted) {
+            return TaskState::Submitted;
+        }
+        if has(RunState::Waiting) {
+            return match self.open_calls().iter().any(|open| open.call.name == REQUEST_CREDENTIAL) {
+                true => TaskState::AuthRequired,
+                false => TaskState::InputRequired,
+            };
+        }
+        let Some(last) = self.newest_change() else { return TaskState::Unknown };
         match last.state {
-            RunState::Accepted => TaskState::Submitted,
-            RunState::Running => TaskState::Working,
-            RunState::Waiting => waiting(),
-            // An answer to one of several calls.
-            RunState::Done if self.runs.iter().any(|run| run.state == RunState::Waiting) => waiting(),
+            RunState::Accepted | RunState::Running | RunState::Waiting => TaskState::Unknown,
             RunState::Done => TaskState::Completed,
             RunState::Failed if last.failure.as_ref().is_some_and(|failure| failure.code == REJECTED) => {
                 TaskState::Rejected
@@ -117,7 +143,7 @@ impl StoredTask {
     /// Returns the state with its explanation.
     pub(super) fn status(&self) -> TaskStatus {
         let state = self.state();
-        let last = self.runs.last();
+        let last = self.newest_change();
         let failure = last.and_then(|run| Some((run, run.failure.as_ref()?)));
         let message = match state {
             TaskState::InputRequired | TaskState::AuthRequired => events::question(&self.open_calls(), &self.id),

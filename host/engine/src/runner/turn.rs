@@ -12,6 +12,7 @@ use hatchery_core::{
     USER_AUTHOR, check_message,
 };
 use imbl::Vector;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::agent_selection::agents_to_run;
@@ -43,6 +44,8 @@ pub(super) struct TurnRequest {
     /// The run as it was announced on the bus, if its id was known.
     pub(super) announced: Option<RunPublisher>,
     pub(super) client: EventSender,
+    /// Dropped once the run and its message are stored.
+    pub(super) beginning: oneshot::Sender<()>,
     /// The run whose code has started this one.
     pub(super) parent: Option<Arc<Invocation>>,
     /// The caller's token, which cancels the run.
@@ -54,6 +57,8 @@ struct UserInput {
     /// `None` if an interrupted run is resumed without a message.
     message: Option<Arc<Content>>,
     state_delta: JsonMap,
+    /// Dropped once the message is stored.
+    beginning: oneshot::Sender<()>,
 }
 
 impl RunnerInner {
@@ -91,7 +96,7 @@ impl RunnerInner {
         slot: &mut Option<CachedSession>,
     ) -> Result<Option<Arc<RunJournal>>, RunError> {
         let TurnRequest { app, services, plugins, request, new_id, is_accepted, announced, mut client, .. } = turn;
-        let TurnRequest { parent, caller_cancel, .. } = turn;
+        let TurnRequest { beginning, parent, caller_cancel, .. } = turn;
         let events = &cached.session.events;
         let found = ResumedRun::find(&app, &request, events, &self.verifier(&key)).and_then(|resumed| {
             // The message of a request that attaches to a run is ignored.
@@ -171,7 +176,7 @@ impl RunnerInner {
         let run = RunContext::new(app, invocation.clone(), plugins.clone(), engine_host);
         let run = Arc::new(run.with_history(views, self.compactions.clone()));
         let state_delta = if is_attached { JsonMap::new() } else { request.state_delta };
-        let input = UserInput { message, state_delta };
+        let input = UserInput { message, state_delta, beginning };
         let execution = within_time_limit(&run, execute(&run, &cx, &log, input, resumed).boxed());
         let execution = self.cancel_on_request(lease, &publisher, execution);
         let result = AssertUnwindSafe(execution).catch_unwind().await;
@@ -383,7 +388,7 @@ async fn append_user_message(
     run: &RunContext,
     cx: &CallContext,
     log: &EventLog,
-    UserInput { message, state_delta }: UserInput,
+    UserInput { message, state_delta, beginning: _beginning }: UserInput,
     begins_run: bool,
 ) -> Result<Option<Arc<Event>>, RunError> {
     let RunContext { invocation, plugins, .. } = run;

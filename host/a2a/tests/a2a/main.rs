@@ -1,0 +1,6 @@
+//! The server in this process, on sessions in memory, with agents that the tests stop and release.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
+mod answers;
+mod cancel;
+mod support;
