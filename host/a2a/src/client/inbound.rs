@@ -212,6 +212,8 @@ impl Inbound {
         partial: bool,
     ) -> EventData {
         let mut event = EventData { id: event_id, ..self.event(metadata, parts, partial) };
+        // Only a task that waits can wait for the client.
+        event.long_running_tool_ids.clear();
         set_metadata(&mut event, ARTIFACT_ID, id.into());
         event
     }
@@ -403,14 +405,33 @@ mod tests {
     }
 
     #[test]
-    fn remarks_are_thoughts_and_calls_in_them_wait_for_nobody() {
+    fn calls_in_artifacts_wait_for_nobody() {
+        for last_chunk in [true, false] {
+            let artifact = Artifact { id: "a".into(), parts: vec![call()], ..Artifact::default() };
+            let update = ArtifactUpdate { task_id: "t".into(), artifact, last_chunk, ..ArtifactUpdate::default() };
+            let mut inbound = inbound();
+            let mut events = inbound.accept(received(Update::Artifact(update))).unwrap();
+            events.extend(inbound.accept(received(status(TaskState::Completed, Vec::new()))).unwrap());
+            assert!(events.iter().all(|event| event.long_running_tool_ids.is_empty()), "{events:?}");
+            let is_call = |event: &EventData| event.content.as_ref().is_some_and(|it| it.function_calls().count() == 1);
+            assert!(!events.is_empty() && events.iter().all(is_call), "{events:?}");
+        }
+    }
+
+    fn call() -> Part {
         let mut call = Part::new(PartContent::Data(json!({"id": "f", "name": "ask", "args": {}})));
         call.metadata = JsonMap::from_iter([
             ("adk_type".into(), json!("function_call")),
             ("adk_is_long_running".into(), json!(true)),
         ]);
-        let mut inbound = inbound();
-        let working = inbound.accept(received(status(TaskState::Working, vec![Part::text("hm"), call.clone()]))).unwrap();
+        call
+    }
+
+    #[test]
+    fn remarks_are_thoughts_and_calls_in_them_wait_for_nobody() {
+        let (mut inbound, call) = (inbound(), call());
+        let working =
+            inbound.accept(received(status(TaskState::Working, vec![Part::text("hm"), call.clone()]))).unwrap();
         assert_eq!((texts(&working), working[0].long_running_tool_ids.len()), (vec![String::new()], 0));
         let waiting = inbound.accept(received(status(TaskState::InputRequired, vec![call]))).unwrap();
         assert_eq!(waiting[0].long_running_tool_ids, ["f"]);
