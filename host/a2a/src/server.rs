@@ -6,6 +6,7 @@ mod endpoint;
 mod events;
 mod input;
 mod json_rpc;
+mod list;
 mod push;
 mod rest;
 mod send;
@@ -22,17 +23,13 @@ use hatchery_engine::{App, AppDirectory, Runner};
 
 use crate::egress::Egress;
 use crate::error::{A2aError, ErrorKind};
-use crate::model::{ListRequest, Operation, Outcome, TaskPage, TaskState};
+use crate::model::{Operation, Outcome, TaskState};
 use push::PushSender;
 use task_id::TaskId;
 use task_locks::TaskLocks;
 use tasks::StoredTask;
 
 pub use endpoint::{A2aEndpoint, Body};
-
-/// Most and default number of tasks of a page.
-const MAX_PAGE_SIZE: u32 = 100;
-const DEFAULT_PAGE_SIZE: u32 = 50;
 
 /// Settings of the server.
 #[derive(Clone)]
@@ -191,68 +188,6 @@ impl A2aService {
         match task.state() {
             state @ (TaskState::Completed | TaskState::Failed | TaskState::Rejected) => Err(not_cancelable(state)),
             _ => Ok(task.task(None)),
-        }
-    }
-
-    /// Lists the tasks of a context, the last changed first. Without a context the list is empty: clients are not
-    /// authenticated, so they see no tasks but those of a context that they know.
-    async fn list(&self, app: &App, request: ListRequest) -> Result<TaskPage, A2aError> {
-        let page_size = request.page_size.unwrap_or(DEFAULT_PAGE_SIZE);
-        if !(1..=MAX_PAGE_SIZE).contains(&page_size) {
-            return Err(A2aError::invalid_params(format!("`pageSize` is a number from 1 to {MAX_PAGE_SIZE}")));
-        }
-        let offset = match request.page_token.as_deref().map(str::parse::<usize>) {
-            None => 0,
-            Some(Ok(offset)) => offset,
-            Some(Err(_)) => return Err(A2aError::invalid_params("`pageToken` is none of this list")),
-        };
-        let mut tasks = Vec::new();
-        let ids = match &request.context_id {
-            Some(context) => self.task_ids(app, context).await?,
-            None => Vec::new(),
-        };
-        for id in ids {
-            let task = StoredTask::load(&self.0.runner, &app.name, id).await?;
-            if request.state.is_none_or(|state| state == task.state()) {
-                tasks.push(task);
-            }
-        }
-        tasks.sort_by_key(|task| std::cmp::Reverse(task.status().timestamp));
-        let total = tasks.len();
-        let page: Vec<_> = tasks.iter().skip(offset).take(page_size as usize).collect();
-        let end = offset + page.len();
-        let tasks = page.into_iter().map(|task| {
-            let task = task.task(request.history_length);
-            let artifacts = if request.includes_artifacts { task.artifacts } else { Vec::new() };
-            crate::model::Task { artifacts, ..task }
-        });
-        Ok(TaskPage {
-            tasks: tasks.collect(),
-            next_page_token: if end < total { end.to_string() } else { String::new() },
-            page_size,
-            total: u32::try_from(total).unwrap_or(u32::MAX),
-        })
-    }
-
-    /// Returns the ids of the tasks of a context.
-    async fn task_ids(&self, app: &App, context: &str) -> Result<Vec<TaskId>, A2aError> {
-        if !task_id::is_context(context) {
-            return Ok(Vec::new());
-        }
-        let runs = tasks::runs(&self.0.runner)?;
-        let session = hatchery_core::SessionKey::new(app.name.as_str(), task_id::user(context), context);
-        let (mut ids, mut from): (Vec<TaskId>, _) = (Vec::new(), None);
-        loop {
-            let page = runs.list(&session, from, MAX_PAGE_SIZE as usize).await?;
-            for run in page.runs {
-                if let Some(id) = TaskId::of_run(&run.id, context).filter(|id| !ids.contains(id)) {
-                    ids.push(id);
-                }
-            }
-            from = page.next;
-            if from.is_none() {
-                return Ok(ids);
-            }
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Tasks as views of stored runs and events.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use hatchery_core::{Event, EventWindow, JsonMap, RunService, RunState, SessionKey, StoredRun};
+use hatchery_core::{
+    Event, EventWindow, JsonMap, RunService, RunState, SessionKey, StoreError, StoredRun, Timestamp,
+};
 use hatchery_engine::Runner;
 use serde_json::json;
 
@@ -17,6 +20,9 @@ pub(super) const REQUEST_CREDENTIAL: &str = "adk_request_credential";
 
 /// The error code of runs that refuse their task.
 const REJECTED: &str = "REJECTED";
+
+/// Number of events that are read at a time.
+const PAGE_EVENTS: usize = 256;
 
 /// A task with the runs and events that it consists of.
 pub(super) struct StoredTask {
@@ -38,6 +44,38 @@ pub(super) fn runs(runner: &Runner) -> Result<&dyn RunService, A2aError> {
     runner.services().sessions.runs().ok_or_else(|| A2aError::new(ErrorKind::UnsupportedOperation, message))
 }
 
+/// Reads the events of tasks of one session, in one pass.
+///
+/// # Errors
+/// Those of the session service.
+pub(super) async fn read_events(runner: &Runner, tasks: &mut [StoredTask]) -> Result<(), A2aError> {
+    let Some(session) = tasks.first().map(|task| task.session.clone()) else { return Ok(()) };
+    let mut owners = HashMap::new();
+    for (index, task) in tasks.iter_mut().enumerate() {
+        task.events.clear();
+        owners.extend(task.runs.iter().map(|run| (run.id.clone(), index)));
+    }
+    let first_runs = tasks.iter().filter_map(|task| task.runs.first());
+    let mut revision = first_runs.map(|run| run.first_revision).min().unwrap_or_default();
+    loop {
+        let window = EventWindow::Page { after: revision, limit: PAGE_EVENTS };
+        let found = runner.services().sessions.get(&session, window).await?;
+        let found = found.ok_or_else(|| StoreError::SessionNotFound(session.clone()))?;
+        let is_last = found.events.is_empty() || revision + found.events.len() as u64 >= found.revision;
+        revision += found.events.len() as u64;
+        for event in found.events.iter().filter(|event| event.paused_run().is_none()) {
+            if let Some(task) = owners.get(&event.invocation_id).and_then(|index| tasks.get_mut(*index)) {
+                task.events.push(event.clone());
+            }
+        }
+        if is_last {
+            break;
+        }
+    }
+    tasks.iter_mut().for_each(|task| task.revision = revision);
+    Ok(())
+}
+
 impl StoredTask {
     /// Reads a task.
     ///
@@ -50,15 +88,24 @@ impl StoredTask {
         while let Some(run) = stored.get(&session, &id.run(runs.len() + 1)).await? {
             runs.push(run);
         }
-        let Some(first) = runs.first() else { return Err(A2aError::task_not_found(&id.to_string())) };
+        let name = id.to_string();
+        let mut task = Self::new(id, session, runs).ok_or_else(|| A2aError::task_not_found(&name))?;
         // After the runs, so that all events of a run that has ended are there.
-        let window = EventWindow::AfterRevision(first.first_revision);
-        let found = runner.services().sessions.get(&session, window).await?;
-        let found = found.ok_or_else(|| A2aError::task_not_found(&id.to_string()))?;
-        let is_own =
-            |event: &&Arc<Event>| runs.iter().any(|run| run.id == event.invocation_id) && event.paused_run().is_none();
-        let events = found.events.iter().filter(is_own).cloned().collect();
-        Ok(Self { id, session, runs, events, revision: found.revision })
+        read_events(runner, std::slice::from_mut(&mut task)).await?;
+        Ok(task)
+    }
+
+    /// Returns a task without its events. `None` if the runs, oldest first, do not begin with the first one of the task.
+    pub(super) fn new(id: TaskId, session: SessionKey, mut runs: Vec<StoredRun>) -> Option<Self> {
+        let own = runs.iter().enumerate().take_while(|(index, run)| run.id == id.run(index + 1)).count();
+        runs.truncate(own);
+        let revision = runs.first()?.first_revision;
+        Some(Self { id, session, runs, events: Vec::new(), revision })
+    }
+
+    /// Returns when a run of the task has changed last.
+    pub(super) fn updated(&self) -> Option<Timestamp> {
+        self.newest_change().map(|run| run.updated)
     }
 
     /// Reads a task whose run has emitted its last event, once that end is stored.

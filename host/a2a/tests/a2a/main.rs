@@ -3,4 +3,5 @@
 
 mod answers;
 mod cancel;
+mod list;
 mod support;
