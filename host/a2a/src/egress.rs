@@ -32,18 +32,24 @@ pub(crate) struct Timeouts {
     pub(crate) read: Duration,
 }
 
+/// Checks what is known of a URL before its host is resolved.
+///
+/// # Errors
+/// The refusal.
+pub(crate) fn check(egress: &Arc<dyn Egress>, url: &Url) -> Result<(), String> {
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(format!("`{url}` is neither http nor https"));
+    }
+    egress.check_url(url)?;
+    literal_address(url).map_or(Ok(()), |address| egress.check_address(url, address))
+}
+
 /// Returns a client for requests to one URL. It follows no redirects and uses no proxy, which would hide the address.
 ///
 /// # Errors
 /// The refusal, or the reason why there is no client.
 pub(crate) fn client(egress: &Arc<dyn Egress>, url: &Url, timeouts: Timeouts) -> Result<Client, String> {
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(format!("`{url}` is neither http nor https"));
-    }
-    egress.check_url(url)?;
-    if let Some(address) = literal_address(url) {
-        egress.check_address(url, address)?;
-    }
+    check(egress, url)?;
     Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()

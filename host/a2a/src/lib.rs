@@ -19,4 +19,4 @@ pub use client::{A2aAgents, Aggregation, CardSource, ClientError, ClientLimits, 
 pub use codec::Version;
 pub use egress::{Egress, Url};
 pub use error::{A2aError, ErrorKind};
-pub use server::{A2aEndpoint, A2aService, Body, ServerSettings};
+pub use server::{A2aEndpoint, A2aService, Body, PushLimits, ServerSettings};

@@ -30,6 +30,7 @@ use task_locks::TaskLocks;
 use tasks::StoredTask;
 
 pub use endpoint::{A2aEndpoint, Body};
+pub use push::PushLimits;
 
 /// Settings of the server.
 #[derive(Clone)]
@@ -48,6 +49,8 @@ pub struct ServerSettings {
     pub max_runs: usize,
     /// Where push notifications may be sent. `None` means that there are none.
     pub push: Option<Arc<dyn Egress>>,
+    /// Limits of push notifications.
+    pub push_limits: PushLimits,
 }
 
 impl Default for ServerSettings {
@@ -60,6 +63,7 @@ impl Default for ServerSettings {
             keep_alive: Duration::from_secs(15),
             max_runs: usize::MAX,
             push: None,
+            push_limits: PushLimits::default(),
         }
     }
 }
@@ -80,7 +84,7 @@ struct ServiceInner {
 impl A2aService {
     /// Creates a service.
     pub fn new(runner: Runner, apps: Arc<dyn AppDirectory>, settings: ServerSettings) -> Self {
-        let push = settings.push.clone().map(|egress| PushSender::new(runner.clone(), egress));
+        let push = settings.push.clone().map(|egress| PushSender::new(runner.clone(), egress, settings.push_limits));
         Self(Arc::new(ServiceInner { runner, apps, settings, push, task_locks: TaskLocks::default() }))
     }
 
@@ -126,22 +130,27 @@ impl A2aService {
             Operation::Cancel { id } => self.cancel(app, &id).await.map(Outcome::Task),
             Operation::SetPush { task_id, config } => {
                 let (push, task) = (self.push()?, self.load(app, &task_id).await?);
-                let config = push.set(&app.name, &task, config, task.revision).await?;
+                if task.state().is_terminal() {
+                    let message = "the task has ended, so there is nothing to be notified of; get it instead";
+                    return Err(A2aError::new(ErrorKind::UnsupportedOperation, message));
+                }
+                let config = push.set(&app.name, &task.id, config, task.revision).await?;
+                push.watch(&app.name, &task.id);
                 Ok(Outcome::Push { task_id, config })
             }
             Operation::GetPush { task_id, id } => {
                 let (push, task) = (self.push()?, self.load(app, &task_id).await?);
-                let config = push.get(&app.name, &task, id.as_deref()).await?;
+                let config = push.get(&app.name, &task.id, id.as_deref()).await?;
                 Ok(Outcome::Push { task_id, config })
             }
             Operation::ListPush { task_id } => {
                 let (push, task) = (self.push()?, self.load(app, &task_id).await?);
-                let configs = push.list(&app.name, &task).await?;
+                let configs = push.list(&app.name, &task.id).await?;
                 Ok(Outcome::Pushes { task_id, configs })
             }
             Operation::DeletePush { task_id, id } => {
                 let (push, task) = (self.push()?, self.load(app, &task_id).await?);
-                push.delete(&app.name, &task, &id).await?;
+                push.delete(&app.name, &task.id, &id).await?;
                 Ok(Outcome::Deleted)
             }
             // The card does not announce one: clients are not authenticated, so nobody may see more than others.

@@ -90,6 +90,7 @@ impl Host {
             keep_alive: config.server.keep_alive,
             max_runs: config.server.max_concurrent_runs,
             push,
+            push_limits: default.push_limits,
         };
         A2aService::new(self.runner().clone(), Arc::new(ExposedApps(self.apps().clone())), settings)
     }

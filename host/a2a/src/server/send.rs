@@ -11,13 +11,11 @@ use super::task_id::{TaskId, is_context};
 use super::tasks::StoredTask;
 use super::{A2aService, input};
 use crate::error::{A2aError, ErrorKind};
-use crate::model::{SendRequest, Update};
+use crate::model::{PushConfig, SendRequest, Update};
 
 /// A run that has begun, with the task that it is part of.
 pub(super) struct StartedRun {
     pub(super) task: TaskId,
-    /// The session's revision before the run.
-    pub(super) after: u64,
     /// The id of the run. `None` for an answer that waits for an earlier turn of its session, which may change the run that
     /// it continues.
     pub(super) run: Option<String>,
@@ -83,22 +81,33 @@ impl A2aService {
             let message = format!("the maximum of {max} runs is active; try again later");
             return Err(A2aError::new(ErrorKind::Internal, message));
         }
-        if let Some(config) = &request.push {
-            self.push()?.check(config)?;
-        }
-        let push = request.push.clone();
         let started = match request.message.task_id.clone() {
             Some(id) => self.continue_task(app, &id, request, mode).await?,
             None => self.begin_task(app, request, mode).await?,
         };
         if let Some(sender) = &self.0.push {
-            let task = StoredTask::load(&self.0.runner, &app.name, started.task.clone()).await?;
-            match push {
-                Some(config) => drop(sender.set(&app.name, &task, config, started.after).await?),
-                None => sender.watch(&app.name, &task, started.after).await?,
-            }
+            sender.watch(&app.name, &started.task);
         }
         Ok(started)
+    }
+
+    /// Starts a run with the push configuration of its message. A configuration that cannot be stored is an error before the
+    /// run begins, and one of a run that does not begin is deleted.
+    async fn start_with_push<T>(
+        &self,
+        app: &App,
+        task: &TaskId,
+        (config, after): (Option<PushConfig>, u64),
+        start: impl Future<Output = Result<T, A2aError>>,
+    ) -> Result<T, A2aError> {
+        let Some(config) = config else { return start.await };
+        let sender = self.push()?;
+        let PushConfig { id, .. } = sender.set(&app.name, task, config, after).await?;
+        let started = start.await;
+        if let (Err(_), Some(id)) = (&started, id) {
+            sender.delete(&app.name, task, &id).await?;
+        }
+        started
     }
 
     async fn begin_task(
@@ -112,12 +121,13 @@ impl A2aService {
             return Err(A2aError::invalid_params("`message.contextId` has 1 to 160 bytes and no control characters"));
         }
         let task = TaskId::new(context);
-        let state_delta = input::state(&request);
+        let (state_delta, push) = (input::state(&request), request.push);
         let content = input::content(request.message, &[])?;
         let run = task.run(1);
         let request = RunRequest { run_id: Some(run.clone()), state_delta, ..run_request(&task, content, mode) };
-        let events = self.run_in_background(app, &task, &run, request).await?;
-        Ok(StartedRun { task, after: 0, run: Some(run), events })
+        let start = self.run_in_background(app, &task, &run, request);
+        let events = self.start_with_push(app, &task, (push, 0), start).await?;
+        Ok(StartedRun { task, run: Some(run), events })
     }
 
     /// Starts a run that goes on without its client, and returns its events from the first chunk on.
@@ -152,21 +162,25 @@ impl A2aService {
             let message = "the task has ended; send the message without `taskId` to begin a new one";
             return Err(A2aError::new(ErrorKind::UnsupportedOperation, message));
         }
-        let state_delta = input::state(&request);
+        let (state_delta, push) = (input::state(&request), request.push);
         let content = input::content(request.message, &stored.open_calls())?;
         let has_answers = content.function_responses().next().is_some();
         let request = RunRequest { state_delta, ..run_request(&stored.id, content, mode) };
-        let (task, after) = (stored.id.clone(), stored.revision);
+        let (task, push) = (stored.id.clone(), (push, stored.revision));
         if has_answers && app.settings.resumable {
-            let mut run = self.0.runner.run(app.clone(), request).await?;
-            let id = run.id().map(str::to_owned);
-            run.begun().await;
-            return Ok(StartedRun { task, after, run: id, events: run.boxed() });
+            let start = async {
+                let mut run = self.0.runner.run(app.clone(), request).await?;
+                run.begun().await;
+                Ok(run)
+            };
+            let run = self.start_with_push(app, &task, push, start).await?;
+            return Ok(StartedRun { task, run: run.id().map(str::to_owned), events: run.boxed() });
         }
         let run = stored.next_run();
         let request = RunRequest { run_id: Some(run.clone()), ..request };
-        let events = self.run_in_background(app, &task, &run, request).await?;
-        Ok(StartedRun { task, after, run: Some(run), events })
+        let start = self.run_in_background(app, &task, &run, request);
+        let events = self.start_with_push(app, &task, push, start).await?;
+        Ok(StartedRun { task, run: Some(run), events })
     }
 
     /// Returns the events of a run after a revision, and those that follow.

@@ -4,9 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use hatchery_core::{
-    Event, EventWindow, JsonMap, RunService, RunState, SessionKey, StoreError, StoredRun, Timestamp,
-};
+use hatchery_core::{Event, EventWindow, JsonMap, RunService, RunState, SessionKey, StoreError, StoredRun, Timestamp};
 use hatchery_engine::Runner;
 use serde_json::json;
 
@@ -64,7 +62,8 @@ pub(super) async fn read_events(runner: &Runner, tasks: &mut [StoredTask]) -> Re
         let is_last = found.events.is_empty() || revision + found.events.len() as u64 >= found.revision;
         revision += found.events.len() as u64;
         for event in found.events.iter().filter(|event| event.paused_run().is_none()) {
-            if let Some(task) = owners.get(&event.invocation_id).and_then(|index| tasks.get_mut(*index)) {
+            let owner = owners.get(&event.invocation_id).copied();
+            if let Some(task) = owner.and_then(|index| tasks.get_mut(index)) {
                 task.events.push(event.clone());
             }
         }
@@ -114,19 +113,27 @@ impl StoredTask {
     /// As [`StoredTask::load`].
     pub(super) async fn settle(runner: &Runner, app: &str, id: TaskId) -> Result<Self, A2aError> {
         let mut stored = Self::load(runner, app, id).await?;
-        while let Some(run) = stored.active_runs().next() {
-            let Some(mut rest) = runner.follow(&stored.session, &run.id, stored.revision).await? else { break };
+        loop {
+            let run = stored.active_runs().next().map(|run| run.id.clone());
+            let Some(run) = run else { return Ok(stored) };
+            let Some(mut rest) = runner.follow(&stored.session, &run, stored.revision).await? else {
+                return Err(A2aError::task_not_found(&stored.id.to_string()));
+            };
             while let Some(update) = rest.next().await {
                 update?;
             }
             stored = Self::load(runner, app, stored.id).await?;
         }
-        Ok(stored)
     }
 
     /// Returns the runs that are in progress or will be, oldest first.
     pub(super) fn active_runs(&self) -> impl Iterator<Item = &StoredRun> {
         self.runs.iter().filter(|run| !run.state.is_at_rest())
+    }
+
+    /// Returns the runs whose state has changed since a time, oldest first. `None` stands for the beginning.
+    pub(super) fn runs_changed_since(&self, time: Option<Timestamp>) -> impl Iterator<Item = &StoredRun> {
+        self.runs.iter().filter(move |run| time.is_none_or(|time| run.updated > time))
     }
 
     /// Returns the runs that have not ended, oldest first.

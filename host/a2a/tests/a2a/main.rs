@@ -4,4 +4,5 @@
 mod answers;
 mod cancel;
 mod list;
+mod push;
 mod support;

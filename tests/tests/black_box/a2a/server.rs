@@ -381,13 +381,17 @@ async fn push_notifications_go_where_the_operator_allows_it() -> Result<()> {
         }
     }
     assert_eq!(kinds, ["artifact-update", "status-update"]);
-    let configs = result(&host, "echo", "ListTaskPushNotificationConfigs", &json!({"taskId": task["id"]})).await?;
+    let params = Version::New.message(Version::New.text("roll"), json!({}));
+    let task = Version::New.task(&result(&host, "gambler", "SendMessage", &params).await?)?;
+    let config = json!({"taskId": task["id"], "url": url});
+    result(&host, "gambler", "CreateTaskPushNotificationConfig", &config).await?;
+    let configs = result(&host, "gambler", "ListTaskPushNotificationConfigs", &json!({"taskId": task["id"]})).await?;
     let config = configs.pointer("/configs/0").context("a configuration")?;
     assert_eq!((&config["url"], &config["taskId"]), (&json!(url), &task["id"]));
     let ids = json!({"taskId": task["id"], "id": config["id"]});
-    assert_eq!(&result(&host, "echo", "GetTaskPushNotificationConfig", &ids).await?, config);
-    result(&host, "echo", "DeleteTaskPushNotificationConfig", &ids).await?;
-    assert_eq!(error(&host, "echo", "GetTaskPushNotificationConfig", &ids).await?.0, -32001);
+    assert_eq!(&result(&host, "gambler", "GetTaskPushNotificationConfig", &ids).await?, config);
+    result(&host, "gambler", "DeleteTaskPushNotificationConfig", &ids).await?;
+    assert_eq!(error(&host, "gambler", "GetTaskPushNotificationConfig", &ids).await?.0, -32001);
     for (url, reason) in [
         ("http://127.0.0.1:1/x", "requests to `http://127.0.0.1:1` are not allowed; allow them by `a2a.push.network: "),
         ("https://other.example/x", "requests to `https://other.example` are not allowed"),
