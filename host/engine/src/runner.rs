@@ -18,6 +18,7 @@ mod session_queue;
 mod turn;
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -66,6 +67,8 @@ struct RunnerInner {
     plugins: Arc<dyn PluginSource>,
     queue: SessionQueue,
     active_runs: watch::Sender<usize>,
+    /// Number of permits: runs that are being started and that `active_runs` does not count yet.
+    starting_runs: AtomicUsize,
     compactions: Compactions,
     signer: EventSigner,
     turn_lease: Duration,
@@ -154,6 +157,7 @@ impl Runner {
             plugins: Arc::new(plugins),
             queue: SessionQueue::default(),
             active_runs: watch::Sender::new(0),
+            starting_runs: AtomicUsize::new(0),
             compactions: Compactions::default(),
             signer,
             turn_lease: TURN_LEASE,
@@ -173,6 +177,7 @@ impl Runner {
             plugins: plugins.clone(),
             queue: SessionQueue::default(),
             active_runs: watch::Sender::new(0),
+            starting_runs: AtomicUsize::new(0),
             compactions: Compactions::default(),
             signer: signer.clone(),
             turn_lease: lease,
@@ -221,6 +226,14 @@ impl Runner {
     /// Returns how many runs are in progress or queued.
     pub fn active_runs(&self) -> usize {
         *self.0.active_runs.borrow()
+    }
+
+    /// Returns a permit to start a run, to be dropped once [`Runner::run`] has returned. `None` if `max` runs are in progress,
+    /// queued or being started with a permit.
+    pub fn try_acquire(&self, max: usize) -> Option<RunPermit> {
+        let permit = RunPermit(self.0.clone());
+        let starting = self.0.starting_runs.fetch_add(1, Ordering::SeqCst) + 1;
+        (starting + self.active_runs() <= max).then_some(permit)
     }
 
     /// Waits until no run is in progress and all turns are ended, then for the compactions that the runs started.
@@ -347,6 +360,15 @@ impl Runner {
 impl RunnerInner {
     fn verifier<'a>(&'a self, session: &'a SessionKey) -> Verifier<'a> {
         Verifier { signer: &self.signer, session }
+    }
+}
+
+/// A permit to start a run; see [`Runner::try_acquire`].
+pub struct RunPermit(Arc<RunnerInner>);
+
+impl Drop for RunPermit {
+    fn drop(&mut self) {
+        self.0.starting_runs.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -1,11 +1,10 @@
 //! The shared state of all request handlers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hatchery_a2a::{A2aEndpoint, A2aService};
 use hatchery_core::{EventWindow, Services, Session, SessionKey};
-use hatchery_engine::{App, Runner};
+use hatchery_engine::{App, RunPermit, Runner};
 use hatchery_eval::{EvalStore, Evaluations};
 use hatchery_mcp::{McpEndpoint, McpServers, McpService};
 
@@ -25,8 +24,6 @@ struct Shared {
     source: Arc<dyn AppSource>,
     config: ServerConfig,
     body_budget: BodyBudget,
-    /// Number of runs that are being started and that the runner does not count yet.
-    starting: AtomicUsize,
     a2a: Option<A2aEndpoint>,
     mcp: Option<McpEndpoint>,
     mcp_servers: McpServers,
@@ -37,10 +34,9 @@ impl AppState {
     /// Creates the state of a server that runs the apps of `source` with `runner`.
     pub fn new(runner: Runner, source: Arc<dyn AppSource>, config: ServerConfig) -> Self {
         let body_budget = BodyBudget::new(config.body_memory);
-        let starting = AtomicUsize::new(0);
         let (a2a, mcp, mcp_servers) = (None, None, McpServers::default());
         let evaluations = Evaluations::new(runner.clone(), EvalStore::in_memory());
-        let shared = Shared { runner, source, config, body_budget, starting, a2a, mcp, mcp_servers, evaluations };
+        let shared = Shared { runner, source, config, body_budget, a2a, mcp, mcp_servers, evaluations };
         Self { shared: Arc::new(shared) }
     }
 
@@ -145,25 +141,11 @@ impl AppState {
     ///
     /// # Errors
     /// 503 if the maximum number of runs is active.
-    pub(crate) fn acquire_run_permit(&self) -> Result<RunPermit<'_>, ApiError> {
-        let permit = RunPermit { starting: &self.shared.starting };
-        let starting = self.shared.starting.fetch_add(1, Ordering::SeqCst) + 1;
+    pub(crate) fn acquire_run_permit(&self) -> Result<RunPermit, ApiError> {
         let max = self.config().max_concurrent_runs;
-        if starting + self.runner().active_runs() > max {
+        self.runner().try_acquire(max).ok_or_else(|| {
             let error = ApiError::busy(format!("the maximum of {max} runs is active; try again"));
-            return Err(error.advise("raise server.max_concurrent_runs in hatchery.yaml to allow more"));
-        }
-        Ok(permit)
-    }
-}
-
-/// Counts a run that is being started.
-pub(crate) struct RunPermit<'a> {
-    starting: &'a AtomicUsize,
-}
-
-impl Drop for RunPermit<'_> {
-    fn drop(&mut self) {
-        self.starting.fetch_sub(1, Ordering::SeqCst);
+            error.advise("raise server.max_concurrent_runs in hatchery.yaml to allow more")
+        })
     }
 }

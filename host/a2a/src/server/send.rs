@@ -77,10 +77,10 @@ impl A2aService {
     ) -> Result<StartedRun, A2aError> {
         input::check(&request.message)?;
         let max = self.0.settings.max_runs;
-        if self.0.runner.active_runs() >= max {
-            let message = format!("the maximum of {max} runs is active; try again later");
-            return Err(A2aError::new(ErrorKind::Internal, message));
-        }
+        let _permit = self.0.runner.try_acquire(max).ok_or_else(|| {
+            tracing::info!("the maximum of {max} runs is active; raise server.max_concurrent_runs to allow more");
+            A2aError::new(ErrorKind::Busy, format!("the maximum of {max} runs is active; try again later"))
+        })?;
         let started = match request.message.task_id.clone() {
             Some(id) => self.continue_task(app, &id, request, mode).await?,
             None => self.begin_task(app, request, mode).await?,

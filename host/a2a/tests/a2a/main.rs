@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 mod answers;
+mod busy;
 mod cancel;
 mod list;
 mod push;
