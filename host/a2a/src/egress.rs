@@ -65,6 +65,17 @@ fn literal_address(url: &Url) -> Option<IpAddr> {
     url.host_str()?.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
+/// The refusal of all addresses of a host.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct RefusedAddress(String);
+
+/// Returns the refusal that has caused an error of a request.
+pub(crate) fn refusal(error: &reqwest::Error) -> Option<String> {
+    let mut causes = std::iter::successors(std::error::Error::source(error), |error| error.source());
+    causes.find_map(|cause| cause.downcast_ref::<RefusedAddress>()).map(|RefusedAddress(reason)| reason.clone())
+}
+
 /// Resolves the host of a URL to the addresses that are allowed.
 struct CheckedResolver {
     egress: Arc<dyn Egress>,
@@ -84,7 +95,7 @@ impl Resolve for CheckedResolver {
                 }
             }
             match refusal {
-                Some(reason) if allowed.is_empty() => Err(reason.into()),
+                Some(reason) if allowed.is_empty() => Err(RefusedAddress(reason).into()),
                 Some(_) | None => Ok(Box::new(allowed.into_iter()) as Addrs),
             }
         })

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::StreamExt;
 use hatchery_core::{
-    Agent, AgentContext, AgentKind, CallContext, CustomAgent, CustomAgentSpec, Event, EventData, JsonMap, RunError,
-    StreamingMode, hash_arguments,
+    Agent, AgentContext, AgentKind, CallContext, CustomAgent, CustomAgentSpec, Event, EventData, Invocation, JsonMap,
+    RunError, StreamingMode, hash_arguments,
 };
 use tokio::time::{Duration, sleep};
 
@@ -21,6 +21,9 @@ use crate::model::{Message, Operation, Role, SendRequest, Update};
 /// How long to wait before asking again for a task in progress, doubled each time.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 const LAST_DELAY: Duration = Duration::from_secs(5);
+
+/// How long the cancellation of a task may take in all.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An agent of another host, which answers over A2A. As a sub agent it goes on with the conversation; as the tool of another
 /// agent it gets a request.
@@ -62,7 +65,8 @@ impl CustomAgent for RemoteAgent {
         let exchange = async {
             let connection = self.peer.connection().await?;
             let continued = history.last_task().filter(|_| is_continued && !history.has_answer());
-            let mut exchange = Exchange { cx: &cx, connection: AbandonedTask::new(connection), inbound };
+            let mut exchange =
+                Exchange { cx: &cx, connection: AbandonedTask::new(connection, &cx.call.invocation), inbound };
             match continued {
                 Some(task) => exchange.rejoin(task).await,
                 None if is_continued && !history.has_answer() => Ok(()),
@@ -72,15 +76,20 @@ impl CustomAgent for RemoteAgent {
         let timeout = config.limits.max_time;
         let result = match tokio::time::timeout(timeout, exchange).await {
             Ok(result) => result,
-            Err(_) => Err(ClientError::Timeout(timeout).into()),
+            Err(_) => Err(ClientError::TooLong(timeout).into()),
         };
         result.map_err(|error| match error {
             ExchangeError::Client(error) => {
                 if !matches!(error, ClientError::Task { .. }) {
                     self.peer.forget();
                 }
-                let (agent, code) = (cx.call.agent.to_string(), error.code().into());
-                RunError::Agent { agent, code, message: format!("the remote agent: {error}") }
+                let (agent, code) = (cx.call.agent.to_string(), error.code());
+                tracing::warn!(agent, code, "the remote agent: {error}");
+                RunError::Agent {
+                    agent,
+                    code: code.into(),
+                    message: format!("the remote agent: {}", error.for_callers()),
+                }
             }
             ExchangeError::Run(error) => error,
         })
@@ -144,8 +153,10 @@ impl Exchange<'_> {
             metadata: JsonMap::new(),
             ..Message::default()
         };
-        let request = Box::new(SendRequest { message, ..SendRequest::default() });
         let connection = self.connection.open.clone();
+        // Without a stream the task is asked for, which does not depend on how long the agent lets a request wait.
+        let returns_immediately = !connection.is_streaming;
+        let request = Box::new(SendRequest { message, returns_immediately, ..SendRequest::default() });
         if connection.is_streaming {
             self.stream(&connection, &Operation::Stream(request)).await?;
         } else {
@@ -200,7 +211,9 @@ impl Exchange<'_> {
         while let Some(update) = updates.next().await {
             match update {
                 Ok(update) => self.accept(update).await?,
-                Err(error @ ClientError::Communication(_)) if self.inbound.task_id.is_some() => {
+                Err(error @ (ClientError::Communication(_) | ClientError::Timeout(_)))
+                    if self.inbound.task_id.is_some() =>
+                {
                     tracing::debug!(agent = &*self.cx.call.agent, "the stream of a remote agent was lost: {error}");
                     return Ok(());
                 }
@@ -217,7 +230,7 @@ impl Exchange<'_> {
     async fn accept(&mut self, update: Received<Update>) -> Result<(), ExchangeError> {
         let events = self.inbound.accept(update);
         self.connection.task.clone_from(&self.inbound.task_id);
-        if events.is_err() || self.inbound.has_ended() {
+        if matches!(events, Err(ClientError::Task { .. })) || self.inbound.has_ended() {
             // There is nothing left to cancel.
             self.connection.task = None;
         }
@@ -236,25 +249,33 @@ impl Exchange<'_> {
     }
 }
 
-/// Cancels a task if it is dropped before the task has ended: the run was cancelled, or took too long.
+/// Cancels a task if it is dropped before the task has ended: the run was cancelled, has failed or took too long. The task of a
+/// run that is continued later or elsewhere goes on.
 struct AbandonedTask {
     open: Arc<Connection>,
+    invocation: Arc<Invocation>,
     task: Option<String>,
 }
 
 impl AbandonedTask {
-    fn new(open: Arc<Connection>) -> Self {
-        Self { open, task: None }
+    fn new(open: Arc<Connection>, invocation: &Arc<Invocation>) -> Self {
+        Self { open, invocation: invocation.clone(), task: None }
     }
 }
 
 impl Drop for AbandonedTask {
     fn drop(&mut self) {
         let (Some(id), Ok(runtime)) = (self.task.take(), tokio::runtime::Handle::try_current()) else { return };
+        if self.invocation.is_interrupted() {
+            return;
+        }
         let connection = self.open.clone();
         runtime.spawn(async move {
-            if let Err(error) = connection.task(&Operation::Cancel { id }).await {
-                tracing::debug!("the task of a remote agent was not canceled: {error}");
+            let operation = Operation::Cancel { id };
+            let cancel = tokio::time::timeout(CANCEL_TIMEOUT, connection.task(&operation));
+            match cancel.await.unwrap_or(Err(ClientError::TooLong(CANCEL_TIMEOUT))) {
+                Ok(_) => {}
+                Err(error) => tracing::debug!("the task of a remote agent was not canceled: {error}"),
             }
         });
     }

@@ -162,6 +162,7 @@ impl RunnerInner {
             run_config: app.settings.run.over(request.config),
             services,
             cancel: request.cancel,
+            host_stop: self.run_bus.stopped(),
             is_resumable: app.settings.resumable,
             apps: self.app_runner(),
             plugins: plugins.shared(),
