@@ -13,3 +13,4 @@ pub use agent::RemoteAgent;
 pub use agents::A2aAgents;
 pub use config::{Aggregation, CardSource, ClientLimits, RemoteAgentConfig};
 pub use error::ClientError;
+pub(crate) use outbound::OWN_PREFIX;

@@ -87,15 +87,17 @@ pub(crate) fn receive(part: Part) -> ReceivedPart {
 
 /// Converts a part of a client that may not call functions or run code: such parts become texts.
 pub(crate) fn receive_from_client(part: Part) -> HostPart {
-    let received = receive(part.clone()).part;
-    let received = match (received.data, part.content) {
-        (
-            PartData::FunctionCall(_) | PartData::ExecutableCode(_) | PartData::CodeExecutionResult(_),
-            PartContent::Data(value),
-        ) => HostPart::text(wrap(value, &part.metadata)),
-        (data, _) => HostPart { data, ..received },
+    let is_refused = |data: PartData| {
+        matches!(data, PartData::FunctionCall(_) | PartData::ExecutableCode(_) | PartData::CodeExecutionResult(_))
     };
-    HostPart { thought: false, thought_signature: None, ..received }
+    match part {
+        Part { content: PartContent::Data(value), metadata, .. }
+            if typed_data(&value, &metadata).is_some_and(is_refused) =>
+        {
+            HostPart::text(wrap(value, &metadata))
+        }
+        part => HostPart { thought: false, thought_signature: None, ..receive(part).part },
+    }
 }
 
 fn thought_signature(metadata: &JsonMap) -> Option<Bytes> {

@@ -15,6 +15,9 @@ use super::task_id::TaskId;
 use crate::model::{Artifact, Message, Part, Role};
 use crate::parts;
 
+/// What the keys begin with that the events of a remote agent have.
+const REMOTE_PREFIX: &str = crate::client::OWN_PREFIX;
+
 /// A call whose result the client is to send.
 #[derive(Debug, Clone)]
 pub(super) struct OpenCall {
@@ -124,18 +127,20 @@ fn metadata(event: &Event) -> JsonMap {
     set("error_code", event.error_code.as_deref().map(Into::into));
     set("grounding_metadata", event.grounding_metadata.as_deref().cloned());
     set("usage_metadata", event.usage_metadata.as_deref().and_then(|usage| serde_json::to_value(usage).ok()));
-    set("custom_metadata", event.custom_metadata.as_deref().and_then(without_proof));
+    set("custom_metadata", event.custom_metadata.as_deref().and_then(public_metadata));
     let flags = [("escalate", event.actions.escalate), ("skipSummarization", event.actions.skip_summarization)];
     let actions: JsonMap = flags.into_iter().filter_map(|(key, flag)| Some((key.into(), flag?.into()))).collect();
     set("actions", (!actions.is_empty()).then_some(Value::Object(actions)));
     metadata
 }
 
-/// Removes the proof, which only this host understands.
-fn without_proof(metadata: &Value) -> Option<Value> {
-    let mut metadata = metadata.as_object()?.clone();
-    metadata.remove(PROOF_KEY);
-    (!metadata.is_empty()).then_some(Value::Object(metadata))
+/// Removes the proof, which only this host understands, and the ids of tasks of other hosts, which are not those of the
+/// client.
+fn public_metadata(metadata: &Value) -> Option<Value> {
+    let is_public = |key: &str| key != PROOF_KEY && !key.starts_with(REMOTE_PREFIX);
+    let public = metadata.as_object()?.iter().filter(|(key, _)| is_public(key));
+    let public: JsonMap = public.map(|(key, value)| (key.clone(), value.clone())).collect();
+    (!public.is_empty()).then_some(Value::Object(public))
 }
 
 /// Converts the events of a stream, in order.
@@ -165,5 +170,17 @@ pub(super) fn failure(task: &TaskId, run: &str, code: &str, message: &str) -> Me
         parts: vec![Part::text(message)],
         metadata: JsonMap::from_iter([("adk_error_code".into(), json!(code))]),
         ..Message::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ids_of_another_host_and_proofs_are_not_passed_on() {
+        let metadata = json!({PROOF_KEY: "p", "a2a:task_id": "t", "a2a:context_id": "c", "origin": "here"});
+        assert_eq!(public_metadata(&metadata), Some(json!({"origin": "here"})));
+        assert_eq!(public_metadata(&json!({"a2a:task_id": "t"})), None);
     }
 }

@@ -109,11 +109,12 @@ fn parse(body: &[u8]) -> Result<Call, CallError> {
         return Err(invalid(id, "`method` must be a text"));
     };
     let params = request.remove("params").unwrap_or_else(|| json!({}));
-    let Some((version, operation)) = Version::decode_call(&method, params.clone()) else {
+    let is_object = params.is_object();
+    let Some((version, operation)) = Version::decode_call(&method, params) else {
         let error = A2aError::new(ErrorKind::MethodNotFound, format!("there is no method `{}`", excerpt(&method)));
         return Err(CallError { id, version: None, error });
     };
-    if !params.is_object() {
+    if !is_object {
         let error = A2aError::invalid_params("`params` must be an object");
         return Err(CallError { id, version: Some(version), error });
     }

@@ -34,21 +34,21 @@ pub(super) async fn settle(
     run: Option<&str>,
     error: Option<RunError>,
 ) -> Result<StoredTask, A2aError> {
-    let stored = StoredTask::load(runner, app, task.clone()).await?;
-    match error {
+    if let Some(error) = error {
+        let stored = StoredTask::load(runner, app, task.clone()).await?;
         // A run that still waits has not taken the message.
-        Some(error) if matches!(run.and_then(|run| stored.run_state(run)), None | Some(RunState::Waiting)) => {
-            Err(error.into())
+        if matches!(run.and_then(|run| stored.run_state(run)), None | Some(RunState::Waiting)) {
+            return Err(error.into());
         }
-        Some(_) | None => StoredTask::settle(runner, app, task).await,
     }
+    StoredTask::settle(runner, app, task).await
 }
 
 impl A2aService {
     /// Begins or continues a task. Returns it when it has ended, waits for the client, or takes too long to wait for.
     pub(super) async fn send(&self, app: &Arc<App>, request: SendRequest) -> Result<Update, A2aError> {
         let (returns_immediately, history_length) = (request.returns_immediately, request.history_length);
-        let StartedRun { task, run, mut events, .. } = self.start(app, request, StreamingMode::Off).await?;
+        let StartedRun { task, run, mut events } = self.start(app, request, StreamingMode::Off).await?;
         let (runner, name, id) = (self.0.runner.clone(), app.name.clone(), task.clone());
         let end = async move {
             let mut error = None;
@@ -75,7 +75,7 @@ impl A2aService {
         request: SendRequest,
         mode: StreamingMode,
     ) -> Result<StartedRun, A2aError> {
-        input::check(&request.message)?;
+        input::check(&request)?;
         let max = self.0.settings.max_runs;
         let _permit = self.0.runner.try_acquire(max).ok_or_else(|| {
             tracing::info!("the maximum of {max} runs is active; raise server.max_concurrent_runs to allow more");
@@ -116,13 +116,18 @@ impl A2aService {
         request: SendRequest,
         mode: StreamingMode,
     ) -> Result<StartedRun, A2aError> {
-        let context = request.message.context_id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
-        if !is_context(&context) {
+        let context = request.message.context_id.clone();
+        if context.as_deref().is_some_and(|context| !is_context(context)) {
             return Err(A2aError::invalid_params("`message.contextId` has 1 to 160 bytes and no control characters"));
         }
-        let task = TaskId::new(context);
         let (state_delta, push) = (input::state(&request), request.push);
         let content = input::content(request.message, &[])?;
+        let task = match context {
+            // The same message in the same context is a repeated request.
+            Some(context) => TaskId::of_message(context, &content),
+            None => TaskId::new(Uuid::new_v4().to_string()),
+        };
+        let _guard = self.0.task_locks.lock(&task.to_string()).await;
         let run = task.run(1);
         let request = RunRequest { run_id: Some(run.clone()), state_delta, ..run_request(&task, content, mode) };
         let start = self.run_in_background(app, &task, &run, request);
@@ -171,7 +176,7 @@ impl A2aService {
             let start = async {
                 let mut run = self.0.runner.run(app.clone(), request).await?;
                 run.begun().await;
-                Ok(run)
+                Ok::<_, A2aError>(run)
             };
             let run = self.start_with_push(app, &task, push, start).await?;
             return Ok(StartedRun { task, run: run.id().map(str::to_owned), events: run.boxed() });

@@ -6,4 +6,5 @@ mod busy;
 mod cancel;
 mod list;
 mod push;
+mod repeated;
 mod support;
