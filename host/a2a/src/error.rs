@@ -198,9 +198,7 @@ impl From<RunError> for A2aError {
 
 /// Returns the beginning of a peer's text, escaped for a message.
 pub(crate) fn excerpt(text: &str) -> String {
-    let begin = text.get(..text.floor_char_boundary(120)).unwrap_or(text);
-    let dots = if begin.len() < text.len() { "…" } else { "" };
-    format!("{}{dots}", begin.escape_debug())
+    hatchery_core::excerpt(text, 120)
 }
 
 #[cfg(test)]

@@ -6,9 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use hatchery_core::{
-    Event, FunctionCall, FunctionResponse, JsonMap, PROOF_KEY, Part as HostPart, PartData, USER_AUTHOR,
-};
+use hatchery_core::{Event, FunctionCall, JsonMap, PROOF_KEY, Part as HostPart, PartData, USER_AUTHOR};
 use serde_json::{Value, json};
 
 use super::task_id::TaskId;
@@ -31,7 +29,7 @@ pub(super) fn open_calls(events: &[Arc<Event>]) -> Vec<OpenCall> {
     for event in events.iter().filter(|event| event.author != USER_AUTHOR) {
         for call in event.function_calls() {
             let is_pending = call.id.as_ref().is_some_and(|id| {
-                event.long_running_tool_ids.contains(id) && !events.iter().any(|other| closes(other, id))
+                event.long_running_tool_ids.contains(id) && !events.iter().any(|other| other.closes_call(id))
             });
             if is_pending {
                 open.push(OpenCall { call: call.clone(), event: event.clone() });
@@ -39,17 +37,6 @@ pub(super) fn open_calls(events: &[Arc<Event>]) -> Vec<OpenCall> {
         }
     }
     open
-}
-
-/// Returns true if the event answers a call: the client does, its tool fails, or a request for confirmation takes its
-/// place.
-fn closes(event: &Event, call: &str) -> bool {
-    let mut responses = event.function_responses().filter(|response| response.id.as_deref() == Some(call));
-    let has_failed = |response: &FunctionResponse| response.response.get("error").is_some_and(|it| !it.is_null());
-    match event.author == USER_AUTHOR {
-        true => responses.next().is_some(),
-        false => event.actions.requested_tool_confirmations.contains_key(call) || responses.any(has_failed),
-    }
 }
 
 /// Returns the message that asks the client for the results of calls. `None` without calls.
