@@ -337,8 +337,17 @@ async fn the_tasks_of_a_context_are_listed_page_by_page() -> Result<()> {
     Ok(())
 }
 
-/// A server that receives push notifications. Returns its port and what arrives: the token, the authorization and the body.
-async fn webhook() -> Result<(u16, mpsc::UnboundedReceiver<(String, String, Value)>)> {
+/// Starts a server that receives push notifications. Returns its port and what arrives.
+async fn webhook() -> Result<(u16, Notifications)> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    Ok((listener.local_addr()?.port(), receive(listener)))
+}
+
+/// The token, the authorization and the body of each notification.
+pub(super) type Notifications = mpsc::UnboundedReceiver<(String, String, Value)>;
+
+/// Receives push notifications at `/hook`.
+pub(super) fn receive(listener: tokio::net::TcpListener) -> Notifications {
     let (sender, receiver) = mpsc::unbounded_channel();
     let receive = async |State(sender): State<Arc<mpsc::UnboundedSender<_>>>, headers: HeaderMap, body: String| {
         let header = |name: &str| headers.get(name).and_then(|it| it.to_str().ok()).unwrap_or_default().to_owned();
@@ -346,11 +355,9 @@ async fn webhook() -> Result<(u16, mpsc::UnboundedReceiver<(String, String, Valu
         // The test may have ended.
         let _ = sender.send((header("x-a2a-notification-token"), header("authorization"), body));
     };
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    let port = listener.local_addr()?.port();
     let router = Router::new().route("/hook", post(receive)).with_state(Arc::new(sender));
     tokio::spawn(async move { axum::serve(listener, router).await });
-    Ok((port, receiver))
+    receiver
 }
 
 #[tokio::test]
