@@ -15,7 +15,9 @@ mod parts;
 mod server;
 
 pub use card::{AgentCard, Interface, Skill};
-pub use client::{A2aAgents, Aggregation, CardSource, ClientError, ClientLimits, RemoteAgent, RemoteAgentConfig};
+pub use client::{
+    A2aAgents, Aggregation, CardSource, ClientError, ClientLimits, RemoteAgent, RemoteAgentConfig, RemoteAgentStatus,
+};
 pub use codec::Version;
 pub use egress::{Egress, Url};
 pub use error::{A2aError, ErrorKind};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_a2a::{A2aEndpoint, A2aService};
+use hatchery_a2a::{A2aAgents, A2aEndpoint, A2aService};
 use hatchery_core::{EventWindow, Services, Session, SessionKey};
 use hatchery_engine::{App, RunPermit, Runner};
 use hatchery_eval::{EvalStore, Evaluations};
@@ -27,6 +27,7 @@ struct Shared {
     a2a: Option<A2aEndpoint>,
     mcp: Option<McpEndpoint>,
     mcp_servers: McpServers,
+    a2a_agents: A2aAgents,
     evaluations: Evaluations,
 }
 
@@ -34,9 +35,9 @@ impl AppState {
     /// Creates the state of a server that runs the apps of `source` with `runner`.
     pub fn new(runner: Runner, source: Arc<dyn AppSource>, config: ServerConfig) -> Self {
         let body_budget = BodyBudget::new(config.body_memory);
-        let (a2a, mcp, mcp_servers) = (None, None, McpServers::default());
+        let (a2a, mcp, mcp_servers, a2a_agents) = (None, None, McpServers::default(), A2aAgents::default());
         let evaluations = Evaluations::new(runner.clone(), EvalStore::in_memory());
-        let shared = Shared { runner, source, config, body_budget, a2a, mcp, mcp_servers, evaluations };
+        let shared = Shared { runner, source, config, body_budget, a2a, mcp, mcp_servers, a2a_agents, evaluations };
         Self { shared: Arc::new(shared) }
     }
 
@@ -50,11 +51,12 @@ impl AppState {
         self
     }
 
-    /// Serves A2A clients too. To be called before the state is shared.
+    /// Serves A2A clients too, and reports the state of these agents of other hosts. To be called before the state is shared.
     #[must_use]
-    pub fn with_a2a(mut self, service: A2aService) -> Self {
+    pub fn with_a2a(mut self, service: A2aService, agents: A2aAgents) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             shared.a2a = Some(A2aEndpoint::new(service));
+            shared.a2a_agents = agents;
         }
         self
     }
@@ -74,6 +76,10 @@ impl AppState {
 
     pub(crate) fn evaluations(&self) -> &Evaluations {
         &self.shared.evaluations
+    }
+
+    pub(crate) fn a2a_agents(&self) -> &A2aAgents {
+        &self.shared.a2a_agents
     }
 
     pub(crate) fn mcp_servers(&self) -> &McpServers {

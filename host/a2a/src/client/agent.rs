@@ -10,6 +10,7 @@ use hatchery_core::{
 };
 use tokio::time::{Duration, sleep};
 
+use super::agents::AgentReports;
 use super::connection::{Connection, Received};
 use super::inbound::Inbound;
 use super::outbound::{History, Outbound};
@@ -30,12 +31,28 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub struct RemoteAgent {
     peer: Arc<Peer>,
+    /// Where its errors are reported, with the name in the configuration.
+    reports: Option<(Arc<str>, AgentReports)>,
 }
 
 impl RemoteAgent {
     /// Creates an agent. Its card is read when it is first needed.
     pub fn new(config: RemoteAgentConfig) -> Self {
-        Self { peer: Peer::new(config) }
+        Self { peer: Peer::new(config), reports: None }
+    }
+
+    pub(super) fn with_reports(self, name: &str, reports: &AgentReports) -> Self {
+        Self { reports: Some((name.into(), reports.clone())), ..self }
+    }
+
+    /// Reports the end of an exchange. A task that has failed is not a problem of the connection.
+    fn report(&self, result: &Result<(), ExchangeError>) {
+        let Some((name, reports)) = &self.reports else { return };
+        match result {
+            Ok(()) | Err(ExchangeError::Client(ClientError::Task { .. })) => reports.set(name, None),
+            Err(ExchangeError::Client(error)) => reports.set(name, Some(error)),
+            Err(ExchangeError::Run(_)) => {}
+        }
     }
 
     /// Returns the behaviour, to be used by an agent with any name.
@@ -78,6 +95,7 @@ impl CustomAgent for RemoteAgent {
             Ok(result) => result,
             Err(_) => Err(ClientError::TooLong(timeout).into()),
         };
+        self.report(&result);
         result.map_err(|error| match error {
             ExchangeError::Client(error) => {
                 if !matches!(error, ClientError::Task { .. }) {

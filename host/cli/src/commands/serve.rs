@@ -109,7 +109,7 @@ pub async fn serve(
     let a2a = host.a2a_service();
     let state = AppState::new(host.runner().clone(), host.apps().clone(), config)
         .with_mcp(mcp, host.mcp_servers().clone())
-        .with_a2a(a2a.clone())
+        .with_a2a(a2a.clone(), host.a2a_agents().clone())
         .with_evaluations(host.evaluations().clone());
     let server = Server::bind(address, state).await?;
     let address = server.local_addr();

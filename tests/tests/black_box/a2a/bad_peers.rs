@@ -202,7 +202,10 @@ async fn a_missing_variable_is_named_to_the_operator_only() -> Result<()> {
     ensure!(!detail.contains("NO_SUCH_TOKEN") && !detail.contains("Authorization"), "{detail}");
     let reason =
         "the header `Authorization` needs the environment variable NO_SUCH_TOKEN of the host, which is not set";
-    host.wait_for_log(reason).await
+    host.wait_for_log(reason).await?;
+    let status = json!({"name": "bad", "state": "down", "reason": reason});
+    assert_eq!(host.components().await?.pointer("/a2aAgents"), Some(&json!([status])));
+    Ok(())
 }
 
 #[tokio::test]
