@@ -38,7 +38,8 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Result<()> {
     steps.run(&format!("components: {components}"), || components.build(workspace))?;
     steps.run("host: a release build", || {
         // The features of all packages, as for the benches, so that both share one build.
-        let build = ["build", "--release", "--workspace", "--bin", "hatchery", "--example", "load", "--features", ALLOCATOR];
+        let build =
+            ["build", "--release", "--workspace", "--bin", "hatchery", "--example", "load", "--features", ALLOCATOR];
         step::run_command(&mut workspace.cargo(build))
     })?;
     let mut load = Command::new(workspace.target.join("release/examples/load"));

@@ -36,6 +36,7 @@
 //! writes where it wants.
 
 pub mod audit;
+pub mod backup;
 pub mod catalog;
 pub mod models;
 pub mod plugins;

@@ -5,6 +5,7 @@
 //! change, except for the totals that [`quotas`] are checked against.
 
 pub mod artifacts;
+pub mod backup;
 mod keyed_lock;
 pub mod memory;
 pub mod permissions;

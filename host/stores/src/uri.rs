@@ -70,6 +70,14 @@ pub async fn open_memory_with(uri: &str, durability: Durability) -> Result<Arc<d
     }
 }
 
+/// Returns the path of a URI with this scheme. `None` for other URIs.
+pub(crate) fn local_path(uri: &str, scheme: &str) -> Option<PathBuf> {
+    match split(uri) {
+        (found, rest) if found == scheme => path(uri, rest, "").ok(),
+        _ => None,
+    }
+}
+
 /// Splits a URI into scheme and rest. A URI without a colon is a scheme.
 fn split(uri: &str) -> (&str, &str) {
     uri.split_once(':').unwrap_or((uri, ""))
