@@ -28,6 +28,7 @@ mod json_schema;
 mod memory;
 mod message;
 mod model;
+mod one_or_many;
 mod plugin;
 mod provenance;
 mod resolver;
@@ -86,6 +87,7 @@ pub use model::{
     Embedder, FunctionDeclaration, GenerateContentConfig, LlmRequest, LlmResponse, Model, ModelCapabilities,
     ModelResolver, ResponseGrouping, ResponseStream, StreamingMode,
 };
+pub use one_or_many::one_or_many;
 pub use plugin::{Plugin, PluginInfo};
 pub use provenance::{Claim, EventSigner, PROOF_KEY, generate_secret, remove_proof};
 pub use resolver::{ItemResolver, ResolveError};
