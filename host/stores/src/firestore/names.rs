@@ -99,20 +99,20 @@ fn child(parent: &str, collection: &str, id: &str) -> String {
     format!("{parent}/{collection}/{}", escape(id))
 }
 
-/// Returns an id that is unique and not reserved, without slashes, without tildes, which separate ids, and without colons,
-/// which the paths of requests cannot have.
+/// Returns an id that is unique and not reserved, without slashes, tildes, which separate ids, and what paths of requests
+/// cannot have: colons, and percent signs, which the emulator decodes twice.
 fn escape(id: &str) -> String {
     let mut escaped = String::with_capacity(id.len());
     let is_reserved = id == "." || id == ".." || id.starts_with("__");
     for (index, character) in id.chars().enumerate() {
-        if matches!(character, '%' | '/' | ':' | '~') || (is_reserved && index == 0) {
+        if matches!(character, '=' | '%' | '/' | ':' | '~') || (is_reserved && index == 0) {
             // Writing to a string cannot fail.
-            let _ = write!(escaped, "%{:02X}", u32::from(character));
+            let _ = write!(escaped, "={:02X}", u32::from(character));
         } else {
             escaped.push(character);
         }
     }
-    if escaped.is_empty() { "%".into() } else { hashed(&escaped) }
+    if escaped.is_empty() { "=".into() } else { hashed(&escaped) }
 }
 
 /// Replaces the end of an escaped id that is too long by a hash of it.
@@ -122,7 +122,7 @@ fn hashed(escaped: &str) -> String {
     }
     let hash: String = Sha256::digest(escaped).iter().map(|byte| format!("{byte:02x}")).collect();
     let start = escaped.get(..escaped.floor_char_boundary(MAX_ID_BYTES - 66)).unwrap_or_default();
-    format!("{start}%-{hash}")
+    format!("{start}=-{hash}")
 }
 
 #[cfg(test)]
@@ -134,12 +134,12 @@ mod tests {
         for (id, escaped) in [
             ("s1", "s1"),
             ("ann@example.org", "ann@example.org"),
-            ("東京/a b", "東京%2Fa b"),
-            ("a:b~%", "a%3Ab%7E%25"),
-            (".", "%2E"),
-            ("..", "%2E."),
-            ("__x__", "%5F_x__"),
-            ("", "%"),
+            ("東京/a b", "東京=2Fa b"),
+            ("a:b~%=", "a=3Ab=7E=25=3D"),
+            (".", "=2E"),
+            ("..", "=2E."),
+            ("__x__", "=5F_x__"),
+            ("", "="),
         ] {
             assert_eq!(escape(id), escaped);
         }
