@@ -254,7 +254,8 @@ fn check_not_writable_by(component: &str, grants: &Grants, folder: &Path, file: 
     Err(ConfigError::Invalid { file: file.to_owned(), location: None, message })
 }
 
-/// Resolves the path of a `sqlite:` or `file:` URI against `folder`. Returns other URIs and absolute paths unchanged.
+/// Resolves the path of a `sqlite:` or `file:` URI, and of the properties file of a `firestore:` URI, against `folder`.
+/// Returns other URIs and absolute paths unchanged.
 fn resolve_uri(folder: &Path, uri: &str) -> String {
     match uri.split_once(':') {
         Some((scheme @ ("sqlite" | "file"), path)) if !path.is_empty() && !path.starts_with(['/', ':']) => {
@@ -262,6 +263,16 @@ fn resolve_uri(folder: &Path, uri: &str) -> String {
             let slashes = if path.is_absolute() { "//" } else { "" };
             format!("{scheme}:{slashes}{}", path.display())
         }
+        Some(("firestore", rest)) => match rest.split_once('?') {
+            Some((database, query)) => {
+                let parameters = query.split('&').map(|parameter| match parameter.strip_prefix("properties=") {
+                    Some(file) => format!("properties={}", folder.join(file).display()),
+                    None => parameter.to_owned(),
+                });
+                format!("firestore:{database}?{}", parameters.collect::<Vec<_>>().join("&"))
+            }
+            None => uri.to_owned(),
+        },
         _ => uri.to_owned(),
     }
 }

@@ -1,5 +1,7 @@
 //! Session, artifact, memory and model services: opened by URI from the configuration, or given as objects.
 
+mod firestore;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -175,6 +177,9 @@ pub(crate) async fn open_with(
     let services = Services {
         sessions: match session_object {
             Some(service) => service,
+            None if firestore::is_firestore(&sessions) => {
+                firestore::sessions(&sessions).await.map_err(failed("session_service", &sessions))?
+            }
             None => hatchery_stores::open_sessions_with(&sessions, durability)
                 .await
                 .map_err(failed("session_service", &sessions))?,
@@ -187,6 +192,9 @@ pub(crate) async fn open_with(
         },
         memory: match memory_object {
             Some(service) => service,
+            None if firestore::is_firestore(&memory) => {
+                firestore::memory(&memory).await.map_err(failed("memory_service", &memory))?
+            }
             None => hatchery_stores::open_memory_with(&memory, durability)
                 .await
                 .map_err(failed("memory_service", &memory))?,
@@ -269,6 +277,26 @@ mod tests {
         let services = open(&Config::default(), &storage, &Scripts::default()).await.unwrap();
         assert!(services.sessions.get(&session.key, EventWindow::All).await.unwrap().is_some());
         assert!(folder.path().join("data/sessions.db").is_file());
+    }
+
+    #[cfg(feature = "firestore")]
+    #[tokio::test]
+    async fn firestore_services_are_opened_by_uri_and_connect_when_they_are_used() {
+        let config = |sessions: &str, memory: &str| Config {
+            session_service: Some(sessions.into()),
+            memory_service: Some(memory.into()),
+            ..Config::default()
+        };
+        let opened = async |config| open(&config, &Storage::InMemory, &Scripts::default()).await.map(drop);
+        opened(config("firestore://p/d", "firestore://p?root=chats")).await.unwrap();
+        let error = opened(config("firestore:p", "memory:")).await.unwrap_err().to_string();
+        let expected =
+            "session_service `firestore:p`: invalid name `firestore:p`: a Firestore service is `firestore://PROJECT`";
+        assert!(error.starts_with(expected), "{error}");
+        let folder = tempfile::tempdir().unwrap();
+        let uri = format!("firestore://p?properties={}/none", folder.path().display());
+        let error = opened(config("memory:", &uri)).await.unwrap_err().to_string();
+        assert!(error.starts_with(&format!("memory_service `{uri}`: read the properties ")), "{error}");
     }
 
     #[tokio::test]

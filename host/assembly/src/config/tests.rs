@@ -254,6 +254,11 @@ fn relative_paths_are_resolved_against_the_folder_of_the_file() {
     let config = parse("session_service: sqlite:data/s.db\nartifact_service: file:///var/a\n").unwrap();
     assert_eq!(config.session_service.as_deref(), Some("sqlite:///srv/agents/data/s.db"));
     assert_eq!(config.artifact_service.as_deref(), Some("file:///var/a"));
+    let uri = "session_service: firestore://p/d?properties=a.properties&root=r\nmemory_service: firestore://p\n";
+    let config = parse(uri).unwrap();
+    let resolved = "firestore://p/d?properties=/srv/agents/a.properties&root=r";
+    assert_eq!(config.session_service.as_deref(), Some(resolved));
+    assert_eq!(config.memory_service.as_deref(), Some("firestore://p"));
     let plugins = "plugins: [{name: recorder, args: {folder: recorded}}, {name: replay, args: {folder: /var/b}}]";
     let folders: Vec<_> = parse(plugins).unwrap().plugins.iter().map(|plugin| plugin.args["folder"].clone()).collect();
     assert_eq!(folders, ["/srv/agents/recorded", "/var/b"]);

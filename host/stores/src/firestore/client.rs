@@ -33,6 +33,9 @@ const MAX_DELAY: Duration = Duration::from_millis(500);
 const MAX_COMMIT_WRITES: usize = 400;
 const MAX_COMMIT_BYTES: usize = 3 * 1024 * 1024;
 
+/// More than this is too much for a document, together with its name and what Firestore adds.
+const MAX_DOCUMENT_BYTES: usize = 1_000_000;
+
 /// Maximum number of documents that one request reads by name.
 const MAX_READ_NAMES: usize = 300;
 
@@ -230,8 +233,29 @@ struct ErrorBody {
 }
 
 enum Failure {
+    /// The service has answered with an error.
     Api(ApiError),
+    /// There is no answer.
+    Network(reqwest::Error),
     Store(StoreError),
+}
+
+impl Failure {
+    fn is_temporary(&self) -> bool {
+        match self {
+            Self::Api(error) => is_temporary(error),
+            Self::Network(_) => true,
+            Self::Store(_) => false,
+        }
+    }
+
+    fn into_error(self, doing: &str) -> StoreError {
+        match self {
+            Self::Api(error) => store_error(doing, error),
+            Self::Network(error) => StoreError::backend(doing, error),
+            Self::Store(error) => error,
+        }
+    }
 }
 
 impl FirestoreClient {
@@ -276,7 +300,7 @@ impl FirestoreClient {
                     return Err(unreadable("read from Firestore", "a result is neither found nor missing"));
                 }
             }
-            snapshot.documents.extend(full.iter().map(|name| found.remove(name)));
+            snapshot.documents.extend(full.iter().map(|name| found.get(name).cloned()));
         }
         Ok(snapshot)
     }
@@ -297,6 +321,9 @@ impl FirestoreClient {
     }
 
     /// Makes writes, all or none.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] also if the answer was lost: then the writes may have been made.
     pub(super) async fn commit(&self, writes: &[Write]) -> Result<Commit, StoreError> {
         let doing = "write to Firestore";
         let full: Vec<_> = writes.iter().map(|write| self.full_write(write)).collect();
@@ -304,8 +331,15 @@ impl FirestoreClient {
             Ok(response) => response,
             Err(Failure::Api(error)) => match error.status.as_str() {
                 "ABORTED" | "ALREADY_EXISTS" | "FAILED_PRECONDITION" | "NOT_FOUND" => return Ok(Commit::Conflict),
+                "INVALID_ARGUMENT" if writes.iter().any(|write| write.bytes() > MAX_DOCUMENT_BYTES) => {
+                    return Err(too_large(&error));
+                }
                 _ => return Err(store_error(doing, error)),
             },
+            Err(Failure::Network(error)) => {
+                tracing::warn!(%error, "Firestore has not answered a commit");
+                return Err(unavailable());
+            }
             Err(Failure::Store(error)) => return Err(error),
         };
         let first = response.write_results.into_iter().next();
@@ -324,9 +358,8 @@ impl FirestoreClient {
         loop {
             match self.send(parent, method, request, doing).await {
                 Ok(response) => return Ok(response),
-                Err(Failure::Api(error)) if is_temporary(&error) && backoff.wait().await => {}
-                Err(Failure::Api(error)) => return Err(store_error(doing, error)),
-                Err(Failure::Store(error)) => return Err(error),
+                Err(failure) if failure.is_temporary() && backoff.wait().await => {}
+                Err(failure) => return Err(failure.into_error(doing)),
             }
         }
     }
@@ -338,7 +371,7 @@ impl FirestoreClient {
         request: &Json,
         doing: &str,
     ) -> Result<T, Failure> {
-        let failed = |error: reqwest::Error| Failure::Store(StoreError::backend(doing, error.without_url()));
+        let failed = |error: reqwest::Error| Failure::Network(error.without_url());
         let token = match &self.0.authentication {
             Authentication::Emulator => EMULATOR_TOKEN.to_owned(),
             Authentication::Tokens(tokens) => tokens.token().await.map_err(Failure::Store)?,
@@ -356,13 +389,12 @@ impl FirestoreClient {
     /// Returns `…/documents[/PARENT]:METHOD`. The names of `parent` are percent-encoded.
     fn url(&self, parent: &str, method: &str) -> Url {
         let mut url = self.0.url.clone();
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty();
-            if !parent.is_empty() {
-                segments.extend(parent.split('/'));
-            }
+        let mut path = url.path().trim_end_matches('/').to_owned();
+        for segment in parent.split('/').filter(|segment| !segment.is_empty()) {
+            path.push('/');
+            percent_encode(segment, &mut path);
         }
-        url.set_path(&format!("{}:{method}", url.path()));
+        url.set_path(&format!("{path}:{method}"));
         url
     }
 
@@ -376,6 +408,17 @@ impl FirestoreClient {
             Operation::Update { name, .. } | Operation::Delete(name) => *name = self.full(name),
         }
         write
+    }
+}
+
+/// Encodes all that has, or may have, a meaning in a path.
+fn percent_encode(segment: &str, path: &mut String) {
+    for byte in segment.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            path.push(char::from(byte));
+        } else {
+            path.push_str(&format!("%{byte:02X}"));
+        }
     }
 }
 
@@ -414,14 +457,8 @@ fn store_error(doing: &str, error: ApiError) -> StoreError {
     let is_too_large =
         ["longer than", "exceeds the maximum", "exceeds maximum"].iter().any(|text| error.message.contains(text));
     match error.status.as_str() {
-        "INVALID_ARGUMENT" | "RESOURCE_EXHAUSTED" if is_too_large => StoreError::InvalidRequest(format!(
-            "Firestore stores at most 1 MiB in a document, such as the state of a session or what one call returned, and \
-             10 MiB at once: keep large values as artifacts ({error})"
-        )),
-        _ if is_temporary(&error) => StoreError::Busy {
-            context: "the Firestore database is busy or not available".into(),
-            retry_after: Duration::from_secs(1),
-        },
+        "INVALID_ARGUMENT" | "RESOURCE_EXHAUSTED" if is_too_large => too_large(&error),
+        _ if is_temporary(&error) => unavailable(),
         "UNAUTHENTICATED" | "PERMISSION_DENIED" => {
             StoreError::backend(format!("{doing}: give the account the role roles/datastore.user"), error)
         }
@@ -430,6 +467,18 @@ fn store_error(doing: &str, error: ApiError) -> StoreError {
         }
         _ => StoreError::backend(doing, error),
     }
+}
+
+fn too_large(error: &ApiError) -> StoreError {
+    StoreError::InvalidRequest(format!(
+        "Firestore stores at most 1 MiB in a document, such as the state of a session or what one call returned, and 10 MiB \
+         at once: keep large values as artifacts ({error})"
+    ))
+}
+
+fn unavailable() -> StoreError {
+    let context = "the Firestore database is busy or not available".into();
+    StoreError::Busy { context, retry_after: Duration::from_secs(1) }
 }
 
 /// Delays between attempts, which become longer, until a time has passed.

@@ -127,6 +127,14 @@ impl Write {
         }
     }
 
+    /// Removes a field of a document that is created, and returns its value.
+    pub(super) fn take_field(&mut self, name: &str) -> Option<Value> {
+        match &mut self.operation {
+            Operation::Update { fields, .. } => fields.remove(name),
+            Operation::Delete(_) => None,
+        }
+    }
+
     /// Returns the name of the document.
     pub(super) fn name(&self) -> &str {
         match &self.operation {

@@ -24,7 +24,7 @@ impl Names {
     }
 
     pub(super) fn session(&self, key: &SessionKey) -> String {
-        format!("{}/{}/{}:{}", self.user(&key.user), keys::SESSIONS, escape(&key.app), escape(&key.id))
+        format!("{}/{}/{}~{}", self.user(&key.user), keys::SESSIONS, escape(&key.app), escape(&key.id))
     }
 
     pub(super) fn event(&self, key: &SessionKey, event: &str) -> String {
@@ -36,7 +36,7 @@ impl Names {
     }
 
     pub(super) fn call(&self, key: &SessionKey, run: &str, call: &str) -> String {
-        format!("{}/{}/{}:{}", self.session(key), keys::CALLS, escape(run), escape(call))
+        format!("{}/{}/{}~{}", self.session(key), keys::CALLS, escape(run), escape(call))
     }
 
     /// Returns the document that contains an app's collection of memory entries of a user.
@@ -45,7 +45,7 @@ impl Names {
     }
 
     pub(super) fn memory_entry(&self, key: &SessionKey, event: &str) -> String {
-        format!("{}/{}/{}:{}", self.memory(&key.app, &key.user), keys::ENTRIES, escape(&key.id), escape(event))
+        format!("{}/{}/{}~{}", self.memory(&key.app, &key.user), keys::ENTRIES, escape(&key.id), escape(event))
     }
 
     /// Returns the collection of remembered sessions.
@@ -54,8 +54,8 @@ impl Names {
     }
 
     pub(super) fn remembered_session(&self, key: &SessionKey) -> String {
-        let owner = hashed(&format!("{}:{}", escape(&key.app), escape(&key.user)));
-        format!("{}/{owner}:{}", self.remembered_sessions(), escape(&key.id))
+        let owner = hashed(&format!("{}~{}", escape(&key.app), escape(&key.user)));
+        format!("{}/{owner}~{}", self.remembered_sessions(), escape(&key.id))
     }
 }
 
@@ -73,8 +73,8 @@ pub(super) fn background_runs(app: &str) -> String {
 }
 
 pub(super) fn background_run(key: &SessionKey, run: &str) -> String {
-    let session = hashed(&format!("{}:{}", escape(&key.user), escape(&key.id)));
-    format!("{}/{}/{session}:{}", background_runs(&key.app), keys::PENDING, escape(run))
+    let session = hashed(&format!("{}~{}", escape(&key.user), escape(&key.id)));
+    format!("{}/{}/{session}~{}", background_runs(&key.app), keys::PENDING, escape(run))
 }
 
 /// Returns the part of a document's text with this index.
@@ -99,19 +99,20 @@ fn child(parent: &str, collection: &str, id: &str) -> String {
     format!("{parent}/{collection}/{}", escape(id))
 }
 
-/// Returns an id without slashes and colons, which is unique and not reserved.
+/// Returns an id that is unique and not reserved, without slashes, tildes, which separate ids, and what paths of requests
+/// cannot have: colons, and percent signs, which the emulator decodes twice.
 fn escape(id: &str) -> String {
     let mut escaped = String::with_capacity(id.len());
     let is_reserved = id == "." || id == ".." || id.starts_with("__");
     for (index, character) in id.chars().enumerate() {
-        if matches!(character, '%' | '/' | ':') || (is_reserved && index == 0) {
+        if matches!(character, '=' | '%' | '/' | ':' | '~') || (is_reserved && index == 0) {
             // Writing to a string cannot fail.
-            let _ = write!(escaped, "%{:02X}", u32::from(character));
+            let _ = write!(escaped, "={:02X}", u32::from(character));
         } else {
             escaped.push(character);
         }
     }
-    if escaped.is_empty() { "%".into() } else { hashed(&escaped) }
+    if escaped.is_empty() { "=".into() } else { hashed(&escaped) }
 }
 
 /// Replaces the end of an escaped id that is too long by a hash of it.
@@ -121,7 +122,7 @@ fn hashed(escaped: &str) -> String {
     }
     let hash: String = Sha256::digest(escaped).iter().map(|byte| format!("{byte:02x}")).collect();
     let start = escaped.get(..escaped.floor_char_boundary(MAX_ID_BYTES - 66)).unwrap_or_default();
-    format!("{start}%-{hash}")
+    format!("{start}=-{hash}")
 }
 
 #[cfg(test)]
@@ -133,12 +134,12 @@ mod tests {
         for (id, escaped) in [
             ("s1", "s1"),
             ("ann@example.org", "ann@example.org"),
-            ("東京/a b", "東京%2Fa b"),
-            ("a:b%", "a%3Ab%25"),
-            (".", "%2E"),
-            ("..", "%2E."),
-            ("__x__", "%5F_x__"),
-            ("", "%"),
+            ("東京/a b", "東京=2Fa b"),
+            ("a:b~%=", "a=3Ab=7E=25=3D"),
+            (".", "=2E"),
+            ("..", "=2E."),
+            ("__x__", "=5F_x__"),
+            ("", "="),
         ] {
             assert_eq!(escape(id), escaped);
         }

@@ -7,7 +7,7 @@ use hatchery_core::{Event, SessionKey, StoreError, Timestamp};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::change::Plan;
+use super::change::{Plan, retries};
 use super::state::OwnChange;
 use super::stored::{StoredSession, check_fence};
 use super::{Store, state};
@@ -42,12 +42,23 @@ pub(super) struct Revisions {
 }
 
 impl Store {
+    /// Appends an event. An append whose answer was lost is repeated, which stores nothing twice.
     pub(super) async fn append(
         &self,
         key: &SessionKey,
         event: &Arc<Event>,
         fence: Option<u64>,
     ) -> Result<u64, StoreError> {
+        let mut backoff = retries();
+        loop {
+            match self.append_once(key, event, fence).await {
+                Err(StoreError::Busy { .. }) if backoff.wait().await => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn append_once(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {
         let delta = &event.actions.state_delta;
         let paths: Vec<String> = state::own(delta).map(|(name, _)| state::field_path(name)).collect();
         let mut read = vec![keys::JSON, keys::PARTS, DIGEST];

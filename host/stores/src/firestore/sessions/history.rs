@@ -12,7 +12,7 @@ use super::runs::{parse_run, pending_write};
 use super::state::{self, own};
 use super::stored::{Status, StoredSession, field_paths, session};
 use crate::firestore::client::split;
-use crate::firestore::document::{Document, Write, fields};
+use crate::firestore::document::{Document, Value, Write, fields};
 use crate::firestore::query::select;
 use crate::firestore::{keys, names};
 use crate::sessions::{record_bytes, too_few_events};
@@ -173,7 +173,7 @@ impl Store {
                 return Ok(());
             }
             let removal = self.removal(key, read.stored.revision, &read.events, &read.read_time).await?;
-            if self.complete_steps(&read.stored, removal.writes).await? {
+            if self.complete_steps(&read.stored, removal.writes, None).await? {
                 return Ok(());
             }
             wait(&mut backoff).await?;
@@ -196,27 +196,38 @@ impl Store {
             return Ok(is_made(self.client.commit(&writes).await?));
         }
         session.field(keys::STATUS, status.name().into());
+        // A copy has no place in lists before it is complete.
+        let listing = if status == Status::Copying { session.take_field(keys::LISTING) } else { None };
         if !is_made(self.client.commit(&[session]).await?) {
             return Ok(false);
         }
         let others = commits.into_iter().flatten().collect();
         match self.find_any(key, &[], &[]).await? {
-            Some((stored, _)) if stored.status == status => self.complete_steps(&stored, others).await,
+            Some((stored, _)) if stored.status == status => self.complete_steps(&stored, others, listing).await,
             // Another host has completed it, or removed it.
             _ => Ok(false),
         }
     }
 
-    /// Makes the other writes of several commits, and then lets clients see the session again.
-    async fn complete_steps(&self, stored: &StoredSession, others: Vec<Write>) -> Result<bool, StoreError> {
+    /// Makes the other writes of several commits, and then marks the session as complete, with its place in lists if it has
+    /// none yet.
+    async fn complete_steps(
+        &self,
+        stored: &StoredSession,
+        others: Vec<Write>,
+        listing: Option<Value>,
+    ) -> Result<bool, StoreError> {
         for mut writes in split(others) {
             writes.push(stored.guard());
             if !is_made(self.client.commit(&writes).await?) {
                 return Ok(false);
             }
         }
-        let active = fields([(keys::STATUS, Status::Active.name().into())]);
-        Ok(is_made(self.client.commit(&[stored.update(active)]).await?))
+        let mut active = stored.update(fields([(keys::STATUS, Status::Active.name().into())]));
+        if let Some(listing) = listing {
+            active.field(keys::LISTING, listing);
+        }
+        Ok(is_made(self.client.commit(&[active]).await?))
     }
 
     /// Returns what the removal of the events after a revision writes: the events, the calls of their runs, and the runs
