@@ -16,6 +16,7 @@ mod guide;
 mod hostile;
 mod hot_loading;
 mod languages;
+mod live;
 mod mcp;
 mod memory;
 mod misbehaviour;
