@@ -320,8 +320,7 @@ pub trait Model: Send + Sync {
     /// # Errors
     /// If the model is not live, or refuses the request.
     async fn connect(&self, request: LlmRequest) -> Result<Box<dyn LiveConnection>, ModelError> {
-        let message = "the model is not live; choose one that is, or send text to `/run` and `/run_sse`";
-        Err(ModelError::new(ModelErrorKind::BadRequest, request.model, message))
+        Err(ModelError::not_live(request.model))
     }
 
     /// Returns what the model supports. The engine asks before it builds a request.

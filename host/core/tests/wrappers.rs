@@ -10,11 +10,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use hatchery_core::{
-    ArtifactService, CallContext, Event, EventWindow, FunctionDeclaration, Invocation, JsonMap, LiveConnection, LlmRequest,
-    LlmResponse, MemoryEntry, MemoryService, Model, ModelCapabilities, ModelError, ModelErrorKind, ModelResolver,
-    NewInvocation, Part, ResponseGrouping, ResponseStream, RunError, Services, Session, SessionKey, SessionService,
-    State, StoreError, StreamingMode, Timestamp, Tool, ToolError, Toolset, TurnStart, WrapperModel, WrapperTool,
-    WrapperToolset,
+    ArtifactService, CallContext, Event, EventWindow, FunctionDeclaration, Invocation, JsonMap, LiveConnection,
+    LlmRequest, LlmResponse, MemoryEntry, MemoryService, Model, ModelCapabilities, ModelError, ModelErrorKind,
+    ModelResolver, NewInvocation, Part, ResponseGrouping, ResponseStream, RunError, Services, Session, SessionKey,
+    SessionService, State, StoreError, StreamingMode, Timestamp, Tool, ToolError, Toolset, TurnStart, WrapperModel,
+    WrapperTool, WrapperToolset,
 };
 use serde_json::{Value, json};
 
@@ -262,8 +262,12 @@ fn a_wrapped_toolset_gets_every_call() {
     assert!(*toolset.0.0.lock().unwrap());
 }
 
-const CAPABILITIES: ModelCapabilities =
-    ModelCapabilities { schema_with_tools: true, built_in_tools: true, response_grouping: ResponseGrouping::Batched, live: true };
+const CAPABILITIES: ModelCapabilities = ModelCapabilities {
+    schema_with_tools: true,
+    built_in_tools: true,
+    response_grouping: ResponseGrouping::Batched,
+    live: true,
+};
 
 struct InnerModel;
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
 use hatchery_core::{
-    LiveConnection, LlmRequest, Model, ModelCapabilities, ModelError, ModelErrorKind, ResponseGrouping, ResponseStream, StreamingMode,
+    LiveConnection, LlmRequest, Model, ModelCapabilities, ModelError, ModelErrorKind, ResponseGrouping, ResponseStream,
+    StreamingMode,
 };
 
 /// A model and its replacements. Each is called once per request, with its own retries, until one answers. A request

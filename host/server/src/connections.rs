@@ -10,8 +10,8 @@ mod write_timeout;
 
 use std::convert::Infallible;
 use std::io;
-use std::pin::pin;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -13,7 +13,8 @@ async fn serve(config: &str) -> Result<Host> {
     if !config.is_empty() {
         folder.write("hatchery.yaml", config)?;
     }
-    folder.write("parrot/root_agent.yaml", "name: parrot\nmodel: scripted:parrot/answers.yaml\ninstruction: Repeat.\n")?;
+    folder
+        .write("parrot/root_agent.yaml", "name: parrot\nmodel: scripted:parrot/answers.yaml\ninstruction: Repeat.\n")?;
     folder.write(
         "parrot/answers.yaml",
         "turns:\n  - when: {user: slow}\n    delay_ms: 600000\n    reply: late\n  - reply: 'You said: {user}'\n",
@@ -35,6 +36,7 @@ async fn expect_close(live: &mut Live, code: u16, reason: &str) -> Result<()> {
 async fn a_tool_is_called_in_a_live_run_and_the_events_are_stored() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("dice.wasm", paths::component("dice")?)?;
+    folder.put("dice/answers.yaml", std::fs::read(paths::repository().join("sample-agents/dice/answers.yaml"))?)?;
     let host = Host::serve(&folder).await?;
     host.create_session("dice", "s").await?;
     let mut live = Live::connect(&host, "dice", "s").await?;
@@ -179,7 +181,8 @@ async fn two_clients_of_one_session_are_answered_one_after_the_other() -> Result
     }
     let session = host.session("parrot", "s").await?;
     let events = session["events"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let runs: Vec<_> = events.chunks(2).map(|turn| turn.iter().map(|event| text(&event["invocationId"])).collect()).collect();
+    let runs: Vec<_> =
+        events.chunks(2).map(|turn| turn.iter().map(|event| text(&event["invocationId"])).collect()).collect();
     ensure!(runs.len() == 10 && runs.iter().all(|run: &Vec<_>| run[0] == run[1]), "the turns are mixed: {runs:?}");
     Ok(())
 }

@@ -17,6 +17,7 @@ mod hostile;
 mod hot_loading;
 mod languages;
 mod live;
+mod live_models;
 mod mcp;
 mod memory;
 mod misbehaviour;

@@ -88,7 +88,8 @@ impl LiveRequest {
         .flatten()
         .collect();
         if requests.is_empty() {
-            let message = "it has none of `content`, `blob`, `activityStart`, `activityEnd`, `audioStreamEnd` and `close`";
+            let message =
+                "it has none of `content`, `blob`, `activityStart`, `activityEnd`, `audioStreamEnd` and `close`";
             return Err(RunError::InvalidMessage(message.into()));
         }
         Ok(requests)
@@ -141,7 +142,8 @@ mod tests {
             assert_eq!(parsed(json!({key: true})), [LiveRequest::AudioStreamEnd]);
         }
         for key in ["stateDelta", "state_delta"] {
-            let request = parsed(json!({"content": {"parts": [{"text": "hi"}]}, key: {"mood": "good"}, "partial": true}));
+            let request =
+                parsed(json!({"content": {"parts": [{"text": "hi"}]}, key: {"mood": "good"}, "partial": true}));
             let content = Content { role: None, parts: Content::user("hi").parts };
             let state_delta = JsonMap::from_iter([("mood".to_owned(), json!("good"))]);
             assert_eq!(request, [LiveRequest::Content { content, partial: true, state_delta }]);

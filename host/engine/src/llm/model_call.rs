@@ -67,7 +67,11 @@ impl LoopDriver<'_> {
     }
 
     /// Returns the response of the first callback that answers for a failed model call, or else the error.
-    pub(super) async fn recover_model_call(&self, request: &LlmRequest, error: ModelError) -> Result<LlmResponse, RunError> {
+    pub(super) async fn recover_model_call(
+        &self,
+        request: &LlmRequest,
+        error: ModelError,
+    ) -> Result<LlmResponse, RunError> {
         self.hooks().on_model_error(&self.cx.call, request, &error).await?.ok_or_else(|| error.into())
     }
 
@@ -88,7 +92,11 @@ impl LoopDriver<'_> {
 
     /// Emits a complete response. One without content, which the provider blocked or cannot read, ends the agent's
     /// turn.
-    pub(super) async fn emit_response(&self, event_id: String, mut response: LlmResponse) -> Result<Arc<Event>, RunError> {
+    pub(super) async fn emit_response(
+        &self,
+        event_id: String,
+        mut response: LlmResponse,
+    ) -> Result<Arc<Event>, RunError> {
         assign_call_ids(&mut response);
         self.extract_code(&mut response);
         planning::mark_thoughts(self.llm.planner.as_ref(), &mut response);

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use hatchery_core::{
-    AgentId, AgentKind, AgentTree, CallContext, Model, ModelError, ModelErrorKind, ModelRef, ModelResolver, RunError, Tool,
+    AgentId, AgentKind, AgentTree, CallContext, Model, ModelError, ModelErrorKind, ModelRef, ModelResolver, RunError,
+    Tool,
 };
 
 use super::RunContext;
@@ -23,7 +24,6 @@ impl RunContext {
         };
         Ok((name.clone(), self.plugins.model(cx, name, model)?))
     }
-
 }
 
 /// Returns the model that is declared for an agent or for its nearest ancestor that declares one.

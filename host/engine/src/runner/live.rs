@@ -71,11 +71,18 @@ impl Runner {
             return Err(StoreError::SessionNotFound(key).into());
         }
         let (client, events) = mpsc::channel(MAX_UNREAD_EVENTS);
-        let conversation = Conversation { runner: self.clone(), app, key, request, queue, client };
+        let cancel = request.cancel.child_token();
+        let request = LiveRunRequest { cancel: cancel.clone(), ..request };
+        let conversation = Conversation { runner: self.clone(), app, key, request, queue, client: client.clone() };
         tokio::spawn(async move {
-            let client = conversation.client.clone();
-            let cancel = conversation.request.cancel.clone();
-            let result = cancel.run_until_cancelled_owned(conversation.run()).await.unwrap_or(Err(RunError::Cancelled));
+            let result = tokio::select! {
+                result = conversation.run() => result,
+                () = cancel.cancelled() => Err(RunError::Cancelled),
+                // Nobody reads the answers.
+                () = client.closed() => Err(RunError::Cancelled),
+            };
+            // A turn that is left does not go on.
+            cancel.cancel();
             if let Err(error) = result {
                 // Fails if the client is gone.
                 let _ = client.send(Err(error)).await;
@@ -115,20 +122,12 @@ enum TurnInput {
 impl Conversation {
     async fn run(self) -> Result<(), RunError> {
         let mut pending = PendingTurn::default();
-        while let Some(request) = self.next_request().await {
+        while let Some(request) = self.queue.next().await {
             if let Some(input) = self.input(&mut pending, request).await? {
                 self.run_turn(input).await?;
             }
         }
         Ok(())
-    }
-
-    /// Returns the next request. `None` at the end of the queue, and once nobody reads the events.
-    async fn next_request(&self) -> Option<LiveRequest> {
-        tokio::select! {
-            request = self.queue.next() => request,
-            () = self.client.closed() => None,
-        }
     }
 
     /// Returns the turn that a request begins, or `None` if its message is not complete yet.
@@ -223,11 +222,7 @@ impl Conversation {
     }
 
     async fn send(&self, event: Arc<Event>) -> Result<(), RunError> {
-        self.client.send(Ok(event)).await.map_err(|_| {
-            // Nobody reads the answers.
-            self.request.cancel.cancel();
-            RunError::Cancelled
-        })
+        self.client.send(Ok(event)).await.map_err(|_| RunError::Cancelled)
     }
 }
 

@@ -97,7 +97,11 @@ impl LiveSession {
             let ended = match step {
                 Step::Received(frame) => self.handle_frame(frame).await,
                 Step::Queued(is_open) => {
-                    if is_open { self.pending.pop_front() } else { self.pending.drain(..).last() };
+                    if is_open {
+                        self.pending.pop_front()
+                    } else {
+                        self.pending.drain(..).last()
+                    };
                     None
                 }
                 Step::Emitted(Some(Ok(event))) => self.send_event(&event).await,

@@ -121,11 +121,7 @@ fn values<'a>(
     query.iter().filter(move |(name, _)| name == snake || name == camel).map(|(_, value)| value.as_str())
 }
 
-fn required<'a>(
-    query: &'a [(String, String)],
-    snake: &'static str,
-    camel: &'static str,
-) -> Result<&'a str, LiveEnd> {
+fn required<'a>(query: &'a [(String, String)], snake: &'static str, camel: &'static str) -> Result<&'a str, LiveEnd> {
     values(query, snake, camel).find(|value| !value.trim().is_empty()).ok_or_else(|| {
         let reason = format!("{snake} query parameter is required and cannot be empty");
         LiveEnd::Refused(close_code::POLICY, reason)

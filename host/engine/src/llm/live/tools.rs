@@ -69,9 +69,8 @@ impl<'a> RunningTools<'a> {
 
     /// Returns the responses that the model expects.
     pub(super) fn expected(&self, event: &Event) -> Vec<FunctionResponse> {
-        let is_expected = |response: &&FunctionResponse| {
-            response.id.as_deref().is_none_or(|id| !self.cancelled.contains(id))
-        };
+        let is_expected =
+            |response: &&FunctionResponse| response.id.as_deref().is_none_or(|id| !self.cancelled.contains(id));
         event.function_responses().filter(is_expected).cloned().collect()
     }
 }
