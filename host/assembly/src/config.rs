@@ -9,6 +9,7 @@ mod error;
 mod mcp;
 mod quotas;
 mod server;
+mod value;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,11 +30,10 @@ pub use app::{AppConfig, ToolExecutionConfig};
 pub use audit::AuditConfig;
 pub use component::ComponentConfig;
 pub use error::ConfigError;
-pub use mcp::{
-    McpConfig, McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig, McpSetting,
-};
+pub use mcp::{McpConfig, McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig};
 pub use quotas::{DurabilityConfig, QuotaOverrides};
-pub use server::{DevUi, ServerConfig};
+pub use server::{CorsConfig, DevUi, ServerConfig};
+pub use value::ValueConfig;
 
 use crate::plugins;
 
@@ -212,6 +212,7 @@ impl Config {
         config.audit.check().map_err(|message| invalid(None, message))?;
         config.mcp.check().map_err(|message| invalid(None, message))?;
         config.a2a.check().map_err(|message| invalid(None, message))?;
+        config.server.check().map_err(|message| invalid(None, message))?;
         let folder = file.parent().unwrap_or(Path::new(""));
         config.resolve_paths(folder);
         config.check_not_writable(folder, file)?;

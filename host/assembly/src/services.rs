@@ -13,9 +13,9 @@ use crate::catalog::component_settings;
 use crate::config::{Authority, Config, without_credentials};
 use crate::storage::Storage;
 
-const SESSIONS_FILE: &str = "sessions.db";
-const ARTIFACTS_FOLDER: &str = "artifacts";
-const MEMORY_FILE: &str = "memory.db";
+pub(crate) const SESSIONS_FILE: &str = "sessions.db";
+pub(crate) const ARTIFACTS_FOLDER: &str = "artifacts";
+pub(crate) const MEMORY_FILE: &str = "memory.db";
 
 /// The file that marks a data folder that was created by a host, and its content.
 const IGNORE_FILE: &str = ".gitignore";
@@ -136,6 +136,19 @@ pub async fn open(config: &Config, storage: &Storage, scripts: &Scripts) -> Resu
     open_with(config, storage, models(config, scripts), &ServiceOverrides::default()).await
 }
 
+/// Returns the URIs of the session, artifact and memory service.
+pub(crate) fn uris(config: &Config, storage: &Storage) -> [String; 3] {
+    let or_default = |uri: &Option<String>, scheme, name| match uri {
+        Some(uri) => uri.clone(),
+        None => default_uri(storage, scheme, name),
+    };
+    [
+        or_default(&config.session_service, "sqlite", SESSIONS_FILE),
+        or_default(&config.artifact_service, "file", ARTIFACTS_FOLDER),
+        or_default(&config.memory_service, "sqlite", MEMORY_FILE),
+    ]
+}
+
 /// Like [`open`], with objects instead of configured services. Quotas apply to them too.
 pub(crate) async fn open_with(
     config: &Config,
@@ -143,9 +156,7 @@ pub(crate) async fn open_with(
     models: Arc<dyn ModelResolver>,
     overrides: &ServiceOverrides,
 ) -> Result<Services, ServicesError> {
-    let sessions = config.session_service.clone().unwrap_or_else(|| default_uri(storage, "sqlite", SESSIONS_FILE));
-    let artifacts = config.artifact_service.clone().unwrap_or_else(|| default_uri(storage, "file", ARTIFACTS_FOLDER));
-    let memory = config.memory_service.clone().unwrap_or_else(|| default_uri(storage, "sqlite", MEMORY_FILE));
+    let [sessions, artifacts, memory] = uris(config, storage);
     let (session_object, artifact_object) = (object(&overrides.sessions), object(&overrides.artifacts));
     let memory_object = object(&overrides.memory);
     let needs_folder = (config.session_service.is_none() && session_object.is_none())

@@ -33,6 +33,7 @@ mod state;
 mod background_runs;
 mod body;
 mod connections;
+mod cors;
 mod descriptors;
 mod dev_ui;
 mod extract;

@@ -1,10 +1,13 @@
-//! Session, artifact and memory services, in memory and on disk.
+//! Session, artifact and memory services, in memory, on disk and in Firestore.
 //!
 //! Each service is selected by a URI (see [`open_sessions`], [`open_artifacts`], [`open_memory`]), implements a trait
 //! of `hatchery_core`, and passes the contract tests of its kind. Nothing here caches data that another process could
 //! change, except for the totals that [`quotas`] are checked against.
 
 pub mod artifacts;
+pub mod backup;
+#[cfg(feature = "firestore")]
+pub mod firestore;
 mod keyed_lock;
 pub mod memory;
 pub mod permissions;

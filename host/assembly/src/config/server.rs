@@ -1,14 +1,18 @@
 //! Settings of the HTTP server: `server`.
 
+mod cors;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hatchery_core::MAX_TURN_LEASE;
+use hatchery_core::{MAX_TURN_LEASE, one_or_many};
 use hatchery_wasm::limits::units;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 use crate::byte_size::ByteSize;
+
+pub use cors::CorsConfig;
 
 /// Limits and timeouts of the HTTP server.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -16,6 +20,9 @@ use crate::byte_size::ByteSize;
 pub struct ServerConfig {
     /// Accepted `Host` headers besides `localhost` and `127.0.0.1`, with or without a port. `*` accepts all.
     pub allowed_hosts: Vec<String>,
+    /// The pages of other origins that may send requests. Default: none.
+    #[serde(deserialize_with = "one_or_many")]
+    pub cors: Vec<CorsConfig>,
     /// Maximum size of the body of a run, an artifact or an imported session.
     pub body_limit: ByteSize,
     /// Maximum size of the body of any other request.
@@ -85,6 +92,17 @@ pub enum DevUi {
 }
 
 impl ServerConfig {
+    /// Checks settings that depend on each other.
+    ///
+    /// # Errors
+    /// The problem, with the key.
+    pub(super) fn check(&self) -> Result<(), String> {
+        for (index, cors) in self.cors.iter().enumerate() {
+            cors.check().map_err(|problem| format!("server.cors[{index}]: {problem}"))?;
+        }
+        Ok(())
+    }
+
     /// Returns the functions of the developer UI; [`DevUi::Read`] if they are not set.
     pub fn dev_ui(&self) -> DevUi {
         self.dev_ui.unwrap_or(DevUi::Read)
@@ -106,6 +124,7 @@ impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             allowed_hosts: Vec::new(),
+            cors: Vec::new(),
             body_limit: ByteSize(16 << 20),
             small_body_limit: ByteSize(1 << 20),
             body_memory: ByteSize(512 << 20),

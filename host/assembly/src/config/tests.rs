@@ -284,7 +284,7 @@ fn mcp_servers_are_processes_or_urls() {
     assert_eq!(servers["files"].limits.call_timeout, Duration::from_secs(5));
     assert!(servers["files"].confirmation.is_required("write") && !servers["files"].confirmation.is_required("read"));
     let hatchery_mcp::Transport::Http(web) = &servers["web"].transport else { panic!("{servers:?}") };
-    let key = hatchery_mcp::Setting::Variable { name: "KEY".into(), prefix: "k ".into() };
+    let key = hatchery_core::ConfigValue::Variable { name: "KEY".into(), prefix: "k ".into() };
     assert_eq!((web.url.as_str(), &web.headers["X-Key"]), ("https://mcp.example", &key));
     assert_eq!((servers["web"].limits.max_message, servers["web"].confirmation.is_required("search")), (1 << 20, true));
     let old = parse("mcp: {servers: {old: {url: 'http://localhost/sse', transport: sse}}}").unwrap();
@@ -381,4 +381,53 @@ fn the_settings_in_the_guide_to_a2a_are_read() {
         assert_ne!(parse(block).unwrap().a2a, A2aConfig::default(), "{block}");
     }
     assert_eq!(settings.len(), 3);
+}
+
+#[test]
+fn cors_is_one_mapping_or_a_list_in_both_spellings() {
+    let one = parse(
+        "server:\n  cors: {mapping: /apps/**, origins: 'https://a.example', methods: [GET], headers: [authorization], \
+         allowCredentials: true, maxAge: 60}\n",
+    );
+    let expected = CorsConfig {
+        mapping: "/apps/**".into(),
+        origins: vec!["https://a.example".into()],
+        methods: vec!["GET".into()],
+        headers: vec!["authorization".into()],
+        allow_credentials: true,
+        max_age: Duration::from_secs(60),
+    };
+    assert_eq!(one.unwrap().server.cors, [expected]);
+    let text = "server:\n  cors:\n    - {origins: ['https://a.example'], allow_credentials: true, max_age: 5min}\n    - {origins: ['*']}\n";
+    let list = parse(text).unwrap().server.cors;
+    let of = |rule: &CorsConfig| (rule.mapping.clone(), rule.allow_credentials, rule.max_age.as_secs());
+    assert_eq!(list.iter().map(of).collect::<Vec<_>>(), [("/**".into(), true, 300), ("/**".into(), false, 3600)]);
+    assert_eq!(parse("").unwrap().server.cors, []);
+}
+
+#[test]
+fn rules_of_cors_that_cannot_be_meant_are_errors() {
+    let error = |rule: &str| parse(&format!("server: {{cors: {rule}}}")).unwrap_err();
+    let of = |problem: &str| format!("/srv/agents/hatchery.yaml: server.cors[0]: {problem}");
+    assert_eq!(
+        error("{origins: ['*'], allow_credentials: true}"),
+        of(
+            "`allow_credentials` together with the origin `*` would let every web page act for the user of the browser; \
+            list the origins, or leave `allow_credentials` out"
+        )
+    );
+    let missing = "`origins` is missing: the origins whose pages may send requests, such as https://app.example";
+    assert_eq!(error("{mapping: /run}"), of(missing));
+    for origin in ["app.example", "https://app.example/", "https://*.example", "null"] {
+        let problem = format!(
+            "`{origin}` is no origin; write the scheme, the host and the port, without a path, as in http://localhost:4200, \
+             or `*` for all"
+        );
+        assert_eq!(error(&format!("{{origins: ['{origin}']}}")), of(&problem));
+    }
+    let error_of_mapping = |mapping: &str| error(&format!("{{origins: ['*'], mapping: '{mapping}'}}"));
+    assert_eq!(error_of_mapping("run"), of("`mapping` is `run`, but must begin with `/`, as in `/**`"));
+    assert_eq!(error_of_mapping("/**/users"), of("`mapping` is `/**/users`, but `**` may only be at its end"));
+    assert_eq!(error("{origins: ['*'], methods: ['GE T']}"), of("`GE T` in `methods` is no name"));
+    assert!(error("{origin: x}").contains("unknown field `origin`"));
 }

@@ -24,14 +24,11 @@ use crate::config::Config;
 use crate::host_key;
 use crate::services::{self, Scripts, ServiceOverrides, ServiceSource};
 use crate::source::AppSource;
-use crate::storage::{DATA_FOLDER, Storage};
+use crate::storage::{DATA_FOLDER, EVALUATIONS_FOLDER, Storage};
 use crate::trust::{ConfigSource, LoadedConfig, ProtectedPaths, TrustStore};
 
 /// The file in the data folder that records which component owns which name.
 pub const NAMES_FILE: &str = "names.json";
-
-/// The folder of eval sets and results in the data folder.
-const EVALUATIONS_FOLDER: &str = "evaluations";
 
 /// Options of a [`Host`]. Everything is optional: without a folder the host has native agents only.
 #[derive(Default)]
