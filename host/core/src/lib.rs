@@ -25,6 +25,7 @@ mod item;
 mod journal;
 mod json;
 mod json_schema;
+mod live;
 mod memory;
 mod message;
 mod model;
@@ -81,6 +82,9 @@ pub use item::ItemKind;
 pub use journal::{CallJournal, CallRecord, EarlierCall, RunJournal, hash_arguments};
 pub use json::JsonMap;
 pub use json_schema::to_json_schema;
+pub use live::{
+    LiveConnectConfig, LiveConnection, LiveQueueClosed, LiveRequest, LiveRequestQueue, LiveResponse, Transcription,
+};
 pub use memory::{MemoryEntry, MemoryService, RememberedSession};
 pub use message::{ClientMessage, check_message, invalid_message};
 pub use model::{

@@ -41,6 +41,7 @@ mod graph;
 mod guard;
 mod headers;
 mod json;
+mod live;
 mod observe;
 mod routes;
 mod service;

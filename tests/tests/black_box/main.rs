@@ -17,6 +17,8 @@ mod guide;
 mod hostile;
 mod hot_loading;
 mod languages;
+mod live;
+mod live_models;
 mod mcp;
 mod memory;
 mod misbehaviour;

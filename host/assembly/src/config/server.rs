@@ -46,6 +46,9 @@ pub struct ServerConfig {
     /// turns of a host that has died. At least 100 ms, at most a minute.
     #[serde(deserialize_with = "turn_lease")]
     pub turn_lease: Duration,
+    /// How long the client of a live run may send nothing and be answered nothing.
+    #[serde(deserialize_with = "units::time")]
+    pub live_idle_timeout: Duration,
     /// True if a run is cancelled when its client disconnects. A request can override it.
     pub cancel_on_disconnect: bool,
     /// True if clients may create sessions with given events.
@@ -68,7 +71,7 @@ pub struct ServerConfig {
     /// Minimum average rate of a request body in bytes per second.
     #[serde(skip)]
     pub min_body_rate: ByteSize,
-    /// Interval of keep-alive comments in an idle event stream.
+    /// Interval of keep-alive comments in an idle event stream, and of pings in a live run.
     #[serde(skip)]
     pub keep_alive: Duration,
     /// How long active runs may take to end when the server stops.
@@ -131,6 +134,7 @@ impl Default for ServerConfig {
             max_connections_per_peer: 256,
             max_concurrent_runs: 512,
             turn_lease: Duration::from_secs(3),
+            live_idle_timeout: Duration::from_secs(600),
             cancel_on_disconnect: false,
             allow_import: false,
             secret_file: None,

@@ -31,7 +31,7 @@ fn a_full_file_is_read() {
          server: {allowed_hosts: [agents.example], body_limit: 1 MiB, max_connections: 9, max_concurrent_runs: 3,\n    \
          cancel_on_disconnect: true, small_body_limit: 9 KiB, body_memory: 2 GiB, body_timeout: 1min,\n    \
          write_timeout: 5s, max_connections_per_peer: 7, allow_import: true, turn_lease: 500ms,\n    \
-         secret_file: ../host.key, dev_ui: read}\n",
+         live_idle_timeout: 7s, secret_file: ../host.key, dev_ui: read}\n",
     )
     .unwrap();
     assert_eq!(config.session_service.as_deref(), Some("postgres://db/x"));
@@ -54,6 +54,7 @@ fn a_full_file_is_read() {
     assert_eq!(config.server.write_timeout, Duration::from_secs(5));
     assert_eq!(config.server.max_connections_per_peer, 7);
     assert_eq!(config.server.turn_lease, Duration::from_millis(500));
+    assert_eq!(config.server.live_idle_timeout, Duration::from_secs(7));
 }
 
 #[test]
@@ -63,7 +64,7 @@ fn an_unknown_key_is_an_error_with_its_position() {
         error,
         "/srv/agents/hatchery.yaml:3:3: server: unknown field `body_limits`, expected one of `allowed_hosts`, \
          `body_limit`, `small_body_limit`, `body_memory`, `body_timeout`, `write_timeout`, `max_connections`, \
-         `max_connections_per_peer`, `max_concurrent_runs`, `turn_lease`, `cancel_on_disconnect`, `allow_import`, \
+         `max_connections_per_peer`, `max_concurrent_runs`, `turn_lease`, `live_idle_timeout`, `cancel_on_disconnect`, `allow_import`, \
          `secret_file`, `dev_ui`; did you mean `body_limit`?"
     );
 }
