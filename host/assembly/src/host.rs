@@ -24,6 +24,7 @@ pub use settings::{known_apps, unknown_apps, unknown_components};
 use crate::config::Config;
 use crate::services::Scripts;
 use crate::source::AppSource;
+use crate::traces::TraceStore;
 
 /// Agents from a folder and from Rust code, with the services that they run on.
 ///
@@ -37,6 +38,7 @@ pub struct Host {
     apps: Arc<dyn AppSource>,
     runner: Runner,
     evaluations: Evaluations,
+    traces: TraceStore,
     scripts: Scripts,
     mcp_servers: McpServers,
     registered_plugins: Factories<Arc<dyn Plugin>>,
@@ -98,6 +100,11 @@ impl Host {
     /// Returns the evaluation of the apps, with sets and results in the data folder.
     pub fn evaluations(&self) -> &Evaluations {
         &self.evaluations
+    }
+
+    /// Returns the spans of runs, if they are [traced](HostBuilder::trace).
+    pub fn traces(&self) -> &TraceStore {
+        &self.traces
     }
 
     /// Returns the session, artifact, memory and model services.

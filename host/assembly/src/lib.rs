@@ -52,6 +52,7 @@ mod host_key;
 mod mcp;
 mod source;
 mod storage;
+mod traces;
 
 pub use byte_size::ByteSize;
 pub use config::{
@@ -71,6 +72,7 @@ pub use source::{
     RestoreError,
 };
 pub use storage::Storage;
+pub use traces::TraceStore;
 
 /// The examples of the guide.
 #[cfg(doctest)]

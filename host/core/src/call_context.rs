@@ -20,6 +20,7 @@ use crate::memory::MemoryEntry;
 use crate::model::{LlmRequest, LlmResponse, Model, ResponseStream, StreamingMode};
 use crate::state::{State, is_state_removal};
 use crate::sync::MutexExt;
+use crate::trace::SpanContext;
 
 /// The context of one call of a tool or a callback, or of one run of an agent. Changes are collected as the
 /// [`EventActions`] of the event that reports the call. They are visible at once to code that reads state through the
@@ -44,6 +45,7 @@ pub struct CallContext {
     is_read_only: bool,
     confirmation: Option<Arc<ToolConfirmation>>,
     host: Option<Arc<dyn AgentHost>>,
+    span: SpanContext,
     actions: Arc<Mutex<EventActions>>,
 }
 
@@ -51,6 +53,7 @@ impl CallContext {
     /// Creates a context without changes.
     pub fn new(invocation: Arc<Invocation>, agent: impl Into<Arc<str>>, branch: Option<Arc<str>>) -> Self {
         Self {
+            span: invocation.span.clone(),
             invocation,
             agent: agent.into(),
             branch,
@@ -63,6 +66,18 @@ impl CallContext {
             host: None,
             actions: Arc::default(),
         }
+    }
+
+    /// Sets where the spans of the call begin.
+    #[must_use]
+    pub fn with_span(mut self, span: SpanContext) -> Self {
+        self.span = span;
+        self
+    }
+
+    /// Returns where the spans of the call begin.
+    pub fn span(&self) -> &SpanContext {
+        &self.span
     }
 
     /// Sets the engine's services for running code.

@@ -42,6 +42,7 @@ mod summarizer;
 pub mod sync;
 mod time;
 mod tool;
+mod trace;
 mod turn;
 pub mod type_schema;
 mod usage;
@@ -97,6 +98,7 @@ pub use stored_run::{RunFailure, RunPage, RunService, RunState, RunTransition, S
 pub use summarizer::Summarizer;
 pub use time::{Timestamp, UptimeInstant};
 pub use tool::{Tool, ToolAuthorizer, Toolset};
+pub use trace::{SPAN_EVENT_ID, SPAN_EVENT_IDS, Span, SpanContext, SpanData, SpanExporter};
 pub use turn::{MAX_TURN_LEASE, Turn, TurnLease, TurnStart};
 pub use usage::{ArtifactUsage, SessionUsage, StateUsage, Usage, UserUsage};
 pub use wildcard::matches_wildcard;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use hatchery_core::{Agent, AgentContext, AgentId, AgentKind, Claim, Content, Event, EventData, RunError};
+use hatchery_core::{Agent, AgentContext, AgentId, AgentKind, Claim, Content, Event, EventData, RunError, Span};
 
 use crate::llm::{self, transfer};
 use crate::plugins::HookChain;
@@ -69,6 +69,8 @@ struct AgentRun {
     /// True once the callbacks after the agent have run. They may transfer to another agent, after which the agent is
     /// over.
     is_finished: AtomicBool,
+    /// Ends with the run of the agent.
+    _span: Span,
 }
 
 /// The decision of the callbacks before an agent.
@@ -83,9 +85,14 @@ enum AgentStart {
 
 impl AgentRun {
     fn new(run: &Arc<RunContext>, id: AgentId, scope: &AgentScope) -> Self {
-        let call = run.call_context(id, scope.branch.clone(), &scope.replay);
+        let agent = run.agent(id);
+        let mut span = scope.span.start("invoke_agent", || format!("invoke_agent {}", agent.name));
+        span.set("gen_ai.agent.name", || agent.name.clone());
+        span.set("gen_ai.agent.description", || agent.description.clone());
+        let call = run.call_context(id, scope.branch.clone(), &scope.replay).with_span(span.context());
         let cx = AgentContext { call, sink: scope.sink.clone() };
-        Self { run: run.clone(), id, replay: scope.replay.clone(), cx, is_finished: AtomicBool::new(false) }
+        let is_finished = AtomicBool::new(false);
+        Self { run: run.clone(), id, replay: scope.replay.clone(), cx, is_finished, _span: span }
     }
 
     fn agent(&self) -> &Agent {
@@ -174,8 +181,13 @@ impl AgentRun {
     }
 
     async fn run_body(&self) -> Result<AgentOutcome, RunError> {
-        let Self { run, id, replay, cx, is_finished: _ } = self;
-        let scope = || AgentScope { branch: cx.call.branch.clone(), replay: replay.clone(), sink: cx.sink.clone() };
+        let Self { run, id, replay, cx, is_finished: _, _span } = self;
+        let scope = || AgentScope {
+            branch: cx.call.branch.clone(),
+            replay: replay.clone(),
+            sink: cx.sink.clone(),
+            span: cx.call.span().clone(),
+        };
         match &self.agent().kind {
             AgentKind::Llm(llm) => llm::run_llm_agent(run, *id, llm, cx, replay).await,
             AgentKind::Sequential => workflow::run_sequential(run, *id, scope()).await,

@@ -13,6 +13,7 @@ mod run;
 mod runs;
 mod sessions;
 mod status;
+mod traces;
 
 use axum::Router;
 use axum::extract::OriginalUri;
@@ -37,6 +38,7 @@ pub(crate) fn all() -> Router<AppState> {
         .merge(runs::routes())
         .merge(sessions::routes())
         .merge(status::routes())
+        .merge(traces::routes())
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(route_not_found)
 }

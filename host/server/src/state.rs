@@ -13,6 +13,7 @@ use crate::body::BodyBudget;
 use crate::error::ApiError;
 use hatchery::AppSource;
 use hatchery::ServerConfig;
+use hatchery::TraceStore;
 
 /// The shared state of all request handlers. Cheap to clone.
 #[derive(Clone)]
@@ -31,6 +32,7 @@ struct Shared {
     mcp: Option<McpEndpoint>,
     mcp_servers: McpServers,
     evaluations: Evaluations,
+    traces: TraceStore,
 }
 
 impl AppState {
@@ -39,8 +41,10 @@ impl AppState {
         let body_budget = BodyBudget::new(config.body_memory);
         let starting = AtomicUsize::new(0);
         let (a2a, mcp, mcp_servers) = (None, None, McpServers::default());
+        let traces = TraceStore::default();
         let evaluations = Evaluations::new(runner.clone(), EvalStore::in_memory());
-        let shared = Shared { runner, source, config, body_budget, starting, a2a, mcp, mcp_servers, evaluations };
+        let shared =
+            Shared { runner, source, config, body_budget, starting, a2a, mcp, mcp_servers, evaluations, traces };
         Self { shared: Arc::new(shared) }
     }
 
@@ -72,8 +76,21 @@ impl AppState {
         self
     }
 
+    /// Serves the spans of runs. To be called before the state is shared.
+    #[must_use]
+    pub fn with_traces(mut self, traces: TraceStore) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.traces = traces;
+        }
+        self
+    }
+
     pub(crate) fn a2a(&self) -> Option<&A2aEndpoint> {
         self.shared.a2a.as_ref()
+    }
+
+    pub(crate) fn traces(&self) -> &TraceStore {
+        &self.shared.traces
     }
 
     pub(crate) fn evaluations(&self) -> &Evaluations {

@@ -25,6 +25,7 @@ use crate::host_key;
 use crate::services::{self, Scripts, ServiceOverrides, ServiceSource};
 use crate::source::AppSource;
 use crate::storage::{DATA_FOLDER, Storage};
+use crate::traces::TraceStore;
 use crate::trust::{ConfigSource, LoadedConfig, ProtectedPaths, TrustStore};
 
 /// The file in the data folder that records which component owns which name.
@@ -56,6 +57,7 @@ pub struct HostBuilder {
     progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
     deterministic_mode: Option<DeterministicMode>,
     is_reproducible: bool,
+    is_traced: bool,
 }
 
 /// Where compiled code is cached.
@@ -190,6 +192,13 @@ impl HostBuilder {
     #[must_use]
     pub fn watch(self, watch: bool) -> Self {
         Self { watch, ..self }
+    }
+
+    /// Sets whether the spans of runs are kept in memory, with requests to models and their responses, see
+    /// [`Host::traces`]. Default: false.
+    #[must_use]
+    pub fn trace(self, trace: bool) -> Self {
+        Self { is_traced: trace, ..self }
     }
 
     /// Sets where components are compiled. Default: in this process, which does not bound the memory and time of
@@ -333,8 +342,12 @@ impl HostBuilder {
         let apps =
             HostApps { native: native_apps, catalog: catalog.clone(), models, config_state: config_state.clone() };
         let apps: Arc<dyn AppSource> = Arc::new(ConfiguredApps::new(apps, &config, catalog_source.clone()));
-        let runner = Runner::with_signer(services, self.native_plugins(configured)?, signer)
+        let mut runner = Runner::with_signer(services, self.native_plugins(configured)?, signer)
             .with_turn_lease(config.server.turn_lease);
+        let traces = TraceStore::default();
+        if self.is_traced {
+            runner = runner.with_span_exporter(Arc::new(traces.clone()));
+        }
         runner.set_apps(Arc::new(AppsOf(apps.clone())));
         if let Some(catalog) = catalog.as_ref().filter(|_| self.watch) {
             catalog.watch();
@@ -356,6 +369,7 @@ impl HostBuilder {
             apps,
             runner,
             evaluations,
+            traces,
             scripts,
             mcp_servers,
             registered_plugins,

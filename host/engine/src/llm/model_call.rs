@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use hatchery_core::{
     Aggregator, Capability, Claim, Content, Event, EventData, LlmAgent, LlmRequest, LlmResponse, Model, ModelError,
-    ModelErrorKind, PartData, RunError, StreamingMode, new_event_id, new_function_call_id,
+    ModelErrorKind, PartData, RunError, SPAN_EVENT_ID, StreamingMode, new_event_id, new_function_call_id,
 };
 use serde_json::Value;
 
@@ -22,8 +22,20 @@ impl LoopDriver<'_> {
             call.invocation.count_llm_call(&call.agent)?;
             return self.emit_response(event_id, response).await;
         }
+        let mut span = call.span().start("generate_content", || "call_llm".into());
+        span.set(SPAN_EVENT_ID, || event_id.clone());
+        span.set_request(&request);
         let mut aggregator = Aggregator::default();
-        let response = match self.stream_model(model.as_ref(), &request, &event_id, &mut aggregator).await {
+        let result = self.stream_model(model.as_ref(), &request, &event_id, &mut aggregator).await;
+        match &result {
+            Ok(()) if call.span().is_recorded() => {
+                aggregator.response().iter().for_each(|response| span.set_response(response));
+            }
+            Ok(()) => {}
+            Err(error) => span.set_error(error),
+        }
+        drop(span);
+        let response = match result {
             Ok(()) => match aggregator.finish() {
                 Some(response) => self.recover_blocked(&request, response).await?,
                 None => {

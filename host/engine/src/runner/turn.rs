@@ -8,8 +8,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use hatchery_core::{
     CallContext, Caller, Claim, Content, Event, EventData, EventSink, Invocation, JsonMap, NewInvocation, RunError,
-    RunFailure, RunJournal, RunLimit, RunState, RunTransition, Services, SessionKey, StoreError, TurnLease,
-    USER_AUTHOR, check_message,
+    RunFailure, RunJournal, RunLimit, RunState, RunTransition, Services, SessionKey, SpanContext, StoreError,
+    TurnLease, USER_AUTHOR, check_message,
 };
 use imbl::Vector;
 use tokio_util::sync::CancellationToken;
@@ -149,6 +149,10 @@ impl RunnerInner {
         let publisher = announced.filter(|announced| announced.run() == id);
         let publisher = publisher.unwrap_or_else(|| self.run_bus.announce(&key, &id, request.cancel.clone()));
         let is_nested = parent.is_some();
+        let trace = self.spans.clone().map(|spans| SpanContext::new(spans, key.clone(), &id)).unwrap_or_default();
+        // Ends with the turn.
+        let mut span = trace.start("invoke_workflow", || "invocation".into());
+        span.set("gen_ai.workflow.name", || app.name.clone());
         let (invocation, writer) = Invocation::new(NewInvocation {
             id,
             session,
@@ -165,6 +169,7 @@ impl RunnerInner {
             usage: usage.into(),
             lease: Some(lease.clone()),
             journal: Some(journal.clone()),
+            span: span.context(),
         });
         let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);
         let log = EventLog::new(cx.clone(), writer, plugins.clone(), (client, publisher.frames()), delivered_ids);
@@ -186,6 +191,7 @@ impl RunnerInner {
                 (Ok(true), Some(end))
             }
             Err(error) => {
+                span.set_error(&error);
                 plugins.on_run_error(&cx, &error).await;
                 let is_reported = report(&run, &log, &error).await;
                 let is_cancelled = publisher.is_cancel_requested() || caller_cancel.is_cancelled() || is_nested;
@@ -340,7 +346,12 @@ async fn run_agents(
             run.set_first_message(first.clone());
         }
         for (agent, branch) in agents_to_run(&app.tree, &beginning, &Verifier::of(invocation)) {
-            let scope = AgentScope { branch, replay: replay.clone(), sink: Arc::new(log.clone()) };
+            let scope = AgentScope {
+                branch,
+                replay: replay.clone(),
+                sink: Arc::new(log.clone()),
+                span: invocation.span.clone(),
+            };
             let running = run_agent(run.clone(), agent, scope);
             outcome = invocation.cancel.run_until_cancelled(running).await.ok_or(RunError::Cancelled)??;
             if outcome == AgentOutcome::Paused {

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use hatchery_core::{
-    CallContext, EarlierCall, EventActions, JsonMap, RunError, RunJournal, StateScope, Tool, ToolConfirmation,
+    CallContext, EarlierCall, EventActions, JsonMap, RunError, RunJournal, Span, StateScope, Tool, ToolConfirmation,
     ToolError, confirmation_hint,
 };
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -262,8 +262,28 @@ impl ToolPipeline {
             journal.begin(key).await?;
         }
         invocation.ensure_turn().await?;
-        let result = invocation.cancel.run_until_cancelled(self.tool.call(args, &self.cx)).await;
+        let mut span = self.span(&args);
+        let traced = span.context().is_recorded().then(|| self.cx.clone().with_span(span.context()));
+        let cx = traced.as_ref().unwrap_or(&self.cx);
+        let result = invocation.cancel.run_until_cancelled(self.tool.call(args, cx)).await;
+        match &result {
+            Some(Ok(response)) => span.set_json("gcp.vertex.agent.tool_response", response),
+            Some(Err(error)) => span.set("error.message", || error.to_string()),
+            None => span.set("error.type", || RunError::Cancelled.code().to_owned()),
+        }
         result.ok_or(RunError::Cancelled)
+    }
+
+    /// Begins the span of the call.
+    fn span(&self, args: &JsonMap) -> Span {
+        let mut span = self.cx.span().start("execute_tool", || format!("execute_tool {}", self.name));
+        span.set("gen_ai.tool.name", || self.name.clone());
+        span.set("gen_ai.tool.type", || "function");
+        span.set("gen_ai.tool.description", || self.tool.declaration().description.clone());
+        span.set("gen_ai.tool.call.id", || self.cx.function_call_id.as_deref().map(str::to_owned));
+        span.set("gen_ai.agent.name", || self.cx.agent.to_string());
+        span.set_json("gcp.vertex.agent.tool_call_args", args);
+        span
     }
 
     /// Returns the reason why the tool does not run with these arguments: a person has not confirmed them. Requests the

@@ -15,3 +15,4 @@ mod slow_clients;
 mod status;
 mod stored_runs;
 mod support;
+mod traces;

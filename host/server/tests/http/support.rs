@@ -5,7 +5,7 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hatchery::{AppSource, CatalogReport, ComponentReport, FileReport, ServerConfig};
+use hatchery::{AppSource, CatalogReport, ComponentReport, FileReport, ServerConfig, TraceStore};
 use hatchery_core::{
     Agent, AgentContext, AgentKind, Content, CustomAgent, CustomAgentSpec, EventData, RunError, Services, Timestamp,
 };
@@ -210,8 +210,9 @@ impl Host {
             memory: Arc::new(KeywordMemory::new()),
             models: Arc::new(ModelProviders::new()),
         });
-        let runner = Runner::with_plugins(services.clone(), plugins);
-        let state = AppState::new(runner, Arc::new(FakeSource(apps.into())), config);
+        let traces = TraceStore::default();
+        let runner = Runner::with_plugins(services.clone(), plugins).with_span_exporter(Arc::new(traces.clone()));
+        let state = AppState::new(runner, Arc::new(FakeSource(apps.into())), config).with_traces(traces);
         let server = Server::bind(address.parse().unwrap(), state.clone()).await.unwrap();
         let address = server.local_addr();
         let (stop, stopped) = oneshot::channel();

@@ -125,7 +125,10 @@ impl Sandbox {
         work: impl FnOnce(&Accessor<HostState>, G) -> GuestFuture<'_, R> + Send + 'a,
     ) -> BoxFuture<'a, Result<R, CallError>> {
         let caller = Caller::Call(cx.clone());
+        let mut span = cx.span().start("call_guest", || format!("call_guest {}", self.component));
+        span.set("hatchery.component", || self.component.to_string());
         Box::pin(async move {
+            let _span = span;
             let limits = self.call_limits(&caller);
             let (clock, waiting) = (limits.clock.clone(), self.instance_pool.as_ref().and_then(|pool| pool.take()));
             let log = match &waiting {
