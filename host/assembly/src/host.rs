@@ -24,7 +24,7 @@ pub use settings::{known_apps, unknown_apps, unknown_components};
 use crate::config::Config;
 use crate::services::Scripts;
 use crate::source::AppSource;
-use crate::traces::TraceStore;
+use crate::telemetry::TraceStore;
 
 /// Agents from a folder and from Rust code, with the services that they run on.
 ///

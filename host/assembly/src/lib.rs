@@ -52,7 +52,7 @@ mod host_key;
 mod mcp;
 mod source;
 mod storage;
-mod traces;
+mod telemetry;
 
 pub use byte_size::ByteSize;
 pub use config::{
@@ -72,7 +72,7 @@ pub use source::{
     RestoreError,
 };
 pub use storage::Storage;
-pub use traces::TraceStore;
+pub use telemetry::TraceStore;
 
 /// The examples of the guide.
 #[cfg(doctest)]

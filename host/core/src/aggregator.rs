@@ -35,11 +35,6 @@ impl Aggregator {
         }
     }
 
-    /// Returns the response so far, or `None` if nothing was pushed.
-    pub fn response(&self) -> Option<LlmResponse> {
-        Self { response: self.response.clone(), parts: self.parts.clone(), role: self.role.clone(), ..*self }.finish()
-    }
-
     /// Returns the complete response, or `None` if nothing was pushed.
     pub fn finish(self) -> Option<LlmResponse> {
         let mut response = self.response?;

@@ -1,27 +1,30 @@
 //! Traces: spans of runs, agents, and calls of models, tools and guests. A span is exported when it ends. Names and
 //! attributes are those of OpenTelemetry's GenAI conventions, and those that ADK's clients read.
+//!
+//! Recording is cheap: nothing is serialised, and what is sent to models is shared, not copied. Exporters serialise what
+//! they need, when they need it. Without an exporter nothing is recorded.
 
+mod content;
+mod data;
+mod parent;
+
+use std::fmt::Display;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::content::Content;
 use crate::error::RunError;
+use crate::event::{Event, UsageMetadata};
 use crate::id::SessionKey;
-use crate::json::{JsonMap, json_len};
-use crate::model::{LlmRequest, LlmResponse};
+use crate::json::JsonMap;
+use crate::model::LlmRequest;
 use crate::sync::MutexExt;
 
-/// The attribute with the id of the event that a model call led to.
-pub const SPAN_EVENT_ID: &str = "gcp.vertex.agent.event_id";
-
-/// The attribute with the ids of the events of an agent.
-pub const SPAN_EVENT_IDS: &str = "gcp.vertex.agent.associated_event_ids";
-
-/// Maximum length of the JSON of an attribute in bytes, such as of a request to a model.
-const MAX_ATTRIBUTE_BYTES: usize = 64 << 10;
+pub use content::{Kept, SpanContent};
+pub use data::{AttributeValue, SpanData, SpanError, SpanOperation};
+pub use parent::{InvalidTraceParent, TraceParent};
 
 /// Most event ids of a span.
 const MAX_EVENT_IDS: usize = 1000;
@@ -29,35 +32,114 @@ const MAX_EVENT_IDS: usize = 1000;
 /// Receives the spans that have ended.
 pub trait SpanExporter: Send + Sync {
     /// Receives a span. Called where the span ends, so it must not block.
-    fn export(&self, span: SpanData);
+    fn export(&self, span: &Arc<SpanData>);
+
+    /// Returns true if spans shall have their [`SpanContent`].
+    fn captures_content(&self) -> bool;
+
+    /// Returns true if the exporter wants the spans of this trace. It is told to other services that the trace reaches.
+    fn is_sampled(&self, trace_id: u128, parent: Option<&TraceParent>) -> bool;
 }
 
-/// A span that has ended.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SpanData {
-    /// The operation, such as `execute_tool roll_die`.
-    pub name: String,
-    /// The same for all spans of a run.
-    pub trace_id: u128,
-    /// Identifies the span.
-    pub span_id: u64,
-    /// The span that this one is part of; `None` for that of the run.
-    pub parent_span_id: Option<u64>,
-    /// When it began.
-    pub start: SystemTime,
-    /// When it ended.
-    pub end: SystemTime,
+/// Exports each span to several exporters.
+impl SpanExporter for Vec<Arc<dyn SpanExporter>> {
+    fn export(&self, span: &Arc<SpanData>) {
+        self.iter().for_each(|exporter| exporter.export(span));
+    }
+
+    fn captures_content(&self) -> bool {
+        self.iter().any(|exporter| exporter.captures_content())
+    }
+
+    fn is_sampled(&self, trace_id: u128, parent: Option<&TraceParent>) -> bool {
+        self.iter().any(|exporter| exporter.is_sampled(trace_id, parent))
+    }
+}
+
+/// What all spans of a run have in common.
+#[derive(Debug)]
+pub struct Trace {
+    /// The same for all attempts of a run, on any host. That of the caller if there is one.
+    pub id: u128,
+    /// The span outside of the run that it is part of.
+    pub parent: Option<TraceParent>,
+    /// Whether an exporter wanted it when it began.
+    pub is_sampled: bool,
     /// The session of the run.
     pub session: SessionKey,
-    /// Texts, numbers and arrays by name; no `null`.
-    pub attributes: JsonMap,
+    /// The id of the run.
+    pub invocation_id: String,
+    captures_content: bool,
+    started: (SystemTime, Instant),
+    times: RunTimes,
 }
 
-impl SpanData {
-    /// Returns about how many bytes of memory the span takes.
-    pub fn size(&self) -> usize {
-        size_of::<Self>() + self.name.len() + json_len(&self.attributes)
+impl Trace {
+    fn time_since(&self, instant: Instant) -> SystemTime {
+        let (time, started) = self.started;
+        match instant.checked_duration_since(started) {
+            Some(later) => time + later,
+            None => time - started.duration_since(instant),
+        }
     }
+}
+
+/// Where the time of a run went. The times of calls that ran at the same time are added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeKind {
+    /// Waiting for earlier turns of the session.
+    Queue,
+    /// Waiting for models.
+    Model,
+    /// Calls of tools, with everything that they call.
+    Tool,
+    /// Calls of guests, with everything that they call.
+    Guest,
+    /// Computing in guests, and in imports that they call.
+    GuestCpu,
+    /// Storing events.
+    Store,
+}
+
+/// All kinds with the attributes of the span of a run, in nanoseconds.
+const TIMES: [(TimeKind, &str); 6] = [
+    (TimeKind::Queue, "hatchery.time.queue_ns"),
+    (TimeKind::Model, "hatchery.time.model_ns"),
+    (TimeKind::Tool, "hatchery.time.tool_ns"),
+    (TimeKind::Guest, "hatchery.time.guest_ns"),
+    (TimeKind::GuestCpu, "hatchery.time.guest_cpu_ns"),
+    (TimeKind::Store, "hatchery.time.store_ns"),
+];
+
+#[derive(Debug, Default)]
+struct RunTimes {
+    queue: AtomicU64,
+    model: AtomicU64,
+    tool: AtomicU64,
+    guest: AtomicU64,
+    guest_cpu: AtomicU64,
+    store: AtomicU64,
+}
+
+impl RunTimes {
+    fn of(&self, kind: TimeKind) -> &AtomicU64 {
+        match kind {
+            TimeKind::Queue => &self.queue,
+            TimeKind::Model => &self.model,
+            TimeKind::Tool => &self.tool,
+            TimeKind::Guest => &self.guest,
+            TimeKind::GuestCpu => &self.guest_cpu,
+            TimeKind::Store => &self.store,
+        }
+    }
+
+    fn add(&self, kind: TimeKind, time: Duration) {
+        self.of(kind).fetch_add(nanoseconds(time), Ordering::Relaxed);
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The place in a trace at which new spans begin. Cheap to clone. The default records nothing.
@@ -66,31 +148,41 @@ pub struct SpanContext(Option<Arc<Place>>);
 
 struct Place {
     exporter: Arc<dyn SpanExporter>,
-    session: SessionKey,
-    invocation_id: String,
-    trace_id: u128,
+    trace: Arc<Trace>,
     /// `None` outside of all spans.
     span_id: Option<u64>,
     event_ids: Mutex<Vec<String>>,
 }
 
 /// A span in progress. It ends when it is dropped.
+#[must_use]
 pub struct Span {
     context: SpanContext,
     data: Option<Box<SpanData>>,
+    started: Option<Instant>,
+    ended: Option<Instant>,
 }
 
 impl SpanContext {
-    /// Begins the trace of a run.
-    pub fn new(exporter: Arc<dyn SpanExporter>, session: SessionKey, invocation_id: &str) -> Self {
-        Self(Some(Arc::new(Place {
-            exporter,
+    /// Begins the trace of a run; that of `parent` if there is one.
+    pub fn new(
+        exporter: Arc<dyn SpanExporter>,
+        session: SessionKey,
+        invocation_id: &str,
+        parent: Option<TraceParent>,
+    ) -> Self {
+        let id = parent.map_or_else(|| parent::trace_id(&session, invocation_id), |parent| parent.trace_id);
+        let trace = Trace {
+            id,
+            parent,
+            is_sampled: exporter.is_sampled(id, parent.as_ref()),
             session,
             invocation_id: invocation_id.into(),
-            trace_id: uuid::Uuid::new_v4().as_u128(),
-            span_id: None,
-            event_ids: Mutex::default(),
-        })))
+            captures_content: exporter.captures_content(),
+            started: (SystemTime::now(), Instant::now()),
+            times: RunTimes::default(),
+        };
+        Self(Some(Arc::new(Place { exporter, trace: Arc::new(trace), span_id: None, event_ids: Mutex::default() })))
     }
 
     /// Returns true if spans are recorded.
@@ -98,36 +190,48 @@ impl SpanContext {
         self.0.is_some()
     }
 
-    /// Begins a span for an operation of OpenTelemetry's conventions.
-    pub fn start(&self, operation: &'static str, name: impl FnOnce() -> String) -> Span {
-        let Some(place) = &self.0 else { return Span { context: Self::default(), data: None } };
-        let span_id = uuid::Uuid::new_v4().as_u64_pair().0;
-        let attributes = [
-            ("gen_ai.operation.name", operation),
-            ("gen_ai.system", "hatchery"),
-            ("gen_ai.conversation.id", &*place.session.id),
-            ("gcp.vertex.agent.session_id", &*place.session.id),
-            ("gcp.vertex.agent.invocation_id", place.invocation_id.as_str()),
-        ];
+    /// Returns the span around this place for other services; `None` outside of spans.
+    pub fn parent(&self) -> Option<TraceParent> {
+        let Place { trace, span_id, .. } = self.0.as_deref()?;
+        Some(TraceParent { trace_id: trace.id, span_id: (*span_id)?, is_sampled: trace.is_sampled })
+    }
+
+    /// Returns the header `traceparent` for requests to other services. `None` if no exporter wants the trace.
+    pub fn header(&self) -> Option<String> {
+        self.parent().filter(|parent| parent.is_sampled).map(|parent| parent.to_string())
+    }
+
+    /// Begins a span. Its name is the operation, followed by `subject`.
+    pub fn start(&self, operation: SpanOperation, subject: impl Display) -> Span {
+        self.start_at(operation, subject, None)
+    }
+
+    /// Begins a span that has begun at `started`, or now.
+    pub fn start_at(&self, operation: SpanOperation, subject: impl Display, started: Option<Instant>) -> Span {
+        let Some(place) = &self.0 else { return Span::none() };
+        let started = started.unwrap_or_else(Instant::now);
+        let span_id = parent::new_span_id();
         let data = SpanData {
-            name: name(),
-            trace_id: place.trace_id,
+            name: operation.span_name(subject),
+            operation,
+            trace: place.trace.clone(),
             span_id,
             parent_span_id: place.span_id,
-            start: SystemTime::now(),
-            end: SystemTime::UNIX_EPOCH,
-            session: place.session.clone(),
-            attributes: attributes.into_iter().map(|(key, value)| (key.to_owned(), Value::from(value))).collect(),
+            start: place.trace.time_since(started),
+            duration: Duration::ZERO,
+            error: None,
+            event_ids: Vec::new(),
+            attributes: Vec::new(),
+            content: None,
+            size: 0,
         };
         let inside = Place {
             exporter: place.exporter.clone(),
-            session: place.session.clone(),
-            invocation_id: place.invocation_id.clone(),
-            trace_id: place.trace_id,
+            trace: place.trace.clone(),
             span_id: Some(span_id),
             event_ids: Mutex::default(),
         };
-        Span { context: Self(Some(Arc::new(inside))), data: Some(Box::new(data)) }
+        Span { context: Self(Some(Arc::new(inside))), data: Some(Box::new(data)), started: Some(started), ended: None }
     }
 
     /// Records that an event is the result of the span around this place.
@@ -139,200 +243,129 @@ impl SpanContext {
             }
         }
     }
+
+    /// Adds time of the run that is not that of a span.
+    pub fn add_time(&self, kind: TimeKind, time: Duration) {
+        if let Some(place) = &self.0 {
+            place.trace.times.add(kind, time);
+        }
+    }
 }
 
 impl Span {
-    /// Returns the place inside of the span.
-    pub fn context(&self) -> SpanContext {
-        self.context.clone()
+    fn none() -> Self {
+        Self { context: SpanContext::default(), data: None, started: None, ended: None }
     }
 
-    /// Sets an attribute. The value is not computed if nothing is recorded. `null` is left out.
-    pub fn set<V: Into<Value>>(&mut self, key: &'static str, value: impl FnOnce() -> V) {
+    /// Returns the place inside of the span.
+    pub fn context(&self) -> &SpanContext {
+        &self.context
+    }
+
+    /// Returns true if the span is recorded.
+    pub fn is_recorded(&self) -> bool {
+        self.data.is_some()
+    }
+
+    /// Ends the time of the span before it is dropped.
+    pub fn end(&mut self) {
+        self.ended = self.is_recorded().then(Instant::now);
+    }
+
+    /// Sets attributes of the span. Not called if it is not recorded.
+    pub fn record(&mut self, set: impl FnOnce(&mut SpanData)) {
         if let Some(data) = &mut self.data {
-            let value = value().into();
-            if !value.is_null() {
-                data.attributes.insert(key.to_owned(), value);
-            }
+            set(data);
         }
     }
 
-    /// Sets an attribute to the JSON of a value, or to its size if that is more than 64 KiB.
-    pub fn set_json(&mut self, key: &'static str, value: &impl Serialize) {
-        self.set(key, || match json_len(value) {
-            length if length > MAX_ATTRIBUTE_BYTES => json!({"omittedBytes": length}).to_string(),
-            // It has a length, so it can be written.
-            _ => serde_json::to_string(value).unwrap_or_default(),
-        });
-    }
-
-    /// Sets the attributes of a failure.
+    /// Sets the failure with which the span ends. Being stopped because the run has ended is none.
     pub fn set_error(&mut self, error: &RunError) {
-        self.set("error.type", || error.code().to_owned());
-        self.set("error.message", || error.client_message());
+        if !matches!(error, RunError::Stopped) {
+            self.fail(error.code(), || error.client_message());
+        }
     }
 
-    /// Sets the attributes of a request to a model. Of a long history, the newest contents are kept.
-    pub fn set_request(&mut self, request: &LlmRequest) {
-        self.set("gen_ai.request.model", || request.model.clone());
-        self.set("gen_ai.request.temperature", || request.config.temperature);
-        self.set("gen_ai.request.top_p", || request.config.top_p);
-        self.set("gen_ai.request.max_tokens", || request.config.max_output_tokens);
-        self.set("gcp.vertex.agent.llm_request", || bounded_request(request).to_string());
+    /// Sets the failure with which the span ends, by its stable code.
+    pub fn fail(&mut self, code: &str, message: impl FnOnce() -> String) {
+        self.record(|data| data.error = Some(SpanError { code: code.to_owned(), message: message() }));
     }
 
-    /// Sets the attributes of a model's response.
-    pub fn set_response(&mut self, response: &LlmResponse) {
-        self.set_json("gcp.vertex.agent.llm_response", response);
-        self.set("gen_ai.response.model", || response.model_version.clone());
-        self.set("gen_ai.response.finish_reasons", || {
-            response.finish_reason.as_ref().map(|reason| vec![reason.to_lowercase()])
+    /// Sets attributes of the request to a model, and keeps the request if content is captured.
+    pub fn set_request(&mut self, request: &Arc<LlmRequest>) {
+        self.record(|data| {
+            data.set("gen_ai.request.model", request.model.clone());
+            data.set_some("gen_ai.request.temperature", request.config.temperature);
+            data.set_some("gen_ai.request.top_p", request.config.top_p);
+            data.set_some("gen_ai.request.max_tokens", request.config.max_output_tokens);
+            if data.trace.captures_content {
+                data.content = Some(SpanContent::Model { request: request.clone(), omitted: 0, response: None });
+            }
         });
-        self.set("error.type", || response.error_code.clone());
-        let Some(usage) = &response.usage_metadata else { return };
-        let output = usage.candidates_token_count.map(|tokens| tokens + usage.thoughts_token_count.unwrap_or_default());
-        self.set("gen_ai.usage.input_tokens", || usage.prompt_token_count);
-        self.set("gen_ai.usage.output_tokens", || output);
+    }
+
+    /// Sets attributes of a model's response, and keeps the response if content is captured.
+    pub fn set_response(&mut self, response: &Arc<Event>) {
+        self.record(|data| {
+            data.set_some("gen_ai.response.model", response.model_version.clone());
+            data.set_some(
+                "gen_ai.response.finish_reasons",
+                response.finish_reason.as_ref().map(|reason| vec![reason.to_lowercase()]),
+            );
+            data.set_usage(response.usage_metadata.as_deref());
+            if let (Some(code), None) = (&response.error_code, &data.error) {
+                data.error =
+                    Some(SpanError { code: code.clone(), message: response.error_message.clone().unwrap_or_default() });
+            }
+            if let Some(SpanContent::Model { response: slot, .. }) = &mut data.content {
+                *slot = Some(Kept::Value(response.clone()));
+            }
+        });
+    }
+
+    /// Sets the tokens that a model call has used.
+    pub fn set_usage(&mut self, usage: &UsageMetadata) {
+        self.record(|data| data.set_usage(Some(usage)));
+    }
+
+    /// Keeps the arguments of a tool call if content is captured.
+    pub fn set_arguments(&mut self, arguments: &JsonMap) {
+        self.record(|data| {
+            if data.trace.captures_content {
+                data.content = Some(SpanContent::tool(arguments));
+            }
+        });
+    }
+
+    /// Keeps the result of a tool call if content is captured.
+    pub fn set_result(&mut self, result: &Value) {
+        self.record(|data| {
+            if let Some(content) = &mut data.content {
+                content.set_tool_result(result);
+            }
+        });
     }
 }
 
 impl Drop for Span {
     fn drop(&mut self) {
         let (Some(mut data), Some(place)) = (self.data.take(), &self.context.0) else { return };
-        let event_ids = std::mem::take(&mut *place.event_ids.lock_unpoisoned());
-        if !event_ids.is_empty() {
-            data.attributes.insert(SPAN_EVENT_IDS.to_owned(), event_ids.into());
+        let (started, now) = (self.started.unwrap_or_else(Instant::now), Instant::now());
+        data.duration = self.ended.unwrap_or(now).duration_since(started);
+        if let Some(kind) = data.operation.time_kind() {
+            place.trace.times.add(kind, data.duration);
         }
-        data.end = SystemTime::now();
-        place.exporter.export(*data);
-    }
-}
-
-/// Returns a request as clients show it, with at most about 64 KiB of each of its parts.
-fn bounded_request(request: &LlmRequest) -> Value {
-    let mut rest = MAX_ATTRIBUTE_BYTES;
-    let mut fits = |content: &&Content| {
-        rest = rest.saturating_sub(json_len(content));
-        rest > 0
-    };
-    let mut contents: Vec<&Content> =
-        request.contents.iter().rev().map(|content| &**content).take_while(|content| fits(content)).collect();
-    contents.reverse();
-    let omitted = request.contents.len() - contents.len();
-    let mut config = bounded(&request.config);
-    if let Value::Object(config) = &mut config {
-        config.insert("system_instruction".into(), bounded(&request.system_instructions.join("\n\n")));
-        config.insert("tools".into(), json!([{"function_declarations": bounded(&request.tools)}]));
-    }
-    let mut json = json!({"model": request.model, "config": config, "contents": contents});
-    if let (Value::Object(json), 1..) = (&mut json, omitted) {
-        json.insert("omittedContents".into(), omitted.into());
-    }
-    json
-}
-
-fn bounded(value: &impl Serialize) -> Value {
-    match json_len(value) {
-        length if length > MAX_ATTRIBUTE_BYTES => json!({"omittedBytes": length}),
-        // It has a length, so it can be converted.
-        _ => serde_json::to_value(value).unwrap_or_default(),
+        if data.operation == SpanOperation::Run {
+            for (kind, name) in TIMES {
+                data.set(name, place.trace.times.of(kind).load(Ordering::Relaxed));
+            }
+        }
+        data.event_ids = std::mem::take(&mut *place.event_ids.lock_unpoisoned());
+        data.content = data.content.take().map(SpanContent::trim);
+        data.size = data.measure();
+        place.exporter.export(&Arc::from(data));
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::content::Part;
-    use crate::event::UsageMetadata;
-
-    use super::*;
-
-    #[derive(Default)]
-    struct Collector(Mutex<Vec<SpanData>>);
-
-    impl SpanExporter for Collector {
-        fn export(&self, span: SpanData) {
-            self.0.lock_unpoisoned().push(span);
-        }
-    }
-
-    fn trace() -> (Arc<Collector>, SpanContext) {
-        let collector = Arc::new(Collector::default());
-        let context = SpanContext::new(collector.clone(), SessionKey::new("app", "ada", "s"), "e-1");
-        (collector, context)
-    }
-
-    #[test]
-    fn spans_are_exported_when_they_end_with_their_parent_and_the_events_of_their_inside() {
-        let (collector, context) = trace();
-        let outer = context.start("invoke_agent", || "invoke_agent a".into());
-        let inner = outer.context().start("execute_tool", || "execute_tool t".into());
-        outer.context().add_event("1");
-        drop(inner);
-        drop(outer);
-        let spans = collector.0.lock_unpoisoned();
-        let [inner, outer] = &spans[..] else { panic!("{spans:?}") };
-        assert_eq!((&*outer.name, &*inner.name), ("invoke_agent a", "execute_tool t"));
-        assert_eq!((inner.parent_span_id, outer.parent_span_id), (Some(outer.span_id), None));
-        assert_eq!(inner.trace_id, outer.trace_id);
-        assert!(outer.start <= inner.start && inner.end <= outer.end);
-        assert_eq!(outer.attributes[SPAN_EVENT_IDS], json!(["1"]));
-        assert_eq!(inner.attributes["gcp.vertex.agent.invocation_id"], "e-1");
-        assert_eq!(inner.attributes["gen_ai.conversation.id"], "s");
-        assert_eq!(inner.attributes.get(SPAN_EVENT_IDS), None);
-    }
-
-    #[test]
-    fn without_an_exporter_nothing_is_computed() {
-        let context = SpanContext::default();
-        let mut span = context.start("execute_tool", || panic!("a name"));
-        span.set("key", || -> Value { panic!("a value") });
-        span.context().add_event("1");
-        assert!(!context.is_recorded() && !span.context().is_recorded());
-    }
-
-    #[test]
-    fn a_long_request_keeps_its_newest_contents() {
-        let (collector, context) = trace();
-        let mut span = context.start("generate_content", || "call_llm".into());
-        let text = "x".repeat(30_000);
-        let contents = (0..5).map(|number| Arc::new(Content::user(format!("{number} {text}")))).collect();
-        let system_instructions = vec!["y".repeat(70_000)];
-        span.set_request(&LlmRequest { model: "m".into(), contents, system_instructions, ..LlmRequest::default() });
-        drop(span);
-        let spans = collector.0.lock_unpoisoned();
-        let request: Value =
-            serde_json::from_str(spans[0].attributes["gcp.vertex.agent.llm_request"].as_str().unwrap()).unwrap();
-        assert_eq!(request["omittedContents"], 3);
-        assert!(request["contents"][1]["parts"][0]["text"].as_str().unwrap().starts_with("4 "));
-        assert_eq!(request["config"]["system_instruction"], json!({"omittedBytes": 70_002}));
-    }
-
-    #[test]
-    fn a_response_has_its_tokens_and_its_reason() {
-        let (collector, context) = trace();
-        let mut span = context.start("generate_content", || "call_llm".into());
-        let usage = UsageMetadata {
-            prompt_token_count: Some(7),
-            candidates_token_count: Some(2),
-            thoughts_token_count: Some(3),
-            ..UsageMetadata::default()
-        };
-        span.set_response(&LlmResponse {
-            content: Some(Content::new("model", vec![Part::text("Hi")])),
-            finish_reason: Some("STOP".into()),
-            usage_metadata: Some(usage),
-            ..LlmResponse::default()
-        });
-        drop(span);
-        let attributes = &collector.0.lock_unpoisoned()[0].attributes;
-        assert_eq!(attributes["gen_ai.response.finish_reasons"], json!(["stop"]));
-        assert_eq!(
-            (&attributes["gen_ai.usage.input_tokens"], &attributes["gen_ai.usage.output_tokens"]),
-            (&json!(7), &json!(5))
-        );
-        assert_eq!(attributes.get("error.type"), None);
-        let response: Value =
-            serde_json::from_str(attributes["gcp.vertex.agent.llm_response"].as_str().unwrap()).unwrap();
-        assert_eq!(response["content"]["parts"][0]["text"], "Hi");
-    }
-}
+mod tests;

@@ -20,7 +20,7 @@ mod turn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::{FutureExt, Stream};
 use hatchery_core::sync::MutexExt;
@@ -266,6 +266,7 @@ impl Runner {
     }
 
     async fn start(&self, app: Arc<App>, request: RunRequest, kind: RunKind) -> Result<Run, RunError> {
+        let requested = Instant::now();
         request.check()?;
         let plugins = self.0.plugins.current()?;
         let models = Arc::new(PinnedModels::new(self.0.services.models.clone(), &app.tree));
@@ -322,6 +323,7 @@ impl Runner {
                         client,
                         parent,
                         caller_cancel,
+                        requested,
                     };
                     runner.run_next_turn(key.clone(), turn, cached, &mut guard).await
                 }

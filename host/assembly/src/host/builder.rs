@@ -25,7 +25,7 @@ use crate::host_key;
 use crate::services::{self, Scripts, ServiceOverrides, ServiceSource};
 use crate::source::AppSource;
 use crate::storage::{DATA_FOLDER, Storage};
-use crate::traces::TraceStore;
+use crate::telemetry::TraceStore;
 use crate::trust::{ConfigSource, LoadedConfig, ProtectedPaths, TrustStore};
 
 /// The file in the data folder that records which component owns which name.

@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hatchery_core::{
     CallContext, Caller, Claim, Content, Event, EventData, EventSink, Invocation, JsonMap, NewInvocation, RunError,
-    RunFailure, RunJournal, RunLimit, RunState, RunTransition, Services, SessionKey, SpanContext, StoreError,
-    TurnLease, USER_AUTHOR, check_message,
+    RunFailure, RunJournal, RunLimit, RunState, RunTransition, Services, SessionKey, SpanContext, SpanOperation,
+    StoreError, TimeKind, TurnLease, USER_AUTHOR, check_message,
 };
 use imbl::Vector;
 use tokio_util::sync::CancellationToken;
@@ -47,6 +48,8 @@ pub(super) struct TurnRequest {
     pub(super) parent: Option<Arc<Invocation>>,
     /// The caller's token, which cancels the run.
     pub(super) caller_cancel: CancellationToken,
+    /// When the run was requested.
+    pub(super) requested: Instant,
 }
 
 /// The user's message and state changes in a turn.
@@ -91,7 +94,7 @@ impl RunnerInner {
         slot: &mut Option<CachedSession>,
     ) -> Result<Option<Arc<RunJournal>>, RunError> {
         let TurnRequest { app, services, plugins, request, new_id, is_accepted, announced, mut client, .. } = turn;
-        let TurnRequest { parent, caller_cancel, .. } = turn;
+        let TurnRequest { parent, caller_cancel, requested, .. } = turn;
         let events = &cached.session.events;
         let found = ResumedRun::find(&app, &request, events, &self.verifier(&key)).and_then(|resumed| {
             // The message of a request that attaches to a run is ignored.
@@ -149,10 +152,12 @@ impl RunnerInner {
         let publisher = announced.filter(|announced| announced.run() == id);
         let publisher = publisher.unwrap_or_else(|| self.run_bus.announce(&key, &id, request.cancel.clone()));
         let is_nested = parent.is_some();
-        let trace = self.spans.clone().map(|spans| SpanContext::new(spans, key.clone(), &id)).unwrap_or_default();
+        let trace = self.spans.clone().map(|spans| SpanContext::new(spans, key.clone(), &id, request.trace_parent));
+        let trace = trace.unwrap_or_default();
+        trace.add_time(TimeKind::Queue, requested.elapsed());
         // Ends with the turn.
-        let mut span = trace.start("invoke_workflow", || "invocation".into());
-        span.set("gen_ai.workflow.name", || app.name.clone());
+        let mut span = trace.start_at(SpanOperation::Run, "", Some(requested));
+        span.record(|data| data.set("gen_ai.workflow.name", app.name.clone()));
         let (invocation, writer) = Invocation::new(NewInvocation {
             id,
             session,
@@ -169,7 +174,7 @@ impl RunnerInner {
             usage: usage.into(),
             lease: Some(lease.clone()),
             journal: Some(journal.clone()),
-            span: span.context(),
+            span: span.context().clone(),
         });
         let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);
         let log = EventLog::new(cx.clone(), writer, plugins.clone(), (client, publisher.frames()), delivered_ids);

@@ -13,8 +13,8 @@
 use std::sync::Arc;
 
 use hatchery_core::{
-    CallContext, EarlierCall, EventActions, JsonMap, RunError, RunJournal, Span, StateScope, Tool, ToolConfirmation,
-    ToolError, confirmation_hint,
+    CallContext, EarlierCall, EventActions, JsonMap, RunError, RunJournal, Span, SpanOperation, StateScope, Tool,
+    ToolConfirmation, ToolError, confirmation_hint,
 };
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
@@ -263,26 +263,29 @@ impl ToolPipeline {
         }
         invocation.ensure_turn().await?;
         let mut span = self.span(&args);
-        let traced = span.context().is_recorded().then(|| self.cx.clone().with_span(span.context()));
+        let traced = span.is_recorded().then(|| self.cx.clone().with_span(span.context().clone()));
         let cx = traced.as_ref().unwrap_or(&self.cx);
-        let result = invocation.cancel.run_until_cancelled(self.tool.call(args, cx)).await;
+        let result = invocation.cancel.run_until_cancelled(self.tool.call(args, cx)).await.ok_or(RunError::Cancelled);
         match &result {
-            Some(Ok(response)) => span.set_json("gcp.vertex.agent.tool_response", response),
-            Some(Err(error)) => span.set("error.message", || error.to_string()),
-            None => span.set("error.type", || RunError::Cancelled.code().to_owned()),
+            Ok(Ok(response)) => span.set_result(response),
+            Ok(Err(ToolError::Recoverable(message))) => span.fail("TOOL_FAILED", || message.clone()),
+            Ok(Err(ToolError::Fatal { code, message, .. })) => span.fail(code, || message.clone()),
+            Err(error) => span.set_error(error),
         }
-        result.ok_or(RunError::Cancelled)
+        result
     }
 
     /// Begins the span of the call.
     fn span(&self, args: &JsonMap) -> Span {
-        let mut span = self.cx.span().start("execute_tool", || format!("execute_tool {}", self.name));
-        span.set("gen_ai.tool.name", || self.name.clone());
-        span.set("gen_ai.tool.type", || "function");
-        span.set("gen_ai.tool.description", || self.tool.declaration().description.clone());
-        span.set("gen_ai.tool.call.id", || self.cx.function_call_id.as_deref().map(str::to_owned));
-        span.set("gen_ai.agent.name", || self.cx.agent.to_string());
-        span.set_json("gcp.vertex.agent.tool_call_args", args);
+        let mut span = self.cx.span().start(SpanOperation::Tool, &self.name);
+        span.record(|data| {
+            data.set("gen_ai.tool.name", self.name.clone());
+            data.set("gen_ai.tool.type", "function");
+            data.set("gen_ai.tool.description", self.tool.declaration().description.clone());
+            data.set_some("gen_ai.tool.call.id", self.cx.function_call_id.clone());
+            data.set("gen_ai.agent.name", self.cx.agent.clone());
+        });
+        span.set_arguments(args);
         span
     }
 

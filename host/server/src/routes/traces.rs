@@ -41,15 +41,24 @@ impl From<&SpanData> for SpanView {
         // Numbers of this size would lose digits in JavaScript.
         let hex = |id: u64| format!("{id:016x}");
         Self {
-            name: span.name.clone(),
-            trace_id: format!("{:032x}", span.trace_id),
+            name: span.name.to_string(),
+            trace_id: format!("{:032x}", span.trace.id),
             span_id: hex(span.span_id),
             parent_span_id: span.parent_span_id.map(hex),
             start_time: nanoseconds(span.start),
-            end_time: nanoseconds(span.end),
-            attributes: span.attributes.clone(),
+            end_time: nanoseconds(span.end()),
+            attributes: attributes(span),
         }
     }
+}
+
+/// Returns the attributes with what was sent and received, which is serialised here.
+fn attributes(span: &SpanData) -> JsonMap {
+    let content = span.content.iter().flat_map(|content| content.attributes());
+    // A number that JSON cannot represent is left out.
+    let to_json = |value| serde_json::to_value(value).ok().filter(|value| !value.is_null());
+    let all = span.attributes().into_iter().chain(content);
+    all.filter_map(|(key, value)| Some((key.to_owned(), to_json(value)?))).collect()
 }
 
 fn nanoseconds(time: SystemTime) -> u64 {
@@ -76,7 +85,7 @@ async fn session_of_app(
 
 /// Returns the attributes of the span that led to an event.
 async fn event(State(state): State<AppState>, Params(event): Params<String>) -> Result<Json<JsonMap>, ApiError> {
-    attributes(state.traces().event(None, &event), &event)
+    attributes_of(state.traces().event(None, &event), &event)
 }
 
 async fn event_of_app(
@@ -84,10 +93,13 @@ async fn event_of_app(
     Params((app, event)): Params<(String, String)>,
 ) -> Result<Json<JsonMap>, ApiError> {
     state.app(&app)?;
-    attributes(state.traces().event(Some(&app), &event), &event)
+    attributes_of(state.traces().event(Some(&app), &event), &event)
 }
 
-fn attributes(span: Option<Arc<SpanData>>, event: &str) -> Result<Json<JsonMap>, ApiError> {
-    let not_found = || ApiError::new(StatusCode::NOT_FOUND, "TRACE_NOT_FOUND", format!("Trace not found: {event}"));
-    Ok(Json(span.ok_or_else(not_found)?.attributes.clone()))
+fn attributes_of(span: Option<Arc<SpanData>>, event: &str) -> Result<Json<JsonMap>, ApiError> {
+    let not_found = || {
+        let message = format!("Trace not found: no span of event `{event}` is kept");
+        ApiError::new(StatusCode::NOT_FOUND, "TRACE_NOT_FOUND", message)
+    };
+    Ok(Json(attributes(&*span.ok_or_else(not_found)?)))
 }
