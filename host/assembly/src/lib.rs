@@ -72,7 +72,7 @@ pub use source::{
     RestoreError,
 };
 pub use storage::Storage;
-pub use telemetry::TraceStore;
+pub use telemetry::{GaugeValue, Metrics, OtlpError, OtlpExporter, TraceStore};
 
 /// The examples of the guide.
 #[cfg(doctest)]

@@ -1,8 +1,9 @@
 //! Traces: spans of runs, agents, and calls of models, tools and guests. A span is exported when it ends. Names and
 //! attributes are those of OpenTelemetry's GenAI conventions, and those that ADK's clients read.
 //!
-//! Recording is cheap: nothing is serialised, and what is sent to models is shared, not copied. Exporters serialise what
-//! they need, when they need it. Without an exporter nothing is recorded.
+//! Recording is cheap: nothing is serialised, and what is sent to models is shared with the run. Only the arguments and
+//! results of tools are copied. Exporters serialise what they need, when they need it. Without an exporter nothing is
+//! recorded.
 
 mod content;
 mod data;
@@ -101,15 +102,34 @@ pub enum TimeKind {
     Store,
 }
 
-/// All kinds with the attributes of the span of a run, in nanoseconds.
-const TIMES: [(TimeKind, &str); 6] = [
-    (TimeKind::Queue, "hatchery.time.queue_ns"),
-    (TimeKind::Model, "hatchery.time.model_ns"),
-    (TimeKind::Tool, "hatchery.time.tool_ns"),
-    (TimeKind::Guest, "hatchery.time.guest_ns"),
-    (TimeKind::GuestCpu, "hatchery.time.guest_cpu_ns"),
-    (TimeKind::Store, "hatchery.time.store_ns"),
-];
+impl TimeKind {
+    /// All kinds.
+    pub const ALL: [Self; 6] = [Self::Queue, Self::Model, Self::Tool, Self::Guest, Self::GuestCpu, Self::Store];
+
+    /// Returns the name, such as `guest_cpu`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Model => "model",
+            Self::Tool => "tool",
+            Self::Guest => "guest",
+            Self::GuestCpu => "guest_cpu",
+            Self::Store => "store",
+        }
+    }
+
+    /// Returns the attribute of the span of a run with this time in nanoseconds.
+    pub fn attribute(self) -> &'static str {
+        match self {
+            Self::Queue => "hatchery.time.queue_ns",
+            Self::Model => "hatchery.time.model_ns",
+            Self::Tool => "hatchery.time.tool_ns",
+            Self::Guest => "hatchery.time.guest_ns",
+            Self::GuestCpu => "hatchery.time.guest_cpu_ns",
+            Self::Store => "hatchery.time.store_ns",
+        }
+    }
+}
 
 #[derive(Debug, Default)]
 struct RunTimes {
@@ -356,8 +376,8 @@ impl Drop for Span {
             place.trace.times.add(kind, data.duration);
         }
         if data.operation == SpanOperation::Run {
-            for (kind, name) in TIMES {
-                data.set(name, place.trace.times.of(kind).load(Ordering::Relaxed));
+            for kind in TimeKind::ALL {
+                data.set(kind.attribute(), place.trace.times.of(kind).load(Ordering::Relaxed));
             }
         }
         data.event_ids = std::mem::take(&mut *place.event_ids.lock_unpoisoned());

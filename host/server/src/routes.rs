@@ -9,6 +9,7 @@ mod evaluation;
 mod graph;
 mod mcp;
 mod memory;
+mod metrics;
 mod run;
 mod runs;
 mod sessions;
@@ -34,6 +35,7 @@ pub(crate) fn all() -> Router<AppState> {
         .merge(graph::routes())
         .merge(mcp::routes())
         .merge(memory::routes())
+        .merge(metrics::routes())
         .merge(run::routes())
         .merge(runs::routes())
         .merge(sessions::routes())

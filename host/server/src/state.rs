@@ -12,8 +12,7 @@ use hatchery_mcp::{McpEndpoint, McpServers, McpService};
 use crate::body::BodyBudget;
 use crate::error::ApiError;
 use hatchery::AppSource;
-use hatchery::ServerConfig;
-use hatchery::TraceStore;
+use hatchery::{Metrics, ServerConfig, TraceStore};
 
 /// The shared state of all request handlers. Cheap to clone.
 #[derive(Clone)]
@@ -33,6 +32,7 @@ struct Shared {
     mcp_servers: McpServers,
     evaluations: Evaluations,
     traces: TraceStore,
+    metrics: Metrics,
 }
 
 impl AppState {
@@ -41,10 +41,21 @@ impl AppState {
         let body_budget = BodyBudget::new(config.body_memory);
         let starting = AtomicUsize::new(0);
         let (a2a, mcp, mcp_servers) = (None, None, McpServers::default());
-        let traces = TraceStore::default();
+        let (traces, metrics) = (TraceStore::default(), Metrics::default());
         let evaluations = Evaluations::new(runner.clone(), EvalStore::in_memory());
-        let shared =
-            Shared { runner, source, config, body_budget, starting, a2a, mcp, mcp_servers, evaluations, traces };
+        let shared = Shared {
+            runner,
+            source,
+            config,
+            body_budget,
+            starting,
+            a2a,
+            mcp,
+            mcp_servers,
+            evaluations,
+            traces,
+            metrics,
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -87,6 +98,19 @@ impl AppState {
 
     pub(crate) fn a2a(&self) -> Option<&A2aEndpoint> {
         self.shared.a2a.as_ref()
+    }
+
+    /// Serves the metrics of runs. To be called before the state is shared.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: Metrics) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.metrics = metrics;
+        }
+        self
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
     }
 
     pub(crate) fn traces(&self) -> &TraceStore {

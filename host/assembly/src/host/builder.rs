@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use hatchery_core::{
     Agent, ArtifactService, EventSigner, ItemResolver, MemoryService, Model, Plugin, Services, SessionService,
+    SpanExporter,
 };
 use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::{App, CatalogSource, Extensions, LayeredResolver, Runner, StaticCatalog};
@@ -58,6 +59,7 @@ pub struct HostBuilder {
     deterministic_mode: Option<DeterministicMode>,
     is_reproducible: bool,
     is_traced: bool,
+    exporters: Vec<Arc<dyn SpanExporter>>,
 }
 
 /// Where compiled code is cached.
@@ -199,6 +201,13 @@ impl HostBuilder {
     #[must_use]
     pub fn trace(self, trace: bool) -> Self {
         Self { is_traced: trace, ..self }
+    }
+
+    /// Adds a receiver of the spans of runs.
+    #[must_use]
+    pub fn export_spans(mut self, exporter: Arc<dyn SpanExporter>) -> Self {
+        self.exporters.push(exporter);
+        self
     }
 
     /// Sets where components are compiled. Default: in this process, which does not bound the memory and time of
@@ -345,9 +354,18 @@ impl HostBuilder {
         let mut runner = Runner::with_signer(services, self.native_plugins(configured)?, signer)
             .with_turn_lease(config.server.turn_lease);
         let traces = TraceStore::default();
+        let mut exporters = self.exporters;
         if self.is_traced {
-            runner = runner.with_span_exporter(Arc::new(traces.clone()));
+            exporters.push(Arc::new(traces.clone()));
         }
+        runner = match exporters.pop() {
+            None => runner,
+            Some(only) if exporters.is_empty() => runner.with_span_exporter(only),
+            Some(last) => {
+                exporters.push(last);
+                runner.with_span_exporter(Arc::new(exporters))
+            }
+        };
         runner.set_apps(Arc::new(AppsOf(apps.clone())));
         if let Some(catalog) = catalog.as_ref().filter(|_| self.watch) {
             catalog.watch();

@@ -5,15 +5,17 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 use hatchery::services::{ServicesError, create_data_folder};
 use hatchery::shell::session_commands;
 use hatchery::trust::LoadedConfig;
-use hatchery::{AppSource, CatalogReport, DevUi, Host, ServerConfig, Storage};
+use hatchery::{AppSource, CatalogReport, DevUi, Host, Metrics, OtlpExporter, ServerConfig, Storage};
 use hatchery_core::CallerOrigin;
 use hatchery_server::{AppState, Server};
 use serde_json::json;
+use tokio::runtime::Handle;
 
 use crate::audit;
 use crate::dotenv::DotEnvSource;
@@ -96,7 +98,9 @@ pub async fn serve(
     start_audit(dir, &args, loaded)?;
     // Spans contain what is sent to models, which only the operator may read.
     let dev_ui = loaded.config.server.dev_ui.unwrap_or(default_dev_ui(address));
-    let builder = builder.trace(dev_ui == DevUi::Full);
+    let (metrics, otlp) = (Metrics::default(), OtlpExporter::from_environment(Handle::current())?.map(Arc::new));
+    let builder = builder.trace(dev_ui == DevUi::Full).export_spans(Arc::new(metrics.clone()));
+    let builder = otlp.iter().fold(builder, |builder, otlp| builder.export_spans(otlp.clone()));
     let started = interrupts.race(host::start(builder)).await;
     let Some(mut host) = started.transpose()? else { return Ok(Outcome::Interrupted) };
     let is_loading = host.is_loading();
@@ -113,7 +117,8 @@ pub async fn serve(
         .with_mcp(mcp, host.mcp_servers().clone())
         .with_a2a(a2a.clone())
         .with_evaluations(host.evaluations().clone())
-        .with_traces(host.traces().clone());
+        .with_traces(host.traces().clone())
+        .with_metrics(metrics);
     let server = Server::bind(address, state).await?;
     let address = server.local_addr();
     if !address.ip().is_loopback() {
@@ -146,6 +151,9 @@ pub async fn serve(
     };
     server.serve(stop).await;
     host.close().await;
+    if let Some(otlp) = otlp {
+        tokio::task::spawn_blocking(move || otlp.shut_down()).await?;
+    }
     load_result.map(|()| Outcome::Success)
 }
 

@@ -7,6 +7,7 @@ mod dev_ui;
 mod errors;
 mod evaluation;
 mod graph;
+mod metrics;
 mod quotas;
 mod runs;
 mod sessions;

@@ -5,9 +5,10 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hatchery::{AppSource, CatalogReport, ComponentReport, FileReport, ServerConfig, TraceStore};
+use hatchery::{AppSource, CatalogReport, ComponentReport, FileReport, Metrics, ServerConfig, TraceStore};
 use hatchery_core::{
-    Agent, AgentContext, AgentKind, Content, CustomAgent, CustomAgentSpec, EventData, RunError, Services, Timestamp,
+    Agent, AgentContext, AgentKind, Content, CustomAgent, CustomAgentSpec, EventData, RunError, Services, SpanExporter,
+    Timestamp,
 };
 use hatchery_engine::{App, PluginSource, Plugins, Runner};
 use hatchery_models::ModelProviders;
@@ -210,9 +211,11 @@ impl Host {
             memory: Arc::new(KeywordMemory::new()),
             models: Arc::new(ModelProviders::new()),
         });
-        let traces = TraceStore::default();
-        let runner = Runner::with_plugins(services.clone(), plugins).with_span_exporter(Arc::new(traces.clone()));
-        let state = AppState::new(runner, Arc::new(FakeSource(apps.into())), config).with_traces(traces);
+        let (traces, metrics) = (TraceStore::default(), Metrics::default());
+        let exporters: Vec<Arc<dyn SpanExporter>> = vec![Arc::new(traces.clone()), Arc::new(metrics.clone())];
+        let runner = Runner::with_plugins(services.clone(), plugins).with_span_exporter(Arc::new(exporters));
+        let state =
+            AppState::new(runner, Arc::new(FakeSource(apps.into())), config).with_traces(traces).with_metrics(metrics);
         let server = Server::bind(address.parse().unwrap(), state.clone()).await.unwrap();
         let address = server.local_addr();
         let (stop, stopped) = oneshot::channel();
