@@ -14,6 +14,7 @@ use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::{App, CatalogSource, Factories, Run, RunRequest, Runner};
 use hatchery_eval::Evaluations;
 use hatchery_mcp::McpServers;
+use hatchery_telemetry::TraceStore;
 use hatchery_wasm::CatalogHandle;
 use tokio::sync::watch;
 
@@ -24,7 +25,6 @@ pub use settings::{known_apps, unknown_apps, unknown_components};
 use crate::config::Config;
 use crate::services::Scripts;
 use crate::source::AppSource;
-use crate::telemetry::TraceStore;
 
 /// Agents from a folder and from Rust code, with the services that they run on.
 ///

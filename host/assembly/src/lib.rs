@@ -52,7 +52,6 @@ mod host_key;
 mod mcp;
 mod source;
 mod storage;
-mod telemetry;
 
 pub use byte_size::ByteSize;
 pub use config::{
@@ -72,7 +71,6 @@ pub use source::{
     RestoreError,
 };
 pub use storage::Storage;
-pub use telemetry::{GaugeValue, Metrics, OtlpError, OtlpExporter, TraceStore};
 
 /// The examples of the guide.
 #[cfg(doctest)]

@@ -8,11 +8,12 @@ use hatchery_core::{EventWindow, Services, Session, SessionKey};
 use hatchery_engine::{App, Runner};
 use hatchery_eval::{EvalStore, Evaluations};
 use hatchery_mcp::{McpEndpoint, McpServers, McpService};
+use hatchery_telemetry::{Metrics, TraceStore};
 
 use crate::body::BodyBudget;
 use crate::error::ApiError;
 use hatchery::AppSource;
-use hatchery::{Metrics, ServerConfig, TraceStore};
+use hatchery::ServerConfig;
 
 /// The shared state of all request handlers. Cheap to clone.
 #[derive(Clone)]

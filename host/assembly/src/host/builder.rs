@@ -13,6 +13,7 @@ use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::{App, CatalogSource, Extensions, LayeredResolver, Runner, StaticCatalog};
 use hatchery_eval::{EvalStore, Evaluations};
 use hatchery_models::ModelProvider;
+use hatchery_telemetry::TraceStore;
 use hatchery_wasm::{CatalogHandle, CatalogModels, DeterministicMode, LoadOptions, Progress, Worker};
 
 use super::native::{AppsOf, ConfigState, HostApps, HostCatalog, HostPlugins, NativeModels};
@@ -26,7 +27,6 @@ use crate::host_key;
 use crate::services::{self, Scripts, ServiceOverrides, ServiceSource};
 use crate::source::AppSource;
 use crate::storage::{DATA_FOLDER, Storage};
-use crate::telemetry::TraceStore;
 use crate::trust::{ConfigSource, LoadedConfig, ProtectedPaths, TrustStore};
 
 /// The file in the data folder that records which component owns which name.

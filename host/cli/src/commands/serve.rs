@@ -11,9 +11,10 @@ use anyhow::{Context, anyhow, bail};
 use hatchery::services::{ServicesError, create_data_folder};
 use hatchery::shell::session_commands;
 use hatchery::trust::LoadedConfig;
-use hatchery::{AppSource, CatalogReport, DevUi, Host, Metrics, OtlpExporter, ServerConfig, Storage};
+use hatchery::{AppSource, CatalogReport, DevUi, Host, ServerConfig, Storage};
 use hatchery_core::CallerOrigin;
 use hatchery_server::{AppState, Server};
+use hatchery_telemetry::{Metrics, OtlpExporter};
 use serde_json::json;
 use tokio::runtime::Handle;
 

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use hatchery::{GaugeValue, Metrics};
+use hatchery_telemetry::{GaugeValue, Metrics};
 
 use crate::error::ApiError;
 use crate::state::AppState;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hatchery::{AppSource, CatalogReport, ComponentReport, FileReport, Metrics, ServerConfig, TraceStore};
+use hatchery::{AppSource, CatalogReport, ComponentReport, FileReport, ServerConfig};
 use hatchery_core::{
     Agent, AgentContext, AgentKind, Content, CustomAgent, CustomAgentSpec, EventData, RunError, Services, SpanExporter,
     Timestamp,
@@ -14,6 +14,7 @@ use hatchery_engine::{App, PluginSource, Plugins, Runner};
 use hatchery_models::ModelProviders;
 use hatchery_server::{AppState, Server};
 use hatchery_stores::{AppQuotas, KeywordMemory, MemoryArtifacts, MemorySessions, Quotas};
+use hatchery_telemetry::{Metrics, TraceStore};
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
