@@ -8,9 +8,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 /// Every crate of the host, with the crates of the workspace that it may use. Dependencies point one way: core ← engine
-/// ← recordings, eval, wasm, models, stores, mcp, a2a ← assembly ← server ← cli. The registry client knows none of the
-/// others.
-const BORDERS: [(&str, &[&str]); 13] = [
+/// ← recordings, eval, wasm, models, stores, mcp, a2a ← assembly ← server ← cli. Telemetry knows the core only, the
+/// registry client none of the others.
+const BORDERS: [(&str, &[&str]); 14] = [
     ("hatchery-core", &[]),
     ("hatchery-engine", &["hatchery-core"]),
     ("hatchery-recordings", &["hatchery-core", "hatchery-engine"]),
@@ -20,6 +20,7 @@ const BORDERS: [(&str, &[&str]); 13] = [
     ("hatchery-a2a", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-models", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-stores", &["hatchery-core", "hatchery-engine"]),
+    ("hatchery-telemetry", &["hatchery-core"]),
     ("hatchery-registry", &[]),
     (
         "hatchery",
@@ -33,12 +34,21 @@ const BORDERS: [(&str, &[&str]); 13] = [
             "hatchery-recordings",
             "hatchery-registry",
             "hatchery-stores",
+            "hatchery-telemetry",
             "hatchery-wasm",
         ],
     ),
     (
         "hatchery-server",
-        &["hatchery", "hatchery-a2a", "hatchery-core", "hatchery-engine", "hatchery-eval", "hatchery-mcp"],
+        &[
+            "hatchery",
+            "hatchery-a2a",
+            "hatchery-core",
+            "hatchery-engine",
+            "hatchery-eval",
+            "hatchery-mcp",
+            "hatchery-telemetry",
+        ],
     ),
     (
         "hatchery-cli",
@@ -50,6 +60,7 @@ const BORDERS: [(&str, &[&str]); 13] = [
             "hatchery-recordings",
             "hatchery-registry",
             "hatchery-server",
+            "hatchery-telemetry",
             "hatchery-wasm",
         ],
     ),

@@ -36,6 +36,7 @@
 //! writes where it wants.
 
 pub mod audit;
+pub mod backup;
 pub mod catalog;
 pub mod models;
 pub mod plugins;
@@ -56,7 +57,7 @@ mod storage;
 pub use byte_size::ByteSize;
 pub use config::{
     A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPushConfig, AppConfig, AuditConfig, Authority,
-    ComponentConfig, Config, ConfigError, DevUi, DurabilityConfig, FILE_NAME as CONFIG_FILE, McpConfig,
+    ComponentConfig, Config, ConfigError, CorsConfig, DevUi, DurabilityConfig, FILE_NAME as CONFIG_FILE, McpConfig,
     McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig, ModelsConfig, QuotaOverrides,
     RegistryConfig, ServerConfig, ToolExecutionConfig, ValueConfig,
 };

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::content::{Content, FunctionCall, FunctionResponse, PartData};
+use crate::content::{Content, FunctionCall, FunctionResponse, Part, PartData};
 use crate::extra::{Extra, KnownKeys};
 use crate::json::JsonMap;
 use crate::json::{json_len, merge_changes};
@@ -361,6 +361,12 @@ impl Event {
             true => responses.next().is_some(),
             false => self.actions.requested_tool_confirmations.contains_key(call) || responses.any(has_failed),
         }
+    }
+
+    /// Returns true if the event is a chunk that has audio, images or video, and nothing else.
+    pub fn is_media_chunk(&self) -> bool {
+        let is_media = |part: &Part| matches!(part.data, PartData::InlineData(_));
+        self.partial && self.data.content.as_ref().is_some_and(|content| content.parts.iter().all(is_media))
     }
 
     /// Returns true if the last part of the content is the result of code.

@@ -25,6 +25,7 @@ use crate::services::Services;
 use crate::session::Session;
 use crate::state::{State, StateScope, state_entry_bytes};
 use crate::sync::RwLockExt;
+use crate::trace::SpanContext;
 use crate::turn::TurnLease;
 
 pub use self::limits::RemainingLimits;
@@ -70,6 +71,8 @@ pub struct Invocation {
     pub lease: Option<Arc<TurnLease>>,
     /// The journal of the run's calls, shared with the runs of agents that are called as tools; `None` without a lease.
     pub journal: Option<Arc<RunJournal>>,
+    /// Where the spans of the run begin.
+    pub span: SpanContext,
     /// True once an event has ended the run.
     is_ended: AtomicBool,
     user_content: RwLock<Arc<Content>>,
@@ -110,6 +113,8 @@ pub struct NewInvocation {
     pub lease: Option<Arc<TurnLease>>,
     /// The journal of the run's calls; `None` without a lease.
     pub journal: Option<Arc<RunJournal>>,
+    /// Where the spans of the run begin.
+    pub span: SpanContext,
 }
 
 impl NewInvocation {
@@ -131,6 +136,7 @@ impl NewInvocation {
             usage: RunUsage::default(),
             lease: None,
             journal: None,
+            span: SpanContext::default(),
             session,
         }
     }
@@ -140,7 +146,7 @@ impl Invocation {
     /// Creates the invocation of a user message, and the only handle that can change it.
     pub fn new(new: NewInvocation) -> (Arc<Self>, InvocationWriter) {
         let NewInvocation { id, session, user_content, caller, run_config, services, cancel, usage, .. } = new;
-        let NewInvocation { host_stop, is_resumable, apps, plugins, parent, signer, lease, journal, .. } = new;
+        let NewInvocation { host_stop, is_resumable, apps, plugins, parent, signer, lease, journal, span, .. } = new;
         let invocation = Self {
             id,
             session_key: session.key.clone(),
@@ -159,6 +165,7 @@ impl Invocation {
             signer,
             lease,
             journal,
+            span,
             is_ended: AtomicBool::new(false),
             user_content: RwLock::new(user_content),
             session: RwLock::new(session),
@@ -167,8 +174,14 @@ impl Invocation {
     }
 
     /// Creates the invocation of an agent that is called as a tool. It has no events yet, starts with `state`, counts
-    /// as usage of this run, and is cancelled with it. Its id is that of the call.
-    pub fn child(&self, id: String, user_content: Arc<Content>, state: State) -> (Arc<Self>, InvocationWriter) {
+    /// as usage of this run, and is cancelled with it. Its id is that of the call, and its spans begin at `span`.
+    pub fn child(
+        &self,
+        id: String,
+        user_content: Arc<Content>,
+        state: State,
+        span: SpanContext,
+    ) -> (Arc<Self>, InvocationWriter) {
         let session = Session { state, events: Vector::new(), revision: 0, ..self.session() };
         let cancel = self.cancel.child_token();
         let child = Self {
@@ -180,6 +193,7 @@ impl Invocation {
             apps: self.apps.clone(),
             parent: self.parent.clone(),
             is_in_tool: true,
+            span,
             ..self.derive(session, user_content, self.run_config.clone(), cancel)
         };
         child.with_writer()
@@ -216,6 +230,7 @@ impl Invocation {
             signer: self.signer.clone(),
             lease: None,
             journal: None,
+            span: self.span.clone(),
             is_ended: AtomicBool::new(false),
             user_content: RwLock::new(user_content),
             session: RwLock::new(session),

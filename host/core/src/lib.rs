@@ -25,9 +25,11 @@ mod item;
 mod journal;
 mod json;
 mod json_schema;
+mod live;
 mod memory;
 mod message;
 mod model;
+mod one_or_many;
 mod plugin;
 mod provenance;
 mod resolver;
@@ -44,6 +46,7 @@ pub mod sync;
 mod text;
 mod time;
 mod tool;
+mod trace;
 mod turn;
 pub mod type_schema;
 mod usage;
@@ -81,12 +84,16 @@ pub use item::ItemKind;
 pub use journal::{CallJournal, CallRecord, EarlierCall, RunJournal, hash_arguments};
 pub use json::JsonMap;
 pub use json_schema::to_json_schema;
+pub use live::{
+    LiveConnectConfig, LiveConnection, LiveQueueClosed, LiveRequest, LiveRequestQueue, LiveResponse, Transcription,
+};
 pub use memory::{MemoryEntry, MemoryService, RememberedSession};
 pub use message::{ClientMessage, check_message, invalid_message};
 pub use model::{
     Embedder, FunctionDeclaration, GenerateContentConfig, LlmRequest, LlmResponse, Model, ModelCapabilities,
     ModelResolver, ResponseGrouping, ResponseStream, StreamingMode,
 };
+pub use one_or_many::one_or_many;
 pub use plugin::{Plugin, PluginInfo};
 pub use provenance::{Claim, EventSigner, PROOF_KEY, generate_secret, remove_proof};
 pub use resolver::{ItemResolver, ResolveError};
@@ -101,6 +108,10 @@ pub use summarizer::Summarizer;
 pub use text::{encode_segment, excerpt};
 pub use time::{Timestamp, UptimeInstant};
 pub use tool::{Tool, ToolAuthorizer, Toolset};
+pub use trace::{
+    AttributeValue, InvalidTraceParent, Kept, Span, SpanContent, SpanContext, SpanData, SpanError, SpanExporter,
+    SpanOperation, TimeKind, Trace, TraceParent,
+};
 pub use turn::{MAX_TURN_LEASE, Turn, TurnLease, TurnStart};
 pub use usage::{ArtifactUsage, SessionUsage, StateUsage, Usage, UserUsage};
 pub use wildcard::matches_wildcard;

@@ -5,6 +5,7 @@ mod agent_selection;
 mod blobs;
 mod event_log;
 mod follow;
+mod live;
 mod nested;
 mod open_calls;
 mod paused_run;
@@ -21,11 +22,13 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::{FutureExt, Stream};
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{Event, EventSigner, Plugin, RunError, Services, SessionKey, StoreError, new_invocation_id};
+use hatchery_core::{
+    Event, EventSigner, Plugin, RunError, Services, SessionKey, SpanExporter, StoreError, new_invocation_id,
+};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::app::App;
@@ -34,6 +37,8 @@ use crate::plugins::{PluginSource, Plugins, PrependedPlugin};
 use crate::provenance::Verifier;
 use crate::run::PinnedModels;
 pub use follow::RunUpdate;
+pub use live::LiveRunRequest;
+use live::LiveStart;
 use nested::NestedRun;
 pub use request::RunRequest;
 use resumption::ResumedRun;
@@ -72,6 +77,8 @@ struct RunnerInner {
     compactions: Compactions,
     signer: EventSigner,
     turn_lease: Duration,
+    /// Receives the spans of runs. `None` if they are not traced.
+    spans: Option<Arc<dyn SpanExporter>>,
     turn_ends: Mutex<TurnEndTasks>,
     run_bus: Arc<RunBus>,
     /// The apps that the code of runs can run; empty until they are known.
@@ -95,6 +102,8 @@ enum RunKind {
     Background,
     /// The code of another run.
     Nested(NestedRun),
+    /// A client that sends requests while the run is in progress.
+    Live(LiveStart),
 }
 
 impl Run {
@@ -161,6 +170,7 @@ impl Runner {
             compactions: Compactions::default(),
             signer,
             turn_lease: TURN_LEASE,
+            spans: None,
             turn_ends: Mutex::default(),
             run_bus: Arc::default(),
             apps: OnceLock::new(),
@@ -171,6 +181,16 @@ impl Runner {
     /// hosts on the same sessions wait this long for the turns of a host that has died.
     #[must_use]
     pub fn with_turn_lease(&self, lease: Duration) -> Self {
+        self.separate(lease, self.0.spans.clone())
+    }
+
+    /// Returns a separate runner whose runs are traced.
+    #[must_use]
+    pub fn with_span_exporter(&self, exporter: Arc<dyn SpanExporter>) -> Self {
+        self.separate(self.0.turn_lease, Some(exporter))
+    }
+
+    fn separate(&self, turn_lease: Duration, spans: Option<Arc<dyn SpanExporter>>) -> Self {
         let RunnerInner { services, plugins, signer, apps, .. } = self.0.as_ref();
         Self(Arc::new(RunnerInner {
             services: services.clone(),
@@ -180,7 +200,8 @@ impl Runner {
             starting_runs: AtomicUsize::new(0),
             compactions: Compactions::default(),
             signer: signer.clone(),
-            turn_lease: lease,
+            turn_lease,
+            spans,
             turn_ends: Mutex::default(),
             run_bus: Arc::default(),
             apps: apps.clone(),
@@ -261,7 +282,7 @@ impl Runner {
     /// resume does not exist, or a plugin cannot be resolved.
     pub async fn run(&self, app: Arc<App>, request: RunRequest) -> Result<Run, RunError> {
         if let Some(id) = &request.run_id {
-            request.check()?;
+            request.check(false)?;
             let key = SessionKey::new(app.name.as_str(), request.user.as_str(), request.session.as_str());
             if self.0.run_bus.has(&key, id)
                 && self.0.services.sessions.runs().is_some()
@@ -274,7 +295,8 @@ impl Runner {
     }
 
     async fn start(&self, app: Arc<App>, request: RunRequest, kind: RunKind) -> Result<Run, RunError> {
-        request.check()?;
+        let requested = Instant::now();
+        request.check(matches!(kind, RunKind::Live(_)))?;
         let plugins = self.0.plugins.current()?;
         let models = Arc::new(PinnedModels::new(self.0.services.models.clone(), &app.tree));
         let services = Services { models, ..self.0.services.clone() };
@@ -304,10 +326,12 @@ impl Runner {
         if let Some(id) = id.as_deref().filter(|_| is_accepted) {
             self.0.accept(&key, id, &request, is_background).await?;
         }
-        let (parent, task_scope) = match kind {
-            RunKind::Nested(nested) => Some(nested.split()).unzip(),
+        let (nested, live) = match kind {
+            RunKind::Nested(nested) => (Some(nested.split()), None),
+            RunKind::Live(start) => (None, Some(start)),
             RunKind::Foreground | RunKind::Background => (None, None),
         };
+        let (parent, task_scope) = nested.unzip();
         let (client, events) = mpsc::channel(MAX_UNREAD_EVENTS);
         let active_run = ActiveRun::new(&self.0);
         let runner = self.0.clone();
@@ -330,8 +354,10 @@ impl Runner {
                         announced,
                         client,
                         beginning,
+                        live,
                         parent,
                         caller_cancel,
+                        requested,
                     };
                     runner.run_next_turn(key.clone(), turn, cached, &mut guard).await
                 }

@@ -7,9 +7,11 @@ use hatchery_core::{EventWindow, Services, Session, SessionKey};
 use hatchery_engine::{App, RunPermit, Runner};
 use hatchery_eval::{EvalStore, Evaluations};
 use hatchery_mcp::{McpEndpoint, McpServers, McpService};
+use hatchery_telemetry::{Metrics, TraceStore};
 
 use crate::body::BodyBudget;
 use crate::error::ApiError;
+use crate::live::LiveConnections;
 use hatchery::AppSource;
 use hatchery::ServerConfig;
 
@@ -24,11 +26,14 @@ struct Shared {
     source: Arc<dyn AppSource>,
     config: ServerConfig,
     body_budget: BodyBudget,
+    live: LiveConnections,
     a2a: Option<A2aEndpoint>,
     mcp: Option<McpEndpoint>,
     mcp_servers: McpServers,
     a2a_agents: A2aAgents,
     evaluations: Evaluations,
+    traces: TraceStore,
+    metrics: Metrics,
 }
 
 impl AppState {
@@ -36,8 +41,23 @@ impl AppState {
     pub fn new(runner: Runner, source: Arc<dyn AppSource>, config: ServerConfig) -> Self {
         let body_budget = BodyBudget::new(config.body_memory);
         let (a2a, mcp, mcp_servers, a2a_agents) = (None, None, McpServers::default(), A2aAgents::default());
+        let (traces, metrics) = (TraceStore::default(), Metrics::default());
         let evaluations = Evaluations::new(runner.clone(), EvalStore::in_memory());
-        let shared = Shared { runner, source, config, body_budget, a2a, mcp, mcp_servers, a2a_agents, evaluations };
+        let live = LiveConnections::default();
+        let shared = Shared {
+            runner,
+            source,
+            config,
+            body_budget,
+            live,
+            a2a,
+            mcp,
+            mcp_servers,
+            a2a_agents,
+            evaluations,
+            traces,
+            metrics,
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -70,8 +90,39 @@ impl AppState {
         self
     }
 
+    /// Serves the spans of runs. To be called before the state is shared.
+    #[must_use]
+    pub fn with_traces(mut self, traces: TraceStore) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.traces = traces;
+        }
+        self
+    }
+
     pub(crate) fn a2a(&self) -> Option<&A2aEndpoint> {
         self.shared.a2a.as_ref()
+    }
+
+    /// Returns the connections of live runs.
+    pub(crate) fn live(&self) -> &LiveConnections {
+        &self.shared.live
+    }
+
+    /// Serves the metrics of runs. To be called before the state is shared.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: Metrics) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.metrics = metrics;
+        }
+        self
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
+    }
+
+    pub(crate) fn traces(&self) -> &TraceStore {
+        &self.shared.traces
     }
 
     pub(crate) fn evaluations(&self) -> &Evaluations {

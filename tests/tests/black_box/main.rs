@@ -1,6 +1,7 @@
 //! The host from outside: the real command, real components, real files, HTTP. One module per subject.
 
 mod a2a;
+mod backup;
 mod bad_input;
 mod cli;
 mod compile;
@@ -16,6 +17,8 @@ mod guide;
 mod hostile;
 mod hot_loading;
 mod languages;
+mod live;
+mod live_models;
 mod mcp;
 mod memory;
 mod misbehaviour;
@@ -29,6 +32,8 @@ mod registry;
 mod rollback;
 mod samples;
 mod slow_clients;
+mod telemetry;
+mod traces;
 mod trust;
 mod two_hosts;
 mod wire;

@@ -7,11 +7,17 @@ use std::sync::Arc;
 
 use hatchery_core::{
     Agent, ArtifactService, EventSigner, ItemResolver, MemoryService, Model, Plugin, Services, SessionService,
+    SpanExporter,
 };
 use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::{App, CatalogSource, Extensions, LayeredResolver, Runner, StaticCatalog};
 use hatchery_eval::{EvalStore, Evaluations};
 use hatchery_models::ModelProvider;
+#[cfg(feature = "firestore")]
+use hatchery_stores::firestore::{
+    FirestoreClient, FirestoreMemoryService, FirestoreProperties, FirestoreSessionService,
+};
+use hatchery_telemetry::TraceStore;
 use hatchery_wasm::{CatalogHandle, CatalogModels, DeterministicMode, LoadOptions, Progress, Worker};
 
 use super::native::{AppsOf, ConfigState, HostApps, HostCatalog, HostPlugins, NativeModels};
@@ -24,14 +30,11 @@ use crate::config::Config;
 use crate::host_key;
 use crate::services::{self, Scripts, ServiceOverrides, ServiceSource};
 use crate::source::AppSource;
-use crate::storage::{DATA_FOLDER, Storage};
+use crate::storage::{DATA_FOLDER, EVALUATIONS_FOLDER, Storage};
 use crate::trust::{ConfigSource, LoadedConfig, ProtectedPaths, TrustStore};
 
 /// The file in the data folder that records which component owns which name.
 pub const NAMES_FILE: &str = "names.json";
-
-/// The folder of eval sets and results in the data folder.
-const EVALUATIONS_FOLDER: &str = "evaluations";
 
 /// Options of a [`Host`]. Everything is optional: without a folder the host has native agents only.
 #[derive(Default)]
@@ -56,6 +59,8 @@ pub struct HostBuilder {
     progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
     deterministic_mode: Option<DeterministicMode>,
     is_reproducible: bool,
+    is_traced: bool,
+    exporters: Vec<Arc<dyn SpanExporter>>,
 }
 
 /// Where compiled code is cached.
@@ -130,6 +135,16 @@ impl HostBuilder {
         self
     }
 
+    /// Keeps sessions and memory in the Firestore database of this client.
+    #[cfg(feature = "firestore")]
+    #[must_use]
+    pub fn firestore(self, client: &FirestoreClient, properties: &FirestoreProperties) -> Self {
+        let sessions = FirestoreSessionService::with_properties(client.clone(), properties);
+        let memory = FirestoreMemoryService::with_properties(client.clone(), properties);
+        self.session_service(Arc::new(sessions) as Arc<dyn SessionService>)
+            .memory_service(Arc::new(memory) as Arc<dyn MemoryService>)
+    }
+
     /// Adds a model under a name. It takes precedence over hosted and component models.
     #[must_use]
     pub fn model(mut self, name: impl Into<String>, model: Arc<dyn Model>) -> Self {
@@ -190,6 +205,20 @@ impl HostBuilder {
     #[must_use]
     pub fn watch(self, watch: bool) -> Self {
         Self { watch, ..self }
+    }
+
+    /// Sets whether the spans of runs are kept in memory, with requests to models and their responses, see
+    /// [`Host::traces`]. Default: false.
+    #[must_use]
+    pub fn trace(self, trace: bool) -> Self {
+        Self { is_traced: trace, ..self }
+    }
+
+    /// Adds a receiver of the spans of runs.
+    #[must_use]
+    pub fn export_spans(mut self, exporter: Arc<dyn SpanExporter>) -> Self {
+        self.exporters.push(exporter);
+        self
     }
 
     /// Sets where components are compiled. Default: in this process, which does not bound the memory and time of
@@ -333,8 +362,21 @@ impl HostBuilder {
         let apps =
             HostApps { native: native_apps, catalog: catalog.clone(), models, config_state: config_state.clone() };
         let apps: Arc<dyn AppSource> = Arc::new(ConfiguredApps::new(apps, &config, catalog_source.clone()));
-        let runner = Runner::with_signer(services, self.native_plugins(configured)?, signer)
+        let mut runner = Runner::with_signer(services, self.native_plugins(configured)?, signer)
             .with_turn_lease(config.server.turn_lease);
+        let traces = TraceStore::default();
+        let mut exporters = self.exporters;
+        if self.is_traced {
+            exporters.push(Arc::new(traces.clone()));
+        }
+        runner = match exporters.pop() {
+            None => runner,
+            Some(only) if exporters.is_empty() => runner.with_span_exporter(only),
+            Some(last) => {
+                exporters.push(last);
+                runner.with_span_exporter(Arc::new(exporters))
+            }
+        };
         runner.set_apps(Arc::new(AppsOf(apps.clone())));
         if let Some(catalog) = catalog.as_ref().filter(|_| self.watch) {
             catalog.watch();
@@ -356,6 +398,7 @@ impl HostBuilder {
             apps,
             runner,
             evaluations,
+            traces,
             scripts,
             mcp_servers,
             a2a_agents,

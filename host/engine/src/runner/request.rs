@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hatchery_core::{
     CallerOrigin, Content, Event, FunctionResponse, JsonMap, MAX_ID_BYTES, MAX_JSON_DEPTH, PartData, RunConfig,
-    RunError, USER_AUTHOR, check_message, invalid_message, is_json_too_deep,
+    RunError, TraceParent, USER_AUTHOR, check_message, invalid_message, is_json_too_deep,
 };
 use imbl::Vector;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +31,8 @@ pub struct RunRequest {
     pub config: RunConfig,
     /// How the request reached the host.
     pub origin: CallerOrigin,
+    /// The span of the caller that the run is part of.
+    pub trace_parent: Option<TraceParent>,
     /// Cancels the run when cancelled. Unlike [`Runner::stop_runs`](super::Runner::stop_runs), this is its end.
     pub cancel: CancellationToken,
 }
@@ -47,6 +49,7 @@ impl RunRequest {
             state_delta: JsonMap::new(),
             config: RunConfig::default(),
             origin: CallerOrigin::default(),
+            trace_parent: None,
             cancel: CancellationToken::new(),
         }
     }
@@ -63,15 +66,15 @@ impl RunRequest {
         self.run_id.is_some() || (self.invocation_id.is_none() && !has_responses)
     }
 
-    /// Checks the parts of the request that do not depend on the session.
+    /// Checks the parts of the request that do not depend on the session. A live run needs no message.
     ///
     /// # Errors
     /// If there is neither a message nor a run to resume, the message is not one of a user, the id of the run is invalid,
     /// or a state value is nested too deeply.
-    pub(super) fn check(&self) -> Result<(), RunError> {
+    pub(super) fn check(&self, is_live: bool) -> Result<(), RunError> {
         match &self.message {
             Some(message) => check_message(message)?,
-            None if self.invocation_id.is_some() => {}
+            None if self.invocation_id.is_some() || is_live => {}
             None => {
                 return Err(RunError::BadInput("the request has neither a message nor an invocation to resume".into()));
             }

@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hatchery_core::{
     CallContext, Caller, Claim, Content, Event, EventData, EventSink, Invocation, JsonMap, NewInvocation, RunError,
-    RunFailure, RunJournal, RunLimit, RunState, RunTransition, Services, SessionKey, StoreError, TurnLease,
-    USER_AUTHOR, check_message,
+    RunFailure, RunJournal, RunLimit, RunState, RunTransition, Services, SessionKey, SpanContext, SpanOperation,
+    StoreError, TimeKind, TurnLease, USER_AUTHOR, check_message,
 };
 use imbl::Vector;
 use tokio::sync::oneshot;
@@ -17,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::agent_selection::agents_to_run;
 use super::event_log::{EventLog, EventSender, closed_channel, deliver};
+use super::live::LiveStart;
 use super::open_calls::{end_answered_runs, has_open_calls};
 use super::paused_run::PausedRun;
 use super::request::RunRequest;
@@ -46,19 +48,23 @@ pub(super) struct TurnRequest {
     pub(super) client: EventSender,
     /// Dropped once the run and its message are stored.
     pub(super) beginning: oneshot::Sender<()>,
+    /// The requests of a live run.
+    pub(super) live: Option<LiveStart>,
     /// The run whose code has started this one.
     pub(super) parent: Option<Arc<Invocation>>,
     /// The caller's token, which cancels the run.
     pub(super) caller_cancel: CancellationToken,
+    /// When the run was requested.
+    pub(super) requested: Instant,
 }
 
 /// The user's message and state changes in a turn.
-struct UserInput {
-    /// `None` if an interrupted run is resumed without a message.
-    message: Option<Arc<Content>>,
-    state_delta: JsonMap,
+pub(super) struct UserInput {
+    /// `None` if an interrupted run is resumed without a message, or a live run begins without one.
+    pub(super) message: Option<Arc<Content>>,
+    pub(super) state_delta: JsonMap,
     /// Dropped once the message is stored.
-    beginning: oneshot::Sender<()>,
+    pub(super) beginning: Option<oneshot::Sender<()>>,
 }
 
 impl RunnerInner {
@@ -96,7 +102,7 @@ impl RunnerInner {
         slot: &mut Option<CachedSession>,
     ) -> Result<Option<Arc<RunJournal>>, RunError> {
         let TurnRequest { app, services, plugins, request, new_id, is_accepted, announced, mut client, .. } = turn;
-        let TurnRequest { beginning, parent, caller_cancel, .. } = turn;
+        let TurnRequest { beginning, parent, caller_cancel, live, requested, .. } = turn;
         let events = &cached.session.events;
         let found = ResumedRun::find(&app, &request, events, &self.verifier(&key)).and_then(|resumed| {
             // The message of a request that attaches to a run is ignored.
@@ -154,6 +160,12 @@ impl RunnerInner {
         let publisher = announced.filter(|announced| announced.run() == id);
         let publisher = publisher.unwrap_or_else(|| self.run_bus.announce(&key, &id, request.cancel.clone()));
         let is_nested = parent.is_some();
+        let trace = self.spans.clone().map(|spans| SpanContext::new(spans, key.clone(), &id, request.trace_parent));
+        let trace = trace.unwrap_or_default();
+        trace.add_time(TimeKind::Queue, requested.elapsed());
+        // Ends with the turn.
+        let mut span = trace.start_at(SpanOperation::Run, "", Some(requested));
+        span.record(|data| data.set("gen_ai.workflow.name", app.name.clone()));
         let (invocation, writer) = Invocation::new(NewInvocation {
             id,
             session,
@@ -171,13 +183,15 @@ impl RunnerInner {
             usage: usage.into(),
             lease: Some(lease.clone()),
             journal: Some(journal.clone()),
+            span: span.context().clone(),
         });
         let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);
         let log = EventLog::new(cx.clone(), writer, plugins.clone(), (client, publisher.frames()), delivered_ids);
         let run = RunContext::new(app, invocation.clone(), plugins.clone(), engine_host);
-        let run = Arc::new(run.with_history(views, self.compactions.clone()));
+        let live = live.map(|start| start.into_input(&cx, &log));
+        let run = Arc::new(run.with_history(views, self.compactions.clone()).with_live_input(live));
         let state_delta = if is_attached { JsonMap::new() } else { request.state_delta };
-        let input = UserInput { message, state_delta, beginning };
+        let input = UserInput { message, state_delta, beginning: Some(beginning) };
         let execution = within_time_limit(&run, execute(&run, &cx, &log, input, resumed).boxed());
         let execution = self.cancel_on_request(lease, &publisher, execution);
         let result = AssertUnwindSafe(execution).catch_unwind().await;
@@ -192,6 +206,7 @@ impl RunnerInner {
                 (Ok(true), Some(end))
             }
             Err(error) => {
+                span.set_error(&error);
                 plugins.on_run_error(&cx, &error).await;
                 let is_reported = report(&run, &log, &error).await;
                 let is_cancelled = publisher.is_cancel_requested() || caller_cancel.is_cancelled() || is_nested;
@@ -346,7 +361,12 @@ async fn run_agents(
             run.set_first_message(first.clone());
         }
         for (agent, branch) in agents_to_run(&app.tree, &beginning, &Verifier::of(invocation)) {
-            let scope = AgentScope { branch, replay: replay.clone(), sink: Arc::new(log.clone()) };
+            let scope = AgentScope {
+                branch,
+                replay: replay.clone(),
+                sink: Arc::new(log.clone()),
+                span: invocation.span.clone(),
+            };
             let running = run_agent(run.clone(), agent, scope);
             outcome = invocation.cancel.run_until_cancelled(running).await.ok_or(RunError::Cancelled)??;
             if outcome == AgentOutcome::Paused {
@@ -385,7 +405,7 @@ fn up_to(events: Vector<Arc<Event>>, message: Option<&Event>) -> Vector<Arc<Even
 
 /// Appends the user's message and state delta. Returns the stored message. `begins_run` is false for a response to a
 /// run that is resumed.
-async fn append_user_message(
+pub(super) async fn append_user_message(
     run: &RunContext,
     cx: &CallContext,
     log: &EventLog,
@@ -453,7 +473,7 @@ async fn report(run: &RunContext, log: &EventLog, error: &RunError) -> bool {
     true
 }
 
-fn with_role(mut content: Content, role: &str) -> Content {
+pub(super) fn with_role(mut content: Content, role: &str) -> Content {
     content.role.get_or_insert_with(|| role.into());
     content
 }

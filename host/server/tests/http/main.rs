@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 mod artifacts;
 mod bodies;
+mod cors;
 mod dev_ui;
 mod errors;
 mod evaluation;
 mod graph;
+mod metrics;
 mod quotas;
 mod runs;
 mod sessions;
@@ -15,3 +17,4 @@ mod slow_clients;
 mod status;
 mod stored_runs;
 mod support;
+mod traces;
