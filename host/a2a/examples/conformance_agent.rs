@@ -126,6 +126,8 @@ impl Egress for Anywhere {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Push notifications need a provider of TLS, also to URLs without it.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let spec = CustomAgentSpec { code: Arc::new(ConformanceAgent), model: None, tools: Vec::new() };
     let app = App::new(NAME, Agent::new(NAME, "Is tested.", AgentKind::Custom(spec)))?;
     let settings = ServerSettings { push: Some(Arc::new(Anywhere)), ..ServerSettings::default() };

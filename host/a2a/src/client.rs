@@ -10,6 +10,7 @@ mod outbound;
 mod peer;
 
 pub use agent::RemoteAgent;
-pub use agents::A2aAgents;
+pub use agents::{A2aAgents, RemoteAgentStatus};
 pub use config::{Aggregation, CardSource, ClientLimits, RemoteAgentConfig};
 pub use error::ClientError;
+pub(crate) use outbound::OWN_PREFIX;

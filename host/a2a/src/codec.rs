@@ -46,9 +46,9 @@ impl Version {
     /// Returns the operation of a JSON-RPC method with its parameters, and the version that has the method. `None` if
     /// no version has it.
     pub(crate) fn decode_call(method: &str, params: Value) -> Option<(Self, Result<Operation, A2aError>)> {
-        match v1_0::decode_call(method, &params) {
-            Some(operation) => Some((Self::V1_0, operation)),
-            None => v0_3::decode_call(method, &params).map(|operation| (Self::V0_3, operation)),
+        match v1_0::decode_call(method, params) {
+            Ok(operation) => Some((Self::V1_0, operation)),
+            Err(params) => v0_3::decode_call(method, params).map(|operation| (Self::V0_3, operation)),
         }
     }
 
@@ -91,6 +91,11 @@ impl Version {
             Self::V1_0 => v1_0::decode_task(value),
         }
     }
+}
+
+/// Reads a value of a peer without copying its texts. Unknown keys are ignored.
+fn take<T: DeserializeOwned>(value: Value) -> Result<T, String> {
+    T::deserialize(value).map_err(|error| error.to_string())
 }
 
 /// Reads a value of a peer. Unknown keys are ignored.

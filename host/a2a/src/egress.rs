@@ -32,18 +32,24 @@ pub(crate) struct Timeouts {
     pub(crate) read: Duration,
 }
 
+/// Checks what is known of a URL before its host is resolved.
+///
+/// # Errors
+/// The refusal.
+pub(crate) fn check(egress: &Arc<dyn Egress>, url: &Url) -> Result<(), String> {
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(format!("`{url}` is neither http nor https"));
+    }
+    egress.check_url(url)?;
+    literal_address(url).map_or(Ok(()), |address| egress.check_address(url, address))
+}
+
 /// Returns a client for requests to one URL. It follows no redirects and uses no proxy, which would hide the address.
 ///
 /// # Errors
 /// The refusal, or the reason why there is no client.
 pub(crate) fn client(egress: &Arc<dyn Egress>, url: &Url, timeouts: Timeouts) -> Result<Client, String> {
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(format!("`{url}` is neither http nor https"));
-    }
-    egress.check_url(url)?;
-    if let Some(address) = literal_address(url) {
-        egress.check_address(url, address)?;
-    }
+    check(egress, url)?;
     Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
@@ -57,6 +63,17 @@ pub(crate) fn client(egress: &Arc<dyn Egress>, url: &Url, timeouts: Timeouts) ->
 /// Returns the address, if the host of a URL is one. Such a host is not resolved.
 fn literal_address(url: &Url) -> Option<IpAddr> {
     url.host_str()?.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
+/// The refusal of all addresses of a host.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct RefusedAddress(String);
+
+/// Returns the refusal that has caused an error of a request.
+pub(crate) fn refusal(error: &reqwest::Error) -> Option<String> {
+    let mut causes = std::iter::successors(std::error::Error::source(error), |error| error.source());
+    causes.find_map(|cause| cause.downcast_ref::<RefusedAddress>()).map(|RefusedAddress(reason)| reason.clone())
 }
 
 /// Resolves the host of a URL to the addresses that are allowed.
@@ -78,7 +95,7 @@ impl Resolve for CheckedResolver {
                 }
             }
             match refusal {
-                Some(reason) if allowed.is_empty() => Err(reason.into()),
+                Some(reason) if allowed.is_empty() => Err(RefusedAddress(reason).into()),
                 Some(_) | None => Ok(Box::new(allowed.into_iter()) as Addrs),
             }
         })

@@ -33,10 +33,12 @@ pub enum ErrorKind {
     InvalidAgentResponse,
     ExtendedCardNotConfigured,
     VersionNotSupported,
+    /// The host has too much to do. The same request may succeed later.
+    Busy,
 }
 
 impl ErrorKind {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Parse,
         Self::InvalidRequest,
         Self::MethodNotFound,
@@ -50,6 +52,7 @@ impl ErrorKind {
         Self::InvalidAgentResponse,
         Self::ExtendedCardNotConfigured,
         Self::VersionNotSupported,
+        Self::Busy,
     ];
 
     /// Returns the code in JSON-RPC.
@@ -68,6 +71,8 @@ impl ErrorKind {
             Self::InvalidAgentResponse => -32006,
             Self::ExtendedCardNotConfigured => -32007,
             Self::VersionNotSupported => -32009,
+            // The protocol has no code for it: the first one of servers.
+            Self::Busy => -32000,
         }
     }
 
@@ -84,6 +89,7 @@ impl ErrorKind {
             Self::ContentTypeNotSupported => 415,
             Self::InvalidAgentResponse => 502,
             Self::Internal => 500,
+            Self::Busy => 503,
             Self::Parse
             | Self::InvalidRequest
             | Self::InvalidParams
@@ -103,6 +109,7 @@ impl ErrorKind {
             | Self::PushNotificationNotSupported
             | Self::UnsupportedOperation => "FAILED_PRECONDITION",
             Self::MethodNotFound | Self::VersionNotSupported => "UNIMPLEMENTED",
+            Self::Busy => "UNAVAILABLE",
             Self::Internal | Self::InvalidAgentResponse => "INTERNAL",
             Self::Parse | Self::InvalidRequest | Self::InvalidParams | Self::ContentTypeNotSupported => {
                 "INVALID_ARGUMENT"
@@ -126,6 +133,7 @@ impl ErrorKind {
             Self::InvalidAgentResponse => "INVALID_AGENT_RESPONSE",
             Self::ExtendedCardNotConfigured => "EXTENDED_AGENT_CARD_NOT_CONFIGURED",
             Self::VersionNotSupported => "VERSION_NOT_SUPPORTED",
+            Self::Busy => "BUSY",
         }
     }
 }
@@ -179,6 +187,7 @@ impl From<RunError> for A2aError {
             RunError::BadInput(_) | RunError::InvalidMessage(_) | RunError::Store(StoreError::InvalidName { .. }) => {
                 Self::invalid_params(error.client_message())
             }
+            RunError::Store(StoreError::Busy { .. }) => Self::new(ErrorKind::Busy, error.client_message()),
             _ => {
                 tracing::warn!(code = error.code(), "an A2A request failed: {error}");
                 Self::new(ErrorKind::Internal, error.client_message())
@@ -189,9 +198,7 @@ impl From<RunError> for A2aError {
 
 /// Returns the beginning of a peer's text, escaped for a message.
 pub(crate) fn excerpt(text: &str) -> String {
-    let begin = text.get(..text.floor_char_boundary(120)).unwrap_or(text);
-    let dots = if begin.len() < text.len() { "…" } else { "" };
-    format!("{}{dots}", begin.escape_debug())
+    hatchery_core::excerpt(text, 120)
 }
 
 #[cfg(test)]

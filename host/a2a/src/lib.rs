@@ -15,8 +15,10 @@ mod parts;
 mod server;
 
 pub use card::{AgentCard, Interface, Skill};
-pub use client::{A2aAgents, Aggregation, CardSource, ClientError, ClientLimits, RemoteAgent, RemoteAgentConfig};
+pub use client::{
+    A2aAgents, Aggregation, CardSource, ClientError, ClientLimits, RemoteAgent, RemoteAgentConfig, RemoteAgentStatus,
+};
 pub use codec::Version;
 pub use egress::{Egress, Url};
 pub use error::{A2aError, ErrorKind};
-pub use server::{A2aEndpoint, A2aService, Body, ServerSettings};
+pub use server::{A2aEndpoint, A2aService, Body, PushLimits, ServerSettings};

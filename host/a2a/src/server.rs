@@ -6,32 +6,31 @@ mod endpoint;
 mod events;
 mod input;
 mod json_rpc;
+mod list;
 mod push;
 mod rest;
 mod send;
 mod stream;
 mod task_id;
+mod task_locks;
 mod tasks;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery_core::{RunState, matches_wildcard};
+use hatchery_core::matches_wildcard;
 use hatchery_engine::{App, AppDirectory, Runner};
-use tokio::sync::Mutex;
 
 use crate::egress::Egress;
 use crate::error::{A2aError, ErrorKind};
-use crate::model::{ListRequest, Operation, Outcome, TaskPage};
+use crate::model::{Operation, Outcome, TaskState};
 use push::PushSender;
 use task_id::TaskId;
+use task_locks::TaskLocks;
 use tasks::StoredTask;
 
 pub use endpoint::{A2aEndpoint, Body};
-
-/// Most and default number of tasks of a page.
-const MAX_PAGE_SIZE: u32 = 100;
-const DEFAULT_PAGE_SIZE: u32 = 50;
+pub use push::PushLimits;
 
 /// Settings of the server.
 #[derive(Clone)]
@@ -50,6 +49,8 @@ pub struct ServerSettings {
     pub max_runs: usize,
     /// Where push notifications may be sent. `None` means that there are none.
     pub push: Option<Arc<dyn Egress>>,
+    /// Limits of push notifications.
+    pub push_limits: PushLimits,
 }
 
 impl Default for ServerSettings {
@@ -62,6 +63,7 @@ impl Default for ServerSettings {
             keep_alive: Duration::from_secs(15),
             max_runs: usize::MAX,
             push: None,
+            push_limits: PushLimits::default(),
         }
     }
 }
@@ -75,15 +77,15 @@ struct ServiceInner {
     apps: Arc<dyn AppDirectory>,
     settings: ServerSettings,
     push: Option<PushSender>,
-    /// Held while a run is added to a task, so that two answers do not become the same run.
-    follow_up: Mutex<()>,
+    /// Held while runs are added to a task or cancelled, so that two answers do not become the same run.
+    task_locks: TaskLocks,
 }
 
 impl A2aService {
     /// Creates a service.
     pub fn new(runner: Runner, apps: Arc<dyn AppDirectory>, settings: ServerSettings) -> Self {
-        let push = settings.push.clone().map(|egress| PushSender::new(runner.clone(), egress));
-        Self(Arc::new(ServiceInner { runner, apps, settings, push, follow_up: Mutex::default() }))
+        let push = settings.push.clone().map(|egress| PushSender::new(runner.clone(), egress, settings.push_limits));
+        Self(Arc::new(ServiceInner { runner, apps, settings, push, task_locks: TaskLocks::default() }))
     }
 
     /// Continues push notifications of tasks from before the process was started.
@@ -128,22 +130,27 @@ impl A2aService {
             Operation::Cancel { id } => self.cancel(app, &id).await.map(Outcome::Task),
             Operation::SetPush { task_id, config } => {
                 let (push, task) = (self.push()?, self.load(app, &task_id).await?);
-                let config = push.set(&app.name, &task, config, task.revision).await?;
+                if task.state().is_terminal() {
+                    let message = "the task has ended, so there is nothing to be notified of; get it instead";
+                    return Err(A2aError::new(ErrorKind::UnsupportedOperation, message));
+                }
+                let config = push.set(&app.name, &task.id, config, task.revision).await?;
+                push.watch(&app.name, &task.id);
                 Ok(Outcome::Push { task_id, config })
             }
             Operation::GetPush { task_id, id } => {
                 let (push, task) = (self.push()?, self.load(app, &task_id).await?);
-                let config = push.get(&app.name, &task, id.as_deref()).await?;
+                let config = push.get(&app.name, &task.id, id.as_deref()).await?;
                 Ok(Outcome::Push { task_id, config })
             }
             Operation::ListPush { task_id } => {
                 let (push, task) = (self.push()?, self.load(app, &task_id).await?);
-                let configs = push.list(&app.name, &task).await?;
+                let configs = push.list(&app.name, &task.id).await?;
                 Ok(Outcome::Pushes { task_id, configs })
             }
             Operation::DeletePush { task_id, id } => {
                 let (push, task) = (self.push()?, self.load(app, &task_id).await?);
-                push.delete(&app.name, &task, &id).await?;
+                push.delete(&app.name, &task.id, &id).await?;
                 Ok(Outcome::Deleted)
             }
             // The card does not announce one: clients are not authenticated, so nobody may see more than others.
@@ -173,6 +180,7 @@ impl A2aService {
 
     /// Cancels a task.
     async fn cancel(&self, app: &App, id: &str) -> Result<crate::model::Task, A2aError> {
+        let _guard = self.0.task_locks.lock(id).await;
         let task = self.load(app, id).await?;
         let not_cancelable = |state| {
             let message = format!("the task has ended as {state:?} and cannot be canceled");
@@ -181,73 +189,14 @@ impl A2aService {
         if task.state().is_terminal() {
             return Err(not_cancelable(task.state()));
         }
-        let cancelled = self.0.runner.cancel_run(&task.session, &task.last_run()).await?;
+        // The newest first, so that none begins because the one before it has ended.
+        for run in task.open_runs().collect::<Vec<_>>().into_iter().rev() {
+            self.0.runner.cancel_run(&task.session, &run.id).await?;
+        }
         let task = StoredTask::load(&self.0.runner, &app.name, task.id).await?;
-        match cancelled.map(|run| run.state) {
-            Some(RunState::Done | RunState::Failed) => Err(not_cancelable(task.state())),
+        match task.state() {
+            state @ (TaskState::Completed | TaskState::Failed | TaskState::Rejected) => Err(not_cancelable(state)),
             _ => Ok(task.task(None)),
-        }
-    }
-
-    /// Lists the tasks of a context, the last changed first. Without a context the list is empty: clients are not
-    /// authenticated, so they see no tasks but those of a context that they know.
-    async fn list(&self, app: &App, request: ListRequest) -> Result<TaskPage, A2aError> {
-        let page_size = request.page_size.unwrap_or(DEFAULT_PAGE_SIZE);
-        if !(1..=MAX_PAGE_SIZE).contains(&page_size) {
-            return Err(A2aError::invalid_params(format!("`pageSize` is a number from 1 to {MAX_PAGE_SIZE}")));
-        }
-        let offset = match request.page_token.as_deref().map(str::parse::<usize>) {
-            None => 0,
-            Some(Ok(offset)) => offset,
-            Some(Err(_)) => return Err(A2aError::invalid_params("`pageToken` is none of this list")),
-        };
-        let mut tasks = Vec::new();
-        let ids = match &request.context_id {
-            Some(context) => self.task_ids(app, context).await?,
-            None => Vec::new(),
-        };
-        for id in ids {
-            let task = StoredTask::load(&self.0.runner, &app.name, id).await?;
-            if request.state.is_none_or(|state| state == task.state()) {
-                tasks.push(task);
-            }
-        }
-        tasks.sort_by_key(|task| std::cmp::Reverse(task.status().timestamp));
-        let total = tasks.len();
-        let page: Vec<_> = tasks.iter().skip(offset).take(page_size as usize).collect();
-        let end = offset + page.len();
-        let tasks = page.into_iter().map(|task| {
-            let task = task.task(request.history_length);
-            let artifacts = if request.includes_artifacts { task.artifacts } else { Vec::new() };
-            crate::model::Task { artifacts, ..task }
-        });
-        Ok(TaskPage {
-            tasks: tasks.collect(),
-            next_page_token: if end < total { end.to_string() } else { String::new() },
-            page_size,
-            total: u32::try_from(total).unwrap_or(u32::MAX),
-        })
-    }
-
-    /// Returns the ids of the tasks of a context.
-    async fn task_ids(&self, app: &App, context: &str) -> Result<Vec<TaskId>, A2aError> {
-        if !task_id::is_context(context) {
-            return Ok(Vec::new());
-        }
-        let runs = tasks::runs(&self.0.runner)?;
-        let session = hatchery_core::SessionKey::new(app.name.as_str(), task_id::user(context), context);
-        let (mut ids, mut from): (Vec<TaskId>, _) = (Vec::new(), None);
-        loop {
-            let page = runs.list(&session, from, MAX_PAGE_SIZE as usize).await?;
-            for run in page.runs {
-                if let Some(id) = TaskId::of_run(&run.id, context).filter(|id| !ids.contains(id)) {
-                    ids.push(id);
-                }
-            }
-            from = page.next;
-            if from.is_none() {
-                return Ok(ids);
-            }
         }
     }
 }

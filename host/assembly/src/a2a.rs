@@ -48,8 +48,8 @@ impl Egress for HostEgress {
 /// The policies of remote agents by name.
 pub(crate) type AgentPolicies = BTreeMap<String, Arc<HostEgress>>;
 
-/// Registers the agent class of remote agents. Returns their policies.
-pub(crate) fn register_agents(config: &A2aConfig, extensions: &mut Extensions) -> AgentPolicies {
+/// Registers the agent class of remote agents. Returns the agents and their policies.
+pub(crate) fn register_agents(config: &A2aConfig, extensions: &mut Extensions) -> (A2aAgents, AgentPolicies) {
     // Cards are checked when the configuration is read.
     let policies = config.agents.iter().filter_map(|(name, agent)| {
         Some((name.clone(), HostEgress::new(agent.policy().ok()?, format!("a2a.agents.{name}"))))
@@ -60,8 +60,9 @@ pub(crate) fn register_agents(config: &A2aConfig, extensions: &mut Extensions) -
         .iter()
         .filter_map(|(name, agent)| Some((name.clone(), agent.settings(policies.get(name)?.clone()))));
     let refused = config.agents.iter().filter_map(|(name, agent)| Some((name.clone(), agent.refusal.clone()?)));
-    A2aAgents::new(agents).with_refused(refused).register(extensions);
-    policies
+    let agents = A2aAgents::new(agents).with_refused(refused);
+    agents.register(extensions);
+    (agents, policies)
 }
 
 /// The apps of the host.
@@ -90,6 +91,7 @@ impl Host {
             keep_alive: config.server.keep_alive,
             max_runs: config.server.max_concurrent_runs,
             push,
+            push_limits: default.push_limits,
         };
         A2aService::new(self.runner().clone(), Arc::new(ExposedApps(self.apps().clone())), settings)
     }

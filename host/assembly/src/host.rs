@@ -9,6 +9,7 @@ mod settings;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use hatchery_a2a::A2aAgents;
 use hatchery_core::{Content, Plugin, RunConfig, Services};
 use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::{App, CatalogSource, Factories, Run, RunRequest, Runner};
@@ -41,6 +42,7 @@ pub struct Host {
     traces: TraceStore,
     scripts: Scripts,
     mcp_servers: McpServers,
+    a2a_agents: A2aAgents,
     registered_plugins: Factories<Arc<dyn Plugin>>,
     catalog_source: Arc<dyn CatalogSource>,
     /// The components and YAML agents of the folder. `None` if there is no folder.
@@ -130,6 +132,11 @@ impl Host {
     /// Returns the MCP servers of the configuration.
     pub fn mcp_servers(&self) -> &McpServers {
         &self.mcp_servers
+    }
+
+    /// Returns the configured agents of other hosts.
+    pub fn a2a_agents(&self) -> &A2aAgents {
+        &self.a2a_agents
     }
 
     pub(crate) fn catalog_source(&self) -> &Arc<dyn CatalogSource> {

@@ -352,6 +352,17 @@ impl Event {
         self.data.content.iter().flat_map(|content| content.function_responses())
     }
 
+    /// Returns true if the event responds to a call that waits: the user does, its tool fails, or a request for confirmation
+    /// takes its place.
+    pub fn closes_call(&self, call: &str) -> bool {
+        let mut responses = self.function_responses().filter(|response| response.id.as_deref() == Some(call));
+        let has_failed = |response: &FunctionResponse| response.response.get("error").is_some_and(|it| !it.is_null());
+        match self.author == USER_AUTHOR {
+            true => responses.next().is_some(),
+            false => self.actions.requested_tool_confirmations.contains_key(call) || responses.any(has_failed),
+        }
+    }
+
     /// Returns true if the event is a chunk that has audio, images or video, and nothing else.
     pub fn is_media_chunk(&self) -> bool {
         let is_media = |part: &Part| matches!(part.data, PartData::InlineData(_));

@@ -48,6 +48,8 @@ pub struct Invocation {
     pub services: Services,
     /// Cancelled to stop the run.
     pub cancel: CancellationToken,
+    /// Cancelled when the host stops all runs, which can be continued later.
+    pub host_stop: CancellationToken,
     /// The resources used so far, shared with the runs of agents that are called as tools.
     pub usage: Arc<RunUsage>,
     /// How many runs this run is nested in, by agents called as tools and by apps that code runs; 0 for the run of a
@@ -93,6 +95,8 @@ pub struct NewInvocation {
     pub services: Services,
     /// Cancelled to stop the run.
     pub cancel: CancellationToken,
+    /// Cancelled when the host stops all runs.
+    pub host_stop: CancellationToken,
     /// Whether the run can pause and be continued later.
     pub is_resumable: bool,
     /// Runs apps for the code of the run.
@@ -123,6 +127,7 @@ impl NewInvocation {
             run_config: RunConfig::default(),
             services,
             cancel: CancellationToken::new(),
+            host_stop: CancellationToken::new(),
             is_resumable: false,
             apps: None,
             plugins: Arc::default(),
@@ -141,7 +146,7 @@ impl Invocation {
     /// Creates the invocation of a user message, and the only handle that can change it.
     pub fn new(new: NewInvocation) -> (Arc<Self>, InvocationWriter) {
         let NewInvocation { id, session, user_content, caller, run_config, services, cancel, usage, .. } = new;
-        let NewInvocation { is_resumable, apps, plugins, parent, signer, lease, journal, span, .. } = new;
+        let NewInvocation { host_stop, is_resumable, apps, plugins, parent, signer, lease, journal, span, .. } = new;
         let invocation = Self {
             id,
             session_key: session.key.clone(),
@@ -149,6 +154,7 @@ impl Invocation {
             run_config,
             services,
             cancel,
+            host_stop,
             usage: Arc::new(usage),
             depth: parent.as_ref().map_or(0, |parent| parent.depth + 1),
             apps,
@@ -213,6 +219,7 @@ impl Invocation {
             run_config,
             services: self.services.clone(),
             cancel,
+            host_stop: self.host_stop.clone(),
             usage: Arc::default(),
             depth: 0,
             apps: None,
@@ -268,6 +275,11 @@ impl Invocation {
     /// session.
     pub fn proves(&self, event: &EventData, claim: Claim) -> bool {
         self.signer.proves(&self.session_key, event, claim)
+    }
+
+    /// Returns true if the run is continued later or elsewhere: the host stops, or another one has taken over the turn.
+    pub fn is_interrupted(&self) -> bool {
+        self.host_stop.is_cancelled() || self.lease.as_ref().is_some_and(|lease| lease.is_lost())
     }
 
     /// Returns true once an event with `actions.endInvocation` was added to the session: no agent runs any more.

@@ -10,6 +10,7 @@ use crate::error::RunError;
 use crate::event::USER_AUTHOR;
 use crate::json::JsonMap;
 use crate::storable::{MAX_JSON_DEPTH, is_json_too_deep};
+use crate::text::excerpt;
 
 /// Keys of a part, besides its data, that models accept from users.
 const PART_KEYS: [&str; 6] =
@@ -17,6 +18,9 @@ const PART_KEYS: [&str; 6] =
 
 /// Keys of a function response, besides `id`, `name` and `response`, that models accept from users.
 const RESPONSE_KEYS: [&str; 4] = ["willContinue", "will_continue", "scheduling", "parts"];
+
+/// Most bytes of a client's text in a message.
+const MAX_EXCERPT: usize = 64;
 
 /// A message as a client has sent it, not validated yet. Convert it into [`Content`].
 #[derive(Debug, Deserialize)]
@@ -67,8 +71,10 @@ impl TryFrom<ClientMessage> for Content {
 /// [`RunError::InvalidMessage`], which names the part and the key.
 pub fn check_message(content: &Content) -> Result<(), RunError> {
     if let Some(role) = content.role.as_deref().filter(|role| *role != USER_AUTHOR) {
-        let message =
-            format!("newMessage.role is `{}`; a user's message has the role `{USER_AUTHOR}`, or none", excerpt(role));
+        let message = format!(
+            "newMessage.role is `{}`; a user's message has the role `{USER_AUTHOR}`, or none",
+            excerpt(role, MAX_EXCERPT)
+        );
         return Err(RunError::InvalidMessage(message));
     }
     if content.parts.is_empty() {
@@ -97,7 +103,7 @@ fn check_part(part: &Part) -> Result<(), String> {
             return Err(match part.extra.keys().next() {
                 Some(key) => format!(
                     "has `{}`, which is not a supported kind of data; send `text`, `inlineData`, `fileData` or `functionResponse`",
-                    excerpt(key)
+                    excerpt(key, MAX_EXCERPT)
                 ),
                 None => "is empty; send `text`, `inlineData`, `fileData` or `functionResponse`".into(),
             });
@@ -152,7 +158,7 @@ fn check_response(response: &FunctionResponse) -> Result<(), String> {
 
 fn check_keys(extra: &JsonMap, is_allowed: impl Fn(&str) -> bool) -> Result<(), String> {
     match extra.keys().find(|key| !is_allowed(key)) {
-        Some(key) => Err(format!("has the unknown key `{}`", excerpt(key))),
+        Some(key) => Err(format!("has the unknown key `{}`", excerpt(key, MAX_EXCERPT))),
         None => Ok(()),
     }
 }
@@ -160,11 +166,4 @@ fn check_keys(extra: &JsonMap, is_allowed: impl Fn(&str) -> bool) -> Result<(), 
 /// Creates the error for the part at `index`.
 pub fn invalid_message(index: usize, wrong: &str) -> RunError {
     RunError::InvalidMessage(format!("newMessage.parts[{index}] {wrong}"))
-}
-
-/// Returns the beginning of a client's text, escaped for a message.
-fn excerpt(text: &str) -> String {
-    let begin = text.get(..text.floor_char_boundary(64)).unwrap_or(text);
-    let dots = if begin.len() < text.len() { "…" } else { "" };
-    format!("{}{dots}", begin.escape_debug())
 }

@@ -19,6 +19,7 @@ mod session_queue;
 mod turn;
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -28,7 +29,7 @@ use hatchery_core::sync::MutexExt;
 use hatchery_core::{
     Event, EventSigner, Plugin, RunError, Services, SessionKey, SpanExporter, StoreError, new_invocation_id,
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::app::App;
 use crate::history::compaction::Compactions;
@@ -71,6 +72,8 @@ struct RunnerInner {
     plugins: Arc<dyn PluginSource>,
     queue: SessionQueue,
     active_runs: watch::Sender<usize>,
+    /// Number of permits: runs that are being started and that `active_runs` does not count yet.
+    starting_runs: AtomicUsize,
     compactions: Compactions,
     signer: EventSigner,
     turn_lease: Duration,
@@ -87,6 +90,8 @@ struct RunnerInner {
 pub struct Run {
     events: mpsc::Receiver<Result<Arc<Event>, RunError>>,
     id: Option<String>,
+    /// Closed once the run has begun; `None` if that is known.
+    begun: Option<oneshot::Receiver<()>>,
 }
 
 /// The session and the caller of a run.
@@ -106,6 +111,15 @@ impl Run {
     /// continues.
     pub fn id(&self) -> Option<&str> {
         self.id.as_deref()
+    }
+
+    /// Waits until the run and its message are stored, or the run has ended before.
+    pub async fn begun(&mut self) {
+        if let Some(begun) = &mut self.begun {
+            // Nothing is ever sent.
+            let _ = begun.await;
+            self.begun = None;
+        }
     }
 
     /// Returns the next event, or `None` after the last one. A failed run ends with an event that reports the failure,
@@ -152,6 +166,7 @@ impl Runner {
             plugins: Arc::new(plugins),
             queue: SessionQueue::default(),
             active_runs: watch::Sender::new(0),
+            starting_runs: AtomicUsize::new(0),
             compactions: Compactions::default(),
             signer,
             turn_lease: TURN_LEASE,
@@ -182,6 +197,7 @@ impl Runner {
             plugins: plugins.clone(),
             queue: SessionQueue::default(),
             active_runs: watch::Sender::new(0),
+            starting_runs: AtomicUsize::new(0),
             compactions: Compactions::default(),
             signer: signer.clone(),
             turn_lease,
@@ -231,6 +247,14 @@ impl Runner {
     /// Returns how many runs are in progress or queued.
     pub fn active_runs(&self) -> usize {
         *self.0.active_runs.borrow()
+    }
+
+    /// Returns a permit to start a run, to be dropped once [`Runner::run`] has returned. `None` if `max` runs are in progress,
+    /// queued or being started with a permit.
+    pub fn try_acquire(&self, max: usize) -> Option<RunPermit> {
+        let permit = RunPermit(self.0.clone());
+        let starting = self.0.starting_runs.fetch_add(1, Ordering::SeqCst) + 1;
+        (starting + self.active_runs() <= max).then_some(permit)
     }
 
     /// Waits until no run is in progress and all turns are ended, then for the compactions that the runs started.
@@ -314,7 +338,8 @@ impl Runner {
         let caller_cancel = request.cancel.clone();
         let request = RunRequest { cancel: caller_cancel.child_token(), ..request };
         let announced = id.as_deref().map(|id| self.0.run_bus.announce(&key, id, request.cancel.clone()));
-        let run = Run { events, id: id.clone() };
+        let (beginning, begun) = oneshot::channel();
+        let run = Run { events, id: id.clone(), begun: Some(begun) };
         let task = async move {
             let result = match request.cancel.run_until_cancelled(runner.acquire(&key, position, create)).await {
                 Some(Ok((cached, mut guard))) => {
@@ -328,6 +353,7 @@ impl Runner {
                         is_accepted,
                         announced,
                         client,
+                        beginning,
                         live,
                         parent,
                         caller_cancel,
@@ -360,6 +386,15 @@ impl Runner {
 impl RunnerInner {
     fn verifier<'a>(&'a self, session: &'a SessionKey) -> Verifier<'a> {
         Verifier { signer: &self.signer, session }
+    }
+}
+
+/// A permit to start a run; see [`Runner::try_acquire`].
+pub struct RunPermit(Arc<RunnerInner>);
+
+impl Drop for RunPermit {
+    fn drop(&mut self) {
+        self.0.starting_runs.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -1,11 +1,10 @@
 //! The shared state of all request handlers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hatchery_a2a::{A2aEndpoint, A2aService};
+use hatchery_a2a::{A2aAgents, A2aEndpoint, A2aService};
 use hatchery_core::{EventWindow, Services, Session, SessionKey};
-use hatchery_engine::{App, Runner};
+use hatchery_engine::{App, RunPermit, Runner};
 use hatchery_eval::{EvalStore, Evaluations};
 use hatchery_mcp::{McpEndpoint, McpServers, McpService};
 use hatchery_telemetry::{Metrics, TraceStore};
@@ -27,12 +26,11 @@ struct Shared {
     source: Arc<dyn AppSource>,
     config: ServerConfig,
     body_budget: BodyBudget,
-    /// Number of runs that are being started and that the runner does not count yet.
-    starting: AtomicUsize,
     live: LiveConnections,
     a2a: Option<A2aEndpoint>,
     mcp: Option<McpEndpoint>,
     mcp_servers: McpServers,
+    a2a_agents: A2aAgents,
     evaluations: Evaluations,
     traces: TraceStore,
     metrics: Metrics,
@@ -42,8 +40,7 @@ impl AppState {
     /// Creates the state of a server that runs the apps of `source` with `runner`.
     pub fn new(runner: Runner, source: Arc<dyn AppSource>, config: ServerConfig) -> Self {
         let body_budget = BodyBudget::new(config.body_memory);
-        let starting = AtomicUsize::new(0);
-        let (a2a, mcp, mcp_servers) = (None, None, McpServers::default());
+        let (a2a, mcp, mcp_servers, a2a_agents) = (None, None, McpServers::default(), A2aAgents::default());
         let (traces, metrics) = (TraceStore::default(), Metrics::default());
         let evaluations = Evaluations::new(runner.clone(), EvalStore::in_memory());
         let live = LiveConnections::default();
@@ -52,11 +49,11 @@ impl AppState {
             source,
             config,
             body_budget,
-            starting,
             live,
             a2a,
             mcp,
             mcp_servers,
+            a2a_agents,
             evaluations,
             traces,
             metrics,
@@ -74,11 +71,12 @@ impl AppState {
         self
     }
 
-    /// Serves A2A clients too. To be called before the state is shared.
+    /// Serves A2A clients too, and reports the state of these agents of other hosts. To be called before the state is shared.
     #[must_use]
-    pub fn with_a2a(mut self, service: A2aService) -> Self {
+    pub fn with_a2a(mut self, service: A2aService, agents: A2aAgents) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             shared.a2a = Some(A2aEndpoint::new(service));
+            shared.a2a_agents = agents;
         }
         self
     }
@@ -129,6 +127,10 @@ impl AppState {
 
     pub(crate) fn evaluations(&self) -> &Evaluations {
         &self.shared.evaluations
+    }
+
+    pub(crate) fn a2a_agents(&self) -> &A2aAgents {
+        &self.shared.a2a_agents
     }
 
     pub(crate) fn mcp_servers(&self) -> &McpServers {
@@ -196,25 +198,11 @@ impl AppState {
     ///
     /// # Errors
     /// 503 if the maximum number of runs is active.
-    pub(crate) fn acquire_run_permit(&self) -> Result<RunPermit<'_>, ApiError> {
-        let permit = RunPermit { starting: &self.shared.starting };
-        let starting = self.shared.starting.fetch_add(1, Ordering::SeqCst) + 1;
+    pub(crate) fn acquire_run_permit(&self) -> Result<RunPermit, ApiError> {
         let max = self.config().max_concurrent_runs;
-        if starting + self.runner().active_runs() > max {
+        self.runner().try_acquire(max).ok_or_else(|| {
             let error = ApiError::busy(format!("the maximum of {max} runs is active; try again"));
-            return Err(error.advise("raise server.max_concurrent_runs in hatchery.yaml to allow more"));
-        }
-        Ok(permit)
-    }
-}
-
-/// Counts a run that is being started.
-pub(crate) struct RunPermit<'a> {
-    starting: &'a AtomicUsize,
-}
-
-impl Drop for RunPermit<'_> {
-    fn drop(&mut self) {
-        self.starting.fetch_sub(1, Ordering::SeqCst);
+            error.advise("raise server.max_concurrent_runs in hatchery.yaml to allow more")
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! The Agent2Agent protocol in both roles. The client here writes the messages itself.
 
 mod bad_peers;
+mod limits;
 mod remote;
 mod server;
 

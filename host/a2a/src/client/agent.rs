@@ -5,12 +5,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::StreamExt;
 use hatchery_core::{
-    Agent, AgentContext, AgentKind, CallContext, CustomAgent, CustomAgentSpec, Event, EventData, JsonMap, RunError,
-    StreamingMode, hash_arguments,
+    Agent, AgentContext, AgentKind, CallContext, CustomAgent, CustomAgentSpec, Event, EventData, Invocation, JsonMap,
+    RunError, StreamingMode, hash_arguments,
 };
 use tokio::time::{Duration, sleep};
 
-use super::connection::Connection;
+use super::agents::AgentReports;
+use super::connection::{Connection, Received};
 use super::inbound::Inbound;
 use super::outbound::{History, Outbound};
 use super::peer::Peer;
@@ -22,17 +23,36 @@ use crate::model::{Message, Operation, Role, SendRequest, Update};
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 const LAST_DELAY: Duration = Duration::from_secs(5);
 
+/// How long the cancellation of a task may take in all.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// An agent of another host, which answers over A2A. As a sub agent it goes on with the conversation; as the tool of another
 /// agent it gets a request.
 #[derive(Clone)]
 pub struct RemoteAgent {
     peer: Arc<Peer>,
+    /// Where its errors are reported, with the name in the configuration.
+    reports: Option<(Arc<str>, AgentReports)>,
 }
 
 impl RemoteAgent {
     /// Creates an agent. Its card is read when it is first needed.
     pub fn new(config: RemoteAgentConfig) -> Self {
-        Self { peer: Peer::new(config) }
+        Self { peer: Peer::new(config), reports: None }
+    }
+
+    pub(super) fn with_reports(self, name: &str, reports: &AgentReports) -> Self {
+        Self { reports: Some((name.into(), reports.clone())), ..self }
+    }
+
+    /// Reports the end of an exchange. A task that has failed is not a problem of the connection.
+    fn report(&self, result: &Result<(), ExchangeError>) {
+        let Some((name, reports)) = &self.reports else { return };
+        match result {
+            Ok(()) | Err(ExchangeError::Client(ClientError::Task { .. })) => reports.set(name, None),
+            Err(ExchangeError::Client(error)) => reports.set(name, Some(error)),
+            Err(ExchangeError::Run(_)) => {}
+        }
     }
 
     /// Returns the behaviour, to be used by an agent with any name.
@@ -57,12 +77,13 @@ impl CustomAgent for RemoteAgent {
         }
         let events = visible_events(&cx.call);
         let history = History { events: &events, agent: &cx.call.agent };
-        let inbound = Inbound::new(history.artifact_ids());
+        let inbound = Inbound::new(history.artifact_ids(), self.peer.config.limits.max_answer);
         let config = &self.peer.config;
         let exchange = async {
             let connection = self.peer.connection().await?;
             let continued = history.last_task().filter(|_| is_continued && !history.has_answer());
-            let mut exchange = Exchange { cx: &cx, connection: AbandonedTask::new(connection), inbound };
+            let mut exchange =
+                Exchange { cx: &cx, connection: AbandonedTask::new(connection, &cx.call.invocation), inbound };
             match continued {
                 Some(task) => exchange.rejoin(task).await,
                 None if is_continued && !history.has_answer() => Ok(()),
@@ -72,15 +93,21 @@ impl CustomAgent for RemoteAgent {
         let timeout = config.limits.max_time;
         let result = match tokio::time::timeout(timeout, exchange).await {
             Ok(result) => result,
-            Err(_) => Err(ClientError::Timeout(timeout).into()),
+            Err(_) => Err(ClientError::TooLong(timeout).into()),
         };
+        self.report(&result);
         result.map_err(|error| match error {
             ExchangeError::Client(error) => {
                 if !matches!(error, ClientError::Task { .. }) {
                     self.peer.forget();
                 }
-                let (agent, code) = (cx.call.agent.to_string(), error.code().into());
-                RunError::Agent { agent, code, message: format!("the remote agent: {error}") }
+                let (agent, code) = (cx.call.agent.to_string(), error.code());
+                tracing::warn!(agent, code, "the remote agent: {error}");
+                RunError::Agent {
+                    agent,
+                    code: code.into(),
+                    message: format!("the remote agent: {}", error.for_callers()),
+                }
             }
             ExchangeError::Run(error) => error,
         })
@@ -144,13 +171,14 @@ impl Exchange<'_> {
             metadata: JsonMap::new(),
             ..Message::default()
         };
-        let request = Box::new(SendRequest { message, ..SendRequest::default() });
         let connection = self.connection.open.clone();
+        // Without a stream the task is asked for, which does not depend on how long the agent lets a request wait.
+        let returns_immediately = !connection.is_streaming;
+        let request = Box::new(SendRequest { message, returns_immediately, ..SendRequest::default() });
         if connection.is_streaming {
             self.stream(&connection, &Operation::Stream(request)).await?;
         } else {
-            let update = connection.send(&Operation::Send(request)).await?;
-            self.accept(update).await?;
+            self.accept(connection.send(&Operation::Send(request)).await?).await?;
         }
         self.follow(&connection).await
     }
@@ -158,8 +186,7 @@ impl Exchange<'_> {
     /// Goes on with a task that was sent before this host died.
     async fn rejoin(&mut self, task: String) -> Result<(), ExchangeError> {
         let connection = self.connection.open.clone();
-        let task = connection.task(&Operation::Get { id: task, history_length: Some(0) }).await?;
-        self.accept(Update::Task(task)).await?;
+        self.read_task(&connection, task).await?;
         self.follow(&connection).await
     }
 
@@ -173,8 +200,7 @@ impl Exchange<'_> {
             };
             sleep(delay).await;
             delay = (delay * 2).min(LAST_DELAY);
-            let task = connection.task(&Operation::Get { id: id.clone(), history_length: Some(0) }).await?;
-            self.accept(Update::Task(task)).await?;
+            self.read_task(connection, id.clone()).await?;
             if can_subscribe && !self.inbound.has_ended() {
                 match self.stream(connection, &Operation::Subscribe { id }).await {
                     Err(ExchangeError::Client(error)) if error.is_of_kind(ErrorKind::UnsupportedOperation) => {
@@ -192,13 +218,20 @@ impl Exchange<'_> {
         Ok(())
     }
 
+    async fn read_task(&mut self, connection: &Connection, id: String) -> Result<(), ExchangeError> {
+        let Received { message, bytes } = connection.task(&Operation::Get { id, history_length: Some(0) }).await?;
+        self.accept(Received { message: Update::Task(message), bytes }).await
+    }
+
     /// Receives a stream. One that is lost after the task is known is not an error yet.
     async fn stream(&mut self, connection: &Connection, operation: &Operation) -> Result<(), ExchangeError> {
         let mut updates = connection.stream(operation).await?;
         while let Some(update) = updates.next().await {
             match update {
                 Ok(update) => self.accept(update).await?,
-                Err(error @ ClientError::Communication(_)) if self.inbound.task_id.is_some() => {
+                Err(error @ (ClientError::Communication(_) | ClientError::Timeout(_)))
+                    if self.inbound.task_id.is_some() =>
+                {
                     tracing::debug!(agent = &*self.cx.call.agent, "the stream of a remote agent was lost: {error}");
                     return Ok(());
                 }
@@ -212,10 +245,10 @@ impl Exchange<'_> {
     }
 
     /// Emits the events of an update.
-    async fn accept(&mut self, update: Update) -> Result<(), ExchangeError> {
+    async fn accept(&mut self, update: Received<Update>) -> Result<(), ExchangeError> {
         let events = self.inbound.accept(update);
         self.connection.task.clone_from(&self.inbound.task_id);
-        if events.is_err() || self.inbound.has_ended() {
+        if matches!(events, Err(ClientError::Task { .. })) || self.inbound.has_ended() {
             // There is nothing left to cancel.
             self.connection.task = None;
         }
@@ -234,25 +267,33 @@ impl Exchange<'_> {
     }
 }
 
-/// Cancels a task if it is dropped before the task has ended: the run was cancelled, or took too long.
+/// Cancels a task if it is dropped before the task has ended: the run was cancelled, has failed or took too long. The task of a
+/// run that is continued later or elsewhere goes on.
 struct AbandonedTask {
     open: Arc<Connection>,
+    invocation: Arc<Invocation>,
     task: Option<String>,
 }
 
 impl AbandonedTask {
-    fn new(open: Arc<Connection>) -> Self {
-        Self { open, task: None }
+    fn new(open: Arc<Connection>, invocation: &Arc<Invocation>) -> Self {
+        Self { open, invocation: invocation.clone(), task: None }
     }
 }
 
 impl Drop for AbandonedTask {
     fn drop(&mut self) {
         let (Some(id), Ok(runtime)) = (self.task.take(), tokio::runtime::Handle::try_current()) else { return };
+        if self.invocation.is_interrupted() {
+            return;
+        }
         let connection = self.open.clone();
         runtime.spawn(async move {
-            if let Err(error) = connection.task(&Operation::Cancel { id }).await {
-                tracing::debug!("the task of a remote agent was not canceled: {error}");
+            let operation = Operation::Cancel { id };
+            let cancel = tokio::time::timeout(CANCEL_TIMEOUT, connection.task(&operation));
+            match cancel.await.unwrap_or(Err(ClientError::TooLong(CANCEL_TIMEOUT))) {
+                Ok(_) => {}
+                Err(error) => tracing::debug!("the task of a remote agent was not canceled: {error}"),
             }
         });
     }

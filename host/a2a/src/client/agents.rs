@@ -1,14 +1,15 @@
 //! The configured agents, and how agent files refer to them.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{AgentKind, JsonMap};
 use hatchery_engine::Extensions;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Aggregation, CardSource, RemoteAgent, RemoteAgentConfig};
+use super::{Aggregation, CardSource, ClientError, RemoteAgent, RemoteAgentConfig};
 
 /// The class in agent files, and its spellings in ADK.
 const CLASS: &str = "A2aAgent";
@@ -26,6 +27,30 @@ pub struct A2aAgents {
     agents: Arc<BTreeMap<String, RemoteAgentConfig>>,
     /// Agents that must not be used, with the reasons.
     refused: Arc<BTreeMap<String, String>>,
+    reports: AgentReports,
+}
+
+/// The last answer of each agent that was asked: the error, or `None` if there was none.
+#[derive(Clone, Default)]
+pub(super) struct AgentReports(Arc<Mutex<BTreeMap<String, Option<String>>>>);
+
+impl AgentReports {
+    pub(super) fn set(&self, name: &str, error: Option<&ClientError>) {
+        self.0.lock_unpoisoned().insert(name.to_owned(), error.map(ToString::to_string));
+    }
+}
+
+/// The state of a remote agent, for reports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RemoteAgentStatus {
+    /// The name in the configuration.
+    pub name: String,
+    /// `idle` before it was asked, `ready`, `down` or `refused`.
+    pub state: &'static str,
+    /// The reason why it is down or refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 impl A2aAgents {
@@ -38,6 +63,22 @@ impl A2aAgents {
     #[must_use]
     pub fn with_refused(self, refused: impl IntoIterator<Item = (String, String)>) -> Self {
         Self { refused: Arc::new(refused.into_iter().collect()), ..self }
+    }
+
+    /// Returns the state of each agent, by name.
+    pub fn statuses(&self) -> Vec<RemoteAgentStatus> {
+        let reports = self.reports.0.lock_unpoisoned();
+        let names = self.agents.keys().chain(self.refused.keys()).collect::<BTreeSet<_>>();
+        let status = |name: &String| {
+            let (state, reason) = match (self.refused.get(name), reports.get(name)) {
+                (Some(refusal), _) => ("refused", Some(refusal.clone())),
+                (None, Some(Some(error))) => ("down", Some(error.clone())),
+                (None, Some(None)) => ("ready", None),
+                (None, None) => ("idle", None),
+            };
+            RemoteAgentStatus { name: name.clone(), state, reason }
+        };
+        names.into_iter().map(status).collect()
     }
 
     /// Registers the agent class `A2aAgent`.
@@ -65,7 +106,7 @@ impl A2aAgents {
         if let Some(aggregation) = args.aggregation {
             config.aggregation = aggregation.into();
         }
-        Ok(RemoteAgent::new(config).kind())
+        Ok(RemoteAgent::new(config).with_reports(name, &self.reports).kind())
     }
 
     /// Returns the name of the agent that the arguments refer to.

@@ -54,8 +54,10 @@ pub struct ClientLimits {
     pub max_time: Duration,
     /// Most bytes of a card.
     pub max_card: usize,
-    /// Most bytes of an answer, or of one item of a stream.
+    /// Most bytes of one response, or of one item of a stream.
     pub max_message: usize,
+    /// Most bytes of all that belongs to the answer to one message.
+    pub max_answer: usize,
 }
 
 impl Default for ClientLimits {
@@ -66,6 +68,7 @@ impl Default for ClientLimits {
             max_time: Duration::from_secs(3600),
             max_card: 1 << 20,
             max_message: 16 << 20,
+            max_answer: 64 << 20,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Requests to a remote agent over JSON-RPC.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::stream::{self, BoxStream, StreamExt};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
@@ -12,7 +12,7 @@ use sse_stream::SseByteStream;
 use super::peer::read_body;
 use super::{ClientError, ClientLimits};
 use crate::codec::Version;
-use crate::egress::{Egress, describe};
+use crate::egress::Egress;
 use crate::error::excerpt;
 use crate::model::{Operation, Task, Update};
 
@@ -28,29 +28,37 @@ pub(super) struct Connection {
     pub(super) limits: ClientLimits,
 }
 
-/// The items of a stream.
-pub(super) type Updates = BoxStream<'static, Result<Update, ClientError>>;
+/// A message of a remote agent, with its size on the wire.
+#[derive(Debug)]
+pub(super) struct Received<T> {
+    pub(super) message: T,
+    pub(super) bytes: usize,
+}
 
-const MESSAGE: &str = "message";
+/// The items of a stream.
+pub(super) type Updates = BoxStream<'static, Result<Received<Update>, ClientError>>;
+
 const MAX_MESSAGE: &str = "max_message";
 
 impl Connection {
     /// Sends a message, and returns its answer.
-    pub(super) async fn send(&self, operation: &Operation) -> Result<Update, ClientError> {
-        let result = self.call(operation).await?;
-        self.version.decode_update(&result).map_err(ClientError::Response)
+    pub(super) async fn send(&self, operation: &Operation) -> Result<Received<Update>, ClientError> {
+        let Received { message, bytes } = self.call(operation).await?;
+        let message = self.version.decode_update(&message).map_err(ClientError::Response)?;
+        Ok(Received { message, bytes })
     }
 
     /// Returns the task of an operation that results in one.
-    pub(super) async fn task(&self, operation: &Operation) -> Result<Task, ClientError> {
-        let result = self.call(operation).await?;
-        self.version.decode_task(&result).map_err(ClientError::Response)
+    pub(super) async fn task(&self, operation: &Operation) -> Result<Received<Task>, ClientError> {
+        let Received { message, bytes } = self.call(operation).await?;
+        let message = self.version.decode_task(&message).map_err(ClientError::Response)?;
+        Ok(Received { message, bytes })
     }
 
-    async fn call(&self, operation: &Operation) -> Result<Value, ClientError> {
+    async fn call(&self, operation: &Operation) -> Result<Received<Value>, ClientError> {
         let response = self.post(operation, "application/json").await?;
-        let body = read_body(response, self.limits.max_message, MESSAGE, MAX_MESSAGE).await?;
-        result_of(&body)
+        let body = self.read(response).await?;
+        Ok(Received { message: result_of(&body)?, bytes: body.len() })
     }
 
     /// Performs an operation whose result is a stream. An agent that answers with a single result has a stream of one item.
@@ -59,11 +67,14 @@ impl Connection {
         let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let version = self.version;
         if !content_type.is_some_and(|value| value.starts_with("text/event-stream")) {
-            let body = read_body(response, self.limits.max_message, MESSAGE, MAX_MESSAGE).await?;
-            let update = result_of(&body).and_then(|it| version.decode_update(&it).map_err(ClientError::Response))?;
-            return Ok(stream::iter([Ok(update)]).boxed());
+            let body = self.read(response).await?;
+            return Ok(stream::iter([decode_update(&body, version)]).boxed());
         }
-        Ok(events(response, self.limits.max_message, version))
+        Ok(events(response, &self.limits, version))
+    }
+
+    async fn read(&self, response: Response) -> Result<Vec<u8>, ClientError> {
+        read_body(response, (self.limits.max_message, "message", MAX_MESSAGE), self.limits.read_timeout).await
     }
 
     async fn post(&self, operation: &Operation, accept: &str) -> Result<Response, ClientError> {
@@ -76,14 +87,11 @@ impl Connection {
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let request = self.client.post(self.url.clone()).headers(self.headers.clone());
         let request = request.header("a2a-version", self.version.name()).header(ACCEPT, accept).json(&body);
-        let response = request.send().await.map_err(|error| match error.is_timeout() && !error.is_connect() {
-            true => ClientError::Timeout(self.limits.read_timeout),
-            false => ClientError::Communication(describe(error)),
-        })?;
+        let response = request.send().await.map_err(|error| ClientError::request(error, self.limits.read_timeout))?;
         match response.status() {
             status if status.is_success() => Ok(response),
             status => {
-                let body = read_body(response, self.limits.max_message, MESSAGE, MAX_MESSAGE).await?;
+                let body = self.read(response).await?;
                 // Some servers send an error of JSON-RPC with a status of its own.
                 match result_of(&body) {
                     Err(error @ ClientError::Peer { .. }) => Err(error),
@@ -108,28 +116,36 @@ fn result_of(body: &[u8]) -> Result<Value, ClientError> {
     }
 }
 
-/// Decodes the events of a response. One that is too large ends the stream.
-fn events(response: Response, limit: usize, version: Version) -> Updates {
-    let (received, is_exceeded) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-    let (counter, exceeded) = (received.clone(), is_exceeded.clone());
+/// Returns the update in a response of JSON-RPC.
+fn decode_update(body: &[u8], version: Version) -> Result<Received<Update>, ClientError> {
+    let message = version.decode_update(&result_of(body)?).map_err(ClientError::Response)?;
+    Ok(Received { message, bytes: body.len() })
+}
+
+/// Decodes the events of a response. An error ends the stream.
+fn events(response: Response, limits: &ClientLimits, version: Version) -> Updates {
+    let (limit, read_timeout) = (limits.max_message, limits.read_timeout);
+    let too_large = move || ClientError::TooLarge { what: "item of a stream", limit, key: MAX_MESSAGE };
+    let received = Arc::new(AtomicUsize::new(0));
+    let counter = received.clone();
     let bytes = response.bytes_stream().map(move |chunk| {
-        let chunk = chunk.map_err(|error| std::io::Error::other(describe(error)))?;
-        if counter.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len() > limit {
-            exceeded.store(true, Ordering::Relaxed);
-            return Err(std::io::Error::other("an item is too large"));
+        let chunk = chunk.map_err(|error| ClientError::request(error, read_timeout))?;
+        // A chunk may have several items, so only what came before it belongs to one for certain.
+        match counter.fetch_add(chunk.len(), Ordering::Relaxed) > limit {
+            true => Err(too_large()),
+            false => Ok(chunk),
         }
-        Ok(chunk)
     });
     let events = SseByteStream::new(Box::pin(bytes)).inspect(move |_| received.store(0, Ordering::Relaxed));
     let updates = events.filter_map(move |event| {
         let update = match event {
-            Ok(event) => event.data.filter(|data| !data.is_empty()).map(|data| {
-                result_of(data.as_bytes()).and_then(|it| version.decode_update(&it).map_err(ClientError::Response))
-            }),
-            Err(_) if is_exceeded.load(Ordering::Relaxed) => {
-                Some(Err(ClientError::TooLarge { what: "item of a stream", limit, key: MAX_MESSAGE }))
-            }
-            Err(error) => Some(Err(ClientError::Communication(error.to_string()))),
+            Ok(event) if event.data.as_ref().is_some_and(|data| data.len() > limit) => Some(Err(too_large())),
+            Ok(event) => event.data.filter(|data| !data.is_empty()).map(|data| decode_update(data.as_bytes(), version)),
+            Err(sse_stream::Error::Body(error)) => Some(Err(match error.downcast::<ClientError>() {
+                Ok(error) => *error,
+                Err(error) => ClientError::Communication(error.to_string()),
+            })),
+            Err(error) => Some(Err(ClientError::Response(error.to_string()))),
         };
         std::future::ready(update)
     });

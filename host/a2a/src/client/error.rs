@@ -5,6 +5,7 @@ use std::time::Duration;
 use hatchery_core::MissingVariable;
 use thiserror::Error;
 
+use crate::egress;
 use crate::error::ErrorKind;
 
 /// Reasons why a remote agent has not answered.
@@ -28,9 +29,15 @@ pub enum ClientError {
     /// There is no connection, or it was lost.
     #[error("Failed to communicate with the remote agent: {0}")]
     Communication(String),
-    /// There was no answer in time.
-    #[error("it did not answer within {} s, so its task was canceled; it may have had an effect", .0.as_secs_f64())]
+    /// The card was not there in time.
+    #[error("its card was not there within {} s", .0.as_secs_f64())]
+    CardTimeout(Duration),
+    /// Nothing was received for too long.
+    #[error("it sent nothing for {} s; it may have had an effect", .0.as_secs_f64())]
     Timeout(Duration),
+    /// The whole answer took too long.
+    #[error("its answer took longer than {} s in all; it may have had an effect; raise `max_time` to allow more", .0.as_secs_f64())]
+    TooLong(Duration),
     /// An answer is too large.
     #[error("it sent more than {limit} bytes in one {what}; raise `{key}` to allow more")]
     TooLarge { what: &'static str, limit: usize, key: &'static str },
@@ -58,11 +65,42 @@ impl ClientError {
             Self::Card(_) | Self::Interface(_) => "A2A_CARD",
             Self::Refused(_) => "A2A_NOT_ALLOWED",
             Self::Communication(_) => "A2A_UNREACHABLE",
-            Self::Timeout(_) => "A2A_TIMEOUT",
+            Self::CardTimeout(_) | Self::Timeout(_) | Self::TooLong(_) => "A2A_TIMEOUT",
             Self::TooLarge { .. } => "A2A_TOO_LARGE",
             Self::Response(_) => "A2A_BAD_RESPONSE",
             Self::Peer { .. } => "A2A_REFUSED",
             Self::Task { .. } => "A2A_TASK_FAILED",
+        }
+    }
+
+    /// Returns the error of a request or of its response, in which nothing was received for at most `read_timeout`.
+    pub(super) fn request(error: reqwest::Error, read_timeout: Duration) -> Self {
+        match egress::refusal(&error) {
+            Some(reason) => Self::Refused(reason),
+            None if error.is_timeout() && !error.is_connect() => Self::Timeout(read_timeout),
+            None => Self::Communication(egress::describe(error)),
+        }
+    }
+
+    /// Returns the message for clients and models. Settings and the environment of the host are only in its log.
+    pub(super) fn for_callers(&self) -> String {
+        match self {
+            Self::Variable { .. } | Self::Header(_) => {
+                "its configuration is incomplete; the server's log holds the cause".into()
+            }
+            Self::Refused(_) => "the server may not connect to it; its log holds the cause".into(),
+            Self::TooLong(limit) => {
+                format!("its answer took longer than {} s in all; it may have had an effect", limit.as_secs_f64())
+            }
+            Self::TooLarge { what, limit, .. } => format!("it sent more than {limit} bytes in one {what}"),
+            Self::Card(_)
+            | Self::Interface(_)
+            | Self::Communication(_)
+            | Self::CardTimeout(_)
+            | Self::Timeout(_)
+            | Self::Response(_)
+            | Self::Peer { .. }
+            | Self::Task { .. } => self.to_string(),
         }
     }
 

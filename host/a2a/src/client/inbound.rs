@@ -1,20 +1,20 @@
 //! What a remote agent sends as events of this host: chunks of artifacts as partial events, complete artifacts and messages
 //! as events, calls that wait for the client as long-running calls.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use hatchery_core::{Content, EventActions, EventData, JsonMap, Part as HostPart, new_event_id};
 use serde_json::{Value, json};
 
 use super::ClientError;
+use super::connection::Received;
 use super::outbound::{ARTIFACT_ID, CONTEXT_ID, IS_WAITING, OWN_PREFIX, TASK_ID};
 use crate::error::excerpt;
 use crate::model::{Artifact, ArtifactUpdate, Message, Part, PartContent, Task, TaskState, TaskStatus, Update};
 use crate::parts::{self, ReceivedPart, metadata_value};
 
 /// Converts the answer to one message.
-#[derive(Default)]
 pub(super) struct Inbound {
     pub(super) task_id: Option<String>,
     context_id: Option<String>,
@@ -22,22 +22,54 @@ pub(super) struct Inbound {
     known: HashSet<String>,
     /// The artifacts of this answer, in order of arrival.
     artifacts: Vec<OpenArtifact>,
+    /// Their positions by id.
+    positions: HashMap<String, usize>,
     /// The state at the end of the answer.
     end: Option<TaskState>,
     is_emitted: bool,
+    /// The size of what was received.
+    bytes: usize,
+    max_bytes: usize,
 }
 
 /// An artifact that is being received.
 struct OpenArtifact {
-    artifact: Artifact,
+    id: String,
+    /// What was received; empty once it is complete.
+    parts: Vec<Part>,
+    metadata: JsonMap,
     /// The id of the events that it becomes.
     event_id: String,
     is_complete: bool,
 }
 
+impl OpenArtifact {
+    fn new(id: String) -> Self {
+        Self { id, parts: Vec::new(), metadata: JsonMap::new(), event_id: new_event_id(), is_complete: false }
+    }
+
+    /// Marks the artifact as complete, and returns what was received.
+    fn complete(&mut self) -> Self {
+        self.is_complete = true;
+        let (parts, metadata) = (std::mem::take(&mut self.parts), std::mem::take(&mut self.metadata));
+        Self { parts, metadata, id: self.id.clone(), event_id: self.event_id.clone(), is_complete: true }
+    }
+}
+
 impl Inbound {
-    pub(super) fn new<'a>(known: impl Iterator<Item = &'a str>) -> Self {
-        Self { known: known.map(Into::into).collect(), ..Self::default() }
+    /// `known` are the artifacts of earlier answers, `max_bytes` is the limit of this answer.
+    pub(super) fn new<'a>(known: impl Iterator<Item = &'a str>, max_bytes: usize) -> Self {
+        Self {
+            task_id: None,
+            context_id: None,
+            known: known.map(Into::into).collect(),
+            artifacts: Vec::new(),
+            positions: HashMap::new(),
+            end: None,
+            is_emitted: false,
+            bytes: 0,
+            max_bytes,
+        }
     }
 
     /// Returns true if the agent has nothing more to send.
@@ -48,8 +80,10 @@ impl Inbound {
     /// Returns the events of an update.
     ///
     /// # Errors
-    /// If the task has failed, was refused or canceled.
-    pub(super) fn accept(&mut self, update: Update) -> Result<Vec<EventData>, ClientError> {
+    /// If the task has failed, was refused or canceled, or the answer is too large.
+    pub(super) fn accept(&mut self, update: Received<Update>) -> Result<Vec<EventData>, ClientError> {
+        let Received { message: update, bytes } = update;
+        self.count(&update, bytes)?;
         let events = match update {
             Update::Message(message) => {
                 self.set_ids(message.task_id.clone(), message.context_id.clone());
@@ -77,6 +111,22 @@ impl Inbound {
         let events: Vec<_> = events.into_iter().filter(|event| event.content.is_some()).collect();
         self.is_emitted |= events.iter().any(|event| !event.partial);
         Ok(events)
+    }
+
+    /// Counts an update. A task in progress that says nothing is one that was asked for, and nothing of it is kept.
+    fn count(&mut self, update: &Update, bytes: usize) -> Result<(), ClientError> {
+        let is_kept = match update {
+            Update::Task(Task { status, .. }) => {
+                let is_end = status.state.is_terminal() || status.state.is_interrupted();
+                is_end || status.message.is_some()
+            }
+            Update::Message(_) | Update::Status(_) | Update::Artifact(_) => true,
+        };
+        self.bytes = self.bytes.saturating_add(if is_kept { bytes } else { 0 });
+        match self.bytes > self.max_bytes {
+            true => Err(ClientError::TooLarge { what: "answer", limit: self.max_bytes, key: "max_answer" }),
+            false => Ok(()),
+        }
     }
 
     fn set_ids(&mut self, task_id: Option<String>, context_id: Option<String>) {
@@ -132,35 +182,47 @@ impl Inbound {
 
     fn artifact(&mut self, update: ArtifactUpdate) -> Vec<EventData> {
         let ArtifactUpdate { artifact, append, last_chunk, .. } = update;
-        let index = self.artifacts.iter().position(|open| open.artifact.id == artifact.id);
-        let chunk = artifact.parts.clone();
-        let index = match index {
-            Some(index) => index,
-            None => {
-                let artifact = Artifact { parts: Vec::new(), ..artifact.clone() };
-                self.artifacts.push(OpenArtifact { artifact, event_id: new_event_id(), is_complete: false });
-                self.artifacts.len() - 1
-            }
-        };
+        let Artifact { id, parts, metadata, .. } = artifact;
+        let index = self.positions.get(&id).copied().unwrap_or_else(|| {
+            self.artifacts.push(OpenArtifact::new(id.clone()));
+            self.positions.insert(id.clone(), self.artifacts.len() - 1);
+            self.artifacts.len() - 1
+        });
         let Some(open) = self.artifacts.get_mut(index).filter(|open| !open.is_complete) else { return Vec::new() };
         if !append {
-            open.artifact.parts.clear();
+            open.parts.clear();
         }
-        append_parts(&mut open.artifact.parts, artifact.parts);
-        open.artifact.metadata.extend(artifact.metadata);
+        append_parts(&mut open.parts, parts.clone());
+        open.metadata.extend(metadata.clone());
         open.is_complete = last_chunk;
-        let (id, event_id, metadata) =
-            (open.artifact.id.clone(), open.event_id.clone(), open.artifact.metadata.clone());
-        let parts = if last_chunk { open.artifact.parts.clone() } else { chunk };
-        let mut event = EventData { id: event_id, ..self.event(&metadata, parts, !last_chunk) };
+        let event_id = open.event_id.clone();
+        let (parts, metadata) = match last_chunk {
+            true => (std::mem::take(&mut open.parts), std::mem::take(&mut open.metadata)),
+            false => (parts, metadata),
+        };
+        vec![self.artifact_event(id, event_id, &metadata, parts, !last_chunk)]
+    }
+
+    fn artifact_event(
+        &self,
+        id: String,
+        event_id: String,
+        metadata: &JsonMap,
+        parts: Vec<Part>,
+        partial: bool,
+    ) -> EventData {
+        let mut event = EventData { id: event_id, ..self.event(metadata, parts, partial) };
+        // Only a task that waits can wait for the client.
+        event.long_running_tool_ids.clear();
         set_metadata(&mut event, ARTIFACT_ID, id.into());
-        vec![event]
+        event
     }
 
     /// Returns an artifact that a task has at its end. `None` if it came before.
     fn complete(&mut self, artifact: Artifact) -> Option<EventData> {
         let is_new = !self.known.contains(&artifact.id);
-        let is_complete = self.artifacts.iter().any(|open| open.artifact.id == artifact.id && open.is_complete);
+        let open = self.positions.get(&artifact.id).and_then(|index| self.artifacts.get(*index));
+        let is_complete = open.is_some_and(|open| open.is_complete);
         if !is_new || is_complete {
             return None;
         }
@@ -171,17 +233,10 @@ impl Inbound {
     /// Returns the artifacts whose end never came.
     fn flush(&mut self) -> Vec<EventData> {
         let open = self.artifacts.iter_mut().filter(|open| !open.is_complete);
-        let artifacts: Vec<_> = open
-            .map(|open| {
-                open.is_complete = true;
-                (open.event_id.clone(), open.artifact.clone())
-            })
-            .collect();
-        let events = artifacts.into_iter().map(|(id, artifact)| {
-            let mut event = EventData { id, ..self.event(&artifact.metadata, artifact.parts, false) };
-            set_metadata(&mut event, ARTIFACT_ID, artifact.id.into());
-            event
-        });
+        let artifacts: Vec<_> = open.map(OpenArtifact::complete).collect();
+        let events = artifacts
+            .into_iter()
+            .map(|open| self.artifact_event(open.id, open.event_id, &open.metadata, open.parts, false));
         events.collect()
     }
 
@@ -278,6 +333,14 @@ mod tests {
     use super::*;
     use crate::model::StatusUpdate;
 
+    fn inbound() -> Inbound {
+        Inbound::new(std::iter::empty(), usize::MAX)
+    }
+
+    fn received(message: Update) -> Received<Update> {
+        Received { message, bytes: 1 }
+    }
+
     fn chunk(text: &str, append: bool, last_chunk: bool) -> Update {
         let artifact = Artifact { id: "a".into(), parts: vec![Part::text(text)], ..Artifact::default() };
         Update::Artifact(ArtifactUpdate {
@@ -304,10 +367,10 @@ mod tests {
 
     #[test]
     fn chunks_are_partial_and_their_sum_is_an_event_with_the_same_id() {
-        let mut inbound = Inbound::default();
-        let first = inbound.accept(chunk("Hello ", false, false)).unwrap();
-        let second = inbound.accept(chunk("World!", true, false)).unwrap();
-        let end = inbound.accept(status(TaskState::Completed, Vec::new())).unwrap();
+        let mut inbound = inbound();
+        let first = inbound.accept(received(chunk("Hello ", false, false))).unwrap();
+        let second = inbound.accept(received(chunk("World!", true, false))).unwrap();
+        let end = inbound.accept(received(status(TaskState::Completed, Vec::new()))).unwrap();
         assert_eq!(
             (texts(&first), texts(&second), texts(&end)),
             (vec!["Hello …".into()], vec!["World!…".into()], vec!["Hello World!".into()])
@@ -317,11 +380,11 @@ mod tests {
 
     #[test]
     fn a_final_chunk_that_replaces_the_others_is_the_event() {
-        let mut inbound = Inbound::default();
-        inbound.accept(chunk("Hel", false, false)).unwrap();
-        let last = inbound.accept(chunk("Hello", false, true)).unwrap();
+        let mut inbound = inbound();
+        inbound.accept(received(chunk("Hel", false, false))).unwrap();
+        let last = inbound.accept(received(chunk("Hello", false, true))).unwrap();
         assert_eq!(texts(&last), ["Hello"]);
-        assert!(inbound.accept(status(TaskState::Completed, Vec::new())).unwrap().is_empty());
+        assert!(inbound.accept(received(status(TaskState::Completed, Vec::new()))).unwrap().is_empty());
     }
 
     #[test]
@@ -334,48 +397,67 @@ mod tests {
             artifacts: vec![artifact("old"), artifact("new")],
             ..Task::default()
         };
-        let mut inbound = Inbound::new(["old"].into_iter());
-        let events = inbound.accept(Update::Task(task)).unwrap();
+        let mut inbound = Inbound::new(["old"].into_iter(), usize::MAX);
+        let events = inbound.accept(received(Update::Task(task))).unwrap();
         assert_eq!(texts(&events), ["new"]);
         let ids = events[0].custom_metadata.as_deref().unwrap();
         assert_eq!(*ids, json!({TASK_ID: "t", CONTEXT_ID: "c", ARTIFACT_ID: "new"}));
     }
 
     #[test]
-    fn remarks_are_thoughts_and_calls_in_them_wait_for_nobody() {
+    fn calls_in_artifacts_wait_for_nobody() {
+        for last_chunk in [true, false] {
+            let artifact = Artifact { id: "a".into(), parts: vec![call()], ..Artifact::default() };
+            let update = ArtifactUpdate { task_id: "t".into(), artifact, last_chunk, ..ArtifactUpdate::default() };
+            let mut inbound = inbound();
+            let mut events = inbound.accept(received(Update::Artifact(update))).unwrap();
+            events.extend(inbound.accept(received(status(TaskState::Completed, Vec::new()))).unwrap());
+            assert!(events.iter().all(|event| event.long_running_tool_ids.is_empty()), "{events:?}");
+            let is_call = |event: &EventData| event.content.as_ref().is_some_and(|it| it.function_calls().count() == 1);
+            assert!(!events.is_empty() && events.iter().all(is_call), "{events:?}");
+        }
+    }
+
+    fn call() -> Part {
         let mut call = Part::new(PartContent::Data(json!({"id": "f", "name": "ask", "args": {}})));
         call.metadata = JsonMap::from_iter([
             ("adk_type".into(), json!("function_call")),
             ("adk_is_long_running".into(), json!(true)),
         ]);
-        let mut inbound = Inbound::default();
-        let working = inbound.accept(status(TaskState::Working, vec![Part::text("hm"), call.clone()])).unwrap();
+        call
+    }
+
+    #[test]
+    fn remarks_are_thoughts_and_calls_in_them_wait_for_nobody() {
+        let (mut inbound, call) = (inbound(), call());
+        let working =
+            inbound.accept(received(status(TaskState::Working, vec![Part::text("hm"), call.clone()]))).unwrap();
         assert_eq!((texts(&working), working[0].long_running_tool_ids.len()), (vec![String::new()], 0));
-        let waiting = inbound.accept(status(TaskState::InputRequired, vec![call])).unwrap();
+        let waiting = inbound.accept(received(status(TaskState::InputRequired, vec![call]))).unwrap();
         assert_eq!(waiting[0].long_running_tool_ids, ["f"]);
         assert!(inbound.has_ended());
     }
 
     #[test]
     fn a_question_in_words_marks_the_task_as_waiting() {
-        let mut inbound = Inbound::default();
-        let events = inbound.accept(status(TaskState::InputRequired, vec![Part::text("Where to?")])).unwrap();
+        let mut inbound = inbound();
+        let events = inbound.accept(received(status(TaskState::InputRequired, vec![Part::text("Where to?")]))).unwrap();
         assert_eq!(events[0].custom_metadata.as_ref().unwrap()[IS_WAITING], true);
     }
 
     #[test]
     fn the_reason_of_a_failure_is_told() {
-        let mut inbound = Inbound::default();
-        let error = inbound.accept(status(TaskState::Failed, vec![Part::text("no dice")])).unwrap_err();
+        let mut inbound = inbound();
+        let error = inbound.accept(received(status(TaskState::Failed, vec![Part::text("no dice")]))).unwrap_err();
         assert_eq!(error.to_string(), "its task has failed: no dice");
-        let error = inbound.accept(status(TaskState::Rejected, Vec::new())).unwrap_err();
+        let error = inbound.accept(received(status(TaskState::Rejected, Vec::new()))).unwrap_err();
         assert_eq!(error.to_string(), "its task was refused: it gave no reason");
     }
 
     #[test]
     fn an_empty_answer_is_an_event_with_the_ids() {
-        let mut inbound = Inbound::default();
-        assert!(inbound.accept(status(TaskState::Completed, Vec::new())).unwrap().is_empty());
+        let mut inbound = inbound();
+        assert!(inbound.accept(received(status(TaskState::Completed, Vec::new()))).unwrap().is_empty());
         let events = inbound.finish();
         assert_eq!(events[0].custom_metadata.as_deref(), Some(&json!({TASK_ID: "t", CONTEXT_ID: "c"})));
     }
@@ -390,5 +472,21 @@ mod tests {
         let expected = EventActions { escalate: Some(true), ..EventActions::default() };
         assert_eq!((event.actions, event.grounding_metadata), (expected, None));
         assert_eq!((event.usage_metadata.unwrap().total(), *event.custom_metadata.unwrap()), (7, json!({"k": 1})));
+    }
+
+    #[test]
+    fn an_answer_has_a_limit_in_all() {
+        let in_progress = || {
+            let status = TaskStatus { state: TaskState::Working, ..TaskStatus::default() };
+            Update::Task(Task { id: "t".into(), status, ..Task::default() })
+        };
+        let mut inbound = Inbound::new(std::iter::empty(), 100);
+        inbound.accept(Received { message: chunk("a", false, false), bytes: 60 }).unwrap();
+        for _ in 0..10 {
+            assert!(inbound.accept(Received { message: in_progress(), bytes: 60 }).unwrap().is_empty());
+        }
+        inbound.accept(Received { message: chunk("b", true, false), bytes: 40 }).unwrap();
+        let error = inbound.accept(Received { message: chunk("c", true, false), bytes: 1 }).unwrap_err();
+        assert_eq!(error, ClientError::TooLarge { what: "answer", limit: 100, key: "max_answer" });
     }
 }

@@ -10,7 +10,7 @@ use crate::model::Part;
 use crate::parts;
 
 /// The keys of the custom metadata of a remote agent's events, as in ADK.
-pub(super) const OWN_PREFIX: &str = "a2a:";
+pub(crate) const OWN_PREFIX: &str = "a2a:";
 pub(super) const TASK_ID: &str = "a2a:task_id";
 pub(super) const CONTEXT_ID: &str = "a2a:context_id";
 pub(super) const ARTIFACT_ID: &str = "a2a:artifact_id";

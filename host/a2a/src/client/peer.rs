@@ -13,7 +13,7 @@ use super::connection::Connection;
 use super::{CardSource, ClientError, RemoteAgentConfig};
 use crate::card::{AgentCard, Interface, JSON_RPC};
 use crate::codec::Version;
-use crate::egress::{Timeouts, client, describe};
+use crate::egress::{Timeouts, client};
 use crate::error::excerpt;
 
 /// How long a card is kept.
@@ -57,14 +57,16 @@ impl Peer {
                 let client = client(egress, &url, timeouts).map_err(ClientError::Refused)?;
                 let request = client.get(url.clone()).headers(headers.clone()).header("accept", "application/json");
                 let read = async {
-                    let response = request.send().await.map_err(|error| ClientError::Communication(describe(error)))?;
+                    let lost = |error| ClientError::request(error, limits.read_timeout);
+                    let response = request.send().await.map_err(lost)?;
                     if !response.status().is_success() {
                         return Err(ClientError::Card(format!("the answer has the status {}", response.status())));
                     }
-                    read_body(response, limits.max_card, "card", "max_card").await
+                    read_body(response, (limits.max_card, "card", "max_card"), limits.read_timeout).await
                 };
                 let timeout = limits.connect_timeout + limits.connect_timeout;
-                let body = tokio::time::timeout(timeout, read).await.map_err(|_| ClientError::Timeout(timeout))??;
+                let body =
+                    tokio::time::timeout(timeout, read).await.map_err(|_| ClientError::CardTimeout(timeout))??;
                 (body, Some(url))
             }
             CardSource::File(path) => {
@@ -122,14 +124,13 @@ fn choose(card: &AgentCard) -> Result<(&Interface, Version), ClientError> {
 /// Reads a body of limited size.
 pub(super) async fn read_body(
     response: Response,
-    limit: usize,
-    what: &'static str,
-    key: &'static str,
+    (limit, what, key): (usize, &'static str, &'static str),
+    read_timeout: Duration,
 ) -> Result<Vec<u8>, ClientError> {
     let mut chunks = response.bytes_stream();
     let mut body = Vec::new();
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|error| ClientError::Communication(describe(error)))?;
+        let chunk = chunk.map_err(|error| ClientError::request(error, read_timeout))?;
         if body.len() + chunk.len() > limit {
             return Err(ClientError::TooLarge { what, limit, key });
         }

@@ -4,7 +4,7 @@ use hatchery_core::JsonMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Version, decode_bytes, encode_bytes, null_as_default, read, timestamp, write};
+use super::{Version, decode_bytes, encode_bytes, null_as_default, read, take, timestamp, write};
 use crate::error::A2aError;
 use crate::model::{
     Artifact, ArtifactUpdate, Message, Operation, Outcome, Part, PartContent, PushAuthentication, PushConfig, Role,
@@ -316,10 +316,11 @@ impl TryFrom<WireMessage> for Message {
     type Error = String;
 
     fn try_from(wire: WireMessage) -> Result<Self, String> {
+        let non_empty = |id: Option<String>| id.filter(|id| !id.is_empty());
         Ok(Self {
             id: wire.message_id,
-            context_id: wire.context_id,
-            task_id: wire.task_id,
+            context_id: non_empty(wire.context_id),
+            task_id: non_empty(wire.task_id),
             role: match wire.role {
                 WireRole::User => Role::User,
                 WireRole::Agent => Role::Agent,
@@ -471,8 +472,8 @@ fn wire_task_push(task_id: &str, config: PushConfig) -> Value {
 }
 
 /// A missing `blocking` counts as true.
-fn decode_send(params: &Value) -> Result<Box<SendRequest>, String> {
-    let WireSend { message, configuration, metadata } = read(params)?;
+fn decode_send(params: Value) -> Result<Box<SendRequest>, String> {
+    let WireSend { message, configuration, metadata } = take(params)?;
     let message = message.ok_or("`message` is missing")?.try_into()?;
     Ok(Box::new(SendRequest {
         message,
@@ -508,11 +509,20 @@ fn push_ids(params: &Value) -> Result<(String, Option<String>), String> {
     Ok((id_of(params)?, push_notification_config_id.filter(|id| !id.is_empty())))
 }
 
-pub(super) fn decode_call(method: &str, params: &Value) -> Option<Result<Operation, A2aError>> {
+/// Returns the operation of a method. `None` if this version does not have the method.
+pub(super) fn decode_call(method: &str, params: Value) -> Option<Result<Operation, A2aError>> {
     let operation = match method {
         // `sendMessage` is the name in ADK's documentation.
         "message/send" | "sendMessage" => decode_send(params).map(Operation::Send),
         "message/stream" => decode_send(params).map(Operation::Stream),
+        _ => decode_small_call(method, &params)?,
+    };
+    Some(operation.map_err(A2aError::invalid_params))
+}
+
+/// Returns the operation of a method that has no content.
+fn decode_small_call(method: &str, params: &Value) -> Option<Result<Operation, String>> {
+    Some(match method {
         "tasks/get" => id_of(params).and_then(|id| {
             let WireTaskId { history_length, .. } = read(params)?;
             Ok(Operation::Get { id, history_length })
@@ -530,8 +540,7 @@ pub(super) fn decode_call(method: &str, params: &Value) -> Option<Result<Operati
         }),
         "agent/getAuthenticatedExtendedCard" => Ok(Operation::ExtendedCard),
         _ => return None,
-    };
-    Some(operation.map_err(A2aError::invalid_params))
+    })
 }
 
 pub(super) fn encode_call(operation: &Operation) -> (&'static str, Value) {

@@ -5,7 +5,7 @@ use hatchery_core::JsonMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Version, decode_bytes, encode_bytes, null_as_default, read, timestamp, write};
+use super::{Version, decode_bytes, encode_bytes, null_as_default, read, take, timestamp, write};
 use crate::error::A2aError;
 use crate::model::{
     Artifact, ArtifactUpdate, ListRequest, Message, Operation, Outcome, Part, PartContent, PushAuthentication,
@@ -466,8 +466,8 @@ impl From<WirePush> for PushConfig {
     }
 }
 
-fn decode_send(params: &Value) -> Result<Box<SendRequest>, String> {
-    let WireSend { message, configuration, metadata } = read(params)?;
+fn decode_send(params: Value) -> Result<Box<SendRequest>, String> {
+    let WireSend { message, configuration, metadata } = take(params)?;
     let message = message.ok_or("`message` is missing")?.try_into()?;
     Ok(Box::new(SendRequest {
         message,
@@ -522,10 +522,22 @@ fn decode_list(params: &Value) -> Result<ListRequest, String> {
     })
 }
 
-pub(super) fn decode_call(method: &str, params: &Value) -> Option<Result<Operation, A2aError>> {
+/// Returns the operation of a method. Returns the parameters if this version does not have the method.
+pub(super) fn decode_call(method: &str, params: Value) -> Result<Result<Operation, A2aError>, Value> {
     let operation = match method {
         "SendMessage" => decode_send(params).map(Operation::Send),
         "SendStreamingMessage" => decode_send(params).map(Operation::Stream),
+        _ => match decode_small_call(method, &params) {
+            Some(operation) => operation,
+            None => return Err(params),
+        },
+    };
+    Ok(operation.map_err(A2aError::invalid_params))
+}
+
+/// Returns the operation of a method that has no content.
+fn decode_small_call(method: &str, params: &Value) -> Option<Result<Operation, String>> {
+    Some(match method {
         "GetTask" => id_of(params).and_then(|id| {
             let WireTaskId { history_length, .. } = read(params)?;
             Ok(Operation::Get { id, history_length })
@@ -543,8 +555,7 @@ pub(super) fn decode_call(method: &str, params: &Value) -> Option<Result<Operati
             .and_then(|(task_id, id)| Ok(Operation::DeletePush { task_id, id: id.ok_or("`id` is missing")? })),
         "GetExtendedAgentCard" => Ok(Operation::ExtendedCard),
         _ => return None,
-    };
-    Some(operation.map_err(A2aError::invalid_params))
+    })
 }
 
 pub(super) fn encode_call(operation: &Operation) -> (&'static str, Value) {

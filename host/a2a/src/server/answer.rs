@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+
+use crate::error::ErrorKind;
 
 /// The body of a response.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -30,6 +32,15 @@ fn with_status(status: StatusCode, content_type: &'static str, body: Body) -> Re
 pub(super) fn json(status: u16, value: &Value) -> Response<Body> {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     with_status(status, "application/json", Full::from(value.to_string()).boxed_unsync())
+}
+
+/// Returns an error. One of a busy host says when to try again.
+pub(super) fn error(kind: ErrorKind, status: u16, body: &Value) -> Response<Body> {
+    let mut response = json(status, body);
+    if kind == ErrorKind::Busy {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
 }
 
 /// Returns an answer without content.

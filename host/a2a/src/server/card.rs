@@ -4,7 +4,7 @@ use hatchery_core::{Agent, VERSION};
 use hatchery_engine::App;
 
 use super::A2aService;
-use super::input::INPUT_MODES;
+use super::input::{INPUT_MODES, OUTPUT_MODES};
 use crate::card::{AgentCard, HTTP_JSON, Interface, JSON_RPC, Skill};
 use crate::codec::Version;
 
@@ -30,7 +30,7 @@ impl A2aService {
             streaming: true,
             push_notifications: self.0.push.is_some(),
             input_modes: INPUT_MODES.map(Into::into).to_vec(),
-            output_modes: vec!["text/plain".into(), "application/json".into()],
+            output_modes: OUTPUT_MODES.map(Into::into).to_vec(),
             skills: app.tree.iter().map(|(_, agent)| skill(agent)).collect(),
         }
     }

@@ -1,6 +1,7 @@
 //! The endpoint: paths below that of an app, and headers.
 
 use bytes::Bytes;
+use hatchery_core::encode_segment;
 use hatchery_engine::App;
 use http::header::{CONTENT_TYPE, HOST};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -65,12 +66,6 @@ impl A2aEndpoint {
     }
 }
 
-fn encode_segment(name: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let encode = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    name.bytes().map(encode).collect()
-}
-
 /// Checks that a body is JSON.
 pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), A2aError> {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -130,10 +125,5 @@ mod tests {
         let error = version(Some("9.9"), None).unwrap_err();
         assert_eq!(error.kind, ErrorKind::VersionNotSupported);
         assert_eq!(error.message, "version `9.9` is not supported; this host speaks 0.3 and 1.0");
-    }
-
-    #[test]
-    fn names_of_apps_are_encoded_in_urls() {
-        assert_eq!(encode_segment("trip planner/ü"), "trip%20planner%2F%C3%BC");
     }
 }

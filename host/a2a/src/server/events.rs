@@ -6,14 +6,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use hatchery_core::{
-    Event, FunctionCall, FunctionResponse, JsonMap, PROOF_KEY, Part as HostPart, PartData, USER_AUTHOR,
-};
+use hatchery_core::{Event, FunctionCall, JsonMap, PROOF_KEY, Part as HostPart, PartData, USER_AUTHOR};
 use serde_json::{Value, json};
 
 use super::task_id::TaskId;
 use crate::model::{Artifact, Message, Part, Role};
 use crate::parts;
+
+/// What the keys begin with that the events of a remote agent have.
+const REMOTE_PREFIX: &str = crate::client::OWN_PREFIX;
 
 /// A call whose result the client is to send.
 #[derive(Debug, Clone)]
@@ -28,7 +29,7 @@ pub(super) fn open_calls(events: &[Arc<Event>]) -> Vec<OpenCall> {
     for event in events.iter().filter(|event| event.author != USER_AUTHOR) {
         for call in event.function_calls() {
             let is_pending = call.id.as_ref().is_some_and(|id| {
-                event.long_running_tool_ids.contains(id) && !events.iter().any(|other| closes(other, id))
+                event.long_running_tool_ids.contains(id) && !events.iter().any(|other| other.closes_call(id))
             });
             if is_pending {
                 open.push(OpenCall { call: call.clone(), event: event.clone() });
@@ -36,17 +37,6 @@ pub(super) fn open_calls(events: &[Arc<Event>]) -> Vec<OpenCall> {
         }
     }
     open
-}
-
-/// Returns true if the event answers a call: the client does, its tool fails, or a request for confirmation takes its
-/// place.
-fn closes(event: &Event, call: &str) -> bool {
-    let mut responses = event.function_responses().filter(|response| response.id.as_deref() == Some(call));
-    let has_failed = |response: &FunctionResponse| response.response.get("error").is_some_and(|it| !it.is_null());
-    match event.author == USER_AUTHOR {
-        true => responses.next().is_some(),
-        false => event.actions.requested_tool_confirmations.contains_key(call) || responses.any(has_failed),
-    }
 }
 
 /// Returns the message that asks the client for the results of calls. `None` without calls.
@@ -124,18 +114,20 @@ fn metadata(event: &Event) -> JsonMap {
     set("error_code", event.error_code.as_deref().map(Into::into));
     set("grounding_metadata", event.grounding_metadata.as_deref().cloned());
     set("usage_metadata", event.usage_metadata.as_deref().and_then(|usage| serde_json::to_value(usage).ok()));
-    set("custom_metadata", event.custom_metadata.as_deref().and_then(without_proof));
+    set("custom_metadata", event.custom_metadata.as_deref().and_then(public_metadata));
     let flags = [("escalate", event.actions.escalate), ("skipSummarization", event.actions.skip_summarization)];
     let actions: JsonMap = flags.into_iter().filter_map(|(key, flag)| Some((key.into(), flag?.into()))).collect();
     set("actions", (!actions.is_empty()).then_some(Value::Object(actions)));
     metadata
 }
 
-/// Removes the proof, which only this host understands.
-fn without_proof(metadata: &Value) -> Option<Value> {
-    let mut metadata = metadata.as_object()?.clone();
-    metadata.remove(PROOF_KEY);
-    (!metadata.is_empty()).then_some(Value::Object(metadata))
+/// Removes the proof, which only this host understands, and the ids of tasks of other hosts, which are not those of the
+/// client.
+fn public_metadata(metadata: &Value) -> Option<Value> {
+    let is_public = |key: &str| key != PROOF_KEY && !key.starts_with(REMOTE_PREFIX);
+    let public = metadata.as_object()?.iter().filter(|(key, _)| is_public(key));
+    let public: JsonMap = public.map(|(key, value)| (key.clone(), value.clone())).collect();
+    (!public.is_empty()).then_some(Value::Object(public))
 }
 
 /// Converts the events of a stream, in order.
@@ -165,5 +157,17 @@ pub(super) fn failure(task: &TaskId, run: &str, code: &str, message: &str) -> Me
         parts: vec![Part::text(message)],
         metadata: JsonMap::from_iter([("adk_error_code".into(), json!(code))]),
         ..Message::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ids_of_another_host_and_proofs_are_not_passed_on() {
+        let metadata = json!({PROOF_KEY: "p", "a2a:task_id": "t", "a2a:context_id": "c", "origin": "here"});
+        assert_eq!(public_metadata(&metadata), Some(json!({"origin": "here"})));
+        assert_eq!(public_metadata(&json!({"a2a:task_id": "t"})), None);
     }
 }

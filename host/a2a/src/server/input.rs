@@ -12,6 +12,9 @@ use crate::parts;
 pub(super) const INPUT_MODES: [&str; 6] =
     ["text/plain", "application/json", "application/pdf", "image/*", "audio/*", "video/*"];
 
+/// Media types of answers, as they are in cards. Agents may add files of others.
+pub(super) const OUTPUT_MODES: [&str; 2] = ["text/plain", "application/json"];
+
 /// The state key with the metadata of the request and of the message, while the run lasts.
 const METADATA_KEY: &str = "temp:a2a_metadata";
 
@@ -21,8 +24,10 @@ const MESSAGE_ID_KEY: &str = "temp:a2a_message_id";
 /// Checks what does not depend on a task.
 ///
 /// # Errors
-/// If the message has no id or no parts, is one of an agent, or has a file of a type that agents do not take.
-pub(super) fn check(message: &Message) -> Result<(), A2aError> {
+/// If the message has no id or no parts, is one of an agent, or has a file of a type that agents do not take, or if its
+/// sender accepts no type of answers.
+pub(super) fn check(request: &SendRequest) -> Result<(), A2aError> {
+    let SendRequest { message, accepted_output_modes: accepted, .. } = request;
     if message.id.is_empty() {
         return Err(A2aError::invalid_params("`message.messageId` is missing"));
     }
@@ -32,6 +37,10 @@ pub(super) fn check(message: &Message) -> Result<(), A2aError> {
     if message.parts.is_empty() {
         return Err(A2aError::invalid_params("`message.parts` is empty"));
     }
+    if !accepted.is_empty() && !OUTPUT_MODES.iter().any(|mode| accepted.iter().any(|it| has_mode(it, mode))) {
+        let message = format!("answers are {}, and `acceptedOutputModes` has none of them", OUTPUT_MODES.join(" and "));
+        return Err(A2aError::new(ErrorKind::ContentTypeNotSupported, message));
+    }
     let foreign = message.parts.iter().filter_map(|part| part.media_type.as_deref()).find(|it| !is_accepted(it));
     match foreign {
         Some(media_type) => Err(A2aError::new(
@@ -40,6 +49,13 @@ pub(super) fn check(message: &Message) -> Result<(), A2aError> {
         )),
         None => Ok(()),
     }
+}
+
+/// Returns true if a range of media types, such as `text/*`, has a type.
+fn has_mode(range: &str, mode: &str) -> bool {
+    let range = range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    // Some clients say `text`.
+    range == mode.split('/').next().unwrap_or_default() || hatchery_core::matches_wildcard(&range, mode)
 }
 
 fn is_accepted(media_type: &str) -> bool {
@@ -129,12 +145,36 @@ mod tests {
     use super::*;
     use crate::model::{Part, PartContent};
 
+    fn request(message: Message) -> SendRequest {
+        SendRequest { message, ..SendRequest::default() }
+    }
+
+    #[test]
+    fn a_sender_accepts_a_type_of_answers() {
+        let accepts = |modes: &[&str]| {
+            let message = Message { id: "m".into(), parts: vec![Part::text("hi")], ..Message::default() };
+            let accepted_output_modes = modes.iter().map(|mode| (*mode).to_owned()).collect();
+            check(&SendRequest { accepted_output_modes, ..request(message) })
+        };
+        for modes in
+            [&[][..], &["text/plain"], &["image/png", "TEXT/plain; charset=utf-8"], &["text/*"], &["*/*"], &["text"]]
+        {
+            accepts(modes).unwrap();
+        }
+        let error = accepts(&["image/png", "video/*"]).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::ContentTypeNotSupported);
+        assert_eq!(
+            error.message,
+            "answers are text/plain and application/json, and `acceptedOutputModes` has none of them"
+        );
+    }
+
     #[test]
     fn files_of_unknown_types_are_refused() {
         let check_type = |media_type: &str| {
             let part =
                 Part { media_type: Some(media_type.into()), ..Part::new(PartContent::Url("https://a.example".into())) };
-            check(&Message { id: "m".into(), parts: vec![part], ..Message::default() })
+            check(&request(Message { id: "m".into(), parts: vec![part], ..Message::default() }))
         };
         for accepted in ["image/png", "text/markdown; charset=utf-8", "Application/JSON", "application/pdf"] {
             check_type(accepted).unwrap();
@@ -147,8 +187,8 @@ mod tests {
     #[test]
     fn a_message_has_an_id_and_parts_and_comes_from_the_user() {
         let message = || Message { id: "m".into(), parts: vec![Part::text("hi")], ..Message::default() };
-        check(&message()).unwrap();
-        let error = |message: Message| check(&message).unwrap_err().message;
+        check(&request(message())).unwrap();
+        let error = |message: Message| check(&request(message)).unwrap_err().message;
         assert_eq!(error(Message { id: String::new(), ..message() }), "`message.messageId` is missing");
         assert_eq!(error(Message { parts: Vec::new(), ..message() }), "`message.parts` is empty");
         assert_eq!(error(Message { role: Role::Agent, ..message() }), "`message.role` must be that of the user");

@@ -29,7 +29,7 @@ struct CallError {
 }
 
 impl A2aService {
-    /// Answers a request. Errors have the status 200.
+    /// Answers a request. Errors have the status 200, except that of a busy host, which is for proxies and load balancers too.
     pub(super) async fn json_rpc(
         &self,
         app: &Arc<App>,
@@ -82,7 +82,8 @@ fn error_json(id: &Value, version: Option<Version>, error: &A2aError) -> Value {
 }
 
 fn failure(id: &Value, version: Option<Version>, error: &A2aError) -> Response<Body> {
-    answer::json(200, &error_json(id, version, error))
+    let status = if error.kind == ErrorKind::Busy { error.kind.status() } else { 200 };
+    answer::error(error.kind, status, &error_json(id, version, error))
 }
 
 fn parse(body: &[u8]) -> Result<Call, CallError> {
@@ -108,11 +109,12 @@ fn parse(body: &[u8]) -> Result<Call, CallError> {
         return Err(invalid(id, "`method` must be a text"));
     };
     let params = request.remove("params").unwrap_or_else(|| json!({}));
-    let Some((version, operation)) = Version::decode_call(&method, params.clone()) else {
+    let is_object = params.is_object();
+    let Some((version, operation)) = Version::decode_call(&method, params) else {
         let error = A2aError::new(ErrorKind::MethodNotFound, format!("there is no method `{}`", excerpt(&method)));
         return Err(CallError { id, version: None, error });
     };
-    if !params.is_object() {
+    if !is_object {
         let error = A2aError::invalid_params("`params` must be an object");
         return Err(CallError { id, version: Some(version), error });
     }

@@ -1,17 +1,20 @@
 //! Push notifications: requests to the URLs that clients have set for their tasks.
 //!
 //! The configurations of a task are the state of a session of their own, so that agents do not see them and a restarted
-//! host finds them.
+//! host finds them. The session also has what was sent, and is deleted when the task has ended.
 
-use std::collections::{BTreeMap, HashSet};
+mod delivery;
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex as SyncMutex};
-use std::time::Duration;
 
 use futures::StreamExt;
+use futures::future::join_all;
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{Event, EventActions, EventData, EventWindow, JsonMap, SessionKey, USER_AUTHOR};
+use hatchery_core::{Event, EventActions, EventData, EventWindow, JsonMap, SessionKey, Timestamp, USER_AUTHOR};
 use hatchery_engine::{RunUpdate, Runner};
-use reqwest::Url;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use uuid::Uuid;
@@ -20,28 +23,17 @@ use super::stream::Converter;
 use super::task_id::TaskId;
 use super::tasks::StoredTask;
 use crate::codec::Version;
-use crate::egress::{Egress, Timeouts, client, describe};
-use crate::error::{A2aError, ErrorKind, excerpt};
+use crate::egress::Egress;
+use crate::error::{A2aError, ErrorKind};
 use crate::model::{PushConfig, Update};
+use delivery::Delivery;
+pub use delivery::PushLimits;
 
 /// The user of the sessions with configurations.
 const USER: &str = "A2A_PUSH";
 
-/// The state keys of such a session.
-const CONFIGS: &str = "configs";
-const IS_DELIVERED: &str = "delivered";
-
 /// Most configurations of a task.
 const MAX_CONFIGS: usize = 8;
-
-/// How often a notification is sent that does not arrive, and how long to wait before the second attempt. The wait doubles.
-const MAX_ATTEMPTS: u32 = 3;
-const FIRST_DELAY: Duration = Duration::from_secs(1);
-
-const TIMEOUTS: Timeouts = Timeouts { connect: Duration::from_secs(10), read: Duration::from_secs(20) };
-
-/// The header with the token of a configuration.
-const TOKEN_HEADER: &str = "x-a2a-notification-token";
 
 /// Sends the notifications. Cheap to clone.
 #[derive(Clone)]
@@ -49,57 +41,66 @@ pub(super) struct PushSender(Arc<SenderInner>);
 
 struct SenderInner {
     runner: Runner,
-    egress: Arc<dyn Egress>,
-    /// The tasks that are followed.
-    watched: SyncMutex<HashSet<String>>,
+    delivery: Delivery,
+    /// The tasks that are followed, and whether to look at them again then.
+    watched: SyncMutex<HashMap<SessionKey, bool>>,
     /// Held while configurations are changed.
     change: Mutex<()>,
 }
 
 type Configs = BTreeMap<String, PushConfig>;
 
+/// The configurations of a task, and what was sent.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PushRecord {
+    configs: Configs,
+    /// The revision of the task's session up to which events were sent.
+    delivered: u64,
+    /// When the state of the task that was sent last had changed. `None` if it is to be sent.
+    reported: Option<Timestamp>,
+}
+
 impl PushSender {
-    pub(super) fn new(runner: Runner, egress: Arc<dyn Egress>) -> Self {
-        Self(Arc::new(SenderInner { runner, egress, watched: SyncMutex::default(), change: Mutex::default() }))
+    pub(super) fn new(runner: Runner, egress: Arc<dyn Egress>, limits: PushLimits) -> Self {
+        let delivery = Delivery::new(egress, limits);
+        Self(Arc::new(SenderInner { runner, delivery, watched: SyncMutex::default(), change: Mutex::default() }))
     }
 
-    /// Checks that notifications may be sent to a URL.
+    /// Adds or replaces a configuration. Events after a revision are sent once the task is [watched](PushSender::watch).
     ///
     /// # Errors
-    /// The refusal with the setting that would allow it.
-    pub(super) fn check(&self, config: &PushConfig) -> Result<(), A2aError> {
-        let refused = |reason: String| A2aError::invalid_params(format!("the URL of a push notification: {reason}"));
-        let url = Url::parse(&config.url).map_err(|error| refused(format!("`{}`: {error}", excerpt(&config.url))))?;
-        client(&self.0.egress, &url, TIMEOUTS).map(drop).map_err(refused)
-    }
-
-    /// Adds or replaces a configuration, and follows the task from a revision on.
-    ///
-    /// # Errors
-    /// As [`PushSender::check`].
+    /// If a value is too large, the URL is not allowed, or the task has too many configurations.
     pub(super) async fn set(
         &self,
         app: &str,
-        task: &StoredTask,
+        task: &TaskId,
         config: PushConfig,
         after: u64,
     ) -> Result<PushConfig, A2aError> {
-        self.check(&config)?;
+        delivery::check(&config)?;
+        self.0.delivery.check_url(&config)?;
         let id = config.id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
         let config = PushConfig { id: Some(id.clone()), ..config };
         let _guard = self.0.change.lock().await;
-        let mut configs = self.read(app, &task.id).await?.unwrap_or_default();
+        let key = session(app, task);
+        let known = self.read(&key).await?;
+        let is_new = known.is_none();
+        let mut configs = known.map(|record| record.configs).unwrap_or_default();
         if !configs.contains_key(&id) && configs.len() >= MAX_CONFIGS {
             return Err(A2aError::invalid_params(format!("a task has at most {MAX_CONFIGS} push configurations")));
         }
         configs.insert(id, config.clone());
-        self.write(app, &task.id, &configs).await?;
-        self.watch(app, task, after).await?;
+        let mut changes = JsonMap::from_iter([("configs".into(), json!(configs)), ("reported".into(), Value::Null)]);
+        if is_new {
+            changes.insert("delivered".into(), after.into());
+        }
+        self.write(&key, changes).await?;
         Ok(config)
     }
 
     /// Returns a configuration; the only one if no id is given.
-    pub(super) async fn get(&self, app: &str, task: &StoredTask, id: Option<&str>) -> Result<PushConfig, A2aError> {
+    pub(super) async fn get(&self, app: &str, task: &TaskId, id: Option<&str>) -> Result<PushConfig, A2aError> {
         let configs = self.list(app, task).await?;
         let found = match id {
             Some(id) => configs.into_iter().find(|config| config.id.as_deref() == Some(id)),
@@ -108,88 +109,131 @@ impl PushSender {
         found.ok_or_else(|| A2aError::new(ErrorKind::TaskNotFound, "the task has no such push configuration"))
     }
 
-    pub(super) async fn list(&self, app: &str, task: &StoredTask) -> Result<Vec<PushConfig>, A2aError> {
-        Ok(self.read(app, &task.id).await?.unwrap_or_default().into_values().collect())
+    pub(super) async fn list(&self, app: &str, task: &TaskId) -> Result<Vec<PushConfig>, A2aError> {
+        Ok(self.read(&session(app, task)).await?.unwrap_or_default().configs.into_values().collect())
     }
 
     /// Deletes a configuration. Succeeds if there is none.
-    pub(super) async fn delete(&self, app: &str, task: &StoredTask, id: &str) -> Result<(), A2aError> {
+    pub(super) async fn delete(&self, app: &str, task: &TaskId, id: &str) -> Result<(), A2aError> {
         let _guard = self.0.change.lock().await;
-        let Some(mut configs) = self.read(app, &task.id).await? else { return Ok(()) };
+        let key = session(app, task);
+        let Some(PushRecord { mut configs, .. }) = self.read(&key).await? else { return Ok(()) };
         configs.remove(id);
-        self.write(app, &task.id, &configs).await
-    }
-
-    /// Returns the configurations. `None` if the task never had any.
-    async fn read(&self, app: &str, task: &TaskId) -> Result<Option<Configs>, A2aError> {
-        let session = self.0.runner.services().sessions.get(&session(app, task), EventWindow::Recent(0)).await?;
-        let configs = session.and_then(|session| session.state.get(CONFIGS).cloned());
-        Ok(configs.map(|configs| serde_json::from_value(configs).unwrap_or_default()))
-    }
-
-    async fn write(&self, app: &str, task: &TaskId, configs: &Configs) -> Result<(), A2aError> {
-        // Configurations consist of texts.
-        let configs = serde_json::to_value(configs).unwrap_or_default();
-        self.set_state(app, task, JsonMap::from_iter([(CONFIGS.into(), configs)])).await
-    }
-
-    async fn set_state(&self, app: &str, task: &TaskId, state: JsonMap) -> Result<(), A2aError> {
-        let (sessions, key) = (&self.0.runner.services().sessions, session(app, task));
-        if sessions.get(&key, EventWindow::Recent(0)).await?.is_none() {
-            sessions.create(app, USER, Some(&key.id), state).await?;
-            return Ok(());
+        match configs.is_empty() {
+            true => Ok(self.0.runner.services().sessions.delete(&key).await?),
+            false => self.write(&key, JsonMap::from_iter([("configs".into(), json!(configs))])).await,
         }
-        let actions = EventActions { state_delta: state, ..EventActions::default() };
-        let event = Event::new(EventData { author: USER_AUTHOR.into(), actions, ..EventData::default() });
-        sessions.append(&key, &event).await?;
-        Ok(())
     }
 
-    /// Follows a task that has configurations from a revision on, unless that is done already.
-    pub(super) async fn watch(&self, app: &str, task: &StoredTask, after: u64) -> Result<(), A2aError> {
-        let id = task.id.to_string();
-        let has_configs = self.read(app, &task.id).await?.is_some_and(|configs| !configs.is_empty());
-        if !has_configs || !self.0.watched.lock_unpoisoned().insert(id.clone()) {
-            return Ok(());
-        }
-        let (sender, app, task) = (self.clone(), app.to_owned(), task.id.clone());
-        tokio::spawn(async move {
-            if let Err(error) = sender.follow(&app, &task, after).await {
-                tracing::warn!(task = id, "push notifications of a task have ended: {error}");
-            }
-            sender.0.watched.lock_unpoisoned().remove(&id);
+    /// Returns the record. `None` if the task has no configurations.
+    async fn read(&self, key: &SessionKey) -> Result<Option<PushRecord>, A2aError> {
+        let session = self.0.runner.services().sessions.get(key, EventWindow::Recent(0)).await?;
+        let state = session.map(|session| {
+            let state = session.state.iter().map(|(key, value)| (key.to_owned(), value.clone()));
+            Value::Object(state.collect())
         });
+        // Only this host has written it.
+        Ok(state.map(|state| serde_json::from_value(state).unwrap_or_default()))
+    }
+
+    async fn write(&self, key: &SessionKey, changes: JsonMap) -> Result<(), A2aError> {
+        let sessions = &self.0.runner.services().sessions;
+        if sessions.get(key, EventWindow::Recent(0)).await?.is_none() {
+            sessions.create(&key.app, &key.user, Some(&key.id), changes).await?;
+            return Ok(());
+        }
+        let actions = EventActions { state_delta: changes, ..EventActions::default() };
+        let event = Event::new(EventData { author: USER_AUTHOR.into(), actions, ..EventData::default() });
+        sessions.append(key, &event).await?;
         Ok(())
     }
 
-    /// Sends what a task emits after a revision, until it ends or waits.
-    async fn follow(&self, app: &str, task: &TaskId, after: u64) -> Result<(), A2aError> {
-        let runner = &self.0.runner;
-        let stored = StoredTask::load(runner, app, task.clone()).await?;
-        let mut converter = Converter::new(task.clone());
-        if let Some(mut updates) = runner.follow(&stored.session, &stored.last_run(), after).await? {
-            while let Some(Ok(RunUpdate::Event { event, .. })) = updates.next().await {
-                if event.partial {
-                    continue;
+    /// Follows a task until it ends or waits, if it has configurations. One that is followed is looked at again then.
+    pub(super) fn watch(&self, app: &str, task: &TaskId) {
+        let key = session(app, task);
+        match self.0.watched.lock_unpoisoned().entry(key.clone()) {
+            Entry::Occupied(mut entry) => {
+                entry.insert(true);
+                return;
+            }
+            Entry::Vacant(entry) => entry.insert(false),
+        };
+        let (sender, app, task) = (self.clone(), app.to_owned(), task.clone());
+        tokio::spawn(async move {
+            loop {
+                if let Err(error) = sender.follow(&app, &task, &key).await {
+                    tracing::warn!(task = %task, "push notifications of a task have ended: {error}");
                 }
-                for update in converter.updates(&event) {
-                    self.notify(app, task, update).await?;
+                let mut watched = sender.0.watched.lock_unpoisoned();
+                let is_wanted_again = watched.get_mut(&key).is_some_and(std::mem::take);
+                if !is_wanted_again {
+                    watched.remove(&key);
+                    return;
                 }
             }
-        }
-        let stored = StoredTask::settle(runner, app, task.clone()).await?;
-        // Before the client can react to a question: its answer begins the next watch.
-        self.0.watched.lock_unpoisoned().remove(&task.to_string());
-        self.notify(app, task, stored.status_update()).await?;
-        if stored.state().is_terminal() {
-            self.set_state(app, task, JsonMap::from_iter([(IS_DELIVERED.into(), true.into())])).await?;
-        }
-        Ok(())
+        });
     }
 
-    /// Sends an update to all URLs of a task. Clients of version 0.3 get the whole task when its state changes.
-    async fn notify(&self, app: &str, task: &TaskId, update: Update) -> Result<(), A2aError> {
-        for config in self.read(app, task).await?.unwrap_or_default().into_values() {
+    /// Sends what a task has emitted since the last time and still emits, until it ends or waits, then its state.
+    async fn follow(&self, app: &str, task: &TaskId, key: &SessionKey) -> Result<(), A2aError> {
+        let Some(PushRecord { mut delivered, reported, .. }) = self.read(key).await? else { return Ok(()) };
+        let (runner, mut converter) = (&self.0.runner, Converter::new(task.clone()));
+        let mut settled = reported;
+        let stored = loop {
+            let stored = StoredTask::load(runner, app, task.clone()).await?;
+            let changed: Vec<_> = stored.runs_changed_since(settled).map(|run| run.id.clone()).collect();
+            if changed.is_empty() {
+                break stored;
+            }
+            for run in changed {
+                let Some(mut updates) = runner.follow(&stored.session, &run, delivered).await? else { continue };
+                while let Some(update) = updates.next().await {
+                    let RunUpdate::Event { revision: Some(revision), event } = update? else { continue };
+                    for update in converter.updates(&event) {
+                        self.notify(app, task, key, update).await?;
+                    }
+                    delivered = revision;
+                    self.write_sent(key, JsonMap::from_iter([("delivered".into(), delivered.into())])).await?;
+                }
+            }
+            settled = stored.updated();
+        };
+        if stored.updated() == reported {
+            return Ok(());
+        }
+        let notified = self.notify(app, task, key, stored.status_update()).await?;
+        if stored.state().is_terminal() {
+            return self.finish(key, notified).await;
+        }
+        let sent = [("delivered".into(), stored.revision.into()), ("reported".into(), json!(stored.updated()))];
+        self.write_sent(key, JsonMap::from_iter(sent)).await
+    }
+
+    /// Stores what was sent, unless the configurations were deleted.
+    async fn write_sent(&self, key: &SessionKey, changes: JsonMap) -> Result<(), A2aError> {
+        let _guard = self.0.change.lock().await;
+        match self.read(key).await? {
+            Some(_) => self.write(key, changes).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Deletes the configurations of a task that has ended, with their credentials. Those that were set after the last
+    /// notification are kept for the next look.
+    async fn finish(&self, key: &SessionKey, notified: Configs) -> Result<(), A2aError> {
+        let _guard = self.0.change.lock().await;
+        match self.read(key).await? {
+            Some(record) if record.configs != notified => Ok(()),
+            _ => Ok(self.0.runner.services().sessions.delete(key).await?),
+        }
+    }
+
+    /// Sends an update to all URLs of a task, and returns their configurations. Clients of version 0.3 get the whole task
+    /// when its state changes.
+    async fn notify(&self, app: &str, task: &TaskId, key: &SessionKey, update: Update) -> Result<Configs, A2aError> {
+        let configs = self.read(key).await?.unwrap_or_default().configs;
+        let mut deliveries = Vec::new();
+        for config in configs.values() {
             let body = match (config.version, &update) {
                 (Version::V1_0, update) => Version::V1_0.encode_update(update.clone()),
                 (Version::V0_3, Update::Status(_)) => {
@@ -198,42 +242,10 @@ impl PushSender {
                 }
                 (Version::V0_3, _) => continue,
             };
-            self.deliver(&config, &body).await;
+            deliveries.push(self.0.delivery.deliver(config, body));
         }
-        Ok(())
-    }
-
-    /// Sends one notification. A failure is logged.
-    async fn deliver(&self, config: &PushConfig, body: &Value) {
-        let mut delay = FIRST_DELAY;
-        for attempt in 1..=MAX_ATTEMPTS {
-            match self.post(config, body).await {
-                Ok(()) => return,
-                Err(reason) => tracing::info!(attempt, "a push notification was not delivered: {reason}"),
-            }
-            if attempt < MAX_ATTEMPTS {
-                tokio::time::sleep(delay).await;
-                delay *= 2;
-            }
-        }
-    }
-
-    async fn post(&self, config: &PushConfig, body: &Value) -> Result<(), String> {
-        let url = Url::parse(&config.url).map_err(|error| error.to_string())?;
-        let client = client(&self.0.egress, &url, TIMEOUTS)?;
-        let mut request = client.post(url).json(body);
-        if let Some(token) = &config.token {
-            request = request.header(TOKEN_HEADER, token);
-        }
-        if let Some(authentication) = &config.authentication {
-            let credentials = authentication.credentials.as_deref().unwrap_or_default();
-            request = request.header("authorization", format!("{} {credentials}", authentication.scheme).trim());
-        }
-        let response = request.send().await.map_err(describe)?;
-        match response.status() {
-            status if status.is_success() => Ok(()),
-            status => Err(format!("the answer has the status {status}")),
-        }
+        join_all(deliveries).await;
+        Ok(configs)
     }
 
     /// Continues with the tasks of these apps that were followed when the host ended.
@@ -247,21 +259,29 @@ impl PushSender {
                 }
             };
             for session in sessions {
-                let is_delivered = session.state.get(IS_DELIVERED) == Some(&json!(true));
-                if let Err(error) = self.resume_task(app, &session.key, is_delivered).await {
+                if let Err(error) = self.resume_task(app, &session.key).await {
                     tracing::warn!(app, task = &*session.key.id, "push notifications were not continued: {error}");
                 }
             }
         }
     }
 
-    /// Continues with one task. The configurations of a task that has ended are deleted.
-    async fn resume_task(&self, app: &str, key: &SessionKey, is_delivered: bool) -> Result<(), A2aError> {
-        let Some(id) = TaskId::parse(&key.id).filter(|_| !is_delivered) else {
-            return Ok(self.0.runner.services().sessions.delete(key).await?);
+    /// Continues with one task. The configurations of a task that does not exist any more are deleted.
+    async fn resume_task(&self, app: &str, key: &SessionKey) -> Result<(), A2aError> {
+        let found = match TaskId::parse(&key.id) {
+            Some(id) => StoredTask::load(&self.0.runner, app, id).await,
+            None => Err(A2aError::task_not_found(&key.id)),
         };
-        let stored = StoredTask::load(&self.0.runner, app, id).await?;
-        self.watch(app, &stored, stored.revision).await
+        match found {
+            Ok(stored) => {
+                self.watch(app, &stored.id);
+                Ok(())
+            }
+            Err(error) if error.kind == ErrorKind::TaskNotFound => {
+                Ok(self.0.runner.services().sessions.delete(key).await?)
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 

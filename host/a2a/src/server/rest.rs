@@ -27,7 +27,7 @@ impl A2aService {
     ) -> Response<Body> {
         match self.try_rest(app, method, path, (headers, query), body).await {
             Ok(response) => response,
-            Err(error) => answer::json(error.kind.status(), &error.to_status_json()),
+            Err(error) => answer::error(error.kind, error.kind.status(), &error.to_status_json()),
         }
     }
 

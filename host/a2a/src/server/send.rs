@@ -2,40 +2,60 @@
 
 use std::sync::Arc;
 
-use futures::stream::{self, BoxStream, StreamExt};
-use hatchery_core::{Content, Event, RunConfig, RunError, StreamingMode};
-use hatchery_engine::{App, RunRequest, RunUpdate};
+use futures::stream::{BoxStream, StreamExt};
+use hatchery_core::{Content, Event, RunConfig, RunError, RunState, StreamingMode};
+use hatchery_engine::{App, RunRequest, RunUpdate, Runner};
 use uuid::Uuid;
 
 use super::task_id::{TaskId, is_context};
 use super::tasks::StoredTask;
 use super::{A2aService, input};
 use crate::error::{A2aError, ErrorKind};
-use crate::model::{SendRequest, Update};
+use crate::model::{PushConfig, SendRequest, Update};
 
 /// A run that has begun, with the task that it is part of.
 pub(super) struct StartedRun {
     pub(super) task: TaskId,
-    /// The session's revision before the run.
-    pub(super) after: u64,
+    /// The id of the run. `None` for an answer that waits for an earlier turn of its session, which may change the run that
+    /// it continues.
+    pub(super) run: Option<String>,
     /// The events of the run; ends when the run does, or waits.
     pub(super) events: BoxStream<'static, Result<Arc<Event>, RunError>>,
+}
+
+/// Reads a task whose run has emitted its last event, once that end is stored.
+///
+/// # Errors
+/// The error with which the run has ended, unless it is stored, and those of the session service.
+pub(super) async fn settle(
+    runner: &Runner,
+    app: &str,
+    task: TaskId,
+    run: Option<&str>,
+    error: Option<RunError>,
+) -> Result<StoredTask, A2aError> {
+    if let Some(error) = error {
+        let stored = StoredTask::load(runner, app, task.clone()).await?;
+        // A run that still waits has not taken the message.
+        if matches!(run.and_then(|run| stored.run_state(run)), None | Some(RunState::Waiting)) {
+            return Err(error.into());
+        }
+    }
+    StoredTask::settle(runner, app, task).await
 }
 
 impl A2aService {
     /// Begins or continues a task. Returns it when it has ended, waits for the client, or takes too long to wait for.
     pub(super) async fn send(&self, app: &Arc<App>, request: SendRequest) -> Result<Update, A2aError> {
         let (returns_immediately, history_length) = (request.returns_immediately, request.history_length);
-        let StartedRun { task, mut events, .. } = self.start(app, request, StreamingMode::Off).await?;
+        let StartedRun { task, run, mut events } = self.start(app, request, StreamingMode::Off).await?;
         let (runner, name, id) = (self.0.runner.clone(), app.name.clone(), task.clone());
         let end = async move {
+            let mut error = None;
             while let Some(event) = events.next().await {
-                // All other failures are those of a run, which are stored.
-                if let Err(error @ (RunError::BadInput(_) | RunError::InvalidMessage(_))) = event {
-                    return Err(error.into());
-                }
+                error = event.err();
             }
-            StoredTask::settle(&runner, &name, id).await
+            settle(&runner, &name, id, run.as_deref(), error).await
         };
         let stored = match returns_immediately {
             true => None,
@@ -55,28 +75,39 @@ impl A2aService {
         request: SendRequest,
         mode: StreamingMode,
     ) -> Result<StartedRun, A2aError> {
-        input::check(&request.message)?;
+        input::check(&request)?;
         let max = self.0.settings.max_runs;
-        if self.0.runner.active_runs() >= max {
-            let message = format!("the maximum of {max} runs is active; try again later");
-            return Err(A2aError::new(ErrorKind::Internal, message));
-        }
-        if let Some(config) = &request.push {
-            self.push()?.check(config)?;
-        }
-        let push = request.push.clone();
+        let _permit = self.0.runner.try_acquire(max).ok_or_else(|| {
+            tracing::info!("the maximum of {max} runs is active; raise server.max_concurrent_runs to allow more");
+            A2aError::new(ErrorKind::Busy, format!("the maximum of {max} runs is active; try again later"))
+        })?;
         let started = match request.message.task_id.clone() {
             Some(id) => self.continue_task(app, &id, request, mode).await?,
             None => self.begin_task(app, request, mode).await?,
         };
         if let Some(sender) = &self.0.push {
-            let task = StoredTask::load(&self.0.runner, &app.name, started.task.clone()).await?;
-            match push {
-                Some(config) => drop(sender.set(&app.name, &task, config, started.after).await?),
-                None => sender.watch(&app.name, &task, started.after).await?,
-            }
+            sender.watch(&app.name, &started.task);
         }
         Ok(started)
+    }
+
+    /// Starts a run with the push configuration of its message. A configuration that cannot be stored is an error before the
+    /// run begins, and one of a run that does not begin is deleted.
+    async fn start_with_push<T>(
+        &self,
+        app: &App,
+        task: &TaskId,
+        (config, after): (Option<PushConfig>, u64),
+        start: impl Future<Output = Result<T, A2aError>>,
+    ) -> Result<T, A2aError> {
+        let Some(config) = config else { return start.await };
+        let sender = self.push()?;
+        let PushConfig { id, .. } = sender.set(&app.name, task, config, after).await?;
+        let started = start.await;
+        if let (Err(_), Some(id)) = (&started, id) {
+            sender.delete(&app.name, task, &id).await?;
+        }
+        started
     }
 
     async fn begin_task(
@@ -85,17 +116,23 @@ impl A2aService {
         request: SendRequest,
         mode: StreamingMode,
     ) -> Result<StartedRun, A2aError> {
-        let context = request.message.context_id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
-        if !is_context(&context) {
+        let context = request.message.context_id.clone();
+        if context.as_deref().is_some_and(|context| !is_context(context)) {
             return Err(A2aError::invalid_params("`message.contextId` has 1 to 160 bytes and no control characters"));
         }
-        let task = TaskId::new(context);
-        let state_delta = input::state(&request);
+        let (state_delta, push) = (input::state(&request), request.push);
         let content = input::content(request.message, &[])?;
+        let task = match context {
+            // The same message in the same context is a repeated request.
+            Some(context) => TaskId::of_message(context, &content),
+            None => TaskId::new(Uuid::new_v4().to_string()),
+        };
+        let _guard = self.0.task_locks.lock(&task.to_string()).await;
         let run = task.run(1);
         let request = RunRequest { run_id: Some(run.clone()), state_delta, ..run_request(&task, content, mode) };
-        let events = self.run_in_background(app, &task, &run, request).await?;
-        Ok(StartedRun { task, after: 0, events })
+        let start = self.run_in_background(app, &task, &run, request);
+        let events = self.start_with_push(app, &task, (push, 0), start).await?;
+        Ok(StartedRun { task, run: Some(run), events })
     }
 
     /// Starts a run that goes on without its client, and returns its events from the first chunk on.
@@ -113,7 +150,7 @@ impl A2aService {
     }
 
     /// Adds a message to a task. An answer to a call of a resumable app continues the run of the call, anything else is a
-    /// further run.
+    /// further run. When this returns, the next message finds what this one has changed.
     async fn continue_task(
         &self,
         app: &Arc<App>,
@@ -121,7 +158,7 @@ impl A2aService {
         request: SendRequest,
         mode: StreamingMode,
     ) -> Result<StartedRun, A2aError> {
-        let _guard = self.0.follow_up.lock().await;
+        let _guard = self.0.task_locks.lock(id).await;
         let stored = self.load(app, id).await?;
         if request.message.context_id.as_ref().is_some_and(|context| *context != stored.id.context) {
             return Err(A2aError::invalid_params("`message.contextId` is not that of the task"));
@@ -130,22 +167,25 @@ impl A2aService {
             let message = "the task has ended; send the message without `taskId` to begin a new one";
             return Err(A2aError::new(ErrorKind::UnsupportedOperation, message));
         }
-        let state_delta = input::state(&request);
+        let (state_delta, push) = (input::state(&request), request.push);
         let content = input::content(request.message, &stored.open_calls())?;
         let has_answers = content.function_responses().next().is_some();
         let request = RunRequest { state_delta, ..run_request(&stored.id, content, mode) };
-        let (task, after) = (stored.id.clone(), stored.revision);
-        if !has_answers {
-            let run = stored.next_run();
-            let request = RunRequest { run_id: Some(run.clone()), ..request };
-            let events = self.run_in_background(app, &task, &run, request).await?;
-            return Ok(StartedRun { task, after, events });
+        let (task, push) = (stored.id.clone(), (push, stored.revision));
+        if has_answers && app.settings.resumable {
+            let start = async {
+                let mut run = self.0.runner.run(app.clone(), request).await?;
+                run.begun().await;
+                Ok::<_, A2aError>(run)
+            };
+            let run = self.start_with_push(app, &task, push, start).await?;
+            return Ok(StartedRun { task, run: run.id().map(str::to_owned), events: run.boxed() });
         }
-        let run_id = (!app.settings.resumable).then(|| stored.next_run());
-        let mut run = self.0.runner.run(app.clone(), RunRequest { run_id, ..request }).await?;
-        // The run is stored before its first event, and push notifications follow what is stored.
-        let first = if self.0.push.is_some() { run.next().await } else { None };
-        Ok(StartedRun { task, after, events: stream::iter(first).chain(run).boxed() })
+        let run = stored.next_run();
+        let request = RunRequest { run_id: Some(run.clone()), ..request };
+        let start = self.run_in_background(app, &task, &run, request);
+        let events = self.start_with_push(app, &task, push, start).await?;
+        Ok(StartedRun { task, run: Some(run), events })
     }
 
     /// Returns the events of a run after a revision, and those that follow.

@@ -9,7 +9,7 @@ use hatchery_engine::{App, Runner};
 
 use super::A2aService;
 use super::events::{self, Chunks};
-use super::send::StartedRun;
+use super::send::{self, StartedRun};
 use super::task_id::TaskId;
 use super::tasks::StoredTask;
 use crate::error::{A2aError, ErrorKind};
@@ -22,14 +22,14 @@ impl A2aService {
     /// Begins or continues a task, and streams it.
     pub(super) async fn stream(&self, app: &Arc<App>, request: SendRequest) -> Result<Updates, A2aError> {
         let history_length = request.history_length;
-        let StartedRun { task, events, .. } = self.start(app, request, StreamingMode::On).await?;
+        let StartedRun { task, run, events } = self.start(app, request, StreamingMode::On).await?;
         let stored = StoredTask::load(&self.0.runner, &app.name, task).await?;
         // What has happened in between comes with the events.
         let mut snapshot = stored.task(history_length);
         snapshot.status.state = TaskState::Working;
         snapshot.status.message = None;
         snapshot.artifacts.clear();
-        Ok(self.updates(app, stored.id, Update::Task(snapshot), events))
+        Ok(self.updates(app, (stored.id, run), Update::Task(snapshot), events))
     }
 
     /// Streams a task that is in progress.
@@ -39,15 +39,18 @@ impl A2aService {
             let message = "the task has ended, so there is nothing to subscribe to; get it instead";
             return Err(A2aError::new(ErrorKind::UnsupportedOperation, message));
         }
-        let events = self.follow(app, &stored.id, &stored.last_run(), stored.revision).await?;
-        let snapshot = Update::Task(stored.task(None));
-        Ok(self.updates(app, stored.id, snapshot, events))
+        let mut followed = Vec::new();
+        for run in stored.active_runs() {
+            followed.push(self.follow(app, &stored.id, &run.id, stored.revision).await?);
+        }
+        let (run, snapshot) = (stored.last_run(), Update::Task(stored.task(None)));
+        Ok(self.updates(app, (stored.id, Some(run)), snapshot, stream::iter(followed).flatten().boxed()))
     }
 
     fn updates(
         &self,
         app: &Arc<App>,
-        task: TaskId,
+        (task, run): (TaskId, Option<String>),
         first: Update,
         events: BoxStream<'static, Result<Arc<Event>, RunError>>,
     ) -> Updates {
@@ -55,6 +58,7 @@ impl A2aService {
             runner: self.0.runner.clone(),
             app: app.name.clone(),
             converter: Converter::new(task),
+            run,
             events: Some(events),
             pending: VecDeque::from([first]),
         };
@@ -70,6 +74,8 @@ struct Source {
     runner: Runner,
     app: String,
     converter: Converter,
+    /// The run whose error ends the stream, unless it is stored.
+    run: Option<String>,
     /// `None` after the last one.
     events: Option<BoxStream<'static, Result<Arc<Event>, RunError>>>,
     pending: VecDeque<Update>,
@@ -82,16 +88,18 @@ impl Source {
                 return Ok(Some(update));
             }
             let Some(events) = &mut self.events else { return Ok(None) };
-            match events.next().await {
-                Some(Ok(event)) => self.pending.extend(self.converter.updates(&event)),
-                // The failure of a run is stored.
-                Some(Err(_)) | None => {
-                    self.events = None;
-                    let task = self.converter.task.clone();
-                    let stored = StoredTask::settle(&self.runner, &self.app, task).await?;
-                    self.pending.push_back(stored.status_update());
+            let error = match events.next().await {
+                Some(Ok(event)) => {
+                    self.pending.extend(self.converter.updates(&event));
+                    continue;
                 }
-            }
+                Some(Err(error)) => Some(error),
+                None => None,
+            };
+            self.events = None;
+            let task = self.converter.task.clone();
+            let stored = send::settle(&self.runner, &self.app, task, self.run.as_deref(), error).await?;
+            self.pending.push_back(stored.status_update());
         }
     }
 }

@@ -3,8 +3,9 @@
 
 use std::fmt;
 
-use hatchery_core::SessionKey;
-use uuid::Uuid;
+use hatchery_core::{Content, SessionKey};
+use sha2::{Digest, Sha256};
+use uuid::{Builder, Uuid};
 
 use crate::codec::{decode_url_safe, encode_url_safe};
 
@@ -28,6 +29,17 @@ impl TaskId {
     /// Returns a new id in a context.
     pub(super) fn new(context: String) -> Self {
         Self { uuid: Uuid::new_v4(), context }
+    }
+
+    /// Returns the id of the task that a message begins in a context that its client has chosen. It is always the same for the
+    /// same message, whose id the content has.
+    pub(super) fn of_message(context: String, content: &Content) -> Self {
+        // Contents consist of texts and JSON, so writing them cannot fail.
+        let content = serde_json::to_vec(content).unwrap_or_default();
+        let hash = Sha256::new().chain_update(&context).chain_update([0_u8]).chain_update(&content).finalize();
+        let mut bytes = [0; 16];
+        bytes.iter_mut().zip(hash).for_each(|(byte, hashed)| *byte = hashed);
+        Self { uuid: Builder::from_custom_bytes(bytes).into_uuid(), context }
     }
 
     /// Reads an id. `None` if it is not one.
@@ -91,6 +103,14 @@ mod tests {
             }
             assert_ne!(id.run(1), id.run(2));
         }
+    }
+
+    #[test]
+    fn the_id_of_a_message_depends_on_its_context_and_content() {
+        let id = |context: &str, text: &str| TaskId::of_message(context.into(), &Content::user(text));
+        assert_eq!(id("c", "hi"), id("c", "hi"));
+        assert!(id("c", "hi") != id("d", "hi") && id("c", "hi") != id("c", "ho"));
+        assert_eq!(TaskId::parse(&id("c", "hi").to_string()), Some(id("c", "hi")));
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Tasks as views of stored runs and events.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use hatchery_core::{Event, EventWindow, JsonMap, RunService, RunState, SessionKey, StoredRun};
+use hatchery_core::{Event, EventWindow, JsonMap, RunService, RunState, SessionKey, StoreError, StoredRun, Timestamp};
 use hatchery_engine::Runner;
 use serde_json::json;
 
@@ -17,6 +18,9 @@ pub(super) const REQUEST_CREDENTIAL: &str = "adk_request_credential";
 
 /// The error code of runs that refuse their task.
 const REJECTED: &str = "REJECTED";
+
+/// Number of events that are read at a time.
+const PAGE_EVENTS: usize = 256;
 
 /// A task with the runs and events that it consists of.
 pub(super) struct StoredTask {
@@ -38,6 +42,39 @@ pub(super) fn runs(runner: &Runner) -> Result<&dyn RunService, A2aError> {
     runner.services().sessions.runs().ok_or_else(|| A2aError::new(ErrorKind::UnsupportedOperation, message))
 }
 
+/// Reads the events of tasks of one session, in one pass.
+///
+/// # Errors
+/// Those of the session service.
+pub(super) async fn read_events(runner: &Runner, tasks: &mut [StoredTask]) -> Result<(), A2aError> {
+    let Some(session) = tasks.first().map(|task| task.session.clone()) else { return Ok(()) };
+    let mut owners = HashMap::new();
+    for (index, task) in tasks.iter_mut().enumerate() {
+        task.events.clear();
+        owners.extend(task.runs.iter().map(|run| (run.id.clone(), index)));
+    }
+    let first_runs = tasks.iter().filter_map(|task| task.runs.first());
+    let mut revision = first_runs.map(|run| run.first_revision).min().unwrap_or_default();
+    loop {
+        let window = EventWindow::Page { after: revision, limit: PAGE_EVENTS };
+        let found = runner.services().sessions.get(&session, window).await?;
+        let found = found.ok_or_else(|| StoreError::SessionNotFound(session.clone()))?;
+        let is_last = found.events.is_empty() || revision + found.events.len() as u64 >= found.revision;
+        revision += found.events.len() as u64;
+        for event in found.events.iter().filter(|event| event.paused_run().is_none()) {
+            let owner = owners.get(&event.invocation_id).copied();
+            if let Some(task) = owner.and_then(|index| tasks.get_mut(index)) {
+                task.events.push(event.clone());
+            }
+        }
+        if is_last {
+            break;
+        }
+    }
+    tasks.iter_mut().for_each(|task| task.revision = revision);
+    Ok(())
+}
+
 impl StoredTask {
     /// Reads a task.
     ///
@@ -50,15 +87,24 @@ impl StoredTask {
         while let Some(run) = stored.get(&session, &id.run(runs.len() + 1)).await? {
             runs.push(run);
         }
-        let Some(first) = runs.first() else { return Err(A2aError::task_not_found(&id.to_string())) };
+        let name = id.to_string();
+        let mut task = Self::new(id, session, runs).ok_or_else(|| A2aError::task_not_found(&name))?;
         // After the runs, so that all events of a run that has ended are there.
-        let window = EventWindow::AfterRevision(first.first_revision);
-        let found = runner.services().sessions.get(&session, window).await?;
-        let found = found.ok_or_else(|| A2aError::task_not_found(&id.to_string()))?;
-        let is_own =
-            |event: &&Arc<Event>| runs.iter().any(|run| run.id == event.invocation_id) && event.paused_run().is_none();
-        let events = found.events.iter().filter(is_own).cloned().collect();
-        Ok(Self { id, session, runs, events, revision: found.revision })
+        read_events(runner, std::slice::from_mut(&mut task)).await?;
+        Ok(task)
+    }
+
+    /// Returns a task without its events. `None` if the runs, oldest first, do not begin with the first one of the task.
+    pub(super) fn new(id: TaskId, session: SessionKey, mut runs: Vec<StoredRun>) -> Option<Self> {
+        let own = runs.iter().enumerate().take_while(|(index, run)| run.id == id.run(index + 1)).count();
+        runs.truncate(own);
+        let revision = runs.first()?.first_revision;
+        Some(Self { id, session, runs, events: Vec::new(), revision })
+    }
+
+    /// Returns when a run of the task has changed last.
+    pub(super) fn updated(&self) -> Option<Timestamp> {
+        self.newest_change().map(|run| run.updated)
     }
 
     /// Reads a task whose run has emitted its last event, once that end is stored.
@@ -66,14 +112,38 @@ impl StoredTask {
     /// # Errors
     /// As [`StoredTask::load`].
     pub(super) async fn settle(runner: &Runner, app: &str, id: TaskId) -> Result<Self, A2aError> {
-        let stored = Self::load(runner, app, id).await?;
-        if stored.state().is_terminal() || stored.state().is_interrupted() {
-            return Ok(stored);
+        let mut stored = Self::load(runner, app, id).await?;
+        loop {
+            let run = stored.active_runs().next().map(|run| run.id.clone());
+            let Some(run) = run else { return Ok(stored) };
+            let Some(mut rest) = runner.follow(&stored.session, &run, stored.revision).await? else {
+                return Err(A2aError::task_not_found(&stored.id.to_string()));
+            };
+            while let Some(update) = rest.next().await {
+                update?;
+            }
+            stored = Self::load(runner, app, stored.id).await?;
         }
-        if let Some(mut rest) = runner.follow(&stored.session, &stored.last_run(), stored.revision).await? {
-            while rest.next().await.is_some() {}
-        }
-        Self::load(runner, app, stored.id).await
+    }
+
+    /// Returns the runs that are in progress or will be, oldest first.
+    pub(super) fn active_runs(&self) -> impl Iterator<Item = &StoredRun> {
+        self.runs.iter().filter(|run| !run.state.is_at_rest())
+    }
+
+    /// Returns the runs whose state has changed since a time, oldest first. `None` stands for the beginning.
+    pub(super) fn runs_changed_since(&self, time: Option<Timestamp>) -> impl Iterator<Item = &StoredRun> {
+        self.runs.iter().filter(move |run| time.is_none_or(|time| run.updated > time))
+    }
+
+    /// Returns the runs that have not ended, oldest first.
+    pub(super) fn open_runs(&self) -> impl Iterator<Item = &StoredRun> {
+        self.runs.iter().filter(|run| !run.state.has_ended())
+    }
+
+    /// Returns the state of a run. `None` if the task has no such run.
+    pub(super) fn run_state(&self, run: &str) -> Option<RunState> {
+        self.runs.iter().find(|stored| stored.id == run).map(|stored| stored.state)
     }
 
     /// Returns the id of the run that is in progress, or was the last.
@@ -92,19 +162,29 @@ impl StoredTask {
         if is_waiting { events::open_calls(&self.events) } else { Vec::new() }
     }
 
-    /// Returns the state.
+    /// Returns the run that has changed last.
+    fn newest_change(&self) -> Option<&StoredRun> {
+        self.runs.iter().max_by_key(|run| run.updated)
+    }
+
+    /// Returns the state. A task has ended when all of its runs have; then it is that of the run that has ended last.
     pub(super) fn state(&self) -> TaskState {
-        let waiting = || match self.open_calls().iter().any(|open| open.call.name == REQUEST_CREDENTIAL) {
-            true => TaskState::AuthRequired,
-            false => TaskState::InputRequired,
-        };
-        let Some(last) = self.runs.last() else { return TaskState::Unknown };
+        let has = |state: RunState| self.runs.iter().any(|run| run.state == state);
+        if has(RunState::Running) {
+            return TaskState::Working;
+        }
+        if has(RunState::Accepted) {
+            return TaskState::Submitted;
+        }
+        if has(RunState::Waiting) {
+            return match self.open_calls().iter().any(|open| open.call.name == REQUEST_CREDENTIAL) {
+                true => TaskState::AuthRequired,
+                false => TaskState::InputRequired,
+            };
+        }
+        let Some(last) = self.newest_change() else { return TaskState::Unknown };
         match last.state {
-            RunState::Accepted => TaskState::Submitted,
-            RunState::Running => TaskState::Working,
-            RunState::Waiting => waiting(),
-            // An answer to one of several calls.
-            RunState::Done if self.runs.iter().any(|run| run.state == RunState::Waiting) => waiting(),
+            RunState::Accepted | RunState::Running | RunState::Waiting => TaskState::Unknown,
             RunState::Done => TaskState::Completed,
             RunState::Failed if last.failure.as_ref().is_some_and(|failure| failure.code == REJECTED) => {
                 TaskState::Rejected
@@ -117,7 +197,7 @@ impl StoredTask {
     /// Returns the state with its explanation.
     pub(super) fn status(&self) -> TaskStatus {
         let state = self.state();
-        let last = self.runs.last();
+        let last = self.newest_change();
         let failure = last.and_then(|run| Some((run, run.failure.as_ref()?)));
         let message = match state {
             TaskState::InputRequired | TaskState::AuthRequired => events::question(&self.open_calls(), &self.id),

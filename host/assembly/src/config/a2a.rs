@@ -83,8 +83,10 @@ pub struct A2aAgentConfig {
     pub max_time: Option<Duration>,
     /// Maximum size of its card. Default: 1 MiB.
     pub max_card: Option<ByteSize>,
-    /// Maximum size of an answer, or of one item of a stream. Default: 16 MiB.
+    /// Maximum size of one response, or of one item of a stream. Default: 16 MiB.
     pub max_message: Option<ByteSize>,
+    /// Maximum size of all that belongs to the answer to one message. Default: 64 MiB.
+    pub max_answer: Option<ByteSize>,
     /// The reason why the agent is not used. It cannot be set in the file.
     #[serde(skip)]
     pub refusal: Option<String>,
@@ -187,6 +189,7 @@ impl A2aAgentConfig {
                 max_time: self.max_time.unwrap_or(default.max_time),
                 max_card: self.max_card.map_or(default.max_card, ByteSize::bytes),
                 max_message: self.max_message.map_or(default.max_message, ByteSize::bytes),
+                max_answer: self.max_answer.map_or(default.max_answer, ByteSize::bytes),
             },
         }
     }

@@ -337,7 +337,7 @@ impl HostBuilder {
             mcp_servers.start();
         }
         mcp_servers.register(self.extensions.get_or_insert_default());
-        let a2a_policies = a2a::register_agents(&config.a2a, self.extensions.get_or_insert_default());
+        let (a2a_agents, a2a_policies) = a2a::register_agents(&config.a2a, self.extensions.get_or_insert_default());
         let Extensions { agent_classes, plugins, .. } = self.extensions.clone().unwrap_or_default();
         let mut registered_plugins = crate::plugins::registered().clone();
         registered_plugins.extend(plugins);
@@ -401,6 +401,7 @@ impl HostBuilder {
             traces,
             scripts,
             mcp_servers,
+            a2a_agents,
             registered_plugins,
             catalog_source,
             catalog,

@@ -116,7 +116,7 @@ pub async fn serve(
     let a2a = host.a2a_service();
     let state = AppState::new(host.runner().clone(), host.apps().clone(), config)
         .with_mcp(mcp, host.mcp_servers().clone())
-        .with_a2a(a2a.clone())
+        .with_a2a(a2a.clone(), host.a2a_agents().clone())
         .with_evaluations(host.evaluations().clone())
         .with_traces(host.traces().clone())
         .with_metrics(metrics);

@@ -263,7 +263,7 @@ struct LiveMessages {
 impl MessageLog for LiveMessages {
     async fn append(&self, run: &RunContext, message: Content, state: JsonMap) -> Result<Arc<Content>, RunError> {
         let message = Some(Arc::new(with_role(message, USER_AUTHOR)));
-        let input = UserInput { message, state_delta: state };
+        let input = UserInput { message, state_delta: state, beginning: None };
         let stored = append_user_message(run, &self.cx, &self.log, input, false).await?;
         Ok(stored.and_then(|event| event.content.clone()).unwrap_or_default())
     }

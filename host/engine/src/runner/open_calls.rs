@@ -22,18 +22,7 @@ pub(super) fn has_open_calls(events: &Vector<Arc<Event>>, run: &str, verifier: &
             && verifier.proves_open_calls(event)
     };
     let mut ids = events.iter().filter(is_asking).flat_map(|event| &event.long_running_tool_ids);
-    ids.any(|id| !events.iter().any(|event| closes(event, id)))
-}
-
-/// Returns true if the event responds to a call: the user does, its tool fails, or a request for confirmation takes its
-/// place.
-fn closes(event: &Event, call: &str) -> bool {
-    let mut responses = event.function_responses().filter(|response| response.id.as_deref() == Some(call));
-    let has_failed = |response: &FunctionResponse| response.response.get("error").is_some_and(|it| !it.is_null());
-    match event.author == USER_AUTHOR {
-        true => responses.next().is_some(),
-        false => event.actions.requested_tool_confirmations.contains_key(call) || responses.any(has_failed),
-    }
+    ids.any(|id| !events.iter().any(|event| event.closes_call(id)))
 }
 
 /// Returns the runs that have made the calls which a message responds to.

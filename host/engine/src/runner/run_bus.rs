@@ -43,8 +43,8 @@ impl FrameSender {
 #[derive(Default)]
 pub(super) struct RunBus {
     channels: Mutex<HashMap<(SessionKey, String), Channel>>,
-    /// True once all runs are stopped.
-    is_stopped: AtomicBool,
+    /// Cancelled once all runs are stopped.
+    stopped: CancellationToken,
 }
 
 struct Channel {
@@ -104,13 +104,18 @@ impl RunBus {
     /// Stops all runs, also those that are announced from now on.
     pub(super) fn stop(&self) {
         let channels = self.channels();
-        self.is_stopped.store(true, Ordering::Release);
+        self.stopped.cancel();
         channels.values().flat_map(|channel| &channel.turns).for_each(|(_, cancel)| cancel.cancel());
     }
 
     /// Returns true once all runs are stopped.
     pub(super) fn is_stopped(&self) -> bool {
-        self.is_stopped.load(Ordering::Acquire)
+        self.stopped.is_cancelled()
+    }
+
+    /// Returns the token that is cancelled then.
+    pub(super) fn stopped(&self) -> CancellationToken {
+        self.stopped.clone()
     }
 
     fn channels(&self) -> MutexGuard<'_, HashMap<(SessionKey, String), Channel>> {

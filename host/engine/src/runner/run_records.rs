@@ -40,7 +40,8 @@ struct StoredRequest {
 impl Runner {
     /// Starts a run that no client waits for. Once this returns, the run will happen: if the host dies, another one that
     /// [continues](Runner::continue_run) background runs takes over. A run that the session has already is returned as it
-    /// is. Of the settings of the request only the streaming mode is kept when another host takes over.
+    /// is. Of the settings of the request only the streaming mode is kept when another host takes over. A message that
+    /// answers calls begins a run if the app is not resumable and the request names the run.
     ///
     /// # Errors
     /// As [`Runner::run`]; [`RunError::BadInput`] if the request does not begin a new run, and
@@ -60,7 +61,8 @@ impl Runner {
         mut request: RunRequest,
     ) -> Result<(StoredRun, Option<Run>), RunError> {
         let has_responses = request.message.as_ref().is_some_and(|it| it.function_responses().next().is_some());
-        if request.invocation_id.is_some() || has_responses {
+        let continues_run = has_responses && (app.settings.resumable || request.run_id.is_none());
+        if request.invocation_id.is_some() || continues_run {
             let message = "only a run that begins with a new message can run in the background; continue this one without \
                            `background`";
             return Err(RunError::BadInput(message.into()));
@@ -327,5 +329,5 @@ pub(super) fn attach(
             }
         }
     }));
-    Run { events, id: Some(id) }
+    Run { events, id: Some(id), begun: None }
 }

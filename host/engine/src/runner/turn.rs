@@ -13,6 +13,7 @@ use hatchery_core::{
     StoreError, TimeKind, TurnLease, USER_AUTHOR, check_message,
 };
 use imbl::Vector;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::agent_selection::agents_to_run;
@@ -45,6 +46,8 @@ pub(super) struct TurnRequest {
     /// The run as it was announced on the bus, if its id was known.
     pub(super) announced: Option<RunPublisher>,
     pub(super) client: EventSender,
+    /// Dropped once the run and its message are stored.
+    pub(super) beginning: oneshot::Sender<()>,
     /// The requests of a live run.
     pub(super) live: Option<LiveStart>,
     /// The run whose code has started this one.
@@ -60,6 +63,8 @@ pub(super) struct UserInput {
     /// `None` if an interrupted run is resumed without a message, or a live run begins without one.
     pub(super) message: Option<Arc<Content>>,
     pub(super) state_delta: JsonMap,
+    /// Dropped once the message is stored.
+    pub(super) beginning: Option<oneshot::Sender<()>>,
 }
 
 impl RunnerInner {
@@ -97,7 +102,7 @@ impl RunnerInner {
         slot: &mut Option<CachedSession>,
     ) -> Result<Option<Arc<RunJournal>>, RunError> {
         let TurnRequest { app, services, plugins, request, new_id, is_accepted, announced, mut client, .. } = turn;
-        let TurnRequest { parent, caller_cancel, live, requested, .. } = turn;
+        let TurnRequest { beginning, parent, caller_cancel, live, requested, .. } = turn;
         let events = &cached.session.events;
         let found = ResumedRun::find(&app, &request, events, &self.verifier(&key)).and_then(|resumed| {
             // The message of a request that attaches to a run is ignored.
@@ -169,6 +174,7 @@ impl RunnerInner {
             run_config: app.settings.run.over(request.config),
             services,
             cancel: request.cancel,
+            host_stop: self.run_bus.stopped(),
             is_resumable: app.settings.resumable,
             apps: self.app_runner(),
             plugins: plugins.shared(),
@@ -185,7 +191,7 @@ impl RunnerInner {
         let live = live.map(|start| start.into_input(&cx, &log));
         let run = Arc::new(run.with_history(views, self.compactions.clone()).with_live_input(live));
         let state_delta = if is_attached { JsonMap::new() } else { request.state_delta };
-        let input = UserInput { message, state_delta };
+        let input = UserInput { message, state_delta, beginning: Some(beginning) };
         let execution = within_time_limit(&run, execute(&run, &cx, &log, input, resumed).boxed());
         let execution = self.cancel_on_request(lease, &publisher, execution);
         let result = AssertUnwindSafe(execution).catch_unwind().await;
@@ -403,7 +409,7 @@ pub(super) async fn append_user_message(
     run: &RunContext,
     cx: &CallContext,
     log: &EventLog,
-    UserInput { message, state_delta }: UserInput,
+    UserInput { message, state_delta, beginning: _beginning }: UserInput,
     begins_run: bool,
 ) -> Result<Option<Arc<Event>>, RunError> {
     let RunContext { invocation, plugins, .. } = run;

@@ -386,3 +386,17 @@ async fn a_slow_reader_gets_the_id_of_its_last_event_and_all_events_are_stored()
     assert!(run.next().await.is_none());
     assert_eq!(app.session().await.events.len(), 201);
 }
+
+#[tokio::test]
+async fn permits_and_active_runs_share_one_maximum() {
+    let app = Harness::new(llm("echo", Scripted::new().default_reply("hi"))).await;
+    let permit = app.runner.try_acquire(1);
+    assert!(permit.is_some() && app.runner.try_acquire(1).is_none());
+    assert!(app.runner.try_acquire(2).is_some());
+    drop(permit);
+    let run = app.start("hello").await;
+    assert!(app.runner.try_acquire(1).is_none());
+    run.collect().await.unwrap();
+    app.runner.drain().await;
+    assert!(app.runner.try_acquire(1).is_some());
+}

@@ -35,10 +35,6 @@ impl McpService {
         args: JsonMap,
         context: &RequestContext<RoleServer>,
     ) -> CallToolResult {
-        let max = self.0.max_runs;
-        if self.0.runner.active_runs() >= max {
-            return failure(format!("the maximum of {max} runs is active; try again later"));
-        }
         let result = match target {
             Target::App(app) => self.run_app(app, &args, context).await,
             Target::Tool(name) => self.call_tool(name, args, context).await,
@@ -142,7 +138,11 @@ impl McpService {
         };
         // If the connection ends, this future is dropped, and the run with it.
         let _cancel = request.cancel.clone().drop_guard();
+        let max = self.0.max_runs;
+        let permit = self.0.runner.try_acquire(max);
+        let permit = permit.ok_or_else(|| format!("the maximum of {max} runs is active; try again later"))?;
         let mut run = self.0.runner.run(app, request).await.map_err(|error| error.client_message())?;
+        drop(permit);
         let mut events: Vec<Arc<Event>> = Vec::new();
         while let Some(event) = run.next().await {
             let event = event.map_err(|error| error.client_message())?;

@@ -1,11 +1,12 @@
 //! Components: what is loaded and the state of every file, one component in detail, and its earlier revisions; the
-//! state of MCP servers.
+//! state of MCP servers and of agents of other hosts.
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use hatchery::{CatalogReport, ComponentDetail, DevUi, RestoreError};
+use hatchery_a2a::RemoteAgentStatus;
 use hatchery_mcp::ServerStatus;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,8 @@ struct Components {
     apps: Vec<AppEntry>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     mcp_servers: Vec<ServerStatus>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    a2a_agents: Vec<RemoteAgentStatus>,
 }
 
 #[derive(Serialize)]
@@ -42,7 +45,12 @@ async fn components(State(state): State<AppState>) -> Json<Components> {
         name: app.name.clone(),
         agents: app.agent_names().into_iter().map(Into::into).collect(),
     });
-    Json(Components { apps: apps.collect(), catalog: source.report(), mcp_servers: state.mcp_servers().statuses() })
+    Json(Components {
+        apps: apps.collect(),
+        catalog: source.report(),
+        mcp_servers: state.mcp_servers().statuses(),
+        a2a_agents: state.a2a_agents().statuses(),
+    })
 }
 
 /// Returns a component with its grants, limits and stored revisions.

@@ -11,7 +11,9 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use hatchery_core::{EventWindow, RunError, RunFailure, RunService, RunState, SessionKey, StoredRun, Timestamp};
+use hatchery_core::{
+    EventWindow, RunError, RunFailure, RunService, RunState, SessionKey, StoredRun, Timestamp, encode_segment,
+};
 use hatchery_engine::RunUpdate;
 use serde::{Deserialize, Serialize};
 
@@ -71,13 +73,9 @@ impl From<StoredRun> for RunView {
 
 /// Returns the path of a run.
 pub(super) fn path(run: &StoredRun) -> String {
-    let encode = |name: &str| {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-        let encode = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-        name.bytes().map(encode).collect::<String>()
-    };
     let SessionKey { app, user, id } = &run.session;
-    format!("/apps/{}/users/{}/sessions/{}/runs/{}", encode(app), encode(user), encode(id), encode(&run.id))
+    let [app, user, id, run] = [&**app, &**user, &**id, &*run.id].map(encode_segment);
+    format!("/apps/{app}/users/{user}/sessions/{id}/runs/{run}")
 }
 
 fn service(state: &AppState) -> Result<&dyn RunService, ApiError> {

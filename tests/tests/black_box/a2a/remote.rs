@@ -1,7 +1,7 @@
 //! Agents of one host as agents of another.
 
 use anyhow::{Context, Result, ensure};
-use hatchery_tests::{Folder, Host, event};
+use hatchery_tests::{Folder, Host, code_blocks, event, paths};
 use serde_json::{Value, json};
 
 use super::folder;
@@ -48,7 +48,8 @@ impl Pair {
                 format!("agent_class: A2aAgent\nname: remote_{app}\ndescription: Is far.\nargs: {{agent: {app}}}\n");
             folder.write(&format!("remote_{app}/root_agent.yaml"), &yaml)?;
         }
-        folder.write_operator_config(&json!({ "a2a": { "agents": agents } }).to_string())?;
+        let server = json!({"drain_timeout": "100ms"});
+        folder.write_operator_config(&json!({"a2a": {"agents": agents}, "server": server}).to_string())?;
         folder.write(
             "caller/root_agent.yaml",
             "name: caller\nmodel: scripted:caller/answers.yaml\ninstruction: Call.\ntools:\n  - name: AgentTool\n    args: {agent: {config_path: far.yaml}}\n",
@@ -167,5 +168,43 @@ async fn a_failed_task_fails_the_run_with_its_reason() -> Result<()> {
     let answer = outer.post("/run", &hatchery_tests::host::message("remote_failing", "s", "hi")).await?;
     let detail = answer.error(answer.status, "A2A_TASK_FAILED")?;
     ensure!(detail.starts_with("agent `remote_failing`: the remote agent: its task has failed: "), "{detail}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_end_of_a_host_cancels_no_task_of_a_remote_agent() -> Result<()> {
+    let Pair { outer, inner } = Pair::start(Card::Url).await?;
+    outer.create_session("remote_ticker", "s").await?;
+    let mut stream = outer.stream("remote_ticker", "s", "go", false).await?;
+    let tick = stream.next().await?.context("a tick")?;
+    let task = json!({"id": event::text_at(&tick, "/customMetadata/a2a:task_id")});
+    outer.stop().await?;
+    let mut subscription = super::Stream::open(&inner, "ticker", "SubscribeToTask", &task).await?;
+    for _ in 0..5 {
+        let (kind, _) = super::Version::New.update(&subscription.next().await?.context("an update")?)?;
+        ensure!(kind != "status-update", "the task has ended");
+    }
+    super::result(&inner, "ticker", "CancelTask", &task).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_example_of_the_documentation_works() -> Result<()> {
+    let inner = Folder::empty()?;
+    inner.write("dice/root_agent.yaml", "name: dice\nmodel: scripted:dice/answers.yaml\ninstruction: Roll.\n")?;
+    inner.write("dice/answers.yaml", "turns:\n  - reply: 'Rolled for {user}.'\n")?;
+    let inner = Host::serve(&inner).await?;
+    let (guide, folder) = (std::fs::read_to_string(paths::repository().join("docs/a2a.md"))?, Folder::empty()?);
+    for block in code_blocks::parse(&guide).filter(|block| block.info.starts_with("yaml")) {
+        let Some(path) = block.text.lines().next().and_then(|line| line.strip_prefix("# far/")) else { continue };
+        let text = block.text.replace("http://127.0.0.1:8080", &inner.url);
+        match path {
+            "hatchery.yaml" => folder.write_operator_config(&text)?,
+            path => folder.write(path, text)?,
+        }
+    }
+    let outer = Host::serve(&folder).await?;
+    let events = outer.ask("player", "s1", "roll a d20").await?;
+    assert_eq!(event::texts(&events), ["Rolled for roll a d20."]);
     Ok(())
 }

@@ -337,8 +337,17 @@ async fn the_tasks_of_a_context_are_listed_page_by_page() -> Result<()> {
     Ok(())
 }
 
-/// A server that receives push notifications. Returns its port and what arrives: the token, the authorization and the body.
-async fn webhook() -> Result<(u16, mpsc::UnboundedReceiver<(String, String, Value)>)> {
+/// Starts a server that receives push notifications. Returns its port and what arrives.
+async fn webhook() -> Result<(u16, Notifications)> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    Ok((listener.local_addr()?.port(), receive(listener)))
+}
+
+/// The token, the authorization and the body of each notification.
+pub(super) type Notifications = mpsc::UnboundedReceiver<(String, String, Value)>;
+
+/// Receives push notifications at `/hook`.
+pub(super) fn receive(listener: tokio::net::TcpListener) -> Notifications {
     let (sender, receiver) = mpsc::unbounded_channel();
     let receive = async |State(sender): State<Arc<mpsc::UnboundedSender<_>>>, headers: HeaderMap, body: String| {
         let header = |name: &str| headers.get(name).and_then(|it| it.to_str().ok()).unwrap_or_default().to_owned();
@@ -346,11 +355,9 @@ async fn webhook() -> Result<(u16, mpsc::UnboundedReceiver<(String, String, Valu
         // The test may have ended.
         let _ = sender.send((header("x-a2a-notification-token"), header("authorization"), body));
     };
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    let port = listener.local_addr()?.port();
     let router = Router::new().route("/hook", post(receive)).with_state(Arc::new(sender));
     tokio::spawn(async move { axum::serve(listener, router).await });
-    Ok((port, receiver))
+    receiver
 }
 
 #[tokio::test]
@@ -381,13 +388,17 @@ async fn push_notifications_go_where_the_operator_allows_it() -> Result<()> {
         }
     }
     assert_eq!(kinds, ["artifact-update", "status-update"]);
-    let configs = result(&host, "echo", "ListTaskPushNotificationConfigs", &json!({"taskId": task["id"]})).await?;
+    let params = Version::New.message(Version::New.text("roll"), json!({}));
+    let task = Version::New.task(&result(&host, "gambler", "SendMessage", &params).await?)?;
+    let config = json!({"taskId": task["id"], "url": url});
+    result(&host, "gambler", "CreateTaskPushNotificationConfig", &config).await?;
+    let configs = result(&host, "gambler", "ListTaskPushNotificationConfigs", &json!({"taskId": task["id"]})).await?;
     let config = configs.pointer("/configs/0").context("a configuration")?;
     assert_eq!((&config["url"], &config["taskId"]), (&json!(url), &task["id"]));
     let ids = json!({"taskId": task["id"], "id": config["id"]});
-    assert_eq!(&result(&host, "echo", "GetTaskPushNotificationConfig", &ids).await?, config);
-    result(&host, "echo", "DeleteTaskPushNotificationConfig", &ids).await?;
-    assert_eq!(error(&host, "echo", "GetTaskPushNotificationConfig", &ids).await?.0, -32001);
+    assert_eq!(&result(&host, "gambler", "GetTaskPushNotificationConfig", &ids).await?, config);
+    result(&host, "gambler", "DeleteTaskPushNotificationConfig", &ids).await?;
+    assert_eq!(error(&host, "gambler", "GetTaskPushNotificationConfig", &ids).await?.0, -32001);
     for (url, reason) in [
         ("http://127.0.0.1:1/x", "requests to `http://127.0.0.1:1` are not allowed; allow them by `a2a.push.network: "),
         ("https://other.example/x", "requests to `https://other.example` are not allowed"),

@@ -1,0 +1,131 @@
+//! Delivery of one notification over HTTP.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::Url;
+use reqwest::header::HeaderValue;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use crate::egress::{self, Egress, Timeouts};
+use crate::error::{A2aError, excerpt};
+use crate::model::PushConfig;
+
+/// How often a notification is sent that does not arrive.
+const MAX_ATTEMPTS: u32 = 3;
+
+/// The header with the token of a configuration.
+const TOKEN_HEADER: &str = "x-a2a-notification-token";
+
+/// Most bytes of the texts of a configuration.
+const MAX_ID: usize = 128;
+const MAX_URL: usize = 2048;
+const MAX_TOKEN: usize = 4096;
+const MAX_SCHEME: usize = 64;
+const MAX_CREDENTIALS: usize = 8192;
+
+/// Limits of push notifications.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PushLimits {
+    /// How long one attempt may take in all.
+    pub timeout: Duration,
+    /// How long to wait before the second attempt. The wait doubles.
+    pub retry_delay: Duration,
+    /// Most requests at a time.
+    pub max_in_flight: usize,
+}
+
+impl Default for PushLimits {
+    fn default() -> Self {
+        Self { timeout: Duration::from_secs(30), retry_delay: Duration::from_secs(1), max_in_flight: 64 }
+    }
+}
+
+/// Sends notifications to where a policy allows it.
+pub(super) struct Delivery {
+    egress: Arc<dyn Egress>,
+    limits: PushLimits,
+    in_flight: Semaphore,
+}
+
+/// Checks the sizes of a configuration, and that its texts can be sent.
+///
+/// # Errors
+/// The text, and its limit.
+pub(super) fn check(config: &PushConfig) -> Result<(), A2aError> {
+    let PushConfig { id, url, token, authentication, version: _ } = config;
+    let scheme = authentication.as_ref().map(|it| it.scheme.as_str());
+    let credentials = authentication.as_ref().and_then(|it| it.credentials.as_deref());
+    let sized = [
+        ("id", id.as_deref(), MAX_ID),
+        ("url", Some(url.as_str()), MAX_URL),
+        ("token", token.as_deref(), MAX_TOKEN),
+        ("authentication.scheme", scheme, MAX_SCHEME),
+        ("authentication.credentials", credentials, MAX_CREDENTIALS),
+    ];
+    if let Some((key, _, max)) = sized.iter().find(|(_, text, max)| text.is_some_and(|text| text.len() > *max)) {
+        let message = format!("`{key}` of a push notification has at most {max} bytes");
+        return Err(A2aError::invalid_params(message));
+    }
+    let sent = [("token", token.as_deref()), ("authentication", scheme), ("authentication", credentials)];
+    match sent.iter().find(|(_, text)| text.is_some_and(|text| HeaderValue::from_str(text).is_err())) {
+        Some((key, _)) => {
+            let message =
+                format!("`{key}` of a push notification is sent in a header, so it is ASCII without line breaks");
+            Err(A2aError::invalid_params(message))
+        }
+        None => Ok(()),
+    }
+}
+
+impl Delivery {
+    pub(super) fn new(egress: Arc<dyn Egress>, limits: PushLimits) -> Self {
+        Self { egress, limits, in_flight: Semaphore::new(limits.max_in_flight.max(1)) }
+    }
+
+    /// Checks that notifications may be sent to the URL of a configuration.
+    ///
+    /// # Errors
+    /// The refusal with the setting that would allow it.
+    pub(super) fn check_url(&self, config: &PushConfig) -> Result<(), A2aError> {
+        let refused = |reason: String| A2aError::invalid_params(format!("the URL of a push notification: {reason}"));
+        let url = Url::parse(&config.url).map_err(|error| refused(format!("`{}`: {error}", excerpt(&config.url))))?;
+        egress::check(&self.egress, &url).map_err(refused)
+    }
+
+    /// Sends one notification. A failure is logged.
+    pub(super) async fn deliver(&self, config: &PushConfig, body: Value) {
+        let mut delay = self.limits.retry_delay;
+        for attempt in 1..=MAX_ATTEMPTS {
+            match self.post(config, &body).await {
+                Ok(()) => return,
+                Err(reason) => tracing::info!(attempt, "a push notification was not delivered: {reason}"),
+            }
+            if attempt < MAX_ATTEMPTS {
+                tokio::time::sleep(delay).await;
+                delay *= 2;
+            }
+        }
+    }
+
+    async fn post(&self, config: &PushConfig, body: &Value) -> Result<(), String> {
+        let _permit = self.in_flight.acquire().await.map_err(|error| error.to_string())?;
+        let url = Url::parse(&config.url).map_err(|error| error.to_string())?;
+        let timeout = self.limits.timeout;
+        let client = egress::client(&self.egress, &url, Timeouts { connect: timeout, read: timeout })?;
+        let mut request = client.post(url).json(body).timeout(timeout);
+        if let Some(token) = &config.token {
+            request = request.header(TOKEN_HEADER, token);
+        }
+        if let Some(authentication) = &config.authentication {
+            let credentials = authentication.credentials.as_deref().unwrap_or_default();
+            request = request.header("authorization", format!("{} {credentials}", authentication.scheme).trim());
+        }
+        let response = request.send().await.map_err(egress::describe)?;
+        match response.status() {
+            status if status.is_success() => Ok(()),
+            status => Err(format!("the answer has the status {status}")),
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The server in this process, on sessions in memory, with agents that the tests stop and release.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
+mod answers;
+mod busy;
+mod cancel;
+mod list;
+mod push;
+mod repeated;
+mod support;

@@ -1,0 +1,191 @@
+//! Push notifications: their limits, and what becomes of them when a task ends or the host does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hatchery_a2a::{PushLimits, ServerSettings};
+use hatchery_core::SessionService;
+use hatchery_test_support::services;
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::support::{APP, Anywhere, Notification, Options, Server, answer, state, webhook};
+
+fn options(push_limits: PushLimits) -> Options {
+    let settings = ServerSettings { push: Some(Arc::new(Anywhere)), push_limits, ..ServerSettings::default() };
+    Options { settings, ..Options::default() }
+}
+
+/// Returns the parameters for a text with a push configuration.
+fn with_push(server: &Server, text: &str, config: Value) -> Value {
+    let mut params = server.params(json!([{ "text": text }]), json!({}));
+    params["configuration"] = json!({ "taskPushNotificationConfig": config });
+    params
+}
+
+/// Returns what a notification is about: the text of an artifact, or a state.
+fn brief(notification: &Notification) -> String {
+    let body = &notification.body;
+    match body.get("artifactUpdate") {
+        Some(update) => update["artifact"]["parts"][0]["text"].as_str().unwrap().into(),
+        None => state(&body["statusUpdate"]).into(),
+    }
+}
+
+#[tokio::test]
+async fn the_texts_of_a_configuration_have_limits() {
+    let server = Server::new(options(PushLimits::default()));
+    let task = server.send("ask a", json!({})).await;
+    let url = "http://127.0.0.1:1/hook";
+    let authentication = |scheme: &str, credentials: &str| json!({"scheme": scheme, "credentials": credentials});
+    for (key, value, limit) in [
+        ("id", json!("x".repeat(129)), "`id` of a push notification has at most 128 bytes"),
+        ("url", json!(format!("{url}?{}", "x".repeat(2048))), "`url` of a push notification has at most 2048 bytes"),
+        ("token", json!("x".repeat(4097)), "`token` of a push notification has at most 4096 bytes"),
+        (
+            "authentication",
+            authentication(&"x".repeat(65), ""),
+            "`authentication.scheme` of a push notification has at most 64 bytes",
+        ),
+        (
+            "authentication",
+            authentication("Bearer", &"x".repeat(8193)),
+            "`authentication.credentials` of a push notification has at most 8192 bytes",
+        ),
+        (
+            "token",
+            json!("a\nb"),
+            "`token` of a push notification is sent in a header, so it is ASCII without line breaks",
+        ),
+    ] {
+        let mut config = json!({"taskId": task["id"], "url": url});
+        config[key] = value;
+        let refused = server.error("CreateTaskPushNotificationConfig", config.clone()).await;
+        assert_eq!(refused, (-32602, limit.into()));
+        let mut params = server.params(answer("a"), json!({"taskId": task["id"]}));
+        params["configuration"] = json!({ "taskPushNotificationConfig": config });
+        assert_eq!(server.error("SendMessage", params).await, (-32602, limit.into()));
+    }
+    // Nothing of the refused messages has begun.
+    assert_eq!(state(&server.task(&task).await), "INPUT_REQUIRED");
+    for number in 0..9 {
+        let config = json!({"taskId": task["id"], "id": number.to_string(), "url": url});
+        match number {
+            8 => {
+                let refused = server.error("CreateTaskPushNotificationConfig", config).await;
+                assert_eq!(refused, (-32602, "a task has at most 8 push configurations".into()));
+            }
+            _ => drop(server.result("CreateTaskPushNotificationConfig", config).await),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_has_ended_takes_no_configuration_and_keeps_none() {
+    let (url, mut received) = webhook().await;
+    let server = Server::new(options(PushLimits::default()));
+    let secret = json!({"scheme": "Bearer", "credentials": "secret"});
+    let task =
+        server.result("SendMessage", with_push(&server, "hello", json!({"url": url, "authentication": secret}))).await;
+    assert_eq!(brief(&received.recv().await.unwrap()), "You said hello.");
+    assert_eq!(brief(&received.recv().await.unwrap()), "COMPLETED");
+    let sessions = &server.runner.services().sessions;
+    while !sessions.list(APP, "A2A_PUSH").await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let config = json!({"taskId": task["task"]["id"], "url": url});
+    let (code, message) = server.error("CreateTaskPushNotificationConfig", config).await;
+    let expected = "the task has ended, so there is nothing to be notified of; get it instead";
+    assert_eq!((code, message.as_str()), (-32004, expected));
+}
+
+#[tokio::test]
+async fn an_attempt_has_a_timeout_in_all() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    let limits = PushLimits {
+        timeout: Duration::from_millis(100),
+        retry_delay: Duration::from_millis(1),
+        ..PushLimits::default()
+    };
+    let server = Server::new(options(limits));
+    server.result("SendMessage", with_push(&server, "hello", json!({"url": url}))).await;
+    // Three attempts for the artifact, three for the state.
+    for _ in 0..6 {
+        let (mut connection, _) = listener.accept().await.unwrap();
+        tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(Duration::from_millis(10));
+            let mut line: &[u8] = b"HTTP/1.1 200 OK\r\n";
+            while connection.write_all(line).await.is_ok() {
+                line = b"x-more: x\r\n";
+                ticks.tick().await;
+            }
+        });
+    }
+}
+
+#[tokio::test]
+async fn requests_in_flight_are_limited() {
+    let (url, mut received) = webhook().await;
+    let server = Server::new(options(PushLimits { max_in_flight: 1, ..PushLimits::default() }));
+    for _ in 0..4 {
+        server.result("SendMessage", with_push(&server, "hello", json!({"url": url}))).await;
+    }
+    for _ in 0..8 {
+        let notification = received.recv().await.unwrap();
+        assert!(received.is_empty(), "a second request");
+        drop(notification);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_before_the_question_is_delivered_is_followed_too() {
+    let (url, mut received) = webhook().await;
+    let server = Server::new(options(PushLimits::default()));
+    let asking = server.result("SendMessage", with_push(&server, "ask a", json!({"url": url}))).await;
+    let mut question = received.recv().await.unwrap();
+    // The call is a remark about the work at first.
+    while brief(&question) != "INPUT_REQUIRED" {
+        question = received.recv().await.unwrap();
+    }
+    let done = server.send_parts(answer("a"), json!({"taskId": asking["task"]["id"]})).await;
+    assert_eq!(state(&done), "COMPLETED");
+    drop(question);
+    assert_eq!(brief(&received.recv().await.unwrap()), "got a");
+    assert_eq!(brief(&received.recv().await.unwrap()), "COMPLETED");
+}
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+#[test]
+fn what_was_not_delivered_is_sent_after_a_restart() {
+    let (hook_runtime, sessions) = (runtime(), services().sessions);
+    let (url, mut received) = hook_runtime.block_on(webhook());
+    let server = |sessions: &Arc<dyn SessionService>| {
+        Server::new(Options { sessions: Some(sessions.clone()), ..options(PushLimits::default()) })
+    };
+    let first = runtime();
+    let unanswered = first.block_on(async {
+        let server = server(&sessions);
+        let asking = server.result("SendMessage", with_push(&server, "ask a", json!({"url": url}))).await;
+        while brief(&received.recv().await.unwrap()) != "INPUT_REQUIRED" {}
+        let done = server.send_parts(answer("a"), json!({"taskId": asking["task"]["id"]})).await;
+        assert_eq!(state(&done), "COMPLETED");
+        received.recv().await.unwrap()
+    });
+    assert_eq!(brief(&unanswered), "got a");
+    // The host dies before the webhook has answered.
+    first.shutdown_timeout(Duration::from_secs(10));
+    drop(unanswered);
+    let second = runtime();
+    second.block_on(async {
+        let server = server(&sessions);
+        server.service.resume_push_notifications();
+        assert_eq!(brief(&received.recv().await.unwrap()), "got a");
+        assert_eq!(brief(&received.recv().await.unwrap()), "COMPLETED");
+    });
+}
