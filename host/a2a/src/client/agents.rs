@@ -92,7 +92,7 @@ impl A2aAgents {
 
     fn create(&self, args: JsonMap) -> Result<AgentKind, String> {
         let args: AgentArgs = serde_json::from_value(Value::Object(args)).map_err(|error| error.to_string())?;
-        let name = self.find(&args)?;
+        let name = &self.find(&args)?.to_owned();
         if let Some(refusal) = self.refused.get(name) {
             return Err(refusal.clone());
         }
