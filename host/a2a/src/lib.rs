@@ -8,17 +8,14 @@
 mod card;
 mod client;
 mod codec;
-mod egress;
 mod error;
 pub mod model;
 mod parts;
 mod server;
 
 pub use card::{AgentCard, Interface, Skill};
-pub use client::{
-    A2aAgents, Aggregation, CardSource, ClientError, ClientLimits, RemoteAgent, RemoteAgentConfig, Setting,
-};
+pub use client::{A2aAgents, Aggregation, CardSource, ClientError, ClientLimits, RemoteAgent, RemoteAgentConfig};
 pub use codec::Version;
-pub use egress::{Egress, Url};
 pub use error::{A2aError, ErrorKind};
+pub use hatchery_egress::{Egress, Setting, Url};
 pub use server::{A2aEndpoint, A2aService, Body, ServerSettings};

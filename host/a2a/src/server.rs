@@ -20,9 +20,9 @@ use hatchery_core::{RunState, matches_wildcard};
 use hatchery_engine::{App, AppDirectory, Runner};
 use tokio::sync::Mutex;
 
-use crate::egress::Egress;
 use crate::error::{A2aError, ErrorKind};
 use crate::model::{ListRequest, Operation, Outcome, TaskPage};
+use hatchery_egress::Egress;
 use push::PushSender;
 use task_id::TaskId;
 use tasks::StoredTask;

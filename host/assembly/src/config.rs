@@ -7,8 +7,10 @@ mod audit;
 mod component;
 mod error;
 mod mcp;
+mod openapi;
 mod quotas;
 mod server;
+mod value;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,11 +31,14 @@ pub use app::{AppConfig, ToolExecutionConfig};
 pub use audit::AuditConfig;
 pub use component::ComponentConfig;
 pub use error::ConfigError;
-pub use mcp::{
-    McpConfig, McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig, McpSetting,
+pub use mcp::{McpConfig, McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig};
+pub use openapi::{
+    ApiConfig, ApiConfirmation, ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AuthConfig, BasicConfig,
+    OpenApiConfig,
 };
 pub use quotas::{DurabilityConfig, QuotaOverrides};
 pub use server::{DevUi, ServerConfig};
+pub use value::ConfigValue;
 
 use crate::plugins;
 
@@ -93,6 +98,7 @@ pub struct Config {
     pub components: BTreeMap<String, ComponentConfig>,
     pub mcp: McpConfig,
     pub a2a: A2aConfig,
+    pub openapi: OpenApiConfig,
     pub registry: RegistryConfig,
     pub server: ServerConfig,
     pub audit: AuditConfig,
@@ -212,6 +218,7 @@ impl Config {
         config.audit.check().map_err(|message| invalid(None, message))?;
         config.mcp.check().map_err(|message| invalid(None, message))?;
         config.a2a.check().map_err(|message| invalid(None, message))?;
+        config.openapi.check().map_err(|message| invalid(None, message))?;
         let folder = file.parent().unwrap_or(Path::new(""));
         config.resolve_paths(folder);
         config.check_not_writable(folder, file)?;
@@ -231,6 +238,7 @@ impl Config {
         }
         self.mcp.resolve_paths(folder);
         self.a2a.resolve_paths(folder);
+        self.openapi.resolve_paths(folder);
         for file in [&mut self.server.secret_file, &mut self.audit.file].into_iter().flatten() {
             *file = folder.join(&*file);
         }

@@ -14,6 +14,7 @@ use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::{App, CatalogSource, Factories, Run, RunRequest, Runner};
 use hatchery_eval::Evaluations;
 use hatchery_mcp::McpServers;
+use hatchery_openapi::Apis;
 use hatchery_wasm::CatalogHandle;
 use tokio::sync::watch;
 
@@ -39,6 +40,7 @@ pub struct Host {
     evaluations: Evaluations,
     scripts: Scripts,
     mcp_servers: McpServers,
+    openapi: Apis,
     registered_plugins: Factories<Arc<dyn Plugin>>,
     catalog_source: Arc<dyn CatalogSource>,
     /// The components and YAML agents of the folder. `None` if there is no folder.
@@ -123,6 +125,11 @@ impl Host {
     /// Returns the MCP servers of the configuration.
     pub fn mcp_servers(&self) -> &McpServers {
         &self.mcp_servers
+    }
+
+    /// Returns the HTTP APIs of the configuration whose operations are tools.
+    pub fn openapi(&self) -> &Apis {
+        &self.openapi
     }
 
     pub(crate) fn catalog_source(&self) -> &Arc<dyn CatalogSource> {

@@ -47,17 +47,20 @@ mod a2a;
 mod apps;
 mod byte_size;
 mod config;
+mod egress;
 mod host;
 mod host_key;
 mod mcp;
+mod openapi;
 mod source;
 mod storage;
 
 pub use byte_size::ByteSize;
 pub use config::{
-    A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPushConfig, AppConfig, AuditConfig, Authority,
-    ComponentConfig, Config, ConfigError, DevUi, DurabilityConfig, FILE_NAME as CONFIG_FILE, McpConfig,
-    McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig, McpSetting, ModelsConfig,
+    A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPushConfig, ApiConfig, ApiConfirmation,
+    ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AppConfig, AuditConfig, AuthConfig, Authority, BasicConfig,
+    ComponentConfig, Config, ConfigError, ConfigValue, DevUi, DurabilityConfig, FILE_NAME as CONFIG_FILE, McpConfig,
+    McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig, ModelsConfig, OpenApiConfig,
     QuotaOverrides, RegistryConfig, ServerConfig, ToolExecutionConfig,
 };
 pub use host::{

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::client::McpError;
+use hatchery_egress::Setting;
 
 /// An MCP server whose tools agents use.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,36 +72,6 @@ pub struct HttpServer {
     pub url: String,
     /// Headers of every request.
     pub headers: BTreeMap<String, Setting>,
-}
-
-/// A value that is written down, or taken from the environment of the host.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Setting {
-    /// The value.
-    Text(String),
-    /// The value of an environment variable, which is read for each connection.
-    Variable {
-        /// The name of the variable.
-        name: String,
-        /// Text before the value, such as `Bearer `.
-        prefix: String,
-    },
-}
-
-impl Setting {
-    /// Returns the value.
-    ///
-    /// # Errors
-    /// If the variable is not set. The error names `key`, which needs it.
-    pub(crate) fn value(&self, key: &str) -> Result<String, McpError> {
-        match self {
-            Self::Text(text) => Ok(text.clone()),
-            Self::Variable { name, prefix } => match std::env::var(name) {
-                Ok(value) => Ok(format!("{prefix}{value}")),
-                Err(_) => Err(McpError::Variable { key: key.into(), name: name.clone() }),
-            },
-        }
-    }
 }
 
 /// The tools whose calls a person must confirm.

@@ -46,7 +46,8 @@ mod vertex;
 
 pub use fallback::FallbackModel;
 pub use hashed_ngrams::HashedNgrams;
+pub use hatchery_egress::Secret;
 pub use provider::ModelProvider;
 pub use registry::{ModelProviders, ProviderStatus};
 pub use service::Service;
-pub use settings::{BaseUrl, Connection, GoogleCloud, Secret, Settings, WritableFolders};
+pub use settings::{BaseUrl, Connection, GoogleCloud, Settings, WritableFolders};

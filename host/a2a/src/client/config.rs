@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ClientError;
-use crate::egress::Egress;
+use hatchery_egress::{Egress, Setting};
 
 /// An agent of another host.
 #[derive(Clone)]
@@ -30,36 +29,6 @@ pub enum CardSource {
     Url(String),
     /// In a file.
     File(PathBuf),
-}
-
-/// A value that is written down, or taken from the environment of the host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Setting {
-    /// The value.
-    Text(String),
-    /// The value of an environment variable, which is read for each connection.
-    Variable {
-        /// The name of the variable.
-        name: String,
-        /// Text before the value, such as `Bearer `.
-        prefix: String,
-    },
-}
-
-impl Setting {
-    /// Returns the value.
-    ///
-    /// # Errors
-    /// If the variable is not set. The error names `key`, which needs it.
-    pub(super) fn value(&self, key: &str) -> Result<String, ClientError> {
-        match self {
-            Self::Text(text) => Ok(text.clone()),
-            Self::Variable { name, prefix } => match std::env::var(name) {
-                Ok(value) => Ok(format!("{prefix}{value}")),
-                Err(_) => Err(ClientError::Variable { key: key.into(), name: name.clone() }),
-            },
-        }
-    }
 }
 
 /// What a remote agent is told of the calls and results of other agents in the session.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hatchery_egress::MissingVariable;
 use thiserror::Error;
 
 use crate::error::ErrorKind;
@@ -42,6 +43,12 @@ pub enum ClientError {
     /// The task has failed, or was refused.
     #[error("its task {state}: {message}")]
     Task { state: &'static str, message: String },
+}
+
+impl From<MissingVariable> for ClientError {
+    fn from(MissingVariable { key, name }: MissingVariable) -> Self {
+        Self::Variable { key, name }
+    }
 }
 
 impl ClientError {

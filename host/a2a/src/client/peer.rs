@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use futures::StreamExt;
 use hatchery_core::sync::MutexExt;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, Url};
@@ -13,8 +12,8 @@ use super::connection::Connection;
 use super::{CardSource, ClientError, RemoteAgentConfig};
 use crate::card::{AgentCard, Interface, JSON_RPC};
 use crate::codec::Version;
-use crate::egress::{Timeouts, client, describe};
 use crate::error::excerpt;
+use hatchery_egress::{BodyError, Timeouts, client, describe};
 
 /// How long a card is kept.
 const CARD_LIFETIME: Duration = Duration::from_secs(300);
@@ -125,16 +124,10 @@ pub(super) async fn read_body(
     what: &'static str,
     key: &'static str,
 ) -> Result<Vec<u8>, ClientError> {
-    let mut chunks = response.bytes_stream();
-    let mut body = Vec::new();
-    while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|error| ClientError::Communication(describe(error)))?;
-        if body.len() + chunk.len() > limit {
-            return Err(ClientError::TooLarge { what, limit, key });
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
+    hatchery_egress::read_body(response, limit).await.map_err(|error| match error {
+        BodyError::TooLarge(limit) => ClientError::TooLarge { what, limit, key },
+        BodyError::Connection(reason) => ClientError::Communication(reason),
+    })
 }
 
 #[cfg(test)]

@@ -20,9 +20,9 @@ use super::stream::Converter;
 use super::task_id::TaskId;
 use super::tasks::StoredTask;
 use crate::codec::Version;
-use crate::egress::{Egress, Timeouts, client, describe};
 use crate::error::{A2aError, ErrorKind, excerpt};
 use crate::model::{PushConfig, Update};
+use hatchery_egress::{Egress, Timeouts, client, describe};
 
 /// The user of the sessions with configurations.
 const USER: &str = "A2A_PUSH";

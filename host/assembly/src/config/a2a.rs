@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery_a2a::{Aggregation, CardSource, ClientLimits, RemoteAgentConfig, Setting};
+use hatchery_a2a::{Aggregation, CardSource, ClientLimits, RemoteAgentConfig};
 use hatchery_wasm::limits::units;
 use hatchery_wasm::policy::{HostPattern, OutboundPolicy, PrivateEntry, entries_for};
 use serde::Deserialize;
 
-use super::mcp::McpSetting;
-use crate::a2a::HostEgress;
+use super::value::{ConfigValue, settings};
 use crate::byte_size::ByteSize;
+use crate::egress::HostEgress;
 
 /// The Agent2Agent protocol: the apps that clients may use, and agents of other hosts.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -65,7 +65,7 @@ pub struct A2aAgentConfig {
     /// The URL of its card, or a file with it.
     pub card: String,
     /// Headers of every request to it.
-    pub headers: BTreeMap<String, McpSetting>,
+    pub headers: BTreeMap<String, ConfigValue>,
     /// Other hosts that its card may name, as in the grant `network`.
     pub network: Vec<HostPattern>,
     /// Hosts and addresses outside of the public internet, as in the grant `private_network`.
@@ -110,16 +110,7 @@ impl From<A2aAggregation> for Aggregation {
     }
 }
 
-impl From<&McpSetting> for Setting {
-    fn from(setting: &McpSetting) -> Self {
-        match setting.clone() {
-            McpSetting::Text(text) => Self::Text(text),
-            McpSetting::Variable { from, prefix } => Self::Variable { name: from, prefix },
-        }
-    }
-}
-
-fn is_url(card: &str) -> bool {
+pub(super) fn is_url(card: &str) -> bool {
     card.starts_with("http://") || card.starts_with("https://")
 }
 
@@ -187,7 +178,7 @@ impl A2aAgentConfig {
         let default = ClientLimits::default();
         RemoteAgentConfig {
             card: self.file().map_or_else(|| CardSource::Url(self.card.clone()), CardSource::File),
-            headers: self.headers.iter().map(|(name, value)| (name.clone(), value.into())).collect(),
+            headers: settings(&self.headers),
             egress,
             aggregation: self.aggregation.into(),
             limits: ClientLimits {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hatchery_egress::MissingVariable;
 use thiserror::Error;
 
 /// Reasons why a server cannot be used.
@@ -55,6 +56,12 @@ pub enum McpError {
     /// The host has closed the connection for good.
     #[error("the host has closed the connection, because it is stopping or the server is not trusted any more")]
     Stopped,
+}
+
+impl From<MissingVariable> for McpError {
+    fn from(MissingVariable { key, name }: MissingVariable) -> Self {
+        Self::Variable { key, name }
+    }
 }
 
 impl McpError {

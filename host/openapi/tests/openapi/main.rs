@@ -1,0 +1,9 @@
+//! Tests of APIs, through toolsets that agents use, with real servers.
+
+mod answers;
+mod args;
+mod bad_documents;
+mod credentials;
+mod requests;
+mod schemas;
+mod support;
