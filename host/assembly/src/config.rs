@@ -34,7 +34,7 @@ pub use error::ConfigError;
 pub use mcp::{McpConfig, McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig};
 pub use openapi::{
     ApiConfig, ApiConfirmation, ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AuthConfig, BasicConfig,
-    OpenApiConfig,
+    OAuth2ClientPlacement, OAuth2Config, OpenApiConfig, ServiceAccountConfig,
 };
 pub use quotas::{DurabilityConfig, QuotaOverrides};
 pub use server::{DevUi, ServerConfig};

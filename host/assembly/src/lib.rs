@@ -60,8 +60,9 @@ pub use config::{
     A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPushConfig, ApiConfig, ApiConfirmation,
     ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AppConfig, AuditConfig, AuthConfig, Authority, BasicConfig,
     ComponentConfig, Config, ConfigError, ConfigValue, DevUi, DurabilityConfig, FILE_NAME as CONFIG_FILE, McpConfig,
-    McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig, ModelsConfig, OpenApiConfig,
-    QuotaOverrides, RegistryConfig, ServerConfig, ToolExecutionConfig,
+    McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig, ModelsConfig,
+    OAuth2ClientPlacement, OAuth2Config, OpenApiConfig, QuotaOverrides, RegistryConfig, ServerConfig,
+    ServiceAccountConfig, ToolExecutionConfig,
 };
 pub use host::{
     Host, HostBuilder, HostError, NAMES_FILE, known_apps, protected_paths, unknown_apps, unknown_components,

@@ -1,5 +1,9 @@
 //! Credentials of APIs. The host adds them to requests; neither models nor components see them.
 
+mod token;
+
+use std::path::PathBuf;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hatchery_egress::{Secret, Setting};
@@ -7,6 +11,8 @@ use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 
 use crate::document::Location;
 use crate::error::ApiError;
+
+pub(crate) use token::Authenticator;
 
 /// How the host proves to an API who it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,6 +38,55 @@ pub enum Credentials {
         /// The password.
         password: Setting,
     },
+    /// With access tokens that a server grants to the host itself (OAuth 2.0 client credentials).
+    OAuth2(ClientCredentials),
+    /// With access tokens of Google Cloud.
+    Google(ServiceAccount),
+}
+
+/// A client of an OAuth 2.0 token server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCredentials {
+    /// Where tokens are requested.
+    pub token_url: String,
+    /// The client.
+    pub client_id: Setting,
+    /// Its secret.
+    pub client_secret: Setting,
+    /// What the tokens are for.
+    pub scopes: Vec<String>,
+    /// The API that the tokens are for, if the server wants to know.
+    pub audience: Option<String>,
+    /// Where the id and the secret are in the request.
+    pub placement: ClientPlacement,
+}
+
+/// Where a client says who it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ClientPlacement {
+    /// In the header `Authorization`, which every server supports.
+    #[default]
+    Header,
+    /// In the form.
+    Body,
+}
+
+/// A credentials file of Google Cloud, and what its tokens are for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceAccount {
+    /// The file.
+    pub key: KeySource,
+    /// What the tokens are for.
+    pub scopes: Vec<String>,
+}
+
+/// Where a credentials file is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeySource {
+    /// In a file.
+    File(PathBuf),
+    /// Its text.
+    Json(Setting),
 }
 
 /// Where an API key is in requests.
@@ -53,6 +108,8 @@ pub(crate) struct Placement {
     pub(crate) cookie: Option<(String, Secret)>,
     /// Texts that must not be shown.
     pub(crate) secrets: Vec<Secret>,
+    /// The access token, which can be replaced by a newer one.
+    pub(crate) token: Option<Secret>,
 }
 
 impl Credentials {
@@ -67,49 +124,33 @@ impl Credentials {
             _ => false,
         }
     }
-
-    /// Returns what to add to a request.
-    ///
-    /// # Errors
-    /// If a variable is not set, or a value cannot be in a header.
-    pub(crate) fn place(&self) -> Result<Placement, ApiError> {
-        let mut placement = Placement::default();
-        match self {
-            Self::None => {}
-            Self::ApiKey { location, name, value } => {
-                let key = Secret::from(value.value("auth.api_key.value")?);
-                placement.secrets.push(key.clone());
-                match location {
-                    KeyLocation::Header => {
-                        let name = HeaderName::from_bytes(name.as_bytes())
-                            .map_err(|_| setting("auth.api_key.name", "it is not the name of a header"))?;
-                        placement.header = Some((name, header(key.expose(), "auth.api_key.value")?));
-                    }
-                    KeyLocation::Query => placement.query = Some((name.clone(), key)),
-                    KeyLocation::Cookie => placement.cookie = Some((name.clone(), key)),
-                }
-            }
-            Self::Bearer(token) => {
-                let token = Secret::from(token.value("auth.bearer")?);
-                placement.bearer(token, "auth.bearer")?;
-            }
-            Self::Basic { username, password } => {
-                let (username, password) =
-                    (username.value("auth.basic.username")?, password.value("auth.basic.password")?);
-                let encoded = STANDARD.encode(format!("{username}:{password}"));
-                placement.header = Some((AUTHORIZATION, header(&format!("Basic {encoded}"), "auth.basic")?));
-                placement.secrets.extend([Secret::from(password), Secret::from(encoded)]);
-            }
-        }
-        Ok(placement)
-    }
 }
 
 impl Placement {
-    fn bearer(&mut self, token: Secret, key: &str) -> Result<(), ApiError> {
-        self.header = Some((AUTHORIZATION, header(&format!("Bearer {}", token.expose()), key)?));
-        self.secrets.push(token);
-        Ok(())
+    fn api_key(location: KeyLocation, name: &str, value: &Setting) -> Result<Self, ApiError> {
+        let key = Secret::from(value.value("auth.api_key.value")?);
+        let mut placement = Self { secrets: vec![key.clone()], ..Self::default() };
+        match location {
+            KeyLocation::Header => {
+                let name = HeaderName::from_bytes(name.as_bytes())
+                    .map_err(|_| setting("auth.api_key.name", "it is not the name of a header"))?;
+                placement.header = Some((name, header(key.expose(), "auth.api_key.value")?));
+            }
+            KeyLocation::Query => placement.query = Some((name.to_owned(), key)),
+            KeyLocation::Cookie => placement.cookie = Some((name.to_owned(), key)),
+        }
+        Ok(placement)
+    }
+
+    fn bearer(token: Secret, key: &str) -> Result<Self, ApiError> {
+        let header = header(&format!("Bearer {}", token.expose()), key)?;
+        Ok(Self { header: Some((AUTHORIZATION, header)), secrets: vec![token], ..Self::default() })
+    }
+
+    fn basic(username: &str, password: Secret, key: &str) -> Result<Self, ApiError> {
+        let encoded = STANDARD.encode(format!("{username}:{}", password.expose()));
+        let header = header(&format!("Basic {encoded}"), key)?;
+        Ok(Self { header: Some((AUTHORIZATION, header)), secrets: vec![password, encoded.into()], ..Self::default() })
     }
 }
 

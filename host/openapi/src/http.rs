@@ -9,7 +9,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 
 use crate::config::Limits;
-use crate::credentials::{Credentials, Placement};
+use crate::credentials::{Authenticator, Credentials, Placement};
 use crate::document::excerpt;
 use crate::error::ApiError;
 use crate::request::Request;
@@ -23,12 +23,17 @@ const MIN_SECRET: usize = 4;
 /// What is shown instead of a secret.
 const HIDDEN: &str = "[hidden]";
 
-/// Sends the requests of one API.
+/// Sends the requests of one API with its credentials.
 pub(crate) struct Http {
-    egress: Arc<dyn Egress>,
-    credentials: Credentials,
+    transport: Transport,
+    authenticator: Authenticator,
     headers: BTreeMap<String, Setting>,
-    pub(crate) limits: Limits,
+}
+
+/// Sends requests where the policy allows it.
+pub(crate) struct Transport {
+    egress: Arc<dyn Egress>,
+    limits: Limits,
     /// Clients by the scheme, host and port of their requests.
     clients: Mutex<BTreeMap<String, Client>>,
 }
@@ -48,7 +53,8 @@ impl Http {
         headers: BTreeMap<String, Setting>,
         limits: Limits,
     ) -> Self {
-        Self { egress, credentials, headers, limits, clients: Mutex::default() }
+        let transport = Transport { egress, limits, clients: Mutex::default() };
+        Self { transport, authenticator: Authenticator::new(credentials), headers }
     }
 
     /// Sends a request with credentials.
@@ -57,8 +63,14 @@ impl Http {
     /// If there is no whole answer within the limits.
     pub(crate) async fn send(&self, request: &Request) -> Result<Answer, ApiError> {
         self.within_timeout(async {
-            let placement = self.credentials.place()?;
-            self.exchange(request, placement, self.limits.max_answer).await
+            let placement = self.authenticator.place(&self.transport).await?;
+            let token = placement.token.clone();
+            let answer = self.exchange(request, placement).await?;
+            let Some(token) = token.filter(|_| answer.status == StatusCode::UNAUTHORIZED) else { return Ok(answer) };
+            // The token was withdrawn before it expired.
+            self.authenticator.forget(&token);
+            let placement = self.authenticator.place(&self.transport).await?;
+            self.exchange(request, placement).await
         })
         .await
     }
@@ -68,9 +80,9 @@ impl Http {
     /// # Errors
     /// As [`Self::send`], or if the status is not one of success.
     pub(crate) async fn read_document(&self, url: &Url) -> Result<Vec<u8>, ApiError> {
-        let limit = self.limits.max_document;
+        let limit = self.transport.limits.max_document;
         let request = Request::new(Method::GET, url.clone());
-        let answer = self.within_timeout(self.follow(&request, &Placement::default(), limit)).await;
+        let answer = self.within_timeout(self.transport.follow(&request, &Placement::default(), limit)).await;
         let answer = answer.map_err(|error| match error {
             ApiError::AnswerTooLarge(limit) => ApiError::DocumentTooLarge(limit),
             error @ (ApiError::Refused(_) | ApiError::Timeout(_)) => error,
@@ -83,11 +95,11 @@ impl Http {
     }
 
     async fn within_timeout<T>(&self, work: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
-        let timeout = self.limits.call_timeout;
+        let timeout = self.transport.limits.call_timeout;
         tokio::time::timeout(timeout, work).await.unwrap_or(Err(ApiError::Timeout(timeout)))
     }
 
-    async fn exchange(&self, request: &Request, mut placement: Placement, limit: usize) -> Result<Answer, ApiError> {
+    async fn exchange(&self, request: &Request, mut placement: Placement) -> Result<Answer, ApiError> {
         let mut request = request.clone();
         for (name, setting) in &self.headers {
             let key = format!("headers.{name}");
@@ -101,16 +113,23 @@ impl Http {
             }
             request.headers.insert(name, header);
         }
-        let answer = self.follow(&request, &placement, limit).await;
+        let answer = self.transport.follow(&request, &placement, self.transport.limits.max_answer).await;
         answer.map(|answer| answer.without(&placement.secrets)).map_err(|error| match error {
             ApiError::Communication(reason) => ApiError::Communication(redact(reason, &placement.secrets)),
             ApiError::Redirect(target) => ApiError::Redirect(redact(target, &placement.secrets)),
             error => error,
         })
     }
+}
 
+impl Transport {
     /// Sends a request, and again where the server redirects it to: reading requests only, and to the same server only.
-    async fn follow(&self, request: &Request, placement: &Placement, limit: usize) -> Result<Answer, ApiError> {
+    pub(crate) async fn follow(
+        &self,
+        request: &Request,
+        placement: &Placement,
+        limit: usize,
+    ) -> Result<Answer, ApiError> {
         let mut url = request.url.clone();
         for _ in 0..=MAX_REDIRECTS {
             let response = self.send_once(request, &url, placement).await?;

@@ -17,6 +17,6 @@ mod toolset;
 
 pub use apis::{ApiStatus, Apis};
 pub use config::{ApiConfig, Confirmation, DocumentSource, Limits, Selection};
-pub use credentials::{Credentials, KeyLocation};
+pub use credentials::{ClientCredentials, ClientPlacement, Credentials, KeyLocation, KeySource, ServiceAccount};
 pub use error::ApiError;
 pub use toolset::{OpenApiToolset, ToolsetOptions};

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hatchery_openapi::{
-    ApiConfig as ApiSettings, Confirmation, Credentials, DocumentSource, KeyLocation, Limits, Selection,
+    ApiConfig as ApiSettings, ClientCredentials, ClientPlacement, Confirmation, Credentials, DocumentSource,
+    KeyLocation, KeySource, Limits, Selection, ServiceAccount,
 };
 use hatchery_wasm::limits::units;
 use hatchery_wasm::policy::{HostPattern, OutboundPolicy, PrivateEntry, entries_for};
@@ -16,6 +17,12 @@ use super::a2a::is_url;
 use super::value::{ConfigValue, settings};
 use crate::byte_size::ByteSize;
 use crate::egress::HostEgress;
+
+/// Where tokens for Google Cloud are requested, unless a credentials file says otherwise.
+const GOOGLE_TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
+
+/// The scope of tokens for all of Google Cloud.
+const GOOGLE_SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 
 /// HTTP APIs with an OpenAPI document.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -76,6 +83,10 @@ pub struct AuthConfig {
     pub bearer: Option<ConfigValue>,
     /// A user name and a password in the header `Authorization`.
     pub basic: Option<BasicConfig>,
+    /// Access tokens that a server grants to the host itself (client credentials).
+    pub oauth2: Option<OAuth2Config>,
+    /// Access tokens of Google Cloud.
+    pub service_account: Option<ServiceAccountConfig>,
 }
 
 /// An API key.
@@ -106,6 +117,44 @@ pub enum ApiKeyLocation {
 pub struct BasicConfig {
     pub username: ConfigValue,
     pub password: ConfigValue,
+}
+
+/// A client of an OAuth 2.0 token server.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OAuth2Config {
+    /// Where tokens are requested.
+    pub token_url: String,
+    pub client_id: ConfigValue,
+    pub client_secret: ConfigValue,
+    /// What the tokens are for.
+    #[serde(default)]
+    pub scopes: Vec<String>,
+    /// The API that the tokens are for, if the server wants to know.
+    #[serde(default)]
+    pub audience: Option<String>,
+    /// Where the id and the secret are in the request. Default: `header`.
+    #[serde(default)]
+    pub client_in: OAuth2ClientPlacement,
+}
+
+/// Where a client says who it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OAuth2ClientPlacement {
+    #[default]
+    Header,
+    Body,
+}
+
+/// A credentials file of Google Cloud: its path, or its text.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServiceAccountConfig {
+    pub file: Option<PathBuf>,
+    pub json: Option<ConfigValue>,
+    /// What the tokens are for. Default: all of Google Cloud.
+    pub scopes: Vec<String>,
 }
 
 /// All operations or none, those that write, or those of these names.
@@ -171,8 +220,13 @@ impl OpenApiConfig {
 
     /// Resolves the paths of documents against `folder`.
     pub(super) fn resolve_paths(&mut self, folder: &Path) {
-        for api in self.apis.values_mut().filter(|api| !is_url(&api.document)) {
-            api.document = folder.join(&api.document).display().to_string();
+        for api in self.apis.values_mut() {
+            if !is_url(&api.document) {
+                api.document = folder.join(&api.document).display().to_string();
+            }
+            if let Some(file) = api.auth.service_account.as_mut().and_then(|account| account.file.as_mut()) {
+                *file = folder.join(&*file);
+            }
         }
     }
 }
@@ -190,8 +244,8 @@ impl ApiConfig {
     /// If a URL has no host.
     pub(crate) fn policy(&self) -> Result<OutboundPolicy, String> {
         let (mut network, mut private_network) = (self.network.clone(), self.private_network.clone());
-        let document = Some(&self.document).filter(|document| is_url(document));
-        for url in document.into_iter().chain(&self.base_url) {
+        let document = Some(self.document.as_str()).filter(|document| is_url(document));
+        for url in [document, self.base_url.as_deref(), self.auth.token_url()].into_iter().flatten() {
             let (own, private) = entries_for(url)?;
             network.push(own);
             private_network.extend(private);
@@ -242,11 +296,31 @@ impl AuthConfig {
             .basic
             .as_ref()
             .map(|basic| Credentials::Basic { username: (&basic.username).into(), password: (&basic.password).into() });
-        let mut all = [api_key, bearer, basic].into_iter().flatten();
+        let oauth2 = self.oauth2.as_ref().map(|client| {
+            Credentials::OAuth2(ClientCredentials {
+                token_url: client.token_url.clone(),
+                client_id: (&client.client_id).into(),
+                client_secret: (&client.client_secret).into(),
+                scopes: client.scopes.clone(),
+                audience: client.audience.clone(),
+                placement: match client.client_in {
+                    OAuth2ClientPlacement::Header => ClientPlacement::Header,
+                    OAuth2ClientPlacement::Body => ClientPlacement::Body,
+                },
+            })
+        });
+        let google = self.service_account.as_ref().map(ServiceAccountConfig::credentials).transpose()?;
+        let mut all = [api_key, bearer, basic, oauth2, google].into_iter().flatten();
         match (all.next(), all.next()) {
             (Some(_), Some(_)) => Err("an API has one kind of credentials; remove the others".into()),
             (credentials, _) => Ok(credentials.unwrap_or_default()),
         }
+    }
+
+    /// Returns the URL of the token server. `None` if the credentials need none.
+    fn token_url(&self) -> Option<&str> {
+        let client = self.oauth2.as_ref().map(|client| client.token_url.as_str());
+        client.or_else(|| self.service_account.as_ref().map(|_| GOOGLE_TOKEN_URL))
     }
 
     /// Returns the variables of the environment that the credentials need, by key.
@@ -256,7 +330,28 @@ impl AuthConfig {
             ("bearer", self.bearer.as_ref()),
             ("basic.username", self.basic.as_ref().map(|basic| &basic.username)),
             ("basic.password", self.basic.as_ref().map(|basic| &basic.password)),
+            ("oauth2.client_id", self.oauth2.as_ref().map(|client| &client.client_id)),
+            ("oauth2.client_secret", self.oauth2.as_ref().map(|client| &client.client_secret)),
+            ("service_account.json", self.service_account.as_ref().and_then(|account| account.json.as_ref())),
         ];
         values.into_iter().filter_map(|(key, value)| Some((key, value?.variable()?))).collect()
+    }
+}
+
+impl ServiceAccountConfig {
+    /// Returns the credentials.
+    ///
+    /// # Errors
+    /// If there is not exactly one of file and text.
+    fn credentials(&self) -> Result<Credentials, String> {
+        let key = match (&self.file, &self.json) {
+            (Some(file), None) => KeySource::File(file.clone()),
+            (None, Some(json)) => KeySource::Json(json.into()),
+            (None, None) | (Some(_), Some(_)) => {
+                return Err("service_account has either a `file` or a `json` from a variable".into());
+            }
+        };
+        let scopes = if self.scopes.is_empty() { vec![GOOGLE_SCOPE.into()] } else { self.scopes.clone() };
+        Ok(Credentials::Google(ServiceAccount { key, scopes }))
     }
 }

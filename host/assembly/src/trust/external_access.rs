@@ -205,11 +205,27 @@ fn external_api(api: &ApiConfig, folder: &Path) -> Vec<(String, String)> {
     let base_url = api.base_url.iter().map(|url| ("base_url".to_owned(), without_credentials(url)));
     let hosts = [("network", list(&api.network)), ("private_network", list(&api.private_network))];
     let hosts = hosts.into_iter().filter(|(_, hosts)| !hosts.is_empty()).map(|(key, hosts)| (key.to_owned(), hosts));
+    let token_url = api
+        .auth
+        .oauth2
+        .iter()
+        .map(|client| ("auth.oauth2.token_url".to_owned(), without_credentials(&client.token_url)));
+    // Also if it is inside of the folder: the host would act as this account.
+    let account = api.auth.service_account.iter().filter_map(|account| account.file.as_ref());
+    let account = account.map(|file| ("auth.service_account.file".to_owned(), file.display().to_string()));
     let credentials = api.auth.variables().into_iter();
     let credentials = credentials.map(|(key, from)| (format!("auth.{key}"), format!("from {from}")));
     let from = api.headers.iter().filter_map(|(name, value)| Some((name, value.variable()?)));
     let variables = from.map(|(name, from)| (format!("headers.{name}"), format!("from {from}")));
-    document.into_iter().chain(base_url).chain(hosts).chain(credentials).chain(variables).collect()
+    document
+        .into_iter()
+        .chain(base_url)
+        .chain(hosts)
+        .chain(token_url)
+        .chain(account)
+        .chain(credentials)
+        .chain(variables)
+        .collect()
 }
 
 fn list(entries: &[impl ToString]) -> String {
@@ -360,7 +376,9 @@ mod tests {
              headers: {{X-Key: {{from: KEY}}}}}}, near: {{card: card.json}}}}}}\n\
              openapi: {{apis: {{shop: {{document: shop.json, base_url: 'https://shop.example', network: ['*.shop.example'], \
              auth: {{bearer: {{from: SHOP_TOKEN}}}}, headers: {{X-Team: {{from: TEAM}}, X-App: me}}}}, \
-             far: {{document: 'https://far.example/openapi.json'}}, near: {{document: near.json}}}}}}\n"
+             far: {{document: 'https://far.example/openapi.json', auth: {{oauth2: {{token_url: 'https://login.example/token', \
+             client_id: me, client_secret: {{from: SECRET}}}}}}}}, \
+             cloud: {{document: cloud.json, auth: {{service_account: {{file: key.json}}}}}}, near: {{document: near.json}}}}}}\n"
         );
         assert_eq!(
             requested(&folder, &text),
@@ -384,7 +402,10 @@ mod tests {
                 "a2a.agents.far.card: https://a2a.example/card",
                 "a2a.agents.far.network: *.a2a.example",
                 "a2a.agents.far.headers.X-Key: from KEY",
+                "openapi.apis.cloud.auth.service_account.file: agents/key.json",
                 "openapi.apis.far.document: https://far.example/openapi.json",
+                "openapi.apis.far.auth.oauth2.token_url: https://login.example/token",
+                "openapi.apis.far.auth.oauth2.client_secret: from SECRET",
                 "openapi.apis.shop.base_url: https://shop.example",
                 "openapi.apis.shop.network: *.shop.example",
                 "openapi.apis.shop.auth.bearer: from SHOP_TOKEN",

@@ -20,7 +20,8 @@ pub(crate) fn valid_name(text: &str) -> String {
     }
     let name = name.trim_end_matches('_');
     // The engine's own calls begin with `adk_`.
-    let begins_well = name.starts_with(|char: char| char.is_ascii_alphabetic()) && !name.starts_with("adk_");
+    let begins_well =
+        name.starts_with(|char: char| char.is_ascii_alphabetic() || char == '_') && !name.starts_with("adk_");
     let name = if begins_well { name.to_owned() } else { format!("_{name}") };
     name.chars().take(MAX_NAME).collect()
 }

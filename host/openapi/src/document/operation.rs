@@ -18,7 +18,7 @@ use crate::error::ApiError;
 pub(crate) use body::{Body, BodyArguments, BodyEncoding};
 pub(crate) use parameter::{Location, Parameter, Style};
 
-/// Longest document of a tool in bytes.
+/// Longest text about a tool in bytes.
 const MAX_TEXT: usize = 1_024;
 
 /// Most operations that are looked at.

@@ -7,3 +7,4 @@ mod credentials;
 mod requests;
 mod schemas;
 mod support;
+mod tokens;

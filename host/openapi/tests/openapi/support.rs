@@ -151,16 +151,15 @@ impl Api {
 /// An app whose agent calls operations.
 pub struct Calls {
     pub harness: Harness,
-    pub model: Arc<Scripted>,
 }
 
 impl Calls {
     /// Creates an app that makes these calls one after the other, each after a message.
     pub async fn new(toolset: Arc<dyn Toolset>, calls: &[(&str, Value)]) -> Self {
         let replies = calls.iter().flat_map(|(name, args)| [Reply::call(*name, args.clone()), Reply::from("done")]);
-        let model = Arc::new(Scripted::sequence(replies).record_requests());
+        let model = Arc::new(Scripted::sequence(replies));
         let agent = llm_on("caller", &model, |llm| llm.toolsets.push(toolset));
-        Self { harness: Harness::new(agent).await, model }
+        Self { harness: Harness::new(agent).await }
     }
 
     /// Sends a message and returns the response of the tool that the agent calls.

@@ -103,7 +103,8 @@ pub(super) fn build<'d>(
             (encoding, body_arguments)
         }
     };
-    let media_type = if media_type.contains('*') { "application/json".into() } else { media_type.to_owned() };
+    let media_type =
+        if kind == Kind::Json && media_type.contains('*') { "application/json".into() } else { media_type.to_owned() };
     Ok(Some(Body { media_type, encoding, arguments }))
 }
 
