@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Every crate of the host, with the crates of the workspace that it may use. Dependencies point one way: core ← engine
 /// ← recordings, eval, wasm, models, stores, mcp, a2a, openapi ← assembly ← server ← cli. The registry client knows none of the
-/// others, and the client of requests to other hosts (egress) is below models, mcp, a2a and openapi.
+/// others, and the client of requests to other hosts (egress) is below models, a2a and openapi.
 const BORDERS: [(&str, &[&str]); 15] = [
     ("hatchery-core", &[]),
     ("hatchery-engine", &["hatchery-core"]),
@@ -17,7 +17,7 @@ const BORDERS: [(&str, &[&str]); 15] = [
     ("hatchery-eval", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-wasm", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-egress", &[]),
-    ("hatchery-mcp", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
+    ("hatchery-mcp", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-a2a", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
     ("hatchery-openapi", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
     ("hatchery-models", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),

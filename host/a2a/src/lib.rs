@@ -17,5 +17,5 @@ pub use card::{AgentCard, Interface, Skill};
 pub use client::{A2aAgents, Aggregation, CardSource, ClientError, ClientLimits, RemoteAgent, RemoteAgentConfig};
 pub use codec::Version;
 pub use error::{A2aError, ErrorKind};
-pub use hatchery_egress::{Egress, Setting, Url};
+pub use hatchery_egress::{Egress, Url};
 pub use server::{A2aEndpoint, A2aService, Body, ServerSettings};

@@ -36,6 +36,7 @@
 //! writes where it wants.
 
 pub mod audit;
+pub mod backup;
 pub mod catalog;
 pub mod models;
 pub mod plugins;
@@ -59,10 +60,10 @@ pub use byte_size::ByteSize;
 pub use config::{
     A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPushConfig, ApiConfig, ApiConfirmation,
     ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AppConfig, AuditConfig, AuthConfig, Authority, BasicConfig,
-    ComponentConfig, Config, ConfigError, ConfigValue, DevUi, DurabilityConfig, FILE_NAME as CONFIG_FILE, McpConfig,
+    ComponentConfig, Config, ConfigError, CorsConfig, DevUi, DurabilityConfig, FILE_NAME as CONFIG_FILE, McpConfig,
     McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig, ModelsConfig,
     OAuth2ClientPlacement, OAuth2Config, OpenApiConfig, QuotaOverrides, RegistryConfig, ServerConfig,
-    ServiceAccountConfig, ToolExecutionConfig,
+    ServiceAccountConfig, ToolExecutionConfig, ValueConfig,
 };
 pub use host::{
     Host, HostBuilder, HostError, NAMES_FILE, known_apps, protected_paths, unknown_apps, unknown_components,

@@ -5,12 +5,10 @@ mod address;
 mod client;
 mod google;
 mod secret;
-mod setting;
 mod token;
 
 pub use address::is_loopback;
 pub use client::{BodyError, Egress, Timeouts, Url, client, describe, read_body};
 pub use google::GoogleCredentials;
 pub use secret::Secret;
-pub use setting::{MissingVariable, Setting};
 pub use token::{TokenCache, TokenRequest, TokenResponse};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hatchery_egress::Setting;
+use hatchery_core::ConfigValue;
 
 /// An MCP server whose tools agents use.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,7 +60,7 @@ pub struct StdioServer {
     /// Its arguments.
     pub args: Vec<String>,
     /// Its environment variables.
-    pub env: BTreeMap<String, Setting>,
+    pub env: BTreeMap<String, ConfigValue>,
     /// Its working directory. `None` means that of the host.
     pub cwd: Option<PathBuf>,
 }
@@ -71,7 +71,7 @@ pub struct HttpServer {
     /// The endpoint, such as `https://tools.example/mcp`.
     pub url: String,
     /// Headers of every request.
-    pub headers: BTreeMap<String, Setting>,
+    pub headers: BTreeMap<String, ConfigValue>,
 }
 
 /// The tools whose calls a person must confirm.

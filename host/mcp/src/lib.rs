@@ -11,5 +11,4 @@ mod server;
 
 pub use client::{McpError, McpServers, McpToolset, ServerStatus, ToolsetOptions};
 pub use config::{Confirmation, Handshake, HttpServer, Limits, ServerConfig, StdioServer, Transport};
-pub use hatchery_egress::Setting;
 pub use server::{Exposure, McpCatalog, McpEndpoint, McpService};

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery_egress::{Egress, Setting};
+use hatchery_core::ConfigValue;
+use hatchery_egress::Egress;
 
 use crate::credentials::Credentials;
 
@@ -21,7 +22,7 @@ pub struct ApiConfig {
     /// What the host adds to requests.
     pub credentials: Credentials,
     /// Headers of every request.
-    pub headers: BTreeMap<String, Setting>,
+    pub headers: BTreeMap<String, ConfigValue>,
     /// The operations that agents may use.
     pub selection: Selection,
     /// The operations whose calls a person must confirm.

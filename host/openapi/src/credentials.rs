@@ -6,11 +6,12 @@ use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hatchery_egress::{Secret, Setting};
+use hatchery_core::ConfigValue;
+use hatchery_egress::Secret;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 
 use crate::document::Location;
-use crate::error::ApiError;
+use crate::error::{ApiError, read};
 
 pub(crate) use token::Authenticator;
 
@@ -27,16 +28,16 @@ pub enum Credentials {
         /// The name of the header, of the parameter or of the cookie.
         name: String,
         /// The key.
-        value: Setting,
+        value: ConfigValue,
     },
     /// With a token in the header `Authorization`.
-    Bearer(Setting),
+    Bearer(ConfigValue),
     /// With a user name and a password in the header `Authorization`.
     Basic {
         /// The user name.
-        username: Setting,
+        username: ConfigValue,
         /// The password.
-        password: Setting,
+        password: ConfigValue,
     },
     /// With access tokens that a server grants to the host itself (OAuth 2.0 client credentials).
     OAuth2(ClientCredentials),
@@ -50,9 +51,9 @@ pub struct ClientCredentials {
     /// Where tokens are requested.
     pub token_url: String,
     /// The client.
-    pub client_id: Setting,
+    pub client_id: ConfigValue,
     /// Its secret.
-    pub client_secret: Setting,
+    pub client_secret: ConfigValue,
     /// What the tokens are for.
     pub scopes: Vec<String>,
     /// The API that the tokens are for, if the server wants to know.
@@ -86,7 +87,7 @@ pub enum KeySource {
     /// In a file.
     File(PathBuf),
     /// Its text.
-    Json(Setting),
+    Json(ConfigValue),
 }
 
 /// Where an API key is in requests.
@@ -127,8 +128,8 @@ impl Credentials {
 }
 
 impl Placement {
-    fn api_key(location: KeyLocation, name: &str, value: &Setting) -> Result<Self, ApiError> {
-        let key = Secret::from(value.value("auth.api_key.value")?);
+    fn api_key(location: KeyLocation, name: &str, value: &ConfigValue) -> Result<Self, ApiError> {
+        let key = Secret::from(read(value, "auth.api_key.value")?);
         let mut placement = Self { secrets: vec![key.clone()], ..Self::default() };
         match location {
             KeyLocation::Header => {

@@ -2,15 +2,20 @@
 
 use std::time::Duration;
 
-use hatchery_egress::MissingVariable;
+use hatchery_core::{ConfigValue, MissingVariable};
 use thiserror::Error;
 
 /// Reasons why an API cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ApiError {
     /// A setting needs a variable of the host's environment.
-    #[error(transparent)]
-    Variable(#[from] MissingVariable),
+    #[error("`{key}` needs the environment variable {name} of the host, which is not set")]
+    Variable {
+        /// The setting.
+        key: String,
+        /// The variable.
+        name: String,
+    },
     /// A setting cannot be used.
     #[error("`{key}` is invalid: {reason}")]
     Setting {
@@ -66,11 +71,19 @@ impl ApiError {
     /// Returns the error for models. Settings and paths of the host are only in the log.
     pub(crate) fn for_models(&self) -> String {
         match self {
-            Self::Variable(_) | Self::Setting { .. } => {
+            Self::Variable { .. } | Self::Setting { .. } => {
                 "its configuration is incomplete; the operator must mend it".into()
             }
             Self::Credentials(_) => "the host gets no credentials for it; the log of the host holds the cause".into(),
             error => error.to_string(),
         }
     }
+}
+
+/// Returns a value. `key` is the setting that an error names.
+///
+/// # Errors
+/// If its variable is not set.
+pub(crate) fn read(value: &ConfigValue, key: &str) -> Result<String, ApiError> {
+    value.read().map_err(|MissingVariable(name)| ApiError::Variable { key: key.into(), name })
 }

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use hatchery_core::ConfigValue;
 use hatchery_core::sync::MutexExt;
-use hatchery_egress::{BodyError, Egress, Secret, Setting, Timeouts, client, describe, read_body};
+use hatchery_egress::{BodyError, Egress, Secret, Timeouts, client, describe, read_body};
 use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 
 use crate::config::Limits;
 use crate::credentials::{Authenticator, Credentials, Placement};
 use crate::document::excerpt;
-use crate::error::ApiError;
+use crate::error::{ApiError, read};
 use crate::request::Request;
 
 /// Most redirects of one request.
@@ -27,7 +28,7 @@ const HIDDEN: &str = "[hidden]";
 pub(crate) struct Http {
     transport: Transport,
     authenticator: Authenticator,
-    headers: BTreeMap<String, Setting>,
+    headers: BTreeMap<String, ConfigValue>,
 }
 
 /// Sends requests where the policy allows it.
@@ -50,7 +51,7 @@ impl Http {
     pub(crate) fn new(
         egress: Arc<dyn Egress>,
         credentials: Credentials,
-        headers: BTreeMap<String, Setting>,
+        headers: BTreeMap<String, ConfigValue>,
         limits: Limits,
     ) -> Self {
         let transport = Transport { egress, limits, clients: Mutex::default() };
@@ -103,11 +104,11 @@ impl Http {
         let mut request = request.clone();
         for (name, setting) in &self.headers {
             let key = format!("headers.{name}");
-            let value = setting.value(&key)?;
+            let value = read(setting, &key)?;
             let invalid = || ApiError::Setting { key: key.clone(), reason: "it is not a valid header".into() };
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
             let mut header = HeaderValue::from_str(&value).map_err(|_| invalid())?;
-            if let Setting::Variable { prefix, .. } = setting {
+            if let ConfigValue::Variable { prefix, .. } = setting {
                 header.set_sensitive(true);
                 placement.secrets.push(value.strip_prefix(prefix.as_str()).unwrap_or(&value).into());
             }

@@ -11,6 +11,7 @@ use hatchery_mcp::{McpEndpoint, McpServers, McpService};
 
 use crate::body::BodyBudget;
 use crate::error::ApiError;
+use crate::live::LiveConnections;
 use hatchery::AppSource;
 use hatchery::ServerConfig;
 
@@ -27,6 +28,7 @@ struct Shared {
     body_budget: BodyBudget,
     /// Number of runs that are being started and that the runner does not count yet.
     starting: AtomicUsize,
+    live: LiveConnections,
     a2a: Option<A2aEndpoint>,
     mcp: Option<McpEndpoint>,
     mcp_servers: McpServers,
@@ -40,7 +42,8 @@ impl AppState {
         let starting = AtomicUsize::new(0);
         let (a2a, mcp, mcp_servers) = (None, None, McpServers::default());
         let evaluations = Evaluations::new(runner.clone(), EvalStore::in_memory());
-        let shared = Shared { runner, source, config, body_budget, starting, a2a, mcp, mcp_servers, evaluations };
+        let live = LiveConnections::default();
+        let shared = Shared { runner, source, config, body_budget, starting, live, a2a, mcp, mcp_servers, evaluations };
         Self { shared: Arc::new(shared) }
     }
 
@@ -74,6 +77,11 @@ impl AppState {
 
     pub(crate) fn a2a(&self) -> Option<&A2aEndpoint> {
         self.shared.a2a.as_ref()
+    }
+
+    /// Returns the connections of live runs.
+    pub(crate) fn live(&self) -> &LiveConnections {
+        &self.shared.live
     }
 
     pub(crate) fn evaluations(&self) -> &Evaluations {

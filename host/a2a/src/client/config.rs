@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery_egress::{Egress, Setting};
+use hatchery_core::ConfigValue;
+use hatchery_egress::Egress;
 
 /// An agent of another host.
 #[derive(Clone)]
@@ -13,7 +14,7 @@ pub struct RemoteAgentConfig {
     /// Where its card is.
     pub card: CardSource,
     /// Headers of every request to it.
-    pub headers: BTreeMap<String, Setting>,
+    pub headers: BTreeMap<String, ConfigValue>,
     /// Where its card may be, and where its card may point.
     pub egress: Arc<dyn Egress>,
     /// What it is told of the calls of other agents.

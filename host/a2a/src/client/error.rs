@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hatchery_egress::MissingVariable;
+use hatchery_core::MissingVariable;
 use thiserror::Error;
 
 use crate::error::ErrorKind;
@@ -45,13 +45,12 @@ pub enum ClientError {
     Task { state: &'static str, message: String },
 }
 
-impl From<MissingVariable> for ClientError {
-    fn from(MissingVariable { key, name }: MissingVariable) -> Self {
-        Self::Variable { key, name }
-    }
-}
-
 impl ClientError {
+    /// Returns the error for a setting whose variable is not set.
+    pub(super) fn variable(key: &str, MissingVariable(name): MissingVariable) -> Self {
+        Self::Variable { key: key.into(), name }
+    }
+
     /// Returns the stable code that clients see.
     pub fn code(&self) -> &'static str {
         match self {

@@ -10,7 +10,7 @@ use hatchery_wasm::limits::units;
 use hatchery_wasm::policy::{HostPattern, OutboundPolicy, PrivateEntry, entries_for};
 use serde::Deserialize;
 
-use super::value::{ConfigValue, settings};
+use super::value::{ValueConfig, settings};
 use crate::byte_size::ByteSize;
 use crate::egress::HostEgress;
 
@@ -65,7 +65,7 @@ pub struct A2aAgentConfig {
     /// The URL of its card, or a file with it.
     pub card: String,
     /// Headers of every request to it.
-    pub headers: BTreeMap<String, ConfigValue>,
+    pub headers: BTreeMap<String, ValueConfig>,
     /// Other hosts that its card may name, as in the grant `network`.
     pub network: Vec<HostPattern>,
     /// Hosts and addresses outside of the public internet, as in the grant `private_network`.

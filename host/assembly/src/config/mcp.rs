@@ -8,7 +8,7 @@ use hatchery_mcp::{Confirmation, Handshake, HttpServer, Limits, McpServers, Serv
 use hatchery_wasm::limits::units;
 use serde::Deserialize;
 
-use super::value::{ConfigValue, settings};
+use super::value::{ValueConfig, settings};
 use crate::byte_size::ByteSize;
 
 /// The Model Context Protocol: servers whose tools agents use, and the apps and tools that clients may use.
@@ -46,7 +46,7 @@ pub struct McpServerConfig {
     /// Its arguments.
     pub args: Vec<String>,
     /// Its environment, in addition to `PATH`.
-    pub env: BTreeMap<String, ConfigValue>,
+    pub env: BTreeMap<String, ValueConfig>,
     /// Its working directory. Default: the folder of the configuration.
     pub cwd: Option<PathBuf>,
     /// The endpoint of a server over HTTP.
@@ -54,7 +54,7 @@ pub struct McpServerConfig {
     /// How a server at a `url` is reached. Default: streamable HTTP.
     pub transport: McpHttpTransport,
     /// Headers of every request to it.
-    pub headers: BTreeMap<String, ConfigValue>,
+    pub headers: BTreeMap<String, ValueConfig>,
     /// How the connection begins. Default: `initialize`.
     pub handshake: McpHandshake,
     /// The tools that agents may use. Default: all.

@@ -14,7 +14,7 @@ use hatchery_wasm::policy::{HostPattern, OutboundPolicy, PrivateEntry, entries_f
 use serde::Deserialize;
 
 use super::a2a::is_url;
-use super::value::{ConfigValue, settings};
+use super::value::{ValueConfig, settings};
 use crate::byte_size::ByteSize;
 use crate::egress::HostEgress;
 
@@ -45,7 +45,7 @@ pub struct ApiConfig {
     /// The credentials that the host adds to requests.
     pub auth: AuthConfig,
     /// Headers of every request.
-    pub headers: BTreeMap<String, ConfigValue>,
+    pub headers: BTreeMap<String, ValueConfig>,
     /// The operations that agents may use, by name. Default: all.
     pub tools: Option<BTreeSet<String>>,
     /// The operations that agents may use, by tag. Default: all.
@@ -80,7 +80,7 @@ pub struct AuthConfig {
     /// A key.
     pub api_key: Option<ApiKeyConfig>,
     /// A token in the header `Authorization`.
-    pub bearer: Option<ConfigValue>,
+    pub bearer: Option<ValueConfig>,
     /// A user name and a password in the header `Authorization`.
     pub basic: Option<BasicConfig>,
     /// Access tokens that a server grants to the host itself (client credentials).
@@ -99,7 +99,7 @@ pub struct ApiKeyConfig {
     /// The name of the header, of the parameter or of the cookie.
     pub name: String,
     /// The key.
-    pub value: ConfigValue,
+    pub value: ValueConfig,
 }
 
 /// Where an API key is in requests.
@@ -115,8 +115,8 @@ pub enum ApiKeyLocation {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BasicConfig {
-    pub username: ConfigValue,
-    pub password: ConfigValue,
+    pub username: ValueConfig,
+    pub password: ValueConfig,
 }
 
 /// A client of an OAuth 2.0 token server.
@@ -125,8 +125,8 @@ pub struct BasicConfig {
 pub struct OAuth2Config {
     /// Where tokens are requested.
     pub token_url: String,
-    pub client_id: ConfigValue,
-    pub client_secret: ConfigValue,
+    pub client_id: ValueConfig,
+    pub client_secret: ValueConfig,
     /// What the tokens are for.
     #[serde(default)]
     pub scopes: Vec<String>,
@@ -152,7 +152,7 @@ pub enum OAuth2ClientPlacement {
 #[serde(deny_unknown_fields, default)]
 pub struct ServiceAccountConfig {
     pub file: Option<PathBuf>,
-    pub json: Option<ConfigValue>,
+    pub json: Option<ValueConfig>,
     /// What the tokens are for. Default: all of Google Cloud.
     pub scopes: Vec<String>,
 }

@@ -1,14 +1,14 @@
-//! Values that can come from the environment.
+//! Values that may come from the environment of the host.
 
 use std::collections::BTreeMap;
 
-use hatchery_egress::Setting;
+use hatchery_core::ConfigValue;
 use serde::Deserialize;
 
 /// A value, or the name of an environment variable of the host.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
-pub enum ConfigValue {
+pub enum ValueConfig {
     Text(String),
     Variable {
         from: String,
@@ -17,7 +17,7 @@ pub enum ConfigValue {
     },
 }
 
-impl ConfigValue {
+impl ValueConfig {
     /// Returns the variable, if the value comes from one.
     pub(crate) fn variable(&self) -> Option<&str> {
         match self {
@@ -27,16 +27,16 @@ impl ConfigValue {
     }
 }
 
-impl From<&ConfigValue> for Setting {
-    fn from(setting: &ConfigValue) -> Self {
+impl From<&ValueConfig> for ConfigValue {
+    fn from(setting: &ValueConfig) -> Self {
         match setting.clone() {
-            ConfigValue::Text(text) => Self::Text(text),
-            ConfigValue::Variable { from, prefix } => Self::Variable { name: from, prefix },
+            ValueConfig::Text(text) => Self::Text(text),
+            ValueConfig::Variable { from, prefix } => Self::Variable { name: from, prefix },
         }
     }
 }
 
-/// Returns the values as settings, by name.
-pub(super) fn settings<C: FromIterator<(String, Setting)>>(values: &BTreeMap<String, ConfigValue>) -> C {
+/// Returns the values by name.
+pub(super) fn settings<C: FromIterator<(String, ConfigValue)>>(values: &BTreeMap<String, ValueConfig>) -> C {
     values.iter().map(|(name, value)| (name.clone(), value.into())).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hatchery_egress::MissingVariable;
+use hatchery_core::MissingVariable;
 use thiserror::Error;
 
 /// Reasons why a server cannot be used.
@@ -58,13 +58,12 @@ pub enum McpError {
     Stopped,
 }
 
-impl From<MissingVariable> for McpError {
-    fn from(MissingVariable { key, name }: MissingVariable) -> Self {
-        Self::Variable { key, name }
-    }
-}
-
 impl McpError {
+    /// Returns the error for a setting whose variable is not set.
+    pub(super) fn variable(key: &str, MissingVariable(name): MissingVariable) -> Self {
+        Self::Variable { key: key.into(), name }
+    }
+
     /// Returns the error for models. Settings, paths of the host and what the server has printed are only in the log.
     pub(super) fn for_callers(&self) -> String {
         match self {

@@ -8,7 +8,7 @@ use reqwest::{Method, Url};
 
 use super::{ClientCredentials, ClientPlacement, Credentials, KeySource, Placement, ServiceAccount, setting};
 use crate::document::excerpt;
-use crate::error::ApiError;
+use crate::error::{ApiError, read};
 use crate::http::{Transport, redact};
 use crate::request::Request;
 
@@ -40,10 +40,10 @@ impl Authenticator {
         let token = match &self.credentials {
             Credentials::None => return Ok(Placement::default()),
             Credentials::ApiKey { location, name, value } => return Placement::api_key(*location, name, value),
-            Credentials::Bearer(token) => return Placement::bearer(token.value("auth.bearer")?.into(), "auth.bearer"),
+            Credentials::Bearer(token) => return Placement::bearer(read(token, "auth.bearer")?.into(), "auth.bearer"),
             Credentials::Basic { username, password } => {
                 let (username, password) =
-                    (username.value("auth.basic.username")?, password.value("auth.basic.password")?);
+                    (read(username, "auth.basic.username")?, read(password, "auth.basic.password")?);
                 return Placement::basic(&username, password.into(), "auth.basic");
             }
             Credentials::OAuth2(client) => self.cache.get_or_fetch(client.fetch(transport)).await?,
@@ -62,8 +62,8 @@ impl ClientCredentials {
     async fn fetch(&self, transport: &Transport) -> Result<TokenResponse, ApiError> {
         let url = Url::parse(&self.token_url).ok().filter(|url| url.scheme() == "https" || is_loopback(url));
         let url = url.ok_or_else(|| setting("auth.oauth2.token_url", "it is not an https URL"))?;
-        let id = self.client_id.value("auth.oauth2.client_id")?;
-        let secret = Secret::from(self.client_secret.value("auth.oauth2.client_secret")?);
+        let id = read(&self.client_id, "auth.oauth2.client_id")?;
+        let secret = Secret::from(read(&self.client_secret, "auth.oauth2.client_secret")?);
         let mut form = vec![("grant_type", Secret::from("client_credentials"))];
         if !self.scopes.is_empty() {
             form.push(("scope", self.scopes.join(" ").into()));
@@ -90,7 +90,7 @@ impl ServiceAccount {
         let unusable = |reason: String| ApiError::Credentials(format!("the credentials file is not usable: {reason}"));
         let json = match &self.key {
             KeySource::File(path) => tokio::fs::read(path).await.map_err(|error| unusable(error.to_string()))?,
-            KeySource::Json(json) => json.value("auth.service_account.json")?.into_bytes(),
+            KeySource::Json(json) => read(json, "auth.service_account.json")?.into_bytes(),
         };
         let credentials = GoogleCredentials::parse(&json).map_err(unusable)?;
         let request = credentials.token_request(&self.scopes.join(" ")).map_err(unusable)?;

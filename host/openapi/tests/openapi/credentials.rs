@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use hatchery_egress::Setting;
+use hatchery_core::ConfigValue;
 use hatchery_openapi::{Credentials, KeyLocation};
 use serde_json::{Value, json};
 
@@ -10,8 +10,8 @@ use crate::support::*;
 
 const KEY: &str = "k3y-of-the-shop";
 
-fn key() -> Setting {
-    Setting::Text(KEY.into())
+fn key() -> ConfigValue {
+    ConfigValue::Text(KEY.into())
 }
 
 fn api_key(location: KeyLocation) -> Credentials {
@@ -48,8 +48,10 @@ async fn a_token_or_a_password_is_in_the_header_authorization() {
     let (server, api) = shop(Credentials::Bearer(key())).await;
     api.call("op", json!({})).await;
     assert_eq!(server.requests()[0]["headers"]["authorization"], format!("Bearer {KEY}"));
-    let basic =
-        Credentials::Basic { username: Setting::Text("ada".into()), password: Setting::Text("pa55word".into()) };
+    let basic = Credentials::Basic {
+        username: ConfigValue::Text("ada".into()),
+        password: ConfigValue::Text("pa55word".into()),
+    };
     let (server, api) = shop(basic).await;
     api.call("op", json!({})).await;
     assert_eq!(server.requests()[0]["headers"]["authorization"], "Basic YWRhOnBhNTV3b3Jk");
@@ -58,7 +60,7 @@ async fn a_token_or_a_password_is_in_the_header_authorization() {
 #[tokio::test]
 async fn headers_of_the_settings_replace_parameters() {
     let (server, mut api) = shop(Credentials::None).await;
-    let variable = Setting::Variable { name: "CARGO_PKG_NAME".into(), prefix: "of ".into() };
+    let variable = ConfigValue::Variable { name: "CARGO_PKG_NAME".into(), prefix: "of ".into() };
     api.config.headers = [("Key".to_owned(), variable)].into();
     assert_eq!(api.schema("op").await["properties"].as_object().unwrap().len(), 2);
     api.call("op", json!({})).await;
@@ -67,7 +69,7 @@ async fn headers_of_the_settings_replace_parameters() {
 
 #[tokio::test]
 async fn a_missing_variable_is_told_to_the_operator_only() {
-    let missing = Setting::Variable { name: "HATCHERY_NO_SUCH".into(), prefix: String::new() };
+    let missing = ConfigValue::Variable { name: "HATCHERY_NO_SUCH".into(), prefix: String::new() };
     let (server, api) = shop(Credentials::Bearer(missing)).await;
     assert_eq!(
         api.error("op", json!({})).await,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use hatchery_egress::Setting;
+use hatchery_core::ConfigValue;
 use hatchery_models::scripted::{Reply, Scripted};
 use hatchery_openapi::{ClientCredentials, ClientPlacement, Credentials, KeySource, ServiceAccount};
 use hatchery_test_support::{Harness, llm_on};
@@ -34,8 +34,8 @@ async fn shop(lifetime: u64, api: impl Fn(&Value) -> Response + Clone + Send + S
 fn client(server: &Server, placement: ClientPlacement) -> Credentials {
     Credentials::OAuth2(ClientCredentials {
         token_url: server.url("/token"),
-        client_id: Setting::Text("me:1".into()),
-        client_secret: Setting::Text(SECRET.into()),
+        client_id: ConfigValue::Text("me:1".into()),
+        client_secret: ConfigValue::Text(SECRET.into()),
         scopes: vec!["read".into(), "write".into()],
         audience: Some("shop".into()),
         placement,
