@@ -17,6 +17,8 @@ const RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// An API that agents share.
 pub(crate) struct Api {
+    /// What the names of its toolsets begin with.
+    pub(crate) prefix: &'static str,
     pub(crate) name: String,
     pub(crate) config: ApiConfig,
     pub(crate) http: Http,
@@ -38,10 +40,11 @@ pub(crate) enum State {
 }
 
 impl Api {
-    pub(crate) fn new(name: impl Into<String>, config: ApiConfig) -> Arc<Self> {
+    pub(crate) fn new(prefix: &'static str, name: impl Into<String>, config: ApiConfig) -> Arc<Self> {
         let ApiConfig { egress, credentials, headers, limits, .. } = config.clone();
         let http = Http::new(egress, credentials, headers, limits);
         Arc::new(Self {
+            prefix,
             name: name.into(),
             config,
             http,
@@ -89,6 +92,11 @@ impl Api {
                 let url = Url::parse(text)
                     .map_err(|error| ApiError::Unreadable(format!("`{}`: {error}", excerpt(text, 200))))?;
                 (self.http.read_document(&url).await?, Some(url))
+            }
+            DocumentSource::Integration(integration) => {
+                let timeout = self.limits().call_timeout;
+                let made = tokio::time::timeout(timeout, integration.document(&self.http)).await;
+                return made.unwrap_or(Err(ApiError::Timeout(timeout))).map(Arc::new);
             }
             DocumentSource::File(path) => {
                 let unreadable = |error: std::io::Error| ApiError::Unreadable(format!("{}: {error}", path.display()));
@@ -138,7 +146,12 @@ impl Api {
             let is_header = location == Location::Header && headers.keys().any(|own| own.eq_ignore_ascii_case(name));
             is_header || credentials.fill(location, name)
         };
-        let servers = ServerSettings { base_url: base_url.as_deref(), variables: server_variables };
+        let own = match &self.config.document {
+            DocumentSource::Integration(integration) => Some(integration.base_url()),
+            DocumentSource::Url(_) | DocumentSource::File(_) => None,
+        };
+        let base_url = own.as_deref().or(base_url.as_deref());
+        let servers = ServerSettings { base_url, variables: server_variables };
         let mut reasons = Vec::new();
         let built = drafts.iter().filter_map(|draft| match draft.build(servers, &is_filled) {
             Ok(operation) => Some(Arc::new(operation)),

@@ -13,14 +13,84 @@ use crate::api::{Api, State};
 use crate::config::{ApiConfig, Confirmation, Selection};
 use crate::toolset::{OpenApiToolset, ToolsetOptions};
 
-/// The name of the toolset in agent files, and its spellings in ADK.
-const TOOLSET: &str = "OpenAPIToolset";
-const ALIASES: [&str; 3] =
-    ["OpenApiToolset", "google.adk.tools.openapi_tool.OpenAPIToolset", "openapi_tool.OpenAPIToolset"];
+/// How agent files and the configuration call a kind of APIs.
+struct Kind {
+    /// The name of the toolset in agent files.
+    toolset: &'static str,
+    /// Its spellings in ADK.
+    aliases: &'static [&'static str],
+    /// The argument with the name of an API.
+    key: &'static str,
+    /// The word for an API in messages.
+    word: &'static str,
+    /// The section of hatchery.yaml.
+    section: &'static str,
+    /// What the names of toolsets begin with.
+    prefix: &'static str,
+    /// Keys of ADK with which an agent would bring a document, credentials or a connection of its own.
+    inline: &'static [&'static str],
+    /// What hatchery.yaml needs instead of what an agent must not bring.
+    example: &'static str,
+}
+
+const OPENAPI: Kind = Kind {
+    toolset: "OpenAPIToolset",
+    aliases: &["OpenApiToolset", "google.adk.tools.openapi_tool.OpenAPIToolset", "openapi_tool.OpenAPIToolset"],
+    key: "api",
+    word: "API",
+    section: "openapi.apis",
+    prefix: "openapi",
+    inline: &[
+        "spec_dict",
+        "specDict",
+        "spec_str",
+        "specStr",
+        "spec_str_type",
+        "specStrType",
+        "auth_scheme",
+        "authScheme",
+        "auth_credential",
+        "authCredential",
+    ],
+    example: "openapi:\n  apis:\n    NAME:\n      document: openapi.yaml\n      base_url: https://api.example/v1\n      \
+              auth: {bearer: {from: API_TOKEN}}",
+};
+
+const INTEGRATIONS: Kind = Kind {
+    toolset: "ApplicationIntegrationToolset",
+    aliases: &[
+        "google.adk.tools.application_integration_tool.ApplicationIntegrationToolset",
+        "com.google.adk.tools.applicationintegrationtoolset.ApplicationIntegrationToolset",
+    ],
+    key: "integration",
+    word: "integration",
+    section: "integrations",
+    prefix: "integration",
+    inline: &[
+        "project",
+        "location",
+        "connection",
+        "triggers",
+        "entity_operations",
+        "entityOperations",
+        "actions",
+        "service_account_json",
+        "serviceAccountJson",
+        "tool_instructions",
+        "toolInstructions",
+        "auth_scheme",
+        "authScheme",
+        "auth_credential",
+        "authCredential",
+    ],
+    example: "integrations:\n  NAME:\n    project: my-project\n    location: us-central1\n    connection: my-connection\n    \
+              entity_operations: {Issues: [list, get]}\n    service_account: {file: key.json}",
+};
 
 /// The configured APIs. All agents share the document and the connections of each. Cheap to clone.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Apis {
+    kind: &'static Kind,
     apis: Arc<BTreeMap<String, Arc<Api>>>,
     /// APIs that must not be used, with the reasons.
     refused: Arc<BTreeMap<String, String>>,
@@ -42,11 +112,37 @@ pub struct ApiStatus {
     pub operations: Vec<String>,
 }
 
+impl Kind {
+    /// Returns why an agent cannot bring a document or credentials of its own, and what to write instead.
+    fn refuse_inline(&self, key: &str) -> String {
+        let Self { key: argument, word, example, .. } = self;
+        format!(
+            "`{key}`: an agent cannot send requests or credentials of its own. Add the {word} to hatchery.yaml:\n\n{example}\n\n\
+             and refer to it in the agent by `args: {{{argument}: NAME}}`"
+        )
+    }
+}
+
+impl Default for Apis {
+    fn default() -> Self {
+        Self::new([])
+    }
+}
+
 impl Apis {
-    /// Creates the APIs. Nothing is read yet.
+    /// Creates APIs with OpenAPI documents. Nothing is read yet.
     pub fn new(apis: impl IntoIterator<Item = (String, ApiConfig)>) -> Self {
-        let apis = apis.into_iter().map(|(name, config)| (name.clone(), Api::new(name, config)));
-        Self { apis: Arc::new(apis.collect()), ..Self::default() }
+        Self::of_kind(&OPENAPI, apis)
+    }
+
+    /// Creates integrations and connections of Google Cloud. Nothing is read yet.
+    pub fn integrations(apis: impl IntoIterator<Item = (String, ApiConfig)>) -> Self {
+        Self::of_kind(&INTEGRATIONS, apis)
+    }
+
+    fn of_kind(kind: &'static Kind, apis: impl IntoIterator<Item = (String, ApiConfig)>) -> Self {
+        let apis = apis.into_iter().map(|(name, config)| (name.clone(), Api::new(kind.prefix, name, config)));
+        Self { kind, apis: Arc::new(apis.collect()), refused: Arc::default(), is_started: Arc::default() }
     }
 
     /// Adds APIs that must not be used. Agents that refer to them get the reason.
@@ -61,34 +157,38 @@ impl Apis {
         self.is_started.store(true, Ordering::Release);
     }
 
-    /// Registers the toolset `OpenAPIToolset`, which takes arguments, and the toolset `openapi:NAME` for each API.
+    /// Registers the toolset `OpenAPIToolset` or `ApplicationIntegrationToolset`, which takes arguments, and the toolset
+    /// `openapi:NAME` or `integration:NAME` for each API.
     pub fn register(&self, extensions: &mut Extensions) {
         let apis = self.clone();
-        extensions.toolsets.register(TOOLSET, move |args| apis.toolset(None, args));
-        for alias in ALIASES {
-            extensions.toolsets.register_alias(alias, TOOLSET);
+        extensions.toolsets.register(self.kind.toolset, move |args| apis.toolset(None, args));
+        for alias in self.kind.aliases {
+            extensions.toolsets.register_alias(*alias, self.kind.toolset);
         }
         for name in self.apis.keys().chain(self.refused.keys()) {
             let (apis, api) = (self.clone(), name.clone());
-            extensions.toolsets.register(format!("openapi:{name}"), move |args| apis.toolset(Some(&api), args));
+            let name = format!("{}:{name}", self.kind.prefix);
+            extensions.toolsets.register(name, move |args| apis.toolset(Some(&api), args));
         }
     }
 
     /// Creates a toolset. `api` is the name of the API if the arguments need none.
-    fn toolset(&self, api: Option<&str>, args: JsonMap) -> Result<Arc<dyn Toolset>, String> {
-        if let Some(key) = ToolsetArgs::INLINE.iter().find(|key| args.contains_key(**key)) {
-            return Err(refuse_inline(key));
+    fn toolset(&self, api: Option<&str>, mut args: JsonMap) -> Result<Arc<dyn Toolset>, String> {
+        let Kind { key, word, section, inline, .. } = self.kind;
+        if let Some(key) = inline.iter().find(|key| args.contains_key(**key)) {
+            return Err(self.kind.refuse_inline(key));
         }
+        let named = args.shift_remove(*key);
         let args: ToolsetArgs = serde_json::from_value(Value::Object(args)).map_err(|error| error.to_string())?;
-        let Some(name) = api.or(args.api.as_deref()) else {
-            return Err(format!("`api` is missing: the name of an API in hatchery.yaml; {}", self.list()));
+        let Some(name) = api.or(named.as_ref().and_then(Value::as_str)) else {
+            return Err(format!("`{key}` is missing: the name of an {word} in hatchery.yaml; {}", self.list()));
         };
         if let Some(refusal) = self.refused.get(name) {
             return Err(refusal.clone());
         }
         let Some(api) = self.apis.get(name) else {
             return Err(format!(
-                "hatchery.yaml has no API `{name}`; {}; add it there below `openapi.apis`",
+                "hatchery.yaml has no {word} `{name}`; {}; add it there below `{section}`",
                 self.list()
             ));
         };
@@ -141,7 +241,6 @@ fn read_early(api: &Arc<Api>) {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ToolsetArgs {
-    api: Option<String>,
     #[serde(alias = "toolFilter", alias = "only")]
     tool_filter: Option<BTreeSet<String>>,
     tags: Option<BTreeSet<String>>,
@@ -156,13 +255,13 @@ struct ToolsetArgs {
 #[serde(untagged)]
 enum RequireConfirmation {
     All(bool),
-    Kind(Kind),
+    Kind(ConfirmedKind),
     Operations(BTreeSet<String>),
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Kind {
+enum ConfirmedKind {
     Writes,
 }
 
@@ -177,38 +276,15 @@ impl From<RequireConfirmation> for Confirmation {
         match required {
             RequireConfirmation::All(true) => Self::All,
             RequireConfirmation::All(false) => Self::None,
-            RequireConfirmation::Kind(Kind::Writes) => Self::Writes,
+            RequireConfirmation::Kind(ConfirmedKind::Writes) => Self::Writes,
             RequireConfirmation::Operations(names) => Self::Operations(names),
         }
     }
 }
 
 impl ToolsetArgs {
-    /// Keys of ADK with which an agent would bring a document or credentials of its own.
-    const INLINE: [&str; 10] = [
-        "spec_dict",
-        "specDict",
-        "spec_str",
-        "specStr",
-        "spec_str_type",
-        "specStrType",
-        "auth_scheme",
-        "authScheme",
-        "auth_credential",
-        "authCredential",
-    ];
-
     fn options(self) -> ToolsetOptions {
         let selection = Selection { names: self.tool_filter, tags: self.tags };
         ToolsetOptions { selection, prefix: self.tool_name_prefix, confirmation: self.require_confirmation.into() }
     }
-}
-
-/// Returns why an agent cannot bring a document or credentials of its own, and what to write instead.
-fn refuse_inline(key: &str) -> String {
-    format!(
-        "`{key}`: an agent cannot send requests or credentials of its own. Add the API to hatchery.yaml:\n\nopenapi:\n  apis:\n    \
-         NAME:\n      document: openapi.yaml\n      base_url: https://api.example/v1\n      auth: {{bearer: {{from: API_TOKEN}}}}\n\n\
-         and refer to it in the agent by `args: {{api: NAME}}`"
-    )
 }

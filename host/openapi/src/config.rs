@@ -9,6 +9,7 @@ use hatchery_core::ConfigValue;
 use hatchery_egress::Egress;
 
 use crate::credentials::Credentials;
+use crate::integration::Integration;
 
 /// An API whose operations agents use.
 #[derive(Clone)]
@@ -57,6 +58,8 @@ pub enum DocumentSource {
     Url(String),
     /// In a file.
     File(PathBuf),
+    /// Made from what Google Cloud says of an integration or a connection.
+    Integration(Box<Integration>),
 }
 
 /// Operations of a document.

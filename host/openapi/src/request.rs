@@ -34,9 +34,11 @@ impl Request {
     /// # Errors
     /// The reason for the model.
     pub(crate) async fn of_call(operation: &Operation, mut args: JsonMap, cx: &CallContext) -> Result<Self, String> {
-        let (mut path, fixed_query) = match operation.path.split_once('?') {
+        // What follows `#` is never sent.
+        let template = operation.path.split('#').next().unwrap_or_default();
+        let (mut path, fixed_query) = match template.split_once('?') {
             Some((path, query)) => (path.to_owned(), Some(query.to_owned())),
-            None => (operation.path.clone(), None),
+            None => (template.to_owned(), None),
         };
         let mut query: Vec<String> = fixed_query.into_iter().collect();
         let mut request = Self::new(operation.method.clone(), operation.base_url.clone());
@@ -78,6 +80,11 @@ impl Request {
             request.body = body::encode(body, args, cx).await?;
         }
         Ok(request)
+    }
+
+    /// Sets the body.
+    pub(crate) fn with_json(self, body: &Value) -> Self {
+        Self { body: Some((HeaderValue::from_static("application/json"), body.to_string().into())), ..self }
     }
 
     /// Adds the cookies as a header.

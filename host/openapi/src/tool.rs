@@ -33,7 +33,7 @@ impl Tool for OperationTool {
     }
 
     fn qualified_name(&self) -> Cow<'_, str> {
-        format!("openapi:{}/{}", self.api.name, self.operation.name).into()
+        format!("{}:{}/{}", self.api.prefix, self.api.name, self.operation.name).into()
     }
 
     fn requires_confirmation(&self) -> bool {

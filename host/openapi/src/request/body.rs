@@ -20,9 +20,10 @@ type Encoded = (HeaderValue, Bytes);
 pub(super) async fn encode(body: &Body, mut args: JsonMap, cx: &CallContext) -> Result<Option<Encoded>, String> {
     let value = match &body.arguments {
         BodyArguments::Whole(name) => args.shift_remove(name),
-        BodyArguments::Properties(names) => {
+        BodyArguments::Properties { names, constants } => {
             args.retain(|name, _| names.contains(name));
-            (!args.is_empty()).then_some(Value::Object(args))
+            let is_empty = args.is_empty() && constants.is_empty();
+            (!is_empty).then(|| Value::Object(constants.clone().into_iter().chain(args).collect()))
         }
     };
     let Some(value) = value else { return Ok(None) };

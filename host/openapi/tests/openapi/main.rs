@@ -4,6 +4,7 @@ mod answers;
 mod args;
 mod bad_documents;
 mod credentials;
+mod integrations;
 mod requests;
 mod schemas;
 mod support;

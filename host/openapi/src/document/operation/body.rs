@@ -39,7 +39,12 @@ pub(crate) enum BodyArguments {
     /// One argument, of this name.
     Whole(String),
     /// The properties of the body.
-    Properties(Vec<String>),
+    Properties {
+        /// The names of the arguments and of the properties.
+        names: Vec<String>,
+        /// Properties with one possible value, which are no arguments.
+        constants: JsonMap,
+    },
 }
 
 /// Converts a request body, and adds its arguments. Returns `None` if it has no content.
@@ -166,8 +171,12 @@ fn properties<'d>(
     }
     let required = object.get("required").and_then(Value::as_array);
     let is_listed = |name: &str| required.is_some_and(|names| names.iter().any(|item| item.as_str() == Some(name)));
-    let mut names = Vec::new();
+    let (mut names, mut constants) = (Vec::new(), JsonMap::new());
     for (name, schema) in properties_of(object) {
+        if let Some(value) = schema.get("const") {
+            constants.insert(name.clone(), value.clone());
+            continue;
+        }
         let converted = match files.contains(name) {
             true => artifact(schema.get("description").and_then(Value::as_str)),
             false => arguments.converter.convert(schema)?,
@@ -176,7 +185,7 @@ fn properties<'d>(
         let converted = if is_list { json!({"type": "array", "items": converted}) } else { converted };
         names.push(arguments.add(name, converted, is_required && is_listed(name)));
     }
-    Ok(Some(BodyArguments::Properties(names)))
+    Ok(Some(BodyArguments::Properties { names, constants }))
 }
 
 /// Returns the schema of the name of an artifact.
