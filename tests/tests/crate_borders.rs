@@ -8,9 +8,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 /// Every crate of the host, with the crates of the workspace that it may use. Dependencies point one way: core ← engine
-/// ← recordings, eval, wasm, models, stores, mcp, a2a, openapi ← assembly ← server ← cli. The registry client knows none of the
-/// others, and the client of requests to other hosts (egress) is below models, a2a and openapi.
-const BORDERS: [(&str, &[&str]); 15] = [
+/// ← recordings, eval, wasm, models, stores, mcp, a2a, openapi ← assembly ← server ← cli. Telemetry knows the core only. The
+/// registry client knows none of the others, nor does the client of requests to other hosts (egress), which models, a2a and
+/// openapi use.
+const BORDERS: [(&str, &[&str]); 16] = [
     ("hatchery-core", &[]),
     ("hatchery-engine", &["hatchery-core"]),
     ("hatchery-recordings", &["hatchery-core", "hatchery-engine"]),
@@ -22,6 +23,7 @@ const BORDERS: [(&str, &[&str]); 15] = [
     ("hatchery-openapi", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
     ("hatchery-models", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
     ("hatchery-stores", &["hatchery-core", "hatchery-engine"]),
+    ("hatchery-telemetry", &["hatchery-core"]),
     ("hatchery-registry", &[]),
     (
         "hatchery",
@@ -37,12 +39,21 @@ const BORDERS: [(&str, &[&str]); 15] = [
             "hatchery-recordings",
             "hatchery-registry",
             "hatchery-stores",
+            "hatchery-telemetry",
             "hatchery-wasm",
         ],
     ),
     (
         "hatchery-server",
-        &["hatchery", "hatchery-a2a", "hatchery-core", "hatchery-engine", "hatchery-eval", "hatchery-mcp"],
+        &[
+            "hatchery",
+            "hatchery-a2a",
+            "hatchery-core",
+            "hatchery-engine",
+            "hatchery-eval",
+            "hatchery-mcp",
+            "hatchery-telemetry",
+        ],
     ),
     (
         "hatchery-cli",
@@ -54,6 +65,7 @@ const BORDERS: [(&str, &[&str]); 15] = [
             "hatchery-recordings",
             "hatchery-registry",
             "hatchery-server",
+            "hatchery-telemetry",
             "hatchery-wasm",
         ],
     ),

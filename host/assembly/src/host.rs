@@ -15,6 +15,7 @@ use hatchery_engine::{App, CatalogSource, Factories, Run, RunRequest, Runner};
 use hatchery_eval::Evaluations;
 use hatchery_mcp::McpServers;
 use hatchery_openapi::Apis;
+use hatchery_telemetry::TraceStore;
 use hatchery_wasm::CatalogHandle;
 use tokio::sync::watch;
 
@@ -38,6 +39,7 @@ pub struct Host {
     apps: Arc<dyn AppSource>,
     runner: Runner,
     evaluations: Evaluations,
+    traces: TraceStore,
     scripts: Scripts,
     mcp_servers: McpServers,
     openapi: Apis,
@@ -100,6 +102,11 @@ impl Host {
     /// Returns the evaluation of the apps, with sets and results in the data folder.
     pub fn evaluations(&self) -> &Evaluations {
         &self.evaluations
+    }
+
+    /// Returns the spans of runs, if they are [traced](HostBuilder::trace).
+    pub fn traces(&self) -> &TraceStore {
+        &self.traces
     }
 
     /// Returns the session, artifact, memory and model services.

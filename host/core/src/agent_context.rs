@@ -157,7 +157,11 @@ impl AgentContext {
             Some(claim) => signer.sign(session_key, &mut data, claim),
             None => remove_proof(&mut data),
         }
-        self.sink.emit(Event::new(data)).await
+        let event = self.sink.emit(Event::new(data)).await?;
+        if !event.partial {
+            self.call.span().add_event(&event.id);
+        }
+        Ok(event)
     }
 
     fn error(&self, message: String) -> RunError {

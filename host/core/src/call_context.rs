@@ -20,6 +20,7 @@ use crate::memory::MemoryEntry;
 use crate::model::{LlmRequest, LlmResponse, Model, ResponseStream, StreamingMode};
 use crate::state::{State, is_state_removal};
 use crate::sync::MutexExt;
+use crate::trace::{SpanContext, SpanOperation};
 
 /// The context of one call of a tool or a callback, or of one run of an agent. Changes are collected as the
 /// [`EventActions`] of the event that reports the call. They are visible at once to code that reads state through the
@@ -44,6 +45,7 @@ pub struct CallContext {
     is_read_only: bool,
     confirmation: Option<Arc<ToolConfirmation>>,
     host: Option<Arc<dyn AgentHost>>,
+    span: SpanContext,
     actions: Arc<Mutex<EventActions>>,
 }
 
@@ -51,6 +53,7 @@ impl CallContext {
     /// Creates a context without changes.
     pub fn new(invocation: Arc<Invocation>, agent: impl Into<Arc<str>>, branch: Option<Arc<str>>) -> Self {
         Self {
+            span: invocation.span.clone(),
             invocation,
             agent: agent.into(),
             branch,
@@ -63,6 +66,18 @@ impl CallContext {
             host: None,
             actions: Arc::default(),
         }
+    }
+
+    /// Sets where the spans of the call begin.
+    #[must_use]
+    pub fn with_span(mut self, span: SpanContext) -> Self {
+        self.span = span;
+        self
+    }
+
+    /// Returns where the spans of the call begin.
+    pub fn span(&self) -> &SpanContext {
+        &self.span
     }
 
     /// Sets the engine's services for running code.
@@ -163,7 +178,7 @@ impl CallContext {
         let arguments = (contents, &request.system_instructions, tools, &request.model_tools, &request.config);
         let key = self.next_call_key(&format!("model:{}", request.model), &arguments);
         let (Some(key), Some(journal)) = (key, &invocation.journal) else {
-            return invocation.generate(&self.agent, model, request, streaming_mode).await;
+            return self.generate_in_span(model, request, streaming_mode).await;
         };
         if let EarlierCall::Completed(responses) = journal.earlier::<Vec<LlmResponse>>(&key) {
             return match journal.count_call(&key) {
@@ -173,9 +188,32 @@ impl CallContext {
             };
         }
         let name = request.model.clone();
-        let responses = invocation.generate(&self.agent, model, request, streaming_mode).await?;
+        let responses = self.generate_in_span(model, request, streaming_mode).await?;
         journal.count_call(&key);
         Ok(record_responses(journal.clone(), key, name, responses))
+    }
+
+    /// Calls a model. The span ends with the responses.
+    async fn generate_in_span(
+        &self,
+        model: &dyn Model,
+        request: LlmRequest,
+        streaming_mode: StreamingMode,
+    ) -> Result<ResponseStream, RunError> {
+        let mut span = self.span.start(SpanOperation::CodeModel, &request.model);
+        if !span.is_recorded() {
+            return self.invocation.generate(&self.agent, model, request, streaming_mode).await;
+        }
+        let request = Arc::new(request);
+        span.set_request(&request);
+        let request = LlmRequest::clone(&request);
+        let responses = self.invocation.generate(&self.agent, model, request, streaming_mode).await;
+        let responses = responses.inspect_err(|error| span.set_error(error))?;
+        let observe = move |response: &Result<LlmResponse, ModelError>| match response {
+            Ok(response) => response.usage_metadata.iter().for_each(|usage| span.set_usage(usage)),
+            Err(error) => span.set_error(&error.clone().into()),
+        };
+        Ok(responses.inspect(observe).boxed())
     }
 
     /// Returns the context of a call of an item that the configuration uses with arguments: `args` of a tool in an

@@ -25,6 +25,7 @@ use crate::services::Services;
 use crate::session::Session;
 use crate::state::{State, StateScope, state_entry_bytes};
 use crate::sync::RwLockExt;
+use crate::trace::SpanContext;
 use crate::turn::TurnLease;
 
 pub use self::limits::RemainingLimits;
@@ -68,6 +69,8 @@ pub struct Invocation {
     pub lease: Option<Arc<TurnLease>>,
     /// The journal of the run's calls, shared with the runs of agents that are called as tools; `None` without a lease.
     pub journal: Option<Arc<RunJournal>>,
+    /// Where the spans of the run begin.
+    pub span: SpanContext,
     /// True once an event has ended the run.
     is_ended: AtomicBool,
     user_content: RwLock<Arc<Content>>,
@@ -106,6 +109,8 @@ pub struct NewInvocation {
     pub lease: Option<Arc<TurnLease>>,
     /// The journal of the run's calls; `None` without a lease.
     pub journal: Option<Arc<RunJournal>>,
+    /// Where the spans of the run begin.
+    pub span: SpanContext,
 }
 
 impl NewInvocation {
@@ -126,6 +131,7 @@ impl NewInvocation {
             usage: RunUsage::default(),
             lease: None,
             journal: None,
+            span: SpanContext::default(),
             session,
         }
     }
@@ -135,7 +141,7 @@ impl Invocation {
     /// Creates the invocation of a user message, and the only handle that can change it.
     pub fn new(new: NewInvocation) -> (Arc<Self>, InvocationWriter) {
         let NewInvocation { id, session, user_content, caller, run_config, services, cancel, usage, .. } = new;
-        let NewInvocation { is_resumable, apps, plugins, parent, signer, lease, journal, .. } = new;
+        let NewInvocation { is_resumable, apps, plugins, parent, signer, lease, journal, span, .. } = new;
         let invocation = Self {
             id,
             session_key: session.key.clone(),
@@ -153,6 +159,7 @@ impl Invocation {
             signer,
             lease,
             journal,
+            span,
             is_ended: AtomicBool::new(false),
             user_content: RwLock::new(user_content),
             session: RwLock::new(session),
@@ -161,8 +168,14 @@ impl Invocation {
     }
 
     /// Creates the invocation of an agent that is called as a tool. It has no events yet, starts with `state`, counts
-    /// as usage of this run, and is cancelled with it. Its id is that of the call.
-    pub fn child(&self, id: String, user_content: Arc<Content>, state: State) -> (Arc<Self>, InvocationWriter) {
+    /// as usage of this run, and is cancelled with it. Its id is that of the call, and its spans begin at `span`.
+    pub fn child(
+        &self,
+        id: String,
+        user_content: Arc<Content>,
+        state: State,
+        span: SpanContext,
+    ) -> (Arc<Self>, InvocationWriter) {
         let session = Session { state, events: Vector::new(), revision: 0, ..self.session() };
         let cancel = self.cancel.child_token();
         let child = Self {
@@ -174,6 +187,7 @@ impl Invocation {
             apps: self.apps.clone(),
             parent: self.parent.clone(),
             is_in_tool: true,
+            span,
             ..self.derive(session, user_content, self.run_config.clone(), cancel)
         };
         child.with_writer()
@@ -209,6 +223,7 @@ impl Invocation {
             signer: self.signer.clone(),
             lease: None,
             journal: None,
+            span: self.span.clone(),
             is_ended: AtomicBool::new(false),
             user_content: RwLock::new(user_content),
             session: RwLock::new(session),

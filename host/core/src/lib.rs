@@ -45,6 +45,7 @@ mod summarizer;
 pub mod sync;
 mod time;
 mod tool;
+mod trace;
 mod turn;
 pub mod type_schema;
 mod usage;
@@ -107,6 +108,10 @@ pub use stored_run::{RunFailure, RunPage, RunService, RunState, RunTransition, S
 pub use summarizer::Summarizer;
 pub use time::{Timestamp, UptimeInstant};
 pub use tool::{Tool, ToolAuthorizer, Toolset};
+pub use trace::{
+    AttributeValue, InvalidTraceParent, Kept, Span, SpanContent, SpanContext, SpanData, SpanError, SpanExporter,
+    SpanOperation, TimeKind, Trace, TraceParent,
+};
 pub use turn::{MAX_TURN_LEASE, Turn, TurnLease, TurnStart};
 pub use usage::{ArtifactUsage, SessionUsage, StateUsage, Usage, UserUsage};
 pub use wildcard::matches_wildcard;

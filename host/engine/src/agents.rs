@@ -5,12 +5,16 @@ mod custom;
 mod host;
 mod workflow;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use hatchery_core::{Agent, AgentContext, AgentId, AgentKind, Claim, Content, Event, EventData, RunError};
+use hatchery_core::sync::MutexExt;
+use hatchery_core::{
+    Agent, AgentContext, AgentId, AgentKind, Claim, Content, Event, EventData, RunError, Span, SpanContext,
+    SpanOperation,
+};
 
 use crate::llm::{self, transfer};
 use crate::plugins::HookChain;
@@ -34,12 +38,12 @@ pub(crate) fn run_agent(
         // Agents that have transferred, the first at the bottom. They are kept here and not on the stack, because two
         // agents that keep transferring to each other would overflow it.
         let mut callers: Vec<AgentRun> = Vec::new();
-        let mut current = AgentRun::new(&run, id, &scope);
+        let mut current = AgentRun::new(&run, id, &scope, &scope.span);
         let mut outcome = current.attribute_failure(current.start()).await?;
         loop {
             match outcome {
                 AgentOutcome::Transfer(target) => {
-                    let next = AgentRun::new(&run, target, &scope);
+                    let next = AgentRun::new(&run, target, &scope, current.cx.call.span());
                     callers.push(std::mem::replace(&mut current, next));
                     outcome = current.attribute_failure(current.start()).await?;
                 }
@@ -69,6 +73,8 @@ struct AgentRun {
     /// True once the callbacks after the agent have run. They may transfer to another agent, after which the agent is
     /// over.
     is_finished: AtomicBool,
+    /// Ends with the run of the agent, and with the runs of those that it transfers to.
+    span: Mutex<Span>,
 }
 
 /// The decision of the callbacks before an agent.
@@ -82,10 +88,17 @@ enum AgentStart {
 }
 
 impl AgentRun {
-    fn new(run: &Arc<RunContext>, id: AgentId, scope: &AgentScope) -> Self {
-        let call = run.call_context(id, scope.branch.clone(), &scope.replay);
+    fn new(run: &Arc<RunContext>, id: AgentId, scope: &AgentScope, around: &SpanContext) -> Self {
+        let agent = run.agent(id);
+        let mut span = around.start(SpanOperation::Agent, &agent.name);
+        span.record(|data| {
+            data.set("gen_ai.agent.name", agent.name.clone());
+            data.set("gen_ai.agent.description", agent.description.clone());
+        });
+        let call = run.call_context(id, scope.branch.clone(), &scope.replay).with_span(span.context().clone());
         let cx = AgentContext { call, sink: scope.sink.clone() };
-        Self { run: run.clone(), id, replay: scope.replay.clone(), cx, is_finished: AtomicBool::new(false) }
+        let is_finished = AtomicBool::new(false);
+        Self { run: run.clone(), id, replay: scope.replay.clone(), cx, is_finished, span: Mutex::new(span) }
     }
 
     fn agent(&self) -> &Agent {
@@ -106,6 +119,9 @@ impl AgentRun {
         async move {
             let result = part.await;
             self.run.attribute_failure(self.id, &result);
+            if let Err(error) = &result {
+                self.span.lock_unpoisoned().set_error(error);
+            }
             result
         }
     }
@@ -174,8 +190,13 @@ impl AgentRun {
     }
 
     async fn run_body(&self) -> Result<AgentOutcome, RunError> {
-        let Self { run, id, replay, cx, is_finished: _ } = self;
-        let scope = || AgentScope { branch: cx.call.branch.clone(), replay: replay.clone(), sink: cx.sink.clone() };
+        let Self { run, id, replay, cx, is_finished: _, span: _ } = self;
+        let scope = || AgentScope {
+            branch: cx.call.branch.clone(),
+            replay: replay.clone(),
+            sink: cx.sink.clone(),
+            span: cx.call.span().clone(),
+        };
         match &self.agent().kind {
             AgentKind::Llm(llm) => llm::run_llm_agent(run, *id, llm, cx, replay).await,
             AgentKind::Sequential => workflow::run_sequential(run, *id, scope()).await,

@@ -21,11 +21,13 @@ mod turn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::{FutureExt, Stream};
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{Event, EventSigner, Plugin, RunError, Services, SessionKey, StoreError, new_invocation_id};
+use hatchery_core::{
+    Event, EventSigner, Plugin, RunError, Services, SessionKey, SpanExporter, StoreError, new_invocation_id,
+};
 use tokio::sync::{mpsc, watch};
 
 use crate::app::App;
@@ -72,6 +74,8 @@ struct RunnerInner {
     compactions: Compactions,
     signer: EventSigner,
     turn_lease: Duration,
+    /// Receives the spans of runs. `None` if they are not traced.
+    spans: Option<Arc<dyn SpanExporter>>,
     turn_ends: Mutex<TurnEndTasks>,
     run_bus: Arc<RunBus>,
     /// The apps that the code of runs can run; empty until they are known.
@@ -151,6 +155,7 @@ impl Runner {
             compactions: Compactions::default(),
             signer,
             turn_lease: TURN_LEASE,
+            spans: None,
             turn_ends: Mutex::default(),
             run_bus: Arc::default(),
             apps: OnceLock::new(),
@@ -161,6 +166,16 @@ impl Runner {
     /// hosts on the same sessions wait this long for the turns of a host that has died.
     #[must_use]
     pub fn with_turn_lease(&self, lease: Duration) -> Self {
+        self.separate(lease, self.0.spans.clone())
+    }
+
+    /// Returns a separate runner whose runs are traced.
+    #[must_use]
+    pub fn with_span_exporter(&self, exporter: Arc<dyn SpanExporter>) -> Self {
+        self.separate(self.0.turn_lease, Some(exporter))
+    }
+
+    fn separate(&self, turn_lease: Duration, spans: Option<Arc<dyn SpanExporter>>) -> Self {
         let RunnerInner { services, plugins, signer, apps, .. } = self.0.as_ref();
         Self(Arc::new(RunnerInner {
             services: services.clone(),
@@ -169,7 +184,8 @@ impl Runner {
             active_runs: watch::Sender::new(0),
             compactions: Compactions::default(),
             signer: signer.clone(),
-            turn_lease: lease,
+            turn_lease,
+            spans,
             turn_ends: Mutex::default(),
             run_bus: Arc::default(),
             apps: apps.clone(),
@@ -255,6 +271,7 @@ impl Runner {
     }
 
     async fn start(&self, app: Arc<App>, request: RunRequest, kind: RunKind) -> Result<Run, RunError> {
+        let requested = Instant::now();
         request.check(matches!(kind, RunKind::Live(_)))?;
         let plugins = self.0.plugins.current()?;
         let models = Arc::new(PinnedModels::new(self.0.services.models.clone(), &app.tree));
@@ -314,6 +331,7 @@ impl Runner {
                         live,
                         parent,
                         caller_cancel,
+                        requested,
                     };
                     runner.run_next_turn(key.clone(), turn, cached, &mut guard).await
                 }

@@ -10,10 +10,12 @@ mod graph;
 mod live;
 mod mcp;
 mod memory;
+mod metrics;
 mod run;
 mod runs;
 mod sessions;
 mod status;
+mod traces;
 
 use axum::Router;
 use axum::extract::OriginalUri;
@@ -35,10 +37,12 @@ pub(crate) fn all() -> Router<AppState> {
         .merge(live::routes())
         .merge(mcp::routes())
         .merge(memory::routes())
+        .merge(metrics::routes())
         .merge(run::routes())
         .merge(runs::routes())
         .merge(sessions::routes())
         .merge(status::routes())
+        .merge(traces::routes())
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(route_not_found)
 }

@@ -8,6 +8,7 @@ use hatchery_core::{EventWindow, Services, Session, SessionKey};
 use hatchery_engine::{App, Runner};
 use hatchery_eval::{EvalStore, Evaluations};
 use hatchery_mcp::{McpEndpoint, McpServers, McpService};
+use hatchery_telemetry::{Metrics, TraceStore};
 
 use crate::body::BodyBudget;
 use crate::error::ApiError;
@@ -33,6 +34,8 @@ struct Shared {
     mcp: Option<McpEndpoint>,
     mcp_servers: McpServers,
     evaluations: Evaluations,
+    traces: TraceStore,
+    metrics: Metrics,
 }
 
 impl AppState {
@@ -41,9 +44,23 @@ impl AppState {
         let body_budget = BodyBudget::new(config.body_memory);
         let starting = AtomicUsize::new(0);
         let (a2a, mcp, mcp_servers) = (None, None, McpServers::default());
+        let (traces, metrics) = (TraceStore::default(), Metrics::default());
         let evaluations = Evaluations::new(runner.clone(), EvalStore::in_memory());
         let live = LiveConnections::default();
-        let shared = Shared { runner, source, config, body_budget, starting, live, a2a, mcp, mcp_servers, evaluations };
+        let shared = Shared {
+            runner,
+            source,
+            config,
+            body_budget,
+            starting,
+            live,
+            a2a,
+            mcp,
+            mcp_servers,
+            evaluations,
+            traces,
+            metrics,
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -75,6 +92,15 @@ impl AppState {
         self
     }
 
+    /// Serves the spans of runs. To be called before the state is shared.
+    #[must_use]
+    pub fn with_traces(mut self, traces: TraceStore) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.traces = traces;
+        }
+        self
+    }
+
     pub(crate) fn a2a(&self) -> Option<&A2aEndpoint> {
         self.shared.a2a.as_ref()
     }
@@ -82,6 +108,23 @@ impl AppState {
     /// Returns the connections of live runs.
     pub(crate) fn live(&self) -> &LiveConnections {
         &self.shared.live
+    }
+
+    /// Serves the metrics of runs. To be called before the state is shared.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: Metrics) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.metrics = metrics;
+        }
+        self
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
+    }
+
+    pub(crate) fn traces(&self) -> &TraceStore {
+        &self.shared.traces
     }
 
     pub(crate) fn evaluations(&self) -> &Evaluations {

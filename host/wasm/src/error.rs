@@ -158,7 +158,7 @@ impl CallError {
     }
 
     /// Returns the error for models, guests and clients. Settings and places in the code are for the operator.
-    fn for_callers(&self) -> String {
+    pub(crate) fn for_callers(&self) -> String {
         match self {
             Self::Limit(exceeded) => exceeded.for_callers(),
             Self::Memory(error) => error.for_callers(),
@@ -179,7 +179,7 @@ impl CallError {
     }
 
     /// Returns the stable code that clients see.
-    fn code(&self) -> &'static str {
+    pub(crate) fn code(&self) -> &'static str {
         match self {
             Self::Busy { .. } => "COMPONENT_BUSY",
             Self::Limit(exceeded) => exceeded.limit.code(),

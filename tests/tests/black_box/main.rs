@@ -33,6 +33,8 @@ mod registry;
 mod rollback;
 mod samples;
 mod slow_clients;
+mod telemetry;
+mod traces;
 mod trust;
 mod two_hosts;
 mod wire;

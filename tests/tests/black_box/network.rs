@@ -102,6 +102,32 @@ async fn a_secret_is_sent_over_https_and_appears_nowhere() -> Result<()> {
 }
 
 #[tokio::test]
+async fn requests_name_their_span_only_if_the_trace_is_exported() -> Result<()> {
+    for is_exported in [false, true] {
+        let server = HttpsServer::start().await?;
+        let folder = folder(server.port)?;
+        let roots = folder.data().join("roots.pem");
+        std::fs::write(&roots, &server.authority)?;
+        let roots = roots.to_str().context("a path of text")?;
+        let mut environment = vec![("SSL_CERT_FILE", roots), ("PAGE_KEY", "s3cret")];
+        environment.extend(is_exported.then_some(("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")));
+        let host = Host::serve_with_environment(&folder, &environment).await?;
+        host.ask("web-fetch", "s", &format!("Read https://localhost:{}/", server.port)).await?;
+        let spans = host.get("/debug/trace/session/s").await?.json(200)?;
+        let spans = spans.as_array().context("spans")?;
+        let span = spans.iter().find(|span| span["name"] == "GET localhost").with_context(|| format!("{spans:?}"))?;
+        assert_eq!(span["attributes"]["http.response.status_code"], 200);
+        let guest = spans.iter().find(|guest| guest["span_id"] == span["parent_span_id"]).context("a guest")?;
+        assert_eq!(guest["name"], "call_guest web-fetch");
+        let heads = server.heads.lock().unwrap().join("").to_ascii_lowercase();
+        let header = format!("\r\ntraceparent: 00-{}-{}-01\r\n", text_at(span, "/trace_id"), text_at(span, "/span_id"));
+        assert_eq!(heads.contains(&header), is_exported, "{heads}");
+        assert_eq!(heads.contains("traceparent"), is_exported, "{heads}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_certificate_that_this_machine_does_not_trust_is_refused() -> Result<()> {
     let server = HttpsServer::start().await?;
     let host = Host::serve_with_environment(&folder(server.port)?, &[("PAGE_KEY", "s3cret")]).await?;

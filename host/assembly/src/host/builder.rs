@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use hatchery_core::{
     Agent, ArtifactService, EventSigner, ItemResolver, MemoryService, Model, Plugin, Services, SessionService,
+    SpanExporter,
 };
 use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::{App, CatalogSource, Extensions, LayeredResolver, Runner, StaticCatalog};
@@ -16,6 +17,7 @@ use hatchery_models::ModelProvider;
 use hatchery_stores::firestore::{
     FirestoreClient, FirestoreMemoryService, FirestoreProperties, FirestoreSessionService,
 };
+use hatchery_telemetry::TraceStore;
 use hatchery_wasm::{CatalogHandle, CatalogModels, DeterministicMode, LoadOptions, Progress, Worker};
 
 use super::native::{AppsOf, ConfigState, HostApps, HostCatalog, HostPlugins, NativeModels};
@@ -58,6 +60,8 @@ pub struct HostBuilder {
     progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
     deterministic_mode: Option<DeterministicMode>,
     is_reproducible: bool,
+    is_traced: bool,
+    exporters: Vec<Arc<dyn SpanExporter>>,
 }
 
 /// Where compiled code is cached.
@@ -202,6 +206,20 @@ impl HostBuilder {
     #[must_use]
     pub fn watch(self, watch: bool) -> Self {
         Self { watch, ..self }
+    }
+
+    /// Sets whether the spans of runs are kept in memory, with requests to models and their responses, see
+    /// [`Host::traces`]. Default: false.
+    #[must_use]
+    pub fn trace(self, trace: bool) -> Self {
+        Self { is_traced: trace, ..self }
+    }
+
+    /// Adds a receiver of the spans of runs.
+    #[must_use]
+    pub fn export_spans(mut self, exporter: Arc<dyn SpanExporter>) -> Self {
+        self.exporters.push(exporter);
+        self
     }
 
     /// Sets where components are compiled. Default: in this process, which does not bound the memory and time of
@@ -350,8 +368,21 @@ impl HostBuilder {
         let apps =
             HostApps { native: native_apps, catalog: catalog.clone(), models, config_state: config_state.clone() };
         let apps: Arc<dyn AppSource> = Arc::new(ConfiguredApps::new(apps, &config, catalog_source.clone()));
-        let runner = Runner::with_signer(services, self.native_plugins(configured)?, signer)
+        let mut runner = Runner::with_signer(services, self.native_plugins(configured)?, signer)
             .with_turn_lease(config.server.turn_lease);
+        let traces = TraceStore::default();
+        let mut exporters = self.exporters;
+        if self.is_traced {
+            exporters.push(Arc::new(traces.clone()));
+        }
+        runner = match exporters.pop() {
+            None => runner,
+            Some(only) if exporters.is_empty() => runner.with_span_exporter(only),
+            Some(last) => {
+                exporters.push(last);
+                runner.with_span_exporter(Arc::new(exporters))
+            }
+        };
         runner.set_apps(Arc::new(AppsOf(apps.clone())));
         if let Some(catalog) = catalog.as_ref().filter(|_| self.watch) {
             catalog.watch();
@@ -383,6 +414,7 @@ impl HostBuilder {
             apps,
             runner,
             evaluations,
+            traces,
             scripts,
             mcp_servers,
             openapi,

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 use hatchery::services::{ServicesError, create_data_folder};
@@ -13,7 +14,9 @@ use hatchery::trust::LoadedConfig;
 use hatchery::{AppSource, CatalogReport, DevUi, Host, ServerConfig, Storage};
 use hatchery_core::CallerOrigin;
 use hatchery_server::{AppState, Server};
+use hatchery_telemetry::{Metrics, OtlpExporter};
 use serde_json::json;
+use tokio::runtime::Handle;
 
 use crate::audit;
 use crate::dotenv::DotEnvSource;
@@ -94,6 +97,11 @@ pub async fn serve(
     let loaded = builder.read_config()?;
     let allowed_hosts = allowed_hosts(address, &args, loaded)?;
     start_audit(dir, &args, loaded)?;
+    // Spans contain what is sent to models, which only the operator may read.
+    let dev_ui = loaded.config.server.dev_ui.unwrap_or(default_dev_ui(address));
+    let (metrics, otlp) = (Metrics::default(), OtlpExporter::from_environment(Handle::current())?.map(Arc::new));
+    let builder = builder.trace(dev_ui == DevUi::Full).export_spans(Arc::new(metrics.clone()));
+    let builder = otlp.iter().fold(builder, |builder, otlp| builder.export_spans(otlp.clone()));
     let started = interrupts.race(host::start(builder)).await;
     let Some(mut host) = started.transpose()? else { return Ok(Outcome::Interrupted) };
     let is_loading = host.is_loading();
@@ -102,15 +110,16 @@ pub async fn serve(
     }
     let dev_ui_folder = args.dev_ui_dir.as_deref().map(ui_folder).transpose()?;
     let config = host.config().server.clone();
-    let dev_ui = Some(config.dev_ui.unwrap_or(default_dev_ui(address)));
-    let config = ServerConfig { allowed_hosts, dev_ui, dev_ui_folder, ..config };
+    let config = ServerConfig { allowed_hosts, dev_ui: Some(dev_ui), dev_ui_folder, ..config };
     let has_dev_ui = config.dev_ui() != DevUi::Off;
     let mcp = host.mcp_service(CallerOrigin::Http, Vec::new());
     let a2a = host.a2a_service();
     let state = AppState::new(host.runner().clone(), host.apps().clone(), config)
         .with_mcp(mcp, host.mcp_servers().clone())
         .with_a2a(a2a.clone())
-        .with_evaluations(host.evaluations().clone());
+        .with_evaluations(host.evaluations().clone())
+        .with_traces(host.traces().clone())
+        .with_metrics(metrics);
     let server = Server::bind(address, state).await?;
     let address = server.local_addr();
     if !address.ip().is_loopback() {
@@ -143,6 +152,9 @@ pub async fn serve(
     };
     server.serve(stop).await;
     host.close().await;
+    if let Some(otlp) = otlp {
+        tokio::task::spawn_blocking(move || otlp.shut_down()).await?;
+    }
     load_result.map(|()| Outcome::Success)
 }
 

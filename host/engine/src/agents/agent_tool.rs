@@ -66,7 +66,7 @@ impl AgentTool {
         // Without a key, the call would not be found again.
         let journal = caller.journal.clone().filter(|_| cx.call_key.is_some());
         let recorded = journal.as_ref().map(|journal| journal.events(&id)).unwrap_or_default();
-        let (invocation, writer) = caller.child(id, message.clone(), cx.full_state());
+        let (invocation, writer) = caller.child(id, message.clone(), cx.full_state(), cx.span().clone());
         let collector = Arc::new(AnswerCollector {
             writer,
             caller: cx.clone(),
@@ -84,7 +84,7 @@ impl AgentTool {
         let run = Arc::new(RunContext::new(self.app.clone(), invocation.clone(), plugins, engine_host));
         // A separate task, because nested agents could overflow the stack of one. Dropping the set aborts the task.
         let mut task = JoinSet::new();
-        let scope = AgentScope { branch: None, replay, sink: collector };
+        let scope = AgentScope { branch: None, replay, sink: collector, span: cx.span().clone() };
         task.spawn(run_agent(run, self.app.root_id(), scope));
         match task.join_next().await.map_or(Err(RunError::Cancelled), propagate_panic) {
             Err(RunError::Stopped) if invocation.is_ended() => {}

@@ -22,7 +22,10 @@ pub(super) async fn run_custom_agent(
 ) -> Result<AgentOutcome, RunError> {
     let host = Arc::new(EngineHost::new(run.clone(), id, scope.replay.clone()));
     let name = run.agent(id).name.as_str();
-    let call = CallContext::new(run.invocation.clone(), name, scope.branch).with_host(host.clone()).for_agent_code();
+    let call = CallContext::new(run.invocation.clone(), name, scope.branch)
+        .with_host(host.clone())
+        .with_span(scope.span)
+        .for_agent_code();
     let outer = AgentContext { call: call.clone(), sink: scope.sink };
     let cx = AgentContext { call, sink: Arc::new(ReplaySink { outer, replay: scope.replay, host: host.clone() }) };
     let result = custom.code.run(cx.clone()).await;

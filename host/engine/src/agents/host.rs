@@ -40,7 +40,7 @@ impl AgentHost for EngineHost {
             return Err(RunError::NotFound { kind: "Agent", name: name.into(), hint });
         };
         let replay = self.replay.for_sub_agent(tree, sub_agent);
-        let scope = AgentScope { branch: cx.branch.clone(), replay, sink };
+        let scope = AgentScope { branch: cx.branch.clone(), replay, sink, span: cx.span().clone() };
         match run_agent(self.run.clone(), sub_agent, scope).await? {
             AgentOutcome::Done | AgentOutcome::Escalated | AgentOutcome::Transfer(_) => Ok(()),
             AgentOutcome::Paused => {

@@ -71,7 +71,8 @@ pub(super) async fn run_parallel(
         scope.replay.fork(&branches, |event| escalates_to(run, id, event), |event| is_from_code_above(run, id, event));
     let mut tasks = JoinSet::new();
     for ((sub_agent, branch), replay) in children.iter().zip(branches).zip(&replays) {
-        let scope = AgentScope { branch: Some(branch), replay: replay.clone(), sink: sink.clone() };
+        let scope =
+            AgentScope { branch: Some(branch), replay: replay.clone(), sink: sink.clone(), span: scope.span.clone() };
         tasks.spawn(run_agent(run.clone(), *sub_agent, scope));
     }
     let (mut result, mut is_over) = (Ok(AgentOutcome::Done), false);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use hatchery_core::{
     Aggregator, Capability, Claim, Content, Event, EventData, LlmAgent, LlmRequest, LlmResponse, Model, ModelError,
-    ModelErrorKind, PartData, RunError, StreamingMode, new_event_id, new_function_call_id,
+    ModelErrorKind, PartData, RunError, SpanOperation, StreamingMode, new_event_id, new_function_call_id,
 };
 use serde_json::Value;
 
@@ -22,21 +22,26 @@ impl LoopDriver<'_> {
             call.invocation.count_llm_call(&call.agent)?;
             return self.emit_response(event_id, response).await;
         }
+        let request = Arc::new(request);
+        let mut span = call.span().start(SpanOperation::Model, "");
+        span.record(|data| data.set("gcp.vertex.agent.event_id", event_id.clone()));
+        span.set_request(&request);
         let mut aggregator = Aggregator::default();
-        let response = match self.stream_model(model.as_ref(), &request, &event_id, &mut aggregator).await {
-            Ok(()) => match aggregator.finish() {
-                Some(response) => self.recover_blocked(&request, response).await?,
-                None => {
-                    let message = "its response is empty";
-                    let error = ModelError::new(ModelErrorKind::BadResponse, &request.model, message);
-                    self.recover_model_call(&request, error).await?
-                }
-            },
+        let streamed = self.stream_model(model.as_ref(), &request, &event_id, &mut aggregator).await;
+        let result = streamed.and_then(|()| {
+            let empty = || ModelError::new(ModelErrorKind::BadResponse, &request.model, "its response is empty");
+            aggregator.finish().ok_or_else(|| empty().into())
+        });
+        span.end();
+        let response = match result.inspect_err(|error| span.set_error(error)) {
+            Ok(response) => self.recover_blocked(&request, response).await?,
             Err(RunError::Model(error)) => self.recover_model_call(&request, error).await?,
             Err(error) => return Err(error),
         };
         let response = self.call_after_model(response).await?;
-        self.emit_response(event_id, response).await
+        let event = self.emit_response(event_id, response).await?;
+        span.set_response(&event);
+        Ok(event)
     }
 
     /// Collects the model's response in `aggregator`, and emits its chunks if the client wants them.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::EventSink;
+use hatchery_core::{EventSink, SpanContext};
 
 use super::Replay;
 
@@ -15,4 +15,6 @@ pub(crate) struct AgentScope {
     pub(crate) branch: Branch,
     pub(crate) replay: Arc<Replay>,
     pub(crate) sink: Arc<dyn EventSink>,
+    /// Where the span of the agent begins.
+    pub(crate) span: SpanContext,
 }

@@ -5,10 +5,12 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use hatchery_core::{CallContext, Content, Event, EventSink, EventWindow, InvocationWriter, RevisionGap, RunError};
+use hatchery_core::{
+    CallContext, Content, Event, EventSink, EventWindow, InvocationWriter, RevisionGap, RunError, TimeKind,
+};
 use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
 use tokio::sync::{Mutex, mpsc};
 
@@ -197,10 +199,14 @@ impl EventLogInner {
             RunError::Agent { agent: agent.clone(), code: "INVALID_EVENT".into(), message }
         })?;
         let sessions = &invocation.services.sessions;
+        let started = invocation.span.is_recorded().then(Instant::now);
         let revision = match &invocation.lease {
             Some(lease) => lease.append(event).await?,
             None => sessions.append(&invocation.session_key, event).await?,
         };
+        if let Some(started) = started {
+            invocation.span.add_time(TimeKind::Store, started.elapsed());
+        }
         let known = match self.writer.append(event, revision) {
             Ok(is_new) => return Ok(is_new.then_some(revision)),
             Err(RevisionGap { known }) => known,

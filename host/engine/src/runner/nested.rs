@@ -96,6 +96,7 @@ impl NestedRunner {
             state_delta,
             config: RunConfig { streaming_mode, auto_create_session: is_named, ..RunConfig::default() },
             origin: parent.caller.origin,
+            trace_parent: cx.span().parent(),
             cancel: cancel.clone(),
             ..RunRequest::new(&**user, session.as_str(), message)
         };

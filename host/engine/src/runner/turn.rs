@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hatchery_core::{
     CallContext, Caller, Claim, Content, Event, EventData, EventSink, Invocation, JsonMap, NewInvocation, RunError,
-    RunFailure, RunJournal, RunLimit, RunState, RunTransition, Services, SessionKey, StoreError, TurnLease,
-    USER_AUTHOR, check_message,
+    RunFailure, RunJournal, RunLimit, RunState, RunTransition, Services, SessionKey, SpanContext, SpanOperation,
+    StoreError, TimeKind, TurnLease, USER_AUTHOR, check_message,
 };
 use imbl::Vector;
 use tokio_util::sync::CancellationToken;
@@ -50,6 +51,8 @@ pub(super) struct TurnRequest {
     pub(super) parent: Option<Arc<Invocation>>,
     /// The caller's token, which cancels the run.
     pub(super) caller_cancel: CancellationToken,
+    /// When the run was requested.
+    pub(super) requested: Instant,
 }
 
 /// The user's message and state changes in a turn.
@@ -94,7 +97,7 @@ impl RunnerInner {
         slot: &mut Option<CachedSession>,
     ) -> Result<Option<Arc<RunJournal>>, RunError> {
         let TurnRequest { app, services, plugins, request, new_id, is_accepted, announced, mut client, .. } = turn;
-        let TurnRequest { parent, caller_cancel, live, .. } = turn;
+        let TurnRequest { parent, caller_cancel, live, requested, .. } = turn;
         let events = &cached.session.events;
         let found = ResumedRun::find(&app, &request, events, &self.verifier(&key)).and_then(|resumed| {
             // The message of a request that attaches to a run is ignored.
@@ -152,6 +155,12 @@ impl RunnerInner {
         let publisher = announced.filter(|announced| announced.run() == id);
         let publisher = publisher.unwrap_or_else(|| self.run_bus.announce(&key, &id, request.cancel.clone()));
         let is_nested = parent.is_some();
+        let trace = self.spans.clone().map(|spans| SpanContext::new(spans, key.clone(), &id, request.trace_parent));
+        let trace = trace.unwrap_or_default();
+        trace.add_time(TimeKind::Queue, requested.elapsed());
+        // Ends with the turn.
+        let mut span = trace.start_at(SpanOperation::Run, "", Some(requested));
+        span.record(|data| data.set("gen_ai.workflow.name", app.name.clone()));
         let (invocation, writer) = Invocation::new(NewInvocation {
             id,
             session,
@@ -168,6 +177,7 @@ impl RunnerInner {
             usage: usage.into(),
             lease: Some(lease.clone()),
             journal: Some(journal.clone()),
+            span: span.context().clone(),
         });
         let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);
         let log = EventLog::new(cx.clone(), writer, plugins.clone(), (client, publisher.frames()), delivered_ids);
@@ -190,6 +200,7 @@ impl RunnerInner {
                 (Ok(true), Some(end))
             }
             Err(error) => {
+                span.set_error(&error);
                 plugins.on_run_error(&cx, &error).await;
                 let is_reported = report(&run, &log, &error).await;
                 let is_cancelled = publisher.is_cancel_requested() || caller_cancel.is_cancelled() || is_nested;
@@ -344,7 +355,12 @@ async fn run_agents(
             run.set_first_message(first.clone());
         }
         for (agent, branch) in agents_to_run(&app.tree, &beginning, &Verifier::of(invocation)) {
-            let scope = AgentScope { branch, replay: replay.clone(), sink: Arc::new(log.clone()) };
+            let scope = AgentScope {
+                branch,
+                replay: replay.clone(),
+                sink: Arc::new(log.clone()),
+                span: invocation.span.clone(),
+            };
             let running = run_agent(run.clone(), agent, scope);
             outcome = invocation.cancel.run_until_cancelled(running).await.ok_or(RunError::Cancelled)??;
             if outcome == AgentOutcome::Paused {

@@ -13,8 +13,8 @@
 use std::sync::Arc;
 
 use hatchery_core::{
-    CallContext, EarlierCall, EventActions, JsonMap, RunError, RunJournal, StateScope, Tool, ToolConfirmation,
-    ToolError, confirmation_hint,
+    CallContext, EarlierCall, EventActions, JsonMap, RunError, RunJournal, Span, SpanOperation, StateScope, Tool,
+    ToolConfirmation, ToolError, confirmation_hint,
 };
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
@@ -262,8 +262,31 @@ impl ToolPipeline {
             journal.begin(key).await?;
         }
         invocation.ensure_turn().await?;
-        let result = invocation.cancel.run_until_cancelled(self.tool.call(args, &self.cx)).await;
-        result.ok_or(RunError::Cancelled)
+        let mut span = self.span(&args);
+        let traced = span.is_recorded().then(|| self.cx.clone().with_span(span.context().clone()));
+        let cx = traced.as_ref().unwrap_or(&self.cx);
+        let result = invocation.cancel.run_until_cancelled(self.tool.call(args, cx)).await.ok_or(RunError::Cancelled);
+        match &result {
+            Ok(Ok(response)) => span.set_result(response),
+            Ok(Err(ToolError::Recoverable(message))) => span.fail("TOOL_FAILED", || message.clone()),
+            Ok(Err(ToolError::Fatal { code, message, .. })) => span.fail(code, || message.clone()),
+            Err(error) => span.set_error(error),
+        }
+        result
+    }
+
+    /// Begins the span of the call.
+    fn span(&self, args: &JsonMap) -> Span {
+        let mut span = self.cx.span().start(SpanOperation::Tool, &self.name);
+        span.record(|data| {
+            data.set("gen_ai.tool.name", self.name.clone());
+            data.set("gen_ai.tool.type", "function");
+            data.set("gen_ai.tool.description", self.tool.declaration().description.clone());
+            data.set_some("gen_ai.tool.call.id", self.cx.function_call_id.clone());
+            data.set("gen_ai.agent.name", self.cx.agent.clone());
+        });
+        span.set_arguments(args);
+        span
     }
 
     /// Returns the reason why the tool does not run with these arguments: a person has not confirmed them. Requests the

@@ -48,6 +48,7 @@ mod stored_runs;
 mod support;
 mod tools;
 mod toolsets;
+mod traces;
 mod transfer;
 mod tree;
 mod trees;

@@ -9,7 +9,7 @@ use hatchery_engine::validation::check_value;
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification, CancelledNotificationParam,
-    ClientRequest, RequestId, ServerResult,
+    ClientRequest, RequestId, RequestParamsMeta, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ impl Tool for McpTool {
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
         let connection = self.server.connection().await.map_err(|error| self.unavailable(&error.for_callers()))?;
-        let result = self.request(&connection, args).await?;
+        let result = self.request(&connection, args, cx.span().header()).await?;
         let converted = content::convert(result).map_err(ToolError::Recoverable)?;
         if let (Some(schema), Some(structured)) =
             (&self.declaration.response, converted.response.get(content::STRUCTURED))
@@ -77,9 +77,17 @@ impl McpTool {
     }
 
     /// Calls the tool. A call whose future is dropped is cancelled at the server.
-    async fn request(&self, connection: &Connection, args: JsonMap) -> Result<CallToolResult, ToolError> {
+    async fn request(
+        &self,
+        connection: &Connection,
+        args: JsonMap,
+        trace_parent: Option<String>,
+    ) -> Result<CallToolResult, ToolError> {
         let limits = &connection.limits;
-        let params = CallToolRequestParams::new(self.name.clone()).with_arguments(args);
+        let mut params = CallToolRequestParams::new(self.name.clone()).with_arguments(args);
+        if let Some(parent) = trace_parent {
+            params.set_traceparent(&parent);
+        }
         let options = PeerRequestOptions::with_timeout(limits.call_timeout)
             .reset_timeout_on_progress()
             .with_max_total_timeout(limits.max_call_time);

@@ -137,6 +137,7 @@ impl McpService {
             config: RunConfig { auto_create_session: true, ..RunConfig::default() },
             origin: self.0.origin,
             cancel: context.ct.child_token(),
+            trace_parent: context.meta.get_traceparent().and_then(|parent| parent.parse().ok()),
             ..RunRequest::new(USER, session, Content::user(message))
         };
         // If the connection ends, this future is dropped, and the run with it.

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Router};
-use hatchery_core::{CallerOrigin, ClientMessage, Content, JsonMap, RunConfig, RunError, StreamingMode};
+use hatchery_core::{CallerOrigin, ClientMessage, Content, JsonMap, RunConfig, RunError, StreamingMode, TraceParent};
 use hatchery_engine::{Run, RunRequest};
 use serde::Deserialize;
 use serde_json::json;
@@ -64,11 +64,17 @@ struct StartedRun {
     guard: Option<DropGuard>,
 }
 
-async fn start(state: &AppState, body: RunBody, streaming_mode: StreamingMode) -> Result<StartedRun, ApiError> {
+async fn start(
+    state: &AppState,
+    body: RunBody,
+    streaming_mode: StreamingMode,
+    headers: &HeaderMap,
+) -> Result<StartedRun, ApiError> {
     let app = state.app(&required("appName", body.app_name.clone())?)?;
     let cancel_on_disconnect = body.cancel_on_disconnect.unwrap_or(state.config().cancel_on_disconnect);
     let cancel = CancellationToken::new();
-    let request = request(body, streaming_mode, cancel.clone())?;
+    let request = request(with_idempotency_key(body, headers)?, streaming_mode, cancel.clone())?;
+    let request = RunRequest { trace_parent: trace_parent(headers), ..request };
     let _permit = state.acquire_run_permit()?;
     let run = state.runner().run(app, request).await?;
     Ok(StartedRun { run, guard: cancel_on_disconnect.then(|| cancel.drop_guard()) })
@@ -89,6 +95,7 @@ fn request(body: RunBody, streaming_mode: StreamingMode, cancel: CancellationTok
         state_delta: body.state_delta.unwrap_or_default(),
         config: RunConfig { streaming_mode, ..RunConfig::default() },
         origin: CallerOrigin::Http,
+        trace_parent: None,
         cancel,
     })
 }
@@ -99,6 +106,11 @@ fn with_idempotency_key(body: RunBody, headers: &HeaderMap) -> Result<RunBody, A
     let key = key.to_str().map_err(|_| ApiError::bad_input("the header `Idempotency-Key` is not ASCII"))?;
     // A structured field is a string in quotation marks, which many clients leave out.
     Ok(RunBody { run_id: Some(key.trim().trim_matches('"').to_owned()), ..body })
+}
+
+/// Returns the span of the caller. A header that is invalid is ignored, as the recommendation wants it.
+fn trace_parent(headers: &HeaderMap) -> Option<TraceParent> {
+    headers.get(TraceParent::HEADER)?.to_str().ok()?.parse().ok()
 }
 
 fn required(field: &'static str, value: Option<String>) -> Result<String, ApiError> {
@@ -121,9 +133,10 @@ fn with_run_id(run_id: Option<&str>, mut response: Response) -> Response {
 }
 
 /// Starts a run that nobody waits for. Returns it with the path where it can be read.
-async fn run_in_background(state: &AppState, body: RunBody) -> Result<Response, ApiError> {
+async fn run_in_background(state: &AppState, body: RunBody, headers: &HeaderMap) -> Result<Response, ApiError> {
     let app = state.app(&required("appName", body.app_name.clone())?)?;
-    let request = request(body, StreamingMode::Off, CancellationToken::new())?;
+    let request = request(with_idempotency_key(body, headers)?, StreamingMode::Off, CancellationToken::new())?;
+    let request = RunRequest { trace_parent: trace_parent(headers), ..request };
     let _permit = state.acquire_run_permit()?;
     let run = state.runner().run_in_background(app, request).await?;
     let id = run.id.clone();
@@ -139,11 +152,10 @@ async fn run(
     headers: HeaderMap,
     Json(body): Json<RunBody>,
 ) -> Result<Response, ApiError> {
-    let body = with_idempotency_key(body, &headers)?;
     if body.background == Some(true) {
-        return run_in_background(&state, body).await;
+        return run_in_background(&state, body, &headers).await;
     }
-    let mut started = start(&state, body, StreamingMode::Off).await?;
+    let mut started = start(&state, body, StreamingMode::Off, &headers).await?;
     let mut events = Vec::new();
     while let Some(item) = started.run.next().await {
         match item {
@@ -161,7 +173,7 @@ async fn run_sse(
     Json(body): Json<RunBody>,
 ) -> Result<Response, ApiError> {
     let streaming_mode = if body.streaming == Some(true) { StreamingMode::On } else { StreamingMode::Off };
-    let started = start(&state, with_idempotency_key(body, &headers)?, streaming_mode).await?;
+    let started = start(&state, body, streaming_mode, &headers).await?;
     let run_id = started.run.id().map(str::to_owned);
     let frames = sse_frames(started, state.config().keep_alive);
     let headers = [

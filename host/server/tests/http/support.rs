@@ -7,12 +7,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hatchery::{AppSource, CatalogReport, ComponentReport, FileReport, ServerConfig};
 use hatchery_core::{
-    Agent, AgentContext, AgentKind, Content, CustomAgent, CustomAgentSpec, EventData, RunError, Services, Timestamp,
+    Agent, AgentContext, AgentKind, Content, CustomAgent, CustomAgentSpec, EventData, RunError, Services, SpanExporter,
+    Timestamp,
 };
 use hatchery_engine::{App, PluginSource, Plugins, Runner};
 use hatchery_models::ModelProviders;
 use hatchery_server::{AppState, Server};
 use hatchery_stores::{AppQuotas, KeywordMemory, MemoryArtifacts, MemorySessions, Quotas};
+use hatchery_telemetry::{Metrics, TraceStore};
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -210,8 +212,11 @@ impl Host {
             memory: Arc::new(KeywordMemory::new()),
             models: Arc::new(ModelProviders::new()),
         });
-        let runner = Runner::with_plugins(services.clone(), plugins);
-        let state = AppState::new(runner, Arc::new(FakeSource(apps.into())), config);
+        let (traces, metrics) = (TraceStore::default(), Metrics::default());
+        let exporters: Vec<Arc<dyn SpanExporter>> = vec![Arc::new(traces.clone()), Arc::new(metrics.clone())];
+        let runner = Runner::with_plugins(services.clone(), plugins).with_span_exporter(Arc::new(exporters));
+        let state =
+            AppState::new(runner, Arc::new(FakeSource(apps.into())), config).with_traces(traces).with_metrics(metrics);
         let server = Server::bind(address.parse().unwrap(), state.clone()).await.unwrap();
         let address = server.local_addr();
         let (stop, stopped) = oneshot::channel();

@@ -22,7 +22,7 @@ mod recorded;
 
 use std::sync::Arc;
 
-use hatchery_core::{CallContext, Invocation};
+use hatchery_core::{CallContext, Invocation, Span, SpanContext, SpanOperation};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use tracing::Instrument;
@@ -35,6 +35,7 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpC
 use body::ResponseBody;
 pub(crate) use buffered::{BufferedRequest, BufferedResponse};
 pub(crate) use egress::Egress;
+use egress::RequestContext;
 pub(crate) use error::HttpFault;
 pub use recorded::{RecordedHttp, RecordedResponse};
 
@@ -91,8 +92,9 @@ impl Http {
     pub(crate) fn new(egress: Arc<Egress>, caller: &Caller, log: GuestLog, usage: Arc<CallUsage>) -> Self {
         let invocation = caller.context().map(|cx| cx.invocation.clone());
         let is_describing = matches!(caller, Caller::Loader);
+        let span = caller.context().map(CallContext::span).cloned().unwrap_or_default();
         let caller = caller.context().filter(|_| egress.has_idempotency_keys()).cloned();
-        let sender = RequestSender { egress, usage, log, invocation, caller, is_describing };
+        let sender = RequestSender { egress, usage, log, invocation, caller, span, is_describing };
         let mut ctx = WasiHttpCtx::new();
         ctx.set_field_size_limit(MAX_HEADERS);
         Self { ctx, sender }
@@ -102,6 +104,7 @@ impl Http {
     pub(crate) fn drop_invocation(&mut self) {
         self.sender.invocation = None;
         self.sender.caller = None;
+        self.sender.span = SpanContext::default();
     }
 
     /// Returns true if requests may be sent to any host.
@@ -129,6 +132,8 @@ pub(crate) struct RequestSender {
     invocation: Option<Arc<Invocation>>,
     /// The context of the call, if its requests may get idempotency keys.
     caller: Option<CallContext>,
+    /// Where the spans of the requests begin.
+    span: SpanContext,
     /// True while a component describes itself: loading must not depend on a network.
     is_describing: bool,
 }
@@ -146,7 +151,15 @@ impl RequestSender {
         if let Some(invocation) = &self.invocation {
             invocation.ensure_turn().await.map_err(|error| HttpFault::TurnLost(error.to_string()))?;
         }
-        let result = self.egress.send(&self.usage, request, options, self.caller.as_ref()).await;
+        let mut span = self.start_span(&request);
+        let context = RequestContext { caller: self.caller.as_ref(), trace_parent: span.context().header() };
+        let result = self.egress.send(&self.usage, request, options, context).await;
+        match &result {
+            Ok(response) => {
+                span.record(|data| data.set("http.response.status_code", u64::from(response.status().as_u16())));
+            }
+            Err(fault) => span.fail(fault.code(), || fault.to_string()),
+        }
         match &result {
             Err(HttpFault::Denied(denial)) => {
                 denial.report(&self.log);
@@ -158,6 +171,20 @@ impl RequestSender {
             _ => {}
         }
         result
+    }
+}
+
+impl RequestSender {
+    /// Begins the span of a request, which ends with the head of the response. Its URL may contain secrets, so it is left out.
+    fn start_span(&self, request: &Request<WasiBody>) -> Span {
+        let host = request.uri().host().unwrap_or_default();
+        let mut span = self.span.start(SpanOperation::Http, format_args!("{} {host}", request.method()));
+        span.record(|data| {
+            data.set("http.request.method", request.method().to_string());
+            data.set("server.address", host.to_owned());
+            data.set_some("server.port", request.uri().port_u16().map(u64::from));
+        });
+        span
     }
 }
 

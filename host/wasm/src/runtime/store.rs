@@ -28,7 +28,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use hatchery_core::{CallContext, JsonMap};
+use hatchery_core::{AgentContext, CallContext, JsonMap, Span, SpanOperation, TimeKind};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use wasmtime::component::{Accessor, Component, Instance, InstancePre, ResourceTableError};
@@ -103,8 +103,10 @@ impl Sandbox {
         caller: Caller,
         work: impl FnOnce(Store<HostState>, Instance) -> GuestFuture<'a, R> + Send + 'a,
     ) -> BoxFuture<'a, Result<R, CallError>> {
+        let (caller, span) = self.start_span(caller);
         Box::pin(async move {
             let limits = self.call_limits(&caller);
+            let span = GuestSpan { span, clock: limits.clock.clone() };
             let log = GuestLog::new(self.component.clone(), caller.context(), &self.limits);
             let (clock, guest_log) = (limits.clock.clone(), log.clone());
             let guest = async move {
@@ -112,7 +114,7 @@ impl Sandbox {
                 let (store, instance) = self.instantiate(caller, clock, guest_log).await?;
                 work(store, instance).await.map_err(GuestError::Guest)
             };
-            self.run_limited(limits, &log, Box::pin(guest)).await
+            span.finish(self.run_limited(limits, &log, Box::pin(guest)).await)
         })
     }
 
@@ -124,9 +126,10 @@ impl Sandbox {
         load: impl FnOnce(&mut Store<HostState>, &Instance) -> wasmtime::Result<G> + Send + 'a,
         work: impl FnOnce(&Accessor<HostState>, G) -> GuestFuture<'_, R> + Send + 'a,
     ) -> BoxFuture<'a, Result<R, CallError>> {
-        let caller = Caller::Call(cx.clone());
+        let (caller, span) = self.start_span(Caller::Call(cx.clone()));
         Box::pin(async move {
             let limits = self.call_limits(&caller);
+            let span = GuestSpan { span, clock: limits.clock.clone() };
             let (clock, waiting) = (limits.clock.clone(), self.instance_pool.as_ref().and_then(|pool| pool.take()));
             let log = match &waiting {
                 Some(warm) => warm.log.clone(),
@@ -151,8 +154,27 @@ impl Sandbox {
                 }
                 Ok(answer)
             };
-            self.run_limited(limits, &log, Box::pin(guest)).await
+            span.finish(self.run_limited(limits, &log, Box::pin(guest)).await)
         })
+    }
+
+    /// Begins the span of a call. The spans of the caller begin inside of it from then on.
+    fn start_span(&self, caller: Caller) -> (Caller, Span) {
+        let context = caller.context().map(CallContext::span).cloned().unwrap_or_default();
+        let mut span = context.start(SpanOperation::Guest, &self.component);
+        span.record(|data| data.set("hatchery.component", self.component.clone()));
+        if !span.is_recorded() {
+            return (caller, span);
+        }
+        let inside = span.context().clone();
+        let caller = match caller {
+            Caller::Call(cx) => Caller::Call(cx.with_span(inside)),
+            Caller::Agent(AgentContext { call, sink }, relay) => {
+                Caller::Agent(AgentContext { call: call.with_span(inside), sink }, relay)
+            }
+            caller @ (Caller::Loader | Caller::Model | Caller::Close) => caller,
+        };
+        (caller, span)
     }
 
     /// Prepares an instance for a call: the waiting one, or a new one if there is none.
@@ -312,6 +334,31 @@ fn install_epoch_callback(store: &mut Store<HostState>, clock: Arc<Clock>) {
         store.data_mut().count_resources()?;
         Ok(UpdateDeadline::YieldCustom(1, Box::pin(clock.clone().next_slice())))
     });
+}
+
+/// The span of a call, and the clock that measures its CPU time.
+struct GuestSpan {
+    span: Span,
+    clock: Arc<Clock>,
+}
+
+impl GuestSpan {
+    /// Ends the span with the result of the call.
+    fn finish<R>(mut self, result: Result<R, CallError>) -> Result<R, CallError> {
+        if let Err(error) = &result {
+            self.span.fail(error.code(), || error.for_callers());
+        }
+        result
+    }
+}
+
+impl Drop for GuestSpan {
+    /// A call that is dropped, because its run is over, has used time too.
+    fn drop(&mut self) {
+        let spent = self.clock.spent();
+        self.span.context().add_time(TimeKind::GuestCpu, spent);
+        self.span.record(|data| data.set("hatchery.guest.cpu_ns", u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX)));
+    }
 }
 
 /// The limits of one call that are enforced from outside of the guest.

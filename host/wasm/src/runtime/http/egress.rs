@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use hatchery_core::CallContext;
+use hatchery_core::{CallContext, TraceParent};
 use http::header::USER_AGENT;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
@@ -46,6 +46,14 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Bytes that a header adds to its name and value: colon, space and line end.
 const HEADER_FRAME: usize = 4;
 
+/// The headers that the host may add to a request.
+pub(super) struct RequestContext<'a> {
+    /// The context of the call that sends it, if it may get an idempotency key.
+    pub(super) caller: Option<&'a CallContext>,
+    /// The header `traceparent`, if the trace is exported.
+    pub(super) trace_parent: Option<String>,
+}
+
 /// Sends the requests of one component.
 pub(crate) struct Egress {
     component: Arc<str>,
@@ -81,14 +89,13 @@ impl Egress {
         !self.grants.network.is_empty()
     }
 
-    /// Sends a request if the grants and limits allow it, and waits for the head of its response. `caller` is the context
-    /// of the call that sends it, if it may get an idempotency key.
+    /// Sends a request if the grants and limits allow it, and waits for the head of its response.
     pub(super) async fn send(
         &self,
         usage: &Arc<CallUsage>,
         request: Request<WasiBody>,
         options: RequestOptions,
-        caller: Option<&CallContext>,
+        context: RequestContext<'_>,
     ) -> Result<Response<ResponseBody>, HttpFault> {
         let guard = usage.begin_request()?;
         let (mut parts, body) = request.into_parts();
@@ -100,7 +107,12 @@ impl Egress {
         if let Some(recorded) = &self.recorded {
             return recorded.answer(&parts);
         }
-        if let Some(key) = caller.and_then(|cx| self.idempotency_key(&target, &parts, cx)) {
+        if let Some(parent) = context.trace_parent
+            && let Ok(parent) = HeaderValue::try_from(parent)
+        {
+            parts.headers.entry(TraceParent::HEADER).or_insert(parent);
+        }
+        if let Some(key) = context.caller.and_then(|cx| self.idempotency_key(&target, &parts, cx)) {
             parts.headers.insert(IDEMPOTENCY_KEY, key);
         }
         for secret in &self.secrets {

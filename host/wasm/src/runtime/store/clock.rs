@@ -69,6 +69,11 @@ impl Clock {
         self.slice.acquire().await;
     }
 
+    /// Returns the CPU time of the call so far, without that of a poll in progress.
+    pub(super) fn spent(&self) -> Duration {
+        Duration::from_nanos(self.spent.load(Ordering::Relaxed))
+    }
+
     fn now(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }

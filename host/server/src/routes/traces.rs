@@ -1,0 +1,105 @@
+//! Traces: the spans of a session, and those of an event.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+use axum::{Json, Router};
+use hatchery_core::{JsonMap, SpanData};
+use serde::Serialize;
+
+use crate::error::ApiError;
+use crate::extract::Params;
+use crate::state::AppState;
+
+pub(super) fn routes() -> Router<AppState> {
+    Router::new()
+        .route("/debug/trace/session/{session}", get(session))
+        .route("/debug/trace/{event}", get(event))
+        .route("/dev/apps/{app}/debug/trace/session/{session}", get(session_of_app))
+        .route("/dev/apps/{app}/debug/trace/{event}", get(event_of_app))
+}
+
+/// A span as clients read it. They refuse the whole answer if a value is `null`.
+#[derive(Serialize)]
+struct SpanView {
+    name: String,
+    trace_id: String,
+    span_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_span_id: Option<String>,
+    /// Nanoseconds since 1970.
+    start_time: u64,
+    end_time: u64,
+    attributes: JsonMap,
+}
+
+impl From<&SpanData> for SpanView {
+    fn from(span: &SpanData) -> Self {
+        // Numbers of this size would lose digits in JavaScript.
+        let hex = |id: u64| format!("{id:016x}");
+        Self {
+            name: span.name.to_string(),
+            trace_id: format!("{:032x}", span.trace.id),
+            span_id: hex(span.span_id),
+            parent_span_id: span.parent_span_id.map(hex),
+            start_time: nanoseconds(span.start),
+            end_time: nanoseconds(span.end()),
+            attributes: attributes(span),
+        }
+    }
+}
+
+/// Returns the attributes with what was sent and received, which is serialised here.
+fn attributes(span: &SpanData) -> JsonMap {
+    let content = span.content.iter().flat_map(|content| content.attributes());
+    // A number that JSON cannot represent is left out.
+    let to_json = |value| serde_json::to_value(value).ok().filter(|value| !value.is_null());
+    let all = span.attributes().into_iter().chain(content);
+    all.filter_map(|(key, value)| Some((key.to_owned(), to_json(value)?))).collect()
+}
+
+fn nanoseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn views(spans: Vec<Arc<SpanData>>) -> Json<Vec<SpanView>> {
+    Json(spans.iter().map(|span| SpanView::from(&**span)).collect())
+}
+
+/// Returns the spans of the sessions with this id, of all apps. Empty if there are none.
+async fn session(State(state): State<AppState>, Params(session): Params<String>) -> Json<Vec<SpanView>> {
+    views(state.traces().session(None, &session))
+}
+
+async fn session_of_app(
+    State(state): State<AppState>,
+    Params((app, session)): Params<(String, String)>,
+) -> Result<Json<Vec<SpanView>>, ApiError> {
+    state.app(&app)?;
+    Ok(views(state.traces().session(Some(&app), &session)))
+}
+
+/// Returns the attributes of the span that led to an event.
+async fn event(State(state): State<AppState>, Params(event): Params<String>) -> Result<Json<JsonMap>, ApiError> {
+    attributes_of(state.traces().event(None, &event), &event)
+}
+
+async fn event_of_app(
+    State(state): State<AppState>,
+    Params((app, event)): Params<(String, String)>,
+) -> Result<Json<JsonMap>, ApiError> {
+    state.app(&app)?;
+    attributes_of(state.traces().event(Some(&app), &event), &event)
+}
+
+fn attributes_of(span: Option<Arc<SpanData>>, event: &str) -> Result<Json<JsonMap>, ApiError> {
+    let not_found = || {
+        let message = format!("Trace not found: no span of event `{event}` is kept");
+        ApiError::new(StatusCode::NOT_FOUND, "TRACE_NOT_FOUND", message)
+    };
+    Ok(Json(attributes(&*span.ok_or_else(not_found)?)))
+}

@@ -1,0 +1,11 @@
+//! What a host reports about its runs: traces, in memory and over OTLP, and metrics. All are [`SpanExporter`]s.
+//!
+//! [`SpanExporter`]: hatchery_core::SpanExporter
+
+mod metrics;
+mod otlp;
+mod trace_store;
+
+pub use metrics::{GaugeValue, Metrics};
+pub use otlp::{OtlpError, OtlpExporter};
+pub use trace_store::TraceStore;

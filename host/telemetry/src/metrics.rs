@@ -1,0 +1,276 @@
+//! Metrics of runs in the text format of OpenMetrics, which Prometheus reads. They are counted from the spans of runs.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hatchery_core::{SpanData, SpanExporter, SpanOperation, TimeKind, TraceParent};
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+/// Most values of a label. Further ones are counted as [`OTHER`], because each value takes memory for ever.
+const MAX_NAMES: usize = 100;
+
+/// The value of a label for all names beyond [`MAX_NAMES`].
+const OTHER: &str = "other";
+
+/// Upper bounds of the buckets of durations in seconds, from a callback to a research agent.
+const BUCKETS: [f64; 12] = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0];
+
+/// The metrics of a host. Cheap to clone; clones share them.
+#[derive(Clone)]
+pub struct Metrics(Arc<Inner>);
+
+struct Inner {
+    registry: Registry,
+    runs: Calls,
+    models: Calls,
+    tools: Calls,
+    components: Calls,
+    errors: Names,
+    tokens: Family<[(&'static str, Name); 2], Counter>,
+    run_time: Family<[(&'static str, Name); 2], Counter<f64, std::sync::atomic::AtomicU64>>,
+}
+
+/// A number that is read when the metrics are.
+pub struct GaugeValue {
+    /// The name without the prefix `hatchery_`.
+    pub name: &'static str,
+    /// What is counted.
+    pub help: &'static str,
+    /// The number now.
+    pub value: u64,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("hatchery");
+        let (tokens, run_time) = (Family::default(), Family::default());
+        registry.register("model_tokens", "Tokens of model calls", tokens.clone());
+        registry.register_with_unit("run_time", "Where the time of runs went", Unit::Seconds, run_time.clone());
+        let runs = Calls::new(&mut registry, "app", ("runs", "Runs that have ended"), ("run_duration", "Time of runs"));
+        let models = Calls::new(
+            &mut registry,
+            "model",
+            ("model_calls", "Model calls that have ended"),
+            ("model_call_duration", "Time of model calls"),
+        );
+        let tools = Calls::new(
+            &mut registry,
+            "tool",
+            ("tool_calls", "Tool calls that have ended"),
+            ("tool_call_duration", "Time of tool calls"),
+        );
+        let components = Calls::new(
+            &mut registry,
+            "component",
+            ("component_calls", "Calls into components that have ended"),
+            ("component_call_duration", "Time of calls into components"),
+        );
+        let errors = Names::default();
+        Self(Arc::new(Inner { registry, runs, models, tools, components, errors, tokens, run_time }))
+    }
+}
+
+impl Metrics {
+    /// The media type of [`encode`](Self::encode).
+    pub const CONTENT_TYPE: &'static str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+    /// Returns all metrics as text, and these numbers.
+    ///
+    /// # Errors
+    /// If the text cannot be written.
+    pub fn encode(&self, gauges: impl IntoIterator<Item = GaugeValue>) -> Result<String, fmt::Error> {
+        let mut now = Registry::with_prefix("hatchery");
+        for GaugeValue { name, help, value } in gauges {
+            now.register(name, help, ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)));
+        }
+        let mut text = String::new();
+        encode_registry(&mut text, &self.0.registry)?;
+        encode_registry(&mut text, &now)?;
+        encode_eof(&mut text)?;
+        Ok(text)
+    }
+}
+
+impl Inner {
+    fn count_run(&self, span: &SpanData) {
+        let app = self.runs.count(&span.trace.session.app, span, &self.errors);
+        for kind in TimeKind::ALL {
+            if let Some(time) = span.get(kind.attribute()).and_then(|time| time.as_u64()).filter(|time| *time > 0) {
+                let labels = [("app", app.clone()), ("kind", Name(kind.name().into()))];
+                self.run_time.get_or_create(&labels).inc_by(time as f64 / 1e9);
+            }
+        }
+    }
+
+    fn count_model_call(&self, span: &SpanData) {
+        let model = span.get("gen_ai.request.model").and_then(|model| model.as_str()).unwrap_or_default();
+        let model = self.models.count(model, span, &self.errors);
+        for (kind, attribute) in [("input", "gen_ai.usage.input_tokens"), ("output", "gen_ai.usage.output_tokens")] {
+            if let Some(tokens) = span.get(attribute).and_then(|tokens| tokens.as_u64()) {
+                let labels = [("model", model.clone()), ("type", Name(kind.into()))];
+                self.tokens.get_or_create(&labels).inc_by(tokens);
+            }
+        }
+    }
+}
+
+impl SpanExporter for Metrics {
+    fn export(&self, span: &Arc<SpanData>) {
+        let metrics = &*self.0;
+        let text = |key| span.get(key).and_then(|value| value.as_str()).unwrap_or_default();
+        match span.operation {
+            SpanOperation::Run => metrics.count_run(span),
+            SpanOperation::Model | SpanOperation::CodeModel => metrics.count_model_call(span),
+            SpanOperation::Tool => drop(metrics.tools.count(text("gen_ai.tool.name"), span, &metrics.errors)),
+            SpanOperation::Guest => drop(metrics.components.count(text("hatchery.component"), span, &metrics.errors)),
+            SpanOperation::Agent | SpanOperation::Http => {}
+        }
+    }
+
+    fn captures_content(&self) -> bool {
+        false
+    }
+
+    /// Metrics are of no use to other services.
+    fn is_sampled(&self, _: u128, _: Option<&TraceParent>) -> bool {
+        false
+    }
+}
+
+/// The number and the durations of calls by name.
+struct Calls {
+    label: &'static str,
+    names: Names,
+    total: Family<[(&'static str, Name); 2], Counter>,
+    seconds: Family<[(&'static str, Name); 1], Histogram, fn() -> Histogram>,
+}
+
+impl Calls {
+    fn new(
+        registry: &mut Registry,
+        label: &'static str,
+        (total_name, total_help): (&str, &str),
+        (duration_name, duration_help): (&str, &str),
+    ) -> Self {
+        let total = Family::default();
+        let seconds = Family::new_with_constructor((|| Histogram::new(BUCKETS)) as fn() -> Histogram);
+        registry.register(total_name, total_help, total.clone());
+        registry.register_with_unit(duration_name, duration_help, Unit::Seconds, seconds.clone());
+        Self { label, names: Names::default(), total, seconds }
+    }
+
+    /// Counts a call that has ended. Its error is empty if it did not fail. Returns the value of its label.
+    fn count(&self, name: &str, span: &SpanData, errors: &Names) -> Name {
+        let name = self.names.get(name);
+        let error = errors.get(span.error.as_ref().map_or("", |error| &error.code));
+        self.total.get_or_create(&[(self.label, name.clone()), ("error", error)]).inc();
+        self.seconds.get_or_create(&[(self.label, name.clone())]).observe(span.duration.as_secs_f64());
+        name
+    }
+}
+
+/// The values of a label so far.
+#[derive(Default)]
+struct Names(Mutex<HashSet<Name>>);
+
+impl Names {
+    /// Returns a value of the label, or [`OTHER`] if there are too many.
+    fn get(&self, name: &str) -> Name {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = names.get(name) {
+            return known.clone();
+        }
+        if names.len() >= MAX_NAMES {
+            return Name(OTHER.into());
+        }
+        let name = Name(name.into());
+        names.insert(name.clone());
+        name
+    }
+}
+
+/// The value of a label.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Name(Arc<str>);
+
+impl std::borrow::Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl EncodeLabelValue for Name {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        EncodeLabelValue::encode(&&*self.0, encoder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hatchery_core::{RunError, SessionKey, SpanContext};
+
+    use super::*;
+
+    fn trace(metrics: &Metrics, app: &str) -> SpanContext {
+        SpanContext::new(Arc::new(metrics.clone()), SessionKey::new(app, "ada", "s"), "e-1", None)
+    }
+
+    fn tool(trace: &SpanContext, name: &str) -> hatchery_core::Span {
+        let mut span = trace.start(SpanOperation::Tool, name);
+        span.record(|data| data.set("gen_ai.tool.name", name.to_owned()));
+        span
+    }
+
+    fn value<'a>(text: &'a str, series: &str) -> Option<&'a str> {
+        text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))
+    }
+
+    #[test]
+    fn calls_tokens_and_errors_are_counted_by_name() {
+        let metrics = Metrics::default();
+        let trace = trace(&metrics, "dice");
+        let mut run = trace.start(SpanOperation::Run, "");
+        let mut call = run.context().start(SpanOperation::Model, "");
+        call.record(|data| {
+            data.set("gen_ai.request.model", "scripted");
+            data.set("gen_ai.usage.input_tokens", 7_u64);
+        });
+        drop(call);
+        drop(tool(run.context(), "roll \"die\""));
+        run.set_error(&RunError::Cancelled);
+        drop(run);
+        let text = metrics.encode([GaugeValue { name: "components", help: "Components", value: 3 }]).unwrap();
+        for (series, expected) in [
+            ("hatchery_runs_total{app=\"dice\",error=\"CANCELLED\"}", "1"),
+            ("hatchery_run_duration_seconds_count{app=\"dice\"}", "1"),
+            ("hatchery_model_calls_total{model=\"scripted\",error=\"\"}", "1"),
+            ("hatchery_model_tokens_total{model=\"scripted\",type=\"input\"}", "7"),
+            ("hatchery_tool_calls_total{tool=\"roll \\\"die\\\"\",error=\"\"}", "1"),
+            ("hatchery_components", "3"),
+        ] {
+            assert_eq!(value(&text, series), Some(expected), "{series} in {text}");
+        }
+        assert!(value(&text, "hatchery_run_time_seconds_total{app=\"dice\",kind=\"tool\"}").is_some(), "{text}");
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn names_beyond_100_are_counted_together() {
+        let metrics = Metrics::default();
+        let trace = trace(&metrics, "dice");
+        for number in 0..103 {
+            drop(tool(&trace, &number.to_string()));
+        }
+        let text = metrics.encode([]).unwrap();
+        assert_eq!(value(&text, "hatchery_tool_calls_total{tool=\"99\",error=\"\"}"), Some("1"));
+        assert_eq!(value(&text, "hatchery_tool_calls_total{tool=\"other\",error=\"\"}"), Some("3"));
+        assert_eq!(value(&text, "hatchery_tool_calls_total{tool=\"100\",error=\"\"}"), None);
+    }
+}

@@ -1,0 +1,179 @@
+//! Export of spans over OTLP/HTTP (protobuf), as OpenTelemetry's environment variables configure it.
+
+mod client;
+mod sampler;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hatchery_core::{AttributeValue, SpanData, SpanExporter, SpanOperation, TraceParent};
+use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
+use opentelemetry::{Array, InstrumentationScope, KeyValue, StringValue, Value};
+use opentelemetry_otlp::{WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{BatchSpanProcessor, SpanEvents, SpanLinks, SpanProcessor};
+use thiserror::Error;
+use tokio::runtime::Handle;
+
+use client::Client;
+use sampler::Sampling;
+
+/// The variables that switch the export on. That of traces takes precedence.
+const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+
+const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
+
+/// The only protocol that is built in.
+const PROTOCOL: &str = "http/protobuf";
+
+/// What is sent to models is private, so it is exported only if this is `true`.
+const CAPTURE: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
+
+/// How long the end of the host waits for the last spans.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// An environment variable of OpenTelemetry that cannot be used.
+#[derive(Debug, Error)]
+pub enum OtlpError {
+    /// A value that is not supported.
+    #[error("{variable}={value} is not supported: {next_step}")]
+    Unsupported { variable: &'static str, value: String, next_step: &'static str },
+    /// The exporter refuses the configuration.
+    #[error("the export of traces cannot start: {0}; check the variables OTEL_EXPORTER_OTLP_*")]
+    Exporter(String),
+}
+
+/// Sends the spans of sampled runs to a collector, in batches and from a thread of its own. Spans are dropped if the
+/// collector is slower than the runs.
+pub struct OtlpExporter {
+    processor: BatchSpanProcessor,
+    scope: InstrumentationScope,
+    sampling: Sampling,
+    captures_content: bool,
+}
+
+impl fmt::Debug for OtlpExporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OtlpExporter").finish_non_exhaustive()
+    }
+}
+
+impl OtlpExporter {
+    /// Returns an exporter as the environment configures it; `None` if no endpoint is set or the export is switched off.
+    /// `runtime` sends the requests.
+    ///
+    /// # Errors
+    /// If a variable has a value that is not supported.
+    pub fn from_environment(runtime: Handle) -> Result<Option<Self>, OtlpError> {
+        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+        let is_off = set("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"))
+            || set("OTEL_TRACES_EXPORTER").is_some_and(|value| value != "otlp");
+        if is_off || ENDPOINTS.iter().all(|name| set(name).is_none()) {
+            return Ok(None);
+        }
+        for variable in PROTOCOLS {
+            if let Some(value) = set(variable).filter(|value| value != PROTOCOL) {
+                let next_step =
+                    "set it to http/protobuf, and the endpoint to the collector's port for HTTP, usually 4318";
+                return Err(OtlpError::Unsupported { variable, value, next_step });
+            }
+        }
+        let sampling = Sampling::from_environment(&set)?;
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let client = Client::new(&set, runtime).map_err(|error| OtlpError::Exporter(error.to_string()))?;
+        let exporter = opentelemetry_otlp::SpanExporter::builder()
+            .with_http()
+            .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
+            .with_http_client(client)
+            .build()
+            .map_err(|error| OtlpError::Exporter(error.to_string()))?;
+        let mut processor = BatchSpanProcessor::builder(exporter).build();
+        processor.set_resource(&resource(&set));
+        let captures_content = set(CAPTURE).is_some_and(|value| value.eq_ignore_ascii_case("true"));
+        let scope = InstrumentationScope::builder("hatchery").with_version(hatchery_core::VERSION).build();
+        Ok(Some(Self { processor, scope, sampling, captures_content }))
+    }
+
+    /// Sends the spans that have ended. Blocks for at most five seconds. Later spans are dropped.
+    pub fn shut_down(&self) {
+        if let Err(error) = self.processor.shutdown_with_timeout(SHUTDOWN_TIMEOUT) {
+            tracing::warn!("the last spans were not exported: {error}");
+        }
+    }
+
+    fn convert(&self, span: &SpanData) -> opentelemetry_sdk::trace::SpanData {
+        let trace = &span.trace;
+        let trace_id = TraceId::from(trace.id);
+        let remote = trace.parent.filter(|_| span.parent_span_id.is_none()).map(|parent| parent.span_id);
+        let parent = span.parent_span_id.or(remote);
+        let content = span.content.iter().filter(|_| self.captures_content).flat_map(|content| content.attributes());
+        let attributes = span.attributes().into_iter().chain(content);
+        let status = span.error.as_ref().map_or(Status::Unset, |error| Status::error(error.message.clone()));
+        opentelemetry_sdk::trace::SpanData {
+            span_context: SpanContext::new(
+                trace_id,
+                SpanId::from(span.span_id),
+                TraceFlags::SAMPLED,
+                false,
+                TraceState::default(),
+            ),
+            parent_span_id: parent.map_or(SpanId::INVALID, SpanId::from),
+            parent_span_is_remote: remote.is_some(),
+            span_kind: kind(span.operation),
+            name: span.name.clone(),
+            start_time: span.start,
+            end_time: span.end(),
+            attributes: attributes.map(|(key, value)| KeyValue::new(key, convert_value(value))).collect(),
+            dropped_attributes_count: 0,
+            events: SpanEvents::default(),
+            links: SpanLinks::default(),
+            status,
+            instrumentation_scope: self.scope.clone(),
+        }
+    }
+}
+
+impl SpanExporter for OtlpExporter {
+    fn export(&self, span: &Arc<SpanData>) {
+        if span.trace.is_sampled {
+            self.processor.on_end(self.convert(span));
+        }
+    }
+
+    fn captures_content(&self) -> bool {
+        self.captures_content
+    }
+
+    fn is_sampled(&self, trace_id: u128, parent: Option<&TraceParent>) -> bool {
+        self.sampling.is_sampled(trace_id, parent)
+    }
+}
+
+/// Returns the service that the spans belong to: `hatchery`, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES name it.
+fn resource(set: &impl Fn(&str) -> Option<String>) -> Resource {
+    let is_named = set("OTEL_SERVICE_NAME").is_some()
+        || set("OTEL_RESOURCE_ATTRIBUTES").is_some_and(|attributes| attributes.contains("service.name="));
+    let builder = Resource::builder();
+    let builder = if is_named { builder } else { builder.with_service_name("hatchery") };
+    builder.with_attribute(KeyValue::new("service.version", hatchery_core::VERSION)).build()
+}
+
+fn kind(operation: SpanOperation) -> SpanKind {
+    match operation {
+        SpanOperation::Run => SpanKind::Server,
+        SpanOperation::Model | SpanOperation::CodeModel | SpanOperation::Http => SpanKind::Client,
+        SpanOperation::Agent | SpanOperation::Tool | SpanOperation::Guest => SpanKind::Internal,
+    }
+}
+
+fn convert_value(value: AttributeValue) -> Value {
+    match value {
+        AttributeValue::Text(text) => Value::String(text.into()),
+        AttributeValue::Shared(text) => Value::String(text.into()),
+        AttributeValue::Integer(number) => Value::I64(i64::try_from(number).unwrap_or(i64::MAX)),
+        AttributeValue::Number(number) => Value::F64(number),
+        AttributeValue::Boolean(is_true) => Value::Bool(is_true),
+        AttributeValue::Texts(texts) => Value::Array(Array::String(texts.into_iter().map(StringValue::from).collect())),
+    }
+}
