@@ -8,17 +8,20 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 /// Every crate of the host, with the crates of the workspace that it may use. Dependencies point one way: core ← engine
-/// ← recordings, eval, wasm, models, stores, mcp, a2a ← assembly ← server ← cli. Telemetry knows the core only, the
-/// registry client none of the others.
-const BORDERS: [(&str, &[&str]); 14] = [
+/// ← recordings, eval, wasm, models, stores, mcp, a2a, openapi ← assembly ← server ← cli. Telemetry knows the core only. The
+/// registry client knows none of the others, nor does the client of requests to other hosts (egress), which models, a2a and
+/// openapi use.
+const BORDERS: [(&str, &[&str]); 16] = [
     ("hatchery-core", &[]),
     ("hatchery-engine", &["hatchery-core"]),
     ("hatchery-recordings", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-eval", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-wasm", &["hatchery-core", "hatchery-engine"]),
+    ("hatchery-egress", &[]),
     ("hatchery-mcp", &["hatchery-core", "hatchery-engine"]),
-    ("hatchery-a2a", &["hatchery-core", "hatchery-engine"]),
-    ("hatchery-models", &["hatchery-core", "hatchery-engine"]),
+    ("hatchery-a2a", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
+    ("hatchery-openapi", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
+    ("hatchery-models", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
     ("hatchery-stores", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-telemetry", &["hatchery-core"]),
     ("hatchery-registry", &[]),
@@ -27,10 +30,12 @@ const BORDERS: [(&str, &[&str]); 14] = [
         &[
             "hatchery-a2a",
             "hatchery-core",
+            "hatchery-egress",
             "hatchery-engine",
             "hatchery-eval",
             "hatchery-mcp",
             "hatchery-models",
+            "hatchery-openapi",
             "hatchery-recordings",
             "hatchery-registry",
             "hatchery-stores",

@@ -8,7 +8,6 @@
 mod card;
 mod client;
 mod codec;
-mod egress;
 mod error;
 pub mod model;
 mod parts;
@@ -19,6 +18,6 @@ pub use client::{
     A2aAgents, Aggregation, CardSource, ClientError, ClientLimits, RemoteAgent, RemoteAgentConfig, RemoteAgentStatus,
 };
 pub use codec::Version;
-pub use egress::{Egress, Url};
 pub use error::{A2aError, ErrorKind};
+pub use hatchery_egress::{Egress, Url};
 pub use server::{A2aEndpoint, A2aService, Body, PushLimits, ServerSettings};

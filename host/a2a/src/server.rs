@@ -21,9 +21,9 @@ use std::time::Duration;
 use hatchery_core::matches_wildcard;
 use hatchery_engine::{App, AppDirectory, Runner};
 
-use crate::egress::Egress;
 use crate::error::{A2aError, ErrorKind};
 use crate::model::{Operation, Outcome, TaskState};
+use hatchery_egress::Egress;
 use push::PushSender;
 use task_id::TaskId;
 use task_locks::TaskLocks;

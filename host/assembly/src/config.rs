@@ -7,6 +7,7 @@ mod audit;
 mod component;
 mod error;
 mod mcp;
+mod openapi;
 mod quotas;
 mod server;
 mod value;
@@ -31,6 +32,10 @@ pub use audit::AuditConfig;
 pub use component::ComponentConfig;
 pub use error::ConfigError;
 pub use mcp::{McpConfig, McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig};
+pub use openapi::{
+    ApiConfig, ApiConfirmation, ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AuthConfig, BasicConfig,
+    OAuth2ClientPlacement, OAuth2Config, OpenApiConfig, ServiceAccountConfig,
+};
 pub use quotas::{DurabilityConfig, QuotaOverrides};
 pub use server::{CorsConfig, DevUi, ServerConfig};
 pub use value::ValueConfig;
@@ -93,6 +98,7 @@ pub struct Config {
     pub components: BTreeMap<String, ComponentConfig>,
     pub mcp: McpConfig,
     pub a2a: A2aConfig,
+    pub openapi: OpenApiConfig,
     pub registry: RegistryConfig,
     pub server: ServerConfig,
     pub audit: AuditConfig,
@@ -212,6 +218,7 @@ impl Config {
         config.audit.check().map_err(|message| invalid(None, message))?;
         config.mcp.check().map_err(|message| invalid(None, message))?;
         config.a2a.check().map_err(|message| invalid(None, message))?;
+        config.openapi.check().map_err(|message| invalid(None, message))?;
         config.server.check().map_err(|message| invalid(None, message))?;
         let folder = file.parent().unwrap_or(Path::new(""));
         config.resolve_paths(folder);
@@ -232,6 +239,7 @@ impl Config {
         }
         self.mcp.resolve_paths(folder);
         self.a2a.resolve_paths(folder);
+        self.openapi.resolve_paths(folder);
         for file in [&mut self.server.secret_file, &mut self.audit.file].into_iter().flatten() {
             *file = folder.join(&*file);
         }

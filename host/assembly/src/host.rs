@@ -15,6 +15,7 @@ use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::{App, CatalogSource, Factories, Run, RunRequest, Runner};
 use hatchery_eval::Evaluations;
 use hatchery_mcp::McpServers;
+use hatchery_openapi::Apis;
 use hatchery_telemetry::TraceStore;
 use hatchery_wasm::CatalogHandle;
 use tokio::sync::watch;
@@ -43,6 +44,7 @@ pub struct Host {
     scripts: Scripts,
     mcp_servers: McpServers,
     a2a_agents: A2aAgents,
+    openapi: Apis,
     registered_plugins: Factories<Arc<dyn Plugin>>,
     catalog_source: Arc<dyn CatalogSource>,
     /// The components and YAML agents of the folder. `None` if there is no folder.
@@ -137,6 +139,11 @@ impl Host {
     /// Returns the configured agents of other hosts.
     pub fn a2a_agents(&self) -> &A2aAgents {
         &self.a2a_agents
+    }
+
+    /// Returns the HTTP APIs of the configuration whose operations are tools.
+    pub fn openapi(&self) -> &Apis {
+        &self.openapi
     }
 
     pub(crate) fn catalog_source(&self) -> &Arc<dyn CatalogSource> {

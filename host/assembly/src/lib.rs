@@ -48,18 +48,22 @@ mod a2a;
 mod apps;
 mod byte_size;
 mod config;
+mod egress;
 mod host;
 mod host_key;
 mod mcp;
+mod openapi;
 mod source;
 mod storage;
 
 pub use byte_size::ByteSize;
 pub use config::{
-    A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPushConfig, AppConfig, AuditConfig, Authority,
+    A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPushConfig, ApiConfig, ApiConfirmation,
+    ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AppConfig, AuditConfig, AuthConfig, Authority, BasicConfig,
     ComponentConfig, Config, ConfigError, CorsConfig, DevUi, DurabilityConfig, FILE_NAME as CONFIG_FILE, McpConfig,
-    McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig, ModelsConfig, QuotaOverrides,
-    RegistryConfig, ServerConfig, ToolExecutionConfig, ValueConfig,
+    McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig, ModelsConfig,
+    OAuth2ClientPlacement, OAuth2Config, OpenApiConfig, QuotaOverrides, RegistryConfig, ServerConfig,
+    ServiceAccountConfig, ToolExecutionConfig, ValueConfig,
 };
 pub use host::{
     Host, HostBuilder, HostError, NAMES_FILE, known_apps, protected_paths, unknown_apps, unknown_components,

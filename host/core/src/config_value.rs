@@ -1,11 +1,11 @@
 //! Values of a configuration that may come from the environment, such as tokens.
 
-use std::env;
+use std::{env, fmt};
 
 use thiserror::Error;
 
-/// A text, or a variable of the host's environment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A text, or a variable of the host's environment. Its `Debug` output does not show the text, which may be a secret.
+#[derive(Clone, PartialEq, Eq)]
 pub enum ConfigValue {
     /// The value.
     Text(String),
@@ -39,6 +39,15 @@ impl ConfigValue {
     }
 }
 
+impl fmt::Debug for ConfigValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(_) => f.write_str("[hidden]"),
+            Self::Variable { name, .. } => write!(f, "from {name}"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,5 +59,10 @@ mod tests {
         assert_eq!(variable("CARGO_PKG_NAME").read().as_deref(), Ok("Bearer hatchery-core"));
         let error = variable("NO_SUCH_VARIABLE").read().unwrap_err();
         assert_eq!(error.to_string(), "the environment variable NO_SUCH_VARIABLE of the host is not set");
+    }
+
+    #[test]
+    fn a_written_value_is_not_shown() {
+        assert_eq!(format!("{:?}", ConfigValue::Text("s3cret".into())), "[hidden]");
     }
 }

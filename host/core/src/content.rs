@@ -158,6 +158,19 @@ pub struct Blob {
     pub display_name: Option<String>,
 }
 
+impl Blob {
+    /// Returns the usual extension of files of this media type, or `bin`.
+    pub fn extension(&self) -> &str {
+        let subtype = self.mime_type.split(['/', ';', '+']).nth(1).unwrap_or_default();
+        match subtype {
+            "plain" => "txt",
+            "mpeg" if self.mime_type.starts_with("audio/") => "mp3",
+            known if !known.is_empty() && known.len() <= 8 && known.chars().all(|c| c.is_ascii_alphanumeric()) => known,
+            _ => "bin",
+        }
+    }
+}
+
 /// A file that the model provider can fetch.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

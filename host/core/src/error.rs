@@ -20,6 +20,10 @@ const STORE_FULL: &str = "STORE_FULL";
 /// clients either.
 pub const MCP_UNAVAILABLE: &str = "MCP_UNAVAILABLE";
 
+/// The code of a toolset without the description of its API. Its message, with paths and settings, is not sent to clients
+/// either.
+pub const OPENAPI_UNAVAILABLE: &str = "OPENAPI_UNAVAILABLE";
+
 /// An error of a session, artifact or memory service.
 #[derive(Debug, Error)]
 pub enum StoreError {
@@ -465,6 +469,9 @@ impl RunError {
             }
             Self::Extension { kind, name, code, .. } if code == MCP_UNAVAILABLE => {
                 format!("{} `{name}`: its MCP server is not available; the server's log holds the cause", kind.label())
+            }
+            Self::Extension { kind, name, code, .. } if code == OPENAPI_UNAVAILABLE => {
+                format!("{} `{name}`: its API is not available; the server's log holds the cause", kind.label())
             }
             Self::Store(_) | Self::Tool(ToolError::Fatal { .. }) if self.code() == STORE_FAILED => {
                 "the storage failed; the server's log holds the cause".into()

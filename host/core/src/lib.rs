@@ -70,7 +70,9 @@ pub use confirmation::{REQUEST_CONFIRMATION, ToolConfirmation, confirmation_hint
 pub use content::{
     Blob, CodeExecutionResult, Content, ExecutableCode, FileData, FunctionCall, FunctionResponse, Part, PartData,
 };
-pub use error::{MCP_UNAVAILABLE, ModelError, ModelErrorKind, RunError, RunLimit, StoreError, ToolError};
+pub use error::{
+    MCP_UNAVAILABLE, ModelError, ModelErrorKind, OPENAPI_UNAVAILABLE, RunError, RunLimit, StoreError, ToolError,
+};
 pub use event::{
     Compaction, Event, EventActions, EventData, PAUSED_RUN_KEY, USER_AUTHOR, UsageMetadata, new_event_id,
     new_function_call_id, new_invocation_id,

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use hatchery_core::{Model, ModelCapabilities, ModelError, ModelErrorKind};
 
+use crate::Secret;
 use crate::capabilities;
 use crate::gemini::{self, KEY_HEADER};
 use crate::http::{Authentication, Endpoint, Http};
 use crate::openai::{Dialect, chat_model};
 use crate::provider::ModelProvider;
 use crate::service::Service;
-use crate::settings::{Connection, Secret, Settings};
+use crate::settings::{Connection, Settings};
 use crate::vertex::{GOOGLE_VERSION, VertexProvider};
 
 /// Serves `apigee/*`.

@@ -20,7 +20,6 @@ use hatchery_core::{GenerateContentConfig, HttpOptions, ModelError, ModelErrorKi
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, ClientBuilder, RequestBuilder, Response, Url, redirect};
 
-pub(crate) use self::address::is_loopback;
 use self::address::{check_key_destination, endpoint_url};
 pub(crate) use self::json::to_json;
 pub(crate) use self::web_socket::WebSocket;

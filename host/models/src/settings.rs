@@ -1,43 +1,13 @@
 //! Settings of providers: base URLs, API keys, projects and the scripts folder.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use serde::Deserialize;
+use hatchery_egress::Secret;
 
 use crate::service::Service;
-
-/// An API key, or another value that is never shown. Its `Debug` output is `[hidden]`.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(transparent)]
-pub struct Secret(String);
-
-impl Secret {
-    pub(crate) fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<String> for Secret {
-    fn from(secret: String) -> Self {
-        Self(secret)
-    }
-}
-
-impl From<&str> for Secret {
-    fn from(secret: &str) -> Self {
-        Self(secret.to_owned())
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[hidden]")
-    }
-}
 
 /// A provider's base URL with its origin. API keys are only sent to a URL that the operator chose.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -181,7 +151,7 @@ impl Settings {
             };
             Connection {
                 base_url: value(info.url_variable).map(BaseUrl::from),
-                api_key: info.key_variables.iter().find_map(|name| value(name)).map(Secret),
+                api_key: info.key_variables.iter().find_map(|name| value(name)).map(Secret::from),
                 headers,
             }
         };
@@ -229,7 +199,7 @@ impl Settings {
 fn read_headers(lines: &str) -> BTreeMap<String, Secret> {
     let header = |line: &str| {
         let (name, value) = line.split_once(':')?;
-        Some((name.trim().to_ascii_lowercase(), Secret(value.trim().to_owned())))
+        Some((name.trim().to_ascii_lowercase(), value.trim().into()))
     };
     lines.lines().filter_map(header).collect()
 }

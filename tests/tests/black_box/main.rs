@@ -25,6 +25,7 @@ mod misbehaviour;
 mod models;
 mod names;
 mod network;
+mod openapi;
 mod preemption;
 mod recordings;
 mod refused_files;

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hatchery_core::ConfigValue;
-
-use crate::egress::Egress;
+use hatchery_egress::Egress;
 
 /// An agent of another host.
 #[derive(Clone)]

@@ -12,9 +12,9 @@ use sse_stream::SseByteStream;
 use super::peer::read_body;
 use super::{ClientError, ClientLimits};
 use crate::codec::Version;
-use crate::egress::Egress;
 use crate::error::excerpt;
 use crate::model::{Operation, Task, Update};
+use hatchery_egress::Egress;
 
 /// What a card says about how to reach its agent.
 pub(super) struct Connection {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use hatchery_core::MissingVariable;
 use thiserror::Error;
 
-use crate::egress;
 use crate::error::ErrorKind;
+use hatchery_egress as egress;
 
 /// Reasons why a remote agent has not answered.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use futures::StreamExt;
 use hatchery_core::sync::MutexExt;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, Url};
@@ -13,8 +12,8 @@ use super::connection::Connection;
 use super::{CardSource, ClientError, RemoteAgentConfig};
 use crate::card::{AgentCard, Interface, JSON_RPC};
 use crate::codec::Version;
-use crate::egress::{Timeouts, client};
 use crate::error::excerpt;
+use hatchery_egress::{Timeouts, client};
 
 /// How long a card is kept.
 const CARD_LIFETIME: Duration = Duration::from_secs(300);

@@ -23,11 +23,11 @@ use super::stream::Converter;
 use super::task_id::TaskId;
 use super::tasks::StoredTask;
 use crate::codec::Version;
-use crate::egress::Egress;
 use crate::error::{A2aError, ErrorKind};
 use crate::model::{PushConfig, Update};
 use delivery::Delivery;
 pub use delivery::PushLimits;
+use hatchery_egress::Egress;
 
 /// The user of the sessions with configurations.
 const USER: &str = "A2A_PUSH";

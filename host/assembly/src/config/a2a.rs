@@ -10,9 +10,9 @@ use hatchery_wasm::limits::units;
 use hatchery_wasm::policy::{HostPattern, OutboundPolicy, PrivateEntry, entries_for};
 use serde::Deserialize;
 
-use super::value::ValueConfig;
-use crate::a2a::HostEgress;
+use super::value::{ValueConfig, settings};
 use crate::byte_size::ByteSize;
+use crate::egress::HostEgress;
 
 /// The Agent2Agent protocol: the apps that clients may use, and agents of other hosts.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -112,7 +112,7 @@ impl From<A2aAggregation> for Aggregation {
     }
 }
 
-fn is_url(card: &str) -> bool {
+pub(super) fn is_url(card: &str) -> bool {
     card.starts_with("http://") || card.starts_with("https://")
 }
 
@@ -180,7 +180,7 @@ impl A2aAgentConfig {
         let default = ClientLimits::default();
         RemoteAgentConfig {
             card: self.file().map_or_else(|| CardSource::Url(self.card.clone()), CardSource::File),
-            headers: self.headers.iter().map(|(name, value)| (name.clone(), value.into())).collect(),
+            headers: settings(&self.headers),
             egress,
             aggregation: self.aggregation.into(),
             limits: ClientLimits {

@@ -8,7 +8,7 @@ use hatchery_mcp::{Confirmation, Handshake, HttpServer, Limits, McpServers, Serv
 use hatchery_wasm::limits::units;
 use serde::Deserialize;
 
-use super::value::ValueConfig;
+use super::value::{ValueConfig, settings};
 use crate::byte_size::ByteSize;
 
 /// The Model Context Protocol: servers whose tools agents use, and the apps and tools that clients may use.
@@ -196,9 +196,6 @@ impl McpServerConfig {
     }
 
     fn transport(&self) -> Result<Transport, String> {
-        let settings = |settings: &BTreeMap<String, ValueConfig>| {
-            settings.iter().map(|(name, value)| (name.clone(), value.into())).collect()
-        };
         match (&self.command, &self.url) {
             (Some(command), None) => match self.headers.is_empty() {
                 true => Ok(Transport::Stdio(StdioServer {

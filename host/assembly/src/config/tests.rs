@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
+use hatchery_core::ConfigValue;
+use hatchery_openapi::{Confirmation, Credentials, DocumentSource, KeyLocation};
+
 use super::*;
 use crate::byte_size::ByteSize;
+use crate::egress::HostEgress;
 
 fn parse(text: &str) -> Result<Config, String> {
     Config::parse(text, Path::new("/srv/agents/hatchery.yaml")).map_err(|error| error.to_string())
@@ -289,7 +293,7 @@ fn mcp_servers_are_processes_or_urls() {
     assert_eq!(servers["files"].limits.call_timeout, Duration::from_secs(5));
     assert!(servers["files"].confirmation.is_required("write") && !servers["files"].confirmation.is_required("read"));
     let hatchery_mcp::Transport::Http(web) = &servers["web"].transport else { panic!("{servers:?}") };
-    let key = hatchery_core::ConfigValue::Variable { name: "KEY".into(), prefix: "k ".into() };
+    let key = ConfigValue::Variable { name: "KEY".into(), prefix: "k ".into() };
     assert_eq!((web.url.as_str(), &web.headers["X-Key"]), ("https://mcp.example", &key));
     assert_eq!((servers["web"].limits.max_message, servers["web"].confirmation.is_required("search")), (1 << 20, true));
     let old = parse("mcp: {servers: {old: {url: 'http://localhost/sse', transport: sse}}}").unwrap();
@@ -322,6 +326,52 @@ fn an_mcp_server_has_exactly_one_transport() {
     assert_eq!(
         error("{'a b': {command: x}}"),
         format!("{file}: `a b` is not a valid server name; use up to 64 letters, digits, `-` and `_`")
+    );
+}
+
+#[test]
+fn apis_have_a_document_credentials_and_hosts() {
+    let config = parse(
+        "openapi:\n  apis:\n    shop: {document: shop.yaml, base_url: 'http://127.0.0.1:9/v1', auth: {api_key: {in: query, name: key, \
+         value: {from: KEY}}}, tags: [read], require_confirmation: writes, max_answer: 1 KiB}\n    far: {document: \
+         'https://far.example/openapi.json', auth: {service_account: {file: key.json}}, network: [api.far.example]}\n",
+    )
+    .unwrap();
+    let (shop, far) = (&config.openapi.apis["shop"], &config.openapi.apis["far"]);
+    let settings = shop.settings(HostEgress::new(shop.policy().unwrap(), "x")).unwrap();
+    assert_eq!(settings.document, DocumentSource::File("/srv/agents/shop.yaml".into()));
+    let value = ConfigValue::Variable { name: "KEY".into(), prefix: String::new() };
+    let key = Credentials::ApiKey { location: KeyLocation::Query, name: "key".into(), value };
+    assert_eq!((settings.credentials, settings.confirmation), (key, Confirmation::Writes));
+    assert_eq!(settings.limits.max_answer, 1_024);
+    let hosts = |api: &ApiConfig| api.policy().unwrap().network.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(hosts(shop), ["http://127.0.0.1:9"]);
+    assert_eq!(shop.policy().unwrap().private_network[0].to_string(), "127.0.0.1:9");
+    assert_eq!(hosts(far), ["api.far.example", "far.example", "oauth2.googleapis.com"]);
+    let account = far.auth.service_account.as_ref().unwrap();
+    assert_eq!(account.file.as_deref(), Some(Path::new("/srv/agents/key.json")));
+}
+
+#[test]
+fn the_mistake_in_an_api_is_named() {
+    let error = |api: &str| parse(&format!("openapi: {{apis: {api}}}\n")).unwrap_err();
+    let file = "/srv/agents/hatchery.yaml: openapi.apis";
+    assert_eq!(error("{a: {}}"), format!("{file}.a: `document` is missing: the URL of an OpenAPI document, or a file"));
+    assert_eq!(
+        error("{'a b': {document: x}}"),
+        format!("{file}: `a b` is not a valid name; use up to 64 letters, digits, `-` and `_`")
+    );
+    assert_eq!(
+        error("{a: {document: x, base_url: 'ftp://x'}}"),
+        format!("{file}.a.base_url must begin with http:// or https://")
+    );
+    assert_eq!(
+        error("{a: {document: x, auth: {bearer: t, basic: {username: u, password: p}}}}"),
+        format!("{file}.a.auth: an API has one kind of credentials; remove the others")
+    );
+    assert_eq!(
+        error("{a: {document: x, auth: {service_account: {}}}}"),
+        format!("{file}.a.auth: service_account has either a `file` or a `json` from a variable")
     );
 }
 

@@ -1,5 +1,7 @@
 //! Values that may come from the environment of the host.
 
+use std::collections::BTreeMap;
+
 use hatchery_core::ConfigValue;
 use serde::Deserialize;
 
@@ -32,4 +34,9 @@ impl From<&ValueConfig> for ConfigValue {
             ValueConfig::Variable { from, prefix } => Self::Variable { name: from, prefix },
         }
     }
+}
+
+/// Returns the values by name.
+pub(super) fn settings<C: FromIterator<(String, ConfigValue)>>(values: &BTreeMap<String, ValueConfig>) -> C {
+    values.iter().map(|(name, value)| (name.clone(), value.into())).collect()
 }

@@ -28,6 +28,7 @@ use crate::apps::ConfiguredApps;
 use crate::catalog;
 use crate::config::Config;
 use crate::host_key;
+use crate::openapi;
 use crate::services::{self, Scripts, ServiceOverrides, ServiceSource};
 use crate::source::AppSource;
 use crate::storage::{DATA_FOLDER, EVALUATIONS_FOLDER, Storage};
@@ -338,6 +339,11 @@ impl HostBuilder {
         }
         mcp_servers.register(self.extensions.get_or_insert_default());
         let (a2a_agents, a2a_policies) = a2a::register_agents(&config.a2a, self.extensions.get_or_insert_default());
+        let (openapi, api_policies) = openapi::apis(&config.openapi);
+        if self.watch {
+            openapi.start();
+        }
+        openapi.register(self.extensions.get_or_insert_default());
         let Extensions { agent_classes, plugins, .. } = self.extensions.clone().unwrap_or_default();
         let mut registered_plugins = crate::plugins::registered().clone();
         registered_plugins.extend(plugins);
@@ -385,8 +391,18 @@ impl HostBuilder {
                 let (catalog, scripts) = (catalog.clone(), scripts.clone());
                 let (mcp_servers, state) = (mcp_servers.clone(), config_state);
                 tokio::spawn(
-                    ConfigWatcher { source, initial, catalog, scripts, paths, mcp_servers, a2a_policies, state }
-                        .run(stamps),
+                    ConfigWatcher {
+                        source,
+                        initial,
+                        catalog,
+                        scripts,
+                        paths,
+                        mcp_servers,
+                        a2a_policies,
+                        api_policies,
+                        state,
+                    }
+                    .run(stamps),
                 );
             }
         }
@@ -402,6 +418,7 @@ impl HostBuilder {
             scripts,
             mcp_servers,
             a2a_agents,
+            openapi,
             registered_plugins,
             catalog_source,
             catalog,

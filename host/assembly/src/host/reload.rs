@@ -8,10 +8,10 @@ use hatchery_wasm::CatalogHandle;
 
 use super::native::ConfigState;
 use super::settings::warn_of_unknown_components;
-use crate::a2a::AgentPolicies;
 use crate::audit;
 use crate::catalog::{component_settings, invalid_config_report};
 use crate::config::{Config, FILE_NAME};
+use crate::egress::Policies;
 use crate::services::Scripts;
 use crate::source::AppSource;
 use crate::trust::{ConfigSource, ProtectedPaths};
@@ -28,7 +28,8 @@ pub(super) struct ConfigWatcher {
     pub(super) scripts: Scripts,
     pub(super) paths: ProtectedPaths,
     pub(super) mcp_servers: McpServers,
-    pub(super) a2a_policies: AgentPolicies,
+    pub(super) a2a_policies: Policies,
+    pub(super) api_policies: Policies,
     /// Reports a file that cannot be used.
     pub(super) state: ConfigState,
 }
@@ -93,6 +94,12 @@ impl ConfigWatcher {
                 policy.withdraw();
             }
         }
+        for name in withdrawn_apis(&self.initial, config) {
+            if let Some(policy) = self.api_policies.get(name) {
+                tracing::warn!(api = name, "an API is not trusted any more: it gets no more requests");
+                policy.withdraw();
+            }
+        }
         audit::record_grants(before, config);
         self.scripts.update(config);
         let settings = component_settings(config);
@@ -119,6 +126,13 @@ fn withdrawn_agents<'a>(initial: &'a Config, now: &'a Config) -> impl Iterator<I
     had_trust.filter(is_withdrawn).map(String::as_str)
 }
 
+/// Returns the APIs that have lost the trust which they had at the start.
+fn withdrawn_apis<'a>(initial: &'a Config, now: &'a Config) -> impl Iterator<Item = &'a str> {
+    let is_withdrawn = |name: &&String| now.openapi.apis.get(*name).is_some_and(|api| api.refusal.is_some());
+    let had_trust = initial.openapi.apis.iter().filter(|(_, api)| api.refusal.is_none()).map(|(name, _)| name);
+    had_trust.filter(is_withdrawn).map(String::as_str)
+}
+
 /// Returns the sections that differ and only take effect at the next start.
 fn sections_with_restart(initial: &Config, now: &Config) -> Vec<&'static str> {
     let sections = [
@@ -136,6 +150,7 @@ fn sections_with_restart(initial: &Config, now: &Config) -> Vec<&'static str> {
         ("`hot_reload`", initial.hot_reload != now.hot_reload),
         ("`mcp`", initial.mcp != now.mcp),
         ("`a2a`", initial.a2a != now.a2a),
+        ("`openapi`", initial.openapi != now.openapi),
         ("`registry`", initial.registry != now.registry),
         ("`server`", initial.server != now.server),
         (
@@ -226,6 +241,18 @@ mod tests {
         now.a2a.agents.get_mut("far").unwrap().refusal = Some("it has changed since it was trusted".into());
         assert_eq!(withdrawn_agents(&initial, &now).collect::<Vec<_>>(), ["far"]);
         assert_eq!(withdrawn_agents(&now, &now).count(), 0, "it had no trust");
+    }
+
+    #[test]
+    fn apis_that_lose_trust_are_found() {
+        let text =
+            "openapi: {apis: {far: {document: 'https://far.example/openapi.json'}, near: {document: near.json}}}";
+        let initial = Config::parse(text, Path::new("hatchery.yaml")).unwrap();
+        let mut now = initial.clone();
+        now.openapi.apis.get_mut("far").unwrap().refusal = Some("it has changed since it was trusted".into());
+        assert_eq!(withdrawn_apis(&initial, &now).collect::<Vec<_>>(), ["far"]);
+        assert_eq!(withdrawn_apis(&now, &now).count(), 0, "it had no trust");
+        assert_eq!(sections_with_restart(&initial, &now), ["`openapi`"]);
     }
 
     #[test]

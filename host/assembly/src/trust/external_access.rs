@@ -8,7 +8,9 @@ use hatchery_registry::SignaturePolicy;
 use hatchery_wasm::policy::Variable;
 use hatchery_wasm::{CompileLimits, Grants, InstanceSettings};
 
-use crate::config::{A2aAgentConfig, Config, DevUi, McpServerConfig, ServerConfig, ValueConfig, without_credentials};
+use crate::config::{
+    A2aAgentConfig, ApiConfig, Config, DevUi, McpServerConfig, ServerConfig, ValueConfig, without_credentials,
+};
 use crate::plugins;
 
 /// A setting that accesses something outside of the folder of its configuration, or raises a limit of the whole host.
@@ -46,6 +48,10 @@ pub enum Section {
     A2aAgent {
         agent: String,
     },
+    /// An HTTP API with an OpenAPI document.
+    OpenApi {
+        api: String,
+    },
     /// Push notifications of A2A tasks.
     A2aPush,
     Registry,
@@ -64,11 +70,15 @@ impl ExternalAccess {
         }
     }
 
-    /// Returns true if the whole host has the access, not a single component, MCP server or remote agent.
+    /// Returns true if the whole host has the access, not a single component, MCP server, remote agent or API.
     pub fn is_of_host(&self) -> bool {
         !matches!(
             self.section,
-            Section::Network { .. } | Section::Grants { .. } | Section::McpServer { .. } | Section::A2aAgent { .. }
+            Section::Network { .. }
+                | Section::Grants { .. }
+                | Section::McpServer { .. }
+                | Section::A2aAgent { .. }
+                | Section::OpenApi { .. }
         )
     }
 }
@@ -110,6 +120,11 @@ pub(super) fn external_access(config: &Config, folder: &Path) -> Vec<ExternalAcc
     for (name, agent) in &config.a2a.agents {
         for (key, value) in external_agent(agent, folder) {
             add(Section::A2aAgent { agent: name.clone() }, &format!("a2a.agents.{name}.{key}"), value);
+        }
+    }
+    for (name, api) in &config.openapi.apis {
+        for (key, value) in external_api(api, folder) {
+            add(Section::OpenApi { api: name.clone() }, &format!("openapi.apis.{name}.{key}"), value);
         }
     }
     for (key, hosts) in
@@ -184,6 +199,36 @@ fn external_agent(agent: &A2aAgentConfig, folder: &Path) -> Vec<(String, String)
     let from = agent.headers.iter().filter_map(|(name, value)| Some((name, value.variable()?)));
     let variables = from.map(|(name, from)| (format!("headers.{name}"), format!("from {from}")));
     card.into_iter().chain(hosts).chain(variables).collect()
+}
+
+/// Returns the hosts that an API reaches and the variables that it gets, as key and value.
+fn external_api(api: &ApiConfig, folder: &Path) -> Vec<(String, String)> {
+    let is_outside = api.file().is_none_or(|file| is_outside(&file, folder));
+    let document = is_outside.then(|| ("document".to_owned(), without_credentials(&api.document)));
+    let base_url = api.base_url.iter().map(|url| ("base_url".to_owned(), without_credentials(url)));
+    let hosts = [("network", list(&api.network)), ("private_network", list(&api.private_network))];
+    let hosts = hosts.into_iter().filter(|(_, hosts)| !hosts.is_empty()).map(|(key, hosts)| (key.to_owned(), hosts));
+    let token_url = api
+        .auth
+        .oauth2
+        .iter()
+        .map(|client| ("auth.oauth2.token_url".to_owned(), without_credentials(&client.token_url)));
+    // Also if it is inside of the folder: the host would act as this account.
+    let account = api.auth.service_account.iter().filter_map(|account| account.file.as_ref());
+    let account = account.map(|file| ("auth.service_account.file".to_owned(), file.display().to_string()));
+    let credentials = api.auth.variables().into_iter();
+    let credentials = credentials.map(|(key, from)| (format!("auth.{key}"), format!("from {from}")));
+    let from = api.headers.iter().filter_map(|(name, value)| Some((name, value.variable()?)));
+    let variables = from.map(|(name, from)| (format!("headers.{name}"), format!("from {from}")));
+    document
+        .into_iter()
+        .chain(base_url)
+        .chain(hosts)
+        .chain(token_url)
+        .chain(account)
+        .chain(credentials)
+        .chain(variables)
+        .collect()
 }
 
 fn list(entries: &[impl ToString]) -> String {
@@ -331,7 +376,12 @@ mod tests {
              mcp: {{servers: {{files: {{command: npx, args: [-y, server], env: {{HOME: {{from: HOME}}, LANG: C}}}}, \
              web: {{url: 'https://me:secret@mcp.example', headers: {{Authorization: {{from: TOKEN, prefix: 'Bearer '}}}}}}}}}}\n\
              a2a: {{push: {{network: [hooks.example]}}, agents: {{far: {{card: 'https://a2a.example/card', network: ['*.a2a.example'], \
-             headers: {{X-Key: {{from: KEY}}}}}}, near: {{card: card.json}}}}}}\n"
+             headers: {{X-Key: {{from: KEY}}}}}}, near: {{card: card.json}}}}}}\n\
+             openapi: {{apis: {{shop: {{document: shop.json, base_url: 'https://shop.example', network: ['*.shop.example'], \
+             auth: {{bearer: {{from: SHOP_TOKEN}}}}, headers: {{X-Team: {{from: TEAM}}, X-App: me}}}}, \
+             far: {{document: 'https://far.example/openapi.json', auth: {{oauth2: {{token_url: 'https://login.example/token', \
+             client_id: me, client_secret: {{from: SECRET}}}}}}}}, \
+             cloud: {{document: cloud.json, auth: {{service_account: {{file: key.json}}}}}}, near: {{document: near.json}}}}}}\n"
         );
         assert_eq!(
             requested(&folder, &text),
@@ -355,6 +405,14 @@ mod tests {
                 "a2a.agents.far.card: https://a2a.example/card",
                 "a2a.agents.far.network: *.a2a.example",
                 "a2a.agents.far.headers.X-Key: from KEY",
+                "openapi.apis.cloud.auth.service_account.file: agents/key.json",
+                "openapi.apis.far.document: https://far.example/openapi.json",
+                "openapi.apis.far.auth.oauth2.token_url: https://login.example/token",
+                "openapi.apis.far.auth.oauth2.client_secret: from SECRET",
+                "openapi.apis.shop.base_url: https://shop.example",
+                "openapi.apis.shop.network: *.shop.example",
+                "openapi.apis.shop.auth.bearer: from SHOP_TOKEN",
+                "openapi.apis.shop.headers.X-Team: from TEAM",
                 "a2a.push.network: hooks.example",
                 "components.web.grants.network: *",
                 "components.web.grants.private_network: 10.0.0.0/8",

@@ -9,7 +9,7 @@ use super::status::UntrustedReason;
 use crate::config::{A2aPushConfig, Config, DevUi, FILE_NAME, ModelsConfig, ServerConfig};
 
 /// Removes the external access of a configuration. A component that requests any loses all of its grants and is not
-/// loaded, and an MCP server or a remote agent is not used.
+/// loaded, and an MCP server, a remote agent or an API is not used.
 pub(super) fn restrict(config: &mut Config, external: &[ExternalAccess], reason: &UntrustedReason) {
     for access in external {
         match &access.section {
@@ -35,6 +35,11 @@ pub(super) fn restrict(config: &mut Config, external: &[ExternalAccess], reason:
             Section::A2aAgent { agent } => {
                 if let Some(settings) = config.a2a.agents.get_mut(agent) {
                     settings.refusal = Some(agent_refusal(agent, reason));
+                }
+            }
+            Section::OpenApi { api } => {
+                if let Some(settings) = config.openapi.apis.get_mut(api) {
+                    settings.refusal = Some(api_refusal(api, reason));
                 }
             }
             Section::A2aPush => config.a2a.push = A2aPushConfig::default(),
@@ -112,6 +117,14 @@ fn agent_refusal(agent: &str, reason: &UntrustedReason) -> String {
     format!(
         "the remote agent `{agent}` is not used: {FILE_NAME} requests access outside of its folder for it, but {reason}; the \
          operator can review and allow it with `hatchery trust DIR`"
+    )
+}
+
+/// Returns why an API is not used.
+fn api_refusal(api: &str, reason: &UntrustedReason) -> String {
+    format!(
+        "the API `{api}` is not used: {FILE_NAME} requests access outside of its folder for it, but {reason}; the operator \
+         can review and allow it with `hatchery trust DIR`"
     )
 }
 

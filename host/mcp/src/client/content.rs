@@ -92,17 +92,6 @@ fn file(uri: Option<String>, mime_type: String, data: &str) -> Result<File, Stri
     Ok(File { uri, blob: Blob { mime_type, data: Bytes::from(data), display_name: None } })
 }
 
-/// Returns the extension of files of a media type.
-pub(super) fn extension(mime_type: &str) -> &str {
-    let subtype = mime_type.split(['/', ';', '+']).nth(1).unwrap_or_default();
-    match subtype {
-        "plain" => "txt",
-        "mpeg" if mime_type.starts_with("audio/") => "mp3",
-        known if !known.is_empty() && known.len() <= 8 && known.chars().all(|c| c.is_ascii_alphanumeric()) => known,
-        _ => "bin",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rmcp::model::{EmbeddedResource, ImageContent, Resource, TextContent};
@@ -159,18 +148,5 @@ mod tests {
         assert_eq!(failed, Err("Tool execution failed. Details: no such city".into()));
         let image = json!({"content": [{"type": "image", "data": "%", "mimeType": "image/png"}]});
         assert!(convert(result(image)).unwrap_err().starts_with("the server sent invalid base64: "));
-    }
-
-    #[test]
-    fn files_have_the_extension_of_their_type() {
-        for (mime_type, expected) in [
-            ("image/png", "png"),
-            ("text/plain; charset=utf-8", "txt"),
-            ("audio/mpeg", "mp3"),
-            ("x", "bin"),
-            ("a/../b", "bin"),
-        ] {
-            assert_eq!(extension(mime_type), expected, "{mime_type}");
-        }
     }
 }

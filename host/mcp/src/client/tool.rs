@@ -134,7 +134,7 @@ impl McpTool {
         for (index, file) in files.into_iter().enumerate() {
             let mime_type = file.blob.mime_type.clone();
             let (bytes, uri) = (file.blob.data.len(), file.uri.clone());
-            let extension = content::extension(&mime_type);
+            let extension = file.blob.extension();
             let name = format!("{}{}-{index}.{extension}", artifact_prefix(&self.server.name), self.name);
             let version = cx.save_artifact(&name, &file.into_part()).await?;
             let mut entry = json!({"artifact": name, "version": version, "mimeType": mime_type, "bytes": bytes});

@@ -1,8 +1,7 @@
 //! Addresses of requests, and where a key may be sent.
 
-use std::net::IpAddr;
-
 use hatchery_core::{ModelError, ModelErrorKind};
+use hatchery_egress::is_loopback;
 use reqwest::Url;
 
 use crate::BaseUrl;
@@ -31,15 +30,6 @@ pub(super) fn check_key_destination(url: &Url, base: Option<&BaseUrl>, origin: &
     Err(origin.error(ModelErrorKind::Auth, refusal))
 }
 
-/// Returns true if the host of a URL is this machine.
-pub(crate) fn is_loopback(url: &Url) -> bool {
-    // RFC 6761 reserves `localhost` and its subdomains for this machine.
-    let is_local_name = |name: &str| name == "localhost" || name.ends_with(".localhost");
-    let host = url.host_str().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    address.map_or_else(|_| is_local_name(host.trim_end_matches('.')), |address| address.is_loopback())
-}
-
 /// Parses a base URL and appends percent-encoded path segments.
 pub(super) fn endpoint_url<'a>(
     base: &str,
@@ -57,34 +47,4 @@ pub(super) fn endpoint_url<'a>(
     }
     url.path_segments_mut().map_err(|()| invalid("it has no path"))?.pop_if_empty().extend(segments);
     Ok(url)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_this_machine_is_loopback() {
-        let is = |url: &str| is_loopback(&Url::parse(url).unwrap());
-        for url in [
-            "http://127.0.0.1:1/x",
-            "http://127.9.9.9",
-            "http://[::1]:1",
-            "http://localhost",
-            "http://LOCALHOST./",
-            "http://a.localhost",
-        ] {
-            assert!(is(url), "{url}");
-        }
-        for url in [
-            "http://10.0.0.1",
-            "http://localhost.evil.example",
-            "http://127.0.0.1.evil.example",
-            "http://0.0.0.0",
-            "http://[::]",
-            "http://notlocalhost",
-        ] {
-            assert!(!is(url), "{url}");
-        }
-    }
 }

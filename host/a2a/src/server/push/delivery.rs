@@ -8,9 +8,9 @@ use reqwest::header::HeaderValue;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use crate::egress::{self, Egress, Timeouts};
 use crate::error::{A2aError, excerpt};
 use crate::model::PushConfig;
+use hatchery_egress::{self as egress, Egress, Timeouts};
 
 /// How often a notification is sent that does not arrive.
 const MAX_ATTEMPTS: u32 = 3;

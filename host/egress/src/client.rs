@@ -5,9 +5,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::Client;
+use futures::StreamExt;
 pub use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::{Client, Response};
+use thiserror::Error;
 
 /// Decides where a host may connect to.
 pub trait Egress: Send + Sync {
@@ -26,17 +28,18 @@ pub trait Egress: Send + Sync {
 
 /// How long a client waits.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Timeouts {
-    pub(crate) connect: Duration,
-    /// Of a response without a byte.
-    pub(crate) read: Duration,
+pub struct Timeouts {
+    /// For a connection.
+    pub connect: Duration,
+    /// For the next byte of a response.
+    pub read: Duration,
 }
 
 /// Checks what is known of a URL before its host is resolved.
 ///
 /// # Errors
 /// The refusal.
-pub(crate) fn check(egress: &Arc<dyn Egress>, url: &Url) -> Result<(), String> {
+pub fn check(egress: &Arc<dyn Egress>, url: &Url) -> Result<(), String> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(format!("`{url}` is neither http nor https"));
     }
@@ -48,7 +51,7 @@ pub(crate) fn check(egress: &Arc<dyn Egress>, url: &Url) -> Result<(), String> {
 ///
 /// # Errors
 /// The refusal, or the reason why there is no client.
-pub(crate) fn client(egress: &Arc<dyn Egress>, url: &Url, timeouts: Timeouts) -> Result<Client, String> {
+pub fn client(egress: &Arc<dyn Egress>, url: &Url, timeouts: Timeouts) -> Result<Client, String> {
     check(egress, url)?;
     Client::builder()
         .redirect(reqwest::redirect::Policy::none())
@@ -71,7 +74,7 @@ fn literal_address(url: &Url) -> Option<IpAddr> {
 struct RefusedAddress(String);
 
 /// Returns the refusal that has caused an error of a request.
-pub(crate) fn refusal(error: &reqwest::Error) -> Option<String> {
+pub fn refusal(error: &reqwest::Error) -> Option<String> {
     let mut causes = std::iter::successors(std::error::Error::source(error), |error| error.source());
     causes.find_map(|cause| cause.downcast_ref::<RefusedAddress>()).map(|RefusedAddress(reason)| reason.clone())
 }
@@ -103,7 +106,7 @@ impl Resolve for CheckedResolver {
 }
 
 /// Describes an error of a request with its causes, without the URL, which may hold credentials.
-pub(crate) fn describe(error: reqwest::Error) -> String {
+pub fn describe(error: reqwest::Error) -> String {
     let error = error.without_url();
     let (mut text, mut cause) = (error.to_string(), std::error::Error::source(&error));
     while let Some(error) = cause {
@@ -114,4 +117,32 @@ pub(crate) fn describe(error: reqwest::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+/// The reason why a body was not read.
+#[derive(Debug, Error)]
+pub enum BodyError {
+    /// It is larger than the limit. The rest was not read.
+    #[error("it is larger than {0} bytes")]
+    TooLarge(usize),
+    /// The connection failed.
+    #[error("{0}")]
+    Connection(String),
+}
+
+/// Reads a body of at most `limit` bytes.
+///
+/// # Errors
+/// If the body is larger, or the connection fails.
+pub async fn read_body(response: Response, limit: usize) -> Result<Vec<u8>, BodyError> {
+    let mut chunks = response.bytes_stream();
+    let mut body = Vec::new();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|error| BodyError::Connection(describe(error)))?;
+        if body.len() + chunk.len() > limit {
+            return Err(BodyError::TooLarge(limit));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
 }

@@ -1,0 +1,14 @@
+//! Requests to other hosts: where they may go, and the credentials that they carry. For the protocols by which a host
+//! uses what others offer.
+
+mod address;
+mod client;
+mod google;
+mod secret;
+mod token;
+
+pub use address::is_loopback;
+pub use client::{BodyError, Egress, Timeouts, Url, check, client, describe, read_body, refusal};
+pub use google::GoogleCredentials;
+pub use secret::Secret;
+pub use token::{TokenCache, TokenRequest, TokenResponse};

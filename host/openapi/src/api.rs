@@ -1,0 +1,174 @@
+//! One API: its document, which is read once, and the client for its requests.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use hatchery_core::sync::MutexExt;
+use reqwest::Url;
+
+use crate::config::{ApiConfig, DocumentSource, Limits, Selection};
+use crate::document::{Document, Location, Operation, ServerSettings, excerpt};
+use crate::error::ApiError;
+use crate::http::Http;
+
+/// How long a document that could not be read is not read again.
+const RETRY_DELAY: Duration = Duration::from_secs(10);
+
+/// An API that agents share.
+pub(crate) struct Api {
+    /// What the names of its toolsets begin with.
+    pub(crate) prefix: &'static str,
+    pub(crate) name: String,
+    pub(crate) config: ApiConfig,
+    pub(crate) http: Http,
+    /// Held while the document is read, so that concurrent runs read it once.
+    reading: tokio::sync::Mutex<()>,
+    state: Mutex<State>,
+}
+
+/// The state of the document.
+#[derive(Clone, Default)]
+pub(crate) enum State {
+    /// No agent has needed it.
+    #[default]
+    Idle,
+    /// It has been read.
+    Ready(Arc<Document>),
+    /// It could not be read.
+    Down { error: ApiError, since: Instant },
+}
+
+impl Api {
+    pub(crate) fn new(prefix: &'static str, name: impl Into<String>, config: ApiConfig) -> Arc<Self> {
+        let ApiConfig { egress, credentials, headers, limits, .. } = config.clone();
+        let http = Http::new(egress, credentials, headers, limits);
+        Arc::new(Self {
+            prefix,
+            name: name.into(),
+            config,
+            http,
+            reading: tokio::sync::Mutex::default(),
+            state: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.state.lock_unpoisoned().clone()
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.config.limits
+    }
+
+    /// Returns the document, which is read if that has not succeeded yet.
+    pub(crate) async fn document(&self) -> Result<Arc<Document>, ApiError> {
+        if let Some(known) = self.known() {
+            return known;
+        }
+        let _reading = self.reading.lock().await;
+        if let Some(known) = self.known() {
+            return known;
+        }
+        let read = self.read().await;
+        *self.state.lock_unpoisoned() = match &read {
+            Ok(document) => State::Ready(document.clone()),
+            Err(error) => State::Down { error: error.clone(), since: Instant::now() },
+        };
+        read
+    }
+
+    fn known(&self) -> Option<Result<Arc<Document>, ApiError>> {
+        match self.state() {
+            State::Ready(document) => Some(Ok(document)),
+            State::Down { error, since } if since.elapsed() < RETRY_DELAY => Some(Err(error)),
+            State::Idle | State::Down { .. } => None,
+        }
+    }
+
+    async fn read(&self) -> Result<Arc<Document>, ApiError> {
+        let (text, url) = match &self.config.document {
+            DocumentSource::Url(text) => {
+                let url = Url::parse(text)
+                    .map_err(|error| ApiError::Unreadable(format!("`{}`: {error}", excerpt(text, 200))))?;
+                (self.http.read_document(&url).await?, Some(url))
+            }
+            DocumentSource::Integration(integration) => {
+                let timeout = self.limits().call_timeout;
+                let made = tokio::time::timeout(timeout, integration.document(&self.http)).await;
+                return made.unwrap_or(Err(ApiError::Timeout(timeout))).map(Arc::new);
+            }
+            DocumentSource::File(path) => {
+                let unreadable = |error: std::io::Error| ApiError::Unreadable(format!("{}: {error}", path.display()));
+                let limit = self.limits().max_document;
+                let size = tokio::fs::metadata(path).await.map_err(unreadable)?.len();
+                if size > u64::try_from(limit).unwrap_or(u64::MAX) {
+                    return Err(ApiError::DocumentTooLarge(limit));
+                }
+                (tokio::fs::read(path).await.map_err(unreadable)?, None)
+            }
+        };
+        // A large text takes seconds.
+        let parse = tokio::task::spawn_blocking(move || Document::parse(&text, url).map(Arc::new));
+        parse.await.map_err(|error| ApiError::Invalid(error.to_string()))?
+    }
+
+    /// Returns the operations that the settings of the API and `selection` include. Those for which no request can be
+    /// made are left out, with a warning.
+    ///
+    /// # Errors
+    /// If there are none, or too many.
+    pub(crate) async fn operations(self: &Arc<Self>, selection: Selection) -> Result<Vec<Arc<Operation>>, ApiError> {
+        let (document, api) = (self.document().await?, self.clone());
+        // Schemas are compiled to check them.
+        let select = tokio::task::spawn_blocking(move || api.select(&document, &selection));
+        select.await.map_err(|error| ApiError::Invalid(error.to_string()))?
+    }
+
+    fn select(&self, document: &Document, selection: &Selection) -> Result<Vec<Arc<Operation>>, ApiError> {
+        let ApiConfig { base_url, server_variables, credentials, headers, .. } = &self.config;
+        let mut drafts = document.drafts()?;
+        let known: BTreeSet<String> = drafts.iter().map(|draft| draft.name.clone()).collect();
+        drafts.retain(|draft| {
+            let includes = |selection: &Selection| selection.includes(&draft.name, &draft.tags);
+            includes(&self.config.selection) && includes(selection)
+        });
+        for names in [&self.config.selection.names, &selection.names].into_iter().flatten() {
+            for name in names.difference(&known) {
+                tracing::warn!(api = self.name, operation = name, "an OpenAPI document has no such operation");
+            }
+        }
+        let (count, max) = (drafts.len(), self.limits().max_tools);
+        if count > max {
+            return Err(ApiError::TooManyOperations { count, max });
+        }
+        let is_filled = |location: Location, name: &str| {
+            let is_header = location == Location::Header && headers.keys().any(|own| own.eq_ignore_ascii_case(name));
+            is_header || credentials.fill(location, name)
+        };
+        let own = match &self.config.document {
+            DocumentSource::Integration(integration) => Some(integration.base_url()),
+            DocumentSource::Url(_) | DocumentSource::File(_) => None,
+        };
+        let base_url = own.as_deref().or(base_url.as_deref());
+        let servers = ServerSettings { base_url, variables: server_variables };
+        let mut reasons = Vec::new();
+        let built = drafts.iter().filter_map(|draft| match draft.build(servers, &is_filled) {
+            Ok(operation) => Some(Arc::new(operation)),
+            Err(reason) => {
+                tracing::warn!(api = self.name, operation = draft.name, "an operation of an API is left out: {reason}");
+                reasons.push(format!("`{}`: {reason}", draft.name));
+                None
+            }
+        });
+        let operations: Vec<_> = built.collect();
+        match (operations.is_empty(), reasons.first()) {
+            (false, _) => Ok(operations),
+            (true, Some(reason)) => Err(ApiError::NoOperations(format!("no operation can be used; {reason}"))),
+            (true, None) => {
+                let some: Vec<_> = known.iter().take(10).map(|name| format!("`{name}`")).collect();
+                Err(ApiError::NoOperations(format!("no operation is selected; the document has {}", some.join(", "))))
+            }
+        }
+    }
+}

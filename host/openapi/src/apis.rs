@@ -1,0 +1,290 @@
+//! The configured APIs, and how agents refer to them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hatchery_core::{JsonMap, Toolset};
+use hatchery_engine::Extensions;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::api::{Api, State};
+use crate::config::{ApiConfig, Confirmation, Selection};
+use crate::toolset::{OpenApiToolset, ToolsetOptions};
+
+/// How agent files and the configuration call a kind of APIs.
+struct Kind {
+    /// The name of the toolset in agent files.
+    toolset: &'static str,
+    /// Its spellings in ADK.
+    aliases: &'static [&'static str],
+    /// The argument with the name of an API.
+    key: &'static str,
+    /// The word for an API in messages.
+    word: &'static str,
+    /// The section of hatchery.yaml.
+    section: &'static str,
+    /// What the names of toolsets begin with.
+    prefix: &'static str,
+    /// Keys of ADK with which an agent would bring a document, credentials or a connection of its own.
+    inline: &'static [&'static str],
+    /// What hatchery.yaml needs instead of what an agent must not bring.
+    example: &'static str,
+}
+
+const OPENAPI: Kind = Kind {
+    toolset: "OpenAPIToolset",
+    aliases: &["OpenApiToolset", "google.adk.tools.openapi_tool.OpenAPIToolset", "openapi_tool.OpenAPIToolset"],
+    key: "api",
+    word: "API",
+    section: "openapi.apis",
+    prefix: "openapi",
+    inline: &[
+        "spec_dict",
+        "specDict",
+        "spec_str",
+        "specStr",
+        "spec_str_type",
+        "specStrType",
+        "auth_scheme",
+        "authScheme",
+        "auth_credential",
+        "authCredential",
+    ],
+    example: "openapi:\n  apis:\n    NAME:\n      document: openapi.yaml\n      base_url: https://api.example/v1\n      \
+              auth: {bearer: {from: API_TOKEN}}",
+};
+
+const INTEGRATIONS: Kind = Kind {
+    toolset: "ApplicationIntegrationToolset",
+    aliases: &[
+        "google.adk.tools.application_integration_tool.ApplicationIntegrationToolset",
+        "com.google.adk.tools.applicationintegrationtoolset.ApplicationIntegrationToolset",
+    ],
+    key: "integration",
+    word: "integration",
+    section: "integrations",
+    prefix: "integration",
+    inline: &[
+        "project",
+        "location",
+        "connection",
+        "triggers",
+        "entity_operations",
+        "entityOperations",
+        "actions",
+        "service_account_json",
+        "serviceAccountJson",
+        "tool_instructions",
+        "toolInstructions",
+        "auth_scheme",
+        "authScheme",
+        "auth_credential",
+        "authCredential",
+    ],
+    example: "integrations:\n  NAME:\n    project: my-project\n    location: us-central1\n    connection: my-connection\n    \
+              entity_operations: {Issues: [list, get]}\n    service_account: {file: key.json}",
+};
+
+/// The configured APIs. All agents share the document and the connections of each. Cheap to clone.
+#[derive(Clone)]
+pub struct Apis {
+    kind: &'static Kind,
+    apis: Arc<BTreeMap<String, Arc<Api>>>,
+    /// APIs that must not be used, with the reasons.
+    refused: Arc<BTreeMap<String, String>>,
+    is_started: Arc<AtomicBool>,
+}
+
+/// The state of an API, for reports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApiStatus {
+    /// The name in the configuration.
+    pub name: String,
+    /// `idle`, `ready`, `down` or `refused`.
+    pub state: &'static str,
+    /// The reason why it is down or refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The names of its operations, once its document has been read.
+    pub operations: Vec<String>,
+}
+
+impl Kind {
+    /// Returns why an agent cannot bring a document or credentials of its own, and what to write instead.
+    fn refuse_inline(&self, key: &str) -> String {
+        let Self { key: argument, word, example, .. } = self;
+        format!(
+            "`{key}`: an agent cannot send requests or credentials of its own. Add the {word} to hatchery.yaml:\n\n{example}\n\n\
+             and refer to it in the agent by `args: {{{argument}: NAME}}`"
+        )
+    }
+}
+
+impl Default for Apis {
+    fn default() -> Self {
+        Self::new([])
+    }
+}
+
+impl Apis {
+    /// Creates APIs with OpenAPI documents. Nothing is read yet.
+    pub fn new(apis: impl IntoIterator<Item = (String, ApiConfig)>) -> Self {
+        Self::of_kind(&OPENAPI, apis)
+    }
+
+    /// Creates integrations and connections of Google Cloud. Nothing is read yet.
+    pub fn integrations(apis: impl IntoIterator<Item = (String, ApiConfig)>) -> Self {
+        Self::of_kind(&INTEGRATIONS, apis)
+    }
+
+    fn of_kind(kind: &'static Kind, apis: impl IntoIterator<Item = (String, ApiConfig)>) -> Self {
+        let apis = apis.into_iter().map(|(name, config)| (name.clone(), Api::new(kind.prefix, name, config)));
+        Self { kind, apis: Arc::new(apis.collect()), refused: Arc::default(), is_started: Arc::default() }
+    }
+
+    /// Adds APIs that must not be used. Agents that refer to them get the reason.
+    #[must_use]
+    pub fn with_refused(self, refused: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self { refused: Arc::new(refused.into_iter().collect()), ..self }
+    }
+
+    /// From now on, reads the document of an API when an agent is loaded that uses it, so that problems are reported
+    /// early. Without this it is read when the agent runs.
+    pub fn start(&self) {
+        self.is_started.store(true, Ordering::Release);
+    }
+
+    /// Registers the toolset `OpenAPIToolset` or `ApplicationIntegrationToolset`, which takes arguments, and the toolset
+    /// `openapi:NAME` or `integration:NAME` for each API.
+    pub fn register(&self, extensions: &mut Extensions) {
+        let apis = self.clone();
+        extensions.toolsets.register(self.kind.toolset, move |args| apis.toolset(None, args));
+        for alias in self.kind.aliases {
+            extensions.toolsets.register_alias(*alias, self.kind.toolset);
+        }
+        for name in self.apis.keys().chain(self.refused.keys()) {
+            let (apis, api) = (self.clone(), name.clone());
+            let name = format!("{}:{name}", self.kind.prefix);
+            extensions.toolsets.register(name, move |args| apis.toolset(Some(&api), args));
+        }
+    }
+
+    /// Creates a toolset. `api` is the name of the API if the arguments need none.
+    fn toolset(&self, api: Option<&str>, mut args: JsonMap) -> Result<Arc<dyn Toolset>, String> {
+        let Kind { key, word, section, inline, .. } = self.kind;
+        if let Some(key) = inline.iter().find(|key| args.contains_key(**key)) {
+            return Err(self.kind.refuse_inline(key));
+        }
+        let named = args.shift_remove(*key);
+        let args: ToolsetArgs = serde_json::from_value(Value::Object(args)).map_err(|error| error.to_string())?;
+        let Some(name) = api.or(named.as_ref().and_then(Value::as_str)) else {
+            return Err(format!("`{key}` is missing: the name of an {word} in hatchery.yaml; {}", self.list()));
+        };
+        if let Some(refusal) = self.refused.get(name) {
+            return Err(refusal.clone());
+        }
+        let Some(api) = self.apis.get(name) else {
+            return Err(format!(
+                "hatchery.yaml has no {word} `{name}`; {}; add it there below `{section}`",
+                self.list()
+            ));
+        };
+        if self.is_started.load(Ordering::Acquire) {
+            read_early(api);
+        }
+        Ok(Arc::new(OpenApiToolset::shared(api.clone(), args.options())))
+    }
+
+    fn list(&self) -> String {
+        let names: Vec<_> = self.apis.keys().map(|name| format!("`{name}`")).collect();
+        if names.is_empty() { "available: none".into() } else { format!("available: {}", names.join(", ")) }
+    }
+
+    /// Returns the state of each API, by name.
+    pub fn statuses(&self) -> Vec<ApiStatus> {
+        let status = |(name, api): (&String, &Arc<Api>)| {
+            let (state, reason, operations) = match api.state() {
+                State::Idle => ("idle", None, Vec::new()),
+                State::Ready(document) => {
+                    let drafts = document.drafts().unwrap_or_default();
+                    ("ready", None, drafts.into_iter().map(|draft| draft.name).collect())
+                }
+                State::Down { error, .. } => ("down", Some(error.to_string()), Vec::new()),
+            };
+            ApiStatus { name: name.clone(), state, reason, operations }
+        };
+        let refused = self.refused.iter().map(|(name, reason)| ApiStatus {
+            name: name.clone(),
+            state: "refused",
+            reason: Some(reason.clone()),
+            operations: Vec::new(),
+        });
+        let used = self.apis.iter().filter(|(name, _)| !self.refused.contains_key(*name));
+        used.map(status).chain(refused).collect()
+    }
+}
+
+/// Reads the document in the background, and logs why it cannot be used.
+fn read_early(api: &Arc<Api>) {
+    let (api, Ok(runtime)) = (api.clone(), tokio::runtime::Handle::try_current()) else { return };
+    runtime.spawn(async move {
+        if let Err(error) = api.document().await {
+            tracing::warn!(api = api.name, "an API cannot be used: {error}");
+        }
+    });
+}
+
+/// Arguments of the toolset in agent files, in snake_case or camelCase.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolsetArgs {
+    #[serde(alias = "toolFilter", alias = "only")]
+    tool_filter: Option<BTreeSet<String>>,
+    tags: Option<BTreeSet<String>>,
+    #[serde(default, alias = "toolNamePrefix", alias = "prefix")]
+    tool_name_prefix: String,
+    #[serde(default, alias = "requireConfirmation")]
+    require_confirmation: RequireConfirmation,
+}
+
+/// All operations or none, those that write, or those of these names.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RequireConfirmation {
+    All(bool),
+    Kind(ConfirmedKind),
+    Operations(BTreeSet<String>),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ConfirmedKind {
+    Writes,
+}
+
+impl Default for RequireConfirmation {
+    fn default() -> Self {
+        Self::All(false)
+    }
+}
+
+impl From<RequireConfirmation> for Confirmation {
+    fn from(required: RequireConfirmation) -> Self {
+        match required {
+            RequireConfirmation::All(true) => Self::All,
+            RequireConfirmation::All(false) => Self::None,
+            RequireConfirmation::Kind(ConfirmedKind::Writes) => Self::Writes,
+            RequireConfirmation::Operations(names) => Self::Operations(names),
+        }
+    }
+}
+
+impl ToolsetArgs {
+    fn options(self) -> ToolsetOptions {
+        let selection = Selection { names: self.tool_filter, tags: self.tags };
+        ToolsetOptions { selection, prefix: self.tool_name_prefix, confirmation: self.require_confirmation.into() }
+    }
+}

@@ -1,0 +1,167 @@
+//! Credentials of APIs. The host adds them to requests; neither models nor components see them.
+
+mod token;
+
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hatchery_core::ConfigValue;
+use hatchery_egress::Secret;
+use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
+
+use crate::document::Location;
+use crate::error::{ApiError, read};
+
+pub(crate) use token::Authenticator;
+
+/// How the host proves to an API who it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Credentials {
+    /// Not at all.
+    #[default]
+    None,
+    /// With a key.
+    ApiKey {
+        /// Where the key is.
+        location: KeyLocation,
+        /// The name of the header, of the parameter or of the cookie.
+        name: String,
+        /// The key.
+        value: ConfigValue,
+    },
+    /// With a token in the header `Authorization`.
+    Bearer(ConfigValue),
+    /// With a user name and a password in the header `Authorization`.
+    Basic {
+        /// The user name.
+        username: ConfigValue,
+        /// The password.
+        password: ConfigValue,
+    },
+    /// With access tokens that a server grants to the host itself (OAuth 2.0 client credentials).
+    OAuth2(ClientCredentials),
+    /// With access tokens of Google Cloud.
+    Google(ServiceAccount),
+}
+
+/// A client of an OAuth 2.0 token server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCredentials {
+    /// Where tokens are requested.
+    pub token_url: String,
+    /// The client.
+    pub client_id: ConfigValue,
+    /// Its secret.
+    pub client_secret: ConfigValue,
+    /// What the tokens are for.
+    pub scopes: Vec<String>,
+    /// The API that the tokens are for, if the server wants to know.
+    pub audience: Option<String>,
+    /// Where the id and the secret are in the request.
+    pub placement: ClientPlacement,
+}
+
+/// Where a client says who it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ClientPlacement {
+    /// In the header `Authorization`, which every server supports.
+    #[default]
+    Header,
+    /// In the form.
+    Body,
+}
+
+/// A credentials file of Google Cloud, and what its tokens are for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceAccount {
+    /// The file.
+    pub key: KeySource,
+    /// What the tokens are for.
+    pub scopes: Vec<String>,
+}
+
+/// Where a credentials file is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeySource {
+    /// In a file.
+    File(PathBuf),
+    /// Its text.
+    Json(ConfigValue),
+}
+
+/// Where an API key is in requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyLocation {
+    /// In a header.
+    Header,
+    /// In the query of the URL.
+    Query,
+    /// In a cookie.
+    Cookie,
+}
+
+/// What is added to a request.
+#[derive(Debug, Default)]
+pub(crate) struct Placement {
+    pub(crate) header: Option<(HeaderName, HeaderValue)>,
+    pub(crate) query: Option<(String, Secret)>,
+    pub(crate) cookie: Option<(String, Secret)>,
+    /// Texts that must not be shown.
+    pub(crate) secrets: Vec<Secret>,
+    /// The access token, which can be replaced by a newer one.
+    pub(crate) token: Option<Secret>,
+}
+
+impl Credentials {
+    /// Returns true if the host adds what this parameter would hold.
+    pub(crate) fn fill(&self, location: Location, parameter: &str) -> bool {
+        match (self, location) {
+            (Self::ApiKey { location: KeyLocation::Header, name, .. }, Location::Header) => {
+                name.eq_ignore_ascii_case(parameter)
+            }
+            (Self::ApiKey { location: KeyLocation::Query, name, .. }, Location::Query)
+            | (Self::ApiKey { location: KeyLocation::Cookie, name, .. }, Location::Cookie) => name == parameter,
+            _ => false,
+        }
+    }
+}
+
+impl Placement {
+    fn api_key(location: KeyLocation, name: &str, value: &ConfigValue) -> Result<Self, ApiError> {
+        let key = Secret::from(read(value, "auth.api_key.value")?);
+        let mut placement = Self { secrets: vec![key.clone()], ..Self::default() };
+        match location {
+            KeyLocation::Header => {
+                let name = HeaderName::from_bytes(name.as_bytes())
+                    .map_err(|_| setting("auth.api_key.name", "it is not the name of a header"))?;
+                placement.header = Some((name, header(key.expose(), "auth.api_key.value")?));
+            }
+            KeyLocation::Query => placement.query = Some((name.to_owned(), key)),
+            KeyLocation::Cookie => placement.cookie = Some((name.to_owned(), key)),
+        }
+        Ok(placement)
+    }
+
+    fn bearer(token: Secret, key: &str) -> Result<Self, ApiError> {
+        let header = header(&format!("Bearer {}", token.expose()), key)?;
+        Ok(Self { header: Some((AUTHORIZATION, header)), secrets: vec![token], ..Self::default() })
+    }
+
+    fn basic(username: &str, password: Secret, key: &str) -> Result<Self, ApiError> {
+        let encoded = STANDARD.encode(format!("{username}:{}", password.expose()));
+        let header = header(&format!("Basic {encoded}"), key)?;
+        Ok(Self { header: Some((AUTHORIZATION, header)), secrets: vec![password, encoded.into()], ..Self::default() })
+    }
+}
+
+fn setting(key: &str, reason: &str) -> ApiError {
+    ApiError::Setting { key: key.into(), reason: reason.into() }
+}
+
+/// Returns the value of a header, which is never shown.
+fn header(text: &str, key: &str) -> Result<HeaderValue, ApiError> {
+    let mut value = HeaderValue::from_str(text).map_err(|_| setting(key, "it has a line break or the like"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}

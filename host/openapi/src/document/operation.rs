@@ -1,0 +1,204 @@
+//! Operations of a document, and how their arguments become a request.
+
+mod body;
+mod parameter;
+
+use std::collections::BTreeSet;
+
+use hatchery_core::JsonMap;
+use reqwest::{Method, Url};
+use serde_json::{Value, json};
+
+use super::name::{unique_name, valid_name};
+use super::schema::{SchemaConverter, shorten};
+use super::server::ServerSettings;
+use super::{Document, excerpt};
+use crate::error::ApiError;
+
+pub(crate) use body::{Body, BodyArguments, BodyEncoding};
+pub(crate) use parameter::{Location, Parameter, Style};
+
+/// Longest text about a tool in bytes.
+const MAX_TEXT: usize = 1_024;
+
+/// Most operations that are looked at.
+const MAX_OPERATIONS: usize = 20_000;
+
+const METHODS: [(&str, Method); 8] = [
+    ("get", Method::GET),
+    ("put", Method::PUT),
+    ("post", Method::POST),
+    ("delete", Method::DELETE),
+    ("options", Method::OPTIONS),
+    ("head", Method::HEAD),
+    ("patch", Method::PATCH),
+    ("trace", Method::TRACE),
+];
+
+/// An operation, ready to be called.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    pub(crate) name: String,
+    /// What it does, for models.
+    pub(crate) text: String,
+    pub(crate) method: Method,
+    /// What its path is appended to.
+    pub(crate) base_url: Url,
+    /// Its path, with names of parameters in braces, and its fixed query.
+    pub(crate) path: String,
+    pub(crate) parameters: Vec<Parameter>,
+    pub(crate) body: Option<Body>,
+    /// The JSON Schema of its arguments.
+    pub(crate) schema: Value,
+}
+
+/// An operation of a document that is not converted yet.
+pub(crate) struct Draft<'d> {
+    pub(crate) name: String,
+    pub(crate) tags: Vec<String>,
+    document: &'d Document,
+    method: Method,
+    path: &'d str,
+    path_item: &'d Value,
+    operation: &'d Value,
+}
+
+/// What the host adds to every request, so models have no argument for it.
+pub(crate) type IsFilled<'a> = &'a dyn Fn(Location, &str) -> bool;
+
+/// Returns the operations in the order of the document.
+pub(super) fn drafts(document: &Document) -> Result<Vec<Draft<'_>>, ApiError> {
+    let Some(paths) = document.root.get("paths").and_then(Value::as_object) else {
+        return Err(ApiError::NoOperations("its document has no `paths`".into()));
+    };
+    let (mut taken, mut drafts) = (BTreeSet::new(), Vec::new());
+    for (path, item) in paths.iter().filter(|(path, _)| path.starts_with('/')) {
+        let path_item = match document.resolve(item) {
+            Ok(item) => item,
+            Err(reason) => {
+                tracing::warn!(path = excerpt(path, 120), "a path of an OpenAPI document is left out: {reason}");
+                continue;
+            }
+        };
+        for (key, method) in METHODS {
+            let Some(operation) = path_item.get(key).filter(|operation| operation.is_object()) else { continue };
+            let id = operation.get("operationId").and_then(Value::as_str).filter(|id| !id.is_empty());
+            let name = unique_name(id.unwrap_or(&format!("{key} {path}")), &mut taken);
+            let tags = operation.get("tags").and_then(Value::as_array).into_iter().flatten();
+            let tags = tags.filter_map(Value::as_str).map(Into::into).collect();
+            drafts.push(Draft { name, tags, document, method, path, path_item, operation });
+            if drafts.len() > MAX_OPERATIONS {
+                return Err(ApiError::Invalid(format!("it has more than {MAX_OPERATIONS} operations")));
+            }
+        }
+    }
+    if drafts.is_empty() {
+        return Err(ApiError::NoOperations("its document has no operations".into()));
+    }
+    Ok(drafts)
+}
+
+impl Draft<'_> {
+    /// Converts the operation.
+    ///
+    /// # Errors
+    /// The reason why no request can be made for it.
+    pub(crate) fn build(&self, servers: ServerSettings<'_>, is_filled: IsFilled<'_>) -> Result<Operation, String> {
+        let mut arguments = Arguments::new(self.document);
+        let mut parameters = Vec::new();
+        for parameter in self.parameters()? {
+            parameters.extend(parameter::build(parameter, &mut arguments, is_filled)?);
+        }
+        let body = match self.operation.get("requestBody") {
+            Some(body) => body::build(self.document.resolve(body)?, self.document, &mut arguments)?,
+            None => None,
+        };
+        Ok(Operation {
+            name: self.name.clone(),
+            text: self.text(),
+            method: self.method.clone(),
+            base_url: self.document.base_url(servers, self.path_item, self.operation)?,
+            path: self.path.to_owned(),
+            parameters,
+            body,
+            schema: arguments.into_schema()?,
+        })
+    }
+
+    /// Returns the parameters of the operation and of its path. Those of the operation take precedence.
+    fn parameters(&self) -> Result<Vec<&Value>, String> {
+        let mut parameters: Vec<&Value> = Vec::new();
+        for of in [self.operation, self.path_item] {
+            for parameter in of.get("parameters").and_then(Value::as_array).into_iter().flatten() {
+                let parameter = self.document.resolve(parameter)?;
+                let key = |of: &Value| (of.get("name").cloned(), of.get("in").cloned());
+                if !parameters.iter().any(|other| key(other) == key(parameter)) {
+                    parameters.push(parameter);
+                }
+            }
+        }
+        Ok(parameters)
+    }
+
+    /// Returns what the operation does.
+    fn text(&self) -> String {
+        let text =
+            |key: &str| self.operation.get(key).and_then(Value::as_str).map(str::trim).filter(|it| !it.is_empty());
+        let texts: Vec<_> = [text("summary"), text("description")].into_iter().flatten().collect();
+        match texts.is_empty() {
+            true => shorten(&format!("{} {}", self.method, self.path), MAX_TEXT),
+            false => shorten(&texts.join("\n"), MAX_TEXT),
+        }
+    }
+}
+
+/// The arguments of a tool while its operation is converted.
+struct Arguments<'d> {
+    converter: SchemaConverter<'d>,
+    taken: BTreeSet<String>,
+    properties: JsonMap,
+    required: Vec<String>,
+}
+
+impl<'d> Arguments<'d> {
+    fn new(document: &'d Document) -> Self {
+        Self {
+            converter: SchemaConverter::new(document),
+            taken: BTreeSet::new(),
+            properties: JsonMap::new(),
+            required: Vec::new(),
+        }
+    }
+
+    /// Returns true if another argument has this name.
+    fn is_taken(&self, name: &str) -> bool {
+        self.taken.contains(&valid_name(name))
+    }
+
+    /// Adds an argument, and returns its name, which is like `name`.
+    fn add(&mut self, name: &str, schema: Value, is_required: bool) -> String {
+        let name = unique_name(name, &mut self.taken);
+        self.properties.insert(name.clone(), schema);
+        if is_required {
+            self.required.push(name.clone());
+        }
+        name
+    }
+
+    fn into_schema(self) -> Result<Value, String> {
+        let mut schema = json!({"type": "object", "properties": self.properties, "additionalProperties": false});
+        let definitions = self.converter.finish()?;
+        if let Some(schema) = schema.as_object_mut() {
+            if !self.required.is_empty() {
+                schema.insert("required".into(), self.required.into());
+            }
+            if !definitions.is_empty() {
+                schema.insert("$defs".into(), definitions.into());
+            }
+        }
+        match hatchery_engine::validation::schema_error(&schema) {
+            None => Ok(schema),
+            Some(reason) => Err(format!("the schema of its parameters is invalid: {reason}")),
+        }
+    }
+}

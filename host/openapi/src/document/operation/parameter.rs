@@ -1,0 +1,141 @@
+//! Parameters of an operation.
+
+use serde_json::Value;
+
+use super::{Arguments, IsFilled};
+use crate::document::excerpt;
+
+/// A parameter that is an argument of the tool.
+#[derive(Debug)]
+pub(crate) struct Parameter {
+    /// The name of the argument.
+    pub(crate) argument: String,
+    /// The name in the request.
+    pub(crate) name: String,
+    pub(crate) location: Location,
+    pub(crate) style: Style,
+    /// True if the values of arrays and objects are parameters of their own.
+    pub(crate) is_exploded: bool,
+    /// True if characters such as `/` are not encoded.
+    pub(crate) allows_reserved: bool,
+}
+
+/// Where a parameter is in a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Location {
+    Path,
+    Query,
+    Header,
+    Cookie,
+}
+
+/// How a value is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    Simple,
+    Form,
+    SpaceDelimited,
+    PipeDelimited,
+    DeepObject,
+    /// As JSON.
+    Json,
+}
+
+/// Headers that are not parameters: those that a document cannot set, and those of the connection.
+const IGNORED_HEADERS: [&str; 9] = [
+    "accept",
+    "authorization",
+    "connection",
+    "content-length",
+    "content-type",
+    "cookie",
+    "host",
+    "transfer-encoding",
+    "upgrade",
+];
+
+impl Location {
+    fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "path" => Self::Path,
+            "query" => Self::Query,
+            "header" => Self::Header,
+            "cookie" => Self::Cookie,
+            _ => return None,
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Path => "path",
+            Self::Query => "query",
+            Self::Header => "header",
+            Self::Cookie => "cookie",
+        }
+    }
+
+    /// Returns the style with this name, or else the default.
+    fn style(self, name: Option<&str>) -> Option<Style> {
+        Some(match (self, name) {
+            (Self::Path | Self::Header, None | Some("simple")) => Style::Simple,
+            (Self::Query | Self::Cookie, None | Some("form")) => Style::Form,
+            (Self::Query, Some("spaceDelimited")) => Style::SpaceDelimited,
+            (Self::Query, Some("pipeDelimited")) => Style::PipeDelimited,
+            (Self::Query, Some("deepObject")) => Style::DeepObject,
+            _ => return None,
+        })
+    }
+}
+
+/// Converts a parameter, and adds its argument. Returns `None` if the host fills it in.
+pub(super) fn build<'d>(
+    parameter: &'d Value,
+    arguments: &mut Arguments<'d>,
+    is_filled: IsFilled<'_>,
+) -> Result<Option<Parameter>, String> {
+    let text = |key: &str| parameter.get(key).and_then(Value::as_str);
+    let flag = |key: &str| parameter.get(key).and_then(Value::as_bool);
+    let Some(name) = text("name") else { return Err("a parameter has no name".into()) };
+    let shown = excerpt(name, 60);
+    let Some(location) = text("in").and_then(Location::from_name) else {
+        return Err(format!("the parameter `{shown}` is in no place that OpenAPI 3 knows"));
+    };
+    let is_ignored = location == Location::Header && IGNORED_HEADERS.contains(&name.to_ascii_lowercase().as_str());
+    if is_ignored || is_filled(location, name) {
+        return Ok(None);
+    }
+    let content = parameter.get("content").and_then(Value::as_object).and_then(|content| content.iter().next());
+    let (style, schema) = match content {
+        Some((_, media)) => (Style::Json, media.get("schema")),
+        None => {
+            let style = location.style(text("style")).ok_or_else(|| {
+                let style = excerpt(text("style").unwrap_or_default(), 40);
+                format!(
+                    "the parameter `{shown}` in {} has the style `{style}`, which is not supported",
+                    location.name()
+                )
+            })?;
+            (style, parameter.get("schema"))
+        }
+    };
+    let mut schema = match schema {
+        Some(schema) => arguments.converter.convert(schema)?,
+        None => serde_json::json!({}),
+    };
+    if let (Some(schema), Some(text)) = (schema.as_object_mut(), text("description")) {
+        schema.entry("description").or_insert_with(|| super::shorten(text, super::MAX_TEXT).into());
+    }
+    let is_required = location == Location::Path || flag("required") == Some(true);
+    let argument = match arguments.is_taken(name) {
+        false => arguments.add(name, schema, is_required),
+        true => arguments.add(&format!("{}_{name}", location.name()), schema, is_required),
+    };
+    Ok(Some(Parameter {
+        argument,
+        name: name.to_owned(),
+        location,
+        style,
+        is_exploded: flag("explode").unwrap_or(style == Style::Form),
+        allows_reserved: flag("allowReserved") == Some(true),
+    }))
+}

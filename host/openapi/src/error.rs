@@ -1,0 +1,89 @@
+//! Errors of APIs.
+
+use std::time::Duration;
+
+use hatchery_core::{ConfigValue, MissingVariable};
+use thiserror::Error;
+
+/// Reasons why an API cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ApiError {
+    /// A setting needs a variable of the host's environment.
+    #[error("`{key}` needs the environment variable {name} of the host, which is not set")]
+    Variable {
+        /// The setting.
+        key: String,
+        /// The variable.
+        name: String,
+    },
+    /// A setting cannot be used.
+    #[error("`{key}` is invalid: {reason}")]
+    Setting {
+        /// The setting.
+        key: String,
+        /// The reason.
+        reason: String,
+    },
+    /// The document cannot be read.
+    #[error("its document cannot be read: {0}")]
+    Unreadable(String),
+    /// The document is too large.
+    #[error("its document is larger than {0} bytes; raise `max_document` to allow more")]
+    DocumentTooLarge(usize),
+    /// The document is not one of OpenAPI 3.
+    #[error("its document cannot be used: {0}")]
+    Invalid(String),
+    /// There are too many operations for a model.
+    #[error(
+        "{count} operations are selected, of at most {max}; choose some of them by name (`tools`) or by tag (`tags`), or \
+         raise `max_tools`"
+    )]
+    TooManyOperations {
+        /// The number of operations.
+        count: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The document has no operation that can be used.
+    #[error("{0}")]
+    NoOperations(String),
+    /// A connection is not allowed.
+    #[error("{0}")]
+    Refused(String),
+    /// There is no connection, or it was lost.
+    #[error("the request failed: {0}")]
+    Communication(String),
+    /// There was no answer in time.
+    #[error("it did not answer within {} s, so the request was given up; it may have had an effect", .0.as_secs_f64())]
+    Timeout(Duration),
+    /// An answer is too large.
+    #[error("its answer is larger than {0} bytes; ask for less, such as one page or fewer fields")]
+    AnswerTooLarge(usize),
+    /// It answers that the request belongs elsewhere.
+    #[error("it redirects to `{0}`, and the host follows redirects only of reading requests to the same server")]
+    Redirect(String),
+    /// The host has no credentials for it.
+    #[error("the host gets no credentials for it: {0}")]
+    Credentials(String),
+}
+
+impl ApiError {
+    /// Returns the error for models. Settings and paths of the host are only in the log.
+    pub(crate) fn for_models(&self) -> String {
+        match self {
+            Self::Variable { .. } | Self::Setting { .. } => {
+                "its configuration is incomplete; the operator must mend it".into()
+            }
+            Self::Credentials(_) => "the host gets no credentials for it; the log of the host holds the cause".into(),
+            error => error.to_string(),
+        }
+    }
+}
+
+/// Returns a value. `key` is the setting that an error names.
+///
+/// # Errors
+/// If its variable is not set.
+pub(crate) fn read(value: &ConfigValue, key: &str) -> Result<String, ApiError> {
+    value.read().map_err(|MissingVariable(name)| ApiError::Variable { key: key.into(), name })
+}

@@ -1,0 +1,224 @@
+//! The client of one API: egress policy, credentials, limits and redirects.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use hatchery_core::ConfigValue;
+use hatchery_core::sync::MutexExt;
+use hatchery_egress::{BodyError, Egress, Secret, Timeouts, client, describe, read_body};
+use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
+use reqwest::{Client, Method, Response, StatusCode, Url};
+
+use crate::config::Limits;
+use crate::credentials::{Authenticator, Credentials, Placement};
+use crate::document::excerpt;
+use crate::error::{ApiError, read};
+use crate::request::Request;
+
+/// Most redirects of one request.
+const MAX_REDIRECTS: usize = 5;
+
+/// Shortest secret that is looked for in answers. Shorter ones are found in everything.
+const MIN_SECRET: usize = 4;
+
+/// What is shown instead of a secret.
+const HIDDEN: &str = "[hidden]";
+
+/// Sends the requests of one API with its credentials.
+pub(crate) struct Http {
+    transport: Transport,
+    authenticator: Authenticator,
+    headers: BTreeMap<String, ConfigValue>,
+}
+
+/// Sends requests where the policy allows it.
+pub(crate) struct Transport {
+    egress: Arc<dyn Egress>,
+    limits: Limits,
+    /// Clients by the scheme, host and port of their requests.
+    clients: Mutex<BTreeMap<String, Client>>,
+}
+
+/// An answer without secrets.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    /// The media type, in lower case and without parameters.
+    pub(crate) media_type: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Http {
+    pub(crate) fn new(
+        egress: Arc<dyn Egress>,
+        credentials: Credentials,
+        headers: BTreeMap<String, ConfigValue>,
+        limits: Limits,
+    ) -> Self {
+        let transport = Transport { egress, limits, clients: Mutex::default() };
+        Self { transport, authenticator: Authenticator::new(credentials), headers }
+    }
+
+    /// Sends a request with credentials.
+    ///
+    /// # Errors
+    /// If there is no whole answer within the limits.
+    pub(crate) async fn send(&self, request: &Request) -> Result<Answer, ApiError> {
+        self.within_timeout(async {
+            let placement = self.authenticator.place(&self.transport).await?;
+            let token = placement.token.clone();
+            let answer = self.exchange(request, placement).await?;
+            let Some(token) = token.filter(|_| answer.status == StatusCode::UNAUTHORIZED) else { return Ok(answer) };
+            // The token was withdrawn before it expired.
+            self.authenticator.forget(&token);
+            let placement = self.authenticator.place(&self.transport).await?;
+            self.exchange(request, placement).await
+        })
+        .await
+    }
+
+    /// Reads a URL without credentials.
+    ///
+    /// # Errors
+    /// As [`Self::send`], or if the status is not one of success.
+    pub(crate) async fn read_document(&self, url: &Url) -> Result<Vec<u8>, ApiError> {
+        let limit = self.transport.limits.max_document;
+        let request = Request::new(Method::GET, url.clone());
+        let answer = self.within_timeout(self.transport.follow(&request, &Placement::default(), limit)).await;
+        let answer = answer.map_err(|error| match error {
+            ApiError::AnswerTooLarge(limit) => ApiError::DocumentTooLarge(limit),
+            error @ (ApiError::Refused(_) | ApiError::Timeout(_)) => error,
+            error => ApiError::Unreadable(error.to_string()),
+        })?;
+        match answer.status.is_success() {
+            true => Ok(answer.body),
+            false => Err(ApiError::Unreadable(format!("the answer has the status {}", answer.status))),
+        }
+    }
+
+    async fn within_timeout<T>(&self, work: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+        let timeout = self.transport.limits.call_timeout;
+        tokio::time::timeout(timeout, work).await.unwrap_or(Err(ApiError::Timeout(timeout)))
+    }
+
+    async fn exchange(&self, request: &Request, mut placement: Placement) -> Result<Answer, ApiError> {
+        let mut request = request.clone();
+        for (name, setting) in &self.headers {
+            let key = format!("headers.{name}");
+            let value = read(setting, &key)?;
+            let invalid = || ApiError::Setting { key: key.clone(), reason: "it is not a valid header".into() };
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
+            let mut header = HeaderValue::from_str(&value).map_err(|_| invalid())?;
+            if let ConfigValue::Variable { prefix, .. } = setting {
+                header.set_sensitive(true);
+                placement.secrets.push(value.strip_prefix(prefix.as_str()).unwrap_or(&value).into());
+            }
+            request.headers.insert(name, header);
+        }
+        let answer = self.transport.follow(&request, &placement, self.transport.limits.max_answer).await;
+        answer.map(|answer| answer.without(&placement.secrets)).map_err(|error| match error {
+            ApiError::Communication(reason) => ApiError::Communication(redact(reason, &placement.secrets)),
+            ApiError::Redirect(target) => ApiError::Redirect(redact(target, &placement.secrets)),
+            error => error,
+        })
+    }
+}
+
+impl Transport {
+    /// Sends a request, and again where the server redirects it to: reading requests only, and to the same server only.
+    pub(crate) async fn follow(
+        &self,
+        request: &Request,
+        placement: &Placement,
+        limit: usize,
+    ) -> Result<Answer, ApiError> {
+        let mut url = request.url.clone();
+        for _ in 0..=MAX_REDIRECTS {
+            let response = self.send_once(request, &url, placement).await?;
+            let status = response.status();
+            if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
+                let location =
+                    response.headers().get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+                let target = url.join(location).ok();
+                let is_reading = matches!(request.method, Method::GET | Method::HEAD);
+                match target.filter(|target| is_reading && target.origin() == url.origin()) {
+                    Some(target) => url = target,
+                    None => return Err(ApiError::Redirect(excerpt(location, 200))),
+                }
+                continue;
+            }
+            let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+            let media_type = media_type.and_then(|value| value.split(';').next()).unwrap_or_default();
+            let media_type = media_type.trim().to_ascii_lowercase();
+            let body = read_body(response, limit).await.map_err(|error| match error {
+                BodyError::TooLarge(limit) => ApiError::AnswerTooLarge(limit),
+                BodyError::Connection(reason) => ApiError::Communication(reason),
+            })?;
+            return Ok(Answer { status, media_type, body });
+        }
+        Err(ApiError::Redirect(excerpt(url.as_str(), 200)))
+    }
+
+    async fn send_once(&self, request: &Request, url: &Url, placement: &Placement) -> Result<Response, ApiError> {
+        // The permission may have been withdrawn since the client was created.
+        self.egress.check_url(url).map_err(ApiError::Refused)?;
+        let mut url = url.clone();
+        if let Some((name, value)) = &placement.query {
+            let kept: Vec<_> = url.query_pairs().filter(|(other, _)| other != name).map(owned).collect();
+            let has_key = kept.len() < url.query_pairs().count();
+            if has_key {
+                url.query_pairs_mut().clear().extend_pairs(kept);
+            }
+            url.query_pairs_mut().append_pair(name, value.expose());
+        }
+        let mut headers = request.headers.clone();
+        let mut cookies = request.cookies.clone();
+        if let Some((name, value)) = &placement.cookie {
+            cookies.push(format!("{name}={}", value.expose()));
+        }
+        Request::set_cookies(&mut headers, &cookies).map_err(ApiError::Communication)?;
+        if let Some((name, value)) = &placement.header {
+            headers.insert(name.clone(), value.clone());
+        }
+        let mut builder = self.client(&url)?.request(request.method.clone(), url);
+        if let Some((media_type, body)) = &request.body {
+            headers.insert(CONTENT_TYPE, media_type.clone());
+            builder = builder.body(body.clone());
+        }
+        builder.headers(headers).send().await.map_err(|error| ApiError::Communication(describe(error)))
+    }
+
+    /// Returns the client for the server of a URL. It checks the addresses of that server.
+    fn client(&self, url: &Url) -> Result<Client, ApiError> {
+        let origin = url.origin().ascii_serialization();
+        if let Some(client) = self.clients.lock_unpoisoned().get(&origin) {
+            return Ok(client.clone());
+        }
+        let timeouts = Timeouts { connect: self.limits.connect_timeout, read: self.limits.call_timeout };
+        let client = client(&self.egress, url, timeouts).map_err(ApiError::Refused)?;
+        self.clients.lock_unpoisoned().insert(origin, client.clone());
+        Ok(client)
+    }
+}
+
+fn owned((name, value): (std::borrow::Cow<'_, str>, std::borrow::Cow<'_, str>)) -> (String, String) {
+    (name.into_owned(), value.into_owned())
+}
+
+impl Answer {
+    fn without(mut self, secrets: &[Secret]) -> Self {
+        let is_in = |secret: &&Secret| {
+            let secret = secret.expose().as_bytes();
+            secret.len() >= MIN_SECRET && self.body.windows(secret.len()).any(|window| window == secret)
+        };
+        if secrets.iter().any(|secret| is_in(&secret)) {
+            self.body = redact(String::from_utf8_lossy(&self.body).into_owned(), secrets).into_bytes();
+        }
+        self
+    }
+}
+
+/// Returns a text without the secrets in it.
+pub(crate) fn redact(text: String, secrets: &[Secret]) -> String {
+    let secrets = secrets.iter().map(Secret::expose).filter(|secret| secret.len() >= MIN_SECRET);
+    secrets.fold(text, |text, secret| if text.contains(secret) { text.replace(secret, HIDDEN) } else { text })
+}

@@ -1,0 +1,123 @@
+//! Requests from the arguments of a call.
+
+mod body;
+mod style;
+
+use bytes::Bytes;
+use hatchery_core::{CallContext, JsonMap};
+use reqwest::header::{ACCEPT, COOKIE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Url};
+use serde_json::Value;
+
+use crate::document::{Location, Operation};
+use style::{encode_component, header_value, path_value, query_pairs};
+
+/// A request without credentials.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) cookies: Vec<String>,
+    /// The content type and the bytes.
+    pub(crate) body: Option<(HeaderValue, Bytes)>,
+}
+
+impl Request {
+    /// Creates a request without a body.
+    pub(crate) fn new(method: Method, url: Url) -> Self {
+        Self { method, url, headers: HeaderMap::new(), cookies: Vec::new(), body: None }
+    }
+
+    /// Creates the request of an operation with these arguments. Files are read from the artifacts of the session.
+    ///
+    /// # Errors
+    /// The reason for the model.
+    pub(crate) async fn of_call(operation: &Operation, mut args: JsonMap, cx: &CallContext) -> Result<Self, String> {
+        // What follows `#` is never sent.
+        let template = operation.path.split('#').next().unwrap_or_default();
+        let (mut path, fixed_query) = match template.split_once('?') {
+            Some((path, query)) => (path.to_owned(), Some(query.to_owned())),
+            None => (template.to_owned(), None),
+        };
+        let mut query: Vec<String> = fixed_query.into_iter().collect();
+        let mut request = Self::new(operation.method.clone(), operation.base_url.clone());
+        request.headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/*;q=0.9, */*;q=0.8"));
+        for parameter in &operation.parameters {
+            let value = args.shift_remove(&parameter.argument).unwrap_or(Value::Null);
+            if value.is_null() && parameter.location != Location::Path {
+                continue;
+            }
+            match parameter.location {
+                Location::Path => {
+                    let text = path_value(parameter, &value);
+                    if text.is_empty() {
+                        return Err(format!("`{}` is empty, and it is a part of the path", parameter.argument));
+                    }
+                    path = path.replace(&format!("{{{}}}", parameter.name), &text);
+                }
+                Location::Query => query.extend(query_pairs(parameter, &value)),
+                Location::Cookie => request.cookies.extend(query_pairs(parameter, &value)),
+                Location::Header => {
+                    let invalid =
+                        |_| format!("`{}` cannot be a header: it has a line break or the like", parameter.argument);
+                    let name = HeaderName::from_bytes(parameter.name.as_bytes()).map_err(|_| {
+                        format!("the API has a header `{}`, which is not a valid name", parameter.argument)
+                    })?;
+                    let value = HeaderValue::from_str(&header_value(parameter, &value)).map_err(invalid)?;
+                    request.headers.insert(name, value);
+                }
+            }
+        }
+        check_path(&path)?;
+        let base = request.url.path().trim_end_matches('/').to_owned();
+        request.url.set_path(&format!("{base}{path}"));
+        if let Some(own) = request.url.query().map(ToOwned::to_owned) {
+            query.insert(0, own);
+        }
+        request.url.set_query((!query.is_empty()).then(|| query.join("&")).as_deref());
+        if let Some(body) = &operation.body {
+            request.body = body::encode(body, args, cx).await?;
+        }
+        Ok(request)
+    }
+
+    /// Sets the body.
+    pub(crate) fn with_json(self, body: &Value) -> Self {
+        Self { body: Some((HeaderValue::from_static("application/json"), body.to_string().into())), ..self }
+    }
+
+    /// Adds the cookies as a header.
+    pub(crate) fn set_cookies(headers: &mut HeaderMap, cookies: &[String]) -> Result<(), String> {
+        if !cookies.is_empty() {
+            let value = HeaderValue::from_str(&cookies.join("; ")).map_err(|_| "a cookie is invalid".to_owned())?;
+            headers.insert(COOKIE, value);
+        }
+        Ok(())
+    }
+}
+
+/// Checks that a path does not lead to another place than the operation's: URLs leave out `..` and the segment before.
+fn check_path(path: &str) -> Result<(), String> {
+    let is_dots = |segment: &str| {
+        let segment = segment.to_ascii_lowercase().replace("%2e", ".");
+        segment == "." || segment == ".."
+    };
+    match path.split(['/', '\\']).any(is_dots) {
+        true => Err("a part of the path is `.` or `..`, which is not allowed".into()),
+        false => Ok(()),
+    }
+}
+
+/// Returns a value as text: a text as it is, and others as JSON.
+fn as_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}
+
+/// Encodes the name and the value of a field of a form.
+fn pair(name: &str, value: &str) -> String {
+    format!("{}={}", encode_component(name, false), encode_component(value, false))
+}

@@ -1,0 +1,118 @@
+//! Bodies of requests.
+
+use std::collections::BTreeSet;
+
+use bytes::{Bytes, BytesMut};
+use hatchery_core::{Blob, CallContext, JsonMap, PartData};
+use reqwest::header::HeaderValue;
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::{as_text, pair};
+use crate::document::{Body, BodyArguments, BodyEncoding};
+
+type Encoded = (HeaderValue, Bytes);
+
+/// Encodes the body of a call. `None` if it has none of the arguments.
+///
+/// # Errors
+/// The reason for the model.
+pub(super) async fn encode(body: &Body, mut args: JsonMap, cx: &CallContext) -> Result<Option<Encoded>, String> {
+    let value = match &body.arguments {
+        BodyArguments::Whole(name) => args.shift_remove(name),
+        BodyArguments::Properties { names, constants } => {
+            args.retain(|name, _| names.contains(name));
+            let is_empty = args.is_empty() && constants.is_empty();
+            (!is_empty).then(|| Value::Object(constants.clone().into_iter().chain(args).collect()))
+        }
+    };
+    let Some(value) = value else { return Ok(None) };
+    let media_type = || {
+        let value = HeaderValue::from_str(&body.media_type);
+        value.map_err(|_| "the API has a media type that is not valid".to_owned())
+    };
+    Ok(Some(match (&body.encoding, value) {
+        (BodyEncoding::Json, value) => (media_type()?, value.to_string().into()),
+        (BodyEncoding::Text, value) => (media_type()?, as_text(&value).into()),
+        (BodyEncoding::Artifact, value) => {
+            let file = load(&as_text(&value), cx).await?;
+            let own = HeaderValue::from_str(&file.mime_type).ok().filter(|_| body.media_type.contains('*'));
+            (own.map_or_else(media_type, Ok)?, file.data)
+        }
+        (BodyEncoding::Form, Value::Object(fields)) => (media_type()?, form(&fields).into()),
+        (BodyEncoding::Multipart(files), Value::Object(fields)) => multipart(&fields, files, cx).await?,
+        (BodyEncoding::Form | BodyEncoding::Multipart(_), _) => {
+            return Err("the body is not an object of fields".into());
+        }
+    }))
+}
+
+/// Returns the fields of a form, arrays as several fields of the same name.
+fn form(fields: &JsonMap) -> String {
+    let pairs = fields.iter().flat_map(|(name, value)| match value {
+        Value::Null => Vec::new(),
+        Value::Array(items) => items.iter().map(|item| pair(name, &as_text(item))).collect(),
+        value => vec![pair(name, &as_text(value))],
+    });
+    pairs.collect::<Vec<_>>().join("&")
+}
+
+/// Returns the fields and files of a form as `multipart/form-data`.
+async fn multipart(fields: &JsonMap, files: &BTreeSet<String>, cx: &CallContext) -> Result<Encoded, String> {
+    let boundary = Uuid::new_v4().simple().to_string();
+    let mut body = BytesMut::new();
+    for (name, value) in fields {
+        let items = match value {
+            Value::Null => &[],
+            Value::Array(items) => items.as_slice(),
+            value => std::slice::from_ref(value),
+        };
+        for item in items {
+            let header = format!("--{boundary}\r\ncontent-disposition: form-data; name=\"{}\"", quoted(name));
+            body.extend_from_slice(header.as_bytes());
+            if files.contains(name) {
+                let artifact = as_text(item);
+                let file = load(&artifact, cx).await?;
+                let file_name = artifact.rsplit(['/', ':']).next().unwrap_or_default();
+                let (file_name, mime_type) = (quoted(file_name), quoted(&file.mime_type));
+                let rest = format!("; filename=\"{file_name}\"\r\ncontent-type: {mime_type}\r\n\r\n");
+                body.extend_from_slice(rest.as_bytes());
+                body.extend_from_slice(&file.data);
+            } else {
+                let is_json = item.is_object() || item.is_array();
+                let head = if is_json { "\r\ncontent-type: application/json\r\n\r\n" } else { "\r\n\r\n" };
+                body.extend_from_slice(head.as_bytes());
+                body.extend_from_slice(as_text(item).as_bytes());
+            }
+            body.extend_from_slice(b"\r\n");
+        }
+    }
+    body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+    let media_type = HeaderValue::from_str(&format!("multipart/form-data; boundary={boundary}"));
+    Ok((media_type.map_err(|error| error.to_string())?, body.freeze()))
+}
+
+/// Returns a text without what would end a quoted text or a line, as browsers write it.
+fn quoted(text: &str) -> String {
+    text.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+/// Returns the newest version of an artifact.
+async fn load(name: &str, cx: &CallContext) -> Result<Blob, String> {
+    let part =
+        cx.load_artifact(name, None).await.map_err(|error| format!("the artifact `{name}` cannot be read: {error}"))?;
+    match part.map(|part| part.data) {
+        Some(PartData::InlineData(blob)) => Ok(blob),
+        Some(PartData::Text(text)) => {
+            Ok(Blob { mime_type: "text/plain".into(), data: text.as_bytes().to_vec().into(), display_name: None })
+        }
+        Some(_) => Err(format!("the artifact `{name}` is not a file")),
+        None => {
+            let known = cx.list_artifacts().await.unwrap_or_default();
+            let known: Vec<_> = known.iter().take(20).map(String::as_str).collect();
+            let known =
+                if known.is_empty() { "there are none".into() } else { format!("there are {}", known.join(", ")) };
+            Err(format!("there is no artifact `{name}`; {known}"))
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Styles of parameters: how arrays and objects are written.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use super::as_text;
+use crate::document::{Parameter, Style};
+
+/// What is not encoded in any part of a URL.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// What is not encoded if a parameter allows reserved characters. `&`, `#`, `+` and `%` would change the query.
+const RESERVED: &AsciiSet = &UNRESERVED
+    .remove(b':')
+    .remove(b'/')
+    .remove(b'?')
+    .remove(b'[')
+    .remove(b']')
+    .remove(b'@')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=');
+
+/// Percent-encodes a text.
+pub(super) fn encode_component(text: &str, allows_reserved: bool) -> String {
+    utf8_percent_encode(text, if allows_reserved { RESERVED } else { UNRESERVED }).to_string()
+}
+
+/// Returns the value of a parameter in the path.
+pub(super) fn path_value(parameter: &Parameter, value: &Value) -> String {
+    simple(parameter, value, &|text| encode_component(text, false))
+}
+
+/// Returns the value of a parameter in a header.
+pub(super) fn header_value(parameter: &Parameter, value: &Value) -> String {
+    simple(parameter, value, &ToOwned::to_owned)
+}
+
+fn simple(parameter: &Parameter, value: &Value, encode: &dyn Fn(&str) -> String) -> String {
+    if parameter.style == Style::Json {
+        return encode(&value.to_string());
+    }
+    match value {
+        Value::Null => String::new(),
+        Value::Array(items) => join(items.iter().map(|item| encode(&as_text(item))), ","),
+        Value::Object(map) if parameter.is_exploded => {
+            join(map.iter().map(|(key, value)| format!("{}={}", encode(key), encode(&as_text(value)))), ",")
+        }
+        Value::Object(map) => join(map.iter().flat_map(|(key, value)| [encode(key), encode(&as_text(value))]), ","),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => encode(&as_text(value)),
+    }
+}
+
+/// Returns the pairs `name=value` of a parameter in the query or in a cookie.
+pub(super) fn query_pairs(parameter: &Parameter, value: &Value) -> Vec<String> {
+    let encode = |text: &str| encode_component(text, parameter.allows_reserved);
+    let name = encode_component(&parameter.name, false);
+    let named = |value: String| format!("{name}={value}");
+    let separator = match parameter.style {
+        Style::SpaceDelimited => "%20",
+        Style::PipeDelimited => "%7C",
+        Style::Simple | Style::Form | Style::DeepObject | Style::Json => ",",
+    };
+    match (parameter.style, value) {
+        (Style::Json, value) => vec![named(encode_component(&value.to_string(), false))],
+        (Style::DeepObject, Value::Object(_)) => {
+            let mut pairs = Vec::new();
+            deep_object(&parameter.name, value, &encode, &mut pairs);
+            pairs
+        }
+        (_, Value::Array(items)) if parameter.is_exploded => {
+            items.iter().map(|item| named(encode(&as_text(item)))).collect()
+        }
+        (_, Value::Array(items)) => vec![named(join(items.iter().map(|item| encode(&as_text(item))), separator))],
+        (_, Value::Object(map)) if parameter.is_exploded => map
+            .iter()
+            .map(|(key, value)| format!("{}={}", encode_component(key, false), encode(&as_text(value))))
+            .collect(),
+        (_, Value::Object(map)) => {
+            let texts = map.iter().flat_map(|(key, value)| [encode(key), encode(&as_text(value))]);
+            vec![named(join(texts, separator))]
+        }
+        (_, value) => vec![named(encode(&as_text(value)))],
+    }
+}
+
+/// Adds the pairs `name[key]=value` of an object, of arrays in it one for each item.
+fn deep_object(name: &str, value: &Value, encode: &dyn Fn(&str) -> String, pairs: &mut Vec<String>) {
+    match value {
+        Value::Object(map) => {
+            map.iter().for_each(|(key, value)| deep_object(&format!("{name}[{key}]"), value, encode, pairs));
+        }
+        Value::Array(items) => items.iter().for_each(|item| deep_object(name, item, encode, pairs)),
+        Value::Null => {}
+        value => pairs.push(format!("{}={}", encode_component(name, false), encode(&as_text(value)))),
+    }
+}
+
+fn join(texts: impl Iterator<Item = String>, separator: &str) -> String {
+    texts.collect::<Vec<_>>().join(separator)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::document::Location;
+
+    fn parameter(style: Style, is_exploded: bool) -> Parameter {
+        Parameter {
+            argument: "p".into(),
+            name: "p".into(),
+            location: Location::Query,
+            style,
+            is_exploded,
+            allows_reserved: false,
+        }
+    }
+
+    #[test]
+    fn queries_are_written_as_the_specification_shows() {
+        let (list, object) = (json!(["blue", "black"]), json!({"R": 100, "G": 200}));
+        for (style, is_exploded, of_list, of_object) in [
+            (Style::Form, true, "p=blue&p=black", "R=100&G=200"),
+            (Style::Form, false, "p=blue,black", "p=R,100,G,200"),
+            (Style::SpaceDelimited, false, "p=blue%20black", "p=R%20100%20G%20200"),
+            (Style::PipeDelimited, false, "p=blue%7Cblack", "p=R%7C100%7CG%7C200"),
+            (Style::DeepObject, true, "p=blue&p=black", "p%5BR%5D=100&p%5BG%5D=200"),
+            (Style::Json, true, "p=%5B%22blue%22%2C%22black%22%5D", "p=%7B%22R%22%3A100%2C%22G%22%3A200%7D"),
+        ] {
+            let parameter = parameter(style, is_exploded);
+            assert_eq!(query_pairs(&parameter, &list).join("&"), of_list, "{style:?}");
+            assert_eq!(query_pairs(&parameter, &object).join("&"), of_object, "{style:?}");
+        }
+        let nested = json!({"a": {"b": [1, 2]}, "c": null});
+        let pairs = query_pairs(&parameter(Style::DeepObject, true), &nested);
+        assert_eq!(pairs, ["p%5Ba%5D%5Bb%5D=1", "p%5Ba%5D%5Bb%5D=2"]);
+    }
+
+    #[test]
+    fn paths_and_headers_are_written_as_the_specification_shows() {
+        let (list, object) = (json!(["blue", "b/k"]), json!({"R": 100, "G": 200}));
+        let (plain, exploded) = (parameter(Style::Simple, false), parameter(Style::Simple, true));
+        assert_eq!(path_value(&plain, &list), "blue,b%2Fk");
+        assert_eq!(header_value(&plain, &list), "blue,b/k");
+        assert_eq!(path_value(&plain, &object), "R,100,G,200");
+        assert_eq!(path_value(&exploded, &object), "R=100,G=200");
+        assert_eq!(path_value(&plain, &json!(1.5)), "1.5");
+    }
+
+    #[test]
+    fn reserved_characters_stay_where_a_parameter_allows_them() {
+        let parameter = Parameter { allows_reserved: true, ..parameter(Style::Form, true) };
+        assert_eq!(query_pairs(&parameter, &json!("a/b?c=d&e#f g")), ["p=a/b?c=d%26e%23f%20g"]);
+    }
+}

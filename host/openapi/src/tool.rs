@@ -1,0 +1,111 @@
+//! A tool that calls an operation of an API.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hatchery_core::{Blob, CallContext, FunctionDeclaration, JsonMap, Part, PartData, Tool, ToolError};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::document::{Operation, excerpt};
+use crate::error::ApiError;
+use crate::http::Answer;
+use crate::request::Request;
+
+/// Most bytes of an answer in an error.
+const MAX_EXCERPT: usize = 2_000;
+
+/// A tool that calls an operation.
+pub(crate) struct OperationTool {
+    pub(crate) api: Arc<Api>,
+    pub(crate) operation: Arc<Operation>,
+    /// The declaration for the model. Its name can have a prefix.
+    pub(crate) declaration: Arc<FunctionDeclaration>,
+    pub(crate) requires_confirmation: bool,
+}
+
+#[async_trait]
+impl Tool for OperationTool {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.declaration
+    }
+
+    fn qualified_name(&self) -> Cow<'_, str> {
+        format!("{}:{}/{}", self.api.prefix, self.api.name, self.operation.name).into()
+    }
+
+    fn requires_confirmation(&self) -> bool {
+        self.requires_confirmation
+    }
+
+    fn is_idempotent(&self) -> bool {
+        self.operation.method.is_idempotent()
+    }
+
+    async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
+        let request = Request::of_call(&self.operation, args, cx).await.map_err(ToolError::Recoverable)?;
+        let answer = self.api.http.send(&request).await.map_err(|error| self.failed(&error))?;
+        self.result(answer, cx).await
+    }
+}
+
+impl OperationTool {
+    fn failed(&self, error: &ApiError) -> ToolError {
+        let (api, operation) = (&self.api.name, &self.operation.name);
+        let (full, shown) = (error.to_string(), error.for_models());
+        if full != shown {
+            tracing::warn!(api, operation, "a call of an API failed: {full}");
+        }
+        ToolError::Recoverable(format!("the call of `{operation}` of the API `{api}` failed: {shown}"))
+    }
+
+    /// Returns an answer as the result of the call: JSON as it is, a text as a text, and others as an artifact.
+    async fn result(&self, answer: Answer, cx: &CallContext) -> Result<Value, ToolError> {
+        let Answer { status, media_type, body } = answer;
+        let error = |reason: String| {
+            let (api, operation) = (&self.api.name, &self.operation.name);
+            Err(ToolError::Recoverable(format!("`{operation}` of the API `{api}` answered {reason}")))
+        };
+        let show = |body: &[u8]| excerpt(String::from_utf8_lossy(body).trim(), MAX_EXCERPT);
+        if !status.is_success() {
+            let text = if body.is_empty() { "without a body".into() } else { show(&body) };
+            return error(format!("with the status {status}: {text}"));
+        }
+        if body.is_empty() || self.operation.method == Method::HEAD {
+            return Ok(json!({"status": status.as_u16()}));
+        }
+        let is_json = media_type == "application/json" || media_type.ends_with("+json");
+        match serde_json::from_slice::<Value>(&body) {
+            Ok(value) if is_json || media_type.is_empty() => return Ok(value),
+            Err(reason) if is_json => {
+                return error(format!("with `{media_type}` that is not JSON ({reason}): {}", show(&body)));
+            }
+            Ok(_) | Err(_) => {}
+        }
+        let is_text = media_type.starts_with("text/") || media_type.is_empty() || is_textual(&media_type);
+        match String::from_utf8(body) {
+            Ok(text) if is_text => Ok(text.into()),
+            Ok(text) => self.store(media_type, text.into_bytes(), cx).await,
+            Err(bytes) => self.store(media_type, bytes.into_bytes(), cx).await,
+        }
+    }
+
+    /// Stores an answer as an artifact.
+    async fn store(&self, mime_type: String, body: Vec<u8>, cx: &CallContext) -> Result<Value, ToolError> {
+        let bytes = body.len();
+        let blob = Blob { mime_type, data: body.into(), display_name: None };
+        let (mime_type, extension) = (blob.mime_type.clone(), blob.extension().to_owned());
+        let name = format!("openapi/{}/{}.{extension}", self.api.name, self.operation.name);
+        let version = cx.save_artifact(&name, &Part::from(PartData::InlineData(blob))).await?;
+        Ok(json!({"artifact": name, "version": version, "mimeType": mime_type, "bytes": bytes}))
+    }
+}
+
+/// Returns true for media types of texts that do not begin with `text/`.
+fn is_textual(media_type: &str) -> bool {
+    let names =
+        ["application/xml", "application/yaml", "application/x-yaml", "application/javascript", "application/x-ndjson"];
+    names.contains(&media_type) || media_type.ends_with("+xml")
+}
