@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use hatchery_core::{
-    Content, Event, EventData, EventWindow, JsonMap, MemoryService, RunTransition, Session, SessionKey, SessionService,
-    State, StoreError, StoredRun, Timestamp, TurnStart,
+    Content, Event, EventData, EventWindow, JsonMap, MemoryService, Model, ModelError, ModelErrorKind, ModelResolver,
+    RunTransition, Session, SessionKey, SessionService, State, StoreError, StoredRun, Timestamp, TurnStart,
 };
 use hatchery_stores::firestore::{
     FirestoreClient, FirestoreMemoryService, FirestoreProperties, FirestoreSessionService,
@@ -425,6 +425,32 @@ async fn a_session_that_two_hosts_add_to_memory_is_remembered_once() {
     assert_eq!(remembered.iter().map(|session| session.entries).collect::<Vec<_>>(), [6]);
     hosts[1].delete_session(&key).await.unwrap();
     assert!(hosts[0].sessions(None, None).await.unwrap().is_empty());
+}
+
+struct NoModels;
+
+impl ModelResolver for NoModels {
+    fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        Err(ModelError::new(ModelErrorKind::UnknownModel, name, "there are no models"))
+    }
+}
+
+#[tokio::test]
+async fn the_services_of_a_runner_on_firestore_have_quotas() {
+    let Some(client) = emulator::client() else { return };
+    let properties = FirestoreProperties::default();
+    let artifacts = Arc::new(hatchery_stores::MemoryArtifacts::new());
+    let services = hatchery_stores::in_firestore(client.clone(), &properties, artifacts, Arc::new(NoModels));
+    let key = create(&*services.sessions, "ann", "s1").await;
+    let message = event("red apples");
+    append(&*services.sessions, &key, [message.clone()]).await;
+    services.memory.add_events(&key, &[message]).await.unwrap();
+    let sessions = FirestoreSessionService::new(client.clone());
+    assert_eq!(ids(&sessions, &key, EventWindow::All).await.len(), 1);
+    let memory = FirestoreMemoryService::new(client);
+    assert_eq!(memory.search("app", "ann", "apples").await.unwrap().len(), 1);
+    let error = services.sessions.create("app", "a\u{1}", None, JsonMap::new()).await.unwrap_err();
+    assert_eq!(error.code(), "INVALID_NAME");
 }
 
 #[tokio::test]
