@@ -135,6 +135,16 @@ impl Write {
         }
     }
 
+    /// Returns a document after the write of its fields at a time. Keys of maps are left out.
+    pub(super) fn applied_to(&self, document: &Document, time: String) -> Document {
+        let mut changed = Document { update_time: time, ..document.clone() };
+        if let Operation::Update { fields, .. } = &self.operation {
+            let plain = fields.iter().filter(|(_, value)| !matches!(value, Value::MapValue(_)));
+            changed.fields.extend(plain.map(|(name, value)| (name.clone(), value.clone())));
+        }
+        changed
+    }
+
     /// Returns the name of the document.
     pub(super) fn name(&self) -> &str {
         match &self.operation {
