@@ -2,7 +2,8 @@
 //!
 //! Each service is selected by a URI (see [`open_sessions`], [`open_artifacts`], [`open_memory`]), implements a trait
 //! of `hatchery_core`, and passes the contract tests of its kind. Nothing here caches data that another process could
-//! change, except for the totals that [`quotas`] are checked against.
+//! change, except for the totals that [`quotas`] are checked against, and what the next append to a session in Firestore
+//! begins with, which the database compares.
 
 pub mod artifacts;
 pub mod backup;

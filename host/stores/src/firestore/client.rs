@@ -1,18 +1,23 @@
 //! A client of Firestore's REST API: reads of documents, queries and commits.
 
+mod backoff;
+mod failure;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use hatchery_core::StoreError;
 use reqwest::redirect::Policy;
-use reqwest::{Client, StatusCode, Url};
+use reqwest::{Client, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
+pub(super) use self::backoff::Backoff;
+use self::failure::{Failure, api_error, store_error, too_large, unavailable};
 use super::document::{Document, Operation, Write};
 
 const ENDPOINT: &str = "https://firestore.googleapis.com";
@@ -24,10 +29,6 @@ const EMULATOR_VARIABLE: &str = "FIRESTORE_EMULATOR_HOST";
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a request that the service cannot serve at the moment is repeated, and one that others are faster with.
-pub(super) const MAX_WAIT: Duration = Duration::from_secs(5);
-const FIRST_DELAY: Duration = Duration::from_millis(5);
-const MAX_DELAY: Duration = Duration::from_millis(500);
 
 /// Maximum number and bytes of the writes of one commit. Firestore accepts 10 MiB, its emulator 4.
 const MAX_COMMIT_WRITES: usize = 400;
@@ -211,53 +212,6 @@ struct WriteResult {
     update_time: String,
 }
 
-/// An error of the service.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct ApiError {
-    message: String,
-    status: String,
-}
-
-impl fmt::Display for ApiError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.message, self.status)
-    }
-}
-
-impl std::error::Error for ApiError {}
-
-#[derive(Deserialize)]
-struct ErrorBody {
-    error: ApiError,
-}
-
-enum Failure {
-    /// The service has answered with an error.
-    Api(ApiError),
-    /// There is no answer.
-    Network(reqwest::Error),
-    Store(StoreError),
-}
-
-impl Failure {
-    fn is_temporary(&self) -> bool {
-        match self {
-            Self::Api(error) => is_temporary(error),
-            Self::Network(_) => true,
-            Self::Store(_) => false,
-        }
-    }
-
-    fn into_error(self, doing: &str) -> StoreError {
-        match self {
-            Self::Api(error) => store_error(doing, error),
-            Self::Network(error) => StoreError::backend(doing, error),
-            Self::Store(error) => error,
-        }
-    }
-}
-
 impl FirestoreClient {
     /// Returns the settings for the client of a project's database.
     pub fn builder(project: impl Into<String>) -> FirestoreBuilder {
@@ -431,78 +385,6 @@ pub(super) fn set(object: &mut Json, key: &str, value: Json) {
 
 fn unreadable(doing: &str, reason: impl fmt::Display) -> StoreError {
     StoreError::backend(doing, format!("the answer cannot be read: {reason}"))
-}
-
-/// Returns the error of a body; one of the HTTP status if the body has none.
-fn api_error(status: StatusCode, body: &[u8]) -> ApiError {
-    // A stream of results that fails is a list with the error.
-    let parsed = serde_json::from_slice::<ErrorBody>(body)
-        .or_else(|_| serde_json::from_slice::<[ErrorBody; 1]>(body).map(|[error]| error));
-    parsed.map(|body| body.error).unwrap_or_else(|_| {
-        let name = match status {
-            StatusCode::TOO_MANY_REQUESTS => "RESOURCE_EXHAUSTED",
-            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => "UNAVAILABLE",
-            _ => "UNKNOWN",
-        };
-        ApiError { message: format!("HTTP {status}"), status: name.into() }
-    })
-}
-
-fn is_temporary(error: &ApiError) -> bool {
-    matches!(error.status.as_str(), "ABORTED" | "DEADLINE_EXCEEDED" | "INTERNAL" | "RESOURCE_EXHAUSTED" | "UNAVAILABLE")
-}
-
-/// Returns the error of a request for callers, with the next step.
-fn store_error(doing: &str, error: ApiError) -> StoreError {
-    let is_too_large =
-        ["longer than", "exceeds the maximum", "exceeds maximum"].iter().any(|text| error.message.contains(text));
-    match error.status.as_str() {
-        "INVALID_ARGUMENT" | "RESOURCE_EXHAUSTED" if is_too_large => too_large(&error),
-        _ if is_temporary(&error) => unavailable(),
-        "UNAUTHENTICATED" | "PERMISSION_DENIED" => {
-            StoreError::backend(format!("{doing}: give the account the role roles/datastore.user"), error)
-        }
-        "NOT_FOUND" => {
-            StoreError::backend(format!("{doing}: create it with `gcloud firestore databases create`"), error)
-        }
-        _ => StoreError::backend(doing, error),
-    }
-}
-
-fn too_large(error: &ApiError) -> StoreError {
-    StoreError::InvalidRequest(format!(
-        "Firestore stores at most 1 MiB in a document, such as the state of a session or what one call returned, and 10 MiB \
-         at once: keep large values as artifacts ({error})"
-    ))
-}
-
-fn unavailable() -> StoreError {
-    let context = "the Firestore database is busy or not available".into();
-    StoreError::Busy { context, retry_after: Duration::from_secs(1) }
-}
-
-/// Delays between attempts, which become longer, until a time has passed.
-pub(super) struct Backoff {
-    end: Instant,
-    delay: Duration,
-}
-
-impl Backoff {
-    pub(super) fn new() -> Self {
-        Self { end: Instant::now() + MAX_WAIT, delay: FIRST_DELAY }
-    }
-
-    /// Waits before the next attempt. Returns false, at once, if there should be none.
-    pub(super) async fn wait(&mut self) -> bool {
-        if Instant::now() + self.delay > self.end {
-            return false;
-        }
-        // Those who were slower in the same attempt spread over the time until the next one.
-        let spread = uuid::Uuid::new_v4().as_u128() % self.delay.as_micros().max(1);
-        tokio::time::sleep(self.delay / 2 + Duration::from_micros(u64::try_from(spread).unwrap_or_default())).await;
-        self.delay = (self.delay * 2).min(MAX_DELAY);
-        true
-    }
 }
 
 /// Splits writes into those of one commit each.

@@ -12,20 +12,30 @@ pub(super) type Fields = BTreeMap<String, Value>;
 
 /// A value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub(super) enum Value {
-    NullValue(()),
-    BooleanValue(bool),
+    #[serde(rename = "nullValue")]
+    Null(()),
+    #[serde(rename = "booleanValue")]
+    Boolean(bool),
     /// A 64-bit integer as text.
-    IntegerValue(String),
-    DoubleValue(serde_json::Value),
-    TimestampValue(String),
-    StringValue(String),
-    BytesValue(String),
-    ReferenceValue(String),
-    GeoPointValue(serde_json::Value),
-    ArrayValue(Values),
-    MapValue(Map),
+    #[serde(rename = "integerValue")]
+    Integer(String),
+    #[serde(rename = "doubleValue")]
+    Double(serde_json::Value),
+    #[serde(rename = "timestampValue")]
+    Timestamp(String),
+    #[serde(rename = "stringValue")]
+    String(String),
+    #[serde(rename = "bytesValue")]
+    Bytes(String),
+    #[serde(rename = "referenceValue")]
+    Reference(String),
+    #[serde(rename = "geoPointValue")]
+    GeoPoint(serde_json::Value),
+    #[serde(rename = "arrayValue")]
+    Array(Values),
+    #[serde(rename = "mapValue")]
+    Map(Map),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -108,8 +118,8 @@ impl Write {
             mask.field_paths.push(format!("{}.{}", quote(map), quote(key)));
         }
         if let (Operation::Update { fields, .. }, Some(value)) = (&mut self.operation, value) {
-            let entry = fields.entry(map.to_owned()).or_insert_with(|| Value::MapValue(Map::default()));
-            if let Value::MapValue(map) = entry {
+            let entry = fields.entry(map.to_owned()).or_insert_with(|| Value::Map(Map::default()));
+            if let Value::Map(map) = entry {
                 map.fields.insert(key.to_owned(), value);
             }
         }
@@ -133,6 +143,16 @@ impl Write {
             Operation::Update { fields, .. } => fields.remove(name),
             Operation::Delete(_) => None,
         }
+    }
+
+    /// Returns a document after the write of its fields at a time. Keys of maps are left out.
+    pub(super) fn applied_to(&self, document: &Document, time: String) -> Document {
+        let mut changed = Document { update_time: time, ..document.clone() };
+        if let Operation::Update { fields, .. } = &self.operation {
+            let plain = fields.iter().filter(|(_, value)| !matches!(value, Value::Map(_)));
+            changed.fields.extend(plain.map(|(name, value)| (name.clone(), value.clone())));
+        }
+        changed
     }
 
     /// Returns the name of the document.
@@ -162,14 +182,14 @@ fn fields_bytes(fields: &Fields) -> usize {
 
 fn value_bytes(value: &Value) -> usize {
     match value {
-        Value::StringValue(text)
-        | Value::BytesValue(text)
-        | Value::ReferenceValue(text)
-        | Value::IntegerValue(text)
-        | Value::TimestampValue(text) => text.len(),
-        Value::ArrayValue(array) => array.values.iter().map(|value| value_bytes(value) + 32).sum(),
-        Value::MapValue(map) => fields_bytes(&map.fields),
-        Value::NullValue(()) | Value::BooleanValue(_) | Value::DoubleValue(_) | Value::GeoPointValue(_) => 16,
+        Value::String(text)
+        | Value::Bytes(text)
+        | Value::Reference(text)
+        | Value::Integer(text)
+        | Value::Timestamp(text) => text.len(),
+        Value::Array(array) => array.values.iter().map(|value| value_bytes(value) + 32).sum(),
+        Value::Map(map) => fields_bytes(&map.fields),
+        Value::Null(()) | Value::Boolean(_) | Value::Double(_) | Value::GeoPoint(_) => 16,
     }
 }
 
@@ -190,7 +210,7 @@ impl Condition {
 impl Document {
     pub(super) fn text(&self, field: &str) -> Option<&str> {
         match self.fields.get(field) {
-            Some(Value::StringValue(text)) => Some(text),
+            Some(Value::String(text)) => Some(text),
             _ => None,
         }
     }
@@ -198,7 +218,7 @@ impl Document {
     /// Returns an integer; 0 if the field is missing.
     pub(super) fn integer(&self, field: &str) -> i64 {
         match self.fields.get(field) {
-            Some(Value::IntegerValue(number)) => number.parse().unwrap_or_default(),
+            Some(Value::Integer(number)) => number.parse().unwrap_or_default(),
             _ => 0,
         }
     }
@@ -208,7 +228,7 @@ impl Document {
     }
 
     pub(super) fn boolean(&self, field: &str) -> bool {
-        matches!(self.fields.get(field), Some(Value::BooleanValue(true)))
+        matches!(self.fields.get(field), Some(Value::Boolean(true)))
     }
 
     /// Returns a time; 1970 if the field is missing.
@@ -218,7 +238,7 @@ impl Document {
 
     pub(super) fn map(&self, field: &str) -> impl Iterator<Item = (&str, &Value)> {
         let map = match self.fields.get(field) {
-            Some(Value::MapValue(map)) => Some(map),
+            Some(Value::Map(map)) => Some(map),
             _ => None,
         };
         map.into_iter().flat_map(|map| map.fields.iter()).map(|(key, value)| (key.as_str(), value))
@@ -226,11 +246,11 @@ impl Document {
 
     pub(super) fn texts(&self, field: &str) -> impl Iterator<Item = &str> {
         let array = match self.fields.get(field) {
-            Some(Value::ArrayValue(array)) => Some(array),
+            Some(Value::Array(array)) => Some(array),
             _ => None,
         };
         array.into_iter().flat_map(|array| &array.values).filter_map(|value| match value {
-            Value::StringValue(text) => Some(text.as_str()),
+            Value::String(text) => Some(text.as_str()),
             _ => None,
         })
     }
@@ -238,25 +258,25 @@ impl Document {
 
 impl From<&str> for Value {
     fn from(text: &str) -> Self {
-        Self::StringValue(text.to_owned())
+        Self::String(text.to_owned())
     }
 }
 
 impl From<String> for Value {
     fn from(text: String) -> Self {
-        Self::StringValue(text)
+        Self::String(text)
     }
 }
 
 impl From<bool> for Value {
     fn from(boolean: bool) -> Self {
-        Self::BooleanValue(boolean)
+        Self::Boolean(boolean)
     }
 }
 
 impl From<i64> for Value {
     fn from(number: i64) -> Self {
-        Self::IntegerValue(number.to_string())
+        Self::Integer(number.to_string())
     }
 }
 
@@ -275,7 +295,7 @@ impl From<Timestamp> for Value {
 
 impl<T: Into<Value>> From<Option<T>> for Value {
     fn from(value: Option<T>) -> Self {
-        value.map_or(Self::NullValue(()), Into::into)
+        value.map_or(Self::Null(()), Into::into)
     }
 }
 

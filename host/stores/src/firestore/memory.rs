@@ -84,7 +84,7 @@ impl FirestoreMemoryService {
             (keys::AUTHOR, event.author.as_str().into()),
             (keys::TIMESTAMP, event.timestamp.into()),
             (keys::CONTENT, json.into()),
-            (keys::KEYWORDS, Value::ArrayValue(Values { values })),
+            (keys::KEYWORDS, Value::Array(Values { values })),
         ]);
         let write = Write::set(self.names.memory_entry(key, &event.id), fields);
         if write.bytes() > MAX_ENTRY_BYTES {
@@ -209,7 +209,7 @@ impl FirestoreMemoryService {
     /// Returns the keywords and the times of the entries with any of these keywords.
     async fn find(&self, app: &str, user: &str, words: &[Box<str>]) -> Result<Vec<Document>, StoreError> {
         let values = words.iter().map(|word| Value::from(&**word)).collect();
-        let any = filter(keys::KEYWORDS, "ARRAY_CONTAINS_ANY", Value::ArrayValue(Values { values }));
+        let any = filter(keys::KEYWORDS, "ARRAY_CONTAINS_ANY", Value::Array(Values { values }));
         let query = json!({
             "select": query::select(&[keys::KEYWORDS, keys::TIMESTAMP]),
             "from": [{"collectionId": keys::ENTRIES}],

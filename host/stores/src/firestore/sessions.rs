@@ -1,7 +1,8 @@
 //! Sessions in Firestore.
 //!
 //! An append is a commit of two documents, the event and the session's counters and changed keys, and of one more for
-//! `user:` and for `app:` keys each. Its cost does not depend on the length of the session. Leases are compared by the
+//! `user:` and for `app:` keys each. Its cost does not depend on the length of the session. An append that follows another
+//! write of the same host reads nothing, unless it changes keys of the session. Leases are compared by the
 //! clock of Firestore, so those of the hosts need not agree.
 //!
 //! What needs more than one commit (deleting, forking or rewinding a long session) is marked in the session's document
@@ -11,6 +12,7 @@ mod change;
 mod events;
 mod history;
 mod journal;
+mod known;
 mod reads;
 mod runs;
 mod state;
@@ -26,6 +28,7 @@ use hatchery_core::{
 };
 
 use self::change::Plan;
+use self::known::KnownSessions;
 use self::stored::{StoredSession, check_fence};
 use super::client::FirestoreClient;
 use super::document::fields;
@@ -41,6 +44,7 @@ pub struct FirestoreSessionService(Arc<Store>);
 pub(super) struct Store {
     client: FirestoreClient,
     names: Names,
+    known: KnownSessions,
 }
 
 impl FirestoreSessionService {
@@ -52,7 +56,7 @@ impl FirestoreSessionService {
     /// Stores sessions below the root collection of these properties.
     pub fn with_properties(client: FirestoreClient, properties: &FirestoreProperties) -> Self {
         let names = Names { root: properties.root_collection.clone() };
-        Self(Arc::new(Store { client, names }))
+        Self(Arc::new(Store { client, names, known: KnownSessions::default() }))
     }
 
     /// Runs to its end what takes more than one commit, also if the caller does not wait for it.

@@ -25,11 +25,6 @@ pub struct FirestoreUri {
 }
 
 impl FirestoreUri {
-    /// Returns true if this is the URI of a Firestore service, valid or not.
-    pub fn is_scheme_of(uri: &str) -> bool {
-        uri.starts_with("firestore:")
-    }
-
     /// Parses a URI.
     ///
     /// # Errors

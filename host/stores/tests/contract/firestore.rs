@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use hatchery_core::{
-    Content, Event, EventData, EventWindow, JsonMap, MemoryService, RunTransition, Session, SessionKey, SessionService,
-    State, StoreError, StoredRun, Timestamp, TurnStart,
+    Content, Event, EventData, EventWindow, JsonMap, MemoryService, Model, ModelError, ModelErrorKind, ModelResolver,
+    RunTransition, Session, SessionKey, SessionService, State, StoreError, StoredRun, Timestamp, TurnStart,
 };
 use hatchery_stores::firestore::{
     FirestoreClient, FirestoreMemoryService, FirestoreProperties, FirestoreSessionService,
@@ -346,10 +346,12 @@ async fn an_append_whose_answer_is_lost_is_stored_once() {
 #[tokio::test]
 async fn a_service_that_is_not_available_is_asked_again_to_read_and_to_append() {
     let Some(proxy) = Proxy::start().await else { return };
-    let sessions = FirestoreSessionService::new(proxy.client());
+    let client = proxy.client();
+    let sessions = FirestoreSessionService::new(client.clone());
     let key = create(&sessions, "ann", "s1").await;
     for method in [":batchGet", ":commit"] {
         proxy.fail_next(method, Fault::Unavailable);
+        let sessions = FirestoreSessionService::new(client.clone());
         sessions.append(&key, &event("hello")).await.unwrap();
     }
     proxy.fail_next(":runQuery", Fault::Unavailable);
@@ -368,12 +370,14 @@ async fn appends_and_reads_of_the_newest_events_cost_the_same_in_long_sessions()
     append(&sessions, &key, (0..60).map(|number| event(&number.to_string()))).await;
     proxy.take_reads();
     sessions.append(&key, &event("next")).await.unwrap();
-    assert_eq!(proxy.take_reads(), [(":batchGet", 1), (":commit", 0)], "the session");
+    assert_eq!(proxy.take_reads(), [(":commit", 0)], "nothing but the writes");
+    sessions.append(&key, &delta(json!({"a": 1}))).await.unwrap();
+    assert_eq!(proxy.take_reads(), [(":batchGet", 1), (":commit", 0)], "the session, for its usage");
     sessions.get(&key, EventWindow::Recent(20)).await.unwrap();
     assert_eq!(proxy.take_reads(), [(":batchGet", 1), (":runQuery", 20)]);
     sessions.get(&key, EventWindow::RecentSince { count: 5, time: Timestamp::from_micros(0) }).await.unwrap();
     assert_eq!(proxy.take_reads(), [(":batchGet", 1), (":runQuery", 5)]);
-    sessions.get(&key, EventWindow::AfterRevision(61)).await.unwrap();
+    sessions.get(&key, EventWindow::AfterRevision(62)).await.unwrap();
     assert_eq!(proxy.take_reads(), [(":batchGet", 1)]);
     sessions.list_page("app", "ann", None, 10).await.unwrap();
     assert_eq!(proxy.take_reads(), [(":batchGet", 0), (":runQuery", 1)], "lists come without events");
@@ -425,6 +429,32 @@ async fn a_session_that_two_hosts_add_to_memory_is_remembered_once() {
     assert_eq!(remembered.iter().map(|session| session.entries).collect::<Vec<_>>(), [6]);
     hosts[1].delete_session(&key).await.unwrap();
     assert!(hosts[0].sessions(None, None).await.unwrap().is_empty());
+}
+
+struct NoModels;
+
+impl ModelResolver for NoModels {
+    fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        Err(ModelError::new(ModelErrorKind::UnknownModel, name, "there are no models"))
+    }
+}
+
+#[tokio::test]
+async fn the_services_of_a_runner_on_firestore_have_quotas() {
+    let Some(client) = emulator::client() else { return };
+    let properties = FirestoreProperties::default();
+    let artifacts = Arc::new(hatchery_stores::MemoryArtifacts::new());
+    let services = hatchery_stores::in_firestore(client.clone(), &properties, artifacts, Arc::new(NoModels));
+    let key = create(&*services.sessions, "ann", "s1").await;
+    let message = event("red apples");
+    append(&*services.sessions, &key, [message.clone()]).await;
+    services.memory.add_events(&key, &[message]).await.unwrap();
+    let sessions = FirestoreSessionService::new(client.clone());
+    assert_eq!(ids(&sessions, &key, EventWindow::All).await.len(), 1);
+    let memory = FirestoreMemoryService::new(client);
+    assert_eq!(memory.search("app", "ann", "apples").await.unwrap().len(), 1);
+    let error = services.sessions.create("app", "a\u{1}", None, JsonMap::new()).await.unwrap_err();
+    assert_eq!(error.code(), "INVALID_NAME");
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ pub(super) struct Plan<T> {
 }
 
 impl<T> Plan<T> {
-    /// Plans one commit. One of the writes must be that of the session's document, with its condition.
+    /// Plans one commit. The first write must be that of the session's document, with its condition.
     pub(super) fn new(writes: Vec<Write>, result: T) -> Self {
         Self { writes, result }
     }
@@ -53,10 +53,28 @@ impl Store {
                 continue;
             }
             let Plan { writes, result } = plan(&stored, &others)?;
-            if writes.is_empty() || is_made(self.client.commit(&writes).await?) {
+            if writes.is_empty() || self.commit(key, &stored, &writes).await? {
                 return Ok(result);
             }
             wait(&mut backoff).await?;
+        }
+    }
+
+    /// Makes the writes of a session, of which the first is that of its document. Returns false if others have changed it.
+    pub(super) async fn commit(
+        &self,
+        key: &SessionKey,
+        stored: &StoredSession,
+        writes: &[Write],
+    ) -> Result<bool, StoreError> {
+        self.known.take(key);
+        match (self.client.commit(writes).await?, writes.first()) {
+            (Commit::Made(time), Some(first)) => {
+                self.known.set(key, stored.after(first, time));
+                Ok(true)
+            }
+            (Commit::Made(_), None) => Ok(true),
+            (Commit::Conflict, _) => Ok(false),
         }
     }
 

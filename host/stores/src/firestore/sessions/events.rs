@@ -11,7 +11,7 @@ use super::change::{Plan, retries};
 use super::state::OwnChange;
 use super::stored::{StoredSession, check_fence};
 use super::{Store, state};
-use crate::firestore::document::{Document, Write, fields};
+use crate::firestore::document::{Condition, Document, Write, fields};
 use crate::firestore::query::{and, filter, order};
 use crate::firestore::{keys, names};
 
@@ -59,6 +59,9 @@ impl Store {
     }
 
     async fn append_once(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {
+        if let Some(revision) = self.append_to_known(key, event, fence).await? {
+            return Ok(revision);
+        }
         let delta = &event.actions.state_delta;
         let paths: Vec<String> = state::own(delta).map(|(name, _)| state::field_path(name)).collect();
         let mut read = vec![keys::JSON, keys::PARTS, DIGEST];
@@ -72,13 +75,34 @@ impl Store {
                 };
             }
             check_fence(key, stored, fence)?;
-            let revision = stored.revision + 1;
-            let mut writes = vec![append_to_session(key, stored, event, revision)];
-            writes.extend(self.event_writes(key, event, revision));
-            writes.extend(state::shared_writes(key, delta));
-            Ok(Plan::new(writes, revision))
+            Ok(Plan::new(self.append_writes(key, stored, event), stored.revision + 1))
         };
         self.change(key, std::slice::from_ref(&name), &read, plan).await
+    }
+
+    /// Appends an event to a session as it is known from the write before. Returns `None`, and has appended nothing, if
+    /// the session must be read.
+    async fn append_to_known(
+        &self,
+        key: &SessionKey,
+        event: &Event,
+        fence: Option<u64>,
+    ) -> Result<Option<u64>, StoreError> {
+        let Some(stored) = self.known.take(key) else { return Ok(None) };
+        let changes_own = state::own(&event.actions.state_delta).next().is_some();
+        if changes_own || check_fence(key, &stored, fence).is_err() {
+            return Ok(None);
+        }
+        let is_made = self.commit(key, &stored, &self.append_writes(key, &stored, event)).await?;
+        Ok(is_made.then_some(stored.revision + 1))
+    }
+
+    fn append_writes(&self, key: &SessionKey, stored: &StoredSession, event: &Event) -> Vec<Write> {
+        let revision = stored.revision + 1;
+        let mut writes = vec![append_to_session(key, stored, event, revision)];
+        writes.extend(self.event_writes(key, event, revision));
+        writes.extend(state::shared_writes(key, &event.actions.state_delta));
+        writes
     }
 
     /// Returns the writes of an event's documents.
@@ -95,7 +119,8 @@ impl Store {
             (INVOCATION_ID, event.invocation_id.as_str().into()),
             (keys::REVISION, revision.into()),
         ]);
-        json_writes(Write::set(self.names.event(key, &event.id), fields), &String::from_utf8_lossy(event.json()))
+        let new = Write::set(self.names.event(key, &event.id), fields).on(Condition::Exists(false));
+        json_writes(new, &String::from_utf8_lossy(event.json()))
     }
 
     /// Returns the writes of a copy of an event in another session of the same app and user.

@@ -39,7 +39,7 @@ pub(super) fn own(delta: &JsonMap) -> impl Iterator<Item = (&str, &Json)> {
 fn read(document: &Document, scope: StateScope) -> State {
     let mut state = State::default();
     for (field, value) in document.map(keys::STATE) {
-        let Value::StringValue(json) = value else { continue };
+        let Value::String(json) = value else { continue };
         match serde_json::from_str(json) {
             Ok(value) => state.set(&format!("{}{}", scope.prefix(), key_of(field)), value),
             Err(error) => {
@@ -76,7 +76,7 @@ pub(super) fn own_fields(own: &State) -> (Value, StateUsage) {
         usage.bytes += (key.len() + json.len()) as u64;
         fields.insert(field_of(key), json.into());
     }
-    (Value::MapValue(Map { fields }), usage)
+    (Value::Map(Map { fields }), usage)
 }
 
 /// Returns the JSON of a session's own keys.
@@ -128,12 +128,12 @@ impl OwnChange {
         let mut fields = Vec::new();
         for (name, value) in own(delta) {
             let field = field_of(name);
-            if let Some((_, Value::StringValue(old))) = document.map(keys::STATE).find(|(other, _)| **other == field) {
+            if let Some((_, Value::String(old))) = document.map(keys::STATE).find(|(other, _)| **other == field) {
                 usage.keys = usage.keys.saturating_sub(1);
                 usage.bytes = usage.bytes.saturating_sub((name.len() + old.len()) as u64);
             }
             let value = new_value(value);
-            if let Some(Value::StringValue(new)) = &value {
+            if let Some(Value::String(new)) = &value {
                 usage.keys += 1;
                 usage.bytes += (name.len() + new.len()) as u64;
             }

@@ -117,6 +117,14 @@ impl StoredSession {
         self.update(fields([(keys::STATUS, self.status.name().into())]))
     }
 
+    /// Returns the session after one of these writes at a time by the clock of the service.
+    pub(super) fn after(&self, write: &Write, time: String) -> Self {
+        let read_time = time.clone();
+        let mut document = write.applied_to(&self.document, time);
+        document.fields.remove(keys::STATE);
+        Self::new(document, &read_time)
+    }
+
     pub(super) fn replace(&self, fields: Fields) -> Write {
         Write::set(self.name.clone(), fields).on(self.is_unchanged())
     }
