@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::event::{self, text_at};
 use crate::host::{Host, USER, events_in};
+use crate::live::Live;
 
 /// Messages to an app with the expected events, in the format of `hatchery test`.
 #[derive(Debug, Deserialize)]
@@ -50,6 +51,8 @@ pub enum Route {
         /// Whether partial events are sent.
         streaming: bool,
     },
+    /// `/run_live`, in one connection per conversation.
+    Live,
 }
 
 impl Conversation {
@@ -81,8 +84,15 @@ impl Conversation {
         let session = text_at(&session, "/id").to_owned();
         let mut partial_events = 0;
         let mut yielded = Vec::new();
+        let mut live = match route {
+            Route::Live => Some(Live::connect(host, &self.app, &session).await?),
+            Route::Run | Route::Sse { .. } => None,
+        };
         for turn in &self.turns {
-            let events = send(host, route, &self.app, &session, &turn.user).await?;
+            let events = match &mut live {
+                Some(live) => live.ask(&turn.user).await?,
+                None => send(host, route, &self.app, &session, &turn.user).await?,
+            };
             partial_events += event::check_partial_events(&events)?;
             let complete: Vec<Value> = events.into_iter().filter(|event| !event::is_partial(event)).collect();
             turn.compare(&complete)?;
@@ -107,6 +117,7 @@ async fn send(host: &Host, route: Route, app: &str, session: &str, text: &str) -
     match route {
         Route::Run => host.run(app, session, text).await,
         Route::Sse { path, streaming } => host.stream_over(path, app, session, text, streaming).await?.collect().await,
+        Route::Live => Live::connect(host, app, session).await?.ask(text).await,
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::components::{self, Components};
 use crate::step::{self, Steps};
 use crate::workspace::Workspace;
-use crate::{TOOLCHAIN, toolchain};
+use crate::{ALLOCATOR, TOOLCHAIN, toolchain};
 
 /// Where the picture of long sessions is kept.
 const PICTURE: &str = "docs/images/turn-cost.svg";
@@ -38,7 +38,8 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Result<()> {
     steps.run(&format!("components: {components}"), || components.build(workspace))?;
     steps.run("host: a release build", || {
         // The features of all packages, as for the benches, so that both share one build.
-        let build = ["build", "--release", "--workspace", "--bin", "hatchery", "--example", "load"];
+        let build =
+            ["build", "--release", "--workspace", "--bin", "hatchery", "--example", "load", "--features", ALLOCATOR];
         step::run_command(&mut workspace.cargo(build))
     })?;
     let mut load = Command::new(workspace.target.join("release/examples/load"));

@@ -113,6 +113,9 @@ enum Verb {
 
 const TOOLCHAIN: &str = "toolchain: a C compiler, the target wasm32-wasip2";
 const HOST: &str = "host: the hatchery command";
+
+/// The feature with the allocator of what is shipped or measured.
+const ALLOCATOR: &str = "hatchery-cli/jemalloc";
 const LANGUAGES: &str = "components in Python and JavaScript";
 
 fn main() -> ExitCode {
@@ -177,7 +180,8 @@ fn soak(workspace: &Workspace, minutes: f64, is_json: bool) -> anyhow::Result<()
     steps.run(&format!("components: {components}"), || components.build(workspace))?;
     // Built with the whole workspace, as tests are, so that nothing is built twice.
     steps.run(HOST, || {
-        step::run_command(&mut workspace.cargo(["build", "--workspace", "--bin", "hatchery", "--example", "soak"]))
+        let build = ["build", "--workspace", "--bin", "hatchery", "--example", "soak", "--features", ALLOCATOR];
+        step::run_command(&mut workspace.cargo(build))
     })?;
     steps.run(&format!("soak: {minutes} minutes"), || {
         let mut soak = Command::new(workspace.host_binary()?.with_file_name("examples").join("soak"));

@@ -16,7 +16,7 @@ function messageOf(...errors) {
     },
   };
   try {
-    bundle(esbuild, "/work/app", "./index.ts", "/work/app/out.js");
+    bundle(esbuild, "/project", "./index.ts", "/project/out.js");
   } catch (error) {
     return error.message;
   }

@@ -11,5 +11,5 @@ mod peer;
 
 pub use agent::RemoteAgent;
 pub use agents::A2aAgents;
-pub use config::{Aggregation, CardSource, ClientLimits, RemoteAgentConfig, Setting};
+pub use config::{Aggregation, CardSource, ClientLimits, RemoteAgentConfig};
 pub use error::ClientError;

@@ -15,9 +15,7 @@ mod parts;
 mod server;
 
 pub use card::{AgentCard, Interface, Skill};
-pub use client::{
-    A2aAgents, Aggregation, CardSource, ClientError, ClientLimits, RemoteAgent, RemoteAgentConfig, Setting,
-};
+pub use client::{A2aAgents, Aggregation, CardSource, ClientError, ClientLimits, RemoteAgent, RemoteAgentConfig};
 pub use codec::Version;
 pub use egress::{Egress, Url};
 pub use error::{A2aError, ErrorKind};

@@ -9,6 +9,7 @@ mod error;
 mod mcp;
 mod quotas;
 mod server;
+mod value;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,11 +30,10 @@ pub use app::{AppConfig, ToolExecutionConfig};
 pub use audit::AuditConfig;
 pub use component::ComponentConfig;
 pub use error::ConfigError;
-pub use mcp::{
-    McpConfig, McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig, McpSetting,
-};
+pub use mcp::{McpConfig, McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig};
 pub use quotas::{DurabilityConfig, QuotaOverrides};
-pub use server::{DevUi, ServerConfig};
+pub use server::{CorsConfig, DevUi, ServerConfig};
+pub use value::ValueConfig;
 
 use crate::plugins;
 
@@ -212,6 +212,7 @@ impl Config {
         config.audit.check().map_err(|message| invalid(None, message))?;
         config.mcp.check().map_err(|message| invalid(None, message))?;
         config.a2a.check().map_err(|message| invalid(None, message))?;
+        config.server.check().map_err(|message| invalid(None, message))?;
         let folder = file.parent().unwrap_or(Path::new(""));
         config.resolve_paths(folder);
         config.check_not_writable(folder, file)?;
@@ -253,7 +254,8 @@ fn check_not_writable_by(component: &str, grants: &Grants, folder: &Path, file: 
     Err(ConfigError::Invalid { file: file.to_owned(), location: None, message })
 }
 
-/// Resolves the path of a `sqlite:` or `file:` URI against `folder`. Returns other URIs and absolute paths unchanged.
+/// Resolves the path of a `sqlite:` or `file:` URI, and of the properties file of a `firestore:` URI, against `folder`.
+/// Returns other URIs and absolute paths unchanged.
 fn resolve_uri(folder: &Path, uri: &str) -> String {
     match uri.split_once(':') {
         Some((scheme @ ("sqlite" | "file"), path)) if !path.is_empty() && !path.starts_with(['/', ':']) => {
@@ -261,6 +263,16 @@ fn resolve_uri(folder: &Path, uri: &str) -> String {
             let slashes = if path.is_absolute() { "//" } else { "" };
             format!("{scheme}:{slashes}{}", path.display())
         }
+        Some(("firestore", rest)) => match rest.split_once('?') {
+            Some((database, query)) => {
+                let parameters = query.split('&').map(|parameter| match parameter.strip_prefix("properties=") {
+                    Some(file) => format!("properties={}", folder.join(file).display()),
+                    None => parameter.to_owned(),
+                });
+                format!("firestore:{database}?{}", parameters.collect::<Vec<_>>().join("&"))
+            }
+            None => uri.to_owned(),
+        },
         _ => uri.to_owned(),
     }
 }

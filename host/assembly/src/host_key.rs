@@ -13,7 +13,7 @@ use crate::services::create_data_folder;
 use crate::storage::Storage;
 
 /// The file of the key in the data folder.
-const FILE_NAME: &str = "host.key";
+pub(crate) const FILE_NAME: &str = "host.key";
 /// The environment variable that names a file with a key. It takes precedence over `server.secret_file`.
 const SECRET_FILE: &str = "HATCHERY_SECRET_FILE";
 

@@ -36,6 +36,7 @@
 //! writes where it wants.
 
 pub mod audit;
+pub mod backup;
 pub mod catalog;
 pub mod models;
 pub mod plugins;
@@ -56,9 +57,9 @@ mod storage;
 pub use byte_size::ByteSize;
 pub use config::{
     A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPushConfig, AppConfig, AuditConfig, Authority,
-    ComponentConfig, Config, ConfigError, DevUi, DurabilityConfig, FILE_NAME as CONFIG_FILE, McpConfig,
-    McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig, McpSetting, ModelsConfig,
-    QuotaOverrides, RegistryConfig, ServerConfig, ToolExecutionConfig,
+    ComponentConfig, Config, ConfigError, CorsConfig, DevUi, DurabilityConfig, FILE_NAME as CONFIG_FILE, McpConfig,
+    McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig, ModelsConfig, QuotaOverrides,
+    RegistryConfig, ServerConfig, ToolExecutionConfig, ValueConfig,
 };
 pub use host::{
     Host, HostBuilder, HostError, NAMES_FILE, known_apps, protected_paths, unknown_apps, unknown_components,

@@ -1,5 +1,7 @@
 //! Session, artifact, memory and model services: opened by URI from the configuration, or given as objects.
 
+mod firestore;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,9 +15,9 @@ use crate::catalog::component_settings;
 use crate::config::{Authority, Config, without_credentials};
 use crate::storage::Storage;
 
-const SESSIONS_FILE: &str = "sessions.db";
-const ARTIFACTS_FOLDER: &str = "artifacts";
-const MEMORY_FILE: &str = "memory.db";
+pub(crate) const SESSIONS_FILE: &str = "sessions.db";
+pub(crate) const ARTIFACTS_FOLDER: &str = "artifacts";
+pub(crate) const MEMORY_FILE: &str = "memory.db";
 
 /// The file that marks a data folder that was created by a host, and its content.
 const IGNORE_FILE: &str = ".gitignore";
@@ -136,6 +138,19 @@ pub async fn open(config: &Config, storage: &Storage, scripts: &Scripts) -> Resu
     open_with(config, storage, models(config, scripts), &ServiceOverrides::default()).await
 }
 
+/// Returns the URIs of the session, artifact and memory service.
+pub(crate) fn uris(config: &Config, storage: &Storage) -> [String; 3] {
+    let or_default = |uri: &Option<String>, scheme, name| match uri {
+        Some(uri) => uri.clone(),
+        None => default_uri(storage, scheme, name),
+    };
+    [
+        or_default(&config.session_service, "sqlite", SESSIONS_FILE),
+        or_default(&config.artifact_service, "file", ARTIFACTS_FOLDER),
+        or_default(&config.memory_service, "sqlite", MEMORY_FILE),
+    ]
+}
+
 /// Like [`open`], with objects instead of configured services. Quotas apply to them too.
 pub(crate) async fn open_with(
     config: &Config,
@@ -143,9 +158,7 @@ pub(crate) async fn open_with(
     models: Arc<dyn ModelResolver>,
     overrides: &ServiceOverrides,
 ) -> Result<Services, ServicesError> {
-    let sessions = config.session_service.clone().unwrap_or_else(|| default_uri(storage, "sqlite", SESSIONS_FILE));
-    let artifacts = config.artifact_service.clone().unwrap_or_else(|| default_uri(storage, "file", ARTIFACTS_FOLDER));
-    let memory = config.memory_service.clone().unwrap_or_else(|| default_uri(storage, "sqlite", MEMORY_FILE));
+    let [sessions, artifacts, memory] = uris(config, storage);
     let (session_object, artifact_object) = (object(&overrides.sessions), object(&overrides.artifacts));
     let memory_object = object(&overrides.memory);
     let needs_folder = (config.session_service.is_none() && session_object.is_none())
@@ -164,6 +177,9 @@ pub(crate) async fn open_with(
     let services = Services {
         sessions: match session_object {
             Some(service) => service,
+            None if firestore::is_firestore(&sessions) => {
+                firestore::sessions(&sessions).await.map_err(failed("session_service", &sessions))?
+            }
             None => hatchery_stores::open_sessions_with(&sessions, durability)
                 .await
                 .map_err(failed("session_service", &sessions))?,
@@ -176,6 +192,9 @@ pub(crate) async fn open_with(
         },
         memory: match memory_object {
             Some(service) => service,
+            None if firestore::is_firestore(&memory) => {
+                firestore::memory(&memory).await.map_err(failed("memory_service", &memory))?
+            }
             None => hatchery_stores::open_memory_with(&memory, durability)
                 .await
                 .map_err(failed("memory_service", &memory))?,
@@ -258,6 +277,26 @@ mod tests {
         let services = open(&Config::default(), &storage, &Scripts::default()).await.unwrap();
         assert!(services.sessions.get(&session.key, EventWindow::All).await.unwrap().is_some());
         assert!(folder.path().join("data/sessions.db").is_file());
+    }
+
+    #[cfg(feature = "firestore")]
+    #[tokio::test]
+    async fn firestore_services_are_opened_by_uri_and_connect_when_they_are_used() {
+        let config = |sessions: &str, memory: &str| Config {
+            session_service: Some(sessions.into()),
+            memory_service: Some(memory.into()),
+            ..Config::default()
+        };
+        let opened = async |config| open(&config, &Storage::InMemory, &Scripts::default()).await.map(drop);
+        opened(config("firestore://p/d", "firestore://p?root=chats")).await.unwrap();
+        let error = opened(config("firestore:p", "memory:")).await.unwrap_err().to_string();
+        let expected =
+            "session_service `firestore:p`: invalid name `firestore:p`: a Firestore service is `firestore://PROJECT`";
+        assert!(error.starts_with(expected), "{error}");
+        let folder = tempfile::tempdir().unwrap();
+        let uri = format!("firestore://p?properties={}/none", folder.path().display());
+        let error = opened(config("memory:", &uri)).await.unwrap_err().to_string();
+        assert!(error.starts_with(&format!("memory_service `{uri}`: read the properties ")), "{error}");
     }
 
     #[tokio::test]

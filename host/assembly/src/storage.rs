@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 /// The data folder of a served folder.
 pub(crate) const DATA_FOLDER: &str = ".hatchery";
 
+/// The folder of eval sets and results in the data folder.
+pub(crate) const EVALUATIONS_FOLDER: &str = "evaluations";
+
 /// Where services without a URI store their data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Storage {

@@ -1,5 +1,6 @@
 //! The commands, one file each. A new command is a file here and a line in each of the three lists below.
 
+mod backup;
 pub mod build;
 mod compile;
 mod completions;
@@ -52,6 +53,8 @@ pub enum Command {
     Doctor(doctor::Args),
     /// Search, list, add to and delete from the memory of users
     Memory(memory::Args),
+    /// Copy what a host has stored to a new folder, also while it runs
+    Backup(backup::Args),
     /// List the providers of models, and what is missing to use them
     Models(models::Args),
     /// Add the grants that a component requests to hatchery.yaml
@@ -113,6 +116,7 @@ impl Command {
             Self::Eval(args) => eval::run(args).await,
             Self::Doctor(args) => doctor::run(args).await,
             Self::Memory(args) => memory::run(args).await,
+            Self::Backup(args) => backup::run(args).await,
             Self::Models(args) => models::run(&args),
             Self::Grant(args) => grant::run(args).await,
             Self::Trust(args) => trust::run(args),

@@ -1,6 +1,6 @@
 //! The `hatchery` command line: one file per command in `commands/`. Results go to stdout, everything else to stderr.
 
-#[cfg(not(target_env = "msvc"))]
+#[cfg(all(feature = "jemalloc", not(target_env = "msvc")))]
 mod allocator;
 mod audit;
 mod chat;

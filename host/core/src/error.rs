@@ -199,6 +199,12 @@ pub struct ModelError {
 }
 
 impl ModelError {
+    /// Creates the error of a model that has no live connections.
+    pub fn not_live(model: impl Into<String>) -> Self {
+        let message = "the model is not live; choose one that is, or send text to `/run` and `/run_sse`";
+        Self::new(ModelErrorKind::BadRequest, model, message)
+    }
+
     /// Creates an error without status.
     pub fn new(kind: ModelErrorKind, model: impl Into<String>, message: impl Into<String>) -> Self {
         Self { kind, model: model.into(), message: message.into(), status: None, retry_after: None }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::content::{Content, FunctionCall, FunctionResponse, PartData};
+use crate::content::{Content, FunctionCall, FunctionResponse, Part, PartData};
 use crate::extra::{Extra, KnownKeys};
 use crate::json::JsonMap;
 use crate::json::{json_len, merge_changes};
@@ -350,6 +350,12 @@ impl Event {
     /// Returns the function responses in the content.
     pub fn function_responses(&self) -> impl Iterator<Item = &FunctionResponse> {
         self.data.content.iter().flat_map(|content| content.function_responses())
+    }
+
+    /// Returns true if the event is a chunk that has audio, images or video, and nothing else.
+    pub fn is_media_chunk(&self) -> bool {
+        let is_media = |part: &Part| matches!(part.data, PartData::InlineData(_));
+        self.partial && self.data.content.as_ref().is_some_and(|content| content.parts.iter().all(is_media))
     }
 
     /// Returns true if the last part of the content is the result of code.

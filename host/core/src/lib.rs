@@ -11,6 +11,7 @@ mod call_context;
 mod callback;
 mod caller;
 mod code;
+mod config_value;
 mod confirmation;
 mod content;
 mod error;
@@ -24,9 +25,11 @@ mod item;
 mod journal;
 mod json;
 mod json_schema;
+mod live;
 mod memory;
 mod message;
 mod model;
+mod one_or_many;
 mod plugin;
 mod provenance;
 mod resolver;
@@ -61,6 +64,7 @@ pub use call_context::CallContext;
 pub use callback::{Callback, Callbacks, HookPoint};
 pub use caller::{Caller, CallerOrigin};
 pub use code::{CodeExecution, CodeExecutor, CodeFile, CodeInput, CodeOutput, CodeRunner};
+pub use config_value::{ConfigValue, MissingVariable};
 pub use confirmation::{REQUEST_CONFIRMATION, ToolConfirmation, confirmation_hint};
 pub use content::{
     Blob, CodeExecutionResult, Content, ExecutableCode, FileData, FunctionCall, FunctionResponse, Part, PartData,
@@ -79,12 +83,16 @@ pub use item::ItemKind;
 pub use journal::{CallJournal, CallRecord, EarlierCall, RunJournal, hash_arguments};
 pub use json::JsonMap;
 pub use json_schema::to_json_schema;
+pub use live::{
+    LiveConnectConfig, LiveConnection, LiveQueueClosed, LiveRequest, LiveRequestQueue, LiveResponse, Transcription,
+};
 pub use memory::{MemoryEntry, MemoryService, RememberedSession};
 pub use message::{ClientMessage, check_message, invalid_message};
 pub use model::{
     Embedder, FunctionDeclaration, GenerateContentConfig, LlmRequest, LlmResponse, Model, ModelCapabilities,
     ModelResolver, ResponseGrouping, ResponseStream, StreamingMode,
 };
+pub use one_or_many::one_or_many;
 pub use plugin::{Plugin, PluginInfo};
 pub use provenance::{Claim, EventSigner, PROOF_KEY, generate_secret, remove_proof};
 pub use resolver::{ItemResolver, ResolveError};

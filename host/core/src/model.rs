@@ -15,6 +15,7 @@ use crate::event::UsageMetadata;
 use crate::http_options::HttpOptions;
 use crate::json::JsonMap;
 use crate::json_schema::to_json_schema;
+use crate::live::{LiveConnectConfig, LiveConnection};
 
 /// A request to a model. Cloning is cheap: the history is shared.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -31,6 +32,8 @@ pub struct LlmRequest {
     pub model_tools: Vec<Value>,
     /// Settings of the call.
     pub config: GenerateContentConfig,
+    /// Settings of a live connection; `None` for a call.
+    pub live_connect_config: Option<LiveConnectConfig>,
     /// The capabilities of the model that gets the request, for the tools that prepare it. Not sent.
     pub capabilities: ModelCapabilities,
 }
@@ -247,6 +250,8 @@ pub struct ModelCapabilities {
     pub built_in_tools: bool,
     /// The order of consecutive function calls and their responses that the model expects in a prompt.
     pub response_grouping: ResponseGrouping,
+    /// True if the model is live: it hears and speaks in [connections](Model::connect).
+    pub live: bool,
 }
 
 /// Where the responses of consecutive function calls are placed in a prompt.
@@ -308,6 +313,15 @@ pub trait Model: Send + Sync {
     /// # Errors
     /// If the request cannot be sent or is refused. Later failures are items of the stream.
     async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError>;
+
+    /// Opens a live connection. The request has the conversation so far, and what follows is sent to the connection. All
+    /// live connections of agents are opened by [`Invocation::connect`](crate::Invocation::connect). The default has none.
+    ///
+    /// # Errors
+    /// If the model is not live, or refuses the request.
+    async fn connect(&self, request: LlmRequest) -> Result<Box<dyn LiveConnection>, ModelError> {
+        Err(ModelError::not_live(request.model))
+    }
 
     /// Returns what the model supports. The engine asks before it builds a request.
     fn capabilities(&self) -> ModelCapabilities {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::live::LiveConnectConfig;
 use crate::model::StreamingMode;
 
 /// The settings of a run.
@@ -30,6 +31,8 @@ pub struct RunConfig {
     /// Whether the responses of consecutive function calls follow the last of the calls in a prompt. `None` leaves this
     /// to [`ModelCapabilities::response_grouping`](crate::ModelCapabilities::response_grouping).
     pub group_function_responses: Option<bool>,
+    /// The settings of live connections; `None` unless the run is live.
+    pub live: Option<LiveConnectConfig>,
 }
 
 impl Default for RunConfig {
@@ -46,6 +49,7 @@ impl Default for RunConfig {
             max_run_time: Duration::from_secs(60 * 60),
             save_input_blobs_as_artifacts: false,
             group_function_responses: None,
+            live: None,
         }
     }
 }

@@ -13,6 +13,8 @@ use std::rc::Rc;
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Value, json};
 
+use crate::one_or_many;
+
 /// Most attempts for one type: the number of its keys at all levels, with room to spare.
 const MAX_ATTEMPTS: usize = 10_000;
 
@@ -51,6 +53,8 @@ enum Shape {
     /// One of these names, or a mapping from one of them.
     Variants(&'static [&'static str]),
     List(Node),
+    /// A list, or one of its elements.
+    OneOrMany(Node),
     /// A mapping from any key.
     Mapping(Node),
     /// A mapping with these keys.
@@ -75,7 +79,7 @@ impl Node {
         match self.shape() {
             Shape::Unknown => false,
             Shape::Any | Shape::Type(_) | Shape::Variants(_) => true,
-            Shape::List(inner) | Shape::Mapping(inner) => inner.is_complete(),
+            Shape::List(inner) | Shape::OneOrMany(inner) | Shape::Mapping(inner) => inner.is_complete(),
             Shape::Struct(fields) => fields.values().all(Self::is_complete),
         }
     }
@@ -86,7 +90,7 @@ impl Node {
         match self.shape() {
             Shape::Unknown => (0, 1),
             Shape::Any | Shape::Type(_) | Shape::Variants(_) => (1, 0),
-            Shape::List(inner) | Shape::Mapping(inner) => add((1, 0), inner.progress()),
+            Shape::List(inner) | Shape::OneOrMany(inner) | Shape::Mapping(inner) => add((1, 0), inner.progress()),
             Shape::Struct(fields) => fields.values().map(Self::progress).fold((1, 0), add),
         }
     }
@@ -97,6 +101,10 @@ impl Node {
             Shape::Type(name) => json!({"type": name}),
             Shape::Variants(names) => json!({"anyOf": [{"enum": names}, {"type": "object"}]}),
             Shape::List(inner) => json!({"type": "array", "items": inner.to_schema()}),
+            Shape::OneOrMany(inner) => {
+                let element = inner.to_schema();
+                json!({"anyOf": [element, {"type": "array", "items": element}]})
+            }
             Shape::Mapping(inner) => json!({"type": "object", "additionalProperties": inner.to_schema()}),
             Shape::Struct(fields) => {
                 let is_second_spelling = |name: &str| fields.contains_key(snake_case(name).as_str());
@@ -201,8 +209,14 @@ impl<'de> Deserializer<'de> for Recorder {
         self.deserialize_unit(visitor)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Stop> {
-        visitor.visit_newtype_struct(self)
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Stop> {
+        if name != one_or_many::NAME {
+            return visitor.visit_newtype_struct(self);
+        }
+        match self.0.record(|| Shape::OneOrMany(Node::default())) {
+            Shape::OneOrMany(inner) => visitor.visit_seq(OneElement(Some(inner))),
+            _ => Err(de::Error::custom("read in two ways")),
+        }
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Stop> {

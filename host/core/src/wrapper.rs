@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::call_context::CallContext;
 use crate::error::{ModelError, RunError, ToolError};
 use crate::json::JsonMap;
+use crate::live::LiveConnection;
 use crate::model::{FunctionDeclaration, LlmRequest, Model, ModelCapabilities, ResponseStream, StreamingMode};
 use crate::tool::{Tool, Toolset};
 
@@ -212,6 +213,11 @@ pub trait WrapperModel: Send + Sync {
         self.inner().generate(request, streaming_mode).await
     }
 
+    /// See [`Model::connect`].
+    async fn connect(&self, request: LlmRequest) -> Result<Box<dyn LiveConnection>, ModelError> {
+        self.inner().connect(request).await
+    }
+
     /// See [`Model::capabilities`].
     fn capabilities(&self) -> ModelCapabilities {
         self.inner().capabilities()
@@ -223,6 +229,10 @@ pub trait WrapperModel: Send + Sync {
 impl<T: WrapperModel> Model for T {
     async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError> {
         WrapperModel::generate(self, request, streaming_mode).await
+    }
+
+    async fn connect(&self, request: LlmRequest) -> Result<Box<dyn LiveConnection>, ModelError> {
+        WrapperModel::connect(self, request).await
     }
 
     fn capabilities(&self) -> ModelCapabilities {

@@ -10,11 +10,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use hatchery_core::{
-    ArtifactService, CallContext, Event, EventWindow, FunctionDeclaration, Invocation, JsonMap, LlmRequest,
-    LlmResponse, MemoryEntry, MemoryService, Model, ModelCapabilities, ModelError, ModelErrorKind, ModelResolver,
-    NewInvocation, Part, ResponseGrouping, ResponseStream, RunError, Services, Session, SessionKey, SessionService,
-    State, StoreError, StreamingMode, Timestamp, Tool, ToolError, Toolset, TurnStart, WrapperModel, WrapperTool,
-    WrapperToolset,
+    ArtifactService, CallContext, Event, EventWindow, FunctionDeclaration, Invocation, JsonMap, LiveConnection,
+    LlmRequest, LlmResponse, MemoryEntry, MemoryService, Model, ModelCapabilities, ModelError, ModelErrorKind,
+    ModelResolver, NewInvocation, Part, ResponseGrouping, ResponseStream, RunError, Services, Session, SessionKey,
+    SessionService, State, StoreError, StreamingMode, Timestamp, Tool, ToolError, Toolset, TurnStart, WrapperModel,
+    WrapperTool, WrapperToolset,
 };
 use serde_json::{Value, json};
 
@@ -262,8 +262,12 @@ fn a_wrapped_toolset_gets_every_call() {
     assert!(*toolset.0.0.lock().unwrap());
 }
 
-const CAPABILITIES: ModelCapabilities =
-    ModelCapabilities { schema_with_tools: true, built_in_tools: true, response_grouping: ResponseGrouping::Batched };
+const CAPABILITIES: ModelCapabilities = ModelCapabilities {
+    schema_with_tools: true,
+    built_in_tools: true,
+    response_grouping: ResponseGrouping::Batched,
+    live: true,
+};
 
 struct InnerModel;
 
@@ -272,6 +276,10 @@ struct InnerModel;
 impl Model for InnerModel {
     async fn generate(&self, request: LlmRequest, _: StreamingMode) -> Result<ResponseStream, ModelError> {
         Ok(stream::iter([Ok(LlmResponse::text(request.model))]).boxed())
+    }
+
+    async fn connect(&self, request: LlmRequest) -> Result<Box<dyn LiveConnection>, ModelError> {
+        Err(ModelError::new(ModelErrorKind::Network, request.model, "asked"))
     }
 
     fn capabilities(&self) -> ModelCapabilities {
@@ -290,6 +298,8 @@ fn a_wrapped_model_gets_every_call() {
     let model: Arc<dyn Model> = Arc::new(Wrapper(InnerModel));
     assert_eq!(model.capabilities(), CAPABILITIES);
     let request = LlmRequest { model: "m".into(), ..LlmRequest::default() };
+    let refused = futures::executor::block_on(model.connect(request.clone())).err();
+    assert_eq!(refused, Some(ModelError::new(ModelErrorKind::Network, "m", "asked")));
     let responses = futures::executor::block_on(async {
         model.generate(request, StreamingMode::Off).await.unwrap().collect::<Vec<_>>().await
     });

@@ -3,6 +3,7 @@
 pub mod agent_loop;
 pub(crate) mod code;
 mod examples;
+mod live;
 mod model_call;
 mod output_schema;
 mod planning;
@@ -19,7 +20,7 @@ use agent_loop::{AgentLoop, AgentLoopSettings, AgentStep};
 pub use model_call::assign_call_ids;
 
 use crate::plugins::HookChain;
-use crate::run::{AgentOutcome, Replay, RunContext};
+use crate::run::{AgentOutcome, LiveInput, Replay, RunContext, is_live};
 
 /// Runs an LLM agent once.
 pub(crate) async fn run_llm_agent(
@@ -42,6 +43,9 @@ pub(crate) async fn run_llm_agent(
         match agent_loop.next_step() {
             AgentStep::CallModel => {
                 driver.resolve_tools().await?;
+                if let Some(input) = driver.live_input() {
+                    return driver.converse(input).await;
+                }
                 agent_loop.record_model_event(driver.step(|| driver.call_model()).await?);
             }
             AgentStep::CallTools(event) => {
@@ -98,6 +102,12 @@ impl LoopDriver<'_> {
         F: Future<Output = Result<Arc<Event>, RunError>>,
     {
         self.replay.step(self.cx, |_| true, live).await
+    }
+
+    /// Returns the input of a live conversation. `None` if the model is called instead.
+    fn live_input(&self) -> Option<&LiveInput> {
+        let RunContext { app, invocation, live, .. } = self.run.as_ref();
+        live.as_ref().filter(|_| is_live(&app.tree, self.id, invocation.services.models.as_ref()))
     }
 
     /// Returns the hooks of the agent's model and tool calls.

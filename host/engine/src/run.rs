@@ -5,6 +5,7 @@
 
 mod compaction;
 mod context;
+mod live_input;
 mod lookup;
 mod outcome;
 mod pinned_models;
@@ -15,7 +16,8 @@ mod scope;
 pub(crate) const MAX_DEPTH: u32 = 16;
 
 pub(crate) use context::RunContext;
-pub(crate) use lookup::{list_names, unknown_tool};
+pub(crate) use live_input::{LiveInput, MessageLog};
+pub(crate) use lookup::{is_live, list_names, unknown_tool};
 pub(crate) use outcome::AgentOutcome;
 pub(crate) use pinned_models::PinnedModels;
 pub(crate) use replay::{Replay, agent_start, is_agent_end, is_recovery};

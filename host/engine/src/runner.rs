@@ -5,6 +5,7 @@ mod agent_selection;
 mod blobs;
 mod event_log;
 mod follow;
+mod live;
 mod nested;
 mod open_calls;
 mod paused_run;
@@ -35,6 +36,8 @@ use crate::plugins::{PluginSource, Plugins, PrependedPlugin};
 use crate::provenance::Verifier;
 use crate::run::PinnedModels;
 pub use follow::RunUpdate;
+pub use live::LiveRunRequest;
+use live::LiveStart;
 use nested::NestedRun;
 pub use request::RunRequest;
 use resumption::ResumedRun;
@@ -94,6 +97,8 @@ enum RunKind {
     Background,
     /// The code of another run.
     Nested(NestedRun),
+    /// A client that sends requests while the run is in progress.
+    Live(LiveStart),
 }
 
 impl Run {
@@ -253,7 +258,7 @@ impl Runner {
     /// resume does not exist, or a plugin cannot be resolved.
     pub async fn run(&self, app: Arc<App>, request: RunRequest) -> Result<Run, RunError> {
         if let Some(id) = &request.run_id {
-            request.check()?;
+            request.check(false)?;
             let key = SessionKey::new(app.name.as_str(), request.user.as_str(), request.session.as_str());
             if self.0.run_bus.has(&key, id)
                 && self.0.services.sessions.runs().is_some()
@@ -267,7 +272,7 @@ impl Runner {
 
     async fn start(&self, app: Arc<App>, request: RunRequest, kind: RunKind) -> Result<Run, RunError> {
         let requested = Instant::now();
-        request.check()?;
+        request.check(matches!(kind, RunKind::Live(_)))?;
         let plugins = self.0.plugins.current()?;
         let models = Arc::new(PinnedModels::new(self.0.services.models.clone(), &app.tree));
         let services = Services { models, ..self.0.services.clone() };
@@ -297,10 +302,12 @@ impl Runner {
         if let Some(id) = id.as_deref().filter(|_| is_accepted) {
             self.0.accept(&key, id, &request, is_background).await?;
         }
-        let (parent, task_scope) = match kind {
-            RunKind::Nested(nested) => Some(nested.split()).unzip(),
+        let (nested, live) = match kind {
+            RunKind::Nested(nested) => (Some(nested.split()), None),
+            RunKind::Live(start) => (None, Some(start)),
             RunKind::Foreground | RunKind::Background => (None, None),
         };
+        let (parent, task_scope) = nested.unzip();
         let (client, events) = mpsc::channel(MAX_UNREAD_EVENTS);
         let active_run = ActiveRun::new(&self.0);
         let runner = self.0.clone();
@@ -321,6 +328,7 @@ impl Runner {
                         is_accepted,
                         announced,
                         client,
+                        live,
                         parent,
                         caller_cancel,
                         requested,

@@ -1,5 +1,6 @@
 //! Runs of an app on the cases of a set, and their scores.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,6 +22,9 @@ pub const EVAL_SESSION_PREFIX: &str = "adk-eval-session-";
 
 /// Most runs of each case.
 pub const MAX_RUNS: u32 = 100;
+
+/// Most runs of one evaluation. Their events are part of its result.
+const MAX_TOTAL_RUNS: usize = 2000;
 
 /// Most runs at the same time.
 const MAX_PARALLEL: usize = 64;
@@ -81,10 +85,17 @@ pub(crate) async fn evaluate(
 ) -> Result<EvalSetResult, EvalError> {
     options.check()?;
     let cases = selected(set, &options.case_ids)?;
+    let total = cases.len() * options.num_runs as usize;
+    if total > MAX_TOTAL_RUNS {
+        let message = format!("{} cases run {} times are {total} runs", cases.len(), options.num_runs);
+        let message =
+            format!("{message}; an evaluation has at most {MAX_TOTAL_RUNS}: name fewer cases, or run them less often");
+        return Err(EvalError::InvalidRequest(message));
+    }
     let cancel = CancellationToken::new();
     let _guard = cancel.clone().drop_guard();
     let evaluator = Evaluator { runner, app, set: &set.eval_set_id, metrics: &options.metrics, cancel };
-    let (total, done) = (cases.len() * options.num_runs as usize, AtomicUsize::new(0));
+    let done = AtomicUsize::new(0);
     progress(Progress { done: 0, total });
     let mut runs: Vec<BoxFuture<'_, EvalCaseResult>> = Vec::with_capacity(total);
     for case in cases.iter().flat_map(|case| std::iter::repeat_n(*case, options.num_runs as usize)) {
@@ -100,15 +111,13 @@ pub(crate) async fn evaluate(
     Ok(EvalSetResult::new(&app.name, &set.eval_set_id, results))
 }
 
+/// Returns the cases with these ids, each once; all cases if there is no id.
 fn selected<'a>(set: &'a EvalSet, ids: &[String]) -> Result<Vec<&'a EvalCase>, EvalError> {
-    if ids.is_empty() {
-        return Ok(set.eval_cases.iter().collect());
+    if let Some(case) = ids.iter().find(|id| set.case(id).is_none()) {
+        return Err(EvalError::CaseNotFound { set: set.eval_set_id.clone(), case: case.clone() });
     }
-    let find = |id: &String| {
-        let missing = || EvalError::CaseNotFound { set: set.eval_set_id.clone(), case: id.clone() };
-        set.case(id).ok_or_else(missing)
-    };
-    ids.iter().map(find).collect()
+    let ids: HashSet<_> = ids.iter().collect();
+    Ok(set.eval_cases.iter().filter(|case| ids.is_empty() || ids.contains(&case.eval_id)).collect())
 }
 
 struct Evaluator<'a> {

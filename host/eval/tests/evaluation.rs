@@ -339,6 +339,22 @@ async fn more_evaluations_than_allowed_are_refused() {
 }
 
 #[tokio::test]
+async fn an_evaluation_has_a_maximum_of_runs() {
+    let (evaluations, app) = (evaluations(), dice());
+    let cases: Vec<_> = (0..21).map(|case| json!({"evalId": format!("case-{case}"), "conversation": []})).collect();
+    evaluations.create_set(&app, set(json!(cases))).await.unwrap();
+    let many = EvalRequest { num_runs: Some(100), ..request() };
+    assert_eq!(
+        evaluations.run(&app, many.clone()).await.unwrap_err().to_string(),
+        "21 cases run 100 times are 2100 runs; an evaluation has at most 2000: name fewer cases, or run them less often"
+    );
+    // A case that is named twice counts once.
+    let named = vec!["case-0".to_owned(); 30];
+    let result = evaluations.run(&app, EvalRequest { case_ids: named, ..many }).await.unwrap();
+    assert_eq!(result.eval_case_results.len(), 100);
+}
+
+#[tokio::test]
 async fn options_out_of_range_are_errors() {
     let (evaluations, app) = (evaluations(), dice());
     evaluations.create_set(&app, two_cases()).await.unwrap();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::client::McpError;
+use hatchery_core::ConfigValue;
 
 /// An MCP server whose tools agents use.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,7 +60,7 @@ pub struct StdioServer {
     /// Its arguments.
     pub args: Vec<String>,
     /// Its environment variables.
-    pub env: BTreeMap<String, Setting>,
+    pub env: BTreeMap<String, ConfigValue>,
     /// Its working directory. `None` means that of the host.
     pub cwd: Option<PathBuf>,
 }
@@ -71,37 +71,7 @@ pub struct HttpServer {
     /// The endpoint, such as `https://tools.example/mcp`.
     pub url: String,
     /// Headers of every request.
-    pub headers: BTreeMap<String, Setting>,
-}
-
-/// A value that is written down, or taken from the environment of the host.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Setting {
-    /// The value.
-    Text(String),
-    /// The value of an environment variable, which is read for each connection.
-    Variable {
-        /// The name of the variable.
-        name: String,
-        /// Text before the value, such as `Bearer `.
-        prefix: String,
-    },
-}
-
-impl Setting {
-    /// Returns the value.
-    ///
-    /// # Errors
-    /// If the variable is not set. The error names `key`, which needs it.
-    pub(crate) fn value(&self, key: &str) -> Result<String, McpError> {
-        match self {
-            Self::Text(text) => Ok(text.clone()),
-            Self::Variable { name, prefix } => match std::env::var(name) {
-                Ok(value) => Ok(format!("{prefix}{value}")),
-                Err(_) => Err(McpError::Variable { key: key.into(), name: name.clone() }),
-            },
-        }
-    }
+    pub headers: BTreeMap<String, ConfigValue>,
 }
 
 /// The tools whose calls a person must confirm.

@@ -10,5 +10,5 @@ mod config;
 mod server;
 
 pub use client::{McpError, McpServers, McpToolset, ServerStatus, ToolsetOptions};
-pub use config::{Confirmation, Handshake, HttpServer, Limits, ServerConfig, Setting, StdioServer, Transport};
+pub use config::{Confirmation, Handshake, HttpServer, Limits, ServerConfig, StdioServer, Transport};
 pub use server::{Exposure, McpCatalog, McpEndpoint, McpService};

@@ -96,7 +96,10 @@ impl ModelProvider for ApigeeProvider {
     fn capabilities(&self, name: &str) -> ModelCapabilities {
         match ApigeeName::parse(name, self.vertex.is_preferred()) {
             Some(ApigeeName { protocol: Protocol::ChatCompletions, model, .. }) => capabilities::of_openai(model),
-            Some(ApigeeName { model, .. }) => capabilities::of_gemini(model).unwrap_or_default(),
+            // A gateway passes requests on, and no connections.
+            Some(ApigeeName { model, .. }) => {
+                ModelCapabilities { live: false, ..capabilities::of_gemini(model).unwrap_or_default() }
+            }
             None => ModelCapabilities::default(),
         }
     }
@@ -118,11 +121,12 @@ impl ModelProvider for ApigeeProvider {
         match protocol {
             Protocol::Gemini => {
                 let endpoint = endpoint(&with_key(&self.gemini_key), Authentication::Header(KEY_HEADER))?;
-                gemini::on_api(model, version.unwrap_or(gemini::VERSION), endpoint)
+                gemini::on_api(model, version.unwrap_or(gemini::VERSION), endpoint, self.capabilities(name))
             }
             Protocol::Vertex => {
                 let path = self.vertex.path(model, Some(version.unwrap_or(GOOGLE_VERSION)))?;
-                Ok(gemini::on_vertex(path, endpoint(&connection, self.vertex.authentication())?))
+                let endpoint = endpoint(&connection, self.vertex.authentication())?;
+                Ok(gemini::on_vertex(path, endpoint, self.capabilities(name)))
             }
             Protocol::ChatCompletions => {
                 let endpoint = endpoint(&with_key(&self.openai_key), Authentication::Bearer)?;

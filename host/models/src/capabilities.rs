@@ -12,17 +12,19 @@ pub(crate) fn of_gemini(name: &str) -> Option<ModelCapabilities> {
         schema_with_tools: major.is_some_and(|major| major >= 3),
         built_in_tools: major.is_some_and(|major| major >= 2) || version.ends_with("-latest"),
         response_grouping: response_grouping(name),
+        live: version.contains("live") || version.contains("native-audio"),
     })
 }
 
 /// Returns the capabilities of a model that is served by the protocol of OpenAI, possibly a Gemini model behind a
 /// proxy.
 pub(crate) fn of_openai(name: &str) -> ModelCapabilities {
-    of_gemini(name).unwrap_or(ModelCapabilities {
+    let capabilities = of_gemini(name).unwrap_or(ModelCapabilities {
         schema_with_tools: true,
-        built_in_tools: false,
         response_grouping: response_grouping(name),
-    })
+        ..ModelCapabilities::default()
+    });
+    ModelCapabilities { live: false, ..capabilities }
 }
 
 /// Returns the capabilities of the models of Anthropic.
@@ -32,7 +34,7 @@ pub(crate) fn of_anthropic() -> ModelCapabilities {
 
 /// Returns the capabilities of a model on another server with chat completions. What it supports depends on the server.
 pub(crate) fn of_compatible(name: &str) -> ModelCapabilities {
-    ModelCapabilities { schema_with_tools: false, built_in_tools: false, response_grouping: response_grouping(name) }
+    ModelCapabilities { response_grouping: response_grouping(name), ..ModelCapabilities::default() }
 }
 
 /// Models of the Gemini 3 family refuse a response that follows another call than its own batch.

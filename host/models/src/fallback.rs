@@ -5,7 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
 use hatchery_core::{
-    LlmRequest, Model, ModelCapabilities, ModelError, ModelErrorKind, ResponseGrouping, ResponseStream, StreamingMode,
+    LiveConnection, LlmRequest, Model, ModelCapabilities, ModelError, ModelErrorKind, ResponseGrouping, ResponseStream,
+    StreamingMode,
 };
 
 /// A model and its replacements. Each is called once per request, with its own retries, until one answers. A request
@@ -42,6 +43,7 @@ impl FallbackModel {
         ModelCapabilities {
             schema_with_tools: one.schema_with_tools && other.schema_with_tools,
             built_in_tools: one.built_in_tools && other.built_in_tools,
+            live: one.live && other.live,
             // Every model accepts responses after the last of the calls.
             response_grouping: if is_batched { ResponseGrouping::Batched } else { ResponseGrouping::PerCall },
         }
@@ -74,6 +76,18 @@ impl Model for FallbackModel {
                         break;
                     }
                 }
+            }
+        }
+        let none = || ModelError::new(ModelErrorKind::UnknownModel, &request.model, "the list of models is empty");
+        Err(first_error.unwrap_or_else(none))
+    }
+
+    async fn connect(&self, request: LlmRequest) -> Result<Box<dyn LiveConnection>, ModelError> {
+        let mut first_error = None;
+        for (name, model) in &self.models {
+            match model.connect(LlmRequest { model: name.clone(), ..request.clone() }).await {
+                Ok(connection) => return Ok(connection),
+                Err(error) => first_error = Some(join_errors(first_error, error)),
             }
         }
         let none = || ModelError::new(ModelErrorKind::UnknownModel, &request.model, "the list of models is empty");

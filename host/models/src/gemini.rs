@@ -1,9 +1,10 @@
 //! Provider for Gemini and Gemma through the Gemini API (`generateContent`, `streamGenerateContent?alt=sse`), or the
-//! one of Vertex AI.
+//! one of Vertex AI, and for live connections (`BidiGenerateContent`).
 //!
-//! A call serializes the conversation once, directly from the shared contents. Live connections are not supported.
+//! A call serializes the conversation once, directly from the shared contents.
 
 mod embeddings;
+mod live;
 mod partial_args;
 mod wire;
 
@@ -11,11 +12,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hatchery_core::{
-    Embedder, HttpOptions, LlmRequest, LlmResponse, Model, ModelCapabilities, ModelError, StreamingMode,
+    Embedder, HttpOptions, LiveConnection, LlmRequest, LlmResponse, Model, ModelCapabilities, ModelError,
+    ModelErrorKind, StreamingMode,
 };
 use reqwest::Url;
 
 use self::embeddings::GeminiEmbedder;
+use self::live::{Dialer, GeminiConnection};
 use self::partial_args::PartialCalls;
 use crate::capabilities;
 use crate::failure::Origin;
@@ -31,6 +34,9 @@ use crate::vertex::{VertexPath, VertexProvider};
 pub(crate) const KEY_HEADER: &str = "x-goog-api-key";
 /// The version of the API.
 pub(crate) const VERSION: &str = "v1beta";
+/// Where live connections are opened, on the Gemini API and on Vertex AI.
+const LIVE_PATH: [&str; 2] = ["ws", "google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent"];
+const VERTEX_LIVE_PATH: [&str; 3] = ["ws", "google.cloud.aiplatform.v1beta1.LlmBidiService", "BidiGenerateContent"];
 
 /// Serves `gemini-*`, `gemma-*` and `models/*`.
 pub(crate) struct GeminiProvider {
@@ -71,7 +77,7 @@ impl ModelProvider for GeminiProvider {
 
     fn create_with(&self, name: &str, connection: &Connection) -> Result<Arc<dyn Model>, ModelError> {
         let endpoint = self.endpoint(name, &connection.or(&self.connection))?;
-        on_api(name.strip_prefix("models/").unwrap_or(name), VERSION, endpoint)
+        on_api(name.strip_prefix("models/").unwrap_or(name), VERSION, endpoint, self.capabilities(name))
     }
 
     fn embedder_patterns(&self) -> &[&'static str] {
@@ -115,16 +121,19 @@ pub(crate) struct GeminiFormat {
 }
 
 /// Creates a model of the Gemini API.
-pub(crate) fn on_api(model: &str, version: &str, endpoint: Endpoint) -> Result<Arc<dyn Model>, ModelError> {
+pub(crate) fn on_api(
+    model: &str,
+    version: &str,
+    endpoint: Endpoint,
+    capabilities: ModelCapabilities,
+) -> Result<Arc<dyn Model>, ModelError> {
     let url = |method: &str| endpoint.url([version, "models", &format!("{model}:{method}")]);
     let route = Route::Api { generate: url("generateContent")?, stream: with_sse(url("streamGenerateContent")?) };
-    let capabilities = capabilities::of_gemini(model).unwrap_or_default();
     Ok(HttpModel::create(GeminiFormat { model: model.to_owned(), capabilities, route }, endpoint))
 }
 
 /// Creates a model of Vertex AI.
-pub(crate) fn on_vertex(path: VertexPath, endpoint: Endpoint) -> Arc<dyn Model> {
-    let capabilities = capabilities::of_gemini(&path.model).unwrap_or_default();
+pub(crate) fn on_vertex(path: VertexPath, endpoint: Endpoint, capabilities: ModelCapabilities) -> Arc<dyn Model> {
     HttpModel::create(GeminiFormat { model: path.model.clone(), capabilities, route: Route::Vertex(path) }, endpoint)
 }
 
@@ -156,6 +165,22 @@ impl WireFormat for GeminiFormat {
             Route::Vertex(_) => wire::Backend::VertexAi,
         };
         wire::request(api, &self.model, request, options)
+    }
+
+    async fn connect(&self, endpoint: &Endpoint, request: LlmRequest) -> Result<Box<dyn LiveConnection>, ModelError> {
+        if !self.capabilities.live {
+            return Err(ModelError::not_live(&endpoint.origin.model));
+        }
+        let options = endpoint.options(&request.config)?;
+        let (backend, url, model) = match &self.route {
+            Route::Api { .. } => (wire::Backend::GeminiApi, endpoint.url(LIVE_PATH)?, format!("models/{}", self.model)),
+            Route::Vertex(path) => {
+                (wire::Backend::VertexAi, endpoint.url(VERTEX_LIVE_PATH)?, path.resource(endpoint).await?)
+            }
+        };
+        let setup = wire::live::setup(backend, &model, &request, &options)
+            .map_err(|message| endpoint.origin.error(ModelErrorKind::BadRequest, message))?;
+        GeminiConnection::open(Dialer { endpoint: endpoint.clone(), url, setup, options }, &request).await
     }
 
     fn parse_response(body: &[u8], origin: &Origin) -> Result<LlmResponse, ModelError> {

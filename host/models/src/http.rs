@@ -5,6 +5,7 @@
 
 mod address;
 mod json;
+mod web_socket;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -17,11 +18,12 @@ use bytes::{Bytes, BytesMut};
 use futures::stream::{self, Stream, StreamExt};
 use hatchery_core::{GenerateContentConfig, HttpOptions, ModelError, ModelErrorKind, RetryOptions};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use reqwest::{Client, RequestBuilder, Response, Url, redirect};
+use reqwest::{Client, ClientBuilder, RequestBuilder, Response, Url, redirect};
 
 pub(crate) use self::address::is_loopback;
 use self::address::{check_key_destination, endpoint_url};
 pub(crate) use self::json::to_json;
+pub(crate) use self::web_socket::WebSocket;
 use crate::Secret;
 use crate::failure::Origin;
 use crate::google_credentials::GoogleCredentials;
@@ -44,28 +46,47 @@ const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 
 /// The client that all providers share, created on first use.
 #[derive(Clone, Default)]
-pub(crate) struct Http(Arc<OnceLock<Client>>);
+pub(crate) struct Http {
+    client: Arc<OnceLock<Client>>,
+    /// The client for WebSockets, which only connections of HTTP/1.1 can become.
+    http1: Arc<OnceLock<Client>>,
+}
 
 impl Http {
     /// Uses a client of the caller. It must not follow redirects.
     pub(crate) fn with_client(client: Client) -> Self {
-        Self(Arc::new(OnceLock::from(client)))
+        let client = Arc::new(OnceLock::from(client));
+        Self { http1: client.clone(), client }
     }
 
     /// Returns the client, and creates it if needed.
     pub(crate) fn client(&self, origin: &Origin) -> Result<Client, ModelError> {
-        if let Some(client) = self.0.get() {
+        Self::get_or_build(&self.client, origin, |builder| builder)
+    }
+
+    /// Returns the client for WebSockets, and creates it if needed.
+    fn upgrading_client(&self, origin: &Origin) -> Result<Client, ModelError> {
+        Self::get_or_build(&self.http1, origin, ClientBuilder::http1_only)
+    }
+
+    fn get_or_build(
+        cell: &OnceLock<Client>,
+        origin: &Origin,
+        configure: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    ) -> Result<Client, ModelError> {
+        if let Some(client) = cell.get() {
             return Ok(client.clone());
         }
         // Fails if the process has a crypto provider already; any will do.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let client = Client::builder()
+        let builder = Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .redirect(redirect::Policy::none())
-            .user_agent(concat!("hatchery/", env!("CARGO_PKG_VERSION")))
+            .user_agent(concat!("hatchery/", env!("CARGO_PKG_VERSION")));
+        let client = configure(builder)
             .build()
             .map_err(|error| origin.error(ModelErrorKind::Network, format!("cannot set up HTTP: {}", chain(&error))))?;
-        Ok(self.0.get_or_init(|| client).clone())
+        Ok(cell.get_or_init(|| client).clone())
     }
 }
 
@@ -83,6 +104,7 @@ pub(crate) enum Authentication {
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     client: Client,
+    http: Http,
     base_url: String,
     headers: HeaderMap,
     pub(crate) origin: Arc<Origin>,
@@ -123,6 +145,7 @@ impl Endpoint {
         }
         let endpoint = Self {
             client: http.client(&origin)?,
+            http: http.clone(),
             base_url: info.base_url(connection).unwrap_or_default(),
             headers,
             origin: Arc::new(origin),
@@ -152,15 +175,7 @@ impl Endpoint {
 
     /// Sends a POST request with a JSON body. Returns a response with a success status, before its body is read.
     pub(crate) async fn post(&self, url: &Url, body: Bytes, options: &HttpOptions) -> Result<Response, ModelError> {
-        let mut headers = self.headers.clone();
-        for (name, value) in &options.headers {
-            let header = HeaderName::try_from(name).ok().zip(HeaderValue::try_from(value).ok());
-            let (name, value) = header.ok_or_else(|| {
-                self.origin.error(ModelErrorKind::BadRequest, format!("`httpOptions.headers`: `{name}` cannot be sent"))
-            })?;
-            // Keys of the provider are never replaced.
-            headers.entry(name).or_insert(value);
-        }
+        let headers = self.request_headers(options)?;
         let timeout = options.timeout.map_or(FIRST_BYTE_TIMEOUT, Duration::from_millis);
         let send = || self.send(url, body.clone(), headers.clone(), timeout);
         let retry = options.retry_options.clone().unwrap_or_default();
@@ -176,6 +191,20 @@ impl Endpoint {
             })
             .notify(|error, delay| tracing::debug!(%error, ?delay, "retrying the model call"))
             .await
+    }
+
+    /// Returns the headers of a request.
+    fn request_headers(&self, options: &HttpOptions) -> Result<HeaderMap, ModelError> {
+        let mut headers = self.headers.clone();
+        for (name, value) in &options.headers {
+            let header = HeaderName::try_from(name).ok().zip(HeaderValue::try_from(value).ok());
+            let (name, value) = header.ok_or_else(|| {
+                self.origin.error(ModelErrorKind::BadRequest, format!("`httpOptions.headers`: `{name}` cannot be sent"))
+            })?;
+            // Keys of the provider are never replaced.
+            headers.entry(name).or_insert(value);
+        }
+        Ok(headers)
     }
 
     async fn send(
@@ -229,18 +258,30 @@ pub(crate) async fn send(
     timeout: Duration,
     origin: &Arc<Origin>,
 ) -> Result<Response, ModelError> {
-    let response = first_byte(request.send(), timeout, origin).await?.map_err(|error| {
+    let response = respond(request, url, timeout, origin).await?;
+    if response.status().is_success() { Ok(response) } else { Err(refusal(response, origin).await) }
+}
+
+/// Sends a request. Returns a response with any status, before its body is read.
+async fn respond(
+    request: RequestBuilder,
+    url: &Url,
+    timeout: Duration,
+    origin: &Origin,
+) -> Result<Response, ModelError> {
+    first_byte(request.send(), timeout, origin).await?.map_err(|error| {
         let host = url.host_str().unwrap_or_default();
         let message = format!("cannot reach {} at {host}: {}", origin.provider(), chain(&error.without_url()));
         origin.error(ModelErrorKind::Network, message)
-    })?;
-    if response.status().is_success() {
-        return Ok(response);
-    }
+    })
+}
+
+/// Returns the error of a response with an error status.
+async fn refusal(response: Response, origin: &Arc<Origin>) -> ModelError {
     let status = response.status().as_u16();
     let retry_after = retry_after(response.headers());
     let (body, _) = collect(body_stream(response, origin.clone()), MAX_ERROR_BODY_BYTES).await;
-    Err(origin.status_error(status, &body, retry_after))
+    origin.status_error(status, &body, retry_after)
 }
 
 /// Reads a body of at most `max_bytes` bytes to its end.

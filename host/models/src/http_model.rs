@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
 use hatchery_core::{
-    HttpOptions, LlmRequest, LlmResponse, Model, ModelCapabilities, ModelError, ModelErrorKind, ResponseStream,
-    StreamingMode,
+    HttpOptions, LiveConnection, LlmRequest, LlmResponse, Model, ModelCapabilities, ModelError, ModelErrorKind,
+    ResponseStream, StreamingMode,
 };
 use reqwest::Url;
 
@@ -30,6 +30,16 @@ pub(crate) trait WireFormat: Send + Sync + 'static {
     /// Serializes a request. The error names what the format cannot represent.
     fn body(&self, request: &LlmRequest, options: &HttpOptions, streaming_mode: StreamingMode)
     -> Result<Bytes, String>;
+
+    /// Opens a live connection. The default has none.
+    fn connect(
+        &self,
+        endpoint: &Endpoint,
+        request: LlmRequest,
+    ) -> impl Future<Output = Result<Box<dyn LiveConnection>, ModelError>> + Send {
+        let _ = endpoint;
+        async move { Err(ModelError::not_live(request.model)) }
+    }
 
     /// Parses a response that is not streamed.
     fn parse_response(body: &[u8], origin: &Origin) -> Result<LlmResponse, ModelError>;
@@ -75,6 +85,10 @@ impl<F: WireFormat> Model for HttpModel<F> {
                 Ok(sse::responses(payloads, F::decoder(origin.clone())))
             }
         }
+    }
+
+    async fn connect(&self, request: LlmRequest) -> Result<Box<dyn LiveConnection>, ModelError> {
+        self.format.connect(&self.endpoint, request).await
     }
 
     fn capabilities(&self) -> ModelCapabilities {

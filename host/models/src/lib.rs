@@ -27,6 +27,7 @@ mod finish;
 pub mod fuzz;
 mod gemini;
 mod google_credentials;
+mod google_tokens;
 mod hashed_ngrams;
 mod http;
 mod http_model;
@@ -45,6 +46,7 @@ mod sse;
 mod vertex;
 
 pub use fallback::FallbackModel;
+pub use google_tokens::GoogleTokens;
 pub use hashed_ngrams::HashedNgrams;
 pub use provider::ModelProvider;
 pub use registry::{ModelProviders, ProviderStatus};

@@ -43,12 +43,23 @@ pub(crate) struct VertexPath {
 }
 
 impl VertexPath {
+    async fn project(&self, endpoint: &Endpoint) -> Result<String, ModelError> {
+        match &self.project {
+            Some(project) => Ok(project.clone()),
+            None => self.credentials.project(&endpoint.origin).await,
+        }
+    }
+
+    /// Returns the full name of the model.
+    pub(crate) async fn resource(&self, endpoint: &Endpoint) -> Result<String, ModelError> {
+        let Self { location, publisher, model, .. } = self;
+        let project = self.project(endpoint).await?;
+        Ok(format!("projects/{project}/locations/{location}/publishers/{publisher}/models/{model}"))
+    }
+
     /// Returns the URL of a method of the model.
     pub(crate) async fn url(&self, endpoint: &Endpoint, method: &str) -> Result<Url, ModelError> {
-        let project = match &self.project {
-            Some(project) => project.clone(),
-            None => self.credentials.project(&endpoint.origin).await?,
-        };
+        let project = self.project(endpoint).await?;
         let method = format!("{}:{method}", self.model);
         endpoint.url([
             self.version.as_str(),
@@ -173,7 +184,7 @@ impl ModelProvider for VertexProvider {
         let (path, endpoint) = self.locate(name, &connection.or(&self.connection))?;
         match path.publisher {
             "anthropic" => Ok(anthropic::on_vertex(path, endpoint)),
-            _ => Ok(gemini::on_vertex(path, endpoint)),
+            _ => Ok(gemini::on_vertex(path, endpoint, self.capabilities(name))),
         }
     }
 

@@ -222,7 +222,7 @@ impl Model for ReplayModel {
     }
 
     fn capabilities(&self) -> ModelCapabilities {
-        self.capabilities
+        ModelCapabilities { live: false, ..self.capabilities }
     }
 }
 

@@ -87,6 +87,16 @@ pub(crate) async fn read(parts: &Parts, body: Body, config: &ServerConfig) -> Re
     Ok(bytes.into())
 }
 
+/// Reserves the memory of a JSON message that is not a body, received and parsed, until the result is dropped.
+///
+/// # Errors
+/// 413 if it has too many values, 503 if bodies use all of the memory.
+pub(crate) fn reserve_message(budget: &BodyBudget, json: &[u8]) -> Result<BodyMemory, ApiError> {
+    let memory = BodyMemory::new(budget.clone());
+    memory.grow_to(json.len() + json::parsed_size(json)?)?;
+    Ok(memory)
+}
+
 fn reserve(memory: Option<&BodyMemory>, bytes: usize) -> Result<(), ApiError> {
     memory.map_or(Ok(()), |memory| memory.grow_to(bytes))
 }

@@ -11,17 +11,19 @@ mod write_timeout;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::http::header::UPGRADE;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_util::sync::CancellationToken;
 
 use crate::service::HttpService;
 use hatchery::ServerConfig;
@@ -48,11 +50,20 @@ impl Accept for TcpListener {
 pub(crate) struct Connections {
     service: Arc<HttpService>,
     http: http1::Builder,
-    open: GracefulShutdown,
+    /// Cancelled when connections shall close.
+    closing: CancellationToken,
+    /// Has one receiver per connection.
+    open: watch::Sender<()>,
     free: Arc<Semaphore>,
     peers: Peers,
     write_timeout: Duration,
     logs: Logs,
+}
+
+/// The place of an open connection in the limits. One that is upgraded keeps it.
+pub(crate) struct ConnectionPermit {
+    _total: Option<OwnedSemaphorePermit>,
+    _peer: PeerPermit,
 }
 
 /// Rate limits for log lines about connections.
@@ -71,7 +82,8 @@ impl Connections {
         Self {
             service,
             http,
-            open: GracefulShutdown::new(),
+            closing: CancellationToken::new(),
+            open: watch::Sender::new(()),
             free: Arc::new(Semaphore::new(max.clamp(1, Semaphore::MAX_PERMITS))),
             peers: Peers::new(max_per_peer(max, config)),
             write_timeout: config.write_timeout,
@@ -124,28 +136,42 @@ impl Connections {
         }
     }
 
-    fn serve(&self, stream: TcpStream, permit: Option<OwnedSemaphorePermit>, peer_permit: PeerPermit) {
+    fn serve(&self, stream: TcpStream, total: Option<OwnedSemaphorePermit>, peer: PeerPermit) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
         let stream = TokioIo::new(WriteTimeout::new(stream, self.write_timeout));
-        let service = self.service.clone();
-        let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let permit = Arc::new(ConnectionPermit { _total: total, _peer: peer });
+        let (service, held) = (self.service.clone(), permit.clone());
+        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+            if request.headers().contains_key(UPGRADE) {
+                request.extensions_mut().insert(held.clone());
+            }
             let service = service.clone();
             async move { Ok::<_, Infallible>(service.answer(request.map(Body::new)).await) }
         });
-        let connection = self.open.watch(self.http.serve_connection(stream, service));
+        let connection = self.http.serve_connection(stream, service).with_upgrades();
+        let (closing, open) = (self.closing.clone(), self.open.subscribe());
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
+            let mut connection = pin!(connection);
+            let ended = tokio::select! {
+                ended = connection.as_mut() => ended,
+                () = closing.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            if let Err(error) = ended {
                 tracing::debug!(%error, "a connection failed or timed out");
             }
-            drop((permit, peer_permit));
+            drop((permit, open));
         });
     }
 
     /// Closes every connection after its current request.
     pub(crate) async fn shutdown(self) {
-        self.open.shutdown().await;
+        self.closing.cancel();
+        self.open.closed().await;
     }
 }
 

@@ -68,6 +68,14 @@ impl ApiError {
         Self { retry_after: Some(Duration::from_secs(1)), ..error }
     }
 
+    /// 503: apps or components are still being loaded.
+    pub fn loading(names: &[String]) -> Self {
+        let names = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let detail = format!("still loading {names}; GET /components shows the progress");
+        let error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "LOADING", detail);
+        Self { retry_after: Some(Duration::from_secs(1)), ..error }
+    }
+
     /// 404: there is no artifact with this name and version.
     pub fn artifact_not_found(name: &str, version: Option<u64>) -> Self {
         let version = version.map(|version| format!(", version {version}")).unwrap_or_default();

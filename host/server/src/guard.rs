@@ -31,11 +31,17 @@ impl Guard {
         Self { allowed: allowed.to_vec(), allows_any: allowed.iter().any(|name| name == "*"), hint }
     }
 
-    /// Checks a request.
+    /// Checks a request. `is_shared` is true if pages of its `Origin` may send it.
     ///
     /// # Errors
     /// 403 for a foreign `Host` and for a request of another site.
-    pub(crate) fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+    pub(crate) fn check(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+        is_shared: bool,
+    ) -> Result<(), ApiError> {
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
         let host = uri.authority().map(Authority::as_str).or(text(header::HOST));
         if let Some(host) = host
@@ -45,13 +51,15 @@ impl Guard {
             let error = refusal("HOST_NOT_ALLOWED", format!("host `{host}` not allowed; {}", self.hint));
             return Err(error.advise("add it to server.allowed_hosts in hatchery.yaml to allow it"));
         }
+        if is_shared {
+            return Ok(());
+        }
         if let Some(origin) = text(header::ORIGIN) {
             let authority = origin.strip_prefix("http://").or(origin.strip_prefix("https://"));
             if !authority.zip(host).is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host)) {
-                return Err(refusal(
-                    "ORIGIN_NOT_ALLOWED",
-                    format!("origin `{origin}` not allowed; only pages of this server may send requests"),
-                ));
+                let detail = format!("origin `{origin}` not allowed; only pages of this server may send requests");
+                let error = refusal("ORIGIN_NOT_ALLOWED", detail);
+                return Err(error.advise("add it to server.cors in hatchery.yaml to allow it"));
             }
         }
         let opens_page = || {
@@ -104,7 +112,7 @@ mod tests {
         for (name, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
             value.map(|value| headers.insert(name, HeaderValue::from_static(value)));
         }
-        guard.check(&Method::GET, &Uri::from_static("/list-apps"), &headers).err().map(|error| error.code)
+        guard.check(&Method::GET, &Uri::from_static("/list-apps"), &headers, false).err().map(|error| error.code)
     }
 
     #[test]
@@ -140,7 +148,7 @@ mod tests {
             for (name, value) in [FETCH_SITE, FETCH_MODE, FETCH_DEST].into_iter().zip(fetch) {
                 headers.insert(name, HeaderValue::from_static(value));
             }
-            let checked = Guard::new(true, &[]).check(&method, &Uri::from_static(path), &headers);
+            let checked = Guard::new(true, &[]).check(&method, &Uri::from_static(path), &headers, false);
             checked.err().map(|error| error.code)
         };
         let refused = Some("SITE_NOT_ALLOWED".to_owned());
@@ -157,6 +165,18 @@ mod tests {
         for site in ["same-origin", "none"] {
             assert_eq!(code(Method::POST, "/run", [site, "cors", "empty"]), None);
         }
+    }
+
+    #[test]
+    fn pages_of_shared_origins_are_accepted_at_the_server_s_own_names_only() {
+        let code = |host: &'static str| {
+            let headers = [(header::HOST, host), (header::ORIGIN, "https://app.example"), (FETCH_SITE, "cross-site")];
+            let headers = HeaderMap::from_iter(headers.map(|(name, value)| (name, HeaderValue::from_static(value))));
+            let checked = Guard::new(true, &[]).check(&Method::POST, &Uri::from_static("/run"), &headers, true);
+            checked.err().map(|error| error.code)
+        };
+        assert_eq!(code("localhost:8080"), None);
+        assert_eq!(code("rebound.example").as_deref(), Some("HOST_NOT_ALLOWED"));
     }
 
     #[test]

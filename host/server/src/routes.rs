@@ -7,6 +7,7 @@ mod components;
 mod dev_ui;
 mod evaluation;
 mod graph;
+mod live;
 mod mcp;
 mod memory;
 mod metrics;
@@ -33,6 +34,7 @@ pub(crate) fn all() -> Router<AppState> {
         .merge(dev_ui::routes())
         .merge(evaluation::routes())
         .merge(graph::routes())
+        .merge(live::routes())
         .merge(mcp::routes())
         .merge(memory::routes())
         .merge(metrics::routes())

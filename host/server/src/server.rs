@@ -78,6 +78,8 @@ impl Server {
         let mcp = self.state.mcp();
         let mut end = pin!(async {
             let close_sessions = async {
+                // Live runs have no end of their own either.
+                self.state.live().close().await;
                 runner.drain().await;
                 if let Some(mcp) = mcp {
                     // The event streams of MCP clients have no end of their own.

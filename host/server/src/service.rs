@@ -8,12 +8,14 @@ use std::panic::AssertUnwindSafe;
 
 use axum::Router;
 use axum::extract::Request;
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 use tower::Service;
 use tracing::Instrument;
 
 use crate::body::{BodyBudget, BodyMemory};
+use crate::cors::{self, Cors};
 use crate::error::ApiError;
 use crate::guard::Guard;
 use crate::observe::RequestLog;
@@ -24,6 +26,7 @@ use crate::{headers, routes};
 pub(crate) struct HttpService {
     router: Router,
     guard: Guard,
+    cors: Cors,
     body_budget: BodyBudget,
 }
 
@@ -31,13 +34,14 @@ impl HttpService {
     /// Returns the service of a server. `loopback` is true if it listens on a loopback address.
     pub(crate) fn new(state: AppState, loopback: bool) -> Self {
         let guard = Guard::new(loopback, &state.config().allowed_hosts);
+        let cors = Cors::new(&state.config().cors);
         let body_budget = state.body_budget().clone();
-        Self::of(routes::all().with_state(state), guard, body_budget)
+        Self { cors, ..Self::of(routes::all().with_state(state), guard, body_budget) }
     }
 
     /// Returns a service of these routes.
     pub(crate) fn of(router: Router, guard: Guard, body_budget: BodyBudget) -> Self {
-        Self { router, guard, body_budget }
+        Self { router, guard, cors: Cors::new(&[]), body_budget }
     }
 
     /// Answers a request. It is logged, and a panic is a response with status 500.
@@ -49,10 +53,36 @@ impl HttpService {
         response
     }
 
-    async fn route(&self, mut request: Request) -> Response {
-        if let Err(error) = self.guard.check(request.method(), request.uri(), request.headers()) {
-            return error.into_response();
-        }
+    /// Answers a request unless it comes from a page that may not send it.
+    async fn route(&self, request: Request) -> Response {
+        let headers = request.headers();
+        let rule = self.cors.rule(request.uri().path(), headers);
+        let mut response = match (self.guard.check(request.method(), request.uri(), headers, rule.is_some()), rule) {
+            (Err(error), _) => return error.into_response(),
+            (Ok(()), None) => self.dispatch(request).await,
+            (Ok(()), Some(rule)) => {
+                // A rule is for an origin.
+                let origin = headers.get(header::ORIGIN).cloned();
+                let mut response = if cors::is_preflight(request.method(), headers) {
+                    rule.answer_preflight(headers).into_response()
+                } else {
+                    match rule.check(request.method()) {
+                        Ok(()) => self.dispatch(request).await,
+                        Err(error) => error.into_response(),
+                    }
+                };
+                if let Some(origin) = origin {
+                    rule.share(&origin, response.headers_mut());
+                }
+                response
+            }
+        };
+        self.cors.vary(response.headers_mut());
+        response
+    }
+
+    /// Passes a request to its route.
+    async fn dispatch(&self, mut request: Request) -> Response {
         let memory = BodyMemory::new(self.body_budget.clone());
         request.extensions_mut().insert(memory.clone());
         let mut router = self.router.clone();
@@ -73,7 +103,7 @@ fn panic_response(panic: &(dyn Any + Send)) -> Response {
 #[cfg(test)]
 mod tests {
     use axum::body::{Body, to_bytes};
-    use axum::http::{HeaderMap, StatusCode, header};
+    use axum::http::{HeaderMap, StatusCode};
     use axum::routing::get;
     use hatchery::ByteSize;
 

@@ -12,6 +12,7 @@ use hatchery_telemetry::{Metrics, TraceStore};
 
 use crate::body::BodyBudget;
 use crate::error::ApiError;
+use crate::live::LiveConnections;
 use hatchery::AppSource;
 use hatchery::ServerConfig;
 
@@ -28,6 +29,7 @@ struct Shared {
     body_budget: BodyBudget,
     /// Number of runs that are being started and that the runner does not count yet.
     starting: AtomicUsize,
+    live: LiveConnections,
     a2a: Option<A2aEndpoint>,
     mcp: Option<McpEndpoint>,
     mcp_servers: McpServers,
@@ -44,12 +46,14 @@ impl AppState {
         let (a2a, mcp, mcp_servers) = (None, None, McpServers::default());
         let (traces, metrics) = (TraceStore::default(), Metrics::default());
         let evaluations = Evaluations::new(runner.clone(), EvalStore::in_memory());
+        let live = LiveConnections::default();
         let shared = Shared {
             runner,
             source,
             config,
             body_budget,
             starting,
+            live,
             a2a,
             mcp,
             mcp_servers,
@@ -116,6 +120,11 @@ impl AppState {
 
     pub(crate) fn traces(&self) -> &TraceStore {
         &self.shared.traces
+    }
+
+    /// Returns the connections of live runs.
+    pub(crate) fn live(&self) -> &LiveConnections {
+        &self.shared.live
     }
 
     pub(crate) fn evaluations(&self) -> &Evaluations {

@@ -1,10 +1,13 @@
-//! Session, artifact and memory services, in memory and on disk.
+//! Session, artifact and memory services, in memory, on disk and in Firestore.
 //!
 //! Each service is selected by a URI (see [`open_sessions`], [`open_artifacts`], [`open_memory`]), implements a trait
 //! of `hatchery_core`, and passes the contract tests of its kind. Nothing here caches data that another process could
 //! change, except for the totals that [`quotas`] are checked against.
 
 pub mod artifacts;
+pub mod backup;
+#[cfg(feature = "firestore")]
+pub mod firestore;
 mod keyed_lock;
 pub mod memory;
 pub mod permissions;
@@ -15,6 +18,8 @@ mod uri;
 
 use std::sync::Arc;
 
+#[cfg(feature = "firestore")]
+use hatchery_core::ArtifactService;
 use hatchery_core::{ModelResolver, Services};
 
 pub use artifacts::{DirectoryArtifacts, MemoryArtifacts};
@@ -23,6 +28,23 @@ pub use quotas::{AppQuotas, Quota, Quotas};
 pub use sessions::{MemorySessions, SqliteSessions};
 pub use sqlite::Durability;
 pub use uri::{open_artifacts, open_memory, open_memory_with, open_sessions, open_sessions_with};
+
+/// Returns services that keep sessions and memory in the Firestore database of a client, with these artifacts and models
+/// and the default [`Quotas`]. A runner with them is what ADK for Java calls `FirestoreDatabaseRunner`.
+#[cfg(feature = "firestore")]
+pub fn in_firestore(
+    client: firestore::FirestoreClient,
+    properties: &firestore::FirestoreProperties,
+    artifacts: Arc<dyn ArtifactService>,
+    models: Arc<dyn ModelResolver>,
+) -> Services {
+    AppQuotas::default().enforce(Services {
+        sessions: Arc::new(firestore::FirestoreSessionService::with_properties(client.clone(), properties)),
+        artifacts,
+        memory: Arc::new(firestore::FirestoreMemoryService::with_properties(client, properties)),
+        models,
+    })
+}
 
 /// Returns services that keep everything in memory, with these models and the default [`Quotas`].
 pub fn in_memory(models: Arc<dyn ModelResolver>) -> Services {

@@ -2,10 +2,10 @@
 
 mod keyword;
 mod sqlite;
-mod tokenizer;
+pub(crate) mod tokenizer;
 
 pub use keyword::KeywordMemory;
 pub use sqlite::SqliteMemory;
 
 /// Maximum number of entries that a search returns.
-const MAX_RESULTS: usize = 100;
+pub(crate) const MAX_RESULTS: usize = 100;

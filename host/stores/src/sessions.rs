@@ -20,7 +20,7 @@ pub(crate) fn new_session_id(requested: Option<&str>) -> Arc<str> {
 }
 
 /// Returns an error for a partial event, because only final events are stored.
-fn reject_partial(event: &Event) -> Result<(), StoreError> {
+pub(crate) fn reject_partial(event: &Event) -> Result<(), StoreError> {
     if event.partial {
         return Err(StoreError::InvalidRequest(format!(
             "event `{}` is partial and cannot be stored: append the final event that it leads to",
@@ -31,7 +31,7 @@ fn reject_partial(event: &Event) -> Result<(), StoreError> {
 }
 
 /// Returns the error of a fork or a rewind to a revision that a session with `count` events does not have.
-fn too_few_events(key: &SessionKey, revision: u64, count: u64) -> StoreError {
+pub(crate) fn too_few_events(key: &SessionKey, revision: u64, count: u64) -> StoreError {
     StoreError::InvalidRequest(format!(
         "the session has {count} events, so there is no event {revision}: name one of them ({key})"
     ))

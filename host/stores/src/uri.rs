@@ -10,10 +10,11 @@ use crate::{
     DirectoryArtifacts, Durability, KeywordMemory, MemoryArtifacts, MemorySessions, SqliteMemory, SqliteSessions,
 };
 
-const SESSIONS: &str =
-    "a session service is one of `memory:`, `sqlite:///absolute/path.db` and `sqlite:relative/path.db`";
+const SESSIONS: &str = "a session service is one of `memory:`, `sqlite:///absolute/path.db`, `sqlite:relative/path.db` and \
+                        `firestore://project/database`";
 const ARTIFACTS: &str = "an artifact service is one of `memory:`, `file:///absolute/folder` and `file:relative/folder`";
-const MEMORY: &str = "a memory service is one of `memory:`, `sqlite:///absolute/path.db` and `sqlite:relative/path.db`";
+const MEMORY: &str = "a memory service is one of `memory:`, `sqlite:///absolute/path.db`, `sqlite:relative/path.db` and \
+                      `firestore://project/database`";
 
 /// Opens the session service of a URI: `memory:`, `sqlite:///absolute/path.db` or `sqlite:relative/path.db`.
 ///
@@ -32,6 +33,7 @@ pub async fn open_sessions_with(uri: &str, durability: Durability) -> Result<Arc
     match split(uri) {
         ("memory", "") => Ok(Arc::new(MemorySessions::new())),
         ("sqlite", rest) => Ok(Arc::new(SqliteSessions::open_with(path(uri, rest, SESSIONS)?, durability).await?)),
+        ("firestore", _) => Err(needs_client("FirestoreSessionService")),
         _ => Err(invalid(uri, SESSIONS)),
     }
 }
@@ -66,8 +68,25 @@ pub async fn open_memory_with(uri: &str, durability: Durability) -> Result<Arc<d
     match split(uri) {
         ("memory", "") => Ok(Arc::new(KeywordMemory::new())),
         ("sqlite", rest) => Ok(Arc::new(SqliteMemory::open_with(path(uri, rest, MEMORY)?, durability).await?)),
+        ("firestore", _) => Err(needs_client("FirestoreMemoryService")),
         _ => Err(invalid(uri, MEMORY)),
     }
+}
+
+/// Returns the path of a URI with this scheme. `None` for other URIs.
+pub(crate) fn local_path(uri: &str, scheme: &str) -> Option<PathBuf> {
+    match split(uri) {
+        (found, rest) if found == scheme => path(uri, rest, "").ok(),
+        _ => None,
+    }
+}
+
+/// Returns the error of a service that needs credentials, which this crate does not look for.
+fn needs_client(service: &str) -> StoreError {
+    StoreError::InvalidRequest(format!(
+        "a Firestore service needs a client with access tokens: create it with `{service}::new`, or open the URI with the \
+         crate `hatchery`"
+    ))
 }
 
 /// Splits a URI into scheme and rest. A URI without a colon is a scheme.

@@ -1,15 +1,17 @@
 //! Test support: a harness of an app with one session, builders of agents, tools and events, a capture of the audit
-//! log, and an allocator that counts. A dev-dependency only.
+//! log, the Firestore emulator, and an allocator that counts. A dev-dependency only.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "only tests use it")]
 
 mod agents;
 mod allocation;
 mod audit;
 mod events;
+mod firestore_emulator;
 mod harness;
 
 pub use agents::{declaration, llm, llm_on, llm_with, long_running, tool, tool_with_confirmation, workflow};
 pub use allocation::CountingAllocator;
 pub use audit::AuditCapture;
 pub use events::{brief, briefs, map, typical_event};
+pub use firestore_emulator::firestore_emulator;
 pub use harness::{Harness, SESSION, USER, services};

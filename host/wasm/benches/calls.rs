@@ -255,9 +255,11 @@ fn long_run(runtime: &Runtime, criterion: &mut Criterion, catalog: &Arc<Catalog>
     let pre = bare_pre("gallery");
     let indices = guest_agents::GuestIndices::new(&pre).unwrap();
     let many = EVENTS.to_string();
+    let partial = format!("{EVENTS} partial");
     let bare = || bare_agent(&pre, &indices, "streamer", &many);
     let bare_empty = || bare_agent(&pre, &indices, "streamer", "0");
     let ours = || agent(catalog, "streamer", &many);
+    let ours_partial = || agent(catalog, "streamer", &partial);
     let ours_empty = || agent(catalog, "streamer", "0");
     assert_eq!(runtime.block_on(bare()), EVENTS as usize);
     assert_eq!(runtime.block_on(bare_empty()), 0);
@@ -267,7 +269,8 @@ fn long_run(runtime: &Runtime, criterion: &mut Criterion, catalog: &Arc<Catalog>
     group.bench_function("hatchery", |b| b.to_async(runtime).iter(ours));
     group.bench_function("bare wasmtime", |b| b.to_async(runtime).iter(bare));
     group.finish();
-    let ours = time(runtime, ours) - time(runtime, ours_empty);
-    let bare = time(runtime, bare) - time(runtime, bare_empty);
-    ratio("streamed event through a guest", ours / EVENTS, bare / EVENTS);
+    let empty = time(runtime, ours_empty);
+    let bare = (time(runtime, bare) - time(runtime, bare_empty)) / EVENTS;
+    ratio("streamed event through a guest", (time(runtime, ours) - empty) / EVENTS, bare);
+    ratio("streamed partial event through a guest", (time(runtime, ours_partial) - empty) / EVENTS, bare);
 }

@@ -262,6 +262,8 @@ async fn a_host_serves_and_revokes_grants_while_a_component_is_compiled() -> Res
     let host = Host::serve_while_loading(&folder, &[]).await?;
     let loading = host.get("/health").await?.json(200)?;
     assert!(loading["loading"].as_array().is_some_and(|names| names.contains(&json!("heavy"))), "{loading}");
+    let not_ready = host.get("/ready").await?.error(503, "LOADING")?;
+    assert!(not_ready.contains("`heavy`"), "{not_ready}");
     host.wait_for_app("asker").await?;
     assert_eq!(search_result(&host, "before").await?, json!({"result": 0}));
 
@@ -293,6 +295,7 @@ async fn a_host_serves_and_revokes_grants_while_a_component_is_compiled() -> Res
     wait_until_gone(&child).await;
     host.post("/run", &message("nobody", "s", "Hi")).await?.error(404, "APP_NOT_FOUND")?;
     assert_eq!(host.get("/health").await?.json(200)?, json!({"status": "ok"}));
+    assert_eq!(host.get("/ready").await?.json(200)?, json!({"status": "ready"}));
     assert!(host.stop().await?, "it ends without violation");
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The host from outside: the real command, real components, real files, HTTP. One module per subject.
 
 mod a2a;
+mod backup;
 mod bad_input;
 mod cli;
 mod compile;
@@ -16,6 +17,8 @@ mod guide;
 mod hostile;
 mod hot_loading;
 mod languages;
+mod live;
+mod live_models;
 mod mcp;
 mod memory;
 mod misbehaviour;

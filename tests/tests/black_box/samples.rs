@@ -73,6 +73,12 @@ async fn every_sample_passes_its_conversation_over_the_other_spelling_of_run_sse
 }
 
 #[tokio::test]
+async fn every_sample_passes_its_conversation_over_run_live() -> Result<()> {
+    assert!(play(Route::Live).await? > 0, "a live answer comes in pieces");
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_concierge_calls_another_app_and_remembers_its_answer_in_the_next_session() -> Result<()> {
     let host = Host::serve(&Folder::of_samples()?).await?;
     let yesterday = host.ask("concierge", "yesterday", "Where is order 17?").await?;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ClientError;
+use hatchery_core::ConfigValue;
+
 use crate::egress::Egress;
 
 /// An agent of another host.
@@ -14,7 +15,7 @@ pub struct RemoteAgentConfig {
     /// Where its card is.
     pub card: CardSource,
     /// Headers of every request to it.
-    pub headers: BTreeMap<String, Setting>,
+    pub headers: BTreeMap<String, ConfigValue>,
     /// Where its card may be, and where its card may point.
     pub egress: Arc<dyn Egress>,
     /// What it is told of the calls of other agents.
@@ -30,36 +31,6 @@ pub enum CardSource {
     Url(String),
     /// In a file.
     File(PathBuf),
-}
-
-/// A value that is written down, or taken from the environment of the host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Setting {
-    /// The value.
-    Text(String),
-    /// The value of an environment variable, which is read for each connection.
-    Variable {
-        /// The name of the variable.
-        name: String,
-        /// Text before the value, such as `Bearer `.
-        prefix: String,
-    },
-}
-
-impl Setting {
-    /// Returns the value.
-    ///
-    /// # Errors
-    /// If the variable is not set. The error names `key`, which needs it.
-    pub(super) fn value(&self, key: &str) -> Result<String, ClientError> {
-        match self {
-            Self::Text(text) => Ok(text.clone()),
-            Self::Variable { name, prefix } => match std::env::var(name) {
-                Ok(value) => Ok(format!("{prefix}{value}")),
-                Err(_) => Err(ClientError::Variable { key: key.into(), name: name.clone() }),
-            },
-        }
-    }
 }
 
 /// What a remote agent is told of the calls and results of other agents in the session.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hatchery_core::MissingVariable;
 use thiserror::Error;
 
 use crate::error::ErrorKind;
@@ -45,6 +46,11 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// Returns the error for a setting whose variable is not set.
+    pub(super) fn variable(key: &str, MissingVariable(name): MissingVariable) -> Self {
+        Self::Variable { key: key.into(), name }
+    }
+
     /// Returns the stable code that clients see.
     pub fn code(&self) -> &'static str {
         match self {

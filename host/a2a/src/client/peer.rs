@@ -97,7 +97,8 @@ impl Peer {
         let mut headers = HeaderMap::new();
         for (name, value) in &self.config.headers {
             let invalid = || ClientError::Header(name.clone());
-            let mut value = HeaderValue::from_str(&value.value(name)?).map_err(|_| invalid())?;
+            let value = value.read().map_err(|missing| ClientError::variable(name, missing))?;
+            let mut value = HeaderValue::from_str(&value).map_err(|_| invalid())?;
             value.set_sensitive(true);
             headers.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?, value);
         }

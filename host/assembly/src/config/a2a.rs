@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery_a2a::{Aggregation, CardSource, ClientLimits, RemoteAgentConfig, Setting};
+use hatchery_a2a::{Aggregation, CardSource, ClientLimits, RemoteAgentConfig};
 use hatchery_wasm::limits::units;
 use hatchery_wasm::policy::{HostPattern, OutboundPolicy, PrivateEntry, entries_for};
 use serde::Deserialize;
 
-use super::mcp::McpSetting;
+use super::value::ValueConfig;
 use crate::a2a::HostEgress;
 use crate::byte_size::ByteSize;
 
@@ -65,7 +65,7 @@ pub struct A2aAgentConfig {
     /// The URL of its card, or a file with it.
     pub card: String,
     /// Headers of every request to it.
-    pub headers: BTreeMap<String, McpSetting>,
+    pub headers: BTreeMap<String, ValueConfig>,
     /// Other hosts that its card may name, as in the grant `network`.
     pub network: Vec<HostPattern>,
     /// Hosts and addresses outside of the public internet, as in the grant `private_network`.
@@ -106,15 +106,6 @@ impl From<A2aAggregation> for Aggregation {
         match config {
             A2aAggregation::AsIs => Self::AsIs,
             A2aAggregation::ExternalHandoff => Self::ExternalHandoff,
-        }
-    }
-}
-
-impl From<&McpSetting> for Setting {
-    fn from(setting: &McpSetting) -> Self {
-        match setting.clone() {
-            McpSetting::Text(text) => Self::Text(text),
-            McpSetting::Variable { from, prefix } => Self::Variable { name: from, prefix },
         }
     }
 }

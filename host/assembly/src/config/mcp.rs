@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hatchery_mcp::{
-    Confirmation, Handshake, HttpServer, Limits, McpServers, ServerConfig, Setting, StdioServer, Transport,
-};
+use hatchery_mcp::{Confirmation, Handshake, HttpServer, Limits, McpServers, ServerConfig, StdioServer, Transport};
 use hatchery_wasm::limits::units;
 use serde::Deserialize;
 
+use super::value::ValueConfig;
 use crate::byte_size::ByteSize;
 
 /// The Model Context Protocol: servers whose tools agents use, and the apps and tools that clients may use.
@@ -47,7 +46,7 @@ pub struct McpServerConfig {
     /// Its arguments.
     pub args: Vec<String>,
     /// Its environment, in addition to `PATH`.
-    pub env: BTreeMap<String, McpSetting>,
+    pub env: BTreeMap<String, ValueConfig>,
     /// Its working directory. Default: the folder of the configuration.
     pub cwd: Option<PathBuf>,
     /// The endpoint of a server over HTTP.
@@ -55,7 +54,7 @@ pub struct McpServerConfig {
     /// How a server at a `url` is reached. Default: streamable HTTP.
     pub transport: McpHttpTransport,
     /// Headers of every request to it.
-    pub headers: BTreeMap<String, McpSetting>,
+    pub headers: BTreeMap<String, ValueConfig>,
     /// How the connection begins. Default: `initialize`.
     pub handshake: McpHandshake,
     /// The tools that agents may use. Default: all.
@@ -80,37 +79,6 @@ pub struct McpServerConfig {
     /// The reason why the server is not used. It cannot be set in the file.
     #[serde(skip)]
     pub refusal: Option<String>,
-}
-
-/// A value, or the name of an environment variable of the host.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(untagged)]
-pub enum McpSetting {
-    Text(String),
-    Variable {
-        from: String,
-        #[serde(default)]
-        prefix: String,
-    },
-}
-
-impl McpSetting {
-    /// Returns the variable, if the value comes from one.
-    pub(crate) fn variable(&self) -> Option<&str> {
-        match self {
-            Self::Text(_) => None,
-            Self::Variable { from, .. } => Some(from),
-        }
-    }
-}
-
-impl From<&McpSetting> for Setting {
-    fn from(setting: &McpSetting) -> Self {
-        match setting.clone() {
-            McpSetting::Text(text) => Self::Text(text),
-            McpSetting::Variable { from, prefix } => Self::Variable { name: from, prefix },
-        }
-    }
 }
 
 /// The transport to a server at a URL.
@@ -228,7 +196,7 @@ impl McpServerConfig {
     }
 
     fn transport(&self) -> Result<Transport, String> {
-        let settings = |settings: &BTreeMap<String, McpSetting>| {
+        let settings = |settings: &BTreeMap<String, ValueConfig>| {
             settings.iter().map(|(name, value)| (name.clone(), value.into())).collect()
         };
         match (&self.command, &self.url) {

@@ -1,14 +1,18 @@
 //! Settings of the HTTP server: `server`.
 
+mod cors;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hatchery_core::MAX_TURN_LEASE;
+use hatchery_core::{MAX_TURN_LEASE, one_or_many};
 use hatchery_wasm::limits::units;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 use crate::byte_size::ByteSize;
+
+pub use cors::CorsConfig;
 
 /// Limits and timeouts of the HTTP server.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -16,6 +20,9 @@ use crate::byte_size::ByteSize;
 pub struct ServerConfig {
     /// Accepted `Host` headers besides `localhost` and `127.0.0.1`, with or without a port. `*` accepts all.
     pub allowed_hosts: Vec<String>,
+    /// The pages of other origins that may send requests. Default: none.
+    #[serde(deserialize_with = "one_or_many")]
+    pub cors: Vec<CorsConfig>,
     /// Maximum size of the body of a run, an artifact or an imported session.
     pub body_limit: ByteSize,
     /// Maximum size of the body of any other request.
@@ -39,6 +46,9 @@ pub struct ServerConfig {
     /// turns of a host that has died. At least 100 ms, at most a minute.
     #[serde(deserialize_with = "turn_lease")]
     pub turn_lease: Duration,
+    /// How long the client of a live run may send nothing and be answered nothing.
+    #[serde(deserialize_with = "units::time")]
+    pub live_idle_timeout: Duration,
     /// True if a run is cancelled when its client disconnects. A request can override it.
     pub cancel_on_disconnect: bool,
     /// True if clients may create sessions with given events.
@@ -61,7 +71,7 @@ pub struct ServerConfig {
     /// Minimum average rate of a request body in bytes per second.
     #[serde(skip)]
     pub min_body_rate: ByteSize,
-    /// Interval of keep-alive comments in an idle event stream.
+    /// Interval of keep-alive comments in an idle event stream, and of pings in a live run.
     #[serde(skip)]
     pub keep_alive: Duration,
     /// How long active runs may take to end when the server stops.
@@ -82,6 +92,17 @@ pub enum DevUi {
 }
 
 impl ServerConfig {
+    /// Checks settings that depend on each other.
+    ///
+    /// # Errors
+    /// The problem, with the key.
+    pub(super) fn check(&self) -> Result<(), String> {
+        for (index, cors) in self.cors.iter().enumerate() {
+            cors.check().map_err(|problem| format!("server.cors[{index}]: {problem}"))?;
+        }
+        Ok(())
+    }
+
     /// Returns the functions of the developer UI; [`DevUi::Read`] if they are not set.
     pub fn dev_ui(&self) -> DevUi {
         self.dev_ui.unwrap_or(DevUi::Read)
@@ -103,6 +124,7 @@ impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             allowed_hosts: Vec::new(),
+            cors: Vec::new(),
             body_limit: ByteSize(16 << 20),
             small_body_limit: ByteSize(1 << 20),
             body_memory: ByteSize(512 << 20),
@@ -112,6 +134,7 @@ impl Default for ServerConfig {
             max_connections_per_peer: 256,
             max_concurrent_runs: 512,
             turn_lease: Duration::from_secs(3),
+            live_idle_timeout: Duration::from_secs(600),
             cancel_on_disconnect: false,
             allow_import: false,
             secret_file: None,

@@ -31,7 +31,7 @@ fn a_full_file_is_read() {
          server: {allowed_hosts: [agents.example], body_limit: 1 MiB, max_connections: 9, max_concurrent_runs: 3,\n    \
          cancel_on_disconnect: true, small_body_limit: 9 KiB, body_memory: 2 GiB, body_timeout: 1min,\n    \
          write_timeout: 5s, max_connections_per_peer: 7, allow_import: true, turn_lease: 500ms,\n    \
-         secret_file: ../host.key, dev_ui: read}\n",
+         live_idle_timeout: 7s, secret_file: ../host.key, dev_ui: read}\n",
     )
     .unwrap();
     assert_eq!(config.session_service.as_deref(), Some("postgres://db/x"));
@@ -54,6 +54,7 @@ fn a_full_file_is_read() {
     assert_eq!(config.server.write_timeout, Duration::from_secs(5));
     assert_eq!(config.server.max_connections_per_peer, 7);
     assert_eq!(config.server.turn_lease, Duration::from_millis(500));
+    assert_eq!(config.server.live_idle_timeout, Duration::from_secs(7));
 }
 
 #[test]
@@ -63,7 +64,7 @@ fn an_unknown_key_is_an_error_with_its_position() {
         error,
         "/srv/agents/hatchery.yaml:3:3: server: unknown field `body_limits`, expected one of `allowed_hosts`, \
          `body_limit`, `small_body_limit`, `body_memory`, `body_timeout`, `write_timeout`, `max_connections`, \
-         `max_connections_per_peer`, `max_concurrent_runs`, `turn_lease`, `cancel_on_disconnect`, `allow_import`, \
+         `max_connections_per_peer`, `max_concurrent_runs`, `turn_lease`, `live_idle_timeout`, `cancel_on_disconnect`, `allow_import`, \
          `secret_file`, `dev_ui`; did you mean `body_limit`?"
     );
 }
@@ -254,6 +255,11 @@ fn relative_paths_are_resolved_against_the_folder_of_the_file() {
     let config = parse("session_service: sqlite:data/s.db\nartifact_service: file:///var/a\n").unwrap();
     assert_eq!(config.session_service.as_deref(), Some("sqlite:///srv/agents/data/s.db"));
     assert_eq!(config.artifact_service.as_deref(), Some("file:///var/a"));
+    let uri = "session_service: firestore://p/d?properties=a.properties&root=r\nmemory_service: firestore://p\n";
+    let config = parse(uri).unwrap();
+    let resolved = "firestore://p/d?properties=/srv/agents/a.properties&root=r";
+    assert_eq!(config.session_service.as_deref(), Some(resolved));
+    assert_eq!(config.memory_service.as_deref(), Some("firestore://p"));
     let plugins = "plugins: [{name: recorder, args: {folder: recorded}}, {name: replay, args: {folder: /var/b}}]";
     let folders: Vec<_> = parse(plugins).unwrap().plugins.iter().map(|plugin| plugin.args["folder"].clone()).collect();
     assert_eq!(folders, ["/srv/agents/recorded", "/var/b"]);
@@ -283,7 +289,7 @@ fn mcp_servers_are_processes_or_urls() {
     assert_eq!(servers["files"].limits.call_timeout, Duration::from_secs(5));
     assert!(servers["files"].confirmation.is_required("write") && !servers["files"].confirmation.is_required("read"));
     let hatchery_mcp::Transport::Http(web) = &servers["web"].transport else { panic!("{servers:?}") };
-    let key = hatchery_mcp::Setting::Variable { name: "KEY".into(), prefix: "k ".into() };
+    let key = hatchery_core::ConfigValue::Variable { name: "KEY".into(), prefix: "k ".into() };
     assert_eq!((web.url.as_str(), &web.headers["X-Key"]), ("https://mcp.example", &key));
     assert_eq!((servers["web"].limits.max_message, servers["web"].confirmation.is_required("search")), (1 << 20, true));
     let old = parse("mcp: {servers: {old: {url: 'http://localhost/sse', transport: sse}}}").unwrap();
@@ -380,4 +386,53 @@ fn the_settings_in_the_guide_to_a2a_are_read() {
         assert_ne!(parse(block).unwrap().a2a, A2aConfig::default(), "{block}");
     }
     assert_eq!(settings.len(), 3);
+}
+
+#[test]
+fn cors_is_one_mapping_or_a_list_in_both_spellings() {
+    let one = parse(
+        "server:\n  cors: {mapping: /apps/**, origins: 'https://a.example', methods: [GET], headers: [authorization], \
+         allowCredentials: true, maxAge: 60}\n",
+    );
+    let expected = CorsConfig {
+        mapping: "/apps/**".into(),
+        origins: vec!["https://a.example".into()],
+        methods: vec!["GET".into()],
+        headers: vec!["authorization".into()],
+        allow_credentials: true,
+        max_age: Duration::from_secs(60),
+    };
+    assert_eq!(one.unwrap().server.cors, [expected]);
+    let text = "server:\n  cors:\n    - {origins: ['https://a.example'], allow_credentials: true, max_age: 5min}\n    - {origins: ['*']}\n";
+    let list = parse(text).unwrap().server.cors;
+    let of = |rule: &CorsConfig| (rule.mapping.clone(), rule.allow_credentials, rule.max_age.as_secs());
+    assert_eq!(list.iter().map(of).collect::<Vec<_>>(), [("/**".into(), true, 300), ("/**".into(), false, 3600)]);
+    assert_eq!(parse("").unwrap().server.cors, []);
+}
+
+#[test]
+fn rules_of_cors_that_cannot_be_meant_are_errors() {
+    let error = |rule: &str| parse(&format!("server: {{cors: {rule}}}")).unwrap_err();
+    let of = |problem: &str| format!("/srv/agents/hatchery.yaml: server.cors[0]: {problem}");
+    assert_eq!(
+        error("{origins: ['*'], allow_credentials: true}"),
+        of(
+            "`allow_credentials` together with the origin `*` would let every web page act for the user of the browser; \
+            list the origins, or leave `allow_credentials` out"
+        )
+    );
+    let missing = "`origins` is missing: the origins whose pages may send requests, such as https://app.example";
+    assert_eq!(error("{mapping: /run}"), of(missing));
+    for origin in ["app.example", "https://app.example/", "https://*.example", "null"] {
+        let problem = format!(
+            "`{origin}` is no origin; write the scheme, the host and the port, without a path, as in http://localhost:4200, \
+             or `*` for all"
+        );
+        assert_eq!(error(&format!("{{origins: ['{origin}']}}")), of(&problem));
+    }
+    let error_of_mapping = |mapping: &str| error(&format!("{{origins: ['*'], mapping: '{mapping}'}}"));
+    assert_eq!(error_of_mapping("run"), of("`mapping` is `run`, but must begin with `/`, as in `/**`"));
+    assert_eq!(error_of_mapping("/**/users"), of("`mapping` is `/**/users`, but `**` may only be at its end"));
+    assert_eq!(error("{origins: ['*'], methods: ['GE T']}"), of("`GE T` in `methods` is no name"));
+    assert!(error("{origin: x}").contains("unknown field `origin`"));
 }

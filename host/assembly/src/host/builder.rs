@@ -13,6 +13,10 @@ use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::{App, CatalogSource, Extensions, LayeredResolver, Runner, StaticCatalog};
 use hatchery_eval::{EvalStore, Evaluations};
 use hatchery_models::ModelProvider;
+#[cfg(feature = "firestore")]
+use hatchery_stores::firestore::{
+    FirestoreClient, FirestoreMemoryService, FirestoreProperties, FirestoreSessionService,
+};
 use hatchery_telemetry::TraceStore;
 use hatchery_wasm::{CatalogHandle, CatalogModels, DeterministicMode, LoadOptions, Progress, Worker};
 
@@ -26,14 +30,11 @@ use crate::config::Config;
 use crate::host_key;
 use crate::services::{self, Scripts, ServiceOverrides, ServiceSource};
 use crate::source::AppSource;
-use crate::storage::{DATA_FOLDER, Storage};
+use crate::storage::{DATA_FOLDER, EVALUATIONS_FOLDER, Storage};
 use crate::trust::{ConfigSource, LoadedConfig, ProtectedPaths, TrustStore};
 
 /// The file in the data folder that records which component owns which name.
 pub const NAMES_FILE: &str = "names.json";
-
-/// The folder of eval sets and results in the data folder.
-const EVALUATIONS_FOLDER: &str = "evaluations";
 
 /// Options of a [`Host`]. Everything is optional: without a folder the host has native agents only.
 #[derive(Default)]
@@ -132,6 +133,16 @@ impl HostBuilder {
     pub fn memory_service(mut self, service: impl Into<ServiceSource<dyn MemoryService>>) -> Self {
         self.services.memory = Some(service.into());
         self
+    }
+
+    /// Keeps sessions and memory in the Firestore database of this client.
+    #[cfg(feature = "firestore")]
+    #[must_use]
+    pub fn firestore(self, client: &FirestoreClient, properties: &FirestoreProperties) -> Self {
+        let sessions = FirestoreSessionService::with_properties(client.clone(), properties);
+        let memory = FirestoreMemoryService::with_properties(client.clone(), properties);
+        self.session_service(Arc::new(sessions) as Arc<dyn SessionService>)
+            .memory_service(Arc::new(memory) as Arc<dyn MemoryService>)
     }
 
     /// Adds a model under a name. It takes precedence over hosted and component models.

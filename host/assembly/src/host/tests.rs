@@ -116,6 +116,24 @@ async fn services_are_given_as_objects_or_uris() {
     assert!(error.starts_with("session_service `oracle://db`: "), "{error}");
 }
 
+#[cfg(feature = "firestore")]
+#[tokio::test]
+async fn hosts_on_one_firestore_database_share_sessions() {
+    use hatchery_stores::firestore::{FirestoreClient, FirestoreProperties};
+
+    let Some(address) = hatchery_test_support::firestore_emulator() else { return };
+    let project = format!("test-{}", uuid::Uuid::new_v4());
+    let client = FirestoreClient::builder(project).emulator(address).build().unwrap();
+    for turn in 1..=2 {
+        let host = Host::builder().agent(parrot("parrot")).firestore(&client, &FirestoreProperties::default());
+        let host = host.storage(Storage::InMemory).open().await.unwrap();
+        answer(&host, "parrot", "Hello").await;
+        let sessions = host.services().sessions.list("parrot", "ada").await.unwrap();
+        assert_eq!(sessions.iter().map(|session| session.revision).collect::<Vec<_>>(), [2 * turn]);
+        host.close().await;
+    }
+}
+
 #[tokio::test]
 async fn settings_in_code_replace_those_of_the_folder() {
     let folder = folder(&[("hatchery.yaml", "plugins: [logging]\n")]);

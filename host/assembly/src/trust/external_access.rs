@@ -8,7 +8,7 @@ use hatchery_registry::SignaturePolicy;
 use hatchery_wasm::policy::Variable;
 use hatchery_wasm::{CompileLimits, Grants, InstanceSettings};
 
-use crate::config::{A2aAgentConfig, Config, DevUi, McpServerConfig, McpSetting, ServerConfig, without_credentials};
+use crate::config::{A2aAgentConfig, Config, DevUi, McpServerConfig, ServerConfig, ValueConfig, without_credentials};
 use crate::plugins;
 
 /// A setting that accesses something outside of the folder of its configuration, or raises a limit of the whole host.
@@ -134,6 +134,9 @@ pub(super) fn external_access(config: &Config, folder: &Path) -> Vec<ExternalAcc
     if !config.server.allowed_hosts.is_empty() {
         add(Section::Server, "server.allowed_hosts", config.server.allowed_hosts.join(", "));
     }
+    for (index, cors) in config.server.cors.iter().enumerate() {
+        add(Section::Server, &format!("server.cors[{index}].origins"), cors.origins.join(", "));
+    }
     if config.server.allow_import {
         add(Section::Server, "server.allow_import", "true".into());
     }
@@ -164,7 +167,7 @@ fn external_server(server: &McpServerConfig) -> Vec<(String, String)> {
         ("command".to_owned(), words.collect::<Vec<_>>().join(" "))
     });
     let url = server.url.iter().map(|url| ("url".to_owned(), without_credentials(url)));
-    let variables = |key: &'static str, settings: &BTreeMap<String, McpSetting>| {
+    let variables = |key: &'static str, settings: &BTreeMap<String, ValueConfig>| {
         let from = settings.iter().filter_map(|(name, value)| Some((name, value.variable()?)));
         from.map(|(name, from)| (format!("{key}.{name}"), format!("from {from}"))).collect::<Vec<_>>()
     };
@@ -321,7 +324,7 @@ mod tests {
              environment: {{TOKEN: {{from: GITHUB_TOKEN}}}}\n      \
              files: [{{host: /, guest: /root}}, {{host: data/../../other, guest: /o, access: write}}]\n\
              registry: {{signatures: off, trusted_keys: [{key}]}}\n\
-             server: {{allowed_hosts: ['*'], allow_import: true, dev_ui: full, secret_file: key, body_memory: 1GiB}}\n\
+             server: {{allowed_hosts: ['*'], cors: {{origins: '*'}}, allow_import: true, dev_ui: full, secret_file: key, body_memory: 1GiB}}\n\
              instances: {{max: 1001}}\n\
              compile: {{time: 61s, threads: 1000, max_file_size: 1GiB, max_function_size: 2MiB, max_functions: 1000000}}\n\
              audit: {{enabled: false, file: /dev/null}}\n\
@@ -362,6 +365,7 @@ mod tests {
                 "registry.trusted_keys: E7620F1842B4E81F",
                 "registry.signatures: off",
                 "server.allowed_hosts: *",
+                "server.cors[0].origins: *",
                 "server.allow_import: true",
                 "server.dev_ui: full",
                 "server.secret_file: agents/key",

@@ -62,6 +62,7 @@ pub(super) fn restrict(config: &mut Config, external: &[ExternalAccess], reason:
 
 fn restrict_server(server: &mut ServerConfig) {
     server.allowed_hosts.clear();
+    server.cors.clear();
     server.allow_import = false;
     server.secret_file = None;
     server.dev_ui = server.dev_ui.filter(|dev_ui| *dev_ui != DevUi::Full);

@@ -6,8 +6,9 @@ use futures::{StreamExt, stream};
 
 use super::Invocation;
 use crate::error::{RunError, RunLimit};
-use crate::event::Event;
+use crate::event::{Event, UsageMetadata};
 use crate::id::SessionKey;
+use crate::live::LiveConnection;
 use crate::model::{LlmRequest, LlmResponse, Model, ResponseStream, StreamingMode};
 use crate::run_config::RunConfig;
 use crate::run_usage::ExceededLimit;
@@ -91,7 +92,8 @@ impl Invocation {
                 return Err(self.exceed(RunLimit::Events, u64::from(max_events), event));
             }
         }
-        if max_bytes > 0 {
+        // Speech is neither stored nor kept, and ends with the run's time.
+        if max_bytes > 0 && !(self.run_config.live.is_some() && event.is_media_chunk()) {
             // The event keeps its JSON for the store or the client, which need it next.
             let bytes = event.json().len() as u64;
             let bytes = self.usage.event_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
@@ -151,6 +153,36 @@ impl Invocation {
             Some(responses) => Ok(self.count_tokens(responses?)),
             None => Err(RunError::Cancelled),
         }
+    }
+
+    /// Opens a live connection for `agent`, which counts as a call. All live connections of a run are opened by this
+    /// function.
+    ///
+    /// # Errors
+    /// If the model refuses the request, a limit is reached or the run is cancelled.
+    pub async fn connect(
+        &self,
+        agent: &str,
+        model: &dyn Model,
+        mut request: LlmRequest,
+    ) -> Result<Box<dyn LiveConnection>, RunError> {
+        request.normalize_schemas();
+        self.check_tokens(agent)?;
+        self.count_llm_call(agent)?;
+        self.ensure_turn().await?;
+        let connecting = self.cancel.run_until_cancelled(model.connect(request));
+        Ok(connecting.await.ok_or(RunError::Cancelled)??)
+    }
+
+    /// Counts the tokens that a live model has used, for this run and the runs around it.
+    ///
+    /// # Errors
+    /// [`RunError::Limit`] if they reach `max_tokens`.
+    pub fn count_live_tokens(&self, agent: &str, usage: &UsageMetadata) -> Result<(), RunError> {
+        for run in self.and_parents() {
+            run.usage.tokens.fetch_add(usage.total(), Ordering::Relaxed);
+        }
+        self.check_tokens(agent)
     }
 
     /// Returns the responses of a model call that was completed before the run was interrupted. It counts like a new

@@ -72,7 +72,11 @@ impl LoopDriver<'_> {
     }
 
     /// Returns the response of the first callback that answers for a failed model call, or else the error.
-    async fn recover_model_call(&self, request: &LlmRequest, error: ModelError) -> Result<LlmResponse, RunError> {
+    pub(super) async fn recover_model_call(
+        &self,
+        request: &LlmRequest,
+        error: ModelError,
+    ) -> Result<LlmResponse, RunError> {
         self.hooks().on_model_error(&self.cx.call, request, &error).await?.ok_or_else(|| error.into())
     }
 
@@ -87,13 +91,17 @@ impl LoopDriver<'_> {
         Ok(self.hooks().on_model_error(&self.cx.call, request, &error).await?.unwrap_or(response))
     }
 
-    async fn call_after_model(&self, response: LlmResponse) -> Result<LlmResponse, RunError> {
+    pub(super) async fn call_after_model(&self, response: LlmResponse) -> Result<LlmResponse, RunError> {
         Ok(self.hooks().after_model(&self.cx.call, &response).await?.unwrap_or(response))
     }
 
     /// Emits a complete response. One without content, which the provider blocked or cannot read, ends the agent's
     /// turn.
-    async fn emit_response(&self, event_id: String, mut response: LlmResponse) -> Result<Arc<Event>, RunError> {
+    pub(super) async fn emit_response(
+        &self,
+        event_id: String,
+        mut response: LlmResponse,
+    ) -> Result<Arc<Event>, RunError> {
         assign_call_ids(&mut response);
         self.extract_code(&mut response);
         planning::mark_thoughts(self.llm.planner.as_ref(), &mut response);
@@ -168,7 +176,7 @@ pub fn assign_call_ids(response: &mut LlmResponse) {
     }
 }
 
-fn response_event(id: String, response: LlmResponse) -> EventData {
+pub(super) fn response_event(id: String, response: LlmResponse) -> EventData {
     let LlmResponse {
         content,
         partial,

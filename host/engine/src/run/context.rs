@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{Agent, AgentHost, AgentId, CallContext, Event, Invocation, RunError};
 
-use super::{Branch, Replay};
+use super::{Branch, LiveInput, Replay};
 use crate::app::App;
 use crate::history::compaction::Compactions;
 use crate::history::contents::PromptViews;
@@ -25,6 +25,8 @@ pub(crate) struct RunContext {
     pub(crate) plugins: Plugins,
     /// The agents' prompt views of the session, kept between turns.
     pub(crate) views: Mutex<PromptViews>,
+    /// `None` unless the run is live.
+    pub(crate) live: Option<LiveInput>,
     /// `None` if the session is not stored.
     pub(super) compactions: Option<Compactions>,
     pub(super) make_host: MakeHost,
@@ -46,6 +48,7 @@ impl RunContext {
             invocation,
             plugins,
             views: Mutex::default(),
+            live: None,
             compactions: None,
             make_host,
             first_message: OnceLock::new(),
@@ -58,6 +61,11 @@ impl RunContext {
     /// Sets the data that a stored session keeps between turns.
     pub(crate) fn with_history(self, views: PromptViews, compactions: Compactions) -> Self {
         Self { views: Mutex::new(views), compactions: Some(compactions), ..self }
+    }
+
+    /// Sets the input of a live run.
+    pub(crate) fn with_live_input(self, live: Option<LiveInput>) -> Self {
+        Self { live, ..self }
     }
 
     pub(crate) fn agent(&self, id: AgentId) -> &Agent {

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{AgentId, AgentKind, CallContext, Model, ModelError, ModelErrorKind, ModelRef, RunError, Tool};
+use hatchery_core::{
+    AgentId, AgentKind, AgentTree, CallContext, Model, ModelError, ModelErrorKind, ModelRef, ModelResolver, RunError,
+    Tool,
+};
 
 use super::RunContext;
 
@@ -10,7 +13,7 @@ impl RunContext {
     /// Returns the name and the model of an agent: its own model, or that of its nearest ancestor that has one. Plugins
     /// may replace it.
     pub(crate) fn resolve_model(&self, id: AgentId, cx: &CallContext) -> Result<(String, Arc<dyn Model>), RunError> {
-        let (name, model) = match self.model_ref(id) {
+        let (name, model) = match model_ref(&self.app.tree, id) {
             Some(ModelRef::Named(name)) => (name, self.invocation.services.models.model(name)),
             Some(ModelRef::Object(name, model)) => (name, Ok(model.clone())),
             None => {
@@ -21,17 +24,31 @@ impl RunContext {
         };
         Ok((name.clone(), self.plugins.model(cx, name, model)?))
     }
+}
 
-    /// Returns the model that is declared for an agent or for its nearest ancestor that declares one, before plugins
-    /// replace it.
-    fn model_ref(&self, id: AgentId) -> Option<&ModelRef> {
-        let tree = &self.app.tree;
-        std::iter::once(id).chain(tree.ancestors(id)).find_map(|id| match &tree.agent(id).kind {
-            AgentKind::Llm(llm) => llm.model.as_ref(),
-            AgentKind::Custom(custom) => custom.model.as_ref(),
-            AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } => None,
-        })
-    }
+/// Returns the model that is declared for an agent or for its nearest ancestor that declares one.
+fn model_ref(tree: &AgentTree, id: AgentId) -> Option<&ModelRef> {
+    std::iter::once(id).chain(tree.ancestors(id)).find_map(|id| match &tree.agent(id).kind {
+        AgentKind::Llm(llm) => llm.model.as_ref(),
+        AgentKind::Custom(custom) => custom.model.as_ref(),
+        AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } => None,
+    })
+}
+
+/// Returns true if the agent is one that can hold a live conversation: it and the agents above it are LLM agents, so
+/// that nothing waits for its end.
+fn can_converse(tree: &AgentTree, id: AgentId) -> bool {
+    std::iter::once(id).chain(tree.ancestors(id)).all(|id| matches!(tree.agent(id).kind, AgentKind::Llm(_)))
+}
+
+/// Returns true if the agent answers a live run in a live conversation, as its declared model is live.
+pub(crate) fn is_live(tree: &AgentTree, id: AgentId, models: &dyn ModelResolver) -> bool {
+    let has_live_model = || match model_ref(tree, id) {
+        Some(ModelRef::Named(name)) => models.capabilities(name).live,
+        Some(ModelRef::Object(_, model)) => model.capabilities().live,
+        None => false,
+    };
+    can_converse(tree, id) && has_live_model()
 }
 
 /// Returns the error message for a call of a tool that the agent does not have.

@@ -66,15 +66,15 @@ impl RunRequest {
         self.run_id.is_some() || (self.invocation_id.is_none() && !has_responses)
     }
 
-    /// Checks the parts of the request that do not depend on the session.
+    /// Checks the parts of the request that do not depend on the session. A live run needs no message.
     ///
     /// # Errors
     /// If there is neither a message nor a run to resume, the message is not one of a user, the id of the run is invalid,
     /// or a state value is nested too deeply.
-    pub(super) fn check(&self) -> Result<(), RunError> {
+    pub(super) fn check(&self, is_live: bool) -> Result<(), RunError> {
         match &self.message {
             Some(message) => check_message(message)?,
-            None if self.invocation_id.is_some() => {}
+            None if self.invocation_id.is_some() || is_live => {}
             None => {
                 return Err(RunError::BadInput("the request has neither a message nor an invocation to resume".into()));
             }

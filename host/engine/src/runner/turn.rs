@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::agent_selection::agents_to_run;
 use super::event_log::{EventLog, EventSender, closed_channel, deliver};
+use super::live::LiveStart;
 use super::open_calls::{end_answered_runs, has_open_calls};
 use super::paused_run::PausedRun;
 use super::request::RunRequest;
@@ -44,6 +45,8 @@ pub(super) struct TurnRequest {
     /// The run as it was announced on the bus, if its id was known.
     pub(super) announced: Option<RunPublisher>,
     pub(super) client: EventSender,
+    /// The requests of a live run.
+    pub(super) live: Option<LiveStart>,
     /// The run whose code has started this one.
     pub(super) parent: Option<Arc<Invocation>>,
     /// The caller's token, which cancels the run.
@@ -53,10 +56,10 @@ pub(super) struct TurnRequest {
 }
 
 /// The user's message and state changes in a turn.
-struct UserInput {
-    /// `None` if an interrupted run is resumed without a message.
-    message: Option<Arc<Content>>,
-    state_delta: JsonMap,
+pub(super) struct UserInput {
+    /// `None` if an interrupted run is resumed without a message, or a live run begins without one.
+    pub(super) message: Option<Arc<Content>>,
+    pub(super) state_delta: JsonMap,
 }
 
 impl RunnerInner {
@@ -94,7 +97,7 @@ impl RunnerInner {
         slot: &mut Option<CachedSession>,
     ) -> Result<Option<Arc<RunJournal>>, RunError> {
         let TurnRequest { app, services, plugins, request, new_id, is_accepted, announced, mut client, .. } = turn;
-        let TurnRequest { parent, caller_cancel, requested, .. } = turn;
+        let TurnRequest { parent, caller_cancel, live, requested, .. } = turn;
         let events = &cached.session.events;
         let found = ResumedRun::find(&app, &request, events, &self.verifier(&key)).and_then(|resumed| {
             // The message of a request that attaches to a run is ignored.
@@ -179,7 +182,8 @@ impl RunnerInner {
         let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);
         let log = EventLog::new(cx.clone(), writer, plugins.clone(), (client, publisher.frames()), delivered_ids);
         let run = RunContext::new(app, invocation.clone(), plugins.clone(), engine_host);
-        let run = Arc::new(run.with_history(views, self.compactions.clone()));
+        let live = live.map(|start| start.into_input(&cx, &log));
+        let run = Arc::new(run.with_history(views, self.compactions.clone()).with_live_input(live));
         let state_delta = if is_attached { JsonMap::new() } else { request.state_delta };
         let input = UserInput { message, state_delta };
         let execution = within_time_limit(&run, execute(&run, &cx, &log, input, resumed).boxed());
@@ -395,7 +399,7 @@ fn up_to(events: Vector<Arc<Event>>, message: Option<&Event>) -> Vector<Arc<Even
 
 /// Appends the user's message and state delta. Returns the stored message. `begins_run` is false for a response to a
 /// run that is resumed.
-async fn append_user_message(
+pub(super) async fn append_user_message(
     run: &RunContext,
     cx: &CallContext,
     log: &EventLog,
@@ -463,7 +467,7 @@ async fn report(run: &RunContext, log: &EventLog, error: &RunError) -> bool {
     true
 }
 
-fn with_role(mut content: Content, role: &str) -> Content {
+pub(super) fn with_role(mut content: Content, role: &str) -> Content {
     content.role.get_or_insert_with(|| role.into());
     content
 }

@@ -259,7 +259,8 @@ fn http_client(server: &HttpServer, limits: &Limits) -> Result<(reqwest::Client,
     let mut headers = HeaderMap::new();
     for (name, value) in &server.headers {
         let invalid = || McpError::Header(name.clone());
-        let mut value = HeaderValue::from_str(&value.value(name)?).map_err(|_| invalid())?;
+        let value = value.read().map_err(|missing| McpError::variable(name, missing))?;
+        let mut value = HeaderValue::from_str(&value).map_err(|_| invalid())?;
         value.set_sensitive(true);
         headers.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?, value);
     }

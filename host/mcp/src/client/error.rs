@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hatchery_core::MissingVariable;
 use thiserror::Error;
 
 /// Reasons why a server cannot be used.
@@ -58,6 +59,11 @@ pub enum McpError {
 }
 
 impl McpError {
+    /// Returns the error for a setting whose variable is not set.
+    pub(super) fn variable(key: &str, MissingVariable(name): MissingVariable) -> Self {
+        Self::Variable { key: key.into(), name }
+    }
+
     /// Returns the error for models. Settings, paths of the host and what the server has printed are only in the log.
     pub(super) fn for_callers(&self) -> String {
         match self {

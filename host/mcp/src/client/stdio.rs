@@ -56,7 +56,8 @@ pub(super) fn start(
         command.env("PATH", path);
     }
     for (name, value) in &config.env {
-        command.env(name, value.value(&format!("env.{name}"))?);
+        let value = value.read().map_err(|missing| McpError::variable(&format!("env.{name}"), missing))?;
+        command.env(name, value);
     }
     if let Some(cwd) = &config.cwd {
         command.current_dir(cwd);

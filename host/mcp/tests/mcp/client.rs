@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery_core::{CallContext, PartData, Toolset};
-use hatchery_mcp::{Confirmation, McpToolset, ServerConfig, Setting, StdioServer, ToolsetOptions, Transport};
+use hatchery_core::{CallContext, ConfigValue, PartData, Toolset};
+use hatchery_mcp::{Confirmation, McpToolset, ServerConfig, StdioServer, ToolsetOptions, Transport};
 use hatchery_test_support::briefs;
 use serde_json::json;
 
@@ -27,10 +27,10 @@ async fn an_agent_calls_a_tool_of_a_process() {
 async fn a_process_gets_the_path_and_its_own_variables_only() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().canonicalize().unwrap();
-    let home = Setting::Variable { name: "CARGO_PKG_NAME".into(), prefix: "name of ".into() };
+    let home = ConfigValue::Variable { name: "CARGO_PKG_NAME".into(), prefix: "name of ".into() };
     let server = StdioServer {
         command: erratic_server(),
-        env: [("GREETING".to_owned(), Setting::Text("hi".into())), ("PACKAGE".to_owned(), home)].into(),
+        env: [("GREETING".to_owned(), ConfigValue::Text("hi".into())), ("PACKAGE".to_owned(), home)].into(),
         cwd: Some(folder.clone()),
         ..StdioServer::default()
     };

@@ -10,8 +10,8 @@ use axum::response::IntoResponse;
 use axum::routing::{any, get};
 use axum::{Json, Router};
 use futures::{StreamExt, stream};
-use hatchery_core::Toolset;
-use hatchery_mcp::{HttpServer, ServerConfig, Setting, Transport};
+use hatchery_core::{ConfigValue, Toolset};
+use hatchery_mcp::{HttpServer, ServerConfig, Transport};
 use rmcp::RoleServer;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
@@ -74,7 +74,7 @@ fn peer() -> Router {
 }
 
 fn config(address: SocketAddr) -> ServerConfig {
-    let headers = [("x-token".to_owned(), Setting::Text("secret".into()))].into();
+    let headers = [("x-token".to_owned(), ConfigValue::Text("secret".into()))].into();
     ServerConfig::new(Transport::Http(HttpServer { url: format!("http://{address}"), headers }))
 }
 
@@ -114,12 +114,12 @@ async fn a_server_that_cannot_be_reached_is_reported() {
 async fn a_missing_variable_and_an_invalid_header_are_named() {
     let server =
         |value| HttpServer { url: "http://127.0.0.1:1".into(), headers: [("Authorization".to_owned(), value)].into() };
-    let variable = Setting::Variable { name: "NO_SUCH_TOKEN".into(), prefix: "Bearer ".into() };
+    let variable = ConfigValue::Variable { name: "NO_SUCH_TOKEN".into(), prefix: "Bearer ".into() };
     let missing = toolset(ServerConfig::new(Transport::Http(server(variable))));
     let error = CallingApp::error(missing).await.to_string();
     let expected = "`Authorization` needs the environment variable NO_SUCH_TOKEN of the host, which is not set";
     assert!(error.ends_with(expected), "{error}");
-    let invalid = toolset(ServerConfig::new(Transport::Http(server(Setting::Text("a\nb".into())))));
+    let invalid = toolset(ServerConfig::new(Transport::Http(server(ConfigValue::Text("a\nb".into())))));
     let error = CallingApp::error(invalid).await.to_string();
     assert!(error.contains("the header `Authorization` is invalid"), "{error}");
 }

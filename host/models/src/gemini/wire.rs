@@ -1,5 +1,7 @@
 //! Wire format of the Gemini API: requests, borrowed from the shared conversation, and responses.
 
+pub(super) mod live;
+
 use bytes::Bytes;
 use hatchery_core::{
     Blob, Content, FileData, FunctionCall, FunctionDeclaration, FunctionResponse, GenerateContentConfig, HttpOptions,
@@ -54,8 +56,6 @@ pub(super) fn request(
         .map_err(|error| format!("the settings of the model cannot be written as JSON: {error}"))?;
     let extra = options.extra_body.iter().filter(|(key, _)| !RESERVED_KEYS.contains(&key.as_str()));
     top_level.extend(extra.map(|(key, value)| (key.clone(), value.clone())));
-    let declarations: Vec<_> = request.tools.iter().map(|tool| Declaration::of(tool)).collect();
-    let functions = (!declarations.is_empty()).then_some(ToolJson::Functions { function_declarations: declarations });
     let instructions = (!request.system_instructions.is_empty()).then(|| request.system_instructions.join("\n\n"));
     // Gemma has no system instructions, so they become the first user message.
     let (first_message, instructions) =
@@ -63,11 +63,17 @@ pub(super) fn request(
     let body = RequestJson {
         contents: Contents { first_message, request },
         system_instruction: instructions.map(|text| Instruction { parts: [TextJson { text }] }),
-        tools: functions.into_iter().chain(request.model_tools.iter().map(ToolJson::ModelTool)).collect(),
+        tools: tools(request),
         generation_config,
         top_level,
     };
     to_json(&body)
+}
+
+fn tools(request: &LlmRequest) -> Vec<ToolJson<'_>> {
+    let declarations: Vec<_> = request.tools.iter().map(|tool| Declaration::of(tool)).collect();
+    let functions = (!declarations.is_empty()).then_some(ToolJson::Functions { function_declarations: declarations });
+    functions.into_iter().chain(request.model_tools.iter().map(ToolJson::ModelTool)).collect()
 }
 
 /// Splits the settings into those of `generationConfig` and those beside it.

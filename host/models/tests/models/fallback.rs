@@ -95,6 +95,7 @@ fn a_list_of_models_supports_what_all_of_them_support() {
         schema_with_tools: true,
         built_in_tools: false,
         response_grouping: ResponseGrouping::Batched,
+        live: false,
     };
     assert_eq!(providers.capabilities("gpt-5"), expected);
     assert_eq!(providers.model("gpt-5").unwrap().capabilities(), expected);

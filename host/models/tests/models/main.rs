@@ -9,6 +9,7 @@ mod fallback;
 mod gemini;
 mod google_credentials;
 mod http;
+mod live;
 mod openai_answers;
 mod openai_requests;
 mod registry;

@@ -260,23 +260,22 @@ async fn evaluate(
 }
 
 async fn run(
-    State(state): State<AppState>,
-    Params((app, set)): Params<(String, String)>,
-    Json(body): Json<RunBody>,
-) -> Result<Response, ApiError> {
-    let (app, result) = evaluate(&state, &app, set, body).await?;
-    let results: Vec<_> = result.eval_case_results.iter().map(|result| RunEvalResult::new(&app, result)).collect();
-    Ok(axum::Json(json!({"runEvalResults": results})).into_response())
+    state: State<AppState>,
+    params: Params<(String, String)>,
+    body: Json<RunBody>,
+) -> Result<axum::Json<Value>, ApiError> {
+    let axum::Json(results) = run_older(state, params, body).await?;
+    Ok(axum::Json(json!({"runEvalResults": results})))
 }
 
 async fn run_older(
     State(state): State<AppState>,
     Params((app, set)): Params<(String, String)>,
     Json(body): Json<RunBody>,
-) -> Result<Response, ApiError> {
+) -> Result<axum::Json<Value>, ApiError> {
     let (app, result) = evaluate(&state, &app, set, body).await?;
     let results: Vec<_> = result.eval_case_results.iter().map(|result| RunEvalResult::new(&app, result)).collect();
-    Ok(axum::Json(results).into_response())
+    serde_json::to_value(results).map(axum::Json).map_err(|_| ApiError::internal())
 }
 
 async fn result_ids(

@@ -1,20 +1,30 @@
-//! `GET /health` and `GET /version`.
+//! `GET /health`, `GET /ready` and `GET /version`.
 
 use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 
+use crate::error::ApiError;
 use crate::state::AppState;
 
 pub(super) fn routes() -> Router<AppState> {
-    Router::new().route("/health", get(health)).route("/version", get(version))
+    Router::new().route("/health", get(health)).route("/ready", get(ready)).route("/version", get(version))
 }
 
 /// Returns `{"status": "ok"}`, with `loading` if apps or components are still being loaded.
 async fn health(State(state): State<AppState>) -> Json<Value> {
     let loading = state.source().loading();
     Json(if loading.is_empty() { json!({"status": "ok"}) } else { json!({"status": "ok", "loading": loading}) })
+}
+
+/// Returns `{"status": "ready"}` when everything is loaded.
+///
+/// # Errors
+/// 503 before that.
+async fn ready(State(state): State<AppState>) -> Result<Json<Value>, ApiError> {
+    let loading = state.source().loading();
+    if loading.is_empty() { Ok(Json(json!({"status": "ready"}))) } else { Err(ApiError::loading(&loading)) }
 }
 
 async fn version() -> Json<Value> {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 mod artifacts;
 mod bodies;
+mod cors;
 mod dev_ui;
 mod errors;
 mod evaluation;

@@ -9,13 +9,13 @@ use hatchery_core::Content;
 const MAX_QUERY_WORDS: usize = 256;
 
 /// Returns the words by which a message is found. Those of a model's thinking are left out.
-pub(super) fn entry_words(content: &Content) -> BTreeSet<Box<str>> {
+pub(crate) fn entry_words(content: &Content) -> BTreeSet<Box<str>> {
     let texts = content.parts.iter().filter(|part| !part.thought).filter_map(|part| part.as_text());
     texts.flat_map(|text| tokenize(text, TextKind::Entry)).collect()
 }
 
 /// Returns the words of a query: the longest ones if there are too many, because they find the fewest entries.
-pub(super) fn query_words(query: &str) -> BTreeSet<Box<str>> {
+pub(crate) fn query_words(query: &str) -> BTreeSet<Box<str>> {
     let words = tokenize(query, TextKind::Query);
     if words.len() <= MAX_QUERY_WORDS {
         return words;

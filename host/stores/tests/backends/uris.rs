@@ -3,10 +3,11 @@
 use hatchery_core::{EventWindow, JsonMap, Part, SessionKey, StoreError};
 use hatchery_stores::{open_artifacts, open_memory, open_sessions};
 
-const SESSIONS: &str =
-    "a session service is one of `memory:`, `sqlite:///absolute/path.db` and `sqlite:relative/path.db`";
+const SESSIONS: &str = "a session service is one of `memory:`, `sqlite:///absolute/path.db`, `sqlite:relative/path.db` and \
+                        `firestore://project/database`";
 const ARTIFACTS: &str = "an artifact service is one of `memory:`, `file:///absolute/folder` and `file:relative/folder`";
-const MEMORY: &str = "a memory service is one of `memory:`, `sqlite:///absolute/path.db` and `sqlite:relative/path.db`";
+const MEMORY: &str = "a memory service is one of `memory:`, `sqlite:///absolute/path.db`, `sqlite:relative/path.db` and \
+                      `firestore://project/database`";
 
 fn message<T>(result: Result<T, StoreError>) -> String {
     let Err(error @ StoreError::InvalidName { .. }) = result else { panic!("this should be an invalid name") };
@@ -73,6 +74,20 @@ async fn an_unknown_uri_is_an_error_that_lists_the_valid_ones() {
     for uri in ["", "sqlite:", "file:a"] {
         assert_eq!(message(open_memory(uri).await), format!("invalid name `{uri}`: {MEMORY}"));
     }
+}
+
+#[tokio::test]
+async fn a_firestore_service_needs_a_client() {
+    let message = |service: &str| {
+        format!(
+            "a Firestore service needs a client with access tokens: create it with `{service}::new`, or open the URI with \
+             the crate `hatchery`"
+        )
+    };
+    let error = open_sessions("firestore://project").await.err().unwrap().to_string();
+    assert_eq!(error, message("FirestoreSessionService"));
+    let error = open_memory("firestore://project/database").await.err().unwrap().to_string();
+    assert_eq!(error, message("FirestoreMemoryService"));
 }
 
 #[tokio::test]

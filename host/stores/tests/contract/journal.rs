@@ -27,6 +27,7 @@ every_backend!(
         Arc::new(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
         Arc::default(),
     ),
+    firestore(_folder) => emulated!(sessions),
 );
 
 fn journal(sessions: &dyn SessionService) -> &dyn CallJournal {

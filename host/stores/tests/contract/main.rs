@@ -26,11 +26,39 @@ macro_rules! every_backend {
     };
 }
 
+/// Creates a service in a new project of the Firestore emulator. Ends the test if there is none.
+macro_rules! emulated {
+    ($service:ident) => {
+        match crate::emulator::$service() {
+            Some(service) => service,
+            None => return,
+        }
+    };
+}
+
 mod artifacts;
+#[cfg(feature = "firestore")]
+mod emulator;
+#[cfg(not(feature = "firestore"))]
+mod emulator {
+    //! What the tests of Firestore use when it is not built.
+
+    pub fn sessions() -> Option<hatchery_stores::MemorySessions> {
+        None
+    }
+
+    pub fn memory() -> Option<hatchery_stores::KeywordMemory> {
+        None
+    }
+}
 mod events;
+#[cfg(feature = "firestore")]
+mod firestore;
 mod history;
 mod journal;
 mod memory;
+#[cfg(feature = "firestore")]
+mod proxy;
 mod quotas;
 mod runs;
 mod session_state;

@@ -31,6 +31,7 @@ every_backend!(
     ],
     keyword(_folder) => hatchery_stores::KeywordMemory::new(),
     sqlite(folder) => hatchery_stores::SqliteMemory::open(folder.join("memory.db")).await.unwrap(),
+    firestore(_folder) => emulated!(memory),
 );
 
 fn message(author: &str, micros: i64, parts: Vec<Part>) -> Arc<Event> {

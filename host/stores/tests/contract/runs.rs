@@ -35,6 +35,7 @@ every_backend!(
         Arc::new(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
         Arc::default(),
     ),
+    firestore(_folder) => emulated!(sessions),
 );
 
 fn runs(sessions: &dyn SessionService) -> &dyn RunService {

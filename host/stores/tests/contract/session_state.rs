@@ -21,6 +21,7 @@ every_backend!(
     memory_behind_quotas(_folder) => behind_quotas(hatchery_stores::MemorySessions::new()),
     sqlite_behind_quotas(folder) =>
         behind_quotas(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
+    firestore(_folder) => emulated!(sessions),
 );
 
 async fn state_deltas_accumulate(sessions: &dyn SessionService) {

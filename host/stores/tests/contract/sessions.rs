@@ -31,6 +31,7 @@ every_backend!(
     memory_behind_quotas(_folder) => behind_quotas(hatchery_stores::MemorySessions::new()),
     sqlite_behind_quotas(folder) =>
         behind_quotas(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
+    firestore(_folder) => emulated!(sessions),
 );
 
 async fn an_unknown_session_is_none(sessions: &dyn SessionService) {

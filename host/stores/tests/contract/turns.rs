@@ -27,6 +27,7 @@ every_backend!(
     memory_behind_quotas(_folder) => behind_quotas(hatchery_stores::MemorySessions::new()),
     sqlite_behind_quotas(folder) =>
         behind_quotas(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
+    firestore(_folder) => emulated!(sessions),
 );
 
 async fn begin(sessions: &dyn SessionService, key: &SessionKey, previous: Option<u64>) -> Option<Turn> {

@@ -47,6 +47,22 @@ async fn a_guest_waits_until_its_event_is_taken() {
 }
 
 #[tokio::test]
+async fn a_guest_may_be_a_few_partial_events_ahead() {
+    let catalog = Lab::new().with("gallery").catalog().await;
+    let call = context_of(&catalog, "1000 partial noted");
+    let watcher = Arc::new(Watcher { call: call.clone(), seen: Mutex::default() });
+    run_custom_in(&catalog, "streamer", AgentContext { call, sink: watcher.clone() }).await.unwrap();
+    let seen = watcher.seen.lock().unwrap();
+    let texts: Vec<_> = seen.iter().map(|seen| seen.text.clone()).collect();
+    assert_eq!(texts, (1..=1000).map(|number| number.to_string()).collect::<Vec<_>>());
+    let lead = |(number, seen): (i64, &Seen)| seen.noted.as_ref().and_then(Value::as_i64).unwrap() - number;
+    let leads: Vec<_> = (1..).zip(seen.iter()).map(lead).collect();
+    assert!(leads.iter().any(|lead| *lead > 0), "the guest waits for each event");
+    // 16 in the queue, one that is emitted, one that the guest is about to write.
+    assert!(leads.iter().all(|lead| *lead <= 18), "{leads:?}");
+}
+
+#[tokio::test]
 async fn an_agent_that_emits_events_as_the_user_ends_the_run() {
     let catalog = Lab::new().with("gallery").catalog().await;
     let (events, error) = run_app(&catalog, "forger", "hello", Scripted::new(), RunConfig::default()).await;

@@ -42,17 +42,17 @@ pub fn clerk() -> LlmAgent {
 }
 
 /// Emits the numbers from 1 to the one in the user's message. If the message contains `noted`, each is in the state key
-/// `temp:at` before it is emitted, which shows the progress of this code.
+/// `temp:at` before it is emitted, which shows the progress of this code; with `partial`, they are partial events.
 #[agent]
 pub async fn streamer(cx: AgentContext) -> Result<(), Error> {
     let reply = cx.user_content()?.text();
     let last: u32 = reply.split(' ').next().unwrap_or_default().parse()?;
-    let is_noted = reply.ends_with("noted");
+    let (is_noted, partial) = (reply.contains("noted"), reply.contains("partial"));
     for number in 1..=last {
         if is_noted {
             cx.set_state("temp:at", number)?;
         }
-        cx.say(number.to_string()).await?;
+        cx.emit(Event { partial, ..Event::text(number.to_string()) }).await?;
     }
     Ok(())
 }

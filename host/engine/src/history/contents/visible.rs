@@ -20,7 +20,10 @@ pub(super) fn visible_to(event: &Event, agent: &str, branch: Option<&str>) -> Op
     if event.partial || !is_in_branch(event.branch.as_deref(), branch) {
         return None;
     }
-    let content = without_internal_parts(event.content.as_ref()?);
+    let content = match &event.content {
+        Some(content) => without_internal_parts(content),
+        None => Arc::new(transcript(event)?),
+    };
     if !content.parts.iter().any(is_relevant) {
         return None;
     }
@@ -32,6 +35,17 @@ pub(super) fn visible_to(event: &Event, agent: &str, branch: Option<&str>) -> Op
     }
     as_user_context(&event.author, &content)
         .map(|content| VisibleContent { content: Arc::new(content), starts_turn: true })
+}
+
+/// Returns what was said, from the transcription of an event.
+fn transcript(event: &Event) -> Option<Content> {
+    let (role, transcription) = match (&event.input_transcription, &event.output_transcription) {
+        (Some(input), _) => (USER_AUTHOR, input),
+        (None, Some(output)) => (MODEL, output),
+        (None, None) => return None,
+    };
+    let text = transcription.get("text")?.as_str()?;
+    Some(Content::new(role, vec![Part::text(text)]))
 }
 
 /// Returns the content of a summary, which is visible to all agents, or `None` if it is empty.

@@ -1,8 +1,8 @@
 //! Custom agents of components: one instance per run.
 //!
-//! The guest's events are taken one by one, each when the one before is stored, so a slow client slows the guest down
-//! and nothing is buffered. Events are emitted outside of the polling of the Wasmtime store, because emit may run
-//! other components.
+//! The guest continues after an event when it is stored, so a slow client slows the guest down. Small partial events,
+//! which are not stored, may be a few ahead of the client. Events are emitted outside of the polling of the Wasmtime
+//! store, because emit may run other components.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,18 +12,25 @@ use async_trait::async_trait;
 use futures::Sink;
 use hatchery_core::{AgentContext, CustomAgent, EventData, RunError, Timestamp, new_event_id};
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::PollSender;
 use wasmtime::Store;
 
 use super::Component;
 use super::exports::{AgentExports, Profile};
 use super::sync_agent;
 use crate::contract::bindings::exports::hatchery::agent::guest_agents::Guest;
-use crate::contract::convert::{FromWit, truncate_error, truncate_event_error, wit};
+use crate::contract::convert::{EstimateSize, FromWit, truncate_error, truncate_event_error, wit};
 use crate::contract::stream;
 use crate::contract::sub_agent_relay::{PendingEvent, SubAgentRelay};
 use crate::error::CallError;
 use crate::policy::{Access, Permission};
 use crate::runtime::store::{Caller, HostState, Sandbox};
+
+/// How many partial events a guest may be ahead of those that are emitted.
+const MAX_AHEAD: usize = 16;
+
+/// Partial events of more bytes are waited for, so that the events ahead take little memory.
+const MAX_SIZE_AHEAD: u64 = 4 << 10;
 
 pub(super) struct ComponentAgent {
     pub(super) component: Arc<Component>,
@@ -35,7 +42,7 @@ pub(super) struct ComponentAgent {
 impl CustomAgent for ComponentAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         let relay = Arc::new(SubAgentRelay::default());
-        let (sender, mut events) = mpsc::channel(1);
+        let (sender, mut events) = mpsc::channel(MAX_AHEAD);
         let name = self.name.clone();
         let caller = Caller::Agent(cx.clone(), relay.clone());
         let guest = self.component.sandbox.run(caller, |mut store, instance| {
@@ -43,7 +50,7 @@ impl CustomAgent for ComponentAgent {
                 match &self.exports {
                     Profile::Async(exports) => {
                         let guest = exports.load(&mut store, &instance)?;
-                        run_to_end(store, guest, name, EventSender { sender, relay, stored: None }).await
+                        run_to_end(store, guest, name, EventSender::new(sender, relay)).await
                     }
                     Profile::Sync(exports) => {
                         let guest = exports.load(&mut store, &instance)?;
@@ -108,8 +115,10 @@ impl ComponentAgent {
                 Some(PendingEvent::Failure(error)) => return Err(error),
                 None => self.emit_new(cx, event, &mut partial_id).await?,
             }
-            // A guest that has cancelled its write does not wait for it.
-            let _ = done.send(());
+            if let Some(done) = done {
+                // A guest that has cancelled its write does not wait for it.
+                let _ = done.send(());
+            }
         }
         Ok(())
     }
@@ -166,18 +175,40 @@ impl ComponentAgent {
 
 /// An event of the guest on its way to the session.
 pub(super) struct YieldedEvent {
-    pub(super) event: wit::Event,
+    event: wit::Event,
     /// The original, if the guest got it from a sub-agent.
-    pub(super) pending: Option<PendingEvent>,
-    pub(super) done: oneshot::Sender<()>,
+    pending: Option<PendingEvent>,
+    /// `None` if the guest does not wait until the event is emitted.
+    done: Option<oneshot::Sender<()>>,
 }
 
-/// The sink of the guest's stream. An event is flushed when it is stored.
+impl YieldedEvent {
+    /// Returns the event, and what resolves when it is emitted, if the guest has to wait for that.
+    pub(super) fn new(event: wit::Event, relay: &SubAgentRelay) -> (Self, Option<oneshot::Receiver<()>>) {
+        let pending = relay.take_pending(&event.id);
+        let may_be_ahead = event.partial && pending.is_none() && event.estimated_size() <= MAX_SIZE_AHEAD;
+        let (done, emitted) = if may_be_ahead {
+            (None, None)
+        } else {
+            let (done, emitted) = oneshot::channel();
+            (Some(done), Some(emitted))
+        };
+        (Self { event, pending, done }, emitted)
+    }
+}
+
+/// The sink of the guest's stream. An event is flushed when the guest may continue.
 struct EventSender {
-    sender: mpsc::Sender<YieldedEvent>,
+    sender: PollSender<YieldedEvent>,
     relay: Arc<SubAgentRelay>,
-    /// Resolves when the last event is stored.
-    stored: Option<oneshot::Receiver<()>>,
+    /// Resolves when the last event is emitted. `None` if it need not be waited for.
+    emitted: Option<oneshot::Receiver<()>>,
+}
+
+impl EventSender {
+    fn new(sender: mpsc::Sender<YieldedEvent>, relay: Arc<SubAgentRelay>) -> Self {
+        Self { sender: PollSender::new(sender), relay, emitted: None }
+    }
 }
 
 /// The run does not take events any more.
@@ -186,23 +217,20 @@ struct RunEnded;
 impl Sink<wit::Event> for EventSender {
     type Error = RunEnded;
 
-    fn poll_ready(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), RunEnded>> {
-        Poll::Ready(Ok(()))
+    fn poll_ready(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), RunEnded>> {
+        self.sender.poll_reserve(cx).map_err(|_| RunEnded)
     }
 
     fn start_send(mut self: Pin<&mut Self>, event: wit::Event) -> Result<(), RunEnded> {
-        let pending = self.relay.take_pending(&event.id);
-        let (done, stored) = oneshot::channel();
-        // The channel has room for one event, and the last one has been received.
-        self.sender.try_send(YieldedEvent { event, pending, done }).map_err(|_| RunEnded)?;
-        self.stored = Some(stored);
-        Ok(())
+        let (event, emitted) = YieldedEvent::new(event, &self.relay);
+        self.emitted = emitted;
+        self.sender.send_item(event).map_err(|_| RunEnded)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), RunEnded>> {
-        let Some(stored) = &mut self.stored else { return Poll::Ready(Ok(())) };
-        let result = ready!(Pin::new(stored).poll(cx));
-        self.stored = None;
+        let Some(emitted) = &mut self.emitted else { return Poll::Ready(Ok(())) };
+        let result = ready!(Pin::new(emitted).poll(cx));
+        self.emitted = None;
         Poll::Ready(result.map_err(|_| RunEnded))
     }
 

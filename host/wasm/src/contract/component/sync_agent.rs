@@ -1,6 +1,6 @@
-//! Custom agents of the synchronous profile: the host asks for each event when the one before is stored.
+//! Custom agents of the synchronous profile: the host asks for each event when the one before is stored, or taken if it is partial.
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use wasmtime::Store;
 
 use super::agent::YieldedEvent;
@@ -27,10 +27,14 @@ pub(super) async fn run_to_end(
             Ok(None) => break,
             Err(error) => return Ok(Err(error)),
         };
-        let pending = relay.take_pending(&event.id);
-        let (done, stored) = oneshot::channel();
+        let (event, emitted) = YieldedEvent::new(event, relay);
         // If either fails, the run has ended with an error of its own.
-        if sender.send(YieldedEvent { event, pending, done }).await.is_err() || stored.await.is_err() {
+        if sender.send(event).await.is_err() {
+            break;
+        }
+        if let Some(emitted) = emitted
+            && emitted.await.is_err()
+        {
             break;
         }
     }

@@ -1,0 +1,85 @@
+//! Backups: copies of everything that a host has stored, which are data folders themselves.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use hatchery_core::StoreError;
+pub use hatchery_stores::backup::Backup as Outcome;
+use hatchery_stores::backup::{back_up_artifacts, back_up_database, copy_folder};
+use hatchery_stores::permissions;
+use thiserror::Error;
+
+use crate::config::{Config, without_credentials};
+use crate::host_key;
+use crate::services::{self, ARTIFACTS_FOLDER, MEMORY_FILE, SESSIONS_FILE};
+use crate::storage::{EVALUATIONS_FOLDER, Storage};
+
+/// A part of a backup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackupItem {
+    /// The key of the service in `hatchery.yaml`, or what the part is.
+    pub name: &'static str,
+    /// Where the data is. Without credentials.
+    pub source: String,
+    /// What was found.
+    pub outcome: Outcome,
+}
+
+/// Reasons why there is no backup.
+#[derive(Debug, Error)]
+pub enum BackupError {
+    /// The target is in use.
+    #[error("{} exists and is not empty; name a new folder", .0.display())]
+    TargetInUse(PathBuf),
+    /// The target cannot be created, or a file cannot be copied.
+    #[error("cannot write the backup to {}: {source}", folder.display())]
+    Folder { folder: PathBuf, source: io::Error },
+    /// A service cannot be copied.
+    #[error("{key}: {source}")]
+    Service { key: &'static str, source: StoreError },
+}
+
+/// Copies everything that hosts with this configuration have stored on this machine to the new folder `target`, with the
+/// names of a data folder. Hosts may run meanwhile. Sessions are copied first, then what they refer to.
+///
+/// # Errors
+/// If the target is not empty, or something cannot be read or written. The target is incomplete then.
+pub async fn back_up(config: &Config, storage: &Storage, target: &Path) -> Result<Vec<BackupItem>, BackupError> {
+    let failed = |source| BackupError::Folder { folder: target.to_owned(), source };
+    if fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(BackupError::TargetInUse(target.to_owned()));
+    }
+    permissions::create_dir_all(target).map_err(failed)?;
+    let [sessions, artifacts, memory] = services::uris(config, storage);
+    let failure = |key| move |source| BackupError::Service { key, source };
+    let item = |name, uri: &str, outcome| BackupItem { name, source: without_credentials(uri), outcome };
+    let mut items = Vec::new();
+    let copied = back_up_database(&sessions, &target.join(SESSIONS_FILE)).await;
+    items.push(item("session_service", &sessions, copied.map_err(failure("session_service"))?));
+    let copied = back_up_artifacts(&artifacts, &target.join(ARTIFACTS_FOLDER)).await;
+    items.push(item("artifact_service", &artifacts, copied.map_err(failure("artifact_service"))?));
+    let copied = back_up_database(&memory, &target.join(MEMORY_FILE)).await;
+    items.push(item("memory_service", &memory, copied.map_err(failure("memory_service"))?));
+    if let Storage::Directory(data) = storage {
+        items.push(copy("evaluations", &data.join(EVALUATIONS_FOLDER), target).map_err(failed)?);
+        items.push(copy("host key", &data.join(host_key::FILE_NAME), target).map_err(failed)?);
+    }
+    Ok(items)
+}
+
+/// Copies a file or a folder of the data folder into `target`, under its name.
+fn copy(name: &'static str, source: &Path, target: &Path) -> io::Result<BackupItem> {
+    let to = target.join(source.file_name().unwrap_or(OsStr::new(name)));
+    let outcome = if source.is_dir() {
+        copy_folder(source, &to)?;
+        Outcome::Copied
+    } else if source.is_file() {
+        io::copy(&mut fs::File::open(source)?, &mut permissions::create_file(&to)?)?;
+        Outcome::Copied
+    } else {
+        Outcome::Empty
+    };
+    Ok(BackupItem { name, source: source.display().to_string(), outcome })
+}

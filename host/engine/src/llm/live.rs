@@ -1,0 +1,332 @@
+//! A live conversation of an agent: requests of the user go to the model as they arrive, and what the model says goes to
+//! the client as it is said. Tools, hooks, limits and the event log are those of model calls.
+//!
+//! Chunks are sent and not stored. A stored event has the whole text, or the whole transcription of speech, once the
+//! model calls a tool, is interrupted or has finished its turn.
+
+mod speech;
+mod tools;
+
+use std::sync::Arc;
+
+use hatchery_core::sync::MutexExt;
+use hatchery_core::{
+    Aggregator, Content, Event, EventData, LiveConnection, LiveRequest, LiveResponse, LlmRequest, LlmResponse,
+    ModelError, ModelErrorKind, Part, PartData, RunError, USER_AUTHOR, UsageMetadata, new_event_id,
+};
+use serde_json::json;
+
+use super::model_call::response_event;
+use super::{LoopDriver, request};
+use crate::run::{AgentOutcome, LiveInput};
+use speech::Speech;
+use tools::{FinishedBatch, RunningTools};
+
+impl LoopDriver<'_> {
+    /// Converses until the queue of `input` is closed, the agent transfers, or the user answers a call of a tool.
+    pub(super) async fn converse(&self, input: &LiveInput) -> Result<AgentOutcome, RunError> {
+        // What a run had said before it was interrupted is history.
+        while self.replay.next(self.cx, |_| true).await?.is_some() {}
+        let (model, mut request) = request::build(self).await?;
+        let call = &self.cx.call;
+        let settings = call.invocation.run_config.live.clone().unwrap_or_default();
+        request.live_connect_config = Some(settings.with_defaults());
+        let first = input.first.lock_unpoisoned().take();
+        if let Some(response) = self.hooks().before_model(call, &mut request).await? {
+            call.invocation.count_llm_call(&call.agent)?;
+            return self.answer_in_place(input, first.is_some(), response).await;
+        }
+        match call.invocation.connect(&call.agent, model.as_ref(), request.clone()).await {
+            Ok(connection) => Conversation::new(self, input, &*connection, &request).run(first).await,
+            Err(RunError::Model(error)) => {
+                let response = self.recover_model_call(&request, error).await?;
+                self.answer_in_place(input, first.is_some(), response).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Emits the answer of a callback in place of the model's. If the user has begun to speak, nobody listens: the queue
+    /// is closed.
+    async fn answer_in_place(
+        &self,
+        input: &LiveInput,
+        is_speaking: bool,
+        response: LlmResponse,
+    ) -> Result<AgentOutcome, RunError> {
+        if is_speaking {
+            input.queue.close();
+        }
+        self.emit_response(new_event_id(), LlmResponse { turn_complete: Some(true), ..response }).await?;
+        Ok(AgentOutcome::Done)
+    }
+}
+
+/// A live conversation in progress.
+struct Conversation<'a> {
+    driver: &'a LoopDriver<'a>,
+    input: &'a LiveInput,
+    connection: &'a dyn LiveConnection,
+    request: &'a LlmRequest,
+    tools: RunningTools<'a>,
+    /// Parts of a message that is not complete yet.
+    message: Vec<Part>,
+    /// What the user has said, as far as it is not stored.
+    heard: Speech,
+    /// What the model has said, as far as it is not stored.
+    spoken: Speech,
+    /// What the model has written, as far as it is not stored, and the id of its event.
+    written: (String, Aggregator),
+    usage: Option<UsageMetadata>,
+    /// The number of turns that the model has begun.
+    turns: u32,
+    is_in_turn: bool,
+}
+
+/// How a turn of the model ends.
+#[derive(Default)]
+struct TurnEnd {
+    turn_complete: Option<bool>,
+    interrupted: Option<bool>,
+}
+
+impl<'a> Conversation<'a> {
+    fn new(
+        driver: &'a LoopDriver<'a>,
+        input: &'a LiveInput,
+        connection: &'a dyn LiveConnection,
+        request: &'a LlmRequest,
+    ) -> Self {
+        Self {
+            driver,
+            input,
+            connection,
+            request,
+            tools: RunningTools::default(),
+            message: Vec::new(),
+            heard: Speech::default(),
+            spoken: Speech::default(),
+            written: (new_event_id(), Aggregator::default()),
+            usage: None,
+            turns: 0,
+            is_in_turn: false,
+        }
+    }
+
+    /// Converses. `first` is the first request.
+    async fn run(mut self, first: Option<LiveRequest>) -> Result<AgentOutcome, RunError> {
+        let cancel = self.driver.cx.call.invocation.cancel.clone();
+        let outcome = cancel.run_until_cancelled(self.exchange(first)).await.ok_or(RunError::Cancelled)?;
+        let outcome = match outcome {
+            Err(RunError::Model(error)) => {
+                self.end_turn(TurnEnd::default()).await?;
+                let response = self.driver.recover_model_call(self.request, error).await?;
+                self.driver.emit_response(new_event_id(), response).await?;
+                AgentOutcome::Done
+            }
+            outcome => outcome?,
+        };
+        self.end_turn(TurnEnd::default()).await?;
+        self.connection.close().await;
+        Ok(outcome)
+    }
+
+    /// Passes requests and responses on, until one of them ends the conversation.
+    async fn exchange(&mut self, first: Option<LiveRequest>) -> Result<AgentOutcome, RunError> {
+        if let Some(first) = first {
+            self.forward(first).await?;
+        }
+        loop {
+            let ended = tokio::select! {
+                biased;
+                batch = self.tools.next() => self.respond(batch).await?,
+                response = self.connection.receive() => match response {
+                    Some(response) => self.handle(response?).await?,
+                    None if self.input.queue.is_closed() => Some(AgentOutcome::Done),
+                    None => return Err(self.closed_by_model().into()),
+                },
+                request = self.input.queue.next() => match request {
+                    Some(request) => self.forward(request).await?,
+                    None => Some(AgentOutcome::Done),
+                },
+            };
+            if let Some(outcome) = ended {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    fn closed_by_model(&self) -> ModelError {
+        let message = "the model has closed the live connection; connect again";
+        ModelError::new(ModelErrorKind::Network, &self.request.model, message)
+    }
+
+    /// Sends a request to the model. A message is stored first. An answer to a call of a tool ends the conversation: the
+    /// next run begins with it.
+    async fn forward(&mut self, request: LiveRequest) -> Result<Option<AgentOutcome>, RunError> {
+        let request = match request {
+            LiveRequest::Content { content, .. } if content.function_responses().next().is_some() => {
+                self.input.queue.put_back(LiveRequest::content(content));
+                return Ok(Some(AgentOutcome::Done));
+            }
+            LiveRequest::Content { content, partial, state_delta } => {
+                self.message.extend(content.parts);
+                if partial {
+                    return Ok(None);
+                }
+                let message = Content::new(USER_AUTHOR, std::mem::take(&mut self.message));
+                let stored = self.input.messages.append(self.driver.run, message, state_delta).await?;
+                LiveRequest::content(Arc::unwrap_or_clone(stored))
+            }
+            request => request,
+        };
+        self.connection.send(request).await?;
+        Ok(None)
+    }
+
+    /// Handles a message of the model. Returns the outcome if it ends the conversation.
+    async fn handle(&mut self, response: LiveResponse) -> Result<Option<AgentOutcome>, RunError> {
+        match response {
+            LiveResponse::Content(content) => {
+                self.begin_turn()?;
+                self.handle_content(content).await?;
+            }
+            LiveResponse::InputTranscription(chunk) => {
+                let event = self.heard.add(&chunk);
+                self.emit_heard(event).await?;
+            }
+            LiveResponse::OutputTranscription(chunk) => {
+                self.begin_turn()?;
+                let event = self.spoken.add(&chunk);
+                self.emit_spoken(event, TurnEnd::default()).await?;
+            }
+            LiveResponse::ToolCalls(calls) => {
+                self.begin_turn()?;
+                self.end_turn(TurnEnd::default()).await?;
+                self.is_in_turn = true;
+                let parts = calls.into_iter().map(|call| PartData::FunctionCall(call).into()).collect();
+                let response = LlmResponse { content: Some(Content::new("model", parts)), ..LlmResponse::default() };
+                let response = self.driver.call_after_model(response).await?;
+                let event = self.driver.emit_response(new_event_id(), response).await?;
+                self.tools.start(self.driver, event);
+            }
+            LiveResponse::ToolCallsCancelled(ids) => self.tools.cancel(ids),
+            LiveResponse::Interrupted => {
+                self.end_turn(TurnEnd { interrupted: Some(true), ..TurnEnd::default() }).await?;
+            }
+            LiveResponse::TurnComplete => {
+                self.end_turn(TurnEnd { turn_complete: Some(true), ..TurnEnd::default() }).await?;
+            }
+            LiveResponse::Usage(usage) => {
+                let call = &self.driver.cx.call;
+                call.invocation.count_live_tokens(&call.agent, &usage)?;
+                self.usage = Some(usage);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Counts a turn of the model as a call. The first one was counted with the connection.
+    fn begin_turn(&mut self) -> Result<(), RunError> {
+        if std::mem::replace(&mut self.is_in_turn, true) {
+            return Ok(());
+        }
+        self.turns += 1;
+        let call = &self.driver.cx.call;
+        if self.turns > 1 { call.invocation.count_llm_call(&call.agent) } else { Ok(()) }
+    }
+
+    /// Sends a chunk on. Speech is not kept.
+    async fn handle_content(&mut self, content: Content) -> Result<(), RunError> {
+        let is_media = |part: &Part| matches!(part.data, PartData::InlineData(_));
+        let (media, other): (Vec<_>, Vec<_>) = content.parts.into_iter().partition(is_media);
+        let chunk = |parts| LlmResponse {
+            content: Some(Content { role: content.role.clone(), parts }),
+            partial: true,
+            ..LlmResponse::default()
+        };
+        if !media.is_empty() {
+            self.driver.cx.emit(response_event(new_event_id(), chunk(media))).await?;
+        }
+        if !other.is_empty() {
+            let chunk = chunk(other);
+            let sent = self.driver.call_after_model(chunk.clone()).await?;
+            let data = response_event(self.written.0.clone(), LlmResponse { partial: true, ..sent });
+            self.driver.cx.emit(data).await?;
+            self.written.1.push(chunk);
+        }
+        Ok(())
+    }
+
+    /// Stores what was said and written. The last event tells how the turn has ended.
+    async fn end_turn(&mut self, end: TurnEnd) -> Result<(), RunError> {
+        self.is_in_turn = false;
+        let heard = self.heard.finish();
+        self.emit_heard(heard).await?;
+        let (id, written) = std::mem::replace(&mut self.written, (new_event_id(), Aggregator::default()));
+        let (spoken, written) = (self.spoken.finish(), written.finish());
+        let Some(mut response) = written else { return self.emit_spoken(spoken, end).await };
+        self.emit_spoken(spoken, TurnEnd::default()).await?;
+        response.turn_complete = end.turn_complete;
+        response.interrupted = end.interrupted;
+        response.usage_metadata = self.usage.take();
+        let response = self.driver.call_after_model(LlmResponse { partial: false, ..response }).await?;
+        self.driver.emit_response(id, response).await?;
+        Ok(())
+    }
+
+    /// Emits what the user has said, as an event of the user.
+    async fn emit_heard(&mut self, event: Option<EventData>) -> Result<(), RunError> {
+        let Some(data) = event else { return Ok(()) };
+        let call = &self.driver.cx.call;
+        let data = EventData {
+            author: USER_AUTHOR.into(),
+            invocation_id: call.invocation.id.clone(),
+            branch: call.branch.as_deref().map(Into::into),
+            input_transcription: data.output_transcription,
+            output_transcription: None,
+            ..data
+        };
+        self.driver.cx.sink.emit(Event::new(data)).await.map(drop)
+    }
+
+    /// Emits what the model has said, and the end of its turn. An end alone is not stored.
+    async fn emit_spoken(&mut self, event: Option<EventData>, end: TurnEnd) -> Result<(), RunError> {
+        let is_end = end.turn_complete.is_some() || end.interrupted.is_some();
+        let data = match event {
+            Some(data) => data,
+            None if is_end => EventData { partial: true, ..EventData::default() },
+            None => return Ok(()),
+        };
+        let usage_metadata = if is_end { self.usage.take().map(Box::new) } else { None };
+        let TurnEnd { turn_complete, interrupted } = end;
+        self.driver.cx.emit(EventData { turn_complete, interrupted, usage_metadata, ..data }).await.map(drop)
+    }
+
+    /// Sends the results of tools to the model. A tool may have transferred to another agent.
+    async fn respond(&mut self, batch: FinishedBatch) -> Result<Option<AgentOutcome>, RunError> {
+        let event = match batch {
+            FinishedBatch::Called(result) => result?,
+            FinishedBatch::Cancelled(call) => {
+                // The history needs a response to each call.
+                let error = json!({"error": "the model has cancelled the call"});
+                let content = tools::responses_to(&call, &error);
+                self.driver.cx.emit(EventData { content: Some(Arc::new(content)), ..EventData::default() }).await?;
+                return Ok(None);
+            }
+        };
+        let Some(event) = event else { return Ok(None) };
+        if let Some(target) = &event.actions.transfer_to_agent {
+            let target = super::transfer::find_target(self.driver.run, self.driver.id, target)?;
+            return Ok(Some(AgentOutcome::Transfer(target)));
+        }
+        if event.actions.end_of_agent == Some(true) {
+            return Ok(Some(AgentOutcome::Done));
+        }
+        let responses = self.tools.expected(&event);
+        if !responses.is_empty() {
+            self.connection.send(LiveRequest::ToolResponses(responses)).await?;
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,86 @@
+//! The tools that a live model has called, which run while it goes on speaking.
+
+use std::collections::HashSet;
+use std::future::pending;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use hatchery_core::{Content, Event, FunctionResponse, JsonMap, PartData, RunError, USER_AUTHOR};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::llm::LoopDriver;
+
+/// The calls of one message of the model, once they have ended.
+pub(super) enum FinishedBatch {
+    /// The event with the results; `None` if all of them come later.
+    Called(Result<Option<Arc<Event>>, RunError>),
+    /// The event with the calls, which the model has cancelled.
+    Cancelled(Arc<Event>),
+}
+
+/// The calls in progress.
+#[derive(Default)]
+pub(super) struct RunningTools<'a> {
+    batches: FuturesUnordered<BoxFuture<'a, FinishedBatch>>,
+    tokens: Vec<(HashSet<String>, CancellationToken)>,
+    /// Ids of calls whose responses the model does not expect.
+    cancelled: HashSet<String>,
+}
+
+impl<'a> RunningTools<'a> {
+    /// Starts the calls of an event.
+    pub(super) fn start(&mut self, driver: &'a LoopDriver<'a>, event: Arc<Event>) {
+        let ids = event.function_calls().filter_map(|call| call.id.clone()).collect();
+        let token = CancellationToken::new();
+        self.tokens.retain(|(_, token)| !token.is_cancelled());
+        self.tokens.push((ids, token.clone()));
+        self.batches.push(Box::pin(async move {
+            // Cancelled by its own end, too, so that it is forgotten.
+            let guard = token.clone().drop_guard();
+            let result = match token.run_until_cancelled(driver.call_tools(&event)).await {
+                Some(result) => FinishedBatch::Called(result.map(|(response, _)| response)),
+                None => FinishedBatch::Cancelled(event),
+            };
+            drop(guard);
+            result
+        }));
+    }
+
+    /// Cancels calls. Those of one message run together, so they end once all of them are cancelled.
+    pub(super) fn cancel(&mut self, ids: Vec<String>) {
+        self.cancelled.extend(ids);
+        for (ids, token) in &self.tokens {
+            if ids.is_subset(&self.cancelled) {
+                token.cancel();
+            }
+        }
+    }
+
+    /// Waits for the next calls to end; for ever if there are none.
+    pub(super) async fn next(&mut self) -> FinishedBatch {
+        match self.batches.next().await {
+            Some(batch) => batch,
+            None => pending().await,
+        }
+    }
+
+    /// Returns the responses that the model expects.
+    pub(super) fn expected(&self, event: &Event) -> Vec<FunctionResponse> {
+        let is_expected =
+            |response: &&FunctionResponse| response.id.as_deref().is_none_or(|id| !self.cancelled.contains(id));
+        event.function_responses().filter(is_expected).cloned().collect()
+    }
+}
+
+/// Returns a message in which each call of an event has the same response.
+pub(super) fn responses_to(event: &Event, response: &Value) -> Content {
+    let response: JsonMap = response.as_object().cloned().unwrap_or_default();
+    let parts = event.function_calls().map(|call| {
+        let (id, name, response) = (call.id.clone(), call.name.clone(), response.clone());
+        PartData::FunctionResponse(FunctionResponse { id, name, response, ..FunctionResponse::default() }).into()
+    });
+    Content::new(USER_AUTHOR, parts.collect())
+}

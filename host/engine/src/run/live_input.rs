@@ -1,0 +1,26 @@
+//! The input of a live run: its requests, and where their messages are stored.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use hatchery_core::{Content, JsonMap, LiveRequest, LiveRequestQueue, RunError};
+
+use super::RunContext;
+
+/// Stores messages of the user that arrive while a run is in progress.
+#[async_trait]
+pub(crate) trait MessageLog: Send + Sync {
+    /// Passes a message to the plugins, and appends it to the session with changes of state. Returns it as it is stored.
+    ///
+    /// # Errors
+    /// If a plugin fails, or the message cannot be stored.
+    async fn append(&self, run: &RunContext, message: Content, state: JsonMap) -> Result<Arc<Content>, RunError>;
+}
+
+/// The input of a live run.
+pub(crate) struct LiveInput {
+    pub(crate) queue: LiveRequestQueue,
+    /// The request that has begun the run, if that is not a message.
+    pub(crate) first: Mutex<Option<LiveRequest>>,
+    pub(crate) messages: Arc<dyn MessageLog>,
+}

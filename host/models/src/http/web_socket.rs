@@ -1,0 +1,52 @@
+//! WebSockets over the HTTP client of the providers, with its TLS, proxies and timeouts.
+
+use reqwest::header::{
+    AUTHORIZATION, CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use reqwest::{StatusCode, Upgraded, Url};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::client::generate_key;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+
+use hatchery_core::{HttpOptions, ModelError, ModelErrorKind};
+
+use super::{Endpoint, FIRST_BYTE_TIMEOUT, MAX_BODY_BYTES, chain, key_header, refusal, respond};
+
+/// An open WebSocket.
+pub(crate) type WebSocket = WebSocketStream<Upgraded>;
+
+impl Endpoint {
+    /// Opens a WebSocket at this URL, whose scheme is that of HTTP.
+    pub(crate) async fn connect(&self, url: &Url, options: &HttpOptions) -> Result<WebSocket, ModelError> {
+        let origin = &self.origin;
+        let client = self.http.upgrading_client(origin)?;
+        let key = generate_key();
+        let mut request = client
+            .get(url.clone())
+            .headers(self.request_headers(options)?)
+            .header(CONNECTION, "Upgrade")
+            .header(UPGRADE, "websocket")
+            .header(SEC_WEBSOCKET_VERSION, "13")
+            .header(SEC_WEBSOCKET_KEY, &key);
+        if let Some(credentials) = &origin.credentials {
+            let token = credentials.token(&self.client, origin).await?;
+            request = request.header(AUTHORIZATION, key_header("Bearer ", &token, origin)?);
+        }
+        let response = respond(request, url, FIRST_BYTE_TIMEOUT, origin).await?;
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            return Err(refusal(response, origin).await);
+        }
+        let accepted = response.headers().get(SEC_WEBSOCKET_ACCEPT).and_then(|accept| accept.to_str().ok());
+        if accepted != Some(derive_accept_key(key.as_bytes()).as_str()) {
+            return Err(origin.bad_response("it does not accept the WebSocket"));
+        }
+        let upgraded = response.upgrade().await.map_err(|error| {
+            let message = format!("the connection to {} broke: {}", origin.provider(), chain(&error));
+            origin.error(ModelErrorKind::Network, message)
+        })?;
+        let config =
+            WebSocketConfig::default().max_message_size(Some(MAX_BODY_BYTES)).max_frame_size(Some(MAX_BODY_BYTES));
+        Ok(WebSocketStream::from_raw_socket(upgraded, Role::Client, Some(config)).await)
+    }
+}

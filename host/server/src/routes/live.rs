@@ -1,0 +1,129 @@
+//! Live runs: `WebSocket /run_live`. Frames are the JSON of live requests and of events.
+//!
+//! What is wrong with a request is told in a close frame, because a browser hides the response of a failed handshake.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{WebSocket, WebSocketUpgrade, close_code};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Extension, Router};
+use hatchery_core::{CallerOrigin, LiveConnectConfig, LiveRequestQueue, RunConfig};
+use hatchery_engine::{App, LiveRunRequest};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::connections::ConnectionPermit;
+use crate::error::ApiError;
+use crate::extract::QueryParams;
+use crate::live::{LiveEnd, LiveLimits, LiveSession, RECEIVED_FRAMES};
+use crate::state::AppState;
+
+/// Most requests that a run has not read. The client is not read from there on.
+const MAX_UNREAD_REQUESTS: usize = 16;
+
+/// The kinds of output.
+const MODALITIES: [&str; 3] = ["TEXT", "AUDIO", "VIDEO"];
+
+pub(super) fn routes() -> Router<AppState> {
+    Router::new().route("/run_live", get(run_live))
+}
+
+async fn run_live(
+    State(state): State<AppState>,
+    QueryParams(query): QueryParams<Vec<(String, String)>>,
+    permit: Option<Extension<Arc<ConnectionPermit>>>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Response {
+    let upgrade = match upgrade {
+        Ok(upgrade) => upgrade,
+        Err(rejection) => {
+            let detail = format!("open a WebSocket: {}", rejection.body_text());
+            return ApiError::new(StatusCode::UPGRADE_REQUIRED, "UPGRADE_REQUIRED", detail).into_response();
+        }
+    };
+    let max_frame = state.config().small_body_limit.bytes();
+    let upgrade = upgrade
+        .max_message_size(max_frame.saturating_mul(RECEIVED_FRAMES))
+        .max_frame_size(max_frame.saturating_mul(RECEIVED_FRAMES));
+    upgrade.on_upgrade(move |socket| async move {
+        converse(state, socket, &query).await;
+        drop(permit);
+    })
+}
+
+/// Serves a connection until its end.
+async fn converse(state: AppState, socket: WebSocket, query: &[(String, String)]) {
+    let connection = state.live().open();
+    let queue = LiveRequestQueue::new(MAX_UNREAD_REQUESTS);
+    let config = state.config();
+    let limits = LiveLimits {
+        frame: config.small_body_limit.bytes(),
+        memory: state.body_budget().clone(),
+        idle: config.live_idle_timeout,
+        ping: config.keep_alive,
+    };
+    let session = LiveSession::new(socket, queue.clone(), limits);
+    let (app, request) = match request(&state, query) {
+        Ok(request) => request,
+        Err(end) => return session.close(&end).await,
+    };
+    // The connection counts as a run as long as it is open.
+    let _permit = match state.acquire_run_permit() {
+        Ok(permit) => permit,
+        Err(error) => return session.close(&LiveEnd::Refused(close_code::AGAIN, error.detail)).await,
+    };
+    // A client that hangs up cancels what it does not hear.
+    let _guard = request.cancel.clone().drop_guard();
+    match state.runner().run_live(app, request, queue).await {
+        Ok(run) => session.serve(run, connection.stop.clone()).await,
+        Err(error) => session.close(&LiveEnd::Failed(error)).await,
+    }
+}
+
+/// Reads the parameters, in camelCase or snake_case. Unknown ones are ignored, as they are by ADK's servers.
+fn request(state: &AppState, query: &[(String, String)]) -> Result<(Arc<App>, LiveRunRequest), LiveEnd> {
+    let app = required(query, "app_name", "appName")?;
+    let user = required(query, "user_id", "userId")?;
+    let session = required(query, "session_id", "sessionId")?;
+    let config = RunConfig { live: Some(live_config(query)?), ..RunConfig::default() };
+    let app = state.app(app).map_err(|error| LiveEnd::no_app(&error))?;
+    let (user, session, cancel) = (user.to_owned(), session.to_owned(), CancellationToken::new());
+    Ok((app, LiveRunRequest { user, session, config, origin: CallerOrigin::Http, cancel }))
+}
+
+fn live_config(query: &[(String, String)]) -> Result<LiveConnectConfig, LiveEnd> {
+    let lists = values(query, "modalities", "modalities");
+    let modalities: Vec<_> = lists.flat_map(|list| list.split(',')).map(|one| one.trim().to_uppercase()).collect();
+    if let Some(wrong) = modalities.iter().find(|one| !MODALITIES.contains(&one.as_str())) {
+        let reason = format!("modalities `{wrong}` is none of {}", MODALITIES.join(", "));
+        return Err(LiveEnd::Refused(close_code::POLICY, reason));
+    }
+    let is_set = |snake, camel| values(query, snake, camel).any(|value| value.eq_ignore_ascii_case("true"));
+    let proactive = is_set("proactive_audio", "proactiveAudio");
+    let affective = is_set("enable_affective_dialog", "enableAffectiveDialog");
+    Ok(LiveConnectConfig {
+        response_modalities: modalities,
+        proactivity: proactive.then(|| json!({"proactiveAudio": true})),
+        enable_affective_dialog: affective.then_some(true),
+        ..LiveConnectConfig::default()
+    })
+}
+
+fn values<'a>(
+    query: &'a [(String, String)],
+    snake: &'static str,
+    camel: &'static str,
+) -> impl Iterator<Item = &'a str> {
+    query.iter().filter(move |(name, _)| name == snake || name == camel).map(|(_, value)| value.as_str())
+}
+
+fn required<'a>(query: &'a [(String, String)], snake: &'static str, camel: &'static str) -> Result<&'a str, LiveEnd> {
+    values(query, snake, camel).find(|value| !value.trim().is_empty()).ok_or_else(|| {
+        let reason = format!("{snake} query parameter is required and cannot be empty");
+        LiveEnd::Refused(close_code::POLICY, reason)
+    })
+}

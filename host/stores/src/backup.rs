@@ -1,0 +1,105 @@
+//! Copies of what services have stored on this machine, also while hosts use it.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use hatchery_core::StoreError;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::permissions;
+use crate::uri;
+
+/// What a backup found of a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backup {
+    /// The data was copied.
+    Copied,
+    /// Nothing is stored yet.
+    Empty,
+    /// The data is not on this machine's disk.
+    Elsewhere,
+}
+
+/// Copies the SQLite database of a session or memory service to the new file `target`. The copy is one consistent state
+/// of the database, without its free pages.
+///
+/// # Errors
+/// [`StoreError::Backend`] or [`StoreError::Full`] if a file cannot be read or written, or `target` exists.
+pub async fn back_up_database(uri: &str, target: &Path) -> Result<Backup, StoreError> {
+    let Some(file) = uri::local_path(uri, "sqlite") else { return Ok(Backup::Elsewhere) };
+    if !file.exists() {
+        return Ok(Backup::Empty);
+    }
+    let target = target.to_owned();
+    let context = format!("cannot copy {} to {}", file.display(), target.display());
+    let copy = move || {
+        permissions::create_file(&target)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let database = Connection::open_with_flags(&file, flags).map_err(io::Error::other)?;
+        // It writes into an empty file, but into no other.
+        database.execute("VACUUM INTO ?1", [target.to_string_lossy()]).map_err(io::Error::other)?;
+        File::open(&target)?.sync_all()
+    };
+    blocking(context, copy).await.map(|()| Backup::Copied)
+}
+
+/// Copies the folder of an artifact service to the new folder `target`. A version that is saved or deleted meanwhile may
+/// be missing.
+///
+/// # Errors
+/// [`StoreError::Backend`] or [`StoreError::Full`] if a file cannot be read or written.
+pub async fn back_up_artifacts(uri: &str, target: &Path) -> Result<Backup, StoreError> {
+    let Some(folder) = uri::local_path(uri, "file") else { return Ok(Backup::Elsewhere) };
+    if !folder.exists() {
+        return Ok(Backup::Empty);
+    }
+    let target = target.to_owned();
+    let context = format!("cannot copy {} to {}", folder.display(), target.display());
+    blocking(context, move || copy_folder(&folder, &target)).await.map(|()| Backup::Copied)
+}
+
+/// Copies a folder with everything below it. Files that are gone when their turn comes are left out.
+///
+/// # Errors
+/// If a file cannot be read or written.
+pub fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
+    permissions::create_dir_all(to)?;
+    let entries = match fs::read_dir(from) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let kind = match entry.file_type() {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            kind => kind?,
+        };
+        if kind.is_dir() {
+            copy_folder(&source, &target)?;
+        } else if kind.is_file() {
+            copy_file(&source, &target)?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies a file for its owner only, unless it is gone.
+fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
+    let mut source = match File::open(from) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        source => source?,
+    };
+    let mut target = permissions::create_file(to)?;
+    io::copy(&mut source, &mut target)?;
+    target.sync_all()
+}
+
+async fn blocking(context: String, work: impl FnOnce() -> io::Result<()> + Send + 'static) -> Result<(), StoreError> {
+    let result = tokio::task::spawn_blocking(work).await.map_err(io::Error::other).and_then(|result| result);
+    result.map_err(|error| match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full { context, source: error.into() },
+        _ => StoreError::backend(context, error),
+    })
+}

@@ -1,0 +1,33 @@
+//! Sessions and memory in Firestore, over its REST API.
+//!
+//! | document | content |
+//! |---|---|
+//! | `{root}/{user}/sessions/{app}~{session}` | a session: its state, its counters, its turn |
+//! | … `/user-event/{event}` | an event: its JSON, and the fields that queries use |
+//! | … `/runs/{run}`, … `/calls/{run}~{call}` | its runs, and the journals of their calls |
+//! | `app-state/{app}`, `user-state/{app}/users/{user}` | shared state |
+//! | `background-runs/{app}/pending/{user}~{session}~{run}` | background runs that are not at rest |
+//! | `{root}/{user}/memory/{app}/entries/{session}~{event}` | remembered messages with their keywords |
+//! | `{root}-memory/{app}~{user}~{session}` | what is remembered of a session |
+//!
+//! Every query is answered by the indexes that Firestore makes by itself. Every write is a commit with the condition that
+//! the session's document has not changed since it was read: if another host was faster, it is read again. So nothing is
+//! locked, and a host that dies leaves nothing to wait for. Reads of several documents are of one point in time.
+
+mod client;
+mod document;
+mod keys;
+mod keywords;
+mod memory;
+mod names;
+mod properties;
+mod query;
+mod sessions;
+mod timestamps;
+mod uri;
+
+pub use client::{AccessTokens, FirestoreBuilder, FirestoreClient};
+pub use memory::FirestoreMemoryService;
+pub use properties::FirestoreProperties;
+pub use sessions::FirestoreSessionService;
+pub use uri::FirestoreUri;

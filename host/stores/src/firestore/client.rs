@@ -1,0 +1,523 @@
+//! A client of Firestore's REST API: reads of documents, queries and commits.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use hatchery_core::StoreError;
+use reqwest::redirect::Policy;
+use reqwest::{Client, StatusCode, Url};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value as Json, json};
+
+use super::document::{Document, Operation, Write};
+
+const ENDPOINT: &str = "https://firestore.googleapis.com";
+const DEFAULT_DATABASE: &str = "(default)";
+/// What the emulator takes for an administrator's access token.
+const EMULATOR_TOKEN: &str = "owner";
+/// The variable with the address of the emulator, as Google's client libraries have it.
+const EMULATOR_VARIABLE: &str = "FIRESTORE_EMULATOR_HOST";
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a request that the service cannot serve at the moment is repeated, and one that others are faster with.
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(5);
+const FIRST_DELAY: Duration = Duration::from_millis(5);
+const MAX_DELAY: Duration = Duration::from_millis(500);
+
+/// Maximum number and bytes of the writes of one commit. Firestore accepts 10 MiB, its emulator 4.
+const MAX_COMMIT_WRITES: usize = 400;
+const MAX_COMMIT_BYTES: usize = 3 * 1024 * 1024;
+
+/// More than this is too much for a document, together with its name and what Firestore adds.
+const MAX_DOCUMENT_BYTES: usize = 1_000_000;
+
+/// Maximum number of documents that one request reads by name.
+const MAX_READ_NAMES: usize = 300;
+
+/// Returns access tokens of Google Cloud, which may use the scope `https://www.googleapis.com/auth/datastore` or
+/// `…/cloud-platform`.
+#[async_trait]
+pub trait AccessTokens: Send + Sync {
+    /// Returns a token that is valid for some time. Called for each request, so tokens should be cached.
+    ///
+    /// # Errors
+    /// [`StoreError::Backend`] if there are no credentials.
+    async fn token(&self) -> Result<String, StoreError>;
+}
+
+/// A client of one Firestore database. Cheap to clone; clones share their connections.
+///
+/// ```
+/// use hatchery_stores::firestore::{FirestoreClient, FirestoreSessionService};
+///
+/// # fn main() -> Result<(), hatchery_core::StoreError> {
+/// let client = FirestoreClient::builder("my-project").emulator("127.0.0.1:8080").build()?;
+/// let sessions = FirestoreSessionService::new(client);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct FirestoreClient(Arc<Inner>);
+
+struct Inner {
+    http: Client,
+    /// The database with a slash at its end, to which methods are appended.
+    url: Url,
+    /// What names of documents begin with: `projects/…/documents/`.
+    prefix: String,
+    authentication: Authentication,
+}
+
+enum Authentication {
+    Emulator,
+    Tokens(Arc<dyn AccessTokens>),
+}
+
+/// The settings of a [`FirestoreClient`].
+#[must_use]
+pub struct FirestoreBuilder {
+    project: String,
+    database: String,
+    emulator: Option<String>,
+    http: Option<Client>,
+    tokens: Option<Arc<dyn AccessTokens>>,
+}
+
+impl FirestoreBuilder {
+    /// Sets the database. Default: `(default)`.
+    pub fn database(self, database: impl Into<String>) -> Self {
+        Self { database: database.into(), ..self }
+    }
+
+    /// Sets the source of access tokens.
+    pub fn access_tokens(self, tokens: Arc<dyn AccessTokens>) -> Self {
+        Self { tokens: Some(tokens), ..self }
+    }
+
+    /// Sets the HTTP client. It should not follow redirects. Default: one of its own.
+    pub fn http_client(self, http: Client) -> Self {
+        Self { http: Some(http), ..self }
+    }
+
+    /// Uses the emulator at `host:port`, which needs no access tokens.
+    pub fn emulator(self, address: impl Into<String>) -> Self {
+        Self { emulator: Some(address.into()), ..self }
+    }
+
+    /// Uses the emulator that the environment variable `FIRESTORE_EMULATOR_HOST` names, if it is set.
+    pub fn emulator_from_env(self) -> Self {
+        let address = std::env::var(EMULATOR_VARIABLE).ok().filter(|address| !address.is_empty());
+        Self { emulator: address.or(self.emulator), ..self }
+    }
+
+    /// Creates the client. Does not connect.
+    ///
+    /// # Errors
+    /// [`StoreError::InvalidRequest`] if the project, the database or the emulator's address cannot be a part of a URL,
+    /// or if there are no access tokens. [`StoreError::Backend`] if HTTP cannot be set up.
+    pub fn build(self) -> Result<FirestoreClient, StoreError> {
+        let Self { project, database, emulator, http, tokens } = self;
+        for (noun, name) in [("project", &project), ("database", &database)] {
+            let is_valid = |character: char| character.is_ascii_alphanumeric() || "-_.:()".contains(character);
+            if name.is_empty() || !name.chars().all(is_valid) {
+                return Err(StoreError::InvalidRequest(format!("`{name}` is not the id of a Firestore {noun}")));
+            }
+        }
+        let prefix = format!("projects/{project}/databases/{database}/documents/");
+        let endpoint = emulator.as_ref().map_or_else(|| ENDPOINT.to_owned(), |address| format!("http://{address}"));
+        let url = Url::parse(&format!("{endpoint}/v1/{prefix}")).map_err(|error| {
+            let address = emulator.as_deref().unwrap_or_default();
+            StoreError::InvalidRequest(format!(
+                "`{address}` is not the address of a Firestore emulator ({error}): write it as `127.0.0.1:8080`"
+            ))
+        })?;
+        let authentication = match (emulator, tokens) {
+            (Some(_), _) => Authentication::Emulator,
+            (None, Some(tokens)) => Authentication::Tokens(tokens),
+            (None, None) => {
+                return Err(StoreError::InvalidRequest(format!(
+                    "Firestore needs access tokens: set `access_tokens`, or {EMULATOR_VARIABLE} for the emulator"
+                )));
+            }
+        };
+        let http = match http {
+            Some(http) => http,
+            None => new_http_client()?,
+        };
+        Ok(FirestoreClient(Arc::new(Inner { http, url, prefix, authentication })))
+    }
+}
+
+fn new_http_client() -> Result<Client, StoreError> {
+    // Fails if the process has a crypto provider already; any will do.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let client = Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .timeout(REQUEST_TIMEOUT)
+        .redirect(Policy::none())
+        .user_agent(concat!("hatchery/", env!("CARGO_PKG_VERSION")))
+        .build();
+    client.map_err(|error| StoreError::backend("cannot set up HTTP for Firestore", error))
+}
+
+impl fmt::Debug for FirestoreClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FirestoreClient").field(&self.0.url.as_str()).finish()
+    }
+}
+
+/// Documents that were read at one time.
+pub(super) struct Snapshot {
+    /// The documents in the order in which they were requested; `None` if there is none of the name.
+    pub(super) documents: Vec<Option<Document>>,
+    /// The time of the read by the clock of the service, at which more can be read.
+    pub(super) read_time: String,
+}
+
+/// The result of a commit.
+pub(super) enum Commit {
+    /// The writes were made. The time of the change of the first document.
+    Made(String),
+    /// A condition did not hold, or other writes interfered. Nothing was written.
+    Conflict,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReadResult {
+    found: Option<Document>,
+    missing: Option<String>,
+    document: Option<Document>,
+    #[serde(default)]
+    read_time: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CommitResponse {
+    #[serde(default)]
+    write_results: Vec<WriteResult>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WriteResult {
+    #[serde(default)]
+    update_time: String,
+}
+
+/// An error of the service.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ApiError {
+    message: String,
+    status: String,
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.message, self.status)
+    }
+}
+
+impl std::error::Error for ApiError {}
+
+#[derive(Deserialize)]
+struct ErrorBody {
+    error: ApiError,
+}
+
+enum Failure {
+    /// The service has answered with an error.
+    Api(ApiError),
+    /// There is no answer.
+    Network(reqwest::Error),
+    Store(StoreError),
+}
+
+impl Failure {
+    fn is_temporary(&self) -> bool {
+        match self {
+            Self::Api(error) => is_temporary(error),
+            Self::Network(_) => true,
+            Self::Store(_) => false,
+        }
+    }
+
+    fn into_error(self, doing: &str) -> StoreError {
+        match self {
+            Self::Api(error) => store_error(doing, error),
+            Self::Network(error) => StoreError::backend(doing, error),
+            Self::Store(error) => error,
+        }
+    }
+}
+
+impl FirestoreClient {
+    /// Returns the settings for the client of a project's database.
+    pub fn builder(project: impl Into<String>) -> FirestoreBuilder {
+        let (project, database) = (project.into(), DEFAULT_DATABASE.into());
+        FirestoreBuilder { project, database, emulator: None, http: None, tokens: None }
+    }
+
+    /// Returns a document's name without that of the database.
+    pub(super) fn relative<'a>(&self, name: &'a str) -> &'a str {
+        name.strip_prefix(&self.0.prefix).unwrap_or(name)
+    }
+
+    /// Reads documents by name, with all fields or those of `field_paths`, now or at an earlier time.
+    pub(super) async fn read(
+        &self,
+        names: &[String],
+        field_paths: Option<&[String]>,
+        read_time: Option<&str>,
+    ) -> Result<Snapshot, StoreError> {
+        let mut snapshot =
+            Snapshot { documents: Vec::new(), read_time: read_time.map(ToOwned::to_owned).unwrap_or_default() };
+        for names in names.chunks(MAX_READ_NAMES) {
+            let full: Vec<_> = names.iter().map(|name| self.full(name)).collect();
+            let mut request = json!({"documents": full});
+            if let Some(field_paths) = field_paths {
+                set(&mut request, "mask", json!({"fieldPaths": field_paths}));
+            }
+            if !snapshot.read_time.is_empty() {
+                set(&mut request, "readTime", json!(snapshot.read_time));
+            }
+            let results: Vec<ReadResult> = self.repeat("", "batchGet", &request, "read from Firestore").await?;
+            let mut found: HashMap<String, Document> = HashMap::new();
+            for result in results {
+                if !result.read_time.is_empty() {
+                    snapshot.read_time = result.read_time;
+                }
+                if let Some(document) = result.found {
+                    found.insert(document.name.clone(), document);
+                } else if result.missing.is_none() {
+                    return Err(unreadable("read from Firestore", "a result is neither found nor missing"));
+                }
+            }
+            snapshot.documents.extend(full.iter().map(|name| found.get(name).cloned()));
+        }
+        Ok(snapshot)
+    }
+
+    /// Runs a query on the collections of a document, or of the database if `parent` is empty.
+    pub(super) async fn query(
+        &self,
+        parent: &str,
+        query: &Json,
+        read_time: Option<&str>,
+    ) -> Result<Vec<Document>, StoreError> {
+        let mut request = json!({"structuredQuery": query});
+        if let Some(time) = read_time {
+            set(&mut request, "readTime", json!(time));
+        }
+        let results: Vec<ReadResult> = self.repeat(parent, "runQuery", &request, "query Firestore").await?;
+        Ok(results.into_iter().filter_map(|result| result.document).collect())
+    }
+
+    /// Makes writes, all or none.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] also if the answer was lost: then the writes may have been made.
+    pub(super) async fn commit(&self, writes: &[Write]) -> Result<Commit, StoreError> {
+        let doing = "write to Firestore";
+        let full: Vec<_> = writes.iter().map(|write| self.full_write(write)).collect();
+        let response: CommitResponse = match self.send("", "commit", &json!({"writes": full}), doing).await {
+            Ok(response) => response,
+            Err(Failure::Api(error)) => match error.status.as_str() {
+                "ABORTED" | "ALREADY_EXISTS" | "FAILED_PRECONDITION" | "NOT_FOUND" => return Ok(Commit::Conflict),
+                "INVALID_ARGUMENT" if writes.iter().any(|write| write.bytes() > MAX_DOCUMENT_BYTES) => {
+                    return Err(too_large(&error));
+                }
+                _ => return Err(store_error(doing, error)),
+            },
+            Err(Failure::Network(error)) => {
+                tracing::warn!(%error, "Firestore has not answered a commit");
+                return Err(unavailable());
+            }
+            Err(Failure::Store(error)) => return Err(error),
+        };
+        let first = response.write_results.into_iter().next();
+        Ok(Commit::Made(first.map(|result| result.update_time).unwrap_or_default()))
+    }
+
+    /// Sends a request that changes nothing, again for some time if the service is not available.
+    async fn repeat<T: DeserializeOwned>(
+        &self,
+        parent: &str,
+        method: &str,
+        request: &Json,
+        doing: &str,
+    ) -> Result<T, StoreError> {
+        let mut backoff = Backoff::new();
+        loop {
+            match self.send(parent, method, request, doing).await {
+                Ok(response) => return Ok(response),
+                Err(failure) if failure.is_temporary() && backoff.wait().await => {}
+                Err(failure) => return Err(failure.into_error(doing)),
+            }
+        }
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        parent: &str,
+        method: &str,
+        request: &Json,
+        doing: &str,
+    ) -> Result<T, Failure> {
+        let failed = |error: reqwest::Error| Failure::Network(error.without_url());
+        let token = match &self.0.authentication {
+            Authentication::Emulator => EMULATOR_TOKEN.to_owned(),
+            Authentication::Tokens(tokens) => tokens.token().await.map_err(Failure::Store)?,
+        };
+        let url = self.url(parent, method);
+        let response = self.0.http.post(url).bearer_auth(token).json(request).send().await.map_err(failed)?;
+        let status = response.status();
+        let body = response.bytes().await.map_err(failed)?;
+        if status.is_success() {
+            return serde_json::from_slice(&body).map_err(|error| Failure::Store(unreadable(doing, error)));
+        }
+        Err(Failure::Api(api_error(status, &body)))
+    }
+
+    /// Returns `…/documents[/PARENT]:METHOD`. The names of `parent` are percent-encoded.
+    fn url(&self, parent: &str, method: &str) -> Url {
+        let mut url = self.0.url.clone();
+        let mut path = url.path().trim_end_matches('/').to_owned();
+        for segment in parent.split('/').filter(|segment| !segment.is_empty()) {
+            path.push('/');
+            percent_encode(segment, &mut path);
+        }
+        url.set_path(&format!("{path}:{method}"));
+        url
+    }
+
+    fn full(&self, name: &str) -> String {
+        format!("{}{name}", self.0.prefix)
+    }
+
+    fn full_write(&self, write: &Write) -> Write {
+        let mut write = write.clone();
+        match &mut write.operation {
+            Operation::Update { name, .. } | Operation::Delete(name) => *name = self.full(name),
+        }
+        write
+    }
+}
+
+/// Encodes all that has, or may have, a meaning in a path.
+fn percent_encode(segment: &str, path: &mut String) {
+    for byte in segment.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            path.push(char::from(byte));
+        } else {
+            path.push_str(&format!("%{byte:02X}"));
+        }
+    }
+}
+
+/// Sets a key of an object.
+pub(super) fn set(object: &mut Json, key: &str, value: Json) {
+    if let Json::Object(map) = object {
+        map.insert(key.to_owned(), value);
+    }
+}
+
+fn unreadable(doing: &str, reason: impl fmt::Display) -> StoreError {
+    StoreError::backend(doing, format!("the answer cannot be read: {reason}"))
+}
+
+/// Returns the error of a body; one of the HTTP status if the body has none.
+fn api_error(status: StatusCode, body: &[u8]) -> ApiError {
+    // A stream of results that fails is a list with the error.
+    let parsed = serde_json::from_slice::<ErrorBody>(body)
+        .or_else(|_| serde_json::from_slice::<[ErrorBody; 1]>(body).map(|[error]| error));
+    parsed.map(|body| body.error).unwrap_or_else(|_| {
+        let name = match status {
+            StatusCode::TOO_MANY_REQUESTS => "RESOURCE_EXHAUSTED",
+            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => "UNAVAILABLE",
+            _ => "UNKNOWN",
+        };
+        ApiError { message: format!("HTTP {status}"), status: name.into() }
+    })
+}
+
+fn is_temporary(error: &ApiError) -> bool {
+    matches!(error.status.as_str(), "ABORTED" | "DEADLINE_EXCEEDED" | "INTERNAL" | "RESOURCE_EXHAUSTED" | "UNAVAILABLE")
+}
+
+/// Returns the error of a request for callers, with the next step.
+fn store_error(doing: &str, error: ApiError) -> StoreError {
+    let is_too_large =
+        ["longer than", "exceeds the maximum", "exceeds maximum"].iter().any(|text| error.message.contains(text));
+    match error.status.as_str() {
+        "INVALID_ARGUMENT" | "RESOURCE_EXHAUSTED" if is_too_large => too_large(&error),
+        _ if is_temporary(&error) => unavailable(),
+        "UNAUTHENTICATED" | "PERMISSION_DENIED" => {
+            StoreError::backend(format!("{doing}: give the account the role roles/datastore.user"), error)
+        }
+        "NOT_FOUND" => {
+            StoreError::backend(format!("{doing}: create it with `gcloud firestore databases create`"), error)
+        }
+        _ => StoreError::backend(doing, error),
+    }
+}
+
+fn too_large(error: &ApiError) -> StoreError {
+    StoreError::InvalidRequest(format!(
+        "Firestore stores at most 1 MiB in a document, such as the state of a session or what one call returned, and 10 MiB \
+         at once: keep large values as artifacts ({error})"
+    ))
+}
+
+fn unavailable() -> StoreError {
+    let context = "the Firestore database is busy or not available".into();
+    StoreError::Busy { context, retry_after: Duration::from_secs(1) }
+}
+
+/// Delays between attempts, which become longer, until a time has passed.
+pub(super) struct Backoff {
+    end: Instant,
+    delay: Duration,
+}
+
+impl Backoff {
+    pub(super) fn new() -> Self {
+        Self { end: Instant::now() + MAX_WAIT, delay: FIRST_DELAY }
+    }
+
+    /// Waits before the next attempt. Returns false, at once, if there should be none.
+    pub(super) async fn wait(&mut self) -> bool {
+        if Instant::now() + self.delay > self.end {
+            return false;
+        }
+        // Those who were slower in the same attempt spread over the time until the next one.
+        let spread = uuid::Uuid::new_v4().as_u128() % self.delay.as_micros().max(1);
+        tokio::time::sleep(self.delay / 2 + Duration::from_micros(u64::try_from(spread).unwrap_or_default())).await;
+        self.delay = (self.delay * 2).min(MAX_DELAY);
+        true
+    }
+}
+
+/// Splits writes into those of one commit each.
+pub(super) fn split(writes: Vec<Write>) -> Vec<Vec<Write>> {
+    let mut commits: Vec<Vec<Write>> = Vec::new();
+    let mut bytes = 0;
+    for write in writes {
+        bytes += write.bytes();
+        match commits.last_mut() {
+            Some(last) if last.len() < MAX_COMMIT_WRITES && bytes <= MAX_COMMIT_BYTES => last.push(write),
+            _ => {
+                bytes = write.bytes();
+                commits.push(vec![write]);
+            }
+        }
+    }
+    commits
+}

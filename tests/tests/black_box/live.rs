@@ -1,0 +1,275 @@
+//! Live runs over WebSocket with models that are not live: turn by turn. The conversations of all samples are in
+//! `samples.rs`.
+
+use anyhow::{Result, ensure};
+use hatchery_tests::host::{TIMEOUT, USER};
+use hatchery_tests::{Folder, Frame, Host, Live, event, paths};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+/// Serves an app `parrot` that repeats what the user says, and is slow at the word `slow`.
+async fn serve(config: &str) -> Result<Host> {
+    let folder = Folder::empty()?;
+    if !config.is_empty() {
+        folder.write("hatchery.yaml", config)?;
+    }
+    folder
+        .write("parrot/root_agent.yaml", "name: parrot\nmodel: scripted:parrot/answers.yaml\ninstruction: Repeat.\n")?;
+    folder.write(
+        "parrot/answers.yaml",
+        "turns:\n  - when: {user: slow}\n    delay_ms: 600000\n    reply: late\n  - reply: 'You said: {user}'\n",
+    )?;
+    Host::serve(&folder).await
+}
+
+fn text(json: &Value) -> &str {
+    json.as_str().unwrap_or_default()
+}
+
+async fn expect_close(live: &mut Live, code: u16, reason: &str) -> Result<()> {
+    let (actual, words) = live.closed().await?;
+    ensure!(actual == code && words.contains(reason), "closed with {actual} {words:?}, not with {code} {reason:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tool_is_called_in_a_live_run_and_the_events_are_stored() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("dice.wasm", paths::component("dice")?)?;
+    folder.put("dice/answers.yaml", std::fs::read(paths::repository().join("sample-agents/dice/answers.yaml"))?)?;
+    let host = Host::serve(&folder).await?;
+    host.create_session("dice", "s").await?;
+    let mut live = Live::connect(&host, "dice", "s").await?;
+    let mut events = live.ask("Roll a die with 20 sides").await?;
+    ensure!(event::tool_response(&events, "roll_die")?.get("result").is_some_and(Value::is_u64), "{events:?}");
+    ensure!(event::check_partial_events(&events)? > 0, "{events:?}");
+    events.extend(live.ask("Hello").await?);
+    let runs: Vec<_> = events.iter().map(|event| text(&event["invocationId"])).collect();
+    ensure!(runs.first() != runs.last(), "each turn is a run: {runs:?}");
+    // Between the turns the session is free for others.
+    host.run("dice", "s", "Hello").await?;
+    live.send(&json!({"close": true})).await?;
+    ensure!(live.closed().await? == (1000, String::new()));
+    let stored = host.session("dice", "s").await?;
+    let stored = stored["events"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for event in events.iter().filter(|event| !event::is_partial(event)) {
+        ensure!(stored.contains(event), "{event} is not in {stored:?}");
+    }
+    ensure!(stored.iter().all(|event| event.get("partial").is_none() && event.get("turnComplete").is_none()));
+    Ok(())
+}
+
+#[tokio::test]
+async fn parts_of_a_message_and_all_in_an_activity_are_one_turn() -> Result<()> {
+    let host = serve("").await?;
+    host.create_session("parrot", "s").await?;
+    let query = format!("appName=parrot&userId={USER}&sessionId=s&modalities=TEXT&modalities=audio");
+    let mut live = Live::open(&host, &query).await?;
+    let content = |text: &str| json!({"parts": [{"text": text}]});
+    live.send(&json!({"content": content("one "), "partial": true})).await?;
+    live.send(&json!({"content": content("two"), "state_delta": {"mood": "good"}})).await?;
+    ensure!(event::texts(&live.turn().await?) == ["You said: one two"]);
+    live.send(&json!({"activity_start": {}})).await?;
+    live.send(&json!({"content": content("three ")})).await?;
+    live.send(&json!({"blob": {"mime_type": "image/png", "data": "AQID"}})).await?;
+    live.send(&json!({"content": content("four"), "activityEnd": {}})).await?;
+    ensure!(event::texts(&live.turn().await?) == ["You said: three four"]);
+    // What is sent before the answer is read is answered in order.
+    live.say("five").await?;
+    live.send(&json!({"content": content("six"), "close": true})).await?;
+    ensure!(event::texts(&live.turn().await?) == ["You said: five"]);
+    ensure!(event::texts(&live.turn().await?) == ["You said: six"]);
+    expect_close(&mut live, 1000, "").await?;
+    let session = host.session("parrot", "s").await?;
+    ensure!(session["state"]["mood"] == "good", "{session}");
+    ensure!(session["events"][2]["content"]["parts"][1]["inlineData"]["data"] == "AQID", "{session}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_connection_is_told_in_its_close_frame() -> Result<()> {
+    let host = serve("").await?;
+    host.create_session("parrot", "s").await?;
+    let required = "query parameter is required and cannot be empty";
+    for (query, code, reason) in [
+        ("user_id=tester&session_id=s", 1008, format!("app_name {required}")),
+        ("app_name=parrot&session_id=s&user_id=", 1008, format!("user_id {required}")),
+        ("app_name=parrot&user_id=tester", 1008, format!("session_id {required}")),
+        ("app_name=crow&user_id=tester&session_id=s", 1011, "Runner unavailable: App not found: crow".into()),
+        ("app_name=parrot&user_id=tester&session_id=other", 1002, "Session not found".into()),
+        (
+            "app_name=parrot&user_id=tester&session_id=s&modalities=SMELL",
+            1008,
+            "modalities `SMELL` is none of TEXT, AUDIO, VIDEO".into(),
+        ),
+    ] {
+        expect_close(&mut Live::open(&host, query).await?, code, &reason).await?;
+    }
+    let answer = host.get("/run_live?app_name=parrot").await?.json(426)?;
+    ensure!(answer["code"] == "UPGRADE_REQUIRED", "{answer}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn pages_of_other_sites_cannot_connect() -> Result<()> {
+    let host = serve("").await?;
+    let handshake = |name: &str, value: &str| {
+        host.request(Method::GET, "/run_live")
+            .header("connection", "upgrade")
+            .header("upgrade", "websocket")
+            .header("sec-websocket-version", "13")
+            .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
+            .header(name, value)
+    };
+    for (name, value) in [("origin", "https://example.com"), ("sec-fetch-site", "cross-site")] {
+        host.send(handshake(name, value)).await?.json(403)?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_malformed_frame_is_answered_and_the_connection_stays_open() -> Result<()> {
+    let host = serve("").await?;
+    host.create_session("parrot", "s").await?;
+    let mut live = Live::connect(&host, "parrot", "s").await?;
+    let call = r#"{"content": {"parts": [{"functionCall": {"name": "x"}}]}}"#;
+    for (frame, details) in [
+        ("{", "EOF while parsing an object"),
+        ("{}", "it has none of `content`"),
+        (call, "content.parts[0] is a `functionCall`"),
+    ] {
+        live.send_text(frame).await?;
+        let Frame::Json(answer) = live.next().await? else { anyhow::bail!("closed after {frame}") };
+        ensure!(answer["error"] == "Invalid JSON format for LiveRequest", "{answer}");
+        ensure!(text(&answer["details"]).contains(details), "{answer}");
+    }
+    ensure!(event::texts(&live.ask("hello").await?) == ["You said: hello"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn frames_that_cannot_be_taken_end_the_connection_with_the_reason() -> Result<()> {
+    let host = serve("server: {small_body_limit: 2 KiB}\n").await?;
+    host.create_session("parrot", "s").await?;
+    let mut large = Live::connect(&host, "parrot", "s").await?;
+    large.say(&"x".repeat(3 << 10)).await?;
+    expect_close(&mut large, 1009, "a frame has at most 2048 bytes").await?;
+    let mut huge = Live::connect(&host, "parrot", "s").await?;
+    huge.say(&"x".repeat(9 << 10)).await?;
+    expect_close(&mut huge, 1009, "a frame has at most 2048 bytes").await?;
+    let mut binary = Live::connect(&host, "parrot", "s").await?;
+    binary.send_bytes(vec![1, 2]).await?;
+    expect_close(&mut binary, 1003, "send text frames").await?;
+    let mut audio = Live::connect(&host, "parrot", "s").await?;
+    audio.send(&json!({"blob": {"mime_type": "audio/pcm;rate=16000", "data": "AAAA"}})).await?;
+    expect_close(&mut audio, 1008, "agent `parrot` has no live model and takes no `audio/pcm;rate=16000`").await?;
+    ensure!(host.session("parrot", "s").await?["events"].as_array().is_none_or(Vec::is_empty));
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_clients_of_one_session_are_answered_one_after_the_other() -> Result<()> {
+    let host = serve("").await?;
+    host.create_session("parrot", "s").await?;
+    let mut one = Live::connect(&host, "parrot", "s").await?;
+    let mut two = Live::connect(&host, "parrot", "s").await?;
+    for number in 0..5 {
+        let (first, second) = (format!("one {number}"), format!("two {number}"));
+        let (first, second) = tokio::try_join!(one.ask(&first), two.ask(&second))?;
+        ensure!(event::texts(&first) == [format!("You said: one {number}")], "{first:?}");
+        ensure!(event::texts(&second) == [format!("You said: two {number}")], "{second:?}");
+    }
+    let session = host.session("parrot", "s").await?;
+    let events = session["events"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let runs: Vec<_> =
+        events.chunks(2).map(|turn| turn.iter().map(|event| text(&event["invocationId"])).collect()).collect();
+    ensure!(runs.len() == 10 && runs.iter().all(|run: &Vec<_>| run[0] == run[1]), "the turns are mixed: {runs:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_cancels_its_turn() -> Result<()> {
+    let host = serve("").await?;
+    host.create_session("parrot", "s").await?;
+    let mut live = Live::connect(&host, "parrot", "s").await?;
+    live.say("slow").await?;
+    wait_for_state(&host, "running").await?;
+    live.close().await?;
+    wait_for_state(&host, "cancelled").await?;
+    // Without a close frame, too.
+    let mut live = Live::connect(&host, "parrot", "s").await?;
+    live.say("slow").await?;
+    wait_for_state(&host, "running").await?;
+    drop(live);
+    wait_for_state(&host, "cancelled").await?;
+    ensure!(event::texts(&host.run("parrot", "s", "hello").await?) == ["You said: hello"]);
+    Ok(())
+}
+
+/// Waits until the newest run of session `s` is in this state.
+async fn wait_for_state(host: &Host, state: &str) -> Result<()> {
+    let path = format!("/apps/parrot/users/{USER}/sessions/s/runs?limit=100");
+    let poll = async {
+        loop {
+            let runs = host.get(&path).await?.json(200)?;
+            let states: Vec<_> = runs["runs"].as_array().into_iter().flatten().map(|run| text(&run["state"])).collect();
+            let is_there = match state {
+                "running" => states.contains(&"running"),
+                _ => states.contains(&state) && !states.contains(&"running"),
+            };
+            if is_there {
+                return Ok(());
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, poll).await?
+}
+
+#[tokio::test]
+async fn a_turn_that_fails_ends_the_connection_with_its_error() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("mute/root_agent.yaml", "name: mute\nmodel: scripted:mute/missing.yaml\ninstruction: Talk.\n")?;
+    let host = Host::serve(&folder).await?;
+    host.create_session("mute", "s").await?;
+    let mut live = Live::connect(&host, "mute", "s").await?;
+    live.say("hello").await?;
+    let Frame::Json(failure) = live.next().await? else { anyhow::bail!("closed at once") };
+    let message = text(&failure["errorMessage"]).to_owned();
+    ensure!(!message.is_empty() && failure["author"] == "mute", "{failure}");
+    let (code, reason) = live.closed().await?;
+    ensure!(code == 1011 && message.starts_with(&reason), "{code} {reason}: {message}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed() -> Result<()> {
+    let host = serve("server: {live_idle_timeout: 200ms}\n").await?;
+    host.create_session("parrot", "s").await?;
+    let mut live = Live::connect(&host, "parrot", "s").await?;
+    expect_close(&mut live, 1001, "nothing was sent for 0.2 s").await
+}
+
+#[tokio::test]
+async fn a_connection_counts_as_a_run() -> Result<()> {
+    let host = serve("server: {max_concurrent_runs: 1}\n").await?;
+    host.create_session("parrot", "s").await?;
+    let mut live = Live::connect(&host, "parrot", "s").await?;
+    ensure!(event::texts(&live.ask("hello").await?) == ["You said: hello"]);
+    let mut other = Live::connect(&host, "parrot", "s").await?;
+    expect_close(&mut other, 1013, "the maximum of 1 runs is active").await?;
+    live.close().await?;
+    host.run("parrot", "s", "hello").await.map(drop)
+}
+
+#[tokio::test]
+async fn a_host_that_stops_finishes_no_new_turn_and_says_so() -> Result<()> {
+    let host = serve("").await?;
+    host.create_session("parrot", "s").await?;
+    let mut idle = Live::connect(&host, "parrot", "s").await?;
+    ensure!(event::texts(&idle.ask("hello").await?) == ["You said: hello"]);
+    let stopping = tokio::spawn(host.stop());
+    expect_close(&mut idle, 1001, "the server stops; connect again").await?;
+    ensure!(stopping.await??, "its exit code is not 0");
+    Ok(())
+}
