@@ -105,6 +105,11 @@ impl AppState {
         self.shared.a2a.as_ref()
     }
 
+    /// Returns the connections of live runs.
+    pub(crate) fn live(&self) -> &LiveConnections {
+        &self.shared.live
+    }
+
     /// Serves the metrics of runs. To be called before the state is shared.
     #[must_use]
     pub fn with_metrics(mut self, metrics: Metrics) -> Self {
@@ -120,11 +125,6 @@ impl AppState {
 
     pub(crate) fn traces(&self) -> &TraceStore {
         &self.shared.traces
-    }
-
-    /// Returns the connections of live runs.
-    pub(crate) fn live(&self) -> &LiveConnections {
-        &self.shared.live
     }
 
     pub(crate) fn evaluations(&self) -> &Evaluations {
