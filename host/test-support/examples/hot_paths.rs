@@ -1,4 +1,4 @@
-//! Eleven hot paths of the host, for counting instructions: `hot_paths NAME COUNT` prepares a path and takes it COUNT times. Without
+//! Ten hot paths of the host, for counting instructions: `hot_paths NAME COUNT` prepares a path and takes it COUNT times. Without
 //! arguments it prints the names. `cargo xtask instructions` runs it with valgrind.
 
 use std::hint::black_box;
@@ -8,7 +8,6 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use hatchery_core::{
     Agent, Content, Event, EventWindow, JsonMap, MemoryService, ResponseGrouping, Services, SessionKey, SessionService,
-    SpanData, SpanExporter, TraceParent,
 };
 use hatchery_engine::contents::PromptView;
 use hatchery_engine::{App, RunRequest, Runner};
@@ -23,14 +22,13 @@ const USER: &str = "ada";
 /// Earlier events or turns of a session that is called long.
 const LONG: usize = 400;
 
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 10] = [
     "event_to_json",
     "event_from_json",
     "prompt_update",
     "model_stream",
     "turn_new_session",
     "turn_with_tool",
-    "turn_traced",
     "turn_long_session",
     "turn_sqlite",
     "session_window_sqlite",
@@ -57,7 +55,6 @@ async fn run(name: &str, count: usize, folder: &Path) -> anyhow::Result<()> {
         "model_stream" => read_streams(count).await,
         "turn_new_session" => Turns::new(services(), answering()?).in_new_sessions(count).await?,
         "turn_with_tool" => Turns::new(services(), calling()?).in_new_sessions(count).await?,
-        "turn_traced" => Turns::new(services(), calling()?).traced().in_new_sessions(count).await?,
         "turn_long_session" => Turns::new(services(), calling()?).in_one_session(LONG + count).await?,
         "turn_sqlite" => {
             let sessions = Arc::new(SqliteSessions::open(folder.join("sessions.db")).await?);
@@ -122,11 +119,6 @@ impl Turns {
         Self { runner: Runner::new(services), app: Arc::new(app) }
     }
 
-    /// Records the spans of the turns, with what is sent to the model.
-    fn traced(self) -> Self {
-        Self { runner: self.runner.with_span_exporter(Arc::new(CapturingExporter)), ..self }
-    }
-
     async fn in_new_sessions(&self, count: usize) -> anyhow::Result<()> {
         for number in 0..count {
             self.run(&self.create(&number.to_string()).await?).await?;
@@ -151,23 +143,6 @@ impl Turns {
         let request = RunRequest::new(USER, &*session.id, Content::user("What is one and two?"));
         black_box(self.runner.run(self.app.clone(), request).await?.collect().await?);
         Ok(())
-    }
-}
-
-/// Drops the spans.
-struct CapturingExporter;
-
-impl SpanExporter for CapturingExporter {
-    fn export(&self, span: &Arc<SpanData>) {
-        black_box(span);
-    }
-
-    fn captures_content(&self) -> bool {
-        true
-    }
-
-    fn is_sampled(&self, _: u128, _: Option<&TraceParent>) -> bool {
-        false
     }
 }
 
