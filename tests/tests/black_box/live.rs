@@ -1,15 +1,19 @@
 //! Live runs over WebSocket with models that are not live: turn by turn. The conversations of all samples are in
 //! `samples.rs`.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use hatchery_tests::host::{TIMEOUT, USER};
 use hatchery_tests::{Folder, Frame, Host, Live, event, paths};
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite;
 
 /// Serves an app `parrot` that repeats what the user says, and is slow at the word `slow`.
 async fn serve(config: &str) -> Result<Host> {
-    let folder = Folder::empty()?;
+    serve_folder(&Folder::empty()?, config).await
+}
+
+async fn serve_folder(folder: &Folder, config: &str) -> Result<Host> {
     if !config.is_empty() {
         folder.write("hatchery.yaml", config)?;
     }
@@ -19,7 +23,7 @@ async fn serve(config: &str) -> Result<Host> {
         "parrot/answers.yaml",
         "turns:\n  - when: {user: slow}\n    delay_ms: 600000\n    reply: late\n  - reply: 'You said: {user}'\n",
     )?;
-    Host::serve(&folder).await
+    Host::serve(folder).await
 }
 
 fn text(json: &Value) -> &str {
@@ -240,6 +244,41 @@ async fn a_turn_that_fails_ends_the_connection_with_its_error() -> Result<()> {
     let (code, reason) = live.closed().await?;
     ensure!(code == 1011 && message.starts_with(&reason), "{code} {reason}: {message}");
     Ok(())
+}
+
+#[tokio::test]
+async fn the_next_turn_of_an_open_connection_runs_the_newest_agent() -> Result<()> {
+    let folder = Folder::empty()?;
+    let host = serve_folder(&folder, "").await?;
+    host.create_session("parrot", "s").await?;
+    let mut live = Live::connect(&host, "parrot", "s").await?;
+    ensure!(event::texts(&live.ask("hello").await?) == ["You said: hello"]);
+    let generation = |components: &Value| components["generation"].as_u64().unwrap_or_default();
+    let before = generation(&host.components().await?);
+    folder.write("parrot/new.yaml", "turns:\n  - reply: 'I am new'\n")?;
+    folder.put("parrot/root_agent.yaml", "name: parrot\nmodel: scripted:parrot/new.yaml\ninstruction: Repeat.\n")?;
+    host.wait_until("there is a newer generation", |components| generation(components) > before).await?;
+    ensure!(event::texts(&live.ask("hello").await?) == ["I am new"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_loses_the_connection() -> Result<()> {
+    let host = serve("server: {write_timeout: 500ms}\n").await?;
+    host.create_session("parrot", "s").await?;
+    let mut live = Live::connect(&host, "parrot", "s").await?;
+    // The answers are far more than the buffers of two sockets hold.
+    let message = "x".repeat(500 << 10);
+    let mut sent = Ok(());
+    for _ in 0..200 {
+        sent = live.say(&message).await;
+        if sent.is_err() {
+            break;
+        }
+    }
+    let error = sent.err().context("the host reads for ever")?;
+    ensure!(error.downcast_ref::<tungstenite::Error>().is_some(), "{error:#}");
+    wait_for_state(&host, "cancelled").await
 }
 
 #[tokio::test]

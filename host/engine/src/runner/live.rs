@@ -95,6 +95,7 @@ impl Runner {
 /// A live run in progress.
 struct Conversation {
     runner: Runner,
+    /// The app as it was at the beginning.
     app: Arc<App>,
     key: SessionKey,
     request: LiveRunRequest,
@@ -123,15 +124,27 @@ impl Conversation {
     async fn run(self) -> Result<(), RunError> {
         let mut pending = PendingTurn::default();
         while let Some(request) = self.queue.next().await {
-            if let Some(input) = self.input(&mut pending, request).await? {
-                self.run_turn(input).await?;
+            let app = self.current_app();
+            if let Some(input) = self.input(&app, &mut pending, request).await? {
+                self.run_turn(app, input).await?;
             }
         }
         Ok(())
     }
 
+    /// Returns the app as it is loaded now, or as it was at the beginning if it is no longer there.
+    fn current_app(&self) -> Arc<App> {
+        let loaded = self.runner.0.apps.get().and_then(|apps| apps.app(&self.app.name));
+        loaded.unwrap_or_else(|| self.app.clone())
+    }
+
     /// Returns the turn that a request begins, or `None` if its message is not complete yet.
-    async fn input(&self, pending: &mut PendingTurn, request: LiveRequest) -> Result<Option<TurnInput>, RunError> {
+    async fn input(
+        &self,
+        app: &App,
+        pending: &mut PendingTurn,
+        request: LiveRequest,
+    ) -> Result<Option<TurnInput>, RunError> {
         match request {
             LiveRequest::Content { content, partial, state_delta } => {
                 pending.parts.extend(content.parts);
@@ -143,17 +156,19 @@ impl Conversation {
                 Ok(pending.take())
             }
             LiveRequest::ActivityStart | LiveRequest::Blob(_) if !pending.is_open => {
-                let agent = self.next_agent().await?;
+                let agent = self.next_agent(app).await?;
                 match request {
-                    request if self.is_live(agent) => Ok(Some(TurnInput::Request(request))),
-                    LiveRequest::Blob(blob) => Err(self.not_live(agent, &blob)),
+                    request if is_live(&app.tree, agent, self.runner.services().models.as_ref()) => {
+                        Ok(Some(TurnInput::Request(request)))
+                    }
+                    LiveRequest::Blob(blob) => Err(not_live(app, agent, &blob)),
                     _ => {
                         pending.is_open = true;
                         Ok(None)
                     }
                 }
             }
-            LiveRequest::Blob(blob) if is_media_stream(&blob) => Err(self.not_live(self.next_agent().await?, &blob)),
+            LiveRequest::Blob(blob) if is_media_stream(&blob) => Err(not_live(app, self.next_agent(app).await?, &blob)),
             LiveRequest::Blob(blob) => {
                 pending.parts.push(PartData::InlineData(blob).into());
                 Ok(None)
@@ -167,30 +182,21 @@ impl Conversation {
         }
     }
 
-    fn not_live(&self, agent: AgentId, blob: &Blob) -> RunError {
-        let name = &self.app.tree.agent(agent).name;
-        RunError::BadInput(format!("agent `{name}` has no live model and takes no `{}`; send text", blob.mime_type))
-    }
-
-    fn is_live(&self, agent: AgentId) -> bool {
-        is_live(&self.app.tree, agent, self.runner.services().models.as_ref())
-    }
-
     /// Returns the agent that answers next.
-    async fn next_agent(&self) -> Result<AgentId, RunError> {
+    async fn next_agent(&self, app: &App) -> Result<AgentId, RunError> {
         let session = self.runner.services().sessions.get(&self.key, EventWindow::All).await?;
         let events = match session {
             Some(session) => session.events,
             None if self.request.config.auto_create_session => Vector::new(),
             None => return Err(StoreError::SessionNotFound(self.key.clone()).into()),
         };
-        let tree = &self.app.tree;
+        let tree = &app.tree;
         let agents = agents_to_run(tree, &events, &self.runner.0.verifier(&self.key));
         Ok(agents.first().map_or(tree.root(), |(agent, _)| *agent))
     }
 
     /// Runs a turn, and passes its events on.
-    async fn run_turn(&self, input: TurnInput) -> Result<(), RunError> {
+    async fn run_turn(&self, app: Arc<App>, input: TurnInput) -> Result<(), RunError> {
         let LiveRunRequest { user, session, config, origin, cancel } = self.request.clone();
         let live = Some(config.live.clone().unwrap_or_default());
         let config = RunConfig { streaming_mode: StreamingMode::On, live, ..config };
@@ -201,7 +207,7 @@ impl Conversation {
         let new = RunRequest::new(user, session, Content::default());
         let request = RunRequest { message, state_delta, config, origin, cancel, ..new };
         let start = LiveStart { queue: self.queue.clone(), first };
-        let mut run = self.runner.start(self.app.clone(), request, RunKind::Live(start)).await?;
+        let mut run = self.runner.start(app.clone(), request, RunKind::Live(start)).await?;
         let mut last: Option<Arc<Event>> = None;
         let mut is_complete = false;
         while let Some(event) = run.next().await {
@@ -215,7 +221,7 @@ impl Conversation {
         }
         let (invocation_id, author) = match last {
             Some(event) => (event.invocation_id.clone(), event.author.clone()),
-            None => (run.id().unwrap_or_default().to_owned(), self.app.root().name.clone()),
+            None => (run.id().unwrap_or_default().to_owned(), app.root().name.clone()),
         };
         let end = EventData { invocation_id, author, turn_complete: Some(true), ..EventData::default() };
         self.send(Event::new(end)).await
@@ -224,6 +230,11 @@ impl Conversation {
     async fn send(&self, event: Arc<Event>) -> Result<(), RunError> {
         self.client.send(Ok(event)).await.map_err(|_| RunError::Cancelled)
     }
+}
+
+fn not_live(app: &App, agent: AgentId, blob: &Blob) -> RunError {
+    let name = &app.tree.agent(agent).name;
+    RunError::BadInput(format!("agent `{name}` has no live model and takes no `{}`; send text", blob.mime_type))
 }
 
 fn is_media_stream(blob: &Blob) -> bool {
