@@ -88,7 +88,7 @@ impl Runner {
                 let _ = client.send(Err(error)).await;
             }
         });
-        Ok(Run { events, id: None })
+        Ok(Run { events, id: None, begun: None })
     }
 }
 
