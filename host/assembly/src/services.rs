@@ -1,5 +1,6 @@
 //! Session, artifact, memory and model services: opened by URI from the configuration, or given as objects.
 
+mod agent_engine;
 mod firestore;
 
 use std::io;
@@ -177,6 +178,9 @@ pub(crate) async fn open_with(
     let services = Services {
         sessions: match session_object {
             Some(service) => service,
+            None if agent_engine::is_agent_engine(&sessions) => {
+                agent_engine::sessions(&sessions).map_err(failed("session_service", &sessions))?
+            }
             None if firestore::is_firestore(&sessions) => {
                 firestore::sessions(&sessions).await.map_err(failed("session_service", &sessions))?
             }
@@ -192,6 +196,9 @@ pub(crate) async fn open_with(
         },
         memory: match memory_object {
             Some(service) => service,
+            None if agent_engine::is_agent_engine(&memory) => {
+                agent_engine::memory(&memory).map_err(failed("memory_service", &memory))?
+            }
             None if firestore::is_firestore(&memory) => {
                 firestore::memory(&memory).await.map_err(failed("memory_service", &memory))?
             }
@@ -297,6 +304,33 @@ mod tests {
         let uri = format!("firestore://p?properties={}/none", folder.path().display());
         let error = opened(config("memory:", &uri)).await.unwrap_err().to_string();
         assert!(error.starts_with(&format!("memory_service `{uri}`: read the properties ")), "{error}");
+    }
+
+    #[cfg(feature = "agent-engine")]
+    #[tokio::test]
+    async fn services_in_agent_engine_are_opened_by_uri_and_connect_when_they_are_used() {
+        let config = |sessions: &str, memory: &str| Config {
+            session_service: Some(sessions.into()),
+            memory_service: Some(memory.into()),
+            ..Config::default()
+        };
+        let opened = async |config| open(&config, &Storage::InMemory, &Scripts::default()).await.map(drop);
+        opened(config("agentengine://p/l/7", "agentengine://p/l/7")).await.unwrap();
+        for (sessions, memory, start) in [
+            (
+                "agentengine:7",
+                "memory:",
+                "session_service `agentengine:7`: invalid name `agentengine:…`: a session service is",
+            ),
+            (
+                "memory:",
+                "agentengine:7",
+                "memory_service `agentengine:7`: invalid name `agentengine:…`: a memory service is",
+            ),
+        ] {
+            let error = opened(config(sessions, memory)).await.unwrap_err().to_string();
+            assert!(error.starts_with(start), "{error}");
+        }
     }
 
     #[tokio::test]

@@ -19,6 +19,7 @@ mod rollback;
 mod run;
 mod schema;
 mod serve;
+mod sessions;
 mod test;
 mod trust;
 
@@ -51,6 +52,8 @@ pub enum Command {
     Eval(eval::Args),
     /// Check a folder and suggest fixes
     Doctor(doctor::Args),
+    /// List, show, export and delete stored sessions
+    Sessions(sessions::Args),
     /// Search, list, add to and delete from the memory of users
     Memory(memory::Args),
     /// Copy what a host has stored to a new folder, also while it runs
@@ -115,6 +118,7 @@ impl Command {
             Self::Test(args) => test::run(args).await,
             Self::Eval(args) => eval::run(args).await,
             Self::Doctor(args) => doctor::run(args).await,
+            Self::Sessions(args) => sessions::run(args).await,
             Self::Memory(args) => memory::run(args).await,
             Self::Backup(args) => backup::run(args).await,
             Self::Models(args) => models::run(&args),

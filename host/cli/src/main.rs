@@ -21,6 +21,7 @@ mod logs;
 mod outcome;
 mod progress;
 mod recordings;
+mod service_args;
 mod template;
 mod terminal;
 mod test_report;

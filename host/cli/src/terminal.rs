@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, UNIX_EPOCH};
 
 use anstyle::{AnsiColor, Style};
+use hatchery_core::Timestamp;
 
 use crate::flags::flags_for;
 
@@ -112,6 +114,11 @@ pub fn list_names(names: &[String]) -> String {
 /// Returns the count with its noun in singular or plural.
 pub fn pluralize(count: usize, singular: &str, plural: &str) -> String {
     format!("{count} {}", if count == 1 { singular } else { plural })
+}
+
+/// Returns a time as HTTP writes it, in UTC.
+pub fn http_date(timestamp: Timestamp) -> String {
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs_f64(timestamp.as_seconds().max(0.0)))
 }
 
 #[cfg(test)]

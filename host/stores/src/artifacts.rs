@@ -4,6 +4,10 @@ mod directory;
 mod layout;
 mod memory;
 mod name;
+#[cfg(feature = "object-store")]
+mod objects;
 
 pub use directory::DirectoryArtifacts;
 pub use memory::MemoryArtifacts;
+#[cfg(feature = "object-store")]
+pub use objects::ObjectArtifacts;

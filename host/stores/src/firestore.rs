@@ -23,7 +23,7 @@ mod names;
 mod properties;
 mod query;
 mod sessions;
-mod timestamps;
+pub(crate) mod timestamps;
 mod uri;
 
 pub use client::{AccessTokens, FirestoreBuilder, FirestoreClient};

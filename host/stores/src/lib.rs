@@ -1,15 +1,19 @@
-//! Session, artifact and memory services, in memory, on disk and in Firestore.
+//! Session, artifact and memory services: in memory, on disk, in Firestore, in object stores, and in Vertex AI Agent Engine.
 //!
 //! Each service is selected by a URI (see [`open_sessions`], [`open_artifacts`], [`open_memory`]), implements a trait
 //! of `hatchery_core`, and passes the contract tests of its kind. Nothing here caches data that another process could
 //! change, except for the totals that [`quotas`] are checked against, and what the next append to a session in Firestore
 //! begins with, which the database compares.
 
+#[cfg(feature = "agent-engine")]
+mod agent_engine;
 pub mod artifacts;
 pub mod backup;
 #[cfg(feature = "firestore")]
 pub mod firestore;
 mod keyed_lock;
+#[cfg(any(feature = "agent-engine", feature = "object-store"))]
+mod loopback;
 pub mod memory;
 pub mod permissions;
 pub mod quotas;
@@ -23,9 +27,15 @@ use std::sync::Arc;
 use hatchery_core::ArtifactService;
 use hatchery_core::{ModelResolver, Services};
 
+#[cfg(feature = "object-store")]
+pub use artifacts::ObjectArtifacts;
 pub use artifacts::{DirectoryArtifacts, MemoryArtifacts};
+#[cfg(feature = "agent-engine")]
+pub use memory::AgentEngineMemory;
 pub use memory::{KeywordMemory, SqliteMemory};
 pub use quotas::{AppQuotas, Quota, Quotas};
+#[cfg(feature = "agent-engine")]
+pub use sessions::AgentEngineSessions;
 pub use sessions::{MemorySessions, SqliteSessions};
 pub use sqlite::Durability;
 pub use uri::{open_artifacts, open_memory, open_memory_with, open_sessions, open_sessions_with};

@@ -1,13 +1,18 @@
 //! Session services.
 
+#[cfg(feature = "agent-engine")]
+mod agent_engine;
 mod memory;
 mod sqlite;
 
 use std::sync::Arc;
 
-use hatchery_core::{Event, SessionKey, StoreError};
+use hatchery_core::{Event, EventWindow, SessionKey, StoreError};
+use imbl::Vector;
 use uuid::Uuid;
 
+#[cfg(feature = "agent-engine")]
+pub use agent_engine::AgentEngineSessions;
 pub use memory::MemorySessions;
 pub use sqlite::SqliteSessions;
 
@@ -40,4 +45,28 @@ pub(crate) fn too_few_events(key: &SessionKey, revision: u64, count: u64) -> Sto
 /// Returns the bytes that a recorded call counts with.
 pub(crate) fn record_bytes(call: &str, outcome: Option<&str>) -> u64 {
     (call.len() + outcome.unwrap_or_default().len()) as u64
+}
+
+/// Returns the events of a window. Revision `n` is that after the `n`th event, so it is an index.
+fn select_window(events: Vector<Arc<Event>>, window: EventWindow) -> Vector<Arc<Event>> {
+    match window {
+        EventWindow::All => events,
+        EventWindow::Recent(count) => events.skip(events.len().saturating_sub(count)),
+        EventWindow::Since(time) => events.into_iter().filter(|event| event.timestamp >= time).collect(),
+        EventWindow::RecentSince { count, time } => {
+            let recent = events.skip(events.len().saturating_sub(count));
+            recent.into_iter().filter(|event| event.timestamp >= time).collect()
+        }
+        EventWindow::AfterRevision(revision) => skip(&events, revision),
+        EventWindow::Page { after, limit } => {
+            let mut page = skip(&events, after);
+            page.truncate(limit);
+            page
+        }
+    }
+}
+
+/// Returns the events after a revision. Any number is accepted.
+fn skip(events: &Vector<Arc<Event>>, revision: u64) -> Vector<Arc<Event>> {
+    events.skip(usize::try_from(revision).unwrap_or(usize::MAX))
 }

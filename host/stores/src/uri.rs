@@ -10,11 +10,12 @@ use crate::{
     DirectoryArtifacts, Durability, KeywordMemory, MemoryArtifacts, MemorySessions, SqliteMemory, SqliteSessions,
 };
 
-const SESSIONS: &str = "a session service is one of `memory:`, `sqlite:///absolute/path.db`, `sqlite:relative/path.db` and \
-                        `firestore://project/database`";
-const ARTIFACTS: &str = "an artifact service is one of `memory:`, `file:///absolute/folder` and `file:relative/folder`";
-const MEMORY: &str = "a memory service is one of `memory:`, `sqlite:///absolute/path.db`, `sqlite:relative/path.db` and \
-                      `firestore://project/database`";
+pub(crate) const SESSIONS: &str = "a session service is one of `memory:`, `sqlite:///absolute/path.db`, \
+     `sqlite:relative/path.db`, `firestore://project/database` and `agentengine://project/location/engine`";
+pub(crate) const ARTIFACTS: &str = "an artifact service is one of `memory:`, `file:///absolute/folder`, `file:relative/folder`, \
+     `s3://bucket/prefix`, `gs://bucket/prefix` and `az://container/prefix`";
+pub(crate) const MEMORY: &str = "a memory service is one of `memory:`, `sqlite:///absolute/path.db`, \
+     `sqlite:relative/path.db`, `firestore://project/database` and `agentengine://project/location/engine`";
 
 /// Opens the session service of a URI: `memory:`, `sqlite:///absolute/path.db` or `sqlite:relative/path.db`.
 ///
@@ -34,21 +35,42 @@ pub async fn open_sessions_with(uri: &str, durability: Durability) -> Result<Arc
         ("memory", "") => Ok(Arc::new(MemorySessions::new())),
         ("sqlite", rest) => Ok(Arc::new(SqliteSessions::open_with(path(uri, rest, SESSIONS)?, durability).await?)),
         ("firestore", _) => Err(needs_client("FirestoreSessionService")),
+        ("agentengine", _) => Err(needs_tokens("AgentEngineSessions")),
         _ => Err(invalid(uri, SESSIONS)),
     }
 }
 
-/// Opens the artifact service of a URI: `memory:`, `file:///absolute/folder` or `file:relative/folder`.
+/// Opens the artifact service of a URI: `memory:`, `file:///absolute/folder` or `file:relative/folder`; with the feature
+/// `object-store` also `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`, with the settings in the
+/// environment.
 ///
 /// # Errors
 /// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] if the folder
-/// cannot be created.
+/// cannot be created, or the bucket cannot be listed; [`StoreError::InvalidRequest`] for an object store without the
+/// feature, or with settings that are not usable.
 pub async fn open_artifacts(uri: &str) -> Result<Arc<dyn ArtifactService>, StoreError> {
     match split(uri) {
         ("memory", "") => Ok(Arc::new(MemoryArtifacts::new())),
         ("file", rest) => Ok(Arc::new(DirectoryArtifacts::open(path(uri, rest, ARTIFACTS)?).await?)),
+        ("s3" | "gs" | "az", rest) if rest.starts_with("//") => open_objects(uri).await,
         _ => Err(invalid(uri, ARTIFACTS)),
     }
+}
+
+#[cfg(feature = "object-store")]
+async fn open_objects(uri: &str) -> Result<Arc<dyn ArtifactService>, StoreError> {
+    let variables = std::env::vars_os();
+    let variables = variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    Ok(Arc::new(crate::ObjectArtifacts::open(uri, variables).await?))
+}
+
+#[cfg(not(feature = "object-store"))]
+async fn open_objects(uri: &str) -> Result<Arc<dyn ArtifactService>, StoreError> {
+    let (scheme, _) = split(uri);
+    Err(StoreError::InvalidRequest(format!(
+        "artifacts in `{scheme}:` need the cargo feature `object-store`, which this program was built without; build it \
+         with `--features object-store`, or use `file:`"
+    )))
 }
 
 /// Opens the memory service of a URI: `memory:`, `sqlite:///absolute/path.db` or `sqlite:relative/path.db`.
@@ -69,6 +91,7 @@ pub async fn open_memory_with(uri: &str, durability: Durability) -> Result<Arc<d
         ("memory", "") => Ok(Arc::new(KeywordMemory::new())),
         ("sqlite", rest) => Ok(Arc::new(SqliteMemory::open_with(path(uri, rest, MEMORY)?, durability).await?)),
         ("firestore", _) => Err(needs_client("FirestoreMemoryService")),
+        ("agentengine", _) => Err(needs_tokens("AgentEngineMemory")),
         _ => Err(invalid(uri, MEMORY)),
     }
 }
@@ -86,6 +109,14 @@ fn needs_client(service: &str) -> StoreError {
     StoreError::InvalidRequest(format!(
         "a Firestore service needs a client with access tokens: create it with `{service}::new`, or open the URI with the \
          crate `hatchery`"
+    ))
+}
+
+/// As [`needs_client`], for Vertex AI Agent Engine.
+fn needs_tokens(service: &str) -> StoreError {
+    StoreError::InvalidRequest(format!(
+        "Agent Engine needs access tokens: create the service with `{service}::open`, or open the URI with the crate \
+         `hatchery`"
     ))
 }
 
@@ -107,7 +138,7 @@ fn path(uri: &str, rest: &str, valid: &'static str) -> Result<PathBuf, StoreErro
 
 /// Returns the error that lists the valid forms. Repeats only the scheme of an unknown URI, because the rest may
 /// contain a password.
-fn invalid(uri: &str, valid: &'static str) -> StoreError {
+pub(crate) fn invalid(uri: &str, valid: &'static str) -> StoreError {
     let name = match split(uri) {
         ("memory" | "sqlite" | "file", _) => uri.to_owned(),
         (_, "") => uri.to_owned(),

@@ -32,6 +32,7 @@ mod refused_files;
 mod registry;
 mod rollback;
 mod samples;
+mod sessions;
 mod slow_clients;
 mod telemetry;
 mod traces;

@@ -440,6 +440,20 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_service_in_a_cloud_is_external_access() {
+        let (_root, folder) = folder();
+        for (key, uri) in [
+            ("artifact_service", "s3://bucket/prefix"),
+            ("artifact_service", "gs://bucket"),
+            ("artifact_service", "az://container/prefix"),
+            ("session_service", "agentengine://project/location/1"),
+            ("memory_service", "agentengine://project/location/1"),
+        ] {
+            assert_eq!(requested(&folder, &format!("{key}: {uri}")), [format!("{key}: {uri}")]);
+        }
+    }
+
     #[cfg(unix)]
     #[test]
     fn a_link_out_of_the_folder_is_external_access() {

@@ -1,17 +1,12 @@
 //! `hatchery memory`: searches, lists, adds to and deletes from the memory of users. Works beside a running server.
 
-use std::io::Write;
-use std::path::PathBuf;
-use std::time::{Duration, UNIX_EPOCH};
-
 use anyhow::{Context, bail};
-use hatchery::services::{self, Scripts};
-use hatchery_core::{EventWindow, MemoryEntry, RememberedSession, Services, SessionKey, Timestamp};
+use hatchery_core::{EventWindow, MemoryEntry, RememberedSession, SessionKey, StoreError};
 use serde_json::{Value, json};
 
 use crate::commands::Outcome;
-use crate::host::{ConfigArgs, StorageArgs};
-use crate::terminal::{BOLD, DIM, escape_control, list_names, plain_stdout, pluralize, stdout};
+use crate::service_args::{OwnerArgs, ServiceArgs, unknown_session};
+use crate::terminal::{BOLD, DIM, escape_control, http_date, pluralize};
 
 #[derive(clap::Args)]
 #[command(
@@ -46,7 +41,7 @@ struct SearchArgs {
     #[command(flatten)]
     owner: OwnerArgs,
     #[command(flatten)]
-    folder: FolderArgs,
+    folder: ServiceArgs,
 }
 
 #[derive(clap::Args)]
@@ -61,7 +56,7 @@ struct ListArgs {
     #[arg(long, requires = "app", requires = "user")]
     session: Option<String>,
     #[command(flatten)]
-    folder: FolderArgs,
+    folder: ServiceArgs,
 }
 
 #[derive(clap::Args)]
@@ -72,7 +67,7 @@ struct AddArgs {
     #[command(flatten)]
     owner: OwnerArgs,
     #[command(flatten)]
-    folder: FolderArgs,
+    folder: ServiceArgs,
 }
 
 #[derive(clap::Args)]
@@ -86,64 +81,7 @@ struct DeleteArgs {
     #[command(flatten)]
     owner: OwnerArgs,
     #[command(flatten)]
-    folder: FolderArgs,
-}
-
-/// Whose memory it is.
-#[derive(clap::Args)]
-struct OwnerArgs {
-    /// The app
-    #[arg(long)]
-    app: String,
-    /// The user
-    #[arg(long)]
-    user: String,
-}
-
-impl OwnerArgs {
-    fn session(&self, id: &str) -> SessionKey {
-        SessionKey::new(self.app.as_str(), self.user.as_str(), id)
-    }
-}
-
-/// Where the memory is.
-#[derive(clap::Args)]
-struct FolderArgs {
-    /// The served folder
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    dir: PathBuf,
-    /// The data folder of the server; DIR/.hatchery by default
-    #[arg(long, value_name = "DATA_DIR")]
-    data_dir: Option<PathBuf>,
-    #[command(flatten)]
-    config: ConfigArgs,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
-impl FolderArgs {
-    async fn services(&self) -> anyhow::Result<Services> {
-        if !self.dir.is_dir() {
-            bail!("{} is not a folder", self.dir.display());
-        }
-        let config = self.config.source(&self.dir).load()?.require_host_access()?.config;
-        let storage = StorageArgs::in_directory(self.data_dir.clone()).storage(&self.dir);
-        Ok(services::open(&config, &storage, &Scripts::in_folder(&self.dir, &config)).await?)
-    }
-
-    /// Prints a value as JSON, or lines of text.
-    fn print(&self, value: &Value, lines: impl IntoIterator<Item = String>) -> anyhow::Result<Outcome> {
-        if self.json {
-            writeln!(plain_stdout(), "{value}")?;
-        } else {
-            let mut out = stdout();
-            for line in lines {
-                writeln!(out, "{line}")?;
-            }
-        }
-        Ok(Outcome::Success)
-    }
+    folder: ServiceArgs,
 }
 
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
@@ -180,13 +118,19 @@ async fn add(args: &AddArgs) -> anyhow::Result<Outcome> {
     let services = args.folder.services().await?;
     let key = args.owner.session(&args.session);
     let Some(session) = services.sessions.get(&key, EventWindow::All).await? else {
-        let others = services.sessions.list(&key.app, &key.user).await?;
-        let ids: Vec<_> = others.iter().map(|session| session.key.id.to_string()).collect();
-        bail!("no session `{}` of user `{}` in app `{}`; available: {}", key.id, key.user, key.app, list_names(&ids));
+        return Err(unknown_session(&services, &key).await);
     };
     services.memory.add_session(&session).await?;
-    let entries = services.memory.entries(&key).await?.len();
-    let line = format!("added {} of session {}", pluralize(entries, "entry", "entries"), escape_control(&key.id));
+    let id = escape_control(&key.id);
+    let (entries, line) = match services.memory.entries(&key).await {
+        Ok(entries) => {
+            let count = pluralize(entries.len(), "entry", "entries");
+            (Some(entries.len()), format!("added {count} of session {id}"))
+        }
+        // The service cannot list them.
+        Err(StoreError::InvalidRequest(_)) => (None, format!("added session {id}")),
+        Err(error) => return Err(error.into()),
+    };
     args.folder.print(&json!({ "sessionId": &*key.id, "entries": entries }), [line])
 }
 
@@ -208,11 +152,11 @@ async fn delete(args: &DeleteArgs) -> anyhow::Result<Outcome> {
     args.folder.print(&value, [format!("deleted {count} of {}", pluralize(sessions.len(), "session", "sessions"))])
 }
 
-fn print_entries(folder: &FolderArgs, entries: &[MemoryEntry], none: &str) -> anyhow::Result<Outcome> {
+fn print_entries(folder: &ServiceArgs, entries: &[MemoryEntry], none: &str) -> anyhow::Result<Outcome> {
     let lines = entries.iter().map(|entry| {
         let author = entry.author.as_deref().unwrap_or("unknown");
         let (author, text) = (escape_control(author), entry.content.text());
-        format!("{DIM}{}{DIM:#}  {BOLD}{author}{BOLD:#}: {}", time(entry.timestamp), escape_control(&text))
+        format!("{DIM}{}{DIM:#}  {BOLD}{author}{BOLD:#}: {}", http_date(entry.timestamp), escape_control(&text))
     });
     let none = entries.is_empty().then(|| none.to_owned());
     folder.print(&json!({ "memories": entries }), lines.chain(none))
@@ -229,9 +173,5 @@ fn to_line(session: &RememberedSession) -> String {
     let SessionKey { app, user, id } = &session.key;
     let count = pluralize(usize::try_from(session.entries).unwrap_or(usize::MAX), "entry", "entries");
     let name = format!("app {app}  user {user}  session {id}");
-    format!("{BOLD}{}{BOLD:#}  {count}  {DIM}newest {}{DIM:#}", escape_control(&name), time(session.newest))
-}
-
-fn time(timestamp: Timestamp) -> String {
-    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs_f64(timestamp.as_seconds().max(0.0)))
+    format!("{BOLD}{}{BOLD:#}  {count}  {DIM}newest {}{DIM:#}", escape_control(&name), http_date(session.newest))
 }

@@ -7,7 +7,7 @@ const MICROS_PER_DAY: i64 = 86_400_000_000;
 const MICROS: std::ops::RangeInclusive<i64> = -62_167_219_200_000_000..=253_402_300_799_999_999;
 
 /// Returns a time such as `2026-11-23T03:04:05.000250Z`.
-pub(super) fn to_iso(time: Timestamp) -> String {
+pub(crate) fn to_iso(time: Timestamp) -> String {
     let micros = time.as_micros().clamp(*MICROS.start(), *MICROS.end());
     let (days, micros) = (micros.div_euclid(MICROS_PER_DAY), micros.rem_euclid(MICROS_PER_DAY));
     let (year, month, day) = civil_from_days(days);
@@ -17,7 +17,7 @@ pub(super) fn to_iso(time: Timestamp) -> String {
 }
 
 /// Parses a UTC time with any number of fractional digits; those after microseconds are dropped.
-pub(super) fn from_iso(text: &str) -> Option<Timestamp> {
+pub(crate) fn from_iso(text: &str) -> Option<Timestamp> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
     let [year, month, day] = numbers(date, '-')?;
     let (clock, fraction) = time.split_once('.').unwrap_or((time, ""));

@@ -23,7 +23,7 @@ use hatchery_core::{
 };
 use imbl::Vector;
 
-use super::{new_session_id, record_bytes, reject_partial, too_few_events};
+use super::{new_session_id, record_bytes, reject_partial, select_window, too_few_events};
 use runs::SessionRuns;
 use state::{SharedState, add_change, own_keys, set, to_delta};
 
@@ -409,30 +409,6 @@ impl SessionService for MemorySessions {
         let app = self.apps.read_unpoisoned().get(&key.app).map(|shared| shared.usage).unwrap_or_default();
         Ok(Usage { session, user, app })
     }
-}
-
-/// Returns the events of a window. Revision `n` is that after the `n`th event, so it is an index.
-fn select_window(events: Vector<Arc<Event>>, window: EventWindow) -> Vector<Arc<Event>> {
-    match window {
-        EventWindow::All => events,
-        EventWindow::Recent(count) => events.skip(events.len().saturating_sub(count)),
-        EventWindow::Since(time) => events.into_iter().filter(|event| event.timestamp >= time).collect(),
-        EventWindow::RecentSince { count, time } => {
-            let recent = events.skip(events.len().saturating_sub(count));
-            recent.into_iter().filter(|event| event.timestamp >= time).collect()
-        }
-        EventWindow::AfterRevision(revision) => skip(&events, revision),
-        EventWindow::Page { after, limit } => {
-            let mut page = skip(&events, after);
-            page.truncate(limit);
-            page
-        }
-    }
-}
-
-/// Returns the events after a revision. Any number is accepted.
-fn skip(events: &Vector<Arc<Event>>, revision: u64) -> Vector<Arc<Event>> {
-    events.skip(usize::try_from(revision).unwrap_or(usize::MAX))
 }
 
 fn event_bytes(events: &Vector<Arc<Event>>) -> u64 {

@@ -2,8 +2,20 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+#[cfg(feature = "agent-engine")]
+mod agent_engine;
 mod agreement;
 mod crash;
 mod directory;
+#[cfg(feature = "agent-engine")]
+#[allow(dead_code)]
+#[path = "../servers/agent_engine.rs"]
+mod fake_engine;
+#[cfg(feature = "object-store")]
+#[allow(dead_code)]
+#[path = "../servers/object_stores.rs"]
+mod object_stores;
+#[cfg(feature = "object-store")]
+mod objects;
 mod sqlite;
 mod uris;

@@ -3,11 +3,12 @@
 use hatchery_core::{EventWindow, JsonMap, Part, SessionKey, StoreError};
 use hatchery_stores::{open_artifacts, open_memory, open_sessions};
 
-const SESSIONS: &str = "a session service is one of `memory:`, `sqlite:///absolute/path.db`, `sqlite:relative/path.db` and \
-                        `firestore://project/database`";
-const ARTIFACTS: &str = "an artifact service is one of `memory:`, `file:///absolute/folder` and `file:relative/folder`";
-const MEMORY: &str = "a memory service is one of `memory:`, `sqlite:///absolute/path.db`, `sqlite:relative/path.db` and \
-                      `firestore://project/database`";
+const SESSIONS: &str = "a session service is one of `memory:`, `sqlite:///absolute/path.db`, `sqlite:relative/path.db`, \
+     `firestore://project/database` and `agentengine://project/location/engine`";
+const ARTIFACTS: &str = "an artifact service is one of `memory:`, `file:///absolute/folder`, `file:relative/folder`, \
+     `s3://bucket/prefix`, `gs://bucket/prefix` and `az://container/prefix`";
+const MEMORY: &str = "a memory service is one of `memory:`, `sqlite:///absolute/path.db`, `sqlite:relative/path.db`, \
+     `firestore://project/database` and `agentengine://project/location/engine`";
 
 fn message<T>(result: Result<T, StoreError>) -> String {
     let Err(error @ StoreError::InvalidName { .. }) = result else { panic!("this should be an invalid name") };
@@ -71,6 +72,9 @@ async fn an_unknown_uri_is_an_error_that_lists_the_valid_ones() {
     for uri in ["s3", "file:", "file://", "file://host", "memory://", "sqlite:///a.db"] {
         assert_eq!(message(open_artifacts(uri).await), format!("invalid name `{uri}`: {ARTIFACTS}"));
     }
+    for (uri, shown) in [("s3:bucket", "s3:…"), ("gs:", "gs:"), ("az:/container", "az:…")] {
+        assert_eq!(message(open_artifacts(uri).await), format!("invalid name `{shown}`: {ARTIFACTS}"));
+    }
     for uri in ["", "sqlite:", "file:a"] {
         assert_eq!(message(open_memory(uri).await), format!("invalid name `{uri}`: {MEMORY}"));
     }
@@ -88,6 +92,42 @@ async fn a_firestore_service_needs_a_client() {
     assert_eq!(error, message("FirestoreSessionService"));
     let error = open_memory("firestore://project/database").await.err().unwrap().to_string();
     assert_eq!(error, message("FirestoreMemoryService"));
+}
+
+#[tokio::test]
+async fn agent_engine_needs_access_tokens() {
+    let message = |service: &str| {
+        format!(
+            "Agent Engine needs access tokens: create the service with `{service}::open`, or open the URI with the crate \
+             `hatchery`"
+        )
+    };
+    let error = open_sessions("agentengine://p/l/7").await.err().unwrap().to_string();
+    assert_eq!(error, message("AgentEngineSessions"));
+    let error = open_memory("agentengine://p/l/7").await.err().unwrap().to_string();
+    assert_eq!(error, message("AgentEngineMemory"));
+}
+
+#[cfg(feature = "object-store")]
+#[tokio::test]
+async fn a_bucket_has_a_name_and_a_prefix_of_segments() {
+    for uri in ["s3://", "s3:///prefix", "gs://bucket//prefix", "az://container/../other", "s3://key:secret@bucket"] {
+        let scheme = uri.split(':').next().unwrap();
+        assert_eq!(message(open_artifacts(uri).await), format!("invalid name `{scheme}:…`: {ARTIFACTS}"));
+    }
+}
+
+#[cfg(not(feature = "object-store"))]
+#[tokio::test]
+async fn an_object_store_without_its_feature_is_an_error_that_names_it() {
+    for scheme in ["s3", "gs", "az"] {
+        let error = open_artifacts(&format!("{scheme}://bucket/prefix")).await.err().unwrap();
+        let expected = format!(
+            "artifacts in `{scheme}:` need the cargo feature `object-store`, which this program was built without; build it \
+             with `--features object-store`, or use `file:`"
+        );
+        assert_eq!(error.to_string(), expected);
+    }
 }
 
 #[tokio::test]

@@ -9,30 +9,53 @@ use hatchery_core::{ArtifactService, Blob, Part, PartData, SessionKey, StoreErro
 use hatchery_stores::quotas::QuotaArtifacts;
 use serde_json::json;
 
-every_backend!(
-    [
-        versions_count_from_zero,
-        the_newest_version_is_loaded_unless_one_is_given,
-        an_artifact_that_does_not_exist_is_none,
-        reading_an_unknown_artifact_does_not_create_it,
-        every_part_is_read_back_unchanged,
-        sessions_do_not_see_each_others_artifacts,
-        artifacts_of_a_user_are_visible_in_all_their_sessions,
-        names_are_listed_in_order,
-        similar_names_are_different_artifacts,
-        names_that_leave_their_folder_are_rejected,
-        a_name_that_is_too_long_for_file_systems_is_rejected,
-        a_deleted_artifact_is_gone_with_its_versions,
-        deleting_an_unknown_artifact_is_no_error,
-        concurrent_saves_get_distinct_versions,
-        saves_and_deletions_may_run_concurrently,
-    ],
+/// Runs the tests of artifact services against every backend.
+macro_rules! every_artifact_backend {
+    ($($backends:tt)*) => {
+        every_backend!(
+            [
+                versions_count_from_zero,
+                the_newest_version_is_loaded_unless_one_is_given,
+                an_artifact_that_does_not_exist_is_none,
+                reading_an_unknown_artifact_does_not_create_it,
+                every_part_is_read_back_unchanged,
+                sessions_do_not_see_each_others_artifacts,
+                artifacts_of_a_user_are_visible_in_all_their_sessions,
+                names_are_listed_in_order,
+                similar_names_are_different_artifacts,
+                names_that_leave_their_folder_are_rejected,
+                a_name_that_is_too_long_for_file_systems_is_rejected,
+                a_deleted_artifact_is_gone_with_its_versions,
+                deleting_an_unknown_artifact_is_no_error,
+                concurrent_saves_get_distinct_versions,
+                saves_and_deletions_may_run_concurrently,
+            ],
+            $($backends)*
+        );
+    };
+}
+
+every_artifact_backend!(
     memory(_folder) => hatchery_stores::MemoryArtifacts::new(),
     directory(folder) => hatchery_stores::DirectoryArtifacts::open(folder.join("artifacts")).await.unwrap(),
     memory_behind_quotas(_folder) => behind_quotas(hatchery_stores::MemoryArtifacts::new()),
     directory_behind_quotas(folder) =>
         behind_quotas(hatchery_stores::DirectoryArtifacts::open(folder.join("artifacts")).await.unwrap()),
 );
+
+// A server that cannot be installed is reported, and its tests end.
+#[cfg(feature = "object-store")]
+every_artifact_backend!(
+    objects_in_memory(_folder) => objects_in_memory(""),
+    objects_in_memory_with_a_prefix(_folder) => objects_in_memory("a/prefix"),
+    s3(_folder) => match crate::object_stores::s3_artifacts().await { Some(artifacts) => artifacts, None => return },
+    azure(_folder) => match crate::object_stores::azure_artifacts().await { Some(artifacts) => artifacts, None => return },
+);
+
+#[cfg(feature = "object-store")]
+fn objects_in_memory(prefix: &str) -> hatchery_stores::ObjectArtifacts {
+    hatchery_stores::ObjectArtifacts::new(Arc::new(object_store::memory::InMemory::new()), prefix).unwrap()
+}
 
 fn behind_quotas(artifacts: impl ArtifactService + 'static) -> QuotaArtifacts {
     QuotaArtifacts::new(Arc::new(artifacts), Arc::default())

@@ -34,6 +34,24 @@ every_backend!(
     firestore(_folder) => emulated!(sessions),
 );
 
+// Agent Engine lists sessions with its own time, and does not count events.
+#[cfg(feature = "agent-engine")]
+every_backend!(
+    [
+        an_event_is_read_back_unchanged,
+        a_repeated_append_changes_nothing_and_returns_the_revision,
+        another_event_with_a_stored_id_is_rejected,
+        a_partial_event_is_rejected_and_changes_nothing,
+        appending_to_an_unknown_session_is_an_error,
+        appending_to_a_deleted_session_is_an_error,
+        the_newest_events_can_be_requested,
+        events_since_a_time_can_be_requested,
+        events_after_a_revision_can_be_requested,
+        concurrent_appends_keep_every_event,
+    ],
+    agent_engine(_folder) => crate::fake_engine::FakeEngine::start().await.sessions(),
+);
+
 async fn an_event_is_read_back_unchanged(sessions: &dyn SessionService) {
     let key = create(sessions, "ann", "s1").await;
     let json = r#"{"id":"e1","invocationId":"e-1","author":"dice","content":{"role":"model","parts":[{"functionCall":

@@ -52,11 +52,19 @@ mod emulator {
     }
 }
 mod events;
+#[cfg(feature = "agent-engine")]
+#[allow(dead_code)]
+#[path = "../servers/agent_engine.rs"]
+mod fake_engine;
 #[cfg(feature = "firestore")]
 mod firestore;
 mod history;
 mod journal;
 mod memory;
+#[cfg(feature = "object-store")]
+#[allow(dead_code)]
+#[path = "../servers/object_stores.rs"]
+mod object_stores;
 #[cfg(feature = "firestore")]
 mod proxy;
 mod quotas;

@@ -24,6 +24,18 @@ every_backend!(
     firestore(_folder) => emulated!(sessions),
 );
 
+// Agent Engine shares no state between sessions.
+#[cfg(feature = "agent-engine")]
+every_backend!(
+    [
+        state_deltas_accumulate,
+        a_removed_key_is_deleted,
+        values_of_every_kind_are_read_back,
+        temporary_state_is_never_stored,
+    ],
+    agent_engine(_folder) => crate::fake_engine::FakeEngine::start().await.sessions(),
+);
+
 async fn state_deltas_accumulate(sessions: &dyn SessionService) {
     let key = sessions.create("app", "ann", Some("s1"), map(json!({"a": 1, "b": 1}))).await.unwrap().key;
     append(sessions, &key, [delta(json!({"b": 2, "_app_c": 3})), delta(json!({"d": 4}))]).await;

@@ -34,6 +34,27 @@ every_backend!(
     firestore(_folder) => emulated!(sessions),
 );
 
+// Agent Engine has one name space for the ids of all users, restricts them, and lists sessions by its own time.
+#[cfg(feature = "agent-engine")]
+every_backend!(
+    [
+        an_unknown_session_is_none,
+        a_created_session_is_found,
+        a_session_without_an_id_gets_a_uuid,
+        whitespace_around_an_id_is_ignored,
+        a_duplicate_id_is_an_error_and_changes_nothing,
+        a_list_contains_only_the_users_sessions_in_the_app,
+        the_newest_events_since_a_time_can_be_requested,
+        events_can_be_read_page_by_page,
+        a_deleted_session_is_gone,
+        deleting_an_unknown_session_is_no_error,
+        a_session_created_again_is_empty,
+        a_session_that_was_read_does_not_change_later,
+        concurrent_creations_of_one_id_succeed_once,
+    ],
+    agent_engine(_folder) => crate::fake_engine::FakeEngine::start().await.sessions(),
+);
+
 async fn an_unknown_session_is_none(sessions: &dyn SessionService) {
     create(sessions, "ann", "known").await;
     let unknown = SessionKey::new("app", "ann", "unknown");

@@ -30,6 +30,25 @@ every_backend!(
     firestore(_folder) => emulated!(sessions),
 );
 
+// Turns are those of the process.
+#[cfg(feature = "agent-engine")]
+every_backend!(
+    [
+        a_turn_raises_the_fence_and_returns_the_revision,
+        a_turn_of_an_earlier_fence_can_append_nothing,
+        an_append_outside_of_turns_needs_no_fence,
+        a_turn_waits_for_the_lease_of_the_one_before,
+        a_turn_may_follow_the_callers_own_last_turn_at_once,
+        a_turn_that_was_taken_over_cannot_be_renewed_or_ended,
+        a_renewed_turn_is_held_for_its_new_lease,
+        a_lease_has_a_limit,
+        a_turn_of_an_unknown_session_is_an_error,
+        a_session_created_again_knows_no_earlier_turns,
+        only_one_of_many_hosts_begins_a_turn,
+    ],
+    agent_engine(_folder) => crate::fake_engine::FakeEngine::start().await.sessions(),
+);
+
 async fn begin(sessions: &dyn SessionService, key: &SessionKey, previous: Option<u64>) -> Option<Turn> {
     match sessions.begin_turn(key, previous, LONG).await.unwrap() {
         TurnStart::Begun(turn) => Some(turn),

@@ -1,0 +1,139 @@
+//! `hatchery sessions`: lists, shows, exports and deletes stored sessions. Works beside a running server.
+
+use std::io::Write;
+
+use hatchery_core::{Event, EventWindow, PartData, Services, Session, SessionKey};
+use serde_json::{Value, json};
+
+use crate::commands::Outcome;
+use crate::service_args::{OwnerArgs, ServiceArgs, unknown_session};
+use crate::terminal::{BOLD, DIM, escape_control, http_date, plain_stdout, pluralize};
+
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  hatchery sessions list --app reception --user ada\n  \
+                        hatchery sessions show first --app reception --user ada\n  \
+                        hatchery sessions export first --app reception --user ada > first.json\n  \
+                        hatchery sessions delete first --app reception --user ada\n\n\
+    Uses the sessions of the folder's server, which may be running.")]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// List the sessions of a user in an app, most recently updated first
+    List(ListArgs),
+    /// Show the messages and the state of a session
+    Show(SessionArgs),
+    /// Print a session with all events and its state as JSON
+    Export(SessionArgs),
+    /// Delete a session with its artifacts; what memory has of it stays
+    Delete(SessionArgs),
+}
+
+#[derive(clap::Args)]
+struct ListArgs {
+    #[command(flatten)]
+    owner: OwnerArgs,
+    #[command(flatten)]
+    folder: ServiceArgs,
+}
+
+#[derive(clap::Args)]
+struct SessionArgs {
+    /// The session
+    session: String,
+    #[command(flatten)]
+    owner: OwnerArgs,
+    #[command(flatten)]
+    folder: ServiceArgs,
+}
+
+pub async fn run(args: Args) -> anyhow::Result<Outcome> {
+    match args.action {
+        Action::List(args) => list(&args).await,
+        Action::Show(args) => show(&args).await,
+        Action::Export(args) => export(&args).await,
+        Action::Delete(args) => delete(&args).await,
+    }
+}
+
+async fn list(args: &ListArgs) -> anyhow::Result<Outcome> {
+    let OwnerArgs { app, user } = &args.owner;
+    let sessions = args.folder.services().await?.sessions.list(app, user).await?;
+    let mut lines: Vec<_> = sessions.iter().map(to_line).collect();
+    if lines.is_empty() {
+        lines.push(format!("user {} has no sessions in app {}", escape_control(user), escape_control(app)));
+    }
+    args.folder.print(&json!({ "sessions": sessions }), lines)
+}
+
+async fn show(args: &SessionArgs) -> anyhow::Result<Outcome> {
+    let services = args.folder.services().await?;
+    let session = find(&services, &args.owner.session(&args.session)).await?;
+    let state = session.state.iter().map(|(name, value)| {
+        format!("{DIM}state{DIM:#} {BOLD}{}{BOLD:#} = {}", escape_control(name), escape_control(&value.to_string()))
+    });
+    let messages = session.events.iter().filter_map(|event| to_message(event));
+    let lines: Vec<_> = std::iter::once(to_line(&session)).chain(state).chain(messages).collect();
+    args.folder.print(&serde_json::to_value(&session)?, lines)
+}
+
+async fn export(args: &SessionArgs) -> anyhow::Result<Outcome> {
+    let services = args.folder.services().await?;
+    let session = find(&services, &args.owner.session(&args.session)).await?;
+    writeln!(plain_stdout(), "{}", serde_json::to_string(&session)?)?;
+    Ok(Outcome::Success)
+}
+
+async fn delete(args: &SessionArgs) -> anyhow::Result<Outcome> {
+    let services = args.folder.services().await?;
+    let key = args.owner.session(&args.session);
+    find(&services, &key).await?;
+    let mut artifacts = services.artifacts.list(&key).await?;
+    artifacts.retain(|name| !name.starts_with("user:"));
+    services.sessions.delete(&key).await?;
+    for name in &artifacts {
+        services.artifacts.delete(&key, name).await?;
+    }
+    let count = pluralize(artifacts.len(), "artifact", "artifacts");
+    let line = format!("deleted session {} with {count}", escape_control(&key.id));
+    args.folder.print(&json!({ "sessionId": &*key.id, "artifacts": artifacts }), [line])
+}
+
+async fn find(services: &Services, key: &SessionKey) -> anyhow::Result<Session> {
+    match services.sessions.get(key, EventWindow::All).await? {
+        Some(session) => Ok(session),
+        None => Err(unknown_session(services, key).await),
+    }
+}
+
+fn to_line(session: &Session) -> String {
+    let id = escape_control(&session.key.id);
+    format!("{BOLD}{id}{BOLD:#}  {DIM}updated {}{DIM:#}", http_date(session.last_update_time))
+}
+
+/// Returns the author and the content of an event in one line; `None` if it has no message.
+fn to_message(event: &Event) -> Option<String> {
+    let content = event.content.as_deref()?;
+    let parts: Vec<String> =
+        content.parts.iter().filter(|part| !part.thought).filter_map(|part| describe(&part.data)).collect();
+    let author = escape_control(&event.author);
+    let text = parts.join(" ");
+    let time = http_date(event.timestamp);
+    (!text.is_empty()).then(|| format!("{DIM}{time}{DIM:#}  {BOLD}{author}{BOLD:#}: {}", escape_control(&text)))
+}
+
+fn describe(data: &PartData) -> Option<String> {
+    match data {
+        PartData::Text(text) => Some(text.clone()),
+        PartData::FunctionCall(call) => Some(format!("[calls {} {}]", call.name, Value::Object(call.args.clone()))),
+        PartData::FunctionResponse(response) => Some(format!("[{} returned]", response.name)),
+        PartData::InlineData(blob) => Some(format!("[{} bytes of {}]", blob.data.len(), blob.mime_type)),
+        PartData::FileData(file) => Some(format!("[file {}]", file.file_uri)),
+        PartData::ExecutableCode(_) => Some("[code]".into()),
+        PartData::CodeExecutionResult(_) => Some("[result of code]".into()),
+        PartData::Other => None,
+    }
+}

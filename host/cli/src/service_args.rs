@@ -1,0 +1,84 @@
+//! Arguments of commands that work on the data of a served folder, beside its server.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{anyhow, bail};
+use hatchery::services::{self, Scripts};
+use hatchery_core::{Services, SessionKey};
+use serde_json::Value;
+
+use crate::commands::Outcome;
+use crate::host::{ConfigArgs, StorageArgs};
+use crate::terminal::{list_names, plain_stdout, stdout};
+
+/// Whose data it is.
+#[derive(clap::Args)]
+pub struct OwnerArgs {
+    /// The app
+    #[arg(long)]
+    pub app: String,
+    /// The user
+    #[arg(long)]
+    pub user: String,
+}
+
+impl OwnerArgs {
+    /// Returns the key of a session of the user in the app.
+    pub fn session(&self, id: &str) -> SessionKey {
+        SessionKey::new(self.app.as_str(), self.user.as_str(), id)
+    }
+}
+
+/// Where the data is.
+#[derive(clap::Args)]
+pub struct ServiceArgs {
+    /// The served folder
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// The data folder of the server; DIR/.hatchery by default
+    #[arg(long, value_name = "DATA_DIR")]
+    data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl ServiceArgs {
+    /// Opens the services of the folder.
+    pub async fn services(&self) -> anyhow::Result<Services> {
+        if !self.dir.is_dir() {
+            bail!("{} is not a folder", self.dir.display());
+        }
+        let config = self.config.source(&self.dir).load()?.require_host_access()?.config;
+        let storage = StorageArgs::in_directory(self.data_dir.clone()).storage(&self.dir);
+        Ok(services::open(&config, &storage, &Scripts::in_folder(&self.dir, &config)).await?)
+    }
+
+    /// Prints a value as JSON, or lines of text.
+    pub fn print(&self, value: &Value, lines: impl IntoIterator<Item = String>) -> anyhow::Result<Outcome> {
+        if self.json {
+            writeln!(plain_stdout(), "{value}")?;
+        } else {
+            let mut out = stdout();
+            for line in lines {
+                writeln!(out, "{line}")?;
+            }
+        }
+        Ok(Outcome::Success)
+    }
+}
+
+/// Returns the error of a session that does not exist, with those that do.
+pub async fn unknown_session(services: &Services, key: &SessionKey) -> anyhow::Error {
+    let SessionKey { app, user, id } = key;
+    match services.sessions.list(app, user).await {
+        Ok(others) => {
+            let ids: Vec<_> = others.iter().map(|session| session.key.id.to_string()).collect();
+            anyhow!("no session `{id}` of user `{user}` in app `{app}`; available: {}", list_names(&ids))
+        }
+        Err(error) => error.into(),
+    }
+}
