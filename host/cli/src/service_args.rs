@@ -8,8 +8,8 @@ use hatchery::services::{self, Scripts};
 use hatchery_core::{Services, SessionKey};
 use serde_json::Value;
 
-use crate::commands::Outcome;
 use crate::host::{ConfigArgs, StorageArgs};
+use crate::outcome::Outcome;
 use crate::terminal::{list_names, plain_stdout, stdout};
 
 /// Whose data it is.

@@ -15,7 +15,7 @@ async fn serve() -> Result<(Folder, Host)> {
         "name: desk\nmodel: scripted:desk/answers.yaml\ninstruction: Note what is said.\n",
     )?;
     folder.write("desk/answers.yaml", "turns:\n  - reply: \"Noted: {user}\"\n")?;
-    let host = Host::serve_with_args(&folder, &[], &[]).await?;
+    let host = Host::serve(&folder).await?;
     Ok((folder, host))
 }
 

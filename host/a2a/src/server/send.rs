@@ -104,7 +104,9 @@ impl A2aService {
         let sender = self.push()?;
         let PushConfig { id, .. } = sender.set(&app.name, task, config, after).await?;
         let started = start.await;
-        if let (Err(_), Some(id)) = (&started, id) {
+        if started.is_err()
+            && let Some(id) = id
+        {
             sender.delete(&app.name, task, &id).await?;
         }
         started

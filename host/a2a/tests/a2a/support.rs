@@ -26,12 +26,17 @@ pub const APP: &str = "app";
 
 /// An agent that does what the user's text says: `ask a b` calls `a` and `b`, which wait for the client, `wait` stops until
 /// the test releases it, anything else is repeated. To answers it says what it has got.
-#[derive(Default)]
 pub struct Obedient {
     /// A permit for each run that has come to its stop.
     pub stopped: Semaphore,
     /// A permit for each run that may go on.
     pub released: Semaphore,
+}
+
+impl Default for Obedient {
+    fn default() -> Self {
+        Self { stopped: Semaphore::new(0), released: Semaphore::new(0) }
+    }
 }
 
 #[async_trait]
