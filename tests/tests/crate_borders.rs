@@ -52,6 +52,7 @@ const BORDERS: [(&str, &[&str]); 16] = [
             "hatchery-engine",
             "hatchery-eval",
             "hatchery-mcp",
+            "hatchery-openapi",
             "hatchery-telemetry",
         ],
     ),

@@ -75,6 +75,7 @@ pub struct Recording {
 
 /// The call of a [`Recording`].
 #[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "most recorded calls are the large ones")]
 pub enum RecordedCall {
     /// A call of a model.
     Model(ModelCall),

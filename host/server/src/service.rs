@@ -58,7 +58,7 @@ impl HttpService {
         let headers = request.headers();
         let rule = self.cors.rule(request.uri().path(), headers);
         let mut response = match (self.guard.check(request.method(), request.uri(), headers, rule.is_some()), rule) {
-            (Err(error), _) => return error.into_response(),
+            (Err(error), _) => error.into_response(),
             (Ok(()), None) => self.dispatch(request).await,
             (Ok(()), Some(rule)) => {
                 // A rule is for an origin.

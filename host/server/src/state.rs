@@ -7,6 +7,7 @@ use hatchery_core::{EventWindow, Services, Session, SessionKey};
 use hatchery_engine::{App, RunPermit, Runner};
 use hatchery_eval::{EvalStore, Evaluations};
 use hatchery_mcp::{McpEndpoint, McpServers, McpService};
+use hatchery_openapi::Apis;
 use hatchery_telemetry::{Metrics, TraceStore};
 
 use crate::body::BodyBudget;
@@ -31,6 +32,7 @@ struct Shared {
     mcp: Option<McpEndpoint>,
     mcp_servers: McpServers,
     a2a_agents: A2aAgents,
+    apis: Apis,
     evaluations: Evaluations,
     traces: TraceStore,
     metrics: Metrics,
@@ -54,6 +56,7 @@ impl AppState {
             mcp,
             mcp_servers,
             a2a_agents,
+            apis: Apis::default(),
             evaluations,
             traces,
             metrics,
@@ -127,6 +130,19 @@ impl AppState {
 
     pub(crate) fn evaluations(&self) -> &Evaluations {
         &self.shared.evaluations
+    }
+
+    /// Reports the state of these HTTP APIs, whose operations are tools. To be called before the state is shared.
+    #[must_use]
+    pub fn with_apis(mut self, apis: Apis) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.apis = apis;
+        }
+        self
+    }
+
+    pub(crate) fn apis(&self) -> &Apis {
+        &self.shared.apis
     }
 
     pub(crate) fn a2a_agents(&self) -> &A2aAgents {

@@ -144,12 +144,15 @@ impl SpanExporter for Metrics {
     }
 }
 
+/// Durations by name.
+type Durations = Family<[(&'static str, Name); 1], Histogram, fn() -> Histogram>;
+
 /// The number and the durations of calls by name.
 struct Calls {
     label: &'static str,
     names: Names,
     total: Family<[(&'static str, Name); 2], Counter>,
-    seconds: Family<[(&'static str, Name); 1], Histogram, fn() -> Histogram>,
+    seconds: Durations,
 }
 
 impl Calls {

@@ -42,6 +42,7 @@ fn find() -> Option<Emulator> {
 }
 
 /// Writes to the terminal, also if the output of tests is captured.
+#[allow(clippy::explicit_write, reason = "`eprintln` is captured in tests")]
 fn skip(reason: &str) {
     writeln!(std::io::stderr(), "SKIPPED: the tests of Firestore: {reason}; or set {VARIABLE}").unwrap();
 }

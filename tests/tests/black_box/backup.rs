@@ -1,6 +1,7 @@
 //! `hatchery backup`: copies of what a running host has stored.
 
 use anyhow::{Result, ensure};
+use hatchery_tests::event::text_at;
 use hatchery_tests::host::{USER, session_path};
 use hatchery_tests::{Folder, Host, event};
 use serde_json::{Value, json};
@@ -30,9 +31,8 @@ async fn backup(folder: &Folder, args: &[&str]) -> Result<Output> {
 
 fn outcomes(output: &Output) -> Result<Vec<(String, String)>> {
     let json = output.json()?;
-    let items = json["items"].as_array().into_iter().flatten();
-    let text = |item: &Value, key: &str| item[key].as_str().unwrap_or_default().to_owned();
-    Ok(items.map(|item| (text(item, "name"), text(item, "outcome"))).collect())
+    let items = json.get("items").and_then(Value::as_array).into_iter().flatten();
+    Ok(items.map(|item| (text_at(item, "/name").to_owned(), text_at(item, "/outcome").to_owned())).collect())
 }
 
 #[tokio::test]

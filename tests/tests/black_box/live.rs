@@ -216,7 +216,8 @@ async fn wait_for_state(host: &Host, state: &str) -> Result<()> {
     let poll = async {
         loop {
             let runs = host.get(&path).await?.json(200)?;
-            let states: Vec<_> = runs["runs"].as_array().into_iter().flatten().map(|run| text(&run["state"])).collect();
+            let runs = runs.get("runs").and_then(Value::as_array).into_iter().flatten();
+            let states: Vec<_> = runs.map(|run| event::text_at(run, "/state")).collect();
             let is_there = match state {
                 "running" => states.contains(&"running"),
                 _ => states.contains(&state) && !states.contains(&"running"),

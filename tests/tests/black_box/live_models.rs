@@ -244,8 +244,7 @@ fn said(event: &Value) -> String {
             return text.into();
         }
     }
-    let part = &event["content"]["parts"][0];
-    let name = |key: &str| part[key]["name"].as_str();
+    let name = |key: &str| event.pointer(&format!("/content/parts/0/{key}/name")).and_then(Value::as_str);
     match (name("functionCall"), name("functionResponse")) {
         (Some(call), _) => format!("{call}()"),
         (_, Some(response)) => response.into(),

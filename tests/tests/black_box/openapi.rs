@@ -43,7 +43,9 @@ async fn an_api_of_a_folder_needs_the_trust_of_the_operator() -> Result<()> {
     let other = Host::serve(&Folder::empty()?).await?;
     let folder = guide()?;
     folder.write("hatchery.yaml", config(&folder, &other))?;
-    let host = Host::serve(&folder).await?;
+    let user = folder.data().join("config");
+    let environment = [("XDG_CONFIG_HOME", user.to_str().context("UTF-8")?)];
+    let host = Host::serve_with_args(&folder, &environment, &[] as &[&str]).await?;
     let text = host.components().await?.to_string();
     ensure!(
         text.contains("the API `host` is not used: hatchery.yaml requests access outside of its folder for it"),

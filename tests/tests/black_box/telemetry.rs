@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result, ensure};
 use axum::Router;
 use axum::body::Bytes;
-use axum::http::HeaderMap;
+use axum::http::{self, HeaderMap};
 use axum::routing::post;
 use hatchery_tests::host::message;
 use hatchery_tests::{Folder, Host, paths};
@@ -27,9 +27,12 @@ impl Collector {
     /// Starts the collector, and returns its URL.
     async fn start(&self) -> Result<String> {
         let requests = self.0.clone();
-        let export = post(async move |headers: HeaderMap, body: Bytes| {
-            let request = ExportTraceServiceRequest::decode(body).expect("a request of OTLP");
-            requests.lock().unwrap_or_else(PoisonError::into_inner).push((headers, request));
+        let export = post(async move |headers: HeaderMap, body: Bytes| match ExportTraceServiceRequest::decode(body) {
+            Ok(request) => {
+                requests.lock().unwrap_or_else(PoisonError::into_inner).push((headers, request));
+                http::StatusCode::OK
+            }
+            Err(_) => http::StatusCode::BAD_REQUEST,
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);

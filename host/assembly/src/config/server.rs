@@ -75,7 +75,7 @@ pub struct ServerConfig {
     #[serde(skip)]
     pub keep_alive: Duration,
     /// How long active runs may take to end when the server stops.
-    #[serde(skip)]
+    #[serde(deserialize_with = "units::time")]
     pub drain_timeout: Duration,
 }
 

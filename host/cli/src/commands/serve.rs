@@ -117,6 +117,7 @@ pub async fn serve(
     let state = AppState::new(host.runner().clone(), host.apps().clone(), config)
         .with_mcp(mcp, host.mcp_servers().clone())
         .with_a2a(a2a.clone(), host.a2a_agents().clone())
+        .with_apis(host.openapi().clone())
         .with_evaluations(host.evaluations().clone())
         .with_traces(host.traces().clone())
         .with_metrics(metrics);

@@ -135,7 +135,7 @@ mod tests {
             (["activityEnd", "activity_end"], LiveRequest::ActivityEnd),
         ] {
             for key in keys {
-                assert_eq!(parsed(json!({key: {}})), [expected.clone()]);
+                assert_eq!(parsed(json!({key: {}})), std::slice::from_ref(&expected));
             }
         }
         for key in ["audioStreamEnd", "audio_stream_end"] {

@@ -199,7 +199,7 @@ fn request_json(request: &LlmRequest, omitted: usize) -> Value {
             config.insert("tools".into(), tools.into());
         }
     }
-    let contents: Vec<_> = request.contents.iter().map(|content| to_value(content)).collect();
+    let contents: Vec<_> = request.contents.iter().map(to_value).collect();
     let mut json = json!({"model": request.model, "config": config, "contents": contents});
     if let (Value::Object(json), 1..) = (&mut json, omitted) {
         json.insert("omittedContents".into(), omitted.into());

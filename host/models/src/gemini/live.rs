@@ -132,6 +132,7 @@ struct Link {
 }
 
 /// What happens next.
+#[allow(clippy::large_enum_variant, reason = "one exists at a time")]
 enum Step {
     Request(Option<LiveRequest>),
     Frame(Result<Option<ServerFrame>, ModelError>),

@@ -43,9 +43,12 @@ struct Server {
     connections: usize,
 }
 
+/// The scripts of the connections to come, with their numbers.
+type Steps = VecDeque<(usize, Vec<Step>)>;
+
 #[derive(Clone)]
 struct Scripts {
-    left: Arc<Mutex<VecDeque<(usize, Vec<Step>)>>>,
+    left: Arc<Mutex<Steps>>,
     reports: mpsc::UnboundedSender<Report>,
 }
 

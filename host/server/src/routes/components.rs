@@ -1,5 +1,5 @@
 //! Components: what is loaded and the state of every file, one component in detail, and its earlier revisions; the
-//! state of MCP servers and of agents of other hosts.
+//! state of MCP servers, of agents of other hosts and of HTTP APIs.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -8,6 +8,7 @@ use axum::{Json, Router};
 use hatchery::{CatalogReport, ComponentDetail, DevUi, RestoreError};
 use hatchery_a2a::RemoteAgentStatus;
 use hatchery_mcp::ServerStatus;
+use hatchery_openapi::ApiStatus;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ApiError;
@@ -31,6 +32,8 @@ struct Components {
     mcp_servers: Vec<ServerStatus>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     a2a_agents: Vec<RemoteAgentStatus>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    openapi: Vec<ApiStatus>,
 }
 
 #[derive(Serialize)]
@@ -50,6 +53,7 @@ async fn components(State(state): State<AppState>) -> Json<Components> {
         catalog: source.report(),
         mcp_servers: state.mcp_servers().statuses(),
         a2a_agents: state.a2a_agents().statuses(),
+        openapi: state.apis().statuses(),
     })
 }
 

@@ -93,7 +93,15 @@ impl ObjectArtifacts {
     /// Checks that the bucket exists and may be listed.
     async fn check(&self) -> Result<(), StoreError> {
         let nothing = self.location.prefix().clone().join(".check");
-        self.store.list(Some(&nothing)).try_next().await.map(drop).map_err(|error| self.failure("open", error))
+        let Err(error) = self.store.list(Some(&nothing)).try_next().await else { return Ok(()) };
+        // A failed list has no kind. The same store refuses to read an object with one.
+        let error = match self.store.get(&nothing).await {
+            Err(kind @ (Error::NotFound { .. } | Error::PermissionDenied { .. } | Error::Unauthenticated { .. })) => {
+                kind
+            }
+            _ => error,
+        };
+        Err(self.failure("open", error))
     }
 
     /// Returns the prefix of the artifacts of the user of a session.

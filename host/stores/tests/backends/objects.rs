@@ -9,12 +9,13 @@ use futures::TryStreamExt;
 use futures::future::join_all;
 use hatchery_core::{ArtifactService, Blob, Part, PartData, SessionKey, StoreError};
 use hatchery_stores::ObjectArtifacts;
+use object_store::aws::AmazonS3Builder;
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
+use object_store::{Attribute, ObjectStore, ObjectStoreExt};
 use uuid::Uuid;
 
-use crate::object_stores::{BUCKET, azure, azure_variables, client, s3, s3_variables, skip, variables};
+use crate::object_stores::{BUCKET, azure, azure_variables, s3, s3_variables, skip, variables};
 
 fn session() -> SessionKey {
     SessionKey::new("app", "ann", "s1")
@@ -69,13 +70,20 @@ async fn the_bytes_have_their_media_type_in_the_store() {
     artifacts.save(&session(), "odd", &odd).await.unwrap();
     assert_eq!(artifacts.load(&session(), "odd", None).await.unwrap(), Some(odd));
 
-    let list = client().get(format!("{}/{BUCKET}?list-type=2&prefix={prefix}", server.url)).send().await.unwrap();
-    let list = list.text().await.unwrap();
-    let keys = list.split("<Key>").skip(1).map(|rest| rest.split("</Key>").next().unwrap());
-    let key = keys.filter(|key| key.contains("a.png/") && !key.ends_with(".json")).collect::<Vec<_>>();
-    let [key]: [&str; 1] = key.try_into().unwrap();
-    let object = client().get(format!("{}/{BUCKET}/{key}", server.url)).send().await.unwrap();
-    assert_eq!(object.headers()["content-type"], "image/png");
+    let store = AmazonS3Builder::new()
+        .with_endpoint(&server.url)
+        .with_allow_http(true)
+        .with_bucket_name(BUCKET)
+        .with_region("us-east-1")
+        .with_access_key_id("key")
+        .with_secret_access_key("secret")
+        .build()
+        .unwrap();
+    let objects: Vec<_> = store.list(Some(&Path::parse(&prefix).unwrap())).try_collect().await.unwrap();
+    let is_picture = |path: &&Path| path.as_ref().contains("a.png/") && !path.as_ref().ends_with(".json");
+    let path = objects.iter().map(|object| &object.location).find(is_picture).unwrap();
+    let object = store.get(path).await.unwrap();
+    assert_eq!(object.attributes.get(&Attribute::ContentType).map(AsRef::as_ref), Some("image/png"));
     assert_eq!(object.bytes().await.unwrap(), &b"\x89PNG"[..]);
 }
 
@@ -192,11 +200,11 @@ async fn a_wrong_key_is_an_error_with_the_next_step() {
     assert!(!error.contains("d3Jvbmc="), "{error}");
 }
 
-/// Returns the URL of a server that answers one request, and what it was asked.
-fn answer_once(response: &'static str) -> (String, std::thread::JoinHandle<String>) {
+/// Returns the URL of a server that answers two requests, and the first one.
+fn answer_twice(response: &'static str) -> (String, std::thread::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let request = std::thread::spawn(move || {
+    let answer = move |listener: &TcpListener| {
         let (mut stream, _) = listener.accept().unwrap();
         let mut request = Vec::new();
         let mut buffer = [0; 4096];
@@ -207,6 +215,11 @@ fn answer_once(response: &'static str) -> (String, std::thread::JoinHandle<Strin
         }
         stream.write_all(response.as_bytes()).unwrap();
         String::from_utf8(request).unwrap()
+    };
+    let request = std::thread::spawn(move || {
+        let first = answer(&listener);
+        answer(&listener);
+        first
     });
     (url, request)
 }
@@ -215,7 +228,7 @@ fn answer_once(response: &'static str) -> (String, std::thread::JoinHandle<Strin
 #[tokio::test]
 async fn google_cloud_storage_is_asked_with_the_token_and_its_refusal_has_a_next_step() {
     skip("artifacts in Google Cloud Storage", "its emulator sends no ETag; only the opening of a bucket is tested");
-    let (url, request) = answer_once("HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    let (url, request) = answer_twice("HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
     let settings = [("GOOGLE_BASE_URL", &*url), ("GOOGLE_BEARER_TOKEN", "t0ken")];
     let error = message(ObjectArtifacts::open("gs://bucket/prefix", variables(&settings)).await);
     let expected = "cannot open artifacts in gs://bucket/prefix: the credentials are not accepted; check the credentials \

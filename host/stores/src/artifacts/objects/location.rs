@@ -105,7 +105,7 @@ impl Location {
         };
         let (container, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-        if container.is_empty() || !container.bytes().all(is_name) {
+        if container.is_empty() || !container.bytes().all(is_name) || prefix.starts_with('/') {
             return Err(invalid());
         }
         let prefix = Path::parse(prefix).map_err(|_| invalid())?;
