@@ -173,7 +173,7 @@ pub async fn declarations(toolset: Arc<dyn Toolset>) -> Vec<Arc<hatchery_core::F
     let model = Arc::new(Scripted::new().default_reply("hello").record_requests());
     let agent = llm_on("caller", &model, |llm| llm.toolsets.push(toolset));
     Harness::new(agent).await.run("go").await;
-    model.requests()[0].tools.iter().cloned().collect()
+    model.requests()[0].tools.to_vec()
 }
 
 /// Returns the names of the tools of a toolset.

@@ -154,8 +154,8 @@ async fn a_service_account_signs_for_its_token() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("key.json");
     std::fs::write(&file, account.to_string()).unwrap();
-    let google = |key| Credentials::Google(ServiceAccount { key, scopes: vec!["https://scope.example".into()] });
-    api.config.credentials = google(KeySource::File(file.clone()));
+    let scopes = vec!["https://scope.example".into()];
+    api.config.credentials = Credentials::Google(ServiceAccount { key: KeySource::File(file.clone()), scopes });
     call(&api, 2).await;
     let bearer = ("/v1/x".to_owned(), "Bearer token-0".to_owned());
     assert_eq!(sent(&server)[1..], [bearer.clone(), bearer]);
