@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{anyhow, bail};
 use hatchery::services::{self, Scripts};
+use hatchery::{Config, Storage};
 use hatchery_core::{Services, SessionKey};
 use serde_json::Value;
 
@@ -47,13 +48,18 @@ pub struct ServiceArgs {
 }
 
 impl ServiceArgs {
-    /// Opens the services of the folder.
-    pub async fn services(&self) -> anyhow::Result<Services> {
+    /// Returns the configuration of the folder, and where services without a URI store their data.
+    pub fn storage(&self) -> anyhow::Result<(Config, Storage)> {
         if !self.dir.is_dir() {
             bail!("{} is not a folder", self.dir.display());
         }
         let config = self.config.source(&self.dir).load()?.require_host_access()?.config;
-        let storage = StorageArgs::in_directory(self.data_dir.clone()).storage(&self.dir);
+        Ok((config, StorageArgs::in_directory(self.data_dir.clone()).storage(&self.dir)))
+    }
+
+    /// Opens the services of the folder.
+    pub async fn services(&self) -> anyhow::Result<Services> {
+        let (config, storage) = self.storage()?;
         Ok(services::open(&config, &storage, &Scripts::in_folder(&self.dir, &config)).await?)
     }
 
