@@ -30,6 +30,7 @@ mod error;
 mod server;
 mod state;
 
+mod auth;
 mod background_runs;
 mod body;
 mod connections;
@@ -42,9 +43,12 @@ mod guard;
 mod headers;
 mod json;
 mod live;
+mod log_throttle;
 mod observe;
+mod peer;
 mod routes;
 mod service;
+mod tls;
 
 pub use error::ApiError;
 pub use server::{BindError, Server};

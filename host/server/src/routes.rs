@@ -8,6 +8,7 @@ mod dev_ui;
 mod evaluation;
 mod graph;
 mod live;
+mod login;
 mod mcp;
 mod memory;
 mod metrics;
@@ -35,6 +36,7 @@ pub(crate) fn all() -> Router<AppState> {
         .merge(evaluation::routes())
         .merge(graph::routes())
         .merge(live::routes())
+        .merge(login::routes())
         .merge(mcp::routes())
         .merge(memory::routes())
         .merge(metrics::routes())

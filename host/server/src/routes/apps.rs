@@ -9,6 +9,7 @@ use hatchery_engine::App;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::auth::Principal;
 use crate::extract::QueryParams;
 use crate::state::AppState;
 
@@ -22,9 +23,14 @@ struct ListQuery {
     detailed: bool,
 }
 
-/// Returns the names of all apps, sorted; with `?detailed=true` also their agents.
-async fn list_apps(State(state): State<AppState>, QueryParams(query): QueryParams<ListQuery>) -> Response {
-    let names = state.source().app_names();
+/// Returns the names of all apps that the client may use, sorted; with `?detailed=true` also their agents.
+async fn list_apps(
+    State(state): State<AppState>,
+    principal: Principal,
+    QueryParams(query): QueryParams<ListQuery>,
+) -> Response {
+    let mut names = state.source().app_names();
+    names.retain(|name| principal.has_app(name));
     if !query.detailed {
         return Json(names).into_response();
     }

@@ -2,6 +2,7 @@
 //!
 //! A client that disconnects does not cancel the run, unless the request or the configuration says so.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -11,12 +12,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Router};
 use hatchery_core::{CallerOrigin, ClientMessage, Content, JsonMap, RunConfig, RunError, StreamingMode, TraceParent};
-use hatchery_engine::{Run, RunRequest};
+use hatchery_engine::{App, Run, RunRequest};
 use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::runs::{self, RunView};
+use crate::auth::Principal;
 use crate::body::LargeBody;
 use crate::error::{self, ApiError};
 use crate::extract::Json;
@@ -66,11 +68,12 @@ struct StartedRun {
 
 async fn start(
     state: &AppState,
+    principal: &Principal,
     body: RunBody,
     streaming_mode: StreamingMode,
     headers: &HeaderMap,
 ) -> Result<StartedRun, ApiError> {
-    let app = state.app(&required("appName", body.app_name.clone())?)?;
+    let app = permitted_app(state, principal, &body)?;
     let cancel_on_disconnect = body.cancel_on_disconnect.unwrap_or(state.config().cancel_on_disconnect);
     let cancel = CancellationToken::new();
     let request = request(with_idempotency_key(body, headers)?, streaming_mode, cancel.clone())?;
@@ -78,6 +81,16 @@ async fn start(
     let _permit = state.acquire_run_permit()?;
     let run = state.runner().run(app, request).await?;
     Ok(StartedRun { run, guard: cancel_on_disconnect.then(|| cancel.drop_guard()) })
+}
+
+/// Returns the app of a run that a client may start.
+fn permitted_app(state: &AppState, principal: &Principal, body: &RunBody) -> Result<Arc<App>, ApiError> {
+    let name = required("appName", body.app_name.clone())?;
+    principal.check_app(&name)?;
+    // A user that is missing is an error of the request.
+    body.user_id.as_deref().map_or(Ok(()), |user| principal.check_user(user))?;
+    body.state_delta.as_ref().map_or(Ok(()), |state| principal.check_state(state))?;
+    state.app(&name)
 }
 
 /// Converts the body to a request for the runner. Clients cannot set limits.
@@ -133,8 +146,13 @@ fn with_run_id(run_id: Option<&str>, mut response: Response) -> Response {
 }
 
 /// Starts a run that nobody waits for. Returns it with the path where it can be read.
-async fn run_in_background(state: &AppState, body: RunBody, headers: &HeaderMap) -> Result<Response, ApiError> {
-    let app = state.app(&required("appName", body.app_name.clone())?)?;
+async fn run_in_background(
+    state: &AppState,
+    principal: &Principal,
+    body: RunBody,
+    headers: &HeaderMap,
+) -> Result<Response, ApiError> {
+    let app = permitted_app(state, principal, &body)?;
     let request = request(with_idempotency_key(body, headers)?, StreamingMode::Off, CancellationToken::new())?;
     let request = RunRequest { trace_parent: trace_parent(headers), ..request };
     let _permit = state.acquire_run_permit()?;
@@ -149,13 +167,14 @@ async fn run_in_background(state: &AppState, body: RunBody, headers: &HeaderMap)
 /// Returns all events as an array. If the run fails, the error contains the events so far.
 async fn run(
     State(state): State<AppState>,
+    principal: Principal,
     headers: HeaderMap,
     Json(body): Json<RunBody>,
 ) -> Result<Response, ApiError> {
     if body.background == Some(true) {
-        return run_in_background(&state, body, &headers).await;
+        return run_in_background(&state, &principal, body, &headers).await;
     }
-    let mut started = start(&state, body, StreamingMode::Off, &headers).await?;
+    let mut started = start(&state, &principal, body, StreamingMode::Off, &headers).await?;
     let mut events = Vec::new();
     while let Some(item) = started.run.next().await {
         match item {
@@ -169,11 +188,12 @@ async fn run(
 /// Returns the events as a stream, each as one `data:` line in one chunk: some clients parse single chunks.
 async fn run_sse(
     State(state): State<AppState>,
+    principal: Principal,
     headers: HeaderMap,
     Json(body): Json<RunBody>,
 ) -> Result<Response, ApiError> {
     let streaming_mode = if body.streaming == Some(true) { StreamingMode::On } else { StreamingMode::Off };
-    let started = start(&state, body, streaming_mode, &headers).await?;
+    let started = start(&state, &principal, body, streaming_mode, &headers).await?;
     let run_id = started.run.id().map(str::to_owned);
     let frames = sse_frames(started, state.config().keep_alive);
     let headers = [

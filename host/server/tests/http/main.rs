@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 mod artifacts;
+mod auth;
 mod bodies;
 mod cors;
 mod dev_ui;
@@ -17,4 +18,6 @@ mod slow_clients;
 mod status;
 mod stored_runs;
 mod support;
+mod tls;
+mod tokens;
 mod traces;
