@@ -26,6 +26,8 @@ pub(crate) struct Tls {
     provider: Arc<CryptoProvider>,
     current: Arc<Current>,
     acceptor: TlsAcceptor,
+    /// Those of the files when they were read at first, or before.
+    first: Stamps,
 }
 
 /// The certificate for the next handshake.
@@ -47,6 +49,7 @@ impl Tls {
     /// # Errors
     /// The problem, with the file.
     pub(crate) fn open(config: &TlsConfig) -> Result<Self, String> {
+        let first = stamps(config);
         let provider = Arc::new(aws_lc_rs::default_provider());
         let current = Arc::new(Current(ArcSwap::from_pointee(read(config, &provider)?)));
         let builder = rustls::ServerConfig::builder_with_provider(provider.clone());
@@ -54,7 +57,7 @@ impl Tls {
         let mut server = builder.with_no_client_auth().with_cert_resolver(current.clone());
         server.alpn_protocols = vec![b"http/1.1".to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(server));
-        Ok(Self { config: Arc::new(config.clone()), provider, current, acceptor })
+        Ok(Self { config: Arc::new(config.clone()), provider, current, acceptor, first })
     }
 
     /// Returns what accepts connections, each with the certificate that is current then.
@@ -64,12 +67,12 @@ impl Tls {
 
     /// Reads the files again whenever they have changed. Never returns.
     pub(crate) async fn follow_files(&self) {
-        let (mut used, mut seen) = (self.stamps(), self.stamps());
+        let (mut used, mut seen) = (self.first, self.first);
         let mut ticks = tokio::time::interval(INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let now = self.stamps();
+            let now = stamps(&self.config);
             // Two files are not replaced at once, so they are read when they have come to rest.
             if now == seen && now != used {
                 used = now;
@@ -89,14 +92,14 @@ impl Tls {
             Err(problem) => tracing::error!("server.tls: {problem}; the certificate before is still used"),
         }
     }
+}
 
-    fn stamps(&self) -> Stamps {
-        let stamp = |path: &Path| {
-            let metadata = std::fs::metadata(path).ok()?;
-            Some((metadata.modified().ok()?, metadata.len()))
-        };
-        [stamp(&self.config.certificate), stamp(&self.config.key)]
-    }
+fn stamps(config: &TlsConfig) -> Stamps {
+    let stamp = |path: &Path| {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    };
+    [stamp(&config.certificate), stamp(&config.key)]
 }
 
 /// Reads a certificate with its key.

@@ -213,6 +213,77 @@ async fn with_authentication_the_server_listens_on_every_address() -> Result<()>
 }
 
 #[tokio::test]
+async fn keys_are_withdrawn_and_added_by_a_signal() -> Result<()> {
+    let folder = folder()?;
+    let key = folder.data().join("carol.key");
+    std::fs::create_dir_all(folder.data())?;
+    std::fs::write(&key, "carol-key-0123456789\n")?;
+    let bob = "      - { name: bob, from: BOB_KEY, user: bob, apps: [echo] }\n";
+    let carol = format!("      - {{ name: carol, file: '{}', user: carol }}\n", key.display());
+    let config = folder.file("hatchery.yaml");
+    std::fs::write(&config, CONFIG.replace(bob, &format!("{bob}{carol}")))?;
+    let args: [&OsStr; 2] = ["--config".as_ref(), config.as_os_str()];
+    let host = Host::serve_with_args(&folder, &ENVIRONMENT, &args).await?;
+    assert_eq!(get(&host, "carol-key-0123456789", "/list-apps").await?.json(200)?, json!(["echo", "greeting"]));
+    get(&host, BOB, "/list-apps").await?.json(200)?;
+    std::fs::write(&key, "carol-next-key-0123456789\n")?;
+    std::fs::write(&config, CONFIG.replace(bob, &carol))?;
+    host.signal("-HUP").await?;
+    host.wait_until_log("the new clients", |log| log.matches("decision=\"applied\"").count() == 1).await?;
+    for withdrawn in [BOB, "carol-key-0123456789"] {
+        get(&host, withdrawn, "/list-apps").await?.error(401, "INVALID_CREDENTIALS")?;
+    }
+    get(&host, "carol-next-key-0123456789", "/list-apps").await?.json(200)?;
+    std::fs::write(&config, "server: { auth: { keys: [] } }")?;
+    host.signal("-HUP").await?;
+    host.wait_for_log("has neither `keys` nor `oidc`").await?;
+    host.wait_for_log("the clients before may still use the server").await?;
+    get(&host, ALICE, "/list-apps").await?.json(200)?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn clients_reach_the_host_over_tls_with_its_certificate() -> Result<()> {
+    let folder = folder()?;
+    std::fs::create_dir_all(folder.data())?;
+    let (certificate, key) = (folder.data().join("cert.pem"), folder.data().join("key.pem"));
+    let write = || -> Result<reqwest::Client> {
+        let pair = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
+        std::fs::write(&key, pair.signing_key.serialize_pem())?;
+        std::fs::write(&certificate, pair.cert.pem())?;
+        let root = reqwest::Certificate::from_der(pair.cert.der())?;
+        let client = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).tls_certs_only([root]);
+        Ok(client.pool_max_idle_per_host(0).build()?)
+    };
+    // Installs the provider of cryptography of clients.
+    let host = serve().await?;
+    drop(host);
+    let first = write()?;
+    let tls = format!("  tls: {{ certificate: '{}', key: '{}' }}\n", certificate.display(), key.display());
+    let config = folder.file("hatchery.yaml");
+    std::fs::write(&config, CONFIG.replace("  cors:\n", &format!("{tls}  cors:\n")))?;
+    let args: [&OsStr; 2] = ["--config".as_ref(), config.as_os_str()];
+    let host = Host::serve_with_args(&folder, &ENVIRONMENT, &args).await?;
+    ensure!(host.url.starts_with("https://127.0.0.1:"), "{}", host.url);
+    let list = |client: &reqwest::Client| client.get(format!("{}/list-apps", host.url)).bearer_auth(ALICE).send();
+    assert_eq!(list(&first).await?.json::<Value>().await?, json!(["echo", "greeting"]));
+    let card =
+        first.get(format!("{}/a2a/echo/.well-known/agent-card.json", host.url)).bearer_auth(ALICE).send().await?;
+    let url = card.json::<Value>().await?.pointer("/supportedInterfaces/0/url").cloned();
+    assert_eq!(url, Some(json!(format!("{}/a2a/echo", host.url))));
+    let second = write()?;
+    host.signal("-HUP").await?;
+    host.wait_for_log("the certificate was read again").await?;
+    assert_eq!(list(&second).await?.status(), 200);
+    ensure!(list(&first).await.is_err(), "the certificate before is not served any more");
+    std::fs::write(&key, "no key")?;
+    host.signal("-HUP").await?;
+    host.wait_for_log("it has no private key in PEM; the certificate before is still used").await?;
+    assert_eq!(list(&second).await?.status(), 200);
+    Ok(())
+}
+
+#[tokio::test]
 async fn keys_need_trust_and_values() -> Result<()> {
     let folder = folder()?;
     let user = folder.data().join("config");

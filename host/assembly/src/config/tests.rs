@@ -594,4 +594,5 @@ fn the_schema_has_the_keys_of_access() {
     let auth = &server["auth"]["properties"];
     assert_eq!(auth["keys"]["items"]["properties"]["name"]["type"], "string", "{auth}");
     assert_eq!(auth["oidc"]["properties"]["issuer"]["type"], "string", "{auth}");
+    assert!(server["tls"]["properties"].get("certificate").is_some(), "{server}");
 }

@@ -1,5 +1,7 @@
 //! `hatchery serve`: serves the agents of a folder over HTTP.
 
+mod reload;
+
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -25,6 +27,7 @@ use crate::interrupts::Interrupts;
 use crate::outcome::Outcome;
 use crate::progress;
 use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, stdout};
+use reload::Reload;
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hatchery serve my-agents --port 9000\n  \
@@ -93,6 +96,7 @@ pub async fn serve(
     let mut interrupts = Interrupts::listen()?;
     let address = resolve(&args.host, args.port)?;
     let source = args.config.source(dir).required(args.config_required);
+    let reload = Reload::listen(source.clone())?;
     let mut builder = host::builder(source, &args.storage).watch(is_watched);
     let loaded = builder.read_config()?;
     let allowed_hosts = allowed_hosts(address, &args, loaded)?;
@@ -122,7 +126,7 @@ pub async fn serve(
         .with_evaluations(host.evaluations().clone())
         .with_traces(host.traces().clone())
         .with_metrics(metrics);
-    let server = Server::bind(address, state).await?;
+    let server = Server::bind(address, state.clone()).await?;
     let address = server.local_addr();
     if !address.ip().is_loopback() && !has_auth {
         tracing::warn!(%address, "the server has no authentication: every client that can reach this address can run every agent");
@@ -135,7 +139,12 @@ pub async fn serve(
     on_listening(&url);
     let mut load_result = Ok(());
     let stop = async {
-        let mut interrupt = pin!(interrupts.wait_for_first());
+        let mut interrupt = pin!(async {
+            tokio::select! {
+                () = interrupts.wait_for_first() => {}
+                () = reload.run(&state) => {}
+            }
+        });
         if is_loading {
             let finish = async {
                 finish_loading(&mut host).await?;

@@ -80,7 +80,9 @@ impl Principal {
     pub(crate) fn check_user(&self, id: &str) -> Result<(), ApiError> {
         let Some(scope) = self.scope() else { return Ok(()) };
         let detail = match &scope.user {
-            Some(own) if !scope.has_user(id) => format!("these credentials are for the user `{own}` only"),
+            Some(own) if !scope.has_user(id) => {
+                format!("these credentials are for the user `{own}` only; name this user, or send others")
+            }
             _ if id == PUSH_USER => {
                 format!("`{id}` is no user of clients; this needs credentials with the role `operate`")
             }

@@ -31,9 +31,12 @@ impl Requirement {
                 _ => Self::Operator,
             },
             [".well-known", "agent-card.json" | "agent.json"] => Self::EveryApp("the default app"),
-            // ADK's clients mean the default app if there is none of this name.
-            ["a2a", "remote", ..] => Self::EveryApp("remote"),
-            ["a2a", app, ..] => decode(app).map_or(Self::Operator, Self::App),
+            ["a2a", app, ..] => match decode(app) {
+                // ADK's clients mean the default app if there is none of this name.
+                Some(app) if app == "remote" => Self::EveryApp("remote"),
+                Some(app) => Self::App(app),
+                None => Self::Operator,
+            },
             _ => Self::Operator,
         }
     }
@@ -85,6 +88,8 @@ mod tests {
         assert_eq!(Requirement::of("/run"), Requirement::Client);
         assert_eq!(Requirement::of("/health"), Requirement::None);
         assert_eq!(Requirement::of("/a2a/dice/v1/tasks"), Requirement::App("dice".into()));
-        assert_eq!(Requirement::of("/a2a/remote/v1/message:send"), Requirement::EveryApp("remote"));
+        for path in ["/a2a/remote/v1/message:send", "/a2a/%72emote/v1/message:send"] {
+            assert_eq!(Requirement::of(path), Requirement::EveryApp("remote"), "{path}");
+        }
     }
 }

@@ -169,7 +169,7 @@ async fn a_key_of_a_user_acts_for_no_other() {
         post(&host, USER, "/run-sse", &run).await,
     ] {
         let body = problem(response, 403, "USER_NOT_ALLOWED").await;
-        assert_eq!(body["detail"], "these credentials are for the user `u` only");
+        assert_eq!(body["detail"], "these credentials are for the user `u` only; name this user, or send others");
     }
     assert_eq!(get(&host, OPERATOR, session).await.status(), 200, "nothing was deleted");
 }

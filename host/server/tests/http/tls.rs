@@ -106,13 +106,12 @@ async fn files_that_cannot_be_used_leave_the_certificate_before_in_place() {
 async fn a_client_that_does_not_shake_hands_is_dropped() {
     install_provider().await;
     let folder = tempfile::tempdir().unwrap();
-    let client = write_certificate(folder.path(), 2100);
+    write_certificate(folder.path(), 2100);
     let config = ServerConfig { head_timeout: Duration::from_millis(50), ..config(folder.path()) };
     let host = Host::with(config).await;
     let mut silent = TcpStream::connect(host.address).await.unwrap();
     let read = tokio::time::timeout(TIMEOUT, silent.read(&mut [0])).await.expect("the connection stays open");
     assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
-    assert!(is_served(&host, &client).await);
 }
 
 #[tokio::test]
