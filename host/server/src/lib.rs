@@ -30,6 +30,7 @@ mod error;
 mod server;
 mod state;
 
+mod api_document;
 mod background_runs;
 mod body;
 mod connections;
@@ -43,6 +44,7 @@ mod headers;
 mod json;
 mod live;
 mod observe;
+#[allow(unused_qualifications, reason = "the attributes of operations expand to them")]
 mod routes;
 mod service;
 

@@ -1,6 +1,7 @@
 //! Tests of the server over HTTP: a real port, native agents, services in memory.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+mod api_document;
 mod artifacts;
 mod bodies;
 mod cors;
