@@ -2,7 +2,7 @@
 
 import { getJson, HostError, path, sendJson, sendRequest } from "./http";
 import { readData } from "./sse";
-import type { App, Catalog, ComponentDetail, Json, JsonObject, Part, Session, SessionEvent } from "./types";
+import type { App, Catalog, ComponentDetail, Json, JsonObject, Part, Session, SessionEvent, TraceSpan } from "./types";
 
 export interface SessionKey {
   app: string;
@@ -47,6 +47,12 @@ export const closeSession = (key: SessionKey) => sendJson("POST", `${sessionPath
 
 export const listArtifacts = (key: SessionKey) => getJson<string[]>(`${sessionPath(key)}/artifacts`);
 
+/** Returns the spans of a session that the host still has. Empty if it keeps none. */
+export const readSpans = (key: SessionKey) =>
+  getJson<TraceSpan[]>(`dev/apps/${path(key.app)}/debug/trace/session/${path(key.session)}`);
+
+export const readRun = (key: SessionKey, run: string) => getJson<StoredRun>(`${sessionPath(key)}/runs/${path(run)}`);
+
 function artifactPath(key: SessionKey, name: string): string {
   return `${sessionPath(key)}/artifacts/${name.split("/").map(encodeURIComponent).join("/")}`;
 }
@@ -55,6 +61,13 @@ export const listVersions = (key: SessionKey, name: string) => getJson<number[]>
 
 export function readArtifact(key: SessionKey, name: string, version?: number): Promise<Part> {
   return getJson<Part>(artifactPath(key, name) + (version === undefined ? "" : `/versions/${version}`));
+}
+
+export interface StoredRun {
+  id: string;
+  state: "accepted" | "running" | "waiting" | "done" | "failed" | "cancelled";
+  error?: { code: string; message: string };
+  attempts: number;
 }
 
 export interface RunRequest {

@@ -168,3 +168,14 @@ export interface ComponentDetail {
   };
   revisions: { sha256: string; size: number; servedSince: number }[];
 }
+
+/** A span of a run. Its times are nanoseconds since 1970. */
+export interface TraceSpan {
+  name: string;
+  trace_id: string;
+  span_id: string;
+  parent_span_id?: string;
+  start_time: number;
+  end_time: number;
+  attributes: JsonObject;
+}

@@ -5,7 +5,7 @@ export type SessionTab = "events" | "state" | "artifacts";
 export type Route =
   | { page: "chat"; app?: string; user?: string; session?: string }
   | { page: "runs"; app?: string; user?: string }
-  | { page: "run"; app: string; user: string; session: string; run: string }
+  | { page: "run"; app: string; user: string; session: string; run: string; span?: string }
   | { page: "sessions"; app?: string; user?: string }
   | { page: "session"; app: string; user: string; session: string; tab: SessionTab }
   | { page: "components" }
@@ -47,7 +47,8 @@ export function parseRoute(path: string, query: URLSearchParams): Route {
     case "runs":
       if (rest.length === 0) return { page: "runs", app: get("app"), user: get("user") };
       if (first !== undefined && user !== undefined && session !== undefined && last !== undefined && isSession) {
-        return { page: "run", app: first, user, session, run: last };
+        const span = get("span");
+        return { page: "run", app: first, user, session, run: last, ...(span === undefined ? {} : { span }) };
       }
       break;
     case "components":
@@ -87,7 +88,7 @@ export function formatRoute(route: Route): string {
     case "runs":
       return withQuery("runs", { app: route.app, user: route.user });
     case "run":
-      return segments("runs", route.app, "users", route.user, "sessions", route.session, route.run);
+      return withQuery(segments("runs", route.app, "users", route.user, "sessions", route.session, route.run), { span: route.span });
     case "components":
       return "components";
     case "component":
