@@ -36,6 +36,7 @@ mod connections;
 mod cors;
 mod descriptors;
 mod dev_ui;
+mod drafts;
 mod extract;
 mod graph;
 mod guard;

@@ -3,10 +3,12 @@
 mod a2a;
 mod apps;
 mod artifacts;
+mod builder;
 mod components;
 mod dev_ui;
 mod evaluation;
 mod graph;
+mod happenings;
 mod live;
 mod mcp;
 mod memory;
@@ -15,6 +17,7 @@ mod run;
 mod runs;
 mod sessions;
 mod status;
+mod tool_calls;
 mod traces;
 
 use axum::Router;
@@ -30,10 +33,12 @@ pub(crate) fn all() -> Router<AppState> {
         .merge(a2a::routes())
         .merge(apps::routes())
         .merge(artifacts::routes())
+        .merge(builder::routes())
         .merge(components::routes())
         .merge(dev_ui::routes())
         .merge(evaluation::routes())
         .merge(graph::routes())
+        .merge(happenings::routes())
         .merge(live::routes())
         .merge(mcp::routes())
         .merge(memory::routes())
@@ -42,6 +47,7 @@ pub(crate) fn all() -> Router<AppState> {
         .merge(runs::routes())
         .merge(sessions::routes())
         .merge(status::routes())
+        .merge(tool_calls::routes())
         .merge(traces::routes())
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(route_not_found)

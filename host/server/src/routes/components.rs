@@ -5,20 +5,21 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use hatchery::{CatalogReport, ComponentDetail, DevUi, RestoreError};
+use hatchery::{CatalogReport, Comparison, ComponentDetail, DevUi, RestoreError};
 use hatchery_a2a::RemoteAgentStatus;
 use hatchery_mcp::ServerStatus;
 use hatchery_openapi::ApiStatus;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ApiError;
-use crate::extract::{Json as JsonBody, Params};
+use crate::extract::{Json as JsonBody, Params, QueryParams};
 use crate::state::AppState;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/components", get(components))
         .route("/components/{name}", get(component))
+        .route("/components/{name}/compare", get(compare))
         .route("/components/{name}/rollback", post(roll_back))
 }
 
@@ -65,6 +66,24 @@ async fn component(
     let unknown = RestoreError::UnknownComponent(name.clone());
     let detail = blocking(move || state.source().component(&name)).await?;
     detail.map(Json).ok_or_else(|| unknown.into())
+}
+
+#[derive(Deserialize)]
+struct CompareQuery {
+    /// SHA-256 of stored revisions, in hexadecimal.
+    from: String,
+    to: String,
+}
+
+/// Returns what is different in another revision of a component.
+async fn compare(
+    State(state): State<AppState>,
+    Params(name): Params<String>,
+    QueryParams(query): QueryParams<CompareQuery>,
+) -> Result<Json<Comparison>, ApiError> {
+    let from = state.source().inspect_revision(&name, &query.from).await?;
+    let to = state.source().inspect_revision(&name, &query.to).await?;
+    Ok(Json(Comparison::between(&from, &to)))
 }
 
 #[derive(Deserialize)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -17,7 +17,7 @@ use hatchery_core::{
 use hatchery_engine::RunUpdate;
 use serde::{Deserialize, Serialize};
 
-use super::run::{error_frame, frame};
+use super::run::{error_frame, event_stream, frame};
 use crate::error::ApiError;
 use crate::extract::{Params, QueryParams};
 use crate::state::AppState;
@@ -143,6 +143,15 @@ async fn cancel(State(state): State<AppState>, Params((app, user, id, run)): Run
     Ok((status, Json(RunView::from(stored))).into_response())
 }
 
+/// Returns the header `Last-Event-ID`.
+pub(super) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
+    let id = headers.get(LAST_EVENT_ID).map(|id| {
+        let id = id.to_str().ok().and_then(|id| id.trim().parse().ok());
+        id.ok_or_else(|| ApiError::bad_input("the header `Last-Event-ID` is not the id of an event of this stream"))
+    });
+    id.transpose()
+}
+
 #[derive(Deserialize)]
 struct FollowQuery {
     /// The session's revision after which the events begin.
@@ -158,11 +167,7 @@ async fn follow(
     QueryParams(query): QueryParams<FollowQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let last_event_id = headers.get(LAST_EVENT_ID).map(|id| {
-        let id = id.to_str().ok().and_then(|id| id.trim().parse().ok());
-        id.ok_or_else(|| ApiError::bad_input("the header `Last-Event-ID` is not the id of an event of this stream"))
-    });
-    let after = last_event_id.transpose()?.or(query.after).unwrap_or_default();
+    let after = last_event_id(&headers)?.or(query.after).unwrap_or_default();
     let key = SessionKey::new(app, user, id);
     state.session(&key, EventWindow::Recent(0)).await?;
     service(&state)?;
@@ -180,12 +185,7 @@ fn stream(updates: BoxStream<'static, Result<RunUpdate, RunError>>, keep_alive: 
         };
         Some((Ok::<_, Infallible>(frame), updates))
     });
-    let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
-        (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
-    ];
-    (headers, Body::from_stream(frames)).into_response()
+    event_stream(Body::from_stream(frames))
 }
 
 fn update_frame(update: RunUpdate) -> Bytes {

@@ -24,7 +24,7 @@ pub(super) fn routes() -> Router<AppState> {
 
 /// A span as clients read it. They refuse the whole answer if a value is `null`.
 #[derive(Serialize)]
-struct SpanView {
+pub(super) struct SpanView {
     name: String,
     trace_id: String,
     span_id: String,

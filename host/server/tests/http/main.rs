@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 mod artifacts;
 mod bodies;
+mod builder;
 mod cors;
 mod dev_ui;
 mod errors;
 mod evaluation;
 mod graph;
+mod happenings;
 mod metrics;
 mod quotas;
 mod runs;

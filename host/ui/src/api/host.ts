@@ -2,7 +2,7 @@
 
 import { getJson, HostError, path, sendJson, sendRequest } from "./http";
 import { readData } from "./sse";
-import type { App, Catalog, ComponentDetail, Json, JsonObject, Part, Session, SessionEvent, TraceSpan } from "./types";
+import type { App, Catalog, ComponentDetail, Happening, Json, JsonObject, Part, Session, SessionEvent, TraceSpan } from "./types";
 
 export interface SessionKey {
   app: string;
@@ -17,6 +17,20 @@ export const readCatalog = (signal?: AbortSignal) => getJson<Catalog>("component
 export const readComponent = (name: string) => getJson<ComponentDetail>(`components/${path(name)}`);
 export const rollBack = (name: string, to: string) => sendJson("POST", `components/${path(name)}/rollback`, { to });
 export const readVersion = () => getJson<{ version: string }>("version");
+
+/** Yields what happens in the host after a happening, until the connection ends. A gap is `undefined`. */
+export async function* followHappenings(after: number, signal: AbortSignal, onOpen: () => void): AsyncGenerator<Happening | undefined> {
+  const { body } = await sendRequest("GET", `happenings?after=${after}`, undefined, signal);
+  if (!body) return;
+  onOpen();
+  for await (const data of readData(body)) {
+    const value = JSON.parse(data) as Partial<Happening>;
+    yield value.kind === undefined ? undefined : (value as Happening);
+  }
+}
+
+/** Returns the metrics of the host in the text format of OpenMetrics. */
+export const readMetrics = async () => (await sendRequest("GET", "metrics")).text();
 
 export async function listApps(): Promise<App[]> {
   return (await getJson<{ apps: App[] }>("list-apps?detailed=true")).apps;

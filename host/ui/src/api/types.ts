@@ -169,6 +169,23 @@ export interface ComponentDetail {
   revisions: { sha256: string; size: number; servedSince: number }[];
 }
 
+interface RunPlace {
+  app: string;
+  user: string;
+  session: string;
+  run: string;
+}
+
+/** Something that has happened in the host. */
+export type Happening = { id: number; time: number } & (
+  | { kind: "fileLoading" | "fileLoaded" | "fileRemoved"; path: string; name: string }
+  | { kind: "fileRejected"; path: string; name: string; reason: string; previousServes: boolean }
+  | { kind: "componentAdded" | "componentRemoved" | "revisionDrained"; name: string; sha256: string }
+  | { kind: "componentReplaced"; name: string; from: string; to: string }
+  | ({ kind: "runEnded"; seconds: number; error?: string; message?: string } & RunPlace)
+  | ({ kind: "callFailed"; component: string; error: string; message: string } & RunPlace)
+);
+
 /** A span of a run. Its times are nanoseconds since 1970. */
 export interface TraceSpan {
   name: string;

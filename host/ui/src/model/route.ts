@@ -11,6 +11,9 @@ export type Route =
   | { page: "components" }
   | { page: "component"; name: string }
   | { page: "agents"; app?: string }
+  | { page: "usage"; app?: string; user?: string }
+  | { page: "evals"; app?: string; set?: string; result?: string }
+  | { page: "build"; app?: string }
   | { page: "missing"; path: string };
 
 const TABS: readonly SessionTab[] = ["events", "state", "artifacts"];
@@ -58,6 +61,15 @@ export function parseRoute(path: string, query: URLSearchParams): Route {
     case "agents":
       if (rest.length <= 1) return { page: "agents", app: first };
       break;
+    case "usage":
+      if (rest.length === 0) return { page: "usage", app: get("app"), user: get("user") };
+      break;
+    case "evals":
+      if (rest.length <= 2) return { page: "evals", app: first, set: rest[1], result: get("result") };
+      break;
+    case "build":
+      if (rest.length <= 1) return { page: "build", app: first };
+      break;
   }
   return { page: "missing", path };
 }
@@ -95,6 +107,14 @@ export function formatRoute(route: Route): string {
       return segments("components", route.name);
     case "agents":
       return route.app === undefined ? "agents" : segments("agents", route.app);
+    case "usage":
+      return withQuery("usage", { app: route.app, user: route.user });
+    case "evals": {
+      const names = [route.app, route.set].filter((name) => name !== undefined);
+      return withQuery(segments("evals", ...names), { result: route.result });
+    }
+    case "build":
+      return route.app === undefined ? "build" : segments("build", route.app);
     case "missing":
       return route.path;
   }
