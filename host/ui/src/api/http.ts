@@ -3,6 +3,9 @@
 /** The folder above `/dev-ui/`, where the routes of the host are. */
 const root = new URL("../", document.baseURI);
 
+/** Returns the address of a route. */
+export const rootUrl = (target: string) => new URL(target, root);
+
 /** An error of the host, or a connection that failed (`code` is `OFFLINE`). */
 export class HostError extends Error {
   constructor(

@@ -56,6 +56,10 @@ export interface SessionEvent {
   usageMetadata?: Usage;
   modelVersion?: string;
   finishReason?: string;
+  turnComplete?: boolean;
+  interrupted?: boolean;
+  inputTranscription?: { text?: string; finished?: boolean };
+  outputTranscription?: { text?: string; finished?: boolean };
 }
 
 export interface Session {

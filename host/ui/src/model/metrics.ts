@@ -55,6 +55,9 @@ const SUBJECTS = [
   { key: "components", label: "component", calls: "hatchery_component_calls", duration: "hatchery_component_call_duration_seconds" },
 ] as const;
 
+/** Quantiles of fewer calls say nothing: the buckets are wide. */
+const MIN_CALLS = 4;
+
 /** Returns what apps, models, tools and components have used, those with most time first. */
 export function buildUsage(samples: readonly Sample[]): Usage {
   const usage: Usage = { apps: [], models: [], tools: [], components: [] };
@@ -86,7 +89,7 @@ export function buildUsage(samples: readonly Sample[]): Usage {
     }
     for (const row of rows.values()) {
       const sorted = (buckets.get(row.name) ?? []).sort(([one], [other]) => one - other);
-      [row.p50, row.p95] = [quantile(sorted, 0.5), quantile(sorted, 0.95)];
+      if (row.calls >= MIN_CALLS) [row.p50, row.p95] = [quantile(sorted, 0.5), quantile(sorted, 0.95)];
     }
     usage[key] = [...rows.values()].filter((row) => row.calls > 0).sort((one, other) => other.seconds - one.seconds);
   }
