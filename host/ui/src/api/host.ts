@@ -65,6 +65,7 @@ export const listArtifacts = (key: SessionKey) => getJson<string[]>(`${sessionPa
 export const readSpans = (key: SessionKey) =>
   getJson<TraceSpan[]>(`dev/apps/${path(key.app)}/debug/trace/session/${path(key.session)}`);
 
+export const listRuns = (key: SessionKey, limit: number) => getJson<{ runs: StoredRun[] }>(`${sessionPath(key)}/runs?limit=${limit}`);
 export const readRun = (key: SessionKey, run: string) => getJson<StoredRun>(`${sessionPath(key)}/runs/${path(run)}`);
 
 function artifactPath(key: SessionKey, name: string): string {

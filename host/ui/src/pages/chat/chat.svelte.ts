@@ -6,6 +6,7 @@ import { describeError, HostError } from "../../api/http";
 import type { JsonObject, Part, SessionEvent } from "../../api/types";
 import { buildTurns, openConfirmations, titledState } from "../../model/conversation";
 import { EventLog, localMessage } from "../../model/event-log";
+import { newRunId } from "../../model/run-id";
 
 /** Attempts to continue a run whose connection broke, and the longest pause between two of them. */
 const MAX_ATTEMPTS = 30;
@@ -18,12 +19,6 @@ export interface RunError {
 
 function sameKey(one: SessionKey | undefined, other: SessionKey): boolean {
   return one?.app === other.app && one.user === other.user && one.session === other.session;
-}
-
-/** Returns an id of the form that the host gives to runs. Browsers have `randomUUID` only over HTTPS and on loopback. */
-function newRunId(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  return `e-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 }
 
 class Chat {
