@@ -37,6 +37,7 @@ mod connections;
 mod cors;
 mod descriptors;
 mod dev_ui;
+mod drafts;
 mod extract;
 mod graph;
 mod guard;

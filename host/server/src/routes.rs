@@ -3,10 +3,12 @@
 mod a2a;
 mod apps;
 mod artifacts;
+mod builder;
 mod components;
 mod dev_ui;
 mod evaluation;
 mod graph;
+mod happenings;
 mod live;
 mod mcp;
 mod memory;
@@ -15,6 +17,7 @@ mod run;
 mod runs;
 mod sessions;
 mod status;
+mod tool_calls;
 mod traces;
 
 use axum::Router;
@@ -39,10 +42,12 @@ fn groups() -> ApiRouter {
         .merge(a2a::routes())
         .merge(apps::routes())
         .merge(artifacts::routes())
+        .merge(builder::routes())
         .merge(components::routes())
         .merge(dev_ui::routes())
         .merge(evaluation::routes())
         .merge(graph::routes())
+        .merge(happenings::routes())
         .merge(live::routes())
         .merge(mcp::routes())
         .merge(memory::routes())
@@ -51,6 +56,7 @@ fn groups() -> ApiRouter {
         .merge(runs::routes())
         .merge(sessions::routes())
         .merge(status::routes())
+        .merge(tool_calls::routes())
         .merge(traces::routes())
 }
 

@@ -73,6 +73,7 @@ impl Server {
             () = background_runs::continue_interrupted(&self.state) => {}
             () = shutdown => {}
         }
+        self.state.stop().cancel();
         let runner = self.state.runner();
         tracing::info!(active_runs = runner.active_runs(), "stopping: waiting for active runs");
         let (mcp, a2a) = (self.state.mcp(), self.state.a2a());

@@ -8,9 +8,11 @@ use hatchery_engine::{App, RunPermit, Runner};
 use hatchery_eval::{EvalStore, Evaluations};
 use hatchery_mcp::{McpEndpoint, McpServers, McpService};
 use hatchery_openapi::Apis;
-use hatchery_telemetry::{Metrics, TraceStore};
+use hatchery_telemetry::{Happenings, Metrics, TraceStore};
+use tokio_util::sync::CancellationToken;
 
 use crate::body::BodyBudget;
+use crate::drafts::Drafts;
 use crate::error::ApiError;
 use crate::live::LiveConnections;
 use hatchery::AppSource;
@@ -36,6 +38,10 @@ struct Shared {
     evaluations: Evaluations,
     traces: TraceStore,
     metrics: Metrics,
+    happenings: Happenings,
+    drafts: Drafts,
+    /// Cancelled when the server stops.
+    stop: CancellationToken,
 }
 
 impl AppState {
@@ -60,6 +66,9 @@ impl AppState {
             evaluations,
             traces,
             metrics,
+            happenings: Happenings::default(),
+            drafts: Drafts::default(),
+            stop: CancellationToken::new(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -126,6 +135,28 @@ impl AppState {
 
     pub(crate) fn traces(&self) -> &TraceStore {
         &self.shared.traces
+    }
+
+    /// Serves this log of what happens. To be called before the state is shared.
+    #[must_use]
+    pub fn with_happenings(mut self, happenings: Happenings) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.happenings = happenings;
+        }
+        self
+    }
+
+    pub(crate) fn happenings(&self) -> &Happenings {
+        &self.shared.happenings
+    }
+
+    pub(crate) fn drafts(&self) -> &Drafts {
+        &self.shared.drafts
+    }
+
+    /// Returns what is cancelled when the server stops, for responses without an end of their own.
+    pub(crate) fn stop(&self) -> &CancellationToken {
+        &self.shared.stop
     }
 
     pub(crate) fn evaluations(&self) -> &Evaluations {

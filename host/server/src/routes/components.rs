@@ -4,21 +4,25 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use hatchery::{CatalogReport, ComponentDetail, DevUi, RestoreError};
+use hatchery::{CatalogReport, Comparison, ComponentDetail, DevUi, RestoreError};
 use hatchery_a2a::RemoteAgentStatus;
 use hatchery_mcp::ServerStatus;
 use hatchery_openapi::ApiStatus;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
 use crate::api_document::{ApiRouter, schemas};
 use crate::error::ApiError;
-use crate::extract::{Json as JsonBody, Params};
+use crate::extract::{Json as JsonBody, Params, QueryParams};
 use crate::state::AppState;
 
 pub(super) fn routes() -> ApiRouter {
-    ApiRouter::new().routes(routes!(components)).routes(routes!(component)).routes(routes!(roll_back))
+    ApiRouter::new()
+        .routes(routes!(components))
+        .routes(routes!(component))
+        .routes(routes!(compare))
+        .routes(routes!(roll_back))
 }
 
 #[derive(Serialize)]
@@ -77,6 +81,33 @@ async fn component(
     let unknown = RestoreError::UnknownComponent(name.clone());
     let detail = blocking(move || state.source().component(&name)).await?;
     detail.map(Json).ok_or_else(|| unknown.into())
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct CompareQuery {
+    /// SHA-256 of a stored revision, in hexadecimal.
+    from: String,
+    /// SHA-256 of another stored revision.
+    to: String,
+}
+
+/// Returns what is different in another revision of a component.
+#[utoipa::path(
+    get,
+    path = "/components/{name}/compare",
+    tag = "components",
+    params(CompareQuery),
+    responses((status = 200, description = "The differences", body = Object))
+)]
+async fn compare(
+    State(state): State<AppState>,
+    Params(name): Params<String>,
+    QueryParams(query): QueryParams<CompareQuery>,
+) -> Result<Json<Comparison>, ApiError> {
+    let from = state.source().inspect_revision(&name, &query.from).await?;
+    let to = state.source().inspect_revision(&name, &query.to).await?;
+    Ok(Json(Comparison::between(&from, &to)))
 }
 
 #[derive(Deserialize, ToSchema)]

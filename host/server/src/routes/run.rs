@@ -198,12 +198,17 @@ async fn run_sse(
     let started = start(&state, body, streaming_mode, &headers).await?;
     let run_id = started.run.id().map(str::to_owned);
     let frames = sse_frames(started, state.config().keep_alive);
+    Ok(with_run_id(run_id.as_deref(), event_stream(Body::from_stream(frames))))
+}
+
+/// Returns the response for a stream of server-sent events.
+pub(super) fn event_stream(frames: Body) -> Response {
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
-    Ok(with_run_id(run_id.as_deref(), (headers, Body::from_stream(frames)).into_response()))
+    (headers, frames).into_response()
 }
 
 fn sse_frames(

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
-use super::run::{error_frame, frame};
+use super::run::{error_frame, event_stream, frame};
 use crate::api_document::ApiRouter;
 use crate::error::ApiError;
 use crate::extract::{Params, QueryParams};
@@ -173,6 +173,15 @@ async fn cancel(State(state): State<AppState>, Params((app, user, id, run)): Run
     Ok((status, Json(RunView::from(stored))).into_response())
 }
 
+/// Returns the header `Last-Event-ID`.
+pub(super) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
+    let id = headers.get(LAST_EVENT_ID).map(|id| {
+        let id = id.to_str().ok().and_then(|id| id.trim().parse().ok());
+        id.ok_or_else(|| ApiError::bad_input("the header `Last-Event-ID` is not the id of an event of this stream"))
+    });
+    id.transpose()
+}
+
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct FollowQuery {
@@ -196,11 +205,7 @@ async fn follow(
     QueryParams(query): QueryParams<FollowQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let last_event_id = headers.get(LAST_EVENT_ID).map(|id| {
-        let id = id.to_str().ok().and_then(|id| id.trim().parse().ok());
-        id.ok_or_else(|| ApiError::bad_input("the header `Last-Event-ID` is not the id of an event of this stream"))
-    });
-    let after = last_event_id.transpose()?.or(query.after).unwrap_or_default();
+    let after = last_event_id(&headers)?.or(query.after).unwrap_or_default();
     let key = SessionKey::new(app, user, id);
     state.session(&key, EventWindow::Recent(0)).await?;
     service(&state)?;
@@ -218,12 +223,7 @@ fn stream(updates: BoxStream<'static, Result<RunUpdate, RunError>>, keep_alive: 
         };
         Some((Ok::<_, Infallible>(frame), updates))
     });
-    let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
-        (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
-    ];
-    (headers, Body::from_stream(frames)).into_response()
+    event_stream(Body::from_stream(frames))
 }
 
 fn update_frame(update: RunUpdate) -> Bytes {

@@ -26,7 +26,7 @@ pub(super) fn routes() -> ApiRouter {
 
 /// A span as clients read it. They refuse the whole answer if a value is `null`.
 #[derive(Serialize, ToSchema)]
-struct SpanView {
+pub(super) struct SpanView {
     name: String,
     trace_id: String,
     span_id: String,

@@ -92,7 +92,21 @@ async fn every_operation_answers_as_the_document_says() {
     ] {
         described.call(id, path, None).await;
     }
+    // No happening is kept, so that the stream would not end: its answer is tested with the happenings.
+    described.called.insert("happenings.follow".into());
+    let comparison = "/components/kitchen/compare?from=c0ffee&to=c0ffee";
+    described.call("components.compare", comparison, None).await;
+    described.call("components.call", "/components/kitchen/tools/boil/call", Some(json!({"args": {}}))).await;
     described.call("components.roll_back", "/components/kitchen/rollback", Some(json!({"to": "c0ffee"}))).await;
+
+    // This host has no folder.
+    let files = json!({"files": {"root_agent.yaml": "name: says"}});
+    described.call("builder.list", "/dev/apps/says/files", None).await;
+    described.call("builder.write", "/dev/apps/says/files", Some(files.clone())).await;
+    described.call("builder.check", "/dev/apps/says/check", Some(files)).await;
+    described.call("builder.read", "/dev/apps/says/builder", None).await;
+    described.call("builder.save", "/dev/apps/says/builder/save", None).await;
+    described.call("builder.cancel", "/dev/apps/says/builder/cancel", None).await;
 
     described.call("sessions.create", "/apps/says/users/u/sessions", Some(json!({"sessionId": "s"}))).await;
     described.call("sessions.create_with_id", "/apps/says/users/u/sessions/t", Some(json!({"state": {"a": 1}}))).await;

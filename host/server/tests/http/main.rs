@@ -4,11 +4,13 @@
 mod api_document;
 mod artifacts;
 mod bodies;
+mod builder;
 mod cors;
 mod dev_ui;
 mod errors;
 mod evaluation;
 mod graph;
+mod happenings;
 mod metrics;
 mod quotas;
 mod runs;
