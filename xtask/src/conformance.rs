@@ -1,96 +1,56 @@
-//! Public conformance suites: `cargo xtask conformance mcp`.
+//! Public conformance suites: `cargo xtask conformance mcp` and `cargo xtask conformance a2a`.
+
+mod a2a;
+mod mcp;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail};
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 
-use crate::step::{self, Steps};
+use crate::step;
 use crate::workspace::Workspace;
 
-/// The runner of the MCP suite, and the version of Node.js that it needs.
-const RUNNER: &str = "@modelcontextprotocol/conformance@0.2.0-alpha.12";
-const NODE: &str = "node@22";
-
-/// The revisions of MCP whose requirements are checked.
-const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
-
-/// A suite.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Suite {
-    /// The suite of the Model Context Protocol, for a server and a client
-    Mcp,
+/// A suite, and where it comes from.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// The protocol
+    protocol: Protocol,
+    /// A clone of the suite's repository, instead of the public one; for a2a
+    #[arg(long, value_name = "DIR")]
+    suite: Option<PathBuf>,
 }
 
-/// Runs a suite. Needs npm and a network the first time.
+/// A protocol with a public suite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Protocol {
+    /// The Model Context Protocol, a server and a client; needs npm
+    Mcp,
+    /// Agent2Agent, a server in both versions of the protocol; needs git and Python 3.11
+    A2a,
+}
+
+/// Runs a suite. Needs a network the first time.
 ///
 /// # Errors
-/// If a scenario fails that is not among the expected failures of `tests/conformance`, or one of these passes.
-pub fn run(workspace: &Workspace, suite: Suite) -> anyhow::Result<()> {
-    match suite {
-        Suite::Mcp => mcp(workspace),
+/// If a test fails that is not among the expected failures of `tests/conformance`, or one of these passes.
+pub fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Result<()> {
+    match (arguments.protocol, &arguments.suite) {
+        (Protocol::Mcp, None) => mcp::run(workspace),
+        (Protocol::Mcp, Some(_)) => bail!("the suite of mcp is an npm package; `--suite` is for a2a"),
+        (Protocol::A2a, clone) => a2a::run(workspace, clone.as_deref()),
     }
 }
 
-fn mcp(workspace: &Workspace) -> anyhow::Result<()> {
-    let folder = workspace.target.join("tmp/conformance/mcp");
-    let mut steps = Steps::new(2 + 2 * REVISIONS.len());
-    steps.run(&format!("the runner: {RUNNER}, {NODE}"), || install(&folder))?;
-    steps.run("the server and the client under test", || {
-        // Built with the whole workspace, as tests are, so that nothing is built twice.
-        let build = ["build", "--workspace", "--test", "crate_borders"];
-        let examples = ["--example", "conformance_server", "--example", "conformance_client"];
-        step::run_command(workspace.cargo(build).args(examples))
-    })?;
-    let examples = workspace.host_binary()?.with_file_name("examples");
-    let server = Server::start(&examples.join("conformance_server"))?;
-    for revision in REVISIONS {
-        let runner = Runner { workspace, folder: &folder, revision };
-        steps.run(&format!("server, {revision}"), || runner.run("server", "--url", &server.url))?;
-        let client = examples.join("conformance_client").display().to_string();
-        steps.run(&format!("client, {revision}"), || runner.run("client", "--command", &client))?;
+/// Builds programs of the folders `examples`. Built with the whole workspace, as tests are, so that nothing is built twice.
+fn build_examples(workspace: &Workspace, names: &[&str]) -> anyhow::Result<()> {
+    let mut cargo = workspace.cargo(["build", "--workspace", "--test", "crate_borders"]);
+    for name in names {
+        cargo.args(["--example", name]);
     }
-    steps.finish();
-    Ok(())
-}
-
-fn install(folder: &Path) -> anyhow::Result<()> {
-    if runner(folder).is_file() && node(folder).is_file() {
-        return Ok(());
-    }
-    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    let mut npm = Command::new("npm");
-    npm.args(["install", "--no-audit", "--no-fund", "--prefix"]).arg(folder).args([RUNNER, NODE]);
-    step::run_command(&mut npm)
-}
-
-fn runner(folder: &Path) -> PathBuf {
-    folder.join("node_modules/@modelcontextprotocol/conformance/dist/index.js")
-}
-
-fn node(folder: &Path) -> PathBuf {
-    folder.join("node_modules/node/bin/node")
-}
-
-/// The runner for one revision.
-struct Runner<'a> {
-    workspace: &'a Workspace,
-    folder: &'a Path,
-    revision: &'a str,
-}
-
-impl Runner<'_> {
-    /// Checks one role. `option` tells the runner how to reach what it tests.
-    fn run(&self, role: &str, option: &str, value: &str) -> anyhow::Result<()> {
-        let results = self.folder.join("results").join(self.revision).join(role);
-        let expected = self.workspace.root.join(format!("tests/conformance/mcp-{}.yaml", self.revision));
-        let mut command = Command::new(node(self.folder));
-        command.arg(runner(self.folder)).args([role, option, value, "--requirements", self.revision]);
-        command.arg("--expected-failures").arg(expected).arg("-o").arg(results);
-        step::run_command(&mut command)
-    }
+    step::run_command(&mut cargo)
 }
 
 /// A server under test. Dropping it ends it.

@@ -22,7 +22,6 @@ use std::process::{Command, ExitCode};
 use clap::{Parser, Subcommand};
 
 use components::Components;
-use conformance::Suite;
 use languages::Projects;
 use step::{CommandFailed, Steps};
 use workspace::Workspace;
@@ -90,12 +89,9 @@ enum Verb {
         #[arg(long, default_value_t = 600)]
         seconds: u64,
     },
-    /// Run a public conformance suite; needs npm, and a network the first time
-    #[command(after_help = "Example:\n  cargo xtask conformance mcp")]
-    Conformance {
-        /// The suite
-        suite: Suite,
-    },
+    /// Run a public conformance suite; needs a network the first time
+    #[command(after_help = "Examples:\n  cargo xtask conformance mcp\n  cargo xtask conformance a2a")]
+    Conformance(conformance::Arguments),
     /// Build the components of sample-agents and of tests/components
     #[command(after_help = "Example:\n  cargo xtask components")]
     Components,
@@ -140,7 +136,7 @@ fn run(verb: Verb) -> anyhow::Result<()> {
         Verb::Load(arguments) => load::run(&workspace, &arguments),
         Verb::Instructions { update } => instructions::run(&workspace, update),
         Verb::Fuzz { target, seconds } => fuzz(&workspace, target.as_deref(), seconds),
-        Verb::Conformance { suite } => conformance::run(&workspace, suite),
+        Verb::Conformance(arguments) => conformance::run(&workspace, &arguments),
         Verb::Components => components(&workspace),
         Verb::Ui { check } => ui::build(&workspace, check),
         Verb::Dist => dist::build(&workspace),

@@ -11,6 +11,7 @@ mod push;
 mod rest;
 mod send;
 mod stream;
+mod task_changes;
 mod task_id;
 mod task_locks;
 mod tasks;
@@ -25,6 +26,7 @@ use crate::error::{A2aError, ErrorKind};
 use crate::model::{Operation, Outcome, TaskState};
 use hatchery_egress::Egress;
 use push::PushSender;
+use task_changes::TaskChanges;
 use task_id::TaskId;
 use task_locks::TaskLocks;
 use tasks::StoredTask;
@@ -83,13 +85,15 @@ struct ServiceInner {
     push: Option<PushSender>,
     /// Held while runs are added to a task or cancelled, so that two answers do not become the same run.
     task_locks: TaskLocks,
+    task_changes: TaskChanges,
 }
 
 impl A2aService {
     /// Creates a service.
     pub fn new(runner: Runner, apps: Arc<dyn AppDirectory>, settings: ServerSettings) -> Self {
         let push = settings.push.clone().map(|egress| PushSender::new(runner.clone(), egress, settings.push_limits));
-        Self(Arc::new(ServiceInner { runner, apps, settings, push, task_locks: TaskLocks::default() }), None)
+        let (task_locks, task_changes) = (TaskLocks::default(), TaskChanges::default());
+        Self(Arc::new(ServiceInner { runner, apps, settings, push, task_locks, task_changes }), None)
     }
 
     /// Continues push notifications of tasks from before the process was started.
@@ -139,12 +143,13 @@ impl A2aService {
             Operation::Cancel { id } => self.cancel(app, &id).await.map(Outcome::Task),
             Operation::SetPush { task_id, config } => {
                 let (push, task) = (self.push()?, self.load(app, &task_id).await?);
-                if task.state().is_terminal() {
-                    let message = "the task has ended, so there is nothing to be notified of; get it instead";
-                    return Err(A2aError::new(ErrorKind::UnsupportedOperation, message));
+                let has_ended = task.state().is_terminal();
+                // Its client has learned the end of a task that has ended from the answer.
+                let reported = task.updated().filter(|_| has_ended);
+                let config = push.set(&app.name, &task.id, config, (task.revision, reported)).await?;
+                if !has_ended {
+                    push.watch(&app.name, &task.id);
                 }
-                let config = push.set(&app.name, &task.id, config, task.revision).await?;
-                push.watch(&app.name, &task.id);
                 Ok(Outcome::Push { task_id, config })
             }
             Operation::GetPush { task_id, id } => {
@@ -202,6 +207,7 @@ impl A2aService {
         for run in task.open_runs().collect::<Vec<_>>().into_iter().rev() {
             self.0.runner.cancel_run(&task.session, &run.id).await?;
         }
+        self.0.task_changes.notify(id);
         let task = StoredTask::load(&self.0.runner, &app.name, task.id).await?;
         match task.state() {
             state @ (TaskState::Completed | TaskState::Failed | TaskState::Rejected) => Err(not_cancelable(state)),

@@ -3,9 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use async_trait::async_trait;
+use hatchery_core::ItemResolver;
 use hatchery_engine::compaction::ConfiguredCompaction;
 use hatchery_engine::{App, AppSettings, CatalogSource};
+use hatchery_wasm::Inspection;
+use tokio::sync::watch;
 
+use crate::app_files::AppFiles;
 use crate::config::{AppConfig, Config};
 use crate::source::{AppSource, CatalogReport, ComponentDetail, RestoreError};
 
@@ -48,6 +53,7 @@ impl<S: AppSource> ConfiguredApps<S> {
     }
 }
 
+#[async_trait]
 impl<S: AppSource> AppSource for ConfiguredApps<S> {
     fn app(&self, name: &str) -> Option<Arc<App>> {
         let app = self.source.app(name)?;
@@ -76,6 +82,22 @@ impl<S: AppSource> AppSource for ConfiguredApps<S> {
 
     fn restore_component(&self, name: &str, revision: &str) -> Result<(), RestoreError> {
         self.source.restore_component(name, revision)
+    }
+
+    async fn inspect_revision(&self, name: &str, revision: &str) -> Result<Inspection, RestoreError> {
+        self.source.inspect_revision(name, revision).await
+    }
+
+    fn changes(&self) -> Option<watch::Receiver<u64>> {
+        self.source.changes()
+    }
+
+    fn items(&self) -> Option<Arc<dyn ItemResolver>> {
+        self.source.items()
+    }
+
+    fn app_files(&self) -> Option<AppFiles> {
+        self.source.app_files()
     }
 }
 

@@ -1,15 +1,19 @@
 //! The catalog of `hatchery-wasm` as an [`AppSource`], and the conversion of the configuration to its settings.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hatchery_core::{ItemKind, Timestamp};
+use async_trait::async_trait;
+use hatchery_core::{ItemKind, ItemResolver, Timestamp};
 use hatchery_engine::App;
 use hatchery_wasm::{
     Catalog, CatalogHandle, CodeCache, Compiler, Component, ComponentSettings, Engine, FileState, FileStatus,
     Inspection, Limits, LoadError, LoadOptions, LoadPolicy, Revisions, Settings, Worker,
 };
+use tokio::sync::watch;
 
+use crate::app_files::AppFiles;
 use crate::audit;
 use crate::config::{Config, FILE_NAME};
 use crate::source::{
@@ -79,6 +83,7 @@ fn load_policy(config: &Config) -> Option<LoadPolicy> {
     })
 }
 
+#[async_trait]
 impl AppSource for CatalogHandle {
     fn app(&self, name: &str) -> Option<Arc<App>> {
         self.current().app(name).cloned()
@@ -144,6 +149,42 @@ impl AppSource for CatalogHandle {
         tracing::info!(component = name, sha256 = revision, "an earlier revision replaces the file of a component");
         Ok(())
     }
+
+    async fn inspect_revision(&self, name: &str, revision: &str) -> Result<Inspection, RestoreError> {
+        let (handle, component, wanted) = (self.clone(), name.to_owned(), revision.to_owned());
+        let bytes = tokio::task::spawn_blocking(move || read_revision(&handle, &component, &wanted)).await;
+        let bytes = bytes.map_err(io::Error::other)??;
+        let inspected = Self::inspect_revision(self, name, bytes).await;
+        inspected.map_err(|error| RestoreError::Refused(error.to_string()))
+    }
+
+    fn changes(&self) -> Option<watch::Receiver<u64>> {
+        Some(self.subscribe_to_changes())
+    }
+
+    fn items(&self) -> Option<Arc<dyn ItemResolver>> {
+        Some(self.current())
+    }
+
+    fn app_files(&self) -> Option<AppFiles> {
+        Some(AppFiles::new(self.clone()))
+    }
+}
+
+/// Returns the bytes of a stored revision that may be loaded.
+fn read_revision(handle: &CatalogHandle, name: &str, revision: &str) -> Result<Vec<u8>, RestoreError> {
+    let unknown = || RestoreError::UnknownRevision { component: name.to_owned(), revision: revision.to_owned() };
+    if !handle.current().components.contains_key(name) {
+        return Err(RestoreError::UnknownComponent(name.to_owned()));
+    }
+    let store = handle.revisions().ok_or_else(unknown)?;
+    if !store.list(name)?.iter().any(|stored| stored.sha256 == revision) {
+        return Err(unknown());
+    }
+    if let Some(policy) = handle.load_policy() {
+        store.check(name, revision, policy)?.map_err(RestoreError::Refused)?;
+    }
+    Ok(store.read(name, revision)?)
 }
 
 /// Returns the file of a component, also while it is rejected. `None` if there is none or files have a conflict.

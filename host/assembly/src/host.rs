@@ -1,6 +1,7 @@
 //! The host: a served folder, native agents and their services, ready to run.
 
 mod builder;
+mod catalog_happenings;
 mod error;
 mod native;
 mod reload;
@@ -16,7 +17,7 @@ use hatchery_engine::{App, CatalogSource, Factories, Run, RunRequest, Runner};
 use hatchery_eval::Evaluations;
 use hatchery_mcp::McpServers;
 use hatchery_openapi::Apis;
-use hatchery_telemetry::TraceStore;
+use hatchery_telemetry::{Happenings, TraceStore};
 use hatchery_wasm::CatalogHandle;
 use tokio::sync::watch;
 
@@ -41,6 +42,7 @@ pub struct Host {
     runner: Runner,
     evaluations: Evaluations,
     traces: TraceStore,
+    happenings: Happenings,
     scripts: Scripts,
     mcp_servers: McpServers,
     a2a_agents: A2aAgents,
@@ -104,6 +106,11 @@ impl Host {
     /// Returns the evaluation of the apps, with sets and results in the data folder.
     pub fn evaluations(&self) -> &Evaluations {
         &self.evaluations
+    }
+
+    /// Returns the log of what happens: changes of files and components, ends of runs, failed calls of components.
+    pub fn happenings(&self) -> &Happenings {
+        &self.happenings
     }
 
     /// Returns the spans of runs, if they are [traced](HostBuilder::trace).

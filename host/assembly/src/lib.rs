@@ -45,8 +45,10 @@ pub mod shell;
 pub mod trust;
 
 mod a2a;
+mod app_files;
 mod apps;
 mod byte_size;
+mod comparison;
 mod config;
 mod egress;
 mod host;
@@ -56,7 +58,9 @@ mod openapi;
 mod source;
 mod storage;
 
+pub use app_files::{AppFile, AppFiles, AppFilesError, Diagnostic, Texts};
 pub use byte_size::ByteSize;
+pub use comparison::{Comparison, ItemChange, RevisionSummary};
 pub use config::{
     A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPushConfig, ApiConfig, ApiConfirmation,
     ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AppConfig, AuditConfig, AuthConfig, Authority, BasicConfig,

@@ -3,14 +3,19 @@
 use std::io;
 use std::sync::Arc;
 
-use hatchery_core::Timestamp;
+use async_trait::async_trait;
+use hatchery_core::{ItemResolver, Timestamp};
 use hatchery_engine::App;
 use hatchery_wasm::{Inspection, StoredRevision};
 use serde::Serialize;
 use thiserror::Error;
+use tokio::sync::watch;
+
+use crate::app_files::AppFiles;
 
 /// A set of apps that can change at any time. Every method reads the current set and is cheap enough to be called for
 /// each request.
+#[async_trait]
 pub trait AppSource: Send + Sync {
     fn app(&self, name: &str) -> Option<Arc<App>>;
 
@@ -38,6 +43,29 @@ pub trait AppSource: Send + Sync {
     /// See [`RestoreError`]. The file is unchanged.
     fn restore_component(&self, name: &str, _revision: &str) -> Result<(), RestoreError> {
         Err(RestoreError::UnknownComponent(name.to_owned()))
+    }
+
+    /// Inspects a stored revision of a component. Compiles it if its code is not in the cache.
+    ///
+    /// # Errors
+    /// [`RestoreError::Refused`] if it cannot be loaded any more; as [`Self::restore_component`] otherwise.
+    async fn inspect_revision(&self, name: &str, _revision: &str) -> Result<Inspection, RestoreError> {
+        Err(RestoreError::UnknownComponent(name.to_owned()))
+    }
+
+    /// Returns a receiver that is notified when the report has changed. `None` if it never changes.
+    fn changes(&self) -> Option<watch::Receiver<u64>> {
+        None
+    }
+
+    /// Returns the tools and other items that agents can use by name. `None` if there are none.
+    fn items(&self) -> Option<Arc<dyn ItemResolver>> {
+        None
+    }
+
+    /// Returns the YAML files of apps, for editing. `None` if there is no served folder.
+    fn app_files(&self) -> Option<AppFiles> {
+        None
     }
 }
 

@@ -18,7 +18,7 @@ use hatchery_core::{
 use reqwest::Url;
 
 use self::embeddings::GeminiEmbedder;
-use self::live::{Dialer, GeminiConnection};
+use self::live::Dialer;
 use self::partial_args::PartialCalls;
 use crate::capabilities;
 use crate::failure::Origin;
@@ -180,7 +180,7 @@ impl WireFormat for GeminiFormat {
         };
         let setup = wire::live::setup(backend, &model, &request, &options)
             .map_err(|message| endpoint.origin.error(ModelErrorKind::BadRequest, message))?;
-        GeminiConnection::open(Dialer { endpoint: endpoint.clone(), url, setup, options }, &request).await
+        Dialer { endpoint: endpoint.clone(), url, setup, options }.open(&request).await
     }
 
     fn parse_response(body: &[u8], origin: &Origin) -> Result<LlmResponse, ModelError> {

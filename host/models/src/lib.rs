@@ -7,6 +7,7 @@
 //! | `vertex/*`, `projects/*` | Vertex AI: Gemini and Claude |
 //! | `claude-*`, `anthropic/*` | Anthropic Messages API |
 //! | `openai/*`, `gpt-*`, `o1*`, `o3*`, `o4*` | chat completions, of OpenAI or of a compatible server |
+//! | `gpt-realtime*` and other names with `realtime` | Realtime API of OpenAI, for live connections |
 //! | `openai-responses/*` | responses API of OpenAI |
 //! | `ollama/*`, `vllm/*`, `llamacpp/*`, `openrouter/*` | chat completions of these servers |
 //! | `apigee/*` | an Apigee gateway in front of Gemini, Vertex AI or OpenAI |
@@ -31,10 +32,12 @@ mod google_tokens;
 mod hashed_ngrams;
 mod http;
 mod http_model;
+mod live_socket;
 mod nulls;
 mod openai;
 mod prompt;
 mod provider;
+mod realtime;
 mod registry;
 mod responses;
 pub mod retry;

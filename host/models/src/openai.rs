@@ -25,6 +25,7 @@ use crate::failure::Origin;
 use crate::http::{Authentication, Endpoint, Http, to_json};
 use crate::http_model::{HttpModel, WireFormat};
 use crate::provider::ModelProvider;
+use crate::realtime::{self, RealtimeModel};
 use crate::service::Service;
 use crate::settings::{Connection, Settings};
 use crate::sse::Decoder;
@@ -122,6 +123,9 @@ impl ModelProvider for ChatProvider {
 
     fn capabilities(&self, name: &str) -> ModelCapabilities {
         match self.server.dialect {
+            Dialect::OpenAi if realtime::serves(name) => {
+                ModelCapabilities { live: true, ..ModelCapabilities::default() }
+            }
             Dialect::OpenAi => capabilities::of_openai(name),
             Dialect::Compatible => capabilities::of_compatible(name),
         }
@@ -133,7 +137,11 @@ impl ModelProvider for ChatProvider {
 
     fn create_with(&self, name: &str, connection: &Connection) -> Result<Arc<dyn Model>, ModelError> {
         let endpoint = self.endpoint(name, &connection.or(&self.connection))?;
-        chat_model(self.model(name), self.server.dialect, self.capabilities(name), endpoint)
+        let (model, capabilities) = (self.model(name), self.capabilities(name));
+        if capabilities.live {
+            return Ok(RealtimeModel::create(model, capabilities, endpoint));
+        }
+        chat_model(model, self.server.dialect, capabilities, endpoint)
     }
 
     fn embedder_patterns(&self) -> &[&'static str] {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hatchery_core::{HttpOptions, LlmRequest, LlmResponse, Model, ModelCapabilities, ModelError, StreamingMode};
 use reqwest::Url;
+use serde_json::Value;
 
 use crate::capabilities;
 use crate::failure::Origin;
@@ -97,4 +98,12 @@ impl WireFormat for ResponsesFormat {
     fn decoder(origin: Arc<Origin>) -> impl Decoder {
         streamed::EventDecoder::new(origin)
     }
+}
+
+/// Returns the conversation of a request as items, without encrypted thoughts.
+pub(crate) fn conversation_items(request: &LlmRequest) -> Result<Vec<Value>, String> {
+    let items = input::items(request)?;
+    let items = items.into_iter().filter(|item| !matches!(item, input::Item::Reasoning { .. }));
+    let written = items.map(|item| serde_json::to_value(item)).collect::<Result<_, _>>();
+    written.map_err(|error| format!("the conversation cannot be written as JSON: {error}"))
 }

@@ -53,6 +53,18 @@ impl FromRequest<AppState> for RawJson {
     }
 }
 
+/// A body of any type.
+pub(crate) struct RawBody(pub(crate) Bytes);
+
+impl FromRequest<AppState> for RawBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        body::read(&parts, body, state.config()).await.map(Self)
+    }
+}
+
 /// A parsed JSON body.
 pub(crate) struct Json<T>(pub(crate) T);
 

@@ -30,6 +30,7 @@ mod error;
 mod server;
 mod state;
 
+mod api_document;
 mod auth;
 mod background_runs;
 mod body;
@@ -37,6 +38,7 @@ mod connections;
 mod cors;
 mod descriptors;
 mod dev_ui;
+mod drafts;
 mod extract;
 mod graph;
 mod guard;
@@ -46,6 +48,7 @@ mod live;
 mod log_throttle;
 mod observe;
 mod peer;
+#[allow(unused_qualifications, reason = "the attributes of operations expand to them")]
 mod routes;
 mod service;
 mod tls;

@@ -89,9 +89,10 @@ impl Server {
             () = follow_certificate => {}
             () = shutdown => {}
         }
+        self.state.stop().cancel();
         let runner = self.state.runner();
         tracing::info!(active_runs = runner.active_runs(), "stopping: waiting for active runs");
-        let mcp = self.state.mcp();
+        let (mcp, a2a) = (self.state.mcp(), self.state.a2a());
         let mut end = pin!(async {
             let close_sessions = async {
                 // Live runs have no end of their own either.
@@ -100,6 +101,9 @@ impl Server {
                 if let Some(mcp) = mcp {
                     // The event streams of MCP clients have no end of their own.
                     mcp.close();
+                }
+                if let Some(a2a) = a2a {
+                    a2a.close();
                 }
             };
             tokio::join!(connections.shutdown(), close_sessions);

@@ -8,10 +8,12 @@ use hatchery_engine::{App, RunPermit, Runner};
 use hatchery_eval::{EvalStore, Evaluations};
 use hatchery_mcp::{McpEndpoint, McpServers, McpService};
 use hatchery_openapi::Apis;
-use hatchery_telemetry::{Metrics, TraceStore};
+use hatchery_telemetry::{Happenings, Metrics, TraceStore};
+use tokio_util::sync::CancellationToken;
 
 use crate::auth::Authentication;
 use crate::body::BodyBudget;
+use crate::drafts::Drafts;
 use crate::error::ApiError;
 use crate::live::LiveConnections;
 use crate::tls::Tls;
@@ -42,6 +44,10 @@ struct Shared {
     auth: OnceLock<Authentication>,
     /// Empty until the server is bound, and afterwards if it speaks HTTP.
     tls: OnceLock<Tls>,
+    happenings: Happenings,
+    drafts: Drafts,
+    /// Cancelled when the server stops.
+    stop: CancellationToken,
 }
 
 impl AppState {
@@ -69,6 +75,9 @@ impl AppState {
             metrics,
             auth,
             tls,
+            happenings: Happenings::default(),
+            drafts: Drafts::default(),
+            stop: CancellationToken::new(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -194,6 +203,28 @@ impl AppState {
 
     pub(crate) fn traces(&self) -> &TraceStore {
         &self.shared.traces
+    }
+
+    /// Serves this log of what happens. To be called before the state is shared.
+    #[must_use]
+    pub fn with_happenings(mut self, happenings: Happenings) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.happenings = happenings;
+        }
+        self
+    }
+
+    pub(crate) fn happenings(&self) -> &Happenings {
+        &self.shared.happenings
+    }
+
+    pub(crate) fn drafts(&self) -> &Drafts {
+        &self.shared.drafts
+    }
+
+    /// Returns what is cancelled when the server stops, for responses without an end of their own.
+    pub(crate) fn stop(&self) -> &CancellationToken {
+        &self.shared.stop
     }
 
     pub(crate) fn evaluations(&self) -> &Evaluations {

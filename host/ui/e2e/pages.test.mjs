@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
+import { gzipSync } from "node:zlib";
 import { after, before, test } from "node:test";
 import { assertAccessible, closeBrowser, component, Host, replaceFile, sampleFolder, say, variant, withPage } from "./support.mjs";
 
@@ -131,12 +132,45 @@ test("a run shows where its time went", () =>
     await page.getByRole("link", { name: /Which of 2, 4 and 7 are prime/ }).first().waitFor();
     await assertAccessible(page, "runs");
     await page.getByRole("link", { name: /Which of 2, 4 and 7 are prime/ }).first().click();
+    const where = page.getByRole("region", { name: "Where the time went" });
+    await where.getByText(/Measured by the host/).waitFor();
+    await where.getByText("waiting for its turn").waitFor();
     await page.getByRole("button", { name: /check_prime .*tool/ }).click();
-    await page.getByText("The event of this step").waitFor();
+    const step = page.getByRole("region", { name: "Step" });
+    await step.getByText("Arguments").waitFor();
     await assertAccessible(page, "run");
+    // The address leads back to the step.
+    assert.match(page.url(), /\?span=[0-9a-f]{16}$/);
     await page.reload();
-    await page.getByRole("button", { name: /check_prime .*tool/ }).waitFor();
+    await step.getByText("Arguments").waitFor();
+    await page.getByRole("button", { name: /scripted:dice.*model/ }).last().click();
+    await step.getByText(/^\d+ new since the call before$/).waitFor();
+    await step.getByText("2 tools: roll_die, check_prime").waitFor();
+    // A component has its time on the processor.
+    await page.getByRole("button", { name: /dice component .*guest/ }).first().press("ArrowDown");
+    await page.keyboard.press("Enter");
+    await step.getByText(/CPU .* waiting/).waitFor();
+    await step.getByRole("button", { name: "Close" }).click();
+    await step.waitFor({ state: "hidden" });
   }));
+
+test("a run without a trace shows the times of its events", async () => {
+  const own = await Host.start({ ...sampleFolder(), "hatchery.yaml": "server: { dev_ui: read }\n" });
+  try {
+    const { id } = await own.json("/apps/dice/users/me/sessions", {});
+    const newMessage = { parts: [{ text: "Which of 2, 4 and 7 are prime?" }] };
+    const [event] = await own.json("/run", { appName: "dice", userId: "me", sessionId: id, newMessage });
+    await withPage(own, async (page) => {
+      await page.goto(`${own.url}/dev-ui/runs/dice/users/me/sessions/${id}/${event.invocationId}`);
+      await page.getByText(/The host has no trace of this run any more/).waitFor();
+      await page.getByRole("button", { name: /check_prime .*tool/ }).click();
+      await page.getByText("The event of this step").waitFor();
+      await assertAccessible(page, "run without a trace");
+    });
+  } finally {
+    await own.stop();
+  }
+});
 
 test("agents are a graph and an outline", () =>
   withPage(host, async (page) => {
@@ -164,7 +198,7 @@ test("every page fits a narrow and a wide window, in light and dark", async () =
     await withPage(
       host,
       async (page) => {
-        for (const place of ["apps/dice", "runs", "sessions", "agents/dice", "components", "components/dice"]) {
+        for (const place of ["apps/dice", "runs", "sessions", "agents/dice", "components", "components/dice", "usage", "evals/dice", "build/slow"]) {
           await page.goto(`${host.url}/dev-ui/${place}`);
           await page.getByRole("heading").first().waitFor();
           await page.waitForFunction(() => document.querySelector("main")?.innerText.length > 20);
@@ -187,6 +221,15 @@ test("the files stay within their budget", () => {
   const files = fs.readdirSync(dist, { recursive: true, withFileTypes: true }).filter((file) => file.isFile());
   const bytes = files.reduce((sum, file) => sum + fs.statSync(path.join(file.parentPath ?? file.path, file.name)).size, 0);
   assert(files.length <= 20 && bytes < 1_000_000, `${files.length} files, ${bytes} bytes`);
+  const packed = (pattern) =>
+    files
+      .filter(({ name }) => pattern.test(name))
+      .map((file) => [file.name, gzipSync(fs.readFileSync(path.join(file.parentPath ?? file.path, file.name))).length]);
+  const [[, entry]] = packed(/^index-.*\.js$/);
+  assert(entry <= 90_000, `the page needs ${entry} bytes of packed code to begin`);
+  for (const [name, size] of packed(/\.js$/)) assert(name.startsWith("index-") || size <= 60_000, `${name}: ${size}`);
+  const all = packed(/./).reduce((sum, [, size]) => sum + size, 0);
+  assert(all <= 350_000, `${all} packed bytes`);
 });
 
 test("a page that only shows offers no changes", async () => {

@@ -27,6 +27,8 @@ const files = {
     '  - reply: [{ call: { name: send_money, args: { euros: "{number}" } } }]',
   ].join("\n"),
   "trip-planner/tools/trip-tools.wasm": component("trip_tools"),
+  "dice/rolls.evalset.json": sample("dice/rolls.evalset.json"),
+  "dice/test_config.json": sample("dice/test_config.json"),
 };
 for (const name of fs.readdirSync(path.resolve(import.meta.dirname, "../../../sample-agents/trip-planner"))) {
   if (name.endsWith(".yaml")) files[`trip-planner/${name}`] = sample(`trip-planner/${name}`);
@@ -48,7 +50,8 @@ async function open(colorScheme, viewport, user) {
   const visit = async (place) => {
     await page.goto(`${host.url}/dev-ui/${place}`);
     await page.getByRole("heading").first().waitFor();
-    await page.waitForLoadState("networkidle");
+    // The stream of happenings never ends, so there is no idle network.
+    await page.waitForFunction(() => document.querySelector("main")?.innerText.length > 20 && !document.querySelector("main .spinner"));
   };
   return { context, page, shoot, visit };
 }
@@ -76,7 +79,9 @@ for (const theme of ["light", "dark"]) {
   const user = decodeURIComponent(url.pathname.split("/").at(-3));
   await visit(`runs?app=trip-planner&user=${user}`);
   await page.locator("main li a").first().click();
-  await page.getByRole("region", { name: "Steps" }).waitFor();
+  await page.getByRole("button", { name: /^estimate_cost/ }).first().click();
+  await page.getByRole("region", { name: "Step" }).waitFor();
+  await page.locator("main").evaluate((main) => main.scrollTo(0, 0));
   await shoot(`run-${theme}`);
   await visit(`runs?app=dice&user=${user}`);
   await page.locator("main li a").first().waitFor();
@@ -99,6 +104,25 @@ for (const theme of ["light", "dark"]) {
   await page.getByText("To grant the missing access").waitFor();
   await shoot(`component-${theme}`);
   replaceFile(host.file("help-desk/help-desk.wasm"), component("help_desk"));
+  await visit("components/dice");
+  await page.getByRole("button", { name: "Try roll_die…" }).click();
+  await page.getByRole("button", { name: "Call" }).click();
+  await page.getByText(/CPU .*s$/).waitFor();
+  await page.getByRole("form").scrollIntoViewIfNeeded();
+  if (theme === "dark") await shoot(`tool-${theme}`);
+  await visit("evals/dice");
+  await page.getByRole("button", { name: "Run all" }).click();
+  await page.getByRole("button", { name: "dice_then_primes", exact: true }).click();
+  await page.getByRole("region", { name: "Run 1 of dice_then_primes" }).waitFor();
+  await shoot(`evals-${theme}`);
+  await visit(`usage?app=trip-planner&user=${user}`);
+  await page.getByRole("region", { name: "Tools", exact: true }).waitFor();
+  await shoot(`usage-${theme}`);
+  await visit("build/payments");
+  const editor = page.getByRole("textbox", { name: "root_agent.yaml" });
+  await editor.fill((await editor.inputValue()).replace("guide/send_money", "guide/send_mony"));
+  await page.getByRole("button", { name: /^root_agent.yaml:5/ }).waitFor();
+  await shoot(`build-${theme}`);
   await context.close();
 }
 

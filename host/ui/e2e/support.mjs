@@ -23,6 +23,7 @@ const FLAGS = [
   "--disable-background-networking",
   "--disable-component-update",
   "--disable-sync",
+  "--use-fake-device-for-media-stream",
 ];
 
 /** How long anything that must happen may take. */

@@ -50,6 +50,11 @@ impl A2aEndpoint {
         })
     }
 
+    /// Ends the streams of tasks that wait for their clients, which have no end of their own.
+    pub fn close(&self) {
+        self.0.0.task_changes.close();
+    }
+
     /// Answers a request for the card of the default app. `None` if there is none.
     pub fn default_card(&self, headers: &HeaderMap) -> Option<Response<Body>> {
         self.0.default_app().map(|app| self.card_of(&app, headers))

@@ -50,7 +50,7 @@ impl A2aService {
         };
         let stream = match operation {
             Operation::Stream(request) => self.stream(app, *request).await,
-            Operation::Subscribe { id } => self.subscribe(app, &id).await,
+            Operation::Subscribe { id } => self.subscribe(app, &id, version).await,
             operation => {
                 return match self.perform(app, operation).await {
                     Ok(outcome) => answer::json(200, &success(&id, version.encode_outcome(outcome))),

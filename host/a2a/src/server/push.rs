@@ -69,7 +69,8 @@ impl PushSender {
         Self(Arc::new(SenderInner { runner, delivery, watched: SyncMutex::default(), change: Mutex::default() }))
     }
 
-    /// Adds or replaces a configuration. Events after a revision are sent once the task is [watched](PushSender::watch).
+    /// Adds or replaces a configuration. Events after a revision, and states after that of a time, are sent once the task
+    /// is [watched](PushSender::watch).
     ///
     /// # Errors
     /// If a value is too large, the URL is not allowed, or the task has too many configurations.
@@ -78,7 +79,7 @@ impl PushSender {
         app: &str,
         task: &TaskId,
         config: PushConfig,
-        after: u64,
+        (after, reported): (u64, Option<Timestamp>),
     ) -> Result<PushConfig, A2aError> {
         delivery::check(&config)?;
         self.0.delivery.check_url(&config)?;
@@ -93,7 +94,8 @@ impl PushSender {
             return Err(A2aError::invalid_params(format!("a task has at most {MAX_CONFIGS} push configurations")));
         }
         configs.insert(id, config.clone());
-        let mut changes = JsonMap::from_iter([("configs".into(), json!(configs)), ("reported".into(), Value::Null)]);
+        let mut changes =
+            JsonMap::from_iter([("configs".into(), json!(configs)), ("reported".into(), json!(reported))]);
         if is_new {
             changes.insert("delivered".into(), after.into());
             changes.extend(task.user.as_ref().map(|user| ("user".to_owned(), json!(user))));
@@ -269,7 +271,8 @@ impl PushSender {
         }
     }
 
-    /// Continues with one task. The configurations of a task that does not exist any more are deleted.
+    /// Continues with one task. The configurations of a task that does not exist any more, or has ended without anything
+    /// left to send, are deleted.
     async fn resume_task(&self, app: &str, key: &SessionKey) -> Result<(), A2aError> {
         let user = self.read(key).await?.and_then(|record| record.user);
         let found = match TaskId::parse(&key.id, user) {
@@ -278,6 +281,10 @@ impl PushSender {
         };
         match found {
             Ok(stored) => {
+                let reported = self.read(key).await?.and_then(|record| record.reported);
+                if stored.state().is_terminal() && stored.updated() == reported {
+                    return Ok(self.0.runner.services().sessions.delete(key).await?);
+                }
                 self.watch(app, &stored.id);
                 Ok(())
             }

@@ -58,7 +58,7 @@ impl A2aService {
         };
         let updates = match operation? {
             Operation::Stream(request) => self.stream(app, *request).await?,
-            Operation::Subscribe { id } => self.subscribe(app, &id).await?,
+            Operation::Subscribe { id } => self.subscribe(app, &id, Version::V1_0).await?,
             operation @ Operation::DeletePush { .. } => {
                 self.perform(app, operation).await?;
                 return Ok(answer::empty(StatusCode::NO_CONTENT));

@@ -88,6 +88,7 @@ impl A2aService {
         if let Some(sender) = &self.0.push {
             sender.watch(&app.name, &started.task);
         }
+        self.0.task_changes.notify(&started.task.to_string());
         Ok(started)
     }
 
@@ -102,7 +103,7 @@ impl A2aService {
     ) -> Result<T, A2aError> {
         let Some(config) = config else { return start.await };
         let sender = self.push()?;
-        let PushConfig { id, .. } = sender.set(&app.name, task, config, after).await?;
+        let PushConfig { id, .. } = sender.set(&app.name, task, config, (after, None)).await?;
         let started = start.await;
         if started.is_err()
             && let Some(id) = id

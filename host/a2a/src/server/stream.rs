@@ -1,17 +1,19 @@
 //! Streams of a task: the task itself, then what its run emits, then its state.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, StreamExt};
 use hatchery_core::{Event, JsonMap, RunError, StreamingMode};
-use hatchery_engine::{App, Runner};
+use hatchery_engine::App;
 
 use super::A2aService;
 use super::events::{self, Chunks};
 use super::send::{self, StartedRun};
 use super::task_id::TaskId;
 use super::tasks::StoredTask;
+use crate::codec::Version;
 use crate::error::{A2aError, ErrorKind};
 use crate::model::{ArtifactUpdate, SendRequest, StatusUpdate, TaskState, TaskStatus, Update};
 
@@ -29,22 +31,34 @@ impl A2aService {
         snapshot.status.state = TaskState::Working;
         snapshot.status.message = None;
         snapshot.artifacts.clear();
-        Ok(self.updates(app, (stored.id, run), Update::Task(snapshot), events))
+        Ok(self.updates(app, (stored.id, run), Update::Task(snapshot), events, StreamEnd::AtRest))
     }
 
-    /// Streams a task that is in progress.
-    pub(super) async fn subscribe(&self, app: &Arc<App>, id: &str) -> Result<Updates, A2aError> {
+    /// Streams a task that has not ended. In version 1.0 the stream ends with the task, in version 0.3 also when the task
+    /// waits for its client.
+    pub(super) async fn subscribe(&self, app: &Arc<App>, id: &str, version: Version) -> Result<Updates, A2aError> {
         let stored = self.load(app, id).await?;
         if stored.state().is_terminal() {
             let message = "the task has ended, so there is nothing to subscribe to; get it instead";
             return Err(A2aError::new(ErrorKind::UnsupportedOperation, message));
         }
-        let mut followed = Vec::new();
-        for run in stored.active_runs() {
-            followed.push(self.follow(app, &stored.id, &run.id, stored.revision).await?);
-        }
+        let end = match version {
+            Version::V0_3 => StreamEnd::AtRest,
+            Version::V1_0 => StreamEnd::Terminal,
+        };
+        let runs: Vec<_> = stored.active_runs().map(|run| run.id.clone()).collect();
+        let events = self.follow_all(app, &stored.id, &runs, stored.revision).await?;
         let (run, snapshot) = (stored.last_run(), Update::Task(stored.task(None)));
-        Ok(self.updates(app, (stored.id, Some(run)), snapshot, stream::iter(followed).flatten().boxed()))
+        Ok(self.updates(app, (stored.id, Some(run)), snapshot, events, end))
+    }
+
+    /// Returns the events of runs after a revision, one run after the other.
+    async fn follow_all(&self, app: &App, task: &TaskId, runs: &[String], after: u64) -> Result<Events, A2aError> {
+        let mut followed = Vec::new();
+        for run in runs {
+            followed.push(self.follow(app, task, run, after).await?);
+        }
+        Ok(stream::iter(followed).flatten().boxed())
     }
 
     fn updates(
@@ -52,16 +66,12 @@ impl A2aService {
         app: &Arc<App>,
         (task, run): (TaskId, Option<String>),
         first: Update,
-        events: BoxStream<'static, Result<Arc<Event>, RunError>>,
+        events: Events,
+        end: StreamEnd,
     ) -> Updates {
-        let source = Source {
-            runner: self.0.runner.clone(),
-            app: app.name.clone(),
-            converter: Converter::new(task),
-            run,
-            events: Some(events),
-            pending: VecDeque::from([first]),
-        };
+        let (service, app) = (self.clone(), app.clone());
+        let (converter, pending) = (Converter::new(task), VecDeque::from([first]));
+        let source = Source { service, app, converter, run, events: Some(events), end, paused: None, pending };
         stream::unfold(source, |mut source| async move {
             let next = source.next().await.transpose()?;
             Some((next, source))
@@ -70,14 +80,28 @@ impl A2aService {
     }
 }
 
+type Events = BoxStream<'static, Result<Arc<Event>, RunError>>;
+
+/// When a stream ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StreamEnd {
+    /// When the task has ended or waits for its client.
+    AtRest,
+    /// When the task has ended.
+    Terminal,
+}
+
 struct Source {
-    runner: Runner,
-    app: String,
+    service: A2aService,
+    app: Arc<App>,
     converter: Converter,
     /// The run whose error ends the stream, unless it is stored.
     run: Option<String>,
     /// `None` after the last one.
-    events: Option<BoxStream<'static, Result<Arc<Event>, RunError>>>,
+    events: Option<Events>,
+    end: StreamEnd,
+    /// The task that waits for its client.
+    paused: Option<StoredTask>,
     pending: VecDeque<Update>,
 }
 
@@ -87,7 +111,14 @@ impl Source {
             if let Some(update) = self.pending.pop_front() {
                 return Ok(Some(update));
             }
-            let Some(events) = &mut self.events else { return Ok(None) };
+            let Some(events) = &mut self.events else {
+                let Some(paused) = self.paused.take() else { return Ok(None) };
+                self.events = self.continuation(paused).await?;
+                if self.events.is_none() {
+                    return Ok(None);
+                }
+                continue;
+            };
             let error = match events.next().await {
                 Some(Ok(event)) => {
                     self.pending.extend(self.converter.updates(&event));
@@ -97,9 +128,35 @@ impl Source {
                 None => None,
             };
             self.events = None;
-            let task = self.converter.task.clone();
-            let stored = send::settle(&self.runner, &self.app, task, self.run.as_deref(), error).await?;
+            let (runner, task) = (&self.service.0.runner, self.converter.task.clone());
+            let stored = send::settle(runner, &self.app.name, task, self.run.as_deref(), error).await?;
             self.pending.push_back(stored.status_update());
+            if self.end == StreamEnd::Terminal && !stored.state().is_terminal() {
+                self.paused = Some(stored);
+            }
+        }
+    }
+
+    /// Waits until a task goes on, and returns the events since then. `None` if the server is stopping.
+    async fn continuation(&mut self, paused: StoredTask) -> Result<Option<Events>, A2aError> {
+        let service = self.service.clone();
+        let change = service.0.task_changes.of(&paused.id.to_string());
+        loop {
+            let mut changed = pin!(change.notified());
+            // Before the task is read, so that no change is missed.
+            changed.as_mut().enable();
+            let stored = StoredTask::load(&service.0.runner, &self.app.name, paused.id.clone()).await?;
+            let runs: Vec<_> = stored.runs_changed_since(paused.updated()).map(|run| run.id.clone()).collect();
+            if !runs.is_empty() {
+                self.run = Some(stored.last_run());
+                return service.follow_all(&self.app, &stored.id, &runs, paused.revision).await.map(Some);
+            }
+            tokio::select! {
+                () = changed => {}
+                // Another host on the same sessions may have continued it.
+                () = tokio::time::sleep(service.0.settings.keep_alive) => {}
+                () = service.0.task_changes.closed() => return Ok(None),
+            }
         }
     }
 }

@@ -7,4 +7,5 @@ mod cancel;
 mod list;
 mod push;
 mod repeated;
+mod subscribe;
 mod support;

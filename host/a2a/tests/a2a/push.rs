@@ -83,7 +83,7 @@ async fn the_texts_of_a_configuration_have_limits() {
 }
 
 #[tokio::test]
-async fn a_task_that_has_ended_takes_no_configuration_and_keeps_none() {
+async fn a_task_that_has_ended_keeps_no_configuration_but_those_that_are_set_afterwards() {
     let (url, mut received) = webhook().await;
     let server = Server::new(options(PushLimits::default()));
     let secret = json!({"scheme": "Bearer", "credentials": "secret"});
@@ -95,10 +95,16 @@ async fn a_task_that_has_ended_takes_no_configuration_and_keeps_none() {
     while !sessions.list(APP, "A2A_PUSH").await.unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
-    let config = json!({"taskId": task["task"]["id"], "url": url});
-    let (code, message) = server.error("CreateTaskPushNotificationConfig", config).await;
-    let expected = "the task has ended, so there is nothing to be notified of; get it instead";
-    assert_eq!((code, message.as_str()), (-32004, expected));
+    let config = json!({"taskId": task["task"]["id"], "id": "late", "url": url});
+    server.result("CreateTaskPushNotificationConfig", config.clone()).await;
+    assert_eq!(server.result("GetTaskPushNotificationConfig", config).await["url"], url);
+    // After a restart they are of no use, and nothing is sent.
+    let restarted = Server::new(Options { sessions: Some(sessions.clone()), ..options(PushLimits::default()) });
+    restarted.service.resume_push_notifications();
+    while !sessions.list(APP, "A2A_PUSH").await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert!(received.is_empty());
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use axum::Router;
 use axum::routing::post;
 use bytes::Bytes;
-use hatchery_a2a::{A2aEndpoint, A2aService, Egress, ServerSettings, Url};
+use hatchery_a2a::{A2aEndpoint, A2aService, Body, Egress, ServerSettings, Url};
 use hatchery_core::{
     Agent, AgentContext, AgentKind, Content, CustomAgent, CustomAgentSpec, EventData, FunctionCall, Part, PartData,
     RunError, Services, SessionService,
@@ -117,11 +117,22 @@ impl Server {
         Arc::new(Self { endpoint, service, runner, agent, sent: AtomicUsize::default() })
     }
 
-    /// Posts a body, and returns the response.
-    pub async fn post(&self, method: &str, params: Value) -> Response<Bytes> {
+    async fn open(&self, method: &str, params: Value) -> Response<Body> {
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
         let request = Request::post("/").header("content-type", "application/json").body(Bytes::from(body)).unwrap();
-        let (parts, body) = self.endpoint.handle(APP, "", request).await.unwrap().into_parts();
+        self.endpoint.handle(APP, "", request).await.unwrap()
+    }
+
+    /// Calls a method that answers with a stream.
+    pub async fn stream(&self, method: &str, params: Value) -> Items {
+        let response = self.open(method, params).await;
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Items(response.into_body())
+    }
+
+    /// Posts a body, and returns the response.
+    pub async fn post(&self, method: &str, params: Value) -> Response<Bytes> {
+        let (parts, body) = self.open(method, params).await.into_parts();
         Response::from_parts(parts, body.collect().await.unwrap().to_bytes())
     }
 
@@ -178,6 +189,24 @@ impl Server {
     /// Waits until a run has come to its stop.
     pub async fn stopped(&self) {
         self.agent.stopped.acquire().await.unwrap().forget();
+    }
+}
+
+/// The items of a stream.
+pub struct Items(Body);
+
+impl Items {
+    /// Returns the next result. `None` at the end.
+    pub async fn next(&mut self) -> Option<Value> {
+        loop {
+            let frame = self.0.frame().await?.unwrap().into_data().unwrap();
+            // Anything else is a comment.
+            if let Some(data) = frame.strip_prefix(b"data: ") {
+                let mut answer: Value = serde_json::from_slice(data).unwrap();
+                assert!(answer.get("result").is_some(), "{answer}");
+                return Some(answer["result"].take());
+            }
+        }
     }
 }
 

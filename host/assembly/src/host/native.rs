@@ -10,8 +10,10 @@ use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::{
     App, AppDirectory, CatalogSnapshot, CatalogSource, LayeredResolver, PluginSource, Plugins, StaticCatalog,
 };
-use hatchery_wasm::CatalogHandle;
+use hatchery_wasm::{CatalogHandle, Inspection};
+use tokio::sync::watch;
 
+use crate::app_files::AppFiles;
 use crate::models::unusable_models;
 use crate::source::{AppSource, CatalogReport, ComponentDetail, FileReport, RestoreError};
 
@@ -38,6 +40,7 @@ impl ConfigState {
     }
 }
 
+#[async_trait]
 impl AppSource for HostApps {
     fn app(&self, name: &str) -> Option<Arc<App>> {
         let native = self.native.get(name).cloned();
@@ -72,6 +75,23 @@ impl AppSource for HostApps {
     fn restore_component(&self, name: &str, revision: &str) -> Result<(), RestoreError> {
         let unknown = || RestoreError::UnknownComponent(name.to_owned());
         self.catalog.as_ref().ok_or_else(unknown)?.restore_component(name, revision)
+    }
+
+    async fn inspect_revision(&self, name: &str, revision: &str) -> Result<Inspection, RestoreError> {
+        let unknown = || RestoreError::UnknownComponent(name.to_owned());
+        AppSource::inspect_revision(self.catalog.as_ref().ok_or_else(unknown)?, name, revision).await
+    }
+
+    fn changes(&self) -> Option<watch::Receiver<u64>> {
+        self.catalog.as_ref()?.changes()
+    }
+
+    fn items(&self) -> Option<Arc<dyn ItemResolver>> {
+        self.catalog.as_ref()?.items()
+    }
+
+    fn app_files(&self) -> Option<AppFiles> {
+        self.catalog.as_ref()?.app_files()
     }
 }
 

@@ -29,6 +29,7 @@ mod interruptions;
 mod journal;
 mod late_results;
 mod limits;
+mod live;
 mod llm;
 mod logs;
 mod messages;

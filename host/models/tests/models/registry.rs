@@ -83,6 +83,7 @@ fn providers_know_the_capabilities_of_their_models_with_and_without_a_key() {
         ("gpt-5", true, false, false),
         ("gpt-4o-mini", true, false, false),
         ("gemini-2.5-flash-native-audio-preview-12-2025", false, true, false),
+        ("gpt-realtime", false, false, false),
         ("openai/gpt-5", true, false, false),
         ("openai/anything", true, false, false),
         ("openai/projects/p/locations/l/publishers/google/models/gemini-3-pro", true, true, true),
@@ -102,7 +103,7 @@ fn providers_know_the_capabilities_of_their_models_with_and_without_a_key() {
         ("", false, false, false),
     ] {
         let response_grouping = if is_grouped { ResponseGrouping::Batched } else { ResponseGrouping::PerCall };
-        let live = name.contains("native-audio");
+        let live = name.contains("native-audio") || name.contains("realtime");
         let expected = ModelCapabilities { schema_with_tools, built_in_tools, response_grouping, live };
         assert_eq!(with_keys.capabilities(name), expected, "{name}");
         assert_eq!(without.capabilities(name), expected, "{name}");

@@ -25,7 +25,9 @@ impl Requirement {
         let segments: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
         match segments.as_slice() {
             ["health" | "ready" | "login" | "logout"] => Self::None,
-            ["list-apps" | "run" | "run_sse" | "run-sse" | "run_live" | "mcp" | "version"] => Self::Client,
+            ["list-apps" | "run" | "run_sse" | "run-sse" | "run_live" | "mcp" | "version" | "openapi.json"] => {
+                Self::Client
+            }
             ["apps", app, "users", user, ..] => match (decode(app), decode(user)) {
                 (Some(app), Some(user)) => Self::User { app, user },
                 _ => Self::Operator,
@@ -73,6 +75,10 @@ mod tests {
             "/components/dice/rollback",
             "/dev-ui/",
             "/dev/apps/dice/graph",
+            "/dev/apps/dice/builder/save",
+            "/components/dice/tools/roll/call",
+            "/happenings",
+            "/metrics",
             "/dev/apps/dice/users/u/sessions/s/events/e/graph",
             "/apps/dice/eval_sets",
             "/apps/dice",

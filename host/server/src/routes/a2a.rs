@@ -1,25 +1,27 @@
 //! `/a2a/{app}`: apps for A2A clients, over JSON-RPC and HTTP+JSON, with their cards.
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::{any, get};
-use axum::{Extension, Router};
 use hatchery_a2a::A2aEndpoint;
+use utoipa_axum::routes;
 
+use crate::api_document::ApiRouter;
 use crate::auth::Principal;
 use crate::body::{self, LargeBody};
 use crate::error::ApiError;
 use crate::extract::Params;
 use crate::state::AppState;
 
-pub(super) fn routes() -> Router<AppState> {
-    Router::new()
+pub(super) fn routes() -> ApiRouter {
+    ApiRouter::new()
         .route("/a2a/{app}", any(app))
         .route("/a2a/{app}/{*path}", any(path))
         .layer(Extension(LargeBody))
-        .route("/.well-known/agent-card.json", get(default_card))
+        .routes(routes!(default_card))
         .route("/.well-known/agent.json", get(default_card))
 }
 
@@ -70,6 +72,12 @@ async fn handle(
 }
 
 /// Returns the card of the app that `a2a.expose.default_app` names, or of the only app.
+#[utoipa::path(
+    get,
+    path = "/.well-known/agent-card.json",
+    tag = "a2a",
+    responses((status = 200, description = "The card", body = Object))
+)]
 async fn default_card(
     State(state): State<AppState>,
     method: Method,

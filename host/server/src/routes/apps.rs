@@ -1,29 +1,52 @@
 //! `GET /list-apps`.
 
+use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use axum::{Json, Router};
 use hatchery_core::{AgentId, AgentKind};
 use hatchery_engine::App;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
 
+use crate::api_document::ApiRouter;
 use crate::auth::Principal;
 use crate::extract::QueryParams;
 use crate::state::AppState;
 
-pub(super) fn routes() -> Router<AppState> {
-    Router::new().route("/list-apps", get(list_apps))
+pub(super) fn routes() -> ApiRouter {
+    ApiRouter::new().routes(routes!(list_apps))
 }
 
-#[derive(Deserialize)]
+/// Names, or with `detailed` the apps with their agents.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "the schema of a response")]
+enum AppList {
+    Names(Vec<String>),
+    Detailed {
+        #[schema(value_type = Vec<Object>)]
+        apps: Vec<Value>,
+    },
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct ListQuery {
+    /// Whether the agents of each app are listed.
     #[serde(default)]
     detailed: bool,
 }
 
 /// Returns the names of all apps that the client may use, sorted; with `?detailed=true` also their agents.
+#[utoipa::path(
+    get,
+    path = "/list-apps",
+    tag = "apps",
+    params(ListQuery),
+    responses((status = 200, description = "The apps", body = AppList))
+)]
 async fn list_apps(
     State(state): State<AppState>,
     principal: Principal,

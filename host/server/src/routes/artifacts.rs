@@ -1,27 +1,32 @@
 //! Artifacts of a session. Names may contain `/`, so all paths below `artifacts/` are one route that is parsed here.
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use axum::{Extension, Router};
 use hatchery_core::{EventWindow, Part, PartData, SessionKey};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::UtoipaMethodRouterExt;
+use utoipa_axum::routes;
 
+use crate::api_document::{ApiRouter, schemas};
 use crate::body::LargeBody;
 use crate::error::ApiError;
 use crate::extract::{Json, Params, QueryParams};
 use crate::state::AppState;
 
-pub(super) fn routes() -> Router<AppState> {
-    Router::new()
-        .route(
-            "/apps/{app}/users/{user}/sessions/{session}/artifacts",
-            get(list).post(save).layer(Extension(LargeBody)),
-        )
-        .route("/apps/{app}/users/{user}/sessions/{session}/artifacts/{*path}", get(read).delete(delete))
+pub(super) fn routes() -> ApiRouter {
+    ApiRouter::new().routes(routes!(list, save).layer(Extension(LargeBody))).routes(routes!(read, delete))
 }
 
+/// Returns the names of the artifacts of a session and of its user.
+#[utoipa::path(
+    get,
+    path = "/apps/{app}/users/{user}/sessions/{session}/artifacts",
+    tag = "artifacts",
+    responses((status = 200, description = "The names", body = [String]))
+)]
 async fn list(
     State(state): State<AppState>,
     Params((app, user, id)): Params<(String, String, String)>,
@@ -30,13 +35,14 @@ async fn list(
     Ok(axum::Json(state.services().artifacts.list(&key).await?))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 struct SaveBody {
     filename: String,
+    #[schema(value_type = schemas::Part)]
     artifact: Part,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct SavedArtifact {
     filename: String,
@@ -45,6 +51,14 @@ struct SavedArtifact {
     mime_type: Option<String>,
 }
 
+/// Stores a new version of an artifact.
+#[utoipa::path(
+    post,
+    path = "/apps/{app}/users/{user}/sessions/{session}/artifacts",
+    tag = "artifacts",
+    request_body = SaveBody,
+    responses((status = 200, description = "The artifact is stored", body = SavedArtifact))
+)]
 async fn save(
     State(state): State<AppState>,
     Params((app, user, id)): Params<(String, String, String)>,
@@ -86,11 +100,30 @@ fn parse_target(path: &str) -> Target<'_> {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "the schema of a response")]
+enum ArtifactOrVersions {
+    Artifact(schemas::Part),
+    Versions(Vec<u64>),
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct ReadQuery {
+    /// A number from 0, or `latest`. Default: `latest`.
     version: Option<String>,
 }
 
+/// Returns an artifact: below `NAME` the newest version, below `NAME/versions/N` that one, below `NAME/versions` the
+/// numbers of all versions.
+#[utoipa::path(
+    get,
+    path = "/apps/{app}/users/{user}/sessions/{session}/artifacts/{*path}",
+    tag = "artifacts",
+    params(ReadQuery),
+    responses((status = 200, description = "The artifact, or its versions", body = ArtifactOrVersions))
+)]
 async fn read(
     State(state): State<AppState>,
     Params((app, user, id, path)): Params<(String, String, String, String)>,
@@ -116,6 +149,13 @@ async fn versions(state: &AppState, key: &SessionKey, name: &str) -> Result<Resp
     Ok(axum::Json(versions).into_response())
 }
 
+/// Deletes all versions of an artifact.
+#[utoipa::path(
+    delete,
+    path = "/apps/{app}/users/{user}/sessions/{session}/artifacts/{*path}",
+    tag = "artifacts",
+    responses((status = 204, description = "The artifact is deleted"))
+)]
 async fn delete(
     State(state): State<AppState>,
     Params((app, user, id, name)): Params<(String, String, String, String)>,

@@ -1,25 +1,28 @@
 //! Components: what is loaded and the state of every file, one component in detail, and its earlier revisions; the
 //! state of MCP servers, of agents of other hosts and of HTTP APIs.
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::{get, post};
-use axum::{Json, Router};
-use hatchery::{CatalogReport, ComponentDetail, DevUi, RestoreError};
+use hatchery::{CatalogReport, Comparison, ComponentDetail, DevUi, RestoreError};
 use hatchery_a2a::RemoteAgentStatus;
 use hatchery_mcp::ServerStatus;
 use hatchery_openapi::ApiStatus;
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
 
+use crate::api_document::{ApiRouter, schemas};
 use crate::error::ApiError;
-use crate::extract::{Json as JsonBody, Params};
+use crate::extract::{Json as JsonBody, Params, QueryParams};
 use crate::state::AppState;
 
-pub(super) fn routes() -> Router<AppState> {
-    Router::new()
-        .route("/components", get(components))
-        .route("/components/{name}", get(component))
-        .route("/components/{name}/rollback", post(roll_back))
+pub(super) fn routes() -> ApiRouter {
+    ApiRouter::new()
+        .routes(routes!(components))
+        .routes(routes!(component))
+        .routes(routes!(compare))
+        .routes(routes!(roll_back))
 }
 
 #[derive(Serialize)]
@@ -42,6 +45,13 @@ struct AppEntry {
     agents: Vec<String>,
 }
 
+/// Returns the components, the state of every file of the served folder, and of the servers that tools come from.
+#[utoipa::path(
+    get,
+    path = "/components",
+    tag = "components",
+    responses((status = 200, description = "The components and files", body = schemas::Components))
+)]
 async fn components(State(state): State<AppState>) -> Json<Components> {
     let source = state.source();
     let apps = source.app_names().into_iter().filter_map(|name| source.app(&name)).map(|app| AppEntry {
@@ -58,6 +68,12 @@ async fn components(State(state): State<AppState>) -> Json<Components> {
 }
 
 /// Returns a component with its grants, limits and stored revisions.
+#[utoipa::path(
+    get,
+    path = "/components/{name}",
+    tag = "components",
+    responses((status = 200, description = "The component", body = Object))
+)]
 async fn component(
     State(state): State<AppState>,
     Params(name): Params<String>,
@@ -67,13 +83,47 @@ async fn component(
     detail.map(Json).ok_or_else(|| unknown.into())
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct CompareQuery {
+    /// SHA-256 of a stored revision, in hexadecimal.
+    from: String,
+    /// SHA-256 of another stored revision.
+    to: String,
+}
+
+/// Returns what is different in another revision of a component.
+#[utoipa::path(
+    get,
+    path = "/components/{name}/compare",
+    tag = "components",
+    params(CompareQuery),
+    responses((status = 200, description = "The differences", body = Object))
+)]
+async fn compare(
+    State(state): State<AppState>,
+    Params(name): Params<String>,
+    QueryParams(query): QueryParams<CompareQuery>,
+) -> Result<Json<Comparison>, ApiError> {
+    let from = state.source().inspect_revision(&name, &query.from).await?;
+    let to = state.source().inspect_revision(&name, &query.to).await?;
+    Ok(Json(Comparison::between(&from, &to)))
+}
+
+#[derive(Deserialize, ToSchema)]
 struct RollbackBody {
     /// SHA-256 of a stored revision, in hexadecimal.
     to: String,
 }
 
 /// Replaces the file of a component by a stored revision. The host loads it as any other change of the file.
+#[utoipa::path(
+    post,
+    path = "/components/{name}/rollback",
+    tag = "components",
+    request_body = RollbackBody,
+    responses((status = 202, description = "The file is replaced"))
+)]
 async fn roll_back(
     State(state): State<AppState>,
     Params(name): Params<String>,

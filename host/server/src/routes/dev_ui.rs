@@ -2,17 +2,18 @@
 
 use std::path::Path;
 
+use axum::Json;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Json, Router};
 use hatchery::DevUi;
 use serde_json::json;
 use tower::ServiceExt;
 use tower_http::services::{ServeDir, ServeFile};
 
+use crate::api_document::ApiRouter;
 use crate::dev_ui;
 use crate::error::ApiError;
 use crate::routes::route_not_found;
@@ -21,8 +22,8 @@ use crate::state::AppState;
 /// The settings that ADK's web UI reads.
 const RUNTIME_CONFIG: &str = "assets/config/runtime-config.json";
 
-pub(super) fn routes() -> Router<AppState> {
-    Router::new()
+pub(super) fn routes() -> ApiRouter {
+    ApiRouter::new()
         .route("/", get(|state, method, uri| redirect(state, method, uri, "./dev-ui/")))
         .route("/dev-ui", get(|state, method, uri| redirect(state, method, uri, "dev-ui/")))
         .route("/dev-ui/", get(serve))

@@ -1,11 +1,11 @@
 //! Evaluation: sets and their cases, runs, results and metrics, below `/apps/{app}` and `/dev/apps/{app}`. Paths with
 //! `_` are those of older clients, paths with `-` those of newer ones.
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Extension, Router};
 use hatchery::DevUi;
 use hatchery_eval::{
     EvalCase, EvalCaseResult, EvalError, EvalRequest, EvalSet, EvalSetResult, Metric, MetricResult, metric_infos,
@@ -13,27 +13,51 @@ use hatchery_eval::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use utoipa::ToSchema;
+use utoipa_axum::routes;
 
+use crate::api_document::{ApiRouter, schemas};
 use crate::body::LargeBody;
 use crate::error::ApiError;
 use crate::extract::{Json, Params, RawJson};
 use crate::state::AppState;
 
-pub(super) fn routes() -> Router<AppState> {
-    Router::new().nest("/apps/{app}", app_routes()).nest("/dev/apps/{app}", app_routes())
-}
-
-fn app_routes() -> Router<AppState> {
-    Router::new()
-        .merge(older_routes())
-        .merge(newer_routes())
-        .route("/eval_results/{result}", get(result))
-        .route("/eval-results/{result}", get(result))
+pub(super) fn routes() -> ApiRouter {
+    ApiRouter::new()
+        .merge(documented_routes())
+        .merge(ApiRouter::new().nest("/apps/{app}", aliases()).nest("/dev/apps/{app}", older_routes()))
         .layer(Extension(LargeBody))
 }
 
-fn older_routes() -> Router<AppState> {
-    Router::new()
+fn documented_routes() -> ApiRouter {
+    ApiRouter::new()
+        .routes(routes!(set_list, create))
+        .routes(routes!(set, delete_set))
+        .routes(routes!(case_ids))
+        .routes(routes!(case, replace_case, delete_case))
+        .routes(routes!(add_session))
+        .routes(routes!(run))
+        .routes(routes!(result_list))
+        .routes(routes!(result))
+        .routes(routes!(metrics_info))
+}
+
+/// Returns all routes without `/dev` before them.
+fn aliases() -> ApiRouter {
+    older_routes()
+        .route("/eval-sets", get(set_list).post(create))
+        .route("/eval-sets/{set}", get(set).delete(delete_set))
+        .route("/eval-sets/{set}/eval-cases", get(case_ids))
+        .route("/eval-sets/{set}/eval-cases/{case}", get(case).put(replace_case).delete(delete_case))
+        .route("/eval-sets/{set}/add-session", post(add_session))
+        .route("/eval-sets/{set}/run", post(run))
+        .route("/eval-results", get(result_list))
+        .route("/eval-results/{result}", get(result))
+        .route("/metrics-info", get(metrics_info))
+}
+
+fn older_routes() -> ApiRouter {
+    ApiRouter::new()
         .route("/eval_sets", get(set_ids))
         .route("/eval_sets/{set}", get(set).post(create_named).delete(delete_set))
         .route("/eval_sets/{set}/evals", get(case_ids))
@@ -43,19 +67,8 @@ fn older_routes() -> Router<AppState> {
         .route("/eval_sets/{set}/run_eval", post(run_older))
         .route("/eval_sets/{set}/run-eval", post(run_older))
         .route("/eval_results", get(result_ids))
+        .route("/eval_results/{result}", get(result))
         .route("/eval_metrics", get(metrics))
-}
-
-fn newer_routes() -> Router<AppState> {
-    Router::new()
-        .route("/eval-sets", get(set_list).post(create))
-        .route("/eval-sets/{set}", get(set).delete(delete_set))
-        .route("/eval-sets/{set}/eval-cases", get(case_ids))
-        .route("/eval-sets/{set}/eval-cases/{case}", get(case).put(replace_case).delete(delete_case))
-        .route("/eval-sets/{set}/add-session", post(add_session))
-        .route("/eval-sets/{set}/run", post(run))
-        .route("/eval-results", get(result_list))
-        .route("/metrics-info", get(metrics_info))
 }
 
 async fn set_ids(
@@ -65,11 +78,24 @@ async fn set_ids(
     Ok(axum::Json(state.evaluations().set_ids(&*state.app(&app)?).await?))
 }
 
+/// Returns the ids of the eval sets of an app.
+#[utoipa::path(
+    get,
+    path = "/dev/apps/{app}/eval-sets",
+    tag = "evaluation",
+    responses((status = 200, description = "The ids", body = Object))
+)]
 async fn set_list(State(state): State<AppState>, Params(app): Params<String>) -> Result<axum::Json<Value>, ApiError> {
     Ok(axum::Json(json!({"evalSetIds": state.evaluations().set_ids(&*state.app(&app)?).await?})))
 }
 
 /// Returns a set as newer clients read it: with keys in snake_case.
+#[utoipa::path(
+    get,
+    path = "/dev/apps/{app}/eval-sets/{set}",
+    tag = "evaluation",
+    responses((status = 200, description = "The set", body = schemas::EvalSet))
+)]
 async fn set(
     State(state): State<AppState>,
     Params((app, set)): Params<(String, String)>,
@@ -83,6 +109,13 @@ fn snake_case(set: &EvalSet) -> Result<axum::Json<Value>, ApiError> {
 }
 
 /// Creates the set in the body: `{"evalSet": {…}}`.
+#[utoipa::path(
+    post,
+    path = "/dev/apps/{app}/eval-sets",
+    tag = "evaluation",
+    request_body = Object,
+    responses((status = 200, description = "The set", body = schemas::EvalSet))
+)]
 async fn create(
     State(state): State<AppState>,
     Params(app): Params<String>,
@@ -108,6 +141,13 @@ async fn create_named(
     snake_case(&state.evaluations().create_set(&*state.app(&app)?, set).await?)
 }
 
+/// Deletes a set.
+#[utoipa::path(
+    delete,
+    path = "/dev/apps/{app}/eval-sets/{set}",
+    tag = "evaluation",
+    responses((status = 200, description = "The set is deleted"))
+)]
 async fn delete_set(
     State(state): State<AppState>,
     Params((app, set)): Params<(String, String)>,
@@ -117,6 +157,13 @@ async fn delete_set(
     Ok(axum::Json(Value::Null))
 }
 
+/// Returns the ids of the cases of a set.
+#[utoipa::path(
+    get,
+    path = "/dev/apps/{app}/eval-sets/{set}/eval-cases",
+    tag = "evaluation",
+    responses((status = 200, description = "The ids", body = [String]))
+)]
 async fn case_ids(
     State(state): State<AppState>,
     Params((app, set)): Params<(String, String)>,
@@ -127,6 +174,13 @@ async fn case_ids(
 
 type CaseParams = Params<(String, String, String)>;
 
+/// Returns a case of a set.
+#[utoipa::path(
+    get,
+    path = "/dev/apps/{app}/eval-sets/{set}/eval-cases/{case}",
+    tag = "evaluation",
+    responses((status = 200, description = "The case", body = schemas::EvalCase))
+)]
 async fn case(
     State(state): State<AppState>,
     Params((app, set, case)): CaseParams,
@@ -138,6 +192,14 @@ async fn case(
     }
 }
 
+/// Replaces a case, or adds it.
+#[utoipa::path(
+    put,
+    path = "/dev/apps/{app}/eval-sets/{set}/eval-cases/{case}",
+    tag = "evaluation",
+    request_body = schemas::EvalCase,
+    responses((status = 200, description = "The case is replaced"))
+)]
 async fn replace_case(
     State(state): State<AppState>,
     Params((app, set, id)): CaseParams,
@@ -155,6 +217,13 @@ async fn replace_case(
     Ok(axum::Json(Value::Null))
 }
 
+/// Deletes a case.
+#[utoipa::path(
+    delete,
+    path = "/dev/apps/{app}/eval-sets/{set}/eval-cases/{case}",
+    tag = "evaluation",
+    responses((status = 200, description = "The case is deleted"))
+)]
 async fn delete_case(
     State(state): State<AppState>,
     Params((app, set, case)): CaseParams,
@@ -165,7 +234,7 @@ async fn delete_case(
 }
 
 /// AddSessionToEvalSetRequest.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct AddSessionBody {
     #[serde(alias = "eval_id")]
@@ -177,6 +246,13 @@ struct AddSessionBody {
 }
 
 /// Adds a case with the turns of a session.
+#[utoipa::path(
+    post,
+    path = "/dev/apps/{app}/eval-sets/{set}/add-session",
+    tag = "evaluation",
+    request_body = AddSessionBody,
+    responses((status = 200, description = "The case is added"))
+)]
 async fn add_session(
     State(state): State<AppState>,
     Params((app, set)): Params<(String, String)>,
@@ -189,12 +265,13 @@ async fn add_session(
 }
 
 /// RunEvalRequest.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct RunBody {
     #[serde(alias = "eval_ids", alias = "evalCaseIds", alias = "eval_case_ids", default)]
     eval_ids: Vec<String>,
     #[serde(alias = "eval_metrics", default)]
+    #[schema(value_type = Vec<Object>)]
     eval_metrics: Vec<Value>,
     #[serde(alias = "num_runs")]
     num_runs: Option<u32>,
@@ -259,6 +336,14 @@ async fn evaluate(
     Ok((app.name.clone(), result))
 }
 
+/// Evaluates a set, and returns the result.
+#[utoipa::path(
+    post,
+    path = "/dev/apps/{app}/eval-sets/{set}/run",
+    tag = "evaluation",
+    request_body = RunBody,
+    responses((status = 200, description = "The result", body = Object))
+)]
 async fn run(
     state: State<AppState>,
     params: Params<(String, String)>,
@@ -285,6 +370,13 @@ async fn result_ids(
     Ok(axum::Json(state.evaluations().result_ids(&*state.app(&app)?).await?))
 }
 
+/// Returns the ids of the results of an app.
+#[utoipa::path(
+    get,
+    path = "/dev/apps/{app}/eval-results",
+    tag = "evaluation",
+    responses((status = 200, description = "The ids", body = Object))
+)]
 async fn result_list(
     State(state): State<AppState>,
     Params(app): Params<String>,
@@ -292,6 +384,13 @@ async fn result_list(
     Ok(axum::Json(json!({"evalResultIds": state.evaluations().result_ids(&*state.app(&app)?).await?})))
 }
 
+/// Returns a result.
+#[utoipa::path(
+    get,
+    path = "/dev/apps/{app}/eval-results/{result}",
+    tag = "evaluation",
+    responses((status = 200, description = "The result", body = Object))
+)]
 async fn result(
     State(state): State<AppState>,
     Params((app, id)): Params<(String, String)>,
@@ -305,6 +404,13 @@ async fn metrics(State(state): State<AppState>, Params(app): Params<String>) -> 
     Ok(axum::Json(metric_infos()))
 }
 
+/// Returns the metrics that sets can be scored by.
+#[utoipa::path(
+    get,
+    path = "/dev/apps/{app}/metrics-info",
+    tag = "evaluation",
+    responses((status = 200, description = "The metrics", body = Object))
+)]
 async fn metrics_info(
     State(state): State<AppState>,
     Params(app): Params<String>,

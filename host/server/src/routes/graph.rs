@@ -2,33 +2,36 @@
 
 use std::collections::BTreeMap;
 
+use axum::Json;
 use axum::extract::State;
 use axum::routing::get;
-use axum::{Json, Router};
 use hatchery::DevUi;
 use hatchery_core::{AgentId, AgentKind, EventWindow, Instruction, SessionKey};
 use hatchery_engine::App;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
 
+use crate::api_document::ApiRouter;
 use crate::error::ApiError;
 use crate::extract::{Params, QueryParams};
 use crate::graph::{Path, Theme, dot, tool_names};
 use crate::state::AppState;
 
-pub(super) fn routes() -> Router<AppState> {
-    Router::new()
-        .route("/dev/apps/{app}/build_graph", get(structure))
+pub(super) fn routes() -> ApiRouter {
+    ApiRouter::new()
+        .routes(routes!(structure))
         .route("/dev/build_graph/{app}", get(structure))
-        .route("/dev/apps/{app}/build_graph_image", get(images))
+        .routes(routes!(images))
         .route("/dev/build_graph_image/{app}", get(images))
-        .route("/dev/apps/{app}/graph", get(graph))
-        .route("/apps/{app}/users/{user}/sessions/{session}/events/{event}/graph", get(event_graph))
+        .routes(routes!(graph))
+        .routes(routes!(event_graph))
         .route("/dev/apps/{app}/users/{user}/sessions/{session}/events/{event}/graph", get(event_graph))
 }
 
 /// GraphResponse.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Graph {
     /// `None` if there is no such event, or it is not one of an agent.
@@ -36,8 +39,10 @@ struct Graph {
     dot_src: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct GraphQuery {
+    /// Whether the colours are for a dark background.
     #[serde(default)]
     dark_mode: bool,
     /// The path of an agent below the root, such as `child/grandchild`.
@@ -51,6 +56,13 @@ impl GraphQuery {
     }
 }
 
+/// Returns the agents of an app as a tree, with their tools.
+#[utoipa::path(
+    get,
+    path = "/dev/apps/{app}/build_graph",
+    tag = "graphs",
+    responses((status = 200, description = "The agents", body = Object))
+)]
 async fn structure(State(state): State<AppState>, Params(app): Params<String>) -> Result<Json<Value>, ApiError> {
     let app = state.app(&app)?;
     // An instruction may be meant for the model only.
@@ -81,6 +93,14 @@ fn describe(app: &App, id: AgentId, with_instruction: bool) -> Value {
     json
 }
 
+/// Returns the graph of an app in the language DOT.
+#[utoipa::path(
+    get,
+    path = "/dev/apps/{app}/graph",
+    tag = "graphs",
+    params(GraphQuery),
+    responses((status = 200, description = "The graph", body = Graph))
+)]
 async fn graph(
     State(state): State<AppState>,
     Params(app): Params<String>,
@@ -93,6 +113,13 @@ async fn graph(
 
 /// Returns the graphs of the root (`""`) and of each agent with sub agents, by their paths, and that of `node` as
 /// `dotSrc`.
+#[utoipa::path(
+    get,
+    path = "/dev/apps/{app}/build_graph_image",
+    tag = "graphs",
+    params(GraphQuery),
+    responses((status = 200, description = "The graphs", body = Object))
+)]
 async fn images(
     State(state): State<AppState>,
     Params(app): Params<String>,
@@ -125,6 +152,13 @@ fn find(app: &App, node: &str) -> Result<AgentId, ApiError> {
 }
 
 /// Returns the graph of an app with the path of an event.
+#[utoipa::path(
+    get,
+    path = "/apps/{app}/users/{user}/sessions/{session}/events/{event}/graph",
+    tag = "graphs",
+    params(GraphQuery),
+    responses((status = 200, description = "The graph", body = Graph))
+)]
 async fn event_graph(
     State(state): State<AppState>,
     Params((app, user, session, event)): Params<(String, String, String, String)>,

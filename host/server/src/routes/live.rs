@@ -4,18 +4,19 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{WebSocket, WebSocketUpgrade, close_code};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Extension, Router};
 use hatchery_core::{CallerOrigin, LiveConnectConfig, LiveRequestQueue, RunConfig};
 use hatchery_engine::{App, LiveRunRequest};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use crate::api_document::ApiRouter;
 use crate::auth::Principal;
 use crate::connections::ConnectionPermit;
 use crate::error::ApiError;
@@ -29,8 +30,8 @@ const MAX_UNREAD_REQUESTS: usize = 16;
 /// The kinds of output.
 const MODALITIES: [&str; 3] = ["TEXT", "AUDIO", "VIDEO"];
 
-pub(super) fn routes() -> Router<AppState> {
-    Router::new().route("/run_live", get(run_live))
+pub(super) fn routes() -> ApiRouter {
+    ApiRouter::new().route("/run_live", get(run_live))
 }
 
 async fn run_live(

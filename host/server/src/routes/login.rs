@@ -1,6 +1,5 @@
 //! Logging browsers in and out: a key becomes a cookie that no script can read.
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
@@ -8,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use percent_encoding::percent_decode_str;
 
+use crate::api_document::ApiRouter;
 use crate::auth::{self, CLEARED_COOKIE};
 use crate::body;
 use crate::error::ApiError;
@@ -15,8 +15,8 @@ use crate::peer::Peer;
 use crate::routes::route_not_found;
 use crate::state::AppState;
 
-pub(super) fn routes() -> Router<AppState> {
-    Router::new().route("/login", post(log_in)).route("/logout", post(log_out))
+pub(super) fn routes() -> ApiRouter {
+    ApiRouter::new().route("/login", post(log_in)).route("/logout", post(log_out))
 }
 
 const PAGE: HeaderValue = HeaderValue::from_static("./dev-ui/");

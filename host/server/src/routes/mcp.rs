@@ -1,19 +1,20 @@
 //! `/mcp`: the endpoint for MCP clients, over streamable HTTP.
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::any;
-use axum::{Extension, Router};
 
+use crate::api_document::ApiRouter;
 use crate::auth::Principal;
 use crate::body::{self, LargeBody};
 use crate::error::ApiError;
 use crate::state::AppState;
 
-pub(super) fn routes() -> Router<AppState> {
-    Router::new().route("/mcp", any(mcp)).layer(Extension(LargeBody))
+pub(super) fn routes() -> ApiRouter {
+    ApiRouter::new().route("/mcp", any(mcp)).layer(Extension(LargeBody))
 }
 
 /// Passes a request on, with its whole body: the limits of size, time and memory of other bodies apply to it.

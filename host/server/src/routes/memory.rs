@@ -1,22 +1,24 @@
 //! The memory of a user in an app: adding a session, and searching.
 
+use axum::Json as JsonResponse;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::get;
-use axum::{Json as JsonResponse, Router};
 use hatchery_core::{EventWindow, SessionKey};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
 
+use crate::api_document::ApiRouter;
 use crate::error::ApiError;
 use crate::extract::{Json, Params, QueryParams};
 use crate::state::AppState;
 
-pub(super) fn routes() -> Router<AppState> {
-    Router::new().route("/apps/{app}/users/{user}/memory", get(search).patch(add))
+pub(super) fn routes() -> ApiRouter {
+    ApiRouter::new().routes(routes!(search, add))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct AddBody {
     #[serde(alias = "session_id")]
@@ -24,6 +26,13 @@ struct AddBody {
 }
 
 /// Adds a session to the memory. Replaces what was added of it before.
+#[utoipa::path(
+    patch,
+    path = "/apps/{app}/users/{user}/memory",
+    tag = "memory",
+    request_body = AddBody,
+    responses((status = 204, description = "The session is in the memory"))
+)]
 async fn add(
     State(state): State<AppState>,
     Params((app, user)): Params<(String, String)>,
@@ -35,12 +44,28 @@ async fn add(
     Ok(StatusCode::NO_CONTENT)
 }
 
-#[derive(Deserialize)]
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "the schema of a response")]
+struct Memories {
+    #[schema(value_type = Vec<Object>)]
+    memories: Vec<Value>,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct SearchQuery {
+    /// The words to search for.
     query: String,
 }
 
 /// Returns the entries that match a query, best first.
+#[utoipa::path(
+    get,
+    path = "/apps/{app}/users/{user}/memory",
+    tag = "memory",
+    params(SearchQuery),
+    responses((status = 200, description = "The entries", body = Memories))
+)]
 async fn search(
     State(state): State<AppState>,
     Params((app, user)): Params<(String, String)>,

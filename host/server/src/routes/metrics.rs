@@ -1,19 +1,26 @@
 //! `GET /metrics`, for Prometheus.
 
-use axum::Router;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use hatchery_telemetry::{GaugeValue, Metrics};
+use utoipa_axum::routes;
 
+use crate::api_document::ApiRouter;
 use crate::error::ApiError;
 use crate::state::AppState;
 
-pub(super) fn routes() -> Router<AppState> {
-    Router::new().route("/metrics", get(metrics))
+pub(super) fn routes() -> ApiRouter {
+    ApiRouter::new().routes(routes!(metrics))
 }
 
+/// Returns the metrics in the text format of Prometheus.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    tag = "status",
+    responses((status = 200, description = "The metrics", body = String, content_type = "application/openmetrics-text"))
+)]
 async fn metrics(State(state): State<AppState>) -> Result<Response, ApiError> {
     let (report, apps) = (state.source().report(), state.source().app_names());
     let gauges = [

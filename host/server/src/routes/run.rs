@@ -5,19 +5,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use axum::{Extension, Router};
 use hatchery_core::{CallerOrigin, ClientMessage, Content, JsonMap, RunConfig, RunError, StreamingMode, TraceParent};
 use hatchery_engine::{App, Run, RunRequest};
 use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use utoipa::ToSchema;
+use utoipa_axum::routes;
 
 use super::runs::{self, RunView};
+use crate::api_document::{ApiRouter, schemas};
 use crate::auth::Principal;
 use crate::body::LargeBody;
 use crate::error::{self, ApiError};
@@ -25,15 +28,15 @@ use crate::extract::Json;
 use crate::json;
 use crate::state::AppState;
 
-pub(super) fn routes() -> Router<AppState> {
-    Router::new()
-        .route("/run", post(run))
-        .route("/run_sse", post(run_sse))
+pub(super) fn routes() -> ApiRouter {
+    ApiRouter::new()
+        .routes(routes!(run))
+        .routes(routes!(run_sse))
         .route("/run-sse", post(run_sse))
         .layer(Extension(LargeBody))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct RunBody {
     #[serde(alias = "app_name")]
@@ -43,6 +46,7 @@ struct RunBody {
     #[serde(alias = "session_id")]
     session_id: Option<String>,
     #[serde(alias = "new_message")]
+    #[schema(value_type = Option<schemas::Content>)]
     new_message: Option<ClientMessage>,
     #[serde(alias = "invocation_id")]
     invocation_id: Option<String>,
@@ -51,6 +55,7 @@ struct RunBody {
     run_id: Option<String>,
     streaming: Option<bool>,
     #[serde(alias = "state_delta")]
+    #[schema(value_type = Option<Object>)]
     state_delta: Option<JsonMap>,
     #[serde(alias = "cancel_on_disconnect")]
     cancel_on_disconnect: Option<bool>,
@@ -165,6 +170,16 @@ async fn run_in_background(
 }
 
 /// Returns all events as an array. If the run fails, the error contains the events so far.
+#[utoipa::path(
+    post,
+    path = "/run",
+    tag = "runs",
+    request_body = RunBody,
+    responses(
+        (status = 200, description = "The events of the run", body = [schemas::Event]),
+        (status = 202, description = "The run has begun in the background", body = RunView),
+    )
+)]
 async fn run(
     State(state): State<AppState>,
     principal: Principal,
@@ -186,6 +201,13 @@ async fn run(
 }
 
 /// Returns the events as a stream, each as one `data:` line in one chunk: some clients parse single chunks.
+#[utoipa::path(
+    post,
+    path = "/run_sse",
+    tag = "runs",
+    request_body = RunBody,
+    responses((status = 200, description = "The events of the run", body = String, content_type = "text/event-stream"))
+)]
 async fn run_sse(
     State(state): State<AppState>,
     principal: Principal,
@@ -196,12 +218,17 @@ async fn run_sse(
     let started = start(&state, &principal, body, streaming_mode, &headers).await?;
     let run_id = started.run.id().map(str::to_owned);
     let frames = sse_frames(started, state.config().keep_alive);
+    Ok(with_run_id(run_id.as_deref(), event_stream(Body::from_stream(frames))))
+}
+
+/// Returns the response for a stream of server-sent events.
+pub(super) fn event_stream(frames: Body) -> Response {
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
-    Ok(with_run_id(run_id.as_deref(), (headers, Body::from_stream(frames)).into_response()))
+    (headers, frames).into_response()
 }
 
 fn sse_frames(

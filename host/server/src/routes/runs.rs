@@ -3,12 +3,11 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use hatchery_core::{
@@ -16,8 +15,11 @@ use hatchery_core::{
 };
 use hatchery_engine::RunUpdate;
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
 
-use super::run::{error_frame, frame};
+use super::run::{error_frame, event_stream, frame};
+use crate::api_document::ApiRouter;
 use crate::error::ApiError;
 use crate::extract::{Params, QueryParams};
 use crate::state::AppState;
@@ -27,29 +29,31 @@ const MAX_PAGE_SIZE: usize = 1000;
 
 const LAST_EVENT_ID: &str = "last-event-id";
 
-pub(super) fn routes() -> Router<AppState> {
-    Router::new()
-        .route("/apps/{app}/users/{user}/sessions/{session}/runs", get(list))
-        .route("/apps/{app}/users/{user}/sessions/{session}/runs/{run}", get(read))
-        .route("/apps/{app}/users/{user}/sessions/{session}/runs/{run}/events", get(follow))
-        .route("/apps/{app}/users/{user}/sessions/{session}/runs/{run}/cancel", post(cancel))
+pub(super) fn routes() -> ApiRouter {
+    ApiRouter::new().routes(routes!(list)).routes(routes!(read)).routes(routes!(follow)).routes(routes!(cancel))
 }
 
 /// A run as clients see it.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RunView {
     id: String,
     app_name: String,
     user_id: String,
     session_id: String,
+    #[schema(value_type = String)]
     state: RunState,
+    #[schema(value_type = Option<Object>)]
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<RunFailure>,
     background: bool,
     cancel_requested: bool,
     attempts: u32,
+    /// Seconds since 1970.
+    #[schema(value_type = f64)]
     accepted: Timestamp,
+    /// Seconds since 1970.
+    #[schema(value_type = f64)]
     updated: Timestamp,
 }
 
@@ -89,14 +93,17 @@ fn not_found(run: &str) -> ApiError {
     ApiError::new(StatusCode::NOT_FOUND, "RUN_NOT_FOUND", format!("Run not found: {run}"))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase")]
 struct ListQuery {
+    /// Maximum number of runs, from 1 to 1000. Default: 50.
     limit: Option<usize>,
+    /// `nextPageToken` of the page before.
     page_token: Option<u64>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ListView {
     runs: Vec<RunView>,
@@ -106,6 +113,13 @@ struct ListView {
 }
 
 /// Returns the runs of a session, newest first.
+#[utoipa::path(
+    get,
+    path = "/apps/{app}/users/{user}/sessions/{session}/runs",
+    tag = "runs",
+    params(ListQuery),
+    responses((status = 200, description = "The runs", body = ListView))
+)]
 async fn list(
     State(state): State<AppState>,
     Params((app, user, id)): Params<(String, String, String)>,
@@ -123,6 +137,13 @@ async fn list(
 
 type RunParams = Params<(String, String, String, String)>;
 
+/// Returns a run.
+#[utoipa::path(
+    get,
+    path = "/apps/{app}/users/{user}/sessions/{session}/runs/{run}",
+    tag = "runs",
+    responses((status = 200, description = "The run", body = RunView))
+)]
 async fn read(
     State(state): State<AppState>,
     Params((app, user, id, run)): RunParams,
@@ -134,6 +155,15 @@ async fn read(
 }
 
 /// Cancels a run, and returns it: 200 once it has ended, 202 if its host has not reacted yet.
+#[utoipa::path(
+    post,
+    path = "/apps/{app}/users/{user}/sessions/{session}/runs/{run}/cancel",
+    tag = "runs",
+    responses(
+        (status = 200, description = "The run has ended", body = RunView),
+        (status = 202, description = "The run will end", body = RunView),
+    )
+)]
 async fn cancel(State(state): State<AppState>, Params((app, user, id, run)): RunParams) -> Result<Response, ApiError> {
     let key = SessionKey::new(app, user, id);
     state.session(&key, EventWindow::Recent(0)).await?;
@@ -143,7 +173,17 @@ async fn cancel(State(state): State<AppState>, Params((app, user, id, run)): Run
     Ok((status, Json(RunView::from(stored))).into_response())
 }
 
-#[derive(Deserialize)]
+/// Returns the header `Last-Event-ID`.
+pub(super) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
+    let id = headers.get(LAST_EVENT_ID).map(|id| {
+        let id = id.to_str().ok().and_then(|id| id.trim().parse().ok());
+        id.ok_or_else(|| ApiError::bad_input("the header `Last-Event-ID` is not the id of an event of this stream"))
+    });
+    id.transpose()
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct FollowQuery {
     /// The session's revision after which the events begin.
     after: Option<u64>,
@@ -152,17 +192,20 @@ struct FollowQuery {
 /// Returns the events of a run as a stream of server-sent events: those that are stored, then those that follow. The id of
 /// an event is the session's revision with it; partial events have none. The stream ends with an event `end` once the run
 /// has ended or waits.
+#[utoipa::path(
+    get,
+    path = "/apps/{app}/users/{user}/sessions/{session}/runs/{run}/events",
+    tag = "runs",
+    params(FollowQuery),
+    responses((status = 200, description = "The events", body = String, content_type = "text/event-stream"))
+)]
 async fn follow(
     State(state): State<AppState>,
     Params((app, user, id, run)): RunParams,
     QueryParams(query): QueryParams<FollowQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let last_event_id = headers.get(LAST_EVENT_ID).map(|id| {
-        let id = id.to_str().ok().and_then(|id| id.trim().parse().ok());
-        id.ok_or_else(|| ApiError::bad_input("the header `Last-Event-ID` is not the id of an event of this stream"))
-    });
-    let after = last_event_id.transpose()?.or(query.after).unwrap_or_default();
+    let after = last_event_id(&headers)?.or(query.after).unwrap_or_default();
     let key = SessionKey::new(app, user, id);
     state.session(&key, EventWindow::Recent(0)).await?;
     service(&state)?;
@@ -180,12 +223,7 @@ fn stream(updates: BoxStream<'static, Result<RunUpdate, RunError>>, keep_alive: 
         };
         Some((Ok::<_, Infallible>(frame), updates))
     });
-    let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
-        (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
-    ];
-    (headers, Body::from_stream(frames)).into_response()
+    event_stream(Body::from_stream(frames))
 }
 
 fn update_frame(update: RunUpdate) -> Bytes {

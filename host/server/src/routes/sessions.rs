@@ -1,17 +1,20 @@
 //! Sessions: create, import, list, read, update and delete.
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::{get, post};
-use axum::{Extension, Router};
 use hatchery_core::{
     Event, EventActions, EventData, EventWindow, JsonMap, Session, SessionKey, StateScope, Timestamp, USER_AUTHOR,
     remove_proof,
 };
 use serde::Deserialize;
 use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::UtoipaMethodRouterExt;
+use utoipa_axum::routes;
 
+use crate::api_document::{ApiRouter, schemas};
 use crate::auth::Principal;
 use crate::body::LargeBody;
 use crate::error::ApiError;
@@ -22,28 +25,38 @@ use crate::state::AppState;
 /// Prefixes of the ids of evaluation sessions, which are not listed.
 const EVALUATION_PREFIXES: [&str; 3] = ["adk-eval-session-", "___eval___session___", "ADK_EVAL_"];
 
-pub(super) fn routes() -> Router<AppState> {
-    Router::new()
-        .route("/apps/{app}/users/{user}/sessions", get(list).post(create).layer(Extension(LargeBody)))
-        .route(
-            "/apps/{app}/users/{user}/sessions/{session}",
-            get(read).post(create_with_id).patch(update).delete(delete),
-        )
-        .route("/apps/{app}/users/{user}/sessions/{session}/close", post(close))
+pub(super) fn routes() -> ApiRouter {
+    ApiRouter::new()
+        .routes(routes!(list, create).layer(Extension(LargeBody)))
+        .routes(routes!(read, create_with_id, update, delete))
+        .routes(routes!(close))
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
 struct CreateBody {
+    /// The initial state.
+    #[schema(value_type = Option<Object>)]
     state: Option<JsonMap>,
     #[serde(alias = "session_id")]
+    /// The id of the session. Default: a new UUID.
     session_id: Option<String>,
+    /// Events to import.
+    #[schema(value_type = Option<Vec<schemas::Event>>)]
     events: Option<Vec<EventData>>,
     /// Whether imported events and their state may set `app:` and `user:` keys, which other sessions share.
     #[serde(alias = "overwrite_shared_state")]
     overwrite_shared_state: bool,
 }
 
+/// Creates a session, with `events` from an export.
+#[utoipa::path(
+    post,
+    path = "/apps/{app}/users/{user}/sessions",
+    tag = "sessions",
+    request_body = Option<CreateBody>,
+    responses((status = 200, description = "The session", body = schemas::Session))
+)]
 async fn create(
     State(state): State<AppState>,
     principal: Principal,
@@ -130,7 +143,16 @@ async fn append(state: &AppState, key: &SessionKey, event: EventData) -> Result<
     Ok(())
 }
 
+/// Creates a session with this id.
+///
 /// The body is `{"state": {…}}` or, as some clients send it, the state itself.
+#[utoipa::path(
+    post,
+    path = "/apps/{app}/users/{user}/sessions/{session}",
+    tag = "sessions",
+    request_body = Option<Object>,
+    responses((status = 200, description = "The session", body = schemas::Session))
+)]
 async fn create_with_id(
     State(state): State<AppState>,
     principal: Principal,
@@ -150,6 +172,13 @@ async fn create_with_id(
     json::session(&state.services().sessions.create(&app, &user, Some(&id), initial).await?)
 }
 
+/// Returns the sessions of a user, without their events.
+#[utoipa::path(
+    get,
+    path = "/apps/{app}/users/{user}/sessions",
+    tag = "sessions",
+    responses((status = 200, description = "The sessions", body = [schemas::Session]))
+)]
 async fn list(
     State(state): State<AppState>,
     Params((app, user)): Params<(String, String)>,
@@ -160,15 +189,27 @@ async fn list(
     json::sessions(sessions.iter().filter(|session| !is_evaluation(session)))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase")]
 struct ReadQuery {
     #[serde(alias = "num_recent_events")]
+    /// Maximum number of events, the newest.
     num_recent_events: Option<usize>,
     #[serde(alias = "after_timestamp")]
+    /// Seconds since 1970; older events are left out.
+    #[param(value_type = Option<f64>)]
     after_timestamp: Option<Timestamp>,
 }
 
+/// Returns a session with its events.
+#[utoipa::path(
+    get,
+    path = "/apps/{app}/users/{user}/sessions/{session}",
+    tag = "sessions",
+    params(ReadQuery),
+    responses((status = 200, description = "The session", body = schemas::Session))
+)]
 async fn read(
     State(state): State<AppState>,
     Params((app, user, id)): Params<(String, String, String)>,
@@ -186,13 +227,21 @@ async fn read(
     json::session(&session)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 struct UpdateBody {
     #[serde(rename = "stateDelta", alias = "state_delta")]
+    #[schema(value_type = Object)]
     state_delta: JsonMap,
 }
 
 /// Updates the state by appending an event of the user.
+#[utoipa::path(
+    patch,
+    path = "/apps/{app}/users/{user}/sessions/{session}",
+    tag = "sessions",
+    request_body = UpdateBody,
+    responses((status = 200, description = "The session", body = schemas::Session))
+)]
 async fn update(
     State(state): State<AppState>,
     principal: Principal,
@@ -213,6 +262,12 @@ async fn update(
 }
 
 /// Ends a client's use of a session. Its data stays.
+#[utoipa::path(
+    post,
+    path = "/apps/{app}/users/{user}/sessions/{session}/close",
+    tag = "sessions",
+    responses((status = 204, description = "The session is closed"))
+)]
 async fn close(
     State(state): State<AppState>,
     Params((app, user, id)): Params<(String, String, String)>,
@@ -222,6 +277,13 @@ async fn close(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Deletes a session with its artifacts.
+#[utoipa::path(
+    delete,
+    path = "/apps/{app}/users/{user}/sessions/{session}",
+    tag = "sessions",
+    responses((status = 204, description = "The session is deleted"))
+)]
 async fn delete(
     State(state): State<AppState>,
     Params((app, user, id)): Params<(String, String, String)>,

@@ -1,19 +1,26 @@
 //! `GET /health`, `GET /ready` and `GET /version`.
 
+use axum::Json;
 use axum::extract::State;
-use axum::routing::get;
-use axum::{Json, Router};
 use serde_json::{Value, json};
+use utoipa_axum::routes;
 
+use crate::api_document::ApiRouter;
 use crate::error::ApiError;
 use crate::state::AppState;
 
-pub(super) fn routes() -> Router<AppState> {
-    Router::new().route("/health", get(health)).route("/ready", get(ready)).route("/version", get(version))
+pub(super) fn routes() -> ApiRouter {
+    ApiRouter::new().routes(routes!(health)).routes(routes!(ready)).routes(routes!(version))
 }
 
 /// Returns `{"status": "ok"}`, with `loading` if apps or components are still being loaded. Their names are not for
 /// everybody if the server has authentication.
+#[utoipa::path(
+    get,
+    path = "/health",
+    tag = "status",
+    responses((status = 200, description = "The server is up", body = Object))
+)]
 async fn health(State(state): State<AppState>) -> Json<Value> {
     let loading = if state.auth().is_none() { state.source().loading() } else { Vec::new() };
     Json(if loading.is_empty() { json!({"status": "ok"}) } else { json!({"status": "ok", "loading": loading}) })
@@ -23,6 +30,12 @@ async fn health(State(state): State<AppState>) -> Json<Value> {
 ///
 /// # Errors
 /// 503 before that.
+#[utoipa::path(
+    get,
+    path = "/ready",
+    tag = "status",
+    responses((status = 200, description = "Everything is loaded", body = Object))
+)]
 async fn ready(State(state): State<AppState>) -> Result<Json<Value>, ApiError> {
     let loading = state.source().loading();
     match loading.is_empty() {
@@ -32,6 +45,13 @@ async fn ready(State(state): State<AppState>) -> Result<Json<Value>, ApiError> {
     }
 }
 
+/// Returns the version of the server.
+#[utoipa::path(
+    get,
+    path = "/version",
+    tag = "status",
+    responses((status = 200, description = "The version", body = Object))
+)]
 async fn version() -> Json<Value> {
     Json(json!({
         "version": hatchery_core::VERSION,

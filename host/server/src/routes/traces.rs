@@ -3,28 +3,30 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::get;
-use axum::{Json, Router};
 use hatchery_core::{JsonMap, SpanData};
 use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::routes;
 
+use crate::api_document::ApiRouter;
 use crate::error::ApiError;
 use crate::extract::Params;
 use crate::state::AppState;
 
-pub(super) fn routes() -> Router<AppState> {
-    Router::new()
-        .route("/debug/trace/session/{session}", get(session))
-        .route("/debug/trace/{event}", get(event))
-        .route("/dev/apps/{app}/debug/trace/session/{session}", get(session_of_app))
-        .route("/dev/apps/{app}/debug/trace/{event}", get(event_of_app))
+pub(super) fn routes() -> ApiRouter {
+    ApiRouter::new()
+        .routes(routes!(session))
+        .routes(routes!(event))
+        .routes(routes!(session_of_app))
+        .routes(routes!(event_of_app))
 }
 
 /// A span as clients read it. They refuse the whole answer if a value is `null`.
-#[derive(Serialize)]
-struct SpanView {
+#[derive(Serialize, ToSchema)]
+pub(super) struct SpanView {
     name: String,
     trace_id: String,
     span_id: String,
@@ -33,6 +35,7 @@ struct SpanView {
     /// Nanoseconds since 1970.
     start_time: u64,
     end_time: u64,
+    #[schema(value_type = Object)]
     attributes: JsonMap,
 }
 
@@ -71,10 +74,23 @@ fn views(spans: Vec<Arc<SpanData>>) -> Json<Vec<SpanView>> {
 }
 
 /// Returns the spans of the sessions with this id, of all apps. Empty if there are none.
+#[utoipa::path(
+    get,
+    path = "/debug/trace/session/{session}",
+    tag = "traces",
+    responses((status = 200, description = "The spans", body = [SpanView]))
+)]
 async fn session(State(state): State<AppState>, Params(session): Params<String>) -> Json<Vec<SpanView>> {
     views(state.traces().session(None, &session))
 }
 
+/// Returns the spans of a session of an app. Empty if there are none.
+#[utoipa::path(
+    get,
+    path = "/dev/apps/{app}/debug/trace/session/{session}",
+    tag = "traces",
+    responses((status = 200, description = "The spans", body = [SpanView]))
+)]
 async fn session_of_app(
     State(state): State<AppState>,
     Params((app, session)): Params<(String, String)>,
@@ -84,10 +100,23 @@ async fn session_of_app(
 }
 
 /// Returns the attributes of the span that led to an event.
+#[utoipa::path(
+    get,
+    path = "/debug/trace/{event}",
+    tag = "traces",
+    responses((status = 200, description = "The attributes", body = Object))
+)]
 async fn event(State(state): State<AppState>, Params(event): Params<String>) -> Result<Json<JsonMap>, ApiError> {
     attributes_of(state.traces().event(None, &event), &event)
 }
 
+/// Returns the attributes of the span that led to an event of an app.
+#[utoipa::path(
+    get,
+    path = "/dev/apps/{app}/debug/trace/{event}",
+    tag = "traces",
+    responses((status = 200, description = "The attributes", body = Object))
+)]
 async fn event_of_app(
     State(state): State<AppState>,
     Params((app, event)): Params<(String, String)>,

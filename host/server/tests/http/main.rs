@@ -1,14 +1,17 @@
 //! Tests of the server over HTTP: a real port, native agents, services in memory.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+mod api_document;
 mod artifacts;
 mod auth;
 mod bodies;
+mod builder;
 mod cors;
 mod dev_ui;
 mod errors;
 mod evaluation;
 mod graph;
+mod happenings;
 mod metrics;
 mod quotas;
 mod runs;

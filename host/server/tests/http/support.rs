@@ -343,6 +343,53 @@ pub async fn problem(response: Response, status: u16, code: &str) -> Value {
 
 fn client() -> Client {
     static PROVIDER: Once = Once::new();
-    PROVIDER.call_once(|| rustls::crypto::aws_lc_rs::default_provider().install_default().unwrap());
+    // A host installs it as well.
+    PROVIDER.call_once(|| drop(rustls::crypto::aws_lc_rs::default_provider().install_default()));
     Client::builder().no_proxy().timeout(TIMEOUT).build().unwrap()
+}
+
+/// A server of a folder with YAML agents. It stops with the test.
+pub struct FolderServer {
+    address: SocketAddr,
+    client: Client,
+    _host: hatchery::Host,
+}
+
+impl FolderServer {
+    pub async fn start(folder: &std::path::Path, config: ServerConfig) -> Self {
+        let host = hatchery::Host::builder().folder(folder).watch(true).trace(true).open().await.unwrap();
+        let state = AppState::new(host.runner().clone(), host.apps().clone(), config)
+            .with_traces(host.traces().clone())
+            .with_happenings(host.happenings().clone());
+        let server = Server::bind("127.0.0.1:0".parse().unwrap(), state).await.unwrap();
+        let address = server.local_addr();
+        tokio::spawn(server.serve(std::future::pending()));
+        Self { address, client: client(), _host: host }
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client.request(method, format!("http://{}{path}", self.address))
+    }
+
+    pub async fn get(&self, path: &str) -> Response {
+        self.request(Method::GET, path).send().await.unwrap()
+    }
+
+    /// Continues a stream after an event.
+    pub async fn get_after(&self, path: &str, event: &str) -> Response {
+        self.request(Method::GET, path).header("Last-Event-ID", event).send().await.unwrap()
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Response {
+        self.request(Method::POST, path).json(body).send().await.unwrap()
+    }
+
+    pub async fn post_raw(&self, path: &str, content_type: &str, body: &str) -> Response {
+        self.request(Method::POST, path)
+            .header("Content-Type", content_type)
+            .body(body.to_owned())
+            .send()
+            .await
+            .unwrap()
+    }
 }

@@ -2,7 +2,7 @@
 
 import { getJson, HostError, path, sendJson, sendRequest } from "./http";
 import { readData } from "./sse";
-import type { App, Catalog, ComponentDetail, Json, JsonObject, Part, Session, SessionEvent } from "./types";
+import type { App, Catalog, ComponentDetail, Happening, Json, JsonObject, Part, Session, SessionEvent, TraceSpan } from "./types";
 
 export interface SessionKey {
   app: string;
@@ -17,6 +17,20 @@ export const readCatalog = (signal?: AbortSignal) => getJson<Catalog>("component
 export const readComponent = (name: string) => getJson<ComponentDetail>(`components/${path(name)}`);
 export const rollBack = (name: string, to: string) => sendJson("POST", `components/${path(name)}/rollback`, { to });
 export const readVersion = () => getJson<{ version: string }>("version");
+
+/** Yields what happens in the host after a happening, until the connection ends. A gap is `undefined`. */
+export async function* followHappenings(after: number, signal: AbortSignal, onOpen: () => void): AsyncGenerator<Happening | undefined> {
+  const { body } = await sendRequest("GET", `happenings?after=${after}`, undefined, signal);
+  if (!body) return;
+  onOpen();
+  for await (const data of readData(body)) {
+    const value = JSON.parse(data) as Partial<Happening>;
+    yield value.kind === undefined ? undefined : (value as Happening);
+  }
+}
+
+/** Returns the metrics of the host in the text format of OpenMetrics. */
+export const readMetrics = async () => (await sendRequest("GET", "metrics")).text();
 
 export async function listApps(): Promise<App[]> {
   return (await getJson<{ apps: App[] }>("list-apps?detailed=true")).apps;
@@ -47,6 +61,13 @@ export const closeSession = (key: SessionKey) => sendJson("POST", `${sessionPath
 
 export const listArtifacts = (key: SessionKey) => getJson<string[]>(`${sessionPath(key)}/artifacts`);
 
+/** Returns the spans of a session that the host still has. Empty if it keeps none. */
+export const readSpans = (key: SessionKey) =>
+  getJson<TraceSpan[]>(`dev/apps/${path(key.app)}/debug/trace/session/${path(key.session)}`);
+
+export const listRuns = (key: SessionKey, limit: number) => getJson<{ runs: StoredRun[] }>(`${sessionPath(key)}/runs?limit=${limit}`);
+export const readRun = (key: SessionKey, run: string) => getJson<StoredRun>(`${sessionPath(key)}/runs/${path(run)}`);
+
 function artifactPath(key: SessionKey, name: string): string {
   return `${sessionPath(key)}/artifacts/${name.split("/").map(encodeURIComponent).join("/")}`;
 }
@@ -55,6 +76,13 @@ export const listVersions = (key: SessionKey, name: string) => getJson<number[]>
 
 export function readArtifact(key: SessionKey, name: string, version?: number): Promise<Part> {
   return getJson<Part>(artifactPath(key, name) + (version === undefined ? "" : `/versions/${version}`));
+}
+
+export interface StoredRun {
+  id: string;
+  state: "accepted" | "running" | "waiting" | "done" | "failed" | "cancelled";
+  error?: { code: string; message: string };
+  attempts: number;
 }
 
 export interface RunRequest {

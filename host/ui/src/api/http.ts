@@ -3,6 +3,9 @@
 /** The folder above `/dev-ui/`, where the routes of the host are. */
 const root = new URL("../", document.baseURI);
 
+/** Returns the address of a route. */
+export const rootUrl = (target: string) => new URL(target, root);
+
 /** An error of the host, or a connection that failed (`code` is `OFFLINE`). */
 export class HostError extends Error {
   constructor(
@@ -23,6 +26,13 @@ export function path(...segments: string[]): string {
   return segments.map(encodeURIComponent).join("/");
 }
 
+let reportUnauthorized: (message: string) => void = () => {};
+
+/** Sets what is called when the host wants a login. */
+export function onUnauthorized(report: (message: string) => void): void {
+  reportUnauthorized = report;
+}
+
 export async function sendRequest(method: string, target: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
   const init: RequestInit = { method, signal };
   if (body !== undefined) {
@@ -36,7 +46,11 @@ export async function sendRequest(method: string, target: string, body?: unknown
     if (signal?.aborted) throw error;
     throw new HostError(0, "OFFLINE", "The host cannot be reached. Is it still running?");
   }
-  if (!response.ok) throw await hostError(response);
+  if (!response.ok) {
+    const error = await hostError(response);
+    if (error.status === 401) reportUnauthorized(error.message);
+    throw error;
+  }
   return response;
 }
 

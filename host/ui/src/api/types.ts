@@ -56,6 +56,10 @@ export interface SessionEvent {
   usageMetadata?: Usage;
   modelVersion?: string;
   finishReason?: string;
+  turnComplete?: boolean;
+  interrupted?: boolean;
+  inputTranscription?: { text?: string; finished?: boolean };
+  outputTranscription?: { text?: string; finished?: boolean };
 }
 
 export interface Session {
@@ -167,4 +171,32 @@ export interface ComponentDetail {
     log: number;
   };
   revisions: { sha256: string; size: number; servedSince: number }[];
+}
+
+interface RunPlace {
+  app: string;
+  user: string;
+  session: string;
+  run: string;
+}
+
+/** Something that has happened in the host. */
+export type Happening = { id: number; time: number } & (
+  | { kind: "fileLoading" | "fileLoaded" | "fileRemoved"; path: string; name: string }
+  | { kind: "fileRejected"; path: string; name: string; reason: string; previousServes: boolean }
+  | { kind: "componentAdded" | "componentRemoved" | "revisionDrained"; name: string; sha256: string }
+  | { kind: "componentReplaced"; name: string; from: string; to: string }
+  | ({ kind: "runEnded"; seconds: number; error?: string; message?: string } & RunPlace)
+  | ({ kind: "callFailed"; component: string; error: string; message: string } & RunPlace)
+);
+
+/** A span of a run. Its times are nanoseconds since 1970. */
+export interface TraceSpan {
+  name: string;
+  trace_id: string;
+  span_id: string;
+  parent_span_id?: string;
+  start_time: number;
+  end_time: number;
+  attributes: JsonObject;
 }

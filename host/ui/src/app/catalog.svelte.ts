@@ -3,9 +3,13 @@
 import { listApps, readCatalog } from "../api/host";
 import { describeError } from "../api/http";
 import type { App, Catalog } from "../api/types";
+import { happenings } from "./happenings.svelte";
 import { type Change, findChanges, isRejected } from "../model/changes";
 
 const INTERVAL = 1500;
+/** While the host tells of changes: only ages and the numbers of calls can differ. */
+const CONNECTED_INTERVAL = 15_000;
+const BATCH_MS = 30;
 /** While a file is being compiled. */
 const FAST_INTERVAL = 400;
 const MAX_CHANGES = 200;
@@ -34,11 +38,30 @@ class CatalogStore {
       if (document.visibilityState === "visible") void this.refresh();
     };
     document.addEventListener("visibilitychange", wake);
+    happenings.onConnection(wake);
+    const stop = happenings.listen(({ kind, time }) => {
+      // What happened before the page was opened is part of the first report.
+      if (kind !== "runEnded" && kind !== "callFailed" && time > this.now - 60) this.#refreshSoon();
+    });
+    const stopHappenings = happenings.start();
     void this.refresh();
     return () => {
+      stop();
+      stopHappenings();
       document.removeEventListener("visibilitychange", wake);
       clearTimeout(this.#timer);
     };
+  }
+
+  /** How long to wait for the next reading: the host tells of changes while it is connected. */
+  get #interval(): number {
+    return happenings.isConnected && !this.error ? CONNECTED_INTERVAL : INTERVAL;
+  }
+
+  /** Reads the catalog once for happenings that arrive together. */
+  #refreshSoon(): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => void this.refresh(), BATCH_MS);
   }
 
   async refresh(): Promise<void> {
@@ -63,7 +86,8 @@ class CatalogStore {
     } finally {
       clearTimeout(this.#timer);
       const isVisible = document.visibilityState === "visible";
-      if (isVisible) this.#timer = setTimeout(() => void this.refresh(), this.isLoading ? FAST_INTERVAL : INTERVAL);
+      const interval = this.isLoading ? FAST_INTERVAL : this.#interval;
+      if (isVisible) this.#timer = setTimeout(() => void this.refresh(), interval);
     }
   }
 }

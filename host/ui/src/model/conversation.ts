@@ -1,6 +1,7 @@
 // A conversation: turns and their items, derived from the events of a session.
 
 import type { FunctionCall, Json, JsonObject, Part, SessionEvent } from "../api/types";
+import { withSpeech } from "./transcription";
 
 export const CONFIRMATION = "adk_request_confirmation";
 
@@ -194,7 +195,7 @@ function base(event: SessionEvent, suffix: string): Base {
 
 export function buildTurns(events: readonly SessionEvent[]): Turn[] {
   const builder = new Builder();
-  for (const event of events) builder.add(event);
+  for (const event of events) builder.add(withSpeech(event));
   return builder.turns;
 }
 

@@ -5,12 +5,15 @@ export type SessionTab = "events" | "state" | "artifacts";
 export type Route =
   | { page: "chat"; app?: string; user?: string; session?: string }
   | { page: "runs"; app?: string; user?: string }
-  | { page: "run"; app: string; user: string; session: string; run: string }
+  | { page: "run"; app: string; user: string; session: string; run: string; span?: string }
   | { page: "sessions"; app?: string; user?: string }
   | { page: "session"; app: string; user: string; session: string; tab: SessionTab }
   | { page: "components" }
   | { page: "component"; name: string }
   | { page: "agents"; app?: string }
+  | { page: "usage"; app?: string; user?: string }
+  | { page: "evals"; app?: string; set?: string; result?: string }
+  | { page: "build"; app?: string }
   | { page: "missing"; path: string };
 
 const TABS: readonly SessionTab[] = ["events", "state", "artifacts"];
@@ -47,7 +50,8 @@ export function parseRoute(path: string, query: URLSearchParams): Route {
     case "runs":
       if (rest.length === 0) return { page: "runs", app: get("app"), user: get("user") };
       if (first !== undefined && user !== undefined && session !== undefined && last !== undefined && isSession) {
-        return { page: "run", app: first, user, session, run: last };
+        const span = get("span");
+        return { page: "run", app: first, user, session, run: last, ...(span === undefined ? {} : { span }) };
       }
       break;
     case "components":
@@ -56,6 +60,15 @@ export function parseRoute(path: string, query: URLSearchParams): Route {
       break;
     case "agents":
       if (rest.length <= 1) return { page: "agents", app: first };
+      break;
+    case "usage":
+      if (rest.length === 0) return { page: "usage", app: get("app"), user: get("user") };
+      break;
+    case "evals":
+      if (rest.length <= 2) return { page: "evals", app: first, set: rest[1], result: get("result") };
+      break;
+    case "build":
+      if (rest.length <= 1) return { page: "build", app: first };
       break;
   }
   return { page: "missing", path };
@@ -87,13 +100,21 @@ export function formatRoute(route: Route): string {
     case "runs":
       return withQuery("runs", { app: route.app, user: route.user });
     case "run":
-      return segments("runs", route.app, "users", route.user, "sessions", route.session, route.run);
+      return withQuery(segments("runs", route.app, "users", route.user, "sessions", route.session, route.run), { span: route.span });
     case "components":
       return "components";
     case "component":
       return segments("components", route.name);
     case "agents":
       return route.app === undefined ? "agents" : segments("agents", route.app);
+    case "usage":
+      return withQuery("usage", { app: route.app, user: route.user });
+    case "evals": {
+      const names = [route.app, route.set].filter((name) => name !== undefined);
+      return withQuery(segments("evals", ...names), { result: route.result });
+    }
+    case "build":
+      return route.app === undefined ? "build" : segments("build", route.app);
     case "missing":
       return route.path;
   }

@@ -99,6 +99,10 @@ impl Loader {
         Catalog { app_files, owners: self.stored_names.items.clone(), ..Catalog::default() }
     }
 
+    pub(crate) fn options(&self) -> &LoadOptions {
+        &self.options
+    }
+
     /// Returns true while loads are running.
     pub(crate) fn is_loading(&self) -> bool {
         !self.tasks.is_empty()

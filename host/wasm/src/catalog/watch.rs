@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{Model, ModelError};
-use hatchery_engine::{CatalogSnapshot, CatalogSource};
+use hatchery_core::{AgentKind, Model, ModelError};
+use hatchery_engine::{CatalogSnapshot, CatalogSource, Factories};
 use notify::{RecursiveMode, Watcher};
 use tokio::sync::{mpsc, watch};
 
 use crate::catalog::Catalog;
 use crate::catalog::draining::{Draining, DrainingRevision};
+use crate::catalog::inspect::{Inspection, inspect};
 use crate::catalog::loader::{LoadOptions, LoadPolicy, Loader, SETTLE};
 use crate::catalog::revisions::Revisions;
 use crate::catalog::scan::is_ignored;
@@ -40,6 +41,8 @@ struct Shared {
     load_policy: Option<LoadPolicy>,
     current: ArcSwap<Catalog>,
     generation: watch::Sender<u64>,
+    /// Incremented when the state of a file, the catalog or what drains has changed.
+    changes: watch::Sender<u64>,
     /// Held while scanning and publishing, never while compiling.
     loader: tokio::sync::Mutex<Loader>,
     /// Incremented when a load begins to compile and when it ends.
@@ -92,6 +95,7 @@ impl CatalogHandle {
             publish_holds: AtomicUsize::new(0),
             directory,
             generation: watch::Sender::new(0),
+            changes: watch::Sender::new(0),
         })))
     }
 
@@ -134,6 +138,26 @@ impl CatalogHandle {
     /// Returns a receiver of generation numbers.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.0.generation.subscribe()
+    }
+
+    /// Returns a receiver that is notified when the state of a file, the catalog or what drains has changed.
+    pub fn subscribe_to_changes(&self) -> watch::Receiver<u64> {
+        self.0.changes.subscribe()
+    }
+
+    /// Inspects a stored revision of a component, without running it with any of its grants.
+    ///
+    /// # Errors
+    /// If the bytes cannot be loaded.
+    pub async fn inspect_revision(&self, name: &str, bytes: Vec<u8>) -> Result<Inspection, LoadError> {
+        let options = self.0.loader.lock().await.options().clone();
+        inspect(&options, name, bytes).await
+    }
+
+    /// Returns the agent classes of extensions, for YAML agents, and the folders that components may write.
+    pub async fn agent_options(&self) -> (Factories<AgentKind>, Vec<PathBuf>) {
+        let loader = self.0.loader.lock().await;
+        (loader.options().agent_classes.clone(), loader.options().settings.writable_folders())
     }
 
     /// Returns the served directory.
@@ -217,12 +241,14 @@ impl Shared {
             let catalog = Arc::new(catalog);
             let replaced = self.current.swap(catalog.clone());
             self.draining().replace(&replaced, &catalog);
+            self.changes.send_modify(|count| *count += 1);
             if generation != replaced.generation {
                 self.generation.send_replace(generation);
             }
         }
         let unused = self.draining().sweep();
         if !unused.is_empty() {
+            self.changes.send_modify(|count| *count += 1);
             // Closing connections may take time.
             tokio::spawn(async move {
                 for app in unused {

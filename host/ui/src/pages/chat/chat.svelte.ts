@@ -3,9 +3,10 @@
 
 import { cancelRun, createSession, readSession, run, type SessionKey } from "../../api/host";
 import { describeError, HostError } from "../../api/http";
-import type { JsonObject, Part } from "../../api/types";
+import type { JsonObject, Part, SessionEvent } from "../../api/types";
 import { buildTurns, openConfirmations, titledState } from "../../model/conversation";
 import { EventLog, localMessage } from "../../model/event-log";
+import { newRunId } from "../../model/run-id";
 
 /** Attempts to continue a run whose connection broke, and the longest pause between two of them. */
 const MAX_ATTEMPTS = 30;
@@ -18,12 +19,6 @@ export interface RunError {
 
 function sameKey(one: SessionKey | undefined, other: SessionKey): boolean {
   return one?.app === other.app && one.user === other.user && one.session === other.session;
-}
-
-/** Returns an id of the form that the host gives to runs. Browsers have `randomUUID` only over HTTPS and on loopback. */
-function newRunId(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  return `e-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 }
 
 class Chat {
@@ -41,6 +36,8 @@ class Chat {
   isStopping = $state(false);
   /** Increases when the list of sessions has to be read again. */
   revision = $state(0);
+  /** The time of the last event before a live turn. */
+  #liveSince: number | undefined;
   #abort: AbortController | undefined;
   /** The id of the run; undefined until the host has accepted its request. */
   #runId: string | undefined;
@@ -133,6 +130,30 @@ class Chat {
     this.isReconnecting = false;
     this.isStopping = false;
     this.revision += 1;
+  }
+
+  /** Shows a message that a live conversation has sent. */
+  addLocal(parts: Part[]): void {
+    [this.error, this.isCreating] = [undefined, false];
+    this.#liveSince ??= this.log.lastStored ?? 0;
+    this.log = this.log.add(localMessage(parts, Date.now() / 1000));
+  }
+
+  /** Shows an event of a live conversation. */
+  receive(event: SessionEvent): void {
+    this.#liveSince ??= this.log.lastStored ?? 0;
+    this.log = this.log.add(event);
+    const delta = event.partial ? undefined : event.actions?.stateDelta;
+    if (delta) this.state = { ...this.state, ...delta };
+  }
+
+  /** Replaces what a live conversation has shown by the events that the host has stored. */
+  async reconcile(): Promise<void> {
+    const since = this.#liveSince;
+    if (!this.key) return;
+    this.#liveSince = undefined;
+    await this.#reconcile(this.key, since);
+    [this.isCreating, this.revision] = [false, this.revision + 1];
   }
 
   /** Cancels the run at the host. Its stream then ends, unless the host does not react: then the page stops reading. */

@@ -1,0 +1,130 @@
+//! What has happened in the catalog, from the difference of two reports.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hatchery_telemetry::{HappeningKind, Happenings};
+use tokio::sync::watch;
+
+use crate::source::{AppSource, CatalogReport, FileReport};
+
+/// Records what happens in the catalog until it is dropped.
+pub(super) async fn record_changes(
+    mut changes: watch::Receiver<u64>,
+    apps: Arc<dyn AppSource>,
+    happenings: Happenings,
+) {
+    let mut before = CatalogReport::default();
+    // What was loaded before the subscription has happened too.
+    changes.mark_changed();
+    while changes.changed().await.is_ok() {
+        changes.mark_unchanged();
+        let after = apps.report();
+        for happening in differences(&before, &after) {
+            happenings.add(happening);
+        }
+        before = after;
+    }
+}
+
+/// Returns what has happened between two reports.
+fn differences(before: &CatalogReport, after: &CatalogReport) -> Vec<HappeningKind> {
+    let mut found = file_differences(before, after);
+    let mut old: BTreeMap<_, _> = before.components.iter().map(|it| (&it.name, &it.sha256)).collect();
+    for component in &after.components {
+        let (name, sha256) = (component.name.clone(), component.sha256.clone());
+        match old.remove(&component.name) {
+            None => found.push(HappeningKind::ComponentAdded { name, sha256 }),
+            Some(from) if *from != sha256 => {
+                found.push(HappeningKind::ComponentReplaced { name, from: from.clone(), to: sha256 });
+            }
+            Some(_) => {}
+        }
+    }
+    let removed = old.into_iter().map(|(name, sha256)| (name.clone(), sha256.clone()));
+    found.extend(removed.map(|(name, sha256)| HappeningKind::ComponentRemoved { name, sha256 }));
+    let is_gone = |name: &str, sha256: &str| !after.draining.iter().any(|it| it.name == name && it.sha256 == sha256);
+    let drained = before.draining.iter().filter(|it| is_gone(&it.name, &it.sha256));
+    found.extend(drained.map(|it| HappeningKind::RevisionDrained { name: it.name.clone(), sha256: it.sha256.clone() }));
+    found
+}
+
+fn file_differences(before: &CatalogReport, after: &CatalogReport) -> Vec<HappeningKind> {
+    let mut old: BTreeMap<_, _> = before.files.iter().map(|file| (&file.path, file)).collect();
+    let mut found = Vec::new();
+    for file in &after.files {
+        let known = old.remove(&file.path);
+        let is_same = |known: &FileReport| {
+            (&known.state, &known.reason, &known.sha256) == (&file.state, &file.reason, &file.sha256)
+                && known.since == file.since
+        };
+        if !known.is_some_and(is_same) {
+            found.extend(file_happening(file, known));
+        }
+    }
+    let removed = old.into_values().map(|file| (file.path.clone(), file.name.clone()));
+    found.extend(removed.map(|(path, name)| HappeningKind::FileRemoved { path, name }));
+    found
+}
+
+fn file_happening(file: &FileReport, known: Option<&FileReport>) -> Option<HappeningKind> {
+    let (path, name) = (file.path.clone(), file.name.clone());
+    let is_loading = |state: &str| matches!(state, "pending" | "compiling");
+    match (file.state.as_str(), &file.reason) {
+        ("loaded", _) => Some(HappeningKind::FileLoaded { path, name }),
+        (state, None) if is_loading(state) => {
+            let has_begun = known.is_none_or(|known| !is_loading(&known.state));
+            has_begun.then_some(HappeningKind::FileLoading { path, name })
+        }
+        (_, reason) => Some(HappeningKind::FileRejected {
+            path,
+            name,
+            reason: reason.clone().unwrap_or_default(),
+            previous_serves: file.previous_serves,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::{ComponentReport, DrainingReport};
+
+    fn report(sha256: &str, state: &str, reason: Option<&str>) -> CatalogReport {
+        let component = ComponentReport { name: "dice".into(), sha256: sha256.into(), ..ComponentReport::default() };
+        let file = FileReport {
+            path: "dice.wasm".into(),
+            name: "dice".into(),
+            state: state.into(),
+            reason: reason.map(Into::into),
+            previous_serves: reason.is_some(),
+            ..FileReport::default()
+        };
+        CatalogReport { components: vec![component], files: vec![file], ..CatalogReport::default() }
+    }
+
+    fn kinds(before: &CatalogReport, after: &CatalogReport) -> Vec<String> {
+        let kind = |happening| serde_json::to_value(happening).unwrap()["kind"].as_str().unwrap().to_owned();
+        differences(before, after).into_iter().map(kind).collect()
+    }
+
+    #[test]
+    fn files_and_components_come_change_and_go() {
+        let (none, first) = (CatalogReport::default(), report("aa", "loaded", None));
+        assert_eq!(kinds(&none, &first), ["fileLoaded", "componentAdded"]);
+        let compiling = report("aa", "compiling", None);
+        assert_eq!(kinds(&first, &compiling), ["fileLoading"]);
+        assert_eq!(kinds(&report("aa", "pending", None), &compiling), [""; 0]);
+        assert_eq!(kinds(&compiling, &report("bb", "loaded", None)), ["fileLoaded", "componentReplaced"]);
+        assert_eq!(kinds(&first, &report("aa", "rejected", Some("no"))), ["fileRejected"]);
+        assert_eq!(kinds(&first, &first), [""; 0]);
+        assert_eq!(kinds(&first, &none), ["fileRemoved", "componentRemoved"]);
+    }
+
+    #[test]
+    fn the_end_of_a_replaced_revision_happens() {
+        let draining = DrainingReport { name: "dice".into(), sha256: "aa".into(), ..DrainingReport::default() };
+        let before = CatalogReport { draining: vec![draining], ..CatalogReport::default() };
+        assert_eq!(kinds(&before, &CatalogReport::default()), ["revisionDrained"]);
+    }
+}

@@ -1,0 +1,84 @@
+//! The OpenAPI document of the routes: `GET /openapi.json`.
+//!
+//! Operations are described by attributes beside their handlers, and request bodies by the types that parse them. What
+//! holds for all operations is added here: path parameters, the error response, unique operation ids.
+
+pub(crate) mod schemas;
+
+use axum::body::Bytes;
+use axum::http::header::CONTENT_TYPE;
+use axum::routing::get;
+use axum::{Router, http::HeaderValue};
+use serde_json::{Map, Value, json};
+use utoipa::openapi::{ComponentsBuilder, InfoBuilder, OpenApi, OpenApiBuilder};
+use utoipa::{PartialSchema, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::state::AppState;
+
+/// A router whose routes are in the document if they are added by [`routes!`](utoipa_axum::routes), and are not if
+/// they are added by `route`.
+pub(crate) type ApiRouter = OpenApiRouter<AppState>;
+
+/// The path of the document.
+const PATH: &str = "/openapi.json";
+
+const DESCRIPTION: &str = "Agents, their sessions, runs, artifacts and memory, for clients of ADK and of Hatchery. \
+    Second names of routes are not listed. `WebSocket /run_live`, `/mcp` (Model Context Protocol) and `/a2a/{app}` (Agent2Agent \
+    Protocol) are described by their guides.";
+
+/// Returns a document without routes.
+pub(crate) fn head() -> OpenApi {
+    let info = InfoBuilder::new().title("Hatchery").version(hatchery_core::VERSION).description(Some(DESCRIPTION));
+    let mut schemas = Vec::new();
+    schemas::Problem::schemas(&mut schemas);
+    let components = ComponentsBuilder::new().schema("Problem", schemas::Problem::schema()).schemas_from_iter(schemas);
+    OpenApiBuilder::new().info(info.build()).components(Some(components.build())).build()
+}
+
+/// Returns the route of the document.
+pub(crate) fn route(document: OpenApi) -> Router<AppState> {
+    let json = Bytes::from(complete(document).to_string());
+    let content_type = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    Router::new().route(PATH, get(move || std::future::ready((content_type, json))))
+}
+
+/// Adds what holds for all operations.
+fn complete(document: OpenApi) -> Value {
+    let mut document = serde_json::to_value(document).unwrap_or_default();
+    document["servers"] = json!([{"url": "."}]);
+    document["components"]["securitySchemes"] = json!({
+        "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, or a token of the configured issuer"},
+        "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+    });
+    // A server without `server.auth` needs none.
+    document["security"] = json!([{"bearer": []}, {"apiKey": []}, {}]);
+    if let Some(paths) = document["paths"].as_object_mut() {
+        let described = std::mem::take(paths).into_iter().map(|(path, item)| describe_path(&path, item));
+        paths.extend(described.collect::<Vec<_>>());
+    }
+    document
+}
+
+/// Completes the operations of a path. A wildcard such as `{*path}` is a parameter like others.
+fn describe_path(path: &str, mut item: Value) -> (String, Value) {
+    let path = path.replace("{*", "{");
+    let names = path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
+    let parameters: Vec<_> =
+        names.map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}})).collect();
+    for operation in item.as_object_mut().into_iter().flat_map(Map::values_mut) {
+        describe_operation(operation, &parameters);
+    }
+    (path, item)
+}
+
+fn describe_operation(operation: &mut Value, path_parameters: &[Value]) {
+    let id = [&operation["tags"][0], &operation["operationId"]].map(|part| part.as_str().unwrap_or_default()).join(".");
+    operation["operationId"] = id.into();
+    let query = operation["parameters"].as_array().into_iter().flatten();
+    operation["parameters"] = path_parameters.iter().chain(query).cloned().collect();
+    operation["responses"]["default"] = json!({
+        "description": "An error",
+        "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    });
+}

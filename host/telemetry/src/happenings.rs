@@ -1,0 +1,242 @@
+//! A bounded log of what happens in a host, which clients follow.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use hatchery_core::sync::MutexExt;
+use hatchery_core::{SpanData, SpanExporter, SpanOperation, Timestamp, TraceParent};
+use serde::Serialize;
+use tokio::sync::watch;
+
+/// Most happenings that are kept.
+const MAX_HAPPENINGS: usize = 1000;
+
+/// The newest happenings of a host. Cheap to clone; clones share them. Of more than 1,000 the oldest are dropped.
+#[derive(Clone)]
+pub struct Happenings(Arc<Inner>);
+
+struct Inner {
+    log: Mutex<Log>,
+    /// The id of the newest happening.
+    newest: watch::Sender<u64>,
+}
+
+struct Log {
+    happenings: VecDeque<Arc<Happening>>,
+    next: u64,
+}
+
+/// Something that has happened.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Happening {
+    /// Increases with each happening, also over restarts of the host.
+    pub id: u64,
+    pub time: Timestamp,
+    #[serde(flatten)]
+    pub kind: HappeningKind,
+}
+
+/// What has happened.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum HappeningKind {
+    /// A file was found or has changed, and is being loaded.
+    FileLoading { path: String, name: String },
+    /// A file is loaded.
+    FileLoaded { path: String, name: String },
+    /// A file cannot be used, or another one has its name.
+    FileRejected { path: String, name: String, reason: String, previous_serves: bool },
+    /// A file is gone.
+    FileRemoved { path: String, name: String },
+    /// A component serves that did not before.
+    ComponentAdded { name: String, sha256: String },
+    /// A component serves with other code.
+    ComponentReplaced { name: String, from: String, to: String },
+    /// A component serves no more.
+    ComponentRemoved { name: String, sha256: String },
+    /// The last run with a replaced revision has ended.
+    RevisionDrained { name: String, sha256: String },
+    /// A run has ended or waits.
+    RunEnded {
+        app: String,
+        user: String,
+        session: String,
+        run: String,
+        seconds: f64,
+        /// The stable code of its failure.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
+    /// A call into a component has failed: by its code, a limit or a missing grant.
+    CallFailed {
+        component: String,
+        app: String,
+        user: String,
+        session: String,
+        run: String,
+        error: String,
+        message: String,
+    },
+}
+
+/// What happened after a place in the log.
+#[derive(Debug, Default, PartialEq)]
+pub struct Update {
+    /// True if happenings after that place are not kept any more.
+    pub has_gap: bool,
+    pub happenings: Vec<Arc<Happening>>,
+}
+
+impl Default for Happenings {
+    fn default() -> Self {
+        // Ids are larger than those of the process before, unless there was more than one in each microsecond.
+        let first = u64::try_from(Timestamp::now().as_micros()).unwrap_or_default().max(1);
+        let log = Mutex::new(Log { happenings: VecDeque::new(), next: first });
+        Self(Arc::new(Inner { log, newest: watch::Sender::new(first - 1) }))
+    }
+}
+
+impl Happenings {
+    /// Adds a happening.
+    pub fn add(&self, kind: HappeningKind) {
+        let mut log = self.0.log.lock_unpoisoned();
+        let id = log.next;
+        log.next += 1;
+        log.happenings.push_back(Arc::new(Happening { id, time: Timestamp::now(), kind }));
+        if log.happenings.len() > MAX_HAPPENINGS {
+            log.happenings.pop_front();
+        }
+        // Within the lock, so that the ids arrive in order.
+        self.0.newest.send_replace(id);
+    }
+
+    /// Returns a receiver of the id of the newest happening.
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.0.newest.subscribe()
+    }
+
+    /// Returns what happened after the happening with this id; everything that is kept if it is 0.
+    pub fn after(&self, id: u64) -> Update {
+        let log = self.0.log.lock_unpoisoned();
+        let oldest = log.happenings.front().map_or(log.next, |happening| happening.id);
+        let happenings = log.happenings.iter().filter(|happening| happening.id > id).cloned().collect();
+        Update { has_gap: id != 0 && id + 1 < oldest, happenings }
+    }
+}
+
+impl SpanExporter for Happenings {
+    fn export(&self, span: &Arc<SpanData>) {
+        let (session, run) = (&span.trace.session, &span.trace.invocation_id);
+        let [app, user, id] = [&session.app, &session.user, &session.id].map(|part| part.to_string());
+        match (span.operation, &span.error) {
+            (SpanOperation::Run, error) => self.add(HappeningKind::RunEnded {
+                app,
+                user,
+                session: id,
+                run: run.clone(),
+                seconds: span.duration.as_secs_f64(),
+                error: error.as_ref().map(|error| error.code.to_string()),
+                message: error.as_ref().map(|error| error.message.to_string()),
+            }),
+            (SpanOperation::Guest, Some(error)) => self.add(HappeningKind::CallFailed {
+                component: span.get("hatchery.component").and_then(|name| name.as_str()).unwrap_or_default().to_owned(),
+                app,
+                user,
+                session: id,
+                run: run.clone(),
+                error: error.code.to_string(),
+                message: error.message.to_string(),
+            }),
+            (
+                SpanOperation::Agent
+                | SpanOperation::Model
+                | SpanOperation::CodeModel
+                | SpanOperation::Tool
+                | SpanOperation::Guest
+                | SpanOperation::Http,
+                _,
+            ) => {}
+        }
+    }
+
+    fn captures_content(&self) -> bool {
+        false
+    }
+
+    /// The log is of no use to other services.
+    fn is_sampled(&self, _: u128, _: Option<&TraceParent>) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hatchery_core::{RunError, SessionKey, SpanContext};
+
+    use super::*;
+
+    fn loaded(name: &str) -> HappeningKind {
+        HappeningKind::FileLoaded { path: format!("{name}.wasm"), name: name.into() }
+    }
+
+    fn names(update: &Update) -> Vec<String> {
+        let name = |happening: &Arc<Happening>| match &happening.kind {
+            HappeningKind::FileLoaded { name, .. } => name.clone(),
+            other => format!("{other:?}"),
+        };
+        update.happenings.iter().map(name).collect()
+    }
+
+    #[test]
+    fn the_log_is_read_from_any_place_and_reports_gaps() {
+        let log = Happenings::default();
+        assert_eq!(log.after(0), Update::default());
+        (0..3).for_each(|number| log.add(loaded(&number.to_string())));
+        let all = log.after(0);
+        assert_eq!((names(&all), all.has_gap), (vec!["0".into(), "1".into(), "2".into()], false));
+        let first = all.happenings[0].id;
+        assert_eq!(names(&log.after(first + 1)), ["2"]);
+        assert!(log.after(first + 2).happenings.is_empty());
+        (3..1002).for_each(|number| log.add(loaded(&number.to_string())));
+        let later = log.after(first);
+        assert!(later.has_gap && names(&later)[0] == "2" && later.happenings.len() == 1000);
+        assert!(!log.after(first + 1).has_gap, "the one after it is the oldest that is kept");
+    }
+
+    #[tokio::test]
+    async fn a_follower_is_told_of_the_newest() {
+        let log = Happenings::default();
+        let mut newest = log.subscribe();
+        newest.mark_unchanged();
+        log.add(loaded("dice"));
+        newest.changed().await.unwrap();
+        assert_eq!(*newest.borrow(), log.after(0).happenings[0].id);
+    }
+
+    #[test]
+    fn ends_of_runs_and_failed_calls_of_components_happen() {
+        let log = Happenings::default();
+        let trace = SpanContext::new(Arc::new(log.clone()), SessionKey::new("dice", "ada", "s"), "e-1", None);
+        let mut run = trace.start(SpanOperation::Run, "");
+        drop(run.context().start(SpanOperation::Guest, "dice"));
+        let mut call = run.context().start(SpanOperation::Guest, "dice");
+        call.record(|data| data.set("hatchery.component", "dice"));
+        call.fail("COMPONENT_CPU", || "it exceeded its limit".into());
+        drop(call);
+        run.set_error(&RunError::Cancelled);
+        drop(run);
+        let json = serde_json::to_value(log.after(0).happenings).unwrap();
+        let (call, run) = (&json[0], &json[1]);
+        assert_eq!(
+            (&call["kind"], &call["component"], &call["error"]),
+            (&"callFailed".into(), &"dice".into(), &"COMPONENT_CPU".into())
+        );
+        assert_eq!(
+            (&run["kind"], &run["run"], &run["error"]),
+            (&"runEnded".into(), &"e-1".into(), &"CANCELLED".into())
+        );
+        assert!(json[2].is_null());
+    }
+}

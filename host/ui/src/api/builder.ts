@@ -1,0 +1,31 @@
+// The YAML files of apps.
+
+import { getJson, path, sendJson } from "./http";
+
+export interface AppFile {
+  path: string;
+  text: string;
+  sha256: string;
+}
+
+export interface Diagnostic {
+  file: string;
+  line?: number;
+  column?: number;
+  message: string;
+}
+
+export type Texts = { [path: string]: string };
+
+const appPath = (app: string) => `dev/apps/${path(app)}`;
+
+export const readFiles = async (app: string) => (await getJson<{ files: AppFile[] }>(`${appPath(app)}/files`)).files;
+
+export async function checkFiles(app: string, files: Texts): Promise<Diagnostic[]> {
+  return (await sendJson<{ diagnostics: Diagnostic[] }>("POST", `${appPath(app)}/check`, { files }))?.diagnostics ?? [];
+}
+
+/** Writes files if the app then serves and nobody has changed them. Returns all files of the app. */
+export async function writeFiles(app: string, files: Texts, known: Texts): Promise<AppFile[]> {
+  return (await sendJson<{ files: AppFile[] }>("POST", `${appPath(app)}/files`, { files, known }))?.files ?? [];
+}

@@ -1,0 +1,83 @@
+// What happens in the host, from one connection that is continued when it breaks and rests while the page is hidden.
+
+import { followHappenings } from "../api/host";
+import { HostError } from "../api/http";
+import type { Happening } from "../api/types";
+
+/** Happenings that the page keeps. */
+const MAX_KEPT = 200;
+const RETRY_MS = 1500;
+
+type Listener = (happening: Happening) => void;
+
+class HappeningStore {
+  /** The newest first. */
+  recent = $state.raw<Happening[]>([]);
+  isConnected = $state(false);
+  #listeners = new Set<Listener>();
+  #connectionListeners = new Set<() => void>();
+  #last = 0;
+
+  /** Calls `listener` with each happening from now on. Returns a function that ends it. */
+  listen(listener: Listener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Calls `listener` when the connection begins or ends, and when happenings were missed. */
+  onConnection(listener: () => void): void {
+    this.#connectionListeners.add(listener);
+  }
+
+  /** Connects now and whenever the page is visible. Returns a function that ends it. */
+  start(): () => void {
+    let abort = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const connect = async () => {
+      clearTimeout(timer);
+      const { signal } = abort;
+      let isSupported = true;
+      try {
+        await this.#follow(signal);
+      } catch (error) {
+        // A host of another version has no such route.
+        isSupported = !(error instanceof HostError && error.status === 404);
+      }
+      if (signal.aborted) return;
+      this.#setConnected(false);
+      if (isSupported) timer = setTimeout(() => void connect(), RETRY_MS);
+    };
+    const wake = () => {
+      abort.abort();
+      clearTimeout(timer);
+      abort = new AbortController();
+      if (document.visibilityState === "visible") void connect();
+    };
+    document.addEventListener("visibilitychange", wake);
+    void connect();
+    return () => {
+      document.removeEventListener("visibilitychange", wake);
+      abort.abort();
+      clearTimeout(timer);
+    };
+  }
+
+  async #follow(signal: AbortSignal): Promise<void> {
+    for await (const happening of followHappenings(this.#last, signal, () => this.#setConnected(true))) {
+      if (!happening) {
+        this.#setConnected(true);
+        continue;
+      }
+      this.#last = happening.id;
+      this.recent = [happening, ...this.recent].slice(0, MAX_KEPT);
+      for (const listener of this.#listeners) listener(happening);
+    }
+  }
+
+  #setConnected(isConnected: boolean): void {
+    this.isConnected = isConnected;
+    for (const listener of this.#connectionListeners) listener();
+  }
+}
+
+export const happenings = new HappeningStore();

@@ -1,0 +1,97 @@
+// What waits for a person: confirmations of all sessions that have run since the host started, and recent failures.
+
+import { listRuns, readSession, run, type SessionKey } from "../api/host";
+import { describeError } from "../api/http";
+import type { Happening } from "../api/types";
+import { buildTurns, confirmationAnswer, type ItemOf, openConfirmations } from "../model/conversation";
+import { newRunId } from "../model/run-id";
+import { happenings } from "./happenings.svelte";
+
+export interface Waiting {
+  key: SessionKey;
+  item: ItemOf<"confirmation">;
+}
+
+export type Failure = Extract<Happening, { kind: "runEnded" | "fileRejected" }>;
+
+/** Sessions that are looked at when the page is opened, those that ran last. */
+const MAX_SESSIONS = 30;
+const MAX_FAILURES = 20;
+/** Events of a session among which open confirmations are searched. */
+const BATCH_MS = 50;
+
+class Tray {
+  waiting = $state.raw<Waiting[]>([]);
+  error = $state("");
+  #sessions = new Map<string, SessionKey>();
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  /** Failures before this time were seen, in seconds. */
+  #seen = $state(Date.now() / 1000);
+
+  failures = $derived(happenings.recent.filter((happening): happening is Failure => isFailure(happening) && happening.time > this.#seen).slice(0, MAX_FAILURES));
+
+  get count(): number {
+    return this.waiting.length + this.failures.length;
+  }
+
+  start(): () => void {
+    return happenings.listen((happening) => {
+      if (happening.kind !== "runEnded" || happening.user.includes("-eval-")) return;
+      const { app, user, session } = happening;
+      const id = JSON.stringify([app, user, session]);
+      this.#sessions.delete(id);
+      this.#sessions.set(id, { app, user, session });
+      clearTimeout(this.#timer);
+      this.#timer = setTimeout(() => void this.#look(), BATCH_MS);
+    });
+  }
+
+  /** Looks at the sessions that have run since the last time. */
+  async #look(): Promise<void> {
+    const keys = [...this.#sessions.values()].slice(-MAX_SESSIONS);
+    this.#sessions.clear();
+    const found = await Promise.all(keys.map((key) => openOf(key)));
+    const isLooked = ({ key }: Waiting) => keys.some((looked) => isSame(looked, key));
+    this.waiting = [...this.waiting.filter((waiting) => !isLooked(waiting)), ...found.flat()];
+  }
+
+  /** Answers a confirmation. Its run continues at the host. */
+  async answer({ key, item }: Waiting, confirmed: boolean): Promise<void> {
+    this.waiting = this.waiting.filter((other) => other.item !== item);
+    try {
+      const parts = confirmationAnswer(item, confirmed, confirmed ? item.payload : undefined);
+      const request = { key, runId: newRunId(), parts, streaming: false, signal: new AbortController().signal, onAccepted: () => {} };
+      for await (const _event of run(request)) continue;
+      this.error = "";
+    } catch (error) {
+      this.error = describeError(error);
+    }
+  }
+
+  clearFailures(): void {
+    this.#seen = Date.now() / 1000;
+  }
+}
+
+function isFailure(happening: Happening): boolean {
+  if (happening.kind === "fileRejected") return true;
+  return happening.kind === "runEnded" && happening.error !== undefined && happening.error !== "CANCELLED";
+}
+
+function isSame(one: SessionKey, other: SessionKey): boolean {
+  return one.app === other.app && one.user === other.user && one.session === other.session;
+}
+
+/** Returns the open confirmations of a session. None if it is gone. */
+async function openOf(key: SessionKey): Promise<Waiting[]> {
+  try {
+    const { runs } = await listRuns(key, 20);
+    if (!runs.some(({ state }) => state === "waiting")) return [];
+    const { events } = await readSession(key);
+    return openConfirmations(buildTurns(events)).map((item) => ({ key, item }));
+  } catch {
+    return [];
+  }
+}
+
+export const tray = new Tray();

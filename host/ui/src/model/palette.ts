@@ -1,0 +1,71 @@
+// What the command palette finds: places, apps, components and sessions by the letters of their names.
+
+import type { App, Catalog, Session } from "../api/types";
+import { sessionTitle } from "./conversation";
+import type { Route } from "./route";
+
+export interface Entry {
+  key: string;
+  title: string;
+  kind: string;
+  route: Route;
+}
+
+export const PLACES: readonly [name: string, key: string, route: Route][] = [
+  ["Chat", "c", { page: "chat" }],
+  ["Runs", "r", { page: "runs" }],
+  ["Sessions", "s", { page: "sessions" }],
+  ["Agents", "a", { page: "agents" }],
+  ["Evals", "e", { page: "evals" }],
+  ["Usage", "u", { page: "usage" }],
+  ["Build", "b", { page: "build" }],
+  ["Components", "k", { page: "components" }],
+];
+
+export function buildEntries(catalog: Catalog | undefined, apps: readonly App[], sessions: readonly Session[]): Entry[] {
+  const entry = (kind: string, title: string, route: Route): Entry => ({ key: JSON.stringify(route), title, kind, route });
+  return [
+    ...PLACES.map(([name, , route]) => entry("page", name, route)),
+    ...apps.map(({ name }) => entry("chat", name, { page: "chat", app: name })),
+    ...apps.map(({ name }) => entry("agents", name, { page: "agents", app: name })),
+    ...apps.map(({ name }) => entry("evals", name, { page: "evals", app: name })),
+    ...(catalog?.components ?? []).map(({ name }) => entry("component", name, { page: "component", name })),
+    ...sessions.map(({ appName, userId, id, state }) =>
+      entry("session", sessionTitle(state, id), { page: "chat", app: appName, user: userId, session: id }),
+    ),
+  ];
+}
+
+/** Returns how well a title fits letters, higher is better; `undefined` if it lacks one of them. */
+function score(title: string, letters: string): number | undefined {
+  const text = title.toLowerCase();
+  const at = text.indexOf(letters);
+  if (at !== -1) return 1000 - at - text.length / 100 + (at === 0 ? 500 : 0);
+  let [sum, from] = [0, 0];
+  for (const letter of letters) {
+    const index = text.indexOf(letter, from);
+    if (index === -1) return undefined;
+    // Letters at the beginning of words, and one after the other, fit better.
+    sum += index === from ? 4 : /[^a-z0-9]/.test(text[index - 1] ?? " ") ? 3 : 1;
+    from = index + 1;
+  }
+  return sum - text.length / 100;
+}
+
+/** Returns the entries that fit, the best first. All words must fit the title or the kind. */
+export function findEntries(entries: readonly Entry[], query: string, limit = 12): Entry[] {
+  const words = query.trim().toLowerCase().split(/\s+/).filter((word) => word !== "");
+  const found = entries.flatMap((entry) => {
+    let sum = 0;
+    for (const word of words) {
+      const fit = score(entry.title, word) ?? (entry.kind.startsWith(word) ? 10 : undefined);
+      if (fit === undefined) return [];
+      sum += fit;
+    }
+    return [{ entry, sum }];
+  });
+  return found
+    .sort((one, other) => other.sum - one.sum)
+    .slice(0, limit)
+    .map(({ entry }) => entry);
+}

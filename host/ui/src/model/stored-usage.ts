@@ -1,0 +1,63 @@
+// Tokens of stored runs, by day and by model.
+
+import type { SessionEvent } from "../api/types";
+
+export interface TokenSum {
+  input: number;
+  output: number;
+  cached: number;
+  calls: number;
+}
+
+export interface StoredUsage {
+  total: TokenSum;
+  models: Map<string, TokenSum>;
+  /** By date, without gaps from the first to the last. */
+  days: Map<string, TokenSum>;
+  runs: number;
+}
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+/** Days that a chart shows. */
+const MAX_DAYS = 30;
+
+const none = (): TokenSum => ({ input: 0, output: 0, cached: 0, calls: 0 });
+
+function add(sum: TokenSum, { usageMetadata }: SessionEvent): void {
+  sum.input += usageMetadata?.promptTokenCount ?? 0;
+  sum.output += (usageMetadata?.candidatesTokenCount ?? 0) + (usageMetadata?.thoughtsTokenCount ?? 0);
+  sum.cached += usageMetadata?.cachedContentTokenCount ?? 0;
+  sum.calls += 1;
+}
+
+/** Returns the local date of a time. */
+function dateOf(time: Date): string {
+  const part = (value: number) => String(value).padStart(2, "0");
+  return `${time.getFullYear()}-${part(time.getMonth() + 1)}-${part(time.getDate())}`;
+}
+
+export function sumTokens(events: readonly SessionEvent[], now: number): StoredUsage {
+  const usage: StoredUsage = { total: none(), models: new Map(), days: new Map(), runs: 0 };
+  const runs = new Set<string>();
+  const days = new Map<string, TokenSum>();
+  for (const event of events) {
+    if (event.partial) continue;
+    if (event.invocationId !== "") runs.add(event.invocationId);
+    if (!event.usageMetadata) continue;
+    const day = dateOf(new Date(event.timestamp * 1000));
+    const model = event.modelVersion ?? "unknown";
+    for (const [map, key] of [[usage.models, model], [days, day]] as const) {
+      const sum = map.get(key) ?? none();
+      add(sum, event);
+      map.set(key, sum);
+    }
+    add(usage.total, event);
+  }
+  for (let index = MAX_DAYS - 1; index >= 0; index -= 1) {
+    const day = dateOf(new Date(now * 1000 - index * DAY_MS));
+    const sum = days.get(day);
+    if (sum || usage.days.size > 0) usage.days.set(day, sum ?? none());
+  }
+  usage.runs = runs.size;
+  return usage;
+}

@@ -1,0 +1,106 @@
+// The live conversation that is open, if there is one.
+
+import type { SessionKey } from "../../api/host";
+import { describeError } from "../../api/http";
+import { LiveConnection } from "../../api/live";
+import type { Part, SessionEvent } from "../../api/types";
+import { INPUT_RATE } from "../../model/audio";
+import { withSpeech } from "../../model/transcription";
+import { chat } from "./chat.svelte";
+import { Microphone, Speaker } from "./microphone";
+
+const NORMAL_END = 1000;
+
+class Live {
+  state = $state<"off" | "connecting" | "on">("off");
+  /** Whether a turn is being answered. */
+  isAnswering = $state(false);
+  /** How loud the microphone is, from 0 to 1; `undefined` while it is off. */
+  level = $state<number>();
+  problem = $state("");
+  #connection: LiveConnection | undefined;
+  #microphone: Microphone | undefined;
+  #speaker: Speaker | undefined;
+
+  get isOn(): boolean {
+    return this.state === "on";
+  }
+
+  start(key: SessionKey): void {
+    if (this.state !== "off") return;
+    [this.state, this.problem] = ["connecting", ""];
+    this.#speaker = new Speaker();
+    const connection = new LiveConnection(key, {
+      onOpen: () => (this.state = "on"),
+      onEvent: (event) => this.#receive(event),
+      onClose: (code, reason) => {
+        if (this.#connection !== connection) return;
+        if (code !== NORMAL_END) this.problem = reason || `The connection ended (${code}).`;
+        this.#end();
+        void chat.reconcile();
+      },
+    });
+    this.#connection = connection;
+  }
+
+  stop(): void {
+    this.problem = "";
+    if (this.state === "off") return;
+    const connection = this.#connection;
+    this.#end();
+    connection?.close();
+    void chat.reconcile();
+  }
+
+  #end(): void {
+    this.#microphone?.close();
+    this.#speaker?.close();
+    [this.#connection, this.#microphone, this.#speaker] = [undefined, undefined, undefined];
+    [this.state, this.isAnswering, this.level] = ["off", false, undefined];
+  }
+
+  send(parts: Part[]): void {
+    this.isAnswering = true;
+    chat.addLocal(parts);
+    this.#connection?.sendContent(parts);
+  }
+
+  async toggleMicrophone(): Promise<void> {
+    if (this.#microphone) {
+      this.#microphone.close();
+      [this.#microphone, this.level] = [undefined, undefined];
+      this.#connection?.endAudio();
+      return;
+    }
+    const connection = this.#connection;
+    if (!connection) return;
+    try {
+      const microphone = await Microphone.open((data, level) => {
+        if (!this.#microphone) return;
+        this.level = level;
+        connection.sendAudio(data, INPUT_RATE);
+      });
+      // The conversation may have ended while the person was asked.
+      if (this.#connection !== connection) return microphone.close();
+      [this.#microphone, this.level, this.problem] = [microphone, 0, ""];
+    } catch (error) {
+      this.problem = `The microphone cannot be used: ${describeError(error)}`;
+    }
+  }
+
+  #receive(event: SessionEvent): void {
+    if (event.interrupted) this.#speaker?.interrupt();
+    for (const { inlineData } of event.content?.parts ?? []) {
+      if (inlineData?.mimeType?.startsWith("audio/")) this.#speaker?.play(inlineData.data, inlineData.mimeType);
+    }
+    const spoken = withSpeech(event);
+    const hasText = !spoken.partial || (spoken.content?.parts ?? []).some((part) => part.text !== undefined);
+    if (hasText) chat.receive(spoken);
+    if (event.turnComplete) {
+      this.isAnswering = false;
+      void chat.reconcile();
+    }
+  }
+}
+
+export const live = new Live();
