@@ -58,6 +58,8 @@ async fn every_route_but_the_health_check_needs_credentials() {
         (Method::GET, "/components"),
         (Method::GET, "/dev-ui/"),
         (Method::GET, "/metrics"),
+        (Method::GET, "/happenings"),
+        (Method::GET, "/openapi.json"),
         (Method::GET, "/debug/trace/session/s"),
         (Method::GET, "/dev/apps/says/debug/trace/session/s"),
         (Method::GET, "/run_live?app_name=says&user_id=u&session_id=s"),
@@ -75,7 +77,7 @@ async fn every_route_but_the_health_check_needs_credentials() {
     }
     assert_eq!(host.get_json("/health").await, json!({"status": "ok"}));
     assert_eq!(host.get_json("/ready").await, json!({"status": "ready"}));
-    assert_eq!(host.state.refused_credentials(), 17);
+    assert_eq!(host.state.refused_credentials(), 19);
 }
 
 #[tokio::test]
@@ -185,6 +187,7 @@ async fn only_operators_may_do_what_concerns_more_than_one_user() {
         "/apps/says/eval_sets",
         "/dev/apps/says/graph",
         "/metrics",
+        "/happenings",
         "/debug/trace/session/s",
         "/dev/apps/says/debug/trace/session/s",
         "/x",
@@ -196,6 +199,9 @@ async fn only_operators_may_do_what_concerns_more_than_one_user() {
         assert_eq!(get(&host, OPERATOR, path).await.status(), 200, "{path}");
     }
     problem(get(&host, OPERATOR, "/x").await, 404, "ROUTE_NOT_FOUND").await;
+    let document = success(get(&host, BACKEND, "/openapi.json").await).await;
+    assert_eq!(document["security"], json!([{"bearer": []}, {"apiKey": []}, {}]));
+    assert_eq!(document["components"]["securitySchemes"]["bearer"]["scheme"], "bearer");
     let event = json!({"author": "says", "content": {"role": "model", "parts": [{"text": "I promise."}]}});
     let import = json!({"sessionId": "imported", "events": [event]});
     let path = "/apps/says/users/u/sessions";
