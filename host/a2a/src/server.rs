@@ -32,7 +32,8 @@ use task_locks::TaskLocks;
 use tasks::StoredTask;
 
 pub use endpoint::{A2aEndpoint, Body};
-pub use push::PushLimits;
+pub use push::{PUSH_USER, PushLimits};
+pub use task_id::is_reserved_user;
 
 /// Settings of the server.
 #[derive(Clone)]
@@ -41,8 +42,10 @@ pub struct ServerSettings {
     pub apps: Vec<String>,
     /// The app of the routes that name none. `None` means the only one that clients may use.
     pub default_app: Option<String>,
-    /// What URLs in cards begin with. `None` means `http://` and the host of the request.
+    /// What URLs in cards begin with. `None` means `http://` or `https://` and the host of the request.
     pub public_url: Option<String>,
+    /// True if the server speaks HTTPS.
+    pub is_tls: bool,
     /// How long an answer waits for the end of its task.
     pub blocking_timeout: Duration,
     /// The interval of comments in idle streams.
@@ -61,6 +64,7 @@ impl Default for ServerSettings {
             apps: vec!["*".into()],
             default_app: None,
             public_url: None,
+            is_tls: false,
             blocking_timeout: Duration::from_secs(300),
             keep_alive: Duration::from_secs(15),
             max_runs: usize::MAX,
@@ -70,9 +74,9 @@ impl Default for ServerSettings {
     }
 }
 
-/// A host as an A2A server. Cheap to clone.
+/// A host as an A2A server, for all clients or for those of one user. Cheap to clone.
 #[derive(Clone)]
-pub struct A2aService(Arc<ServiceInner>);
+pub struct A2aService(Arc<ServiceInner>, Option<Arc<str>>);
 
 struct ServiceInner {
     runner: Runner,
@@ -89,7 +93,7 @@ impl A2aService {
     pub fn new(runner: Runner, apps: Arc<dyn AppDirectory>, settings: ServerSettings) -> Self {
         let push = settings.push.clone().map(|egress| PushSender::new(runner.clone(), egress, settings.push_limits));
         let (task_locks, task_changes) = (TaskLocks::default(), TaskChanges::default());
-        Self(Arc::new(ServiceInner { runner, apps, settings, push, task_locks, task_changes }))
+        Self(Arc::new(ServiceInner { runner, apps, settings, push, task_locks, task_changes }), None)
     }
 
     /// Continues push notifications of tasks from before the process was started.
@@ -98,6 +102,11 @@ impl A2aService {
             let (push, apps) = (push.clone(), self.app_names());
             tokio::spawn(async move { push.resume(&apps).await });
         }
+    }
+
+    /// Returns the service for the clients of one user. `None` stands for clients that are not authenticated.
+    fn of_user(&self, user: Option<Arc<str>>) -> Self {
+        Self(self.0.clone(), user)
     }
 
     /// Returns the names of the apps that clients may use.
@@ -171,7 +180,7 @@ impl A2aService {
 
     /// Reads a task of an app.
     async fn load(&self, app: &App, id: &str) -> Result<StoredTask, A2aError> {
-        let id = TaskId::parse(id).ok_or_else(|| A2aError::task_not_found(id))?;
+        let id = TaskId::parse(id, self.1.clone()).ok_or_else(|| A2aError::task_not_found(id))?;
         StoredTask::load(&self.0.runner, &app.name, id).await
     }
 

@@ -37,7 +37,9 @@ pub use openapi::{
     OAuth2ClientPlacement, OAuth2Config, OpenApiConfig, ServiceAccountConfig,
 };
 pub use quotas::{DurabilityConfig, QuotaOverrides};
-pub use server::{CorsConfig, DevUi, ServerConfig};
+pub use server::{
+    ClientKeyConfig, CorsConfig, DevUi, OidcConfig, Role, ServerAuthConfig, ServerConfig, TlsConfig, TokenAlgorithm,
+};
 pub use value::ValueConfig;
 
 use crate::plugins;
@@ -240,7 +242,8 @@ impl Config {
         self.mcp.resolve_paths(folder);
         self.a2a.resolve_paths(folder);
         self.openapi.resolve_paths(folder);
-        for file in [&mut self.server.secret_file, &mut self.audit.file].into_iter().flatten() {
+        self.server.resolve_paths(folder);
+        if let Some(file) = &mut self.audit.file {
             *file = folder.join(&*file);
         }
     }

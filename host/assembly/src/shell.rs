@@ -21,15 +21,17 @@ pub fn quoted_path(path: &Path) -> String {
     if text.starts_with('-') { quoted(&format!("./{text}")) } else { quoted(&text) }
 }
 
-/// Returns two `curl` commands that create a session of an app at the server `url` and send a message.
-pub fn session_commands(url: &str, app: &str) -> String {
+/// Returns two `curl` commands that create a session of an app at the server `url` and send a message, with an API key in
+/// `KEY` if the server has authentication.
+pub fn session_commands(url: &str, app: &str, has_auth: bool) -> String {
     let session = quoted(&format!("{url}/apps/{}/users/me/sessions/first", percent_encoded(app)));
     let message = json!({
         "appName": app, "userId": "me", "sessionId": "first",
         "newMessage": {"parts": [{"text": "Hello"}]}, "streaming": true,
     });
     let (run, message) = (quoted(&format!("{url}/run_sse")), quoted(&message.to_string()));
-    format!("curl -s -X POST {session}\ncurl -N {run} -H 'Content-Type: application/json' -d {message}")
+    let key = if has_auth { " -H \"Authorization: Bearer $KEY\"" } else { "" };
+    format!("curl -s -X POST {session}{key}\ncurl -N {run}{key} -H 'Content-Type: application/json' -d {message}")
 }
 
 /// Percent-encodes a text as a path segment of a URL.
@@ -51,13 +53,13 @@ mod tests {
     #[test]
     fn commands_are_safe_for_any_app_name() {
         assert_eq!(
-            session_commands("http://127.0.0.1:8080", "dice"),
+            session_commands("http://127.0.0.1:8080", "dice", false),
             "curl -s -X POST http://127.0.0.1:8080/apps/dice/users/me/sessions/first\n\
              curl -N http://127.0.0.1:8080/run_sse -H 'Content-Type: application/json' -d '{\"appName\":\"dice\",\"userId\":\"me\",\
              \"sessionId\":\"first\",\"newMessage\":{\"parts\":[{\"text\":\"Hello\"}]},\"streaming\":true}'"
         );
         let evil = "x'; touch /tmp/owned; '$(id)/?";
-        let commands = session_commands("http://h", evil);
+        let commands = session_commands("http://h", evil, false);
         assert!(
             commands.contains("/apps/x%27%3B%20touch%20%2Ftmp%2Fowned%3B%20%27%24%28id%29%2F%3F/users"),
             "{commands}"

@@ -416,6 +416,15 @@ pub trait SessionService: Send + Sync {
         None
     }
 
+    /// Checks that the user of a session may have another run. `active` is how many the user has in the app, this one
+    /// included. By default there is no limit.
+    ///
+    /// # Errors
+    /// [`StoreError::QuotaExceeded`] if the user has used up a quota.
+    async fn admit_run(&self, _key: &SessionKey, _active: usize) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Returns the storage used by the session, its user and its app. The default reads all sessions of the user, and
     /// does not see the shared state of a user without sessions: implementations should keep running totals.
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {

@@ -17,6 +17,7 @@ mod session_access;
 mod session_close;
 mod session_queue;
 mod turn;
+mod user_runs;
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,6 +48,7 @@ use run_records::attach;
 use session_access::{QueuePosition, TurnEndTasks};
 use session_queue::SessionQueue;
 use turn::TurnRequest;
+use user_runs::UserRuns;
 
 /// Most events that a client has not read. A run waits for its client from there on.
 const MAX_UNREAD_EVENTS: usize = 64;
@@ -74,6 +76,7 @@ struct RunnerInner {
     active_runs: watch::Sender<usize>,
     /// Number of permits: runs that are being started and that `active_runs` does not count yet.
     starting_runs: AtomicUsize,
+    user_runs: UserRuns,
     compactions: Compactions,
     signer: EventSigner,
     turn_lease: Duration,
@@ -100,6 +103,8 @@ enum RunKind {
     Foreground,
     /// Nobody who waits.
     Background,
+    /// Nobody who waits, for a run that was admitted before its host died.
+    Continued,
     /// The code of another run.
     Nested(NestedRun),
     /// A client that sends requests while the run is in progress.
@@ -167,6 +172,7 @@ impl Runner {
             queue: SessionQueue::default(),
             active_runs: watch::Sender::new(0),
             starting_runs: AtomicUsize::new(0),
+            user_runs: UserRuns::default(),
             compactions: Compactions::default(),
             signer,
             turn_lease: TURN_LEASE,
@@ -198,6 +204,7 @@ impl Runner {
             queue: SessionQueue::default(),
             active_runs: watch::Sender::new(0),
             starting_runs: AtomicUsize::new(0),
+            user_runs: UserRuns::default(),
             compactions: Compactions::default(),
             signer: signer.clone(),
             turn_lease,
@@ -279,7 +286,7 @@ impl Runner {
     ///
     /// # Errors
     /// If the message or an id is invalid, the session does not exist and `auto_create_session` is off, the run to
-    /// resume does not exist, or a plugin cannot be resolved.
+    /// resume does not exist, a plugin cannot be resolved, or the user has used up a quota.
     pub async fn run(&self, app: Arc<App>, request: RunRequest) -> Result<Run, RunError> {
         if let Some(id) = &request.run_id {
             request.check(false)?;
@@ -303,6 +310,16 @@ impl Runner {
         let key = SessionKey::new(app.name.as_str(), request.user.as_str(), request.session.as_str());
         key.check()?;
         let create = request.config.auto_create_session;
+        // A nested run is a part of another one, which was admitted.
+        let user_run = match kind {
+            RunKind::Nested(_) => None,
+            RunKind::Continued => Some(self.0.user_runs.begin(&key).0),
+            RunKind::Foreground | RunKind::Background | RunKind::Live(_) => {
+                let (user_run, active) = self.0.user_runs.begin(&key);
+                self.0.services.sessions.admit_run(&key, active).await?;
+                Some(user_run)
+            }
+        };
         let position = self.0.enqueue(&key, create).await?;
         let new_id = request.run_id.clone().unwrap_or_else(new_invocation_id);
         let id = match &position {
@@ -320,7 +337,7 @@ impl Runner {
             }
             QueuePosition::Waiting(_) => request.begins_run().then(|| new_id.clone()),
         };
-        let is_background = matches!(kind, RunKind::Background);
+        let is_background = matches!(kind, RunKind::Background | RunKind::Continued);
         let is_waiting = matches!(position, QueuePosition::Waiting(_));
         let is_accepted = is_background || (is_waiting && request.begins_run());
         if let Some(id) = id.as_deref().filter(|_| is_accepted) {
@@ -329,7 +346,7 @@ impl Runner {
         let (nested, live) = match kind {
             RunKind::Nested(nested) => (Some(nested.split()), None),
             RunKind::Live(start) => (None, Some(start)),
-            RunKind::Foreground | RunKind::Background => (None, None),
+            RunKind::Foreground | RunKind::Background | RunKind::Continued => (None, None),
         };
         let (parent, task_scope) = nested.unzip();
         let (client, events) = mpsc::channel(MAX_UNREAD_EVENTS);
@@ -369,7 +386,7 @@ impl Runner {
             }
             // The guard is dropped before the client gets the error, so that the client's next message does not wait
             // for this turn.
-            drop(active_run);
+            drop((active_run, user_run));
             if let Err(error) = result {
                 // Fails if the client is gone.
                 let _ = client.send(Err(error)).await;

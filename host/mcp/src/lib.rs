@@ -11,4 +11,4 @@ mod server;
 
 pub use client::{McpError, McpServers, McpToolset, ServerStatus, ToolsetOptions};
 pub use config::{Confirmation, Handshake, HttpServer, Limits, ServerConfig, StdioServer, Transport};
-pub use server::{Exposure, McpCatalog, McpEndpoint, McpService};
+pub use server::{ANONYMOUS_USER, Exposure, McpCatalog, McpEndpoint, McpService};

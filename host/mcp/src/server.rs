@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use exposure::ExposedTools;
 
+pub use call::ANONYMOUS_USER;
 pub use exposure::Exposure;
 pub use http::McpEndpoint;
 

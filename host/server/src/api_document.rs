@@ -47,6 +47,12 @@ pub(crate) fn route(document: OpenApi) -> Router<AppState> {
 fn complete(document: OpenApi) -> Value {
     let mut document = serde_json::to_value(document).unwrap_or_default();
     document["servers"] = json!([{"url": "."}]);
+    document["components"]["securitySchemes"] = json!({
+        "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, or a token of the configured issuer"},
+        "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+    });
+    // A server without `server.auth` needs none.
+    document["security"] = json!([{"bearer": []}, {"apiKey": []}, {}]);
     if let Some(paths) = document["paths"].as_object_mut() {
         let described = std::mem::take(paths).into_iter().map(|(path, item)| describe_path(&path, item));
         paths.extend(described.collect::<Vec<_>>());

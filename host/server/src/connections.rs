@@ -5,7 +5,6 @@
 //! timeout for request heads.
 
 mod peers;
-mod throttle;
 mod write_timeout;
 
 use std::convert::Infallible;
@@ -23,12 +22,15 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
+use crate::log_throttle::LogThrottle;
+use crate::peer::Peer;
 use crate::service::HttpService;
 use hatchery::ServerConfig;
 use peers::{PeerPermit, Peers};
-use throttle::LogThrottle;
 use write_timeout::WriteTimeout;
 
 /// Backoff after failed accepts, doubled for each failure.
@@ -57,6 +59,8 @@ pub(crate) struct Connections {
     free: Arc<Semaphore>,
     peers: Peers,
     write_timeout: Duration,
+    head_timeout: Duration,
+    tls: Option<TlsAcceptor>,
     logs: Logs,
 }
 
@@ -87,8 +91,15 @@ impl Connections {
             free: Arc::new(Semaphore::new(max.clamp(1, Semaphore::MAX_PERMITS))),
             peers: Peers::new(max_per_peer(max, config)),
             write_timeout: config.write_timeout,
+            head_timeout: config.head_timeout,
+            tls: None,
             logs: Logs::default(),
         }
+    }
+
+    /// Accepts connections with TLS only. A handshake has the time of a request head.
+    pub(crate) fn with_tls(self, tls: Option<TlsAcceptor>) -> Self {
+        Self { tls, ..self }
     }
 
     /// Accepts connections forever. The listener closes when this future is dropped.
@@ -122,7 +133,7 @@ impl Connections {
 
     fn accept_from(&self, stream: TcpStream, peer: SocketAddr, permit: Option<OwnedSemaphorePermit>) {
         match self.peers.acquire(peer.ip()) {
-            Some(peer_permit) => self.serve(stream, permit, peer_permit),
+            Some(peer_permit) => self.serve(stream, Peer(peer.ip().to_canonical()), permit, peer_permit),
             None => {
                 self.logs.peer_full.log(|times| {
                     tracing::warn!(
@@ -136,24 +147,37 @@ impl Connections {
         }
     }
 
-    fn serve(&self, stream: TcpStream, total: Option<OwnedSemaphorePermit>, peer: PeerPermit) {
+    fn serve(&self, stream: TcpStream, peer: Peer, total: Option<OwnedSemaphorePermit>, peer_permit: PeerPermit) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
-        let stream = TokioIo::new(WriteTimeout::new(stream, self.write_timeout));
-        let permit = Arc::new(ConnectionPermit { _total: total, _peer: peer });
+        let stream = WriteTimeout::new(stream, self.write_timeout);
+        let permit = Arc::new(ConnectionPermit { _total: total, _peer: peer_permit });
         let (service, held) = (self.service.clone(), permit.clone());
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
             if request.headers().contains_key(UPGRADE) {
                 request.extensions_mut().insert(held.clone());
             }
             let service = service.clone();
+            request.extensions_mut().insert(peer);
             async move { Ok::<_, Infallible>(service.answer(request.map(Body::new)).await) }
         });
-        let connection = self.http.serve_connection(stream, service).with_upgrades();
+        let (http, tls, head_timeout) = (self.http.clone(), self.tls.clone(), self.head_timeout);
         let (closing, open) = (self.closing.clone(), self.open.subscribe());
         tokio::spawn(async move {
-            let mut connection = pin!(connection);
+            let stream = match tls {
+                None => Either::Left(stream),
+                Some(tls) => {
+                    let handshake = tokio::time::timeout(head_timeout, tls.accept(stream));
+                    match closing.run_until_cancelled(handshake).await {
+                        Some(Ok(Ok(stream))) => Either::Right(stream),
+                        Some(Ok(Err(error))) => return tracing::debug!(%error, "a TLS handshake failed"),
+                        Some(Err(_)) => return tracing::debug!("a TLS handshake timed out"),
+                        None => return,
+                    }
+                }
+            };
+            let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service).with_upgrades());
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,
                 () = closing.cancelled() => {

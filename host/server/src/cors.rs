@@ -107,6 +107,11 @@ impl Rule {
         self.origins.iter().any(|allowed| allowed == ANY || allowed.eq_ignore_ascii_case(origin))
     }
 
+    /// Returns true if pages may send cookies.
+    pub(crate) fn allows_credentials(&self) -> bool {
+        self.allows_credentials
+    }
+
     /// Checks the method of a request that is no preflight request.
     ///
     /// # Errors

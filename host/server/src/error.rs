@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use hatchery_core::{Event, ModelErrorKind, RunError, StoreError};
+use hatchery_core::{Event, ModelErrorKind, RunError, StoreError, Timestamp};
 use serde_json::{Map, Value, json};
 
 /// The code of a call without a free instance.
@@ -25,11 +25,14 @@ pub struct ApiError {
     pub retry_after: Option<Duration>,
     /// The events of a failed run.
     pub events: Vec<Arc<Event>>,
+    /// The `WWW-Authenticate` header.
+    pub challenge: Option<&'static str>,
 }
 
 impl ApiError {
     pub fn new(status: StatusCode, code: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { status, code: code.into(), detail: detail.into(), retry_after: None, events: Vec::new() }
+        let (code, detail) = (code.into(), detail.into());
+        Self { status, code, detail, retry_after: None, events: Vec::new(), challenge: None }
     }
 
     /// 400: a value of the request is invalid.
@@ -50,6 +53,12 @@ impl ApiError {
             format!("available: {}", known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))
         };
         Self::new(StatusCode::NOT_FOUND, "APP_NOT_FOUND", format!("App not found: {name}; {hint}"))
+    }
+
+    /// 404: there is no app with this name that the client may use. Names no others.
+    pub(crate) fn unknown_app(name: &str) -> Self {
+        let detail = format!("App not found: {name}; GET /list-apps names those that you may use");
+        Self::new(StatusCode::NOT_FOUND, "APP_NOT_FOUND", detail)
     }
 
     /// 500: the app is there, but cannot be loaded.
@@ -110,6 +119,11 @@ impl ApiError {
         Self { events, ..self }
     }
 
+    /// Says which credentials the client must send.
+    pub(crate) fn with_challenge(self, challenge: &'static str) -> Self {
+        Self { challenge: Some(challenge), ..self }
+    }
+
     fn body(&self) -> Value {
         let mut body = Map::new();
         body.insert("title".into(), self.status.canonical_reason().unwrap_or("Error").into());
@@ -132,6 +146,9 @@ impl IntoResponse for ApiError {
         if let Some(wait) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs_f64().ceil().max(1.0) as u64));
         }
+        if let Some(challenge) = self.challenge {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        }
         response
     }
 }
@@ -148,10 +165,20 @@ impl From<RunError> for ApiError {
             RunError::Model(error) => error.retry_after,
             RunError::Component { code: COMPONENT_BUSY, .. } => Some(Duration::from_secs(1)),
             RunError::Store(StoreError::Busy { retry_after, .. }) => Some(*retry_after),
+            RunError::Store(StoreError::QuotaExceeded { key: "quotas.user_runs", .. }) => Some(Duration::from_secs(1)),
+            RunError::Store(StoreError::QuotaExceeded { key: "quotas.user_tokens_per_day", .. }) => {
+                Some(until_tomorrow(Timestamp::now()))
+            }
             _ => None,
         };
         Self { retry_after, ..Self::new(status(&error), error.code(), detail(&error)) }
     }
+}
+
+/// Returns the time until the next midnight, UTC.
+fn until_tomorrow(now: Timestamp) -> Duration {
+    const DAY: i64 = 24 * 3600 * 1_000_000;
+    Duration::from_micros((DAY - now.as_micros().rem_euclid(DAY)).unsigned_abs())
 }
 
 /// Returns the message of an error for clients, and logs its internal details.
@@ -311,6 +338,20 @@ mod tests {
         assert_eq!(ApiError::from(full).detail, expected);
         let error = ApiError::from(RunError::Internal("index 3 of 2".into()));
         assert_eq!(error.detail, "the server failed; its log holds the cause");
+    }
+
+    #[test]
+    fn quotas_of_runs_say_when_to_try_again() {
+        let response = |key| {
+            let error = StoreError::QuotaExceeded { message: "no".into(), key, is_request: false };
+            ApiError::from(error).into_response().headers().get(header::RETRY_AFTER).cloned()
+        };
+        assert_eq!(response("quotas.user_runs"), Some(HeaderValue::from_static("1")));
+        let seconds = response("quotas.user_tokens_per_day").unwrap().to_str().unwrap().parse::<u64>().unwrap();
+        assert!((1..=86_400).contains(&seconds), "{seconds}");
+        assert_eq!(response("quotas.user_sessions"), None);
+        let noon = Timestamp::from_micros(12 * 3600 * 1_000_000);
+        assert_eq!(until_tomorrow(noon), Duration::from_secs(12 * 3600));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! header, or `Sec-Fetch-Site` for requests without an origin, such as images). Programs other than browsers send
 //! neither `Origin` nor `Sec-Fetch-Site`.
 
+use axum::extract::Request;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
 
@@ -14,6 +15,27 @@ const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 /// Returns true for pages that a link on another site may open.
 fn is_page(path: &str) -> bool {
     matches!(path, "/" | "/dev-ui") || path.starts_with("/dev-ui/")
+}
+
+/// Returns the host that a request names.
+fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
+    uri.authority().map(Authority::as_str).or(text(headers, header::HOST))
+}
+
+/// Returns a header. `?`, which no header that is compared with it is, for one that is no text.
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name).map(|value| value.to_str().unwrap_or("?"))
+}
+
+fn is_origin_of(origin: &str, host: Option<&str>) -> bool {
+    let authority = origin.strip_prefix("http://").or(origin.strip_prefix("https://"));
+    authority.zip(host).is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host))
+}
+
+/// Returns true if a request comes from a page of the host that it names.
+pub(crate) fn is_own_origin(request: &Request) -> bool {
+    let host = host(request.uri(), request.headers());
+    text(request.headers(), header::ORIGIN).is_some_and(|origin| is_origin_of(origin, host))
 }
 
 /// Checks the `Host`, `Origin` and `Sec-Fetch-*` headers.
@@ -42,8 +64,8 @@ impl Guard {
         headers: &HeaderMap,
         is_shared: bool,
     ) -> Result<(), ApiError> {
-        let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-        let host = uri.authority().map(Authority::as_str).or(text(header::HOST));
+        let text = |name| text(headers, name);
+        let host = host(uri, headers);
         if let Some(host) = host
             && !self.allows_any
             && !host.parse::<Authority>().is_ok_and(|authority| self.allows(&authority))
@@ -55,8 +77,7 @@ impl Guard {
             return Ok(());
         }
         if let Some(origin) = text(header::ORIGIN) {
-            let authority = origin.strip_prefix("http://").or(origin.strip_prefix("https://"));
-            if !authority.zip(host).is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host)) {
+            if !is_origin_of(origin, host) {
                 let detail = format!("origin `{origin}` not allowed; only pages of this server may send requests");
                 let error = refusal("ORIGIN_NOT_ALLOWED", detail);
                 return Err(error.advise("add it to server.cors in hatchery.yaml to allow it"));

@@ -31,6 +31,7 @@ mod server;
 mod state;
 
 mod api_document;
+mod auth;
 mod background_runs;
 mod body;
 mod connections;
@@ -44,10 +45,13 @@ mod guard;
 mod headers;
 mod json;
 mod live;
+mod log_throttle;
 mod observe;
+mod peer;
 #[allow(unused_qualifications, reason = "the attributes of operations expand to them")]
 mod routes;
 mod service;
+mod tls;
 
 pub use error::ApiError;
 pub use server::{BindError, Server};

@@ -25,7 +25,8 @@ impl RequestLog {
             "request",
             id = id.to_str().unwrap_or("-"),
             method = %request.method(),
-            path = request.uri().path()
+            path = request.uri().path(),
+            client = tracing::field::Empty
         );
         Self { id, span, start: Instant::now() }
     }

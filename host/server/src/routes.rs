@@ -10,6 +10,7 @@ mod evaluation;
 mod graph;
 mod happenings;
 mod live;
+mod login;
 mod mcp;
 mod memory;
 mod metrics;
@@ -49,6 +50,7 @@ fn groups() -> ApiRouter {
         .merge(graph::routes())
         .merge(happenings::routes())
         .merge(live::routes())
+        .merge(login::routes())
         .merge(mcp::routes())
         .merge(memory::routes())
         .merge(metrics::routes())

@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 use crate::connections::Connections;
 use crate::service::HttpService;
 use crate::state::AppState;
+use crate::tls::Tls;
 use crate::{background_runs, descriptors};
 
 /// How long cancelled runs have to report the cancellation to their clients.
@@ -24,18 +25,25 @@ pub struct Server {
     state: AppState,
 }
 
-/// A server cannot listen on its address.
+/// A server cannot start.
 #[derive(Debug, Error)]
-#[error("cannot listen on {address}: {source}{hint}")]
-pub struct BindError {
-    address: SocketAddr,
-    source: io::Error,
-    hint: &'static str,
+pub enum BindError {
+    /// It cannot listen on its address.
+    #[error("cannot listen on {address}: {source}{hint}")]
+    Listen { address: SocketAddr, source: io::Error, hint: &'static str },
+    /// The keys of its clients cannot be read.
+    #[error("server.auth: {0}")]
+    Auth(String),
+    /// Its certificate cannot be read.
+    #[error("server.tls: {0}")]
+    Tls(String),
 }
 
 impl Server {
-    /// Binds a server to an address. Port 0 chooses a free port.
+    /// Binds a server to an address, and reads its certificate and the keys of its clients. Port 0 chooses a free port.
     pub async fn bind(address: SocketAddr, state: AppState) -> Result<Self, BindError> {
+        state.open_auth().map_err(BindError::Auth)?;
+        state.open_tls().map_err(BindError::Tls)?;
         let bound = async {
             let listener = TcpListener::bind(address).await?;
             let address = listener.local_addr()?;
@@ -51,7 +59,7 @@ impl Server {
                     io::ErrorKind::PermissionDenied => "; ports below 1024 may need privileges: choose a higher one",
                     _ => "",
                 };
-                Err(BindError { address, source, hint })
+                Err(BindError::Listen { address, source, hint })
             }
         }
     }
@@ -67,10 +75,18 @@ impl Server {
         let config = self.state.config();
         let service = HttpService::new(self.state.clone(), self.address.ip().is_loopback());
         let max_connections = descriptors::clamp_connections(config.max_connections, descriptors::raise_limit());
-        let connections = Connections::new(Arc::new(service), max_connections, config);
+        let tls = self.state.tls();
+        let connections = Connections::new(Arc::new(service), max_connections, config).with_tls(tls.map(Tls::acceptor));
+        let follow_certificate = async {
+            match tls {
+                Some(tls) => tls.follow_files().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             never = connections.accept(self.listener) => match never {},
             () = background_runs::continue_interrupted(&self.state) => {}
+            () = follow_certificate => {}
             () = shutdown => {}
         }
         self.state.stop().cancel();

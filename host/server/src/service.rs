@@ -14,10 +14,11 @@ use futures::FutureExt;
 use tower::Service;
 use tracing::Instrument;
 
+use crate::auth::{Principal, RequestHead};
 use crate::body::{BodyBudget, BodyMemory};
 use crate::cors::{self, Cors};
 use crate::error::ApiError;
-use crate::guard::Guard;
+use crate::guard::{self, Guard};
 use crate::observe::RequestLog;
 use crate::state::AppState;
 use crate::{headers, routes};
@@ -28,6 +29,8 @@ pub(crate) struct HttpService {
     guard: Guard,
     cors: Cors,
     body_budget: BodyBudget,
+    /// `None` if everybody may do everything.
+    state: Option<AppState>,
 }
 
 impl HttpService {
@@ -36,12 +39,14 @@ impl HttpService {
         let guard = Guard::new(loopback, &state.config().allowed_hosts);
         let cors = Cors::new(&state.config().cors);
         let body_budget = state.body_budget().clone();
-        Self { cors, ..Self::of(routes::all().with_state(state), guard, body_budget) }
+        let router = routes::all().with_state(state.clone());
+        let state = state.auth().is_some().then_some(state);
+        Self { cors, state, ..Self::of(router, guard, body_budget) }
     }
 
-    /// Returns a service of these routes.
+    /// Returns a service of these routes, without authentication.
     pub(crate) fn of(router: Router, guard: Guard, body_budget: BodyBudget) -> Self {
-        Self { router, guard, cors: Cors::new(&[]), body_budget }
+        Self { router, guard, cors: Cors::new(&[]), body_budget, state: None }
     }
 
     /// Answers a request. It is logged, and a panic is a response with status 500.
@@ -59,7 +64,7 @@ impl HttpService {
         let rule = self.cors.rule(request.uri().path(), headers);
         let mut response = match (self.guard.check(request.method(), request.uri(), headers, rule.is_some()), rule) {
             (Err(error), _) => error.into_response(),
-            (Ok(()), None) => self.dispatch(request).await,
+            (Ok(()), None) => self.dispatch(request, true).await,
             (Ok(()), Some(rule)) => {
                 // A rule is for an origin.
                 let origin = headers.get(header::ORIGIN).cloned();
@@ -67,7 +72,11 @@ impl HttpService {
                     rule.answer_preflight(headers).into_response()
                 } else {
                     match rule.check(request.method()) {
-                        Ok(()) => self.dispatch(request).await,
+                        // Browsers send the cookies of a neighbouring port unasked.
+                        Ok(()) => {
+                            let accepts_login = rule.allows_credentials() || guard::is_own_origin(&request);
+                            self.dispatch(request, accepts_login).await
+                        }
                         Err(error) => error.into_response(),
                     }
                 };
@@ -81,8 +90,21 @@ impl HttpService {
         response
     }
 
-    /// Passes a request to its route.
-    async fn dispatch(&self, mut request: Request) -> Response {
+    /// Passes a request to its route if its sender may use it.
+    async fn dispatch(&self, mut request: Request, accepts_login: bool) -> Response {
+        let principal = match self.state.as_ref().and_then(AppState::auth) {
+            None => Some(Principal::Anybody),
+            Some(auth) => match auth.admit(RequestHead::of(&request, accepts_login)).await {
+                Ok(principal) => principal,
+                Err(refusal) => return *refusal,
+            },
+        };
+        if let Some(principal) = principal {
+            if self.state.is_some() {
+                tracing::Span::current().record("client", principal.name());
+            }
+            request.extensions_mut().insert(principal);
+        }
         let memory = BodyMemory::new(self.body_budget.clone());
         request.extensions_mut().insert(memory.clone());
         let mut router = self.router.clone();

@@ -1,6 +1,6 @@
 //! The shared state of all request handlers.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use hatchery_a2a::{A2aAgents, A2aEndpoint, A2aService};
 use hatchery_core::{EventWindow, Services, Session, SessionKey};
@@ -11,12 +11,14 @@ use hatchery_openapi::Apis;
 use hatchery_telemetry::{Happenings, Metrics, TraceStore};
 use tokio_util::sync::CancellationToken;
 
+use crate::auth::Authentication;
 use crate::body::BodyBudget;
 use crate::drafts::Drafts;
 use crate::error::ApiError;
 use crate::live::LiveConnections;
+use crate::tls::Tls;
 use hatchery::AppSource;
-use hatchery::ServerConfig;
+use hatchery::{ServerAuthConfig, ServerConfig};
 
 /// The shared state of all request handlers. Cheap to clone.
 #[derive(Clone)]
@@ -38,6 +40,10 @@ struct Shared {
     evaluations: Evaluations,
     traces: TraceStore,
     metrics: Metrics,
+    /// Empty until the server is bound, and afterwards if it has no authentication.
+    auth: OnceLock<Authentication>,
+    /// Empty until the server is bound, and afterwards if it speaks HTTP.
+    tls: OnceLock<Tls>,
     happenings: Happenings,
     drafts: Drafts,
     /// Cancelled when the server stops.
@@ -51,6 +57,7 @@ impl AppState {
         let (a2a, mcp, mcp_servers, a2a_agents) = (None, None, McpServers::default(), A2aAgents::default());
         let (traces, metrics) = (TraceStore::default(), Metrics::default());
         let evaluations = Evaluations::new(runner.clone(), EvalStore::in_memory());
+        let (auth, tls) = (OnceLock::new(), OnceLock::new());
         let live = LiveConnections::default();
         let shared = Shared {
             runner,
@@ -66,6 +73,8 @@ impl AppState {
             evaluations,
             traces,
             metrics,
+            auth,
+            tls,
             happenings: Happenings::default(),
             drafts: Drafts::default(),
             stop: CancellationToken::new(),
@@ -109,6 +118,65 @@ impl AppState {
             shared.traces = traces;
         }
         self
+    }
+
+    /// Reads the keys of the configured authentication.
+    ///
+    /// # Errors
+    /// The problem, without the text of a key.
+    pub(crate) fn open_auth(&self) -> Result<(), String> {
+        if let (Some(config), None) = (&self.config().auth, self.shared.auth.get()) {
+            // Another thread that was faster has read the same configuration.
+            let _ = self.shared.auth.set(Authentication::open(config)?);
+        }
+        Ok(())
+    }
+
+    /// Reads the configured certificate.
+    ///
+    /// # Errors
+    /// The problem, with the file.
+    pub(crate) fn open_tls(&self) -> Result<(), String> {
+        if let (Some(config), None) = (&self.config().tls, self.shared.tls.get()) {
+            // As above.
+            let _ = self.shared.tls.set(Tls::open(config)?);
+        }
+        Ok(())
+    }
+
+    /// Returns the certificate. `None` if the server speaks HTTP.
+    pub(crate) fn tls(&self) -> Option<&Tls> {
+        self.shared.tls.get()
+    }
+
+    /// Reads the certificate again, as the server does by itself when its files change.
+    pub fn reload_tls(&self) {
+        if let Some(tls) = self.tls() {
+            tls.reload();
+        }
+    }
+
+    /// Replaces the clients of the server by those of a changed configuration, without a restart. Keys are read again.
+    ///
+    /// # Errors
+    /// The problem, without the text of a key. The server keeps its clients then.
+    pub fn reload_auth(&self, config: Option<&ServerAuthConfig>) -> Result<(), String> {
+        match (self.auth(), config) {
+            (Some(auth), Some(config)) => auth.reload(config),
+            (None, None) => Ok(()),
+            (Some(_), None) => Err("it was removed; restart the server to serve without authentication".into()),
+            (None, Some(_)) => Err("it was added; restart the server to serve with authentication".into()),
+        }
+    }
+
+    /// Returns the authentication. `None` if the server has none.
+    pub(crate) fn auth(&self) -> Option<&Authentication> {
+        self.shared.auth.get()
+    }
+
+    /// Returns how many requests were refused because they had no valid credentials.
+    pub fn refused_credentials(&self) -> u64 {
+        self.auth().map_or(0, Authentication::refused)
     }
 
     pub(crate) fn a2a(&self) -> Option<&A2aEndpoint> {
@@ -217,7 +285,7 @@ impl AppState {
     ///
     /// # Errors
     /// 404 with the existing names; 503 while components are loading that may contain the app; 500 with the reason if
-    /// its file cannot be loaded.
+    /// its file cannot be loaded. Clients that are authenticated get no names of other apps, which they may not know.
     pub fn app(&self, name: &str) -> Result<Arc<App>, ApiError> {
         // Read before the app, so that an app that is loaded in between is found.
         let loading = self.source().loading();
@@ -225,7 +293,9 @@ impl AppState {
             let report = self.source().report();
             match (report.reason_for_missing_app(name), loading.is_empty()) {
                 (Some(reason), _) => ApiError::app_not_loaded(name, reason),
+                (None, true) if self.auth().is_some() => ApiError::unknown_app(name),
                 (None, true) => ApiError::app_not_found(name, &self.source().app_names()),
+                (None, false) if self.auth().is_some() => ApiError::app_loading(name, &[name.to_owned()]),
                 (None, false) => ApiError::app_loading(name, &loading),
             }
         })

@@ -20,6 +20,8 @@
 //! | `quotas.session_artifact_bytes` | 256 MiB | their bytes |
 //! | `quotas.user_artifacts` | 10 000 | versions of all artifacts of a user in an app |
 //! | `quotas.user_artifact_bytes` | 1 GiB | their bytes |
+//! | `quotas.user_runs` | none | active runs of a user in an app |
+//! | `quotas.user_tokens_per_day` | none | tokens of models that a user of an app uses from midnight to midnight, UTC |
 //!
 //! 0 means no limit. The size of state is that of its names and JSON values. When a quota is lowered, stored data is
 //! kept: it can be read, replaced by smaller data and deleted.
@@ -27,6 +29,7 @@
 mod artifacts;
 mod sessions;
 mod state_change;
+mod tokens;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -71,6 +74,10 @@ pub enum Quota {
     UserArtifacts,
     /// Bytes of all artifacts of a user.
     UserArtifactBytes,
+    /// Active runs of a user.
+    UserRuns,
+    /// Tokens of models that a user uses in a day.
+    UserTokensPerDay,
 }
 
 /// The unit of a quota.
@@ -111,7 +118,7 @@ const MIB: u64 = 1 << 20;
 
 /// All quotas, in the order of [`Quota`].
 #[rustfmt::skip]
-const TABLE: [Row; 16] = {
+const TABLE: [Row; 18] = {
     use Quota::*;
     use Unit::*;
     [
@@ -131,6 +138,8 @@ const TABLE: [Row; 16] = {
         row((SessionArtifactBytes, "quotas.session_artifact_bytes", 256 * MIB), Bytes, "a session", "of artifacts", "delete some"),
         row((UserArtifacts, "quotas.user_artifacts", 10_000), Count, "a user of an app", "versions of artifacts", "delete some"),
         row((UserArtifactBytes, "quotas.user_artifact_bytes", 1024 * MIB), Bytes, "a user of an app", "of artifacts", "delete some"),
+        row((UserRuns, "quotas.user_runs", 0), Count, "a user of an app", "active runs", "wait until one has ended"),
+        row((UserTokensPerDay, "quotas.user_tokens_per_day", 0), Count, "a user of an app", "tokens a day", "try again tomorrow, UTC"),
     ]
 };
 
@@ -206,7 +215,12 @@ impl Quotas {
             Unit::Bytes => format_bytes(self.get(quota)),
         };
         let space = if object.is_empty() { "" } else { " " };
-        let message = format!("{subject} may hold at most {value}{space}{object}: {remedy}");
+        let verb = match quota {
+            Quota::UserRuns => "have",
+            Quota::UserTokensPerDay => "use",
+            _ => "hold",
+        };
+        let message = format!("{subject} may {verb} at most {value}{space}{object}: {remedy}");
         let is_request = matches!(quota, Quota::DeltaKeys | Quota::DeltaBytes);
         StoreError::QuotaExceeded { message, key, is_request }
     }

@@ -1,6 +1,7 @@
 //! The host from outside: the real command, real components, real files, HTTP. One module per subject.
 
 mod a2a;
+mod access;
 mod backup;
 mod bad_input;
 mod cli;

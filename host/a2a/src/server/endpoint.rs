@@ -1,7 +1,7 @@
 //! The endpoint: paths below that of an app, and headers.
 
 use bytes::Bytes;
-use hatchery_core::encode_segment;
+use hatchery_core::{ClientScope, encode_segment};
 use hatchery_engine::App;
 use http::header::{CONTENT_TYPE, HOST};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -35,9 +35,9 @@ impl A2aEndpoint {
     }
 
     /// Answers a request to `/a2a/APP/PATH`; `path` is empty for the app itself. `None` if clients may not use such an
-    /// app.
+    /// app. The user of a [`ClientScope`] among the extensions of the request is that of the client's sessions.
     pub async fn handle(&self, app: &str, path: &str, request: Request<Bytes>) -> Option<Response<Body>> {
-        let service = &self.0;
+        let service = &self.0.of_user(request.extensions().get::<ClientScope>().and_then(|scope| scope.user.clone()));
         let is_adk = app == ADK_APP && path == ADK_PATH;
         let app = service.app(app).or_else(|| is_adk.then(|| service.default_app()).flatten())?;
         let (parts, body) = request.into_parts();
@@ -64,6 +64,7 @@ impl A2aEndpoint {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
         let base = match &self.0.0.settings.public_url {
             Some(url) => url.trim_end_matches('/').to_owned(),
+            None if self.0.0.settings.is_tls => format!("https://{host}"),
             None => format!("http://{host}"),
         };
         let url = format!("{base}/a2a/{}", encode_segment(&app.name));

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use hatchery_core::{SessionKey, StoredRun};
+use hatchery_core::StoredRun;
 use hatchery_engine::App;
 
 use super::A2aService;
@@ -20,8 +20,8 @@ const DEFAULT_PAGE_SIZE: u32 = 50;
 const PAGE_RUNS: usize = 256;
 
 impl A2aService {
-    /// Lists the tasks of a context, the last changed first. Without a context the list is empty: clients are not
-    /// authenticated, so they see no tasks but those of a context that they know.
+    /// Lists the tasks of a context, the last changed first. Without a context the list is empty: clients that
+    /// are not authenticated see no tasks but those of a context that they know.
     pub(super) async fn list(&self, app: &App, request: ListRequest) -> Result<TaskPage, A2aError> {
         let page_size = request.page_size.unwrap_or(DEFAULT_PAGE_SIZE);
         if !(1..=MAX_PAGE_SIZE).contains(&page_size) {
@@ -65,12 +65,12 @@ impl A2aService {
     /// Returns the tasks of a context, without their events.
     async fn tasks_of(&self, app: &App, context: &str) -> Result<Vec<StoredTask>, A2aError> {
         let service = tasks::runs(&self.0.runner)?;
-        let session = SessionKey::new(app.name.as_str(), task_id::user(context), context);
+        let session = task_id::session(&app.name, context, self.1.as_ref());
         let (mut found, mut from) = (HashMap::<String, (TaskId, Vec<StoredRun>)>::new(), None);
         loop {
             let page = service.list(&session, from, PAGE_RUNS).await?;
             for run in page.runs {
-                let Some(id) = TaskId::of_run(&run.id, context) else { continue };
+                let Some(id) = TaskId::of_run(&run.id, context, self.1.clone()) else { continue };
                 let (_, runs) = found.entry(id.run(1)).or_insert_with(|| (id, Vec::new()));
                 runs.push(StoredRun { request: None, ..run });
             }

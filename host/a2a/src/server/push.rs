@@ -29,8 +29,8 @@ use delivery::Delivery;
 pub use delivery::PushLimits;
 use hatchery_egress::Egress;
 
-/// The user of the sessions with configurations.
-const USER: &str = "A2A_PUSH";
+/// The user of the sessions with configurations, which contain credentials of clients.
+pub const PUSH_USER: &str = "A2A_PUSH";
 
 /// Most configurations of a task.
 const MAX_CONFIGS: usize = 8;
@@ -59,6 +59,8 @@ struct PushRecord {
     delivered: u64,
     /// When the state of the task that was sent last had changed. `None` if it is to be sent.
     reported: Option<Timestamp>,
+    /// The user of the task. `None` if clients are not authenticated.
+    user: Option<Arc<str>>,
 }
 
 impl PushSender {
@@ -96,6 +98,7 @@ impl PushSender {
             JsonMap::from_iter([("configs".into(), json!(configs)), ("reported".into(), json!(reported))]);
         if is_new {
             changes.insert("delivered".into(), after.into());
+            changes.extend(task.user.as_ref().map(|user| ("user".to_owned(), json!(user))));
         }
         self.write(&key, changes).await?;
         Ok(config)
@@ -253,7 +256,7 @@ impl PushSender {
     /// Continues with the tasks of these apps that were followed when the host ended.
     pub(super) async fn resume(&self, apps: &[String]) {
         for app in apps {
-            let sessions = match self.0.runner.services().sessions.list(app, USER).await {
+            let sessions = match self.0.runner.services().sessions.list(app, PUSH_USER).await {
                 Ok(sessions) => sessions,
                 Err(error) => {
                     tracing::warn!(app, "push configurations were not read: {error}");
@@ -271,7 +274,8 @@ impl PushSender {
     /// Continues with one task. The configurations of a task that does not exist any more, or has ended without anything
     /// left to send, are deleted.
     async fn resume_task(&self, app: &str, key: &SessionKey) -> Result<(), A2aError> {
-        let found = match TaskId::parse(&key.id) {
+        let user = self.read(key).await?.and_then(|record| record.user);
+        let found = match TaskId::parse(&key.id, user) {
             Some(id) => StoredTask::load(&self.0.runner, app, id).await,
             None => Err(A2aError::task_not_found(&key.id)),
         };
@@ -293,5 +297,5 @@ impl PushSender {
 }
 
 fn session(app: &str, task: &TaskId) -> SessionKey {
-    SessionKey::new(app, USER, task.to_string())
+    SessionKey::new(app, PUSH_USER, task.to_string())
 }

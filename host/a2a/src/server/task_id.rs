@@ -2,17 +2,19 @@
 //! the context, which is the session. So a task is found again by any host and at any time.
 
 use std::fmt;
+use std::sync::Arc;
 
 use hatchery_core::{Content, SessionKey};
 use sha2::{Digest, Sha256};
 use uuid::{Builder, Uuid};
 
+use super::push::PUSH_USER;
 use crate::codec::{decode_url_safe, encode_url_safe};
 
 /// What the ids of runs begin with.
 pub(super) const RUN_PREFIX: &str = "a2a-";
 
-/// What the ids of users begin with, as in ADK. The context follows.
+/// What the ids of users begin with whose clients are not authenticated, as in ADK. The context follows.
 const USER_PREFIX: &str = "A2A_USER_";
 
 /// The longest context, in bytes. The id of a task in it is the name of a session too.
@@ -23,42 +25,49 @@ const MAX_CONTEXT_BYTES: usize = 160;
 pub(super) struct TaskId {
     uuid: Uuid,
     pub(super) context: String,
+    /// The user of the session, which is not in the text. `None` if clients are not authenticated.
+    pub(super) user: Option<Arc<str>>,
 }
 
 impl TaskId {
     /// Returns a new id in a context.
-    pub(super) fn new(context: String) -> Self {
-        Self { uuid: Uuid::new_v4(), context }
+    pub(super) fn new(context: String, user: Option<Arc<str>>) -> Self {
+        Self { uuid: Uuid::new_v4(), context, user }
     }
 
     /// Returns the id of the task that a message begins in a context that its client has chosen. It is always the same for the
     /// same message, whose id the content has.
-    pub(super) fn of_message(context: String, content: &Content) -> Self {
+    pub(super) fn of_message(context: String, content: &Content, user: Option<Arc<str>>) -> Self {
         // Contents consist of texts and JSON, so writing them cannot fail.
         let content = serde_json::to_vec(content).unwrap_or_default();
-        let hash = Sha256::new().chain_update(&context).chain_update([0_u8]).chain_update(&content).finalize();
+        let mut hash = Sha256::new().chain_update(&context).chain_update([0_u8]).chain_update(&content);
+        if let Some(user) = &user {
+            // A byte that is in no JSON keeps the user apart from the content.
+            hash = hash.chain_update([0_u8]).chain_update(user.as_bytes());
+        }
+        let hash = hash.finalize();
         let mut bytes = [0; 16];
         bytes.iter_mut().zip(hash).for_each(|(byte, hashed)| *byte = hashed);
-        Self { uuid: Builder::from_custom_bytes(bytes).into_uuid(), context }
+        Self { uuid: Builder::from_custom_bytes(bytes).into_uuid(), context, user }
     }
 
-    /// Reads an id. `None` if it is not one.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    /// Reads the id of a task of a user. `None` if it is not one.
+    pub(super) fn parse(text: &str, user: Option<Arc<str>>) -> Option<Self> {
         let (uuid, context) = text.split_once('.')?;
-        let id = Self { uuid: Uuid::try_parse(uuid).ok()?, context: decode_url_safe(context)? };
+        let id = Self { uuid: Uuid::try_parse(uuid).ok()?, context: decode_url_safe(context)?, user };
         // A UUID has several spellings, an id has one.
         (id.to_string() == text && is_context(&id.context)).then_some(id)
     }
 
     /// Returns the id of the task that a run belongs to. `None` if it does not belong to one.
-    pub(super) fn of_run(run: &str, context: &str) -> Option<Self> {
+    pub(super) fn of_run(run: &str, context: &str, user: Option<Arc<str>>) -> Option<Self> {
         let uuid = run.strip_prefix(RUN_PREFIX)?.split('.').next()?;
-        Some(Self { uuid: Uuid::try_parse(uuid).ok()?, context: context.to_owned() })
+        Some(Self { uuid: Uuid::try_parse(uuid).ok()?, context: context.to_owned(), user })
     }
 
     /// Returns the session of the task.
     pub(super) fn session(&self, app: &str) -> SessionKey {
-        SessionKey::new(app, user(&self.context), self.context.as_str())
+        session(app, &self.context, self.user.as_ref())
     }
 
     /// Returns the id of the `number`th run, which counts from one.
@@ -74,9 +83,15 @@ impl fmt::Display for TaskId {
     }
 }
 
-/// Returns the user of a context, since clients are not authenticated.
-pub(super) fn user(context: &str) -> String {
-    format!("{USER_PREFIX}{context}")
+/// Returns true for a user of whom the server makes sessions itself, without a client that is this user.
+pub fn is_reserved_user(id: &str) -> bool {
+    id == PUSH_USER || id.starts_with(USER_PREFIX)
+}
+
+/// Returns the session of a context: of the client's user, or of one that stands for the context.
+pub(super) fn session(app: &str, context: &str, user: Option<&Arc<str>>) -> SessionKey {
+    let user = user.cloned().unwrap_or_else(|| format!("{USER_PREFIX}{context}").into());
+    SessionKey::new(app, user, context)
 }
 
 /// Returns true if a client may choose this context.
@@ -91,15 +106,16 @@ mod tests {
     #[test]
     fn an_id_is_found_again_with_its_session_and_runs() {
         for context in ["7f4c", "a b/c?:ü", &"x".repeat(MAX_CONTEXT_BYTES)] {
-            let id = TaskId::new(context.to_owned());
+            let id = TaskId::new(context.to_owned(), None);
             let text = id.to_string();
             assert!(text.chars().all(|char| char.is_ascii_alphanumeric() || "-_.".contains(char)), "{text}");
-            assert_eq!(TaskId::parse(&text), Some(id.clone()));
-            assert_eq!((&*id.session("app").id, &*id.session("app").user), (context, &*user(context)));
+            assert_eq!(TaskId::parse(&text, None), Some(id.clone()));
+            let session = id.session("app");
+            assert_eq!((&*session.id, &*session.user), (context, &*format!("A2A_USER_{context}")));
             id.session("app").check().unwrap();
             hatchery_core::IdKind::Session.check(&text).unwrap();
             for number in [1, 2, 12] {
-                assert_eq!(TaskId::of_run(&id.run(number), context), Some(id.clone()));
+                assert_eq!(TaskId::of_run(&id.run(number), context, None), Some(id.clone()));
             }
             assert_ne!(id.run(1), id.run(2));
         }
@@ -107,19 +123,33 @@ mod tests {
 
     #[test]
     fn the_id_of_a_message_depends_on_its_context_and_content() {
-        let id = |context: &str, text: &str| TaskId::of_message(context.into(), &Content::user(text));
+        let id = |context: &str, text: &str| TaskId::of_message(context.into(), &Content::user(text), None);
         assert_eq!(id("c", "hi"), id("c", "hi"));
         assert!(id("c", "hi") != id("d", "hi") && id("c", "hi") != id("c", "ho"));
-        assert_eq!(TaskId::parse(&id("c", "hi").to_string()), Some(id("c", "hi")));
+        assert_eq!(TaskId::parse(&id("c", "hi").to_string(), None), Some(id("c", "hi")));
+    }
+
+    #[test]
+    fn the_same_message_of_two_users_begins_two_tasks() {
+        let id = |user: &str| TaskId::of_message("c".into(), &Content::user("hi"), Some(user.into()));
+        assert_eq!(id("alice"), id("alice"));
+        assert_ne!(id("alice").to_string(), id("bob").to_string());
+    }
+
+    #[test]
+    fn a_task_of_an_authenticated_client_is_in_a_session_of_its_user() {
+        let id = TaskId::new("c".into(), Some("alice".into()));
+        assert_eq!(id.session("app"), SessionKey::new("app", "alice", "c"));
+        assert_eq!(TaskId::parse(&id.to_string(), Some("bob".into())).unwrap().session("app").user, "bob".into());
     }
 
     #[test]
     fn other_texts_are_not_ids() {
-        let id = TaskId::new("c".into()).to_string();
+        let id = TaskId::new("c".into(), None).to_string();
         for text in ["", "x", &id.to_uppercase(), &format!("{id}="), &format!("{id}A"), &id.replace('-', "")] {
-            assert_eq!(TaskId::parse(text), None, "{text}");
+            assert_eq!(TaskId::parse(text, None), None, "{text}");
         }
         assert!(!is_context(" ") && !is_context("a\n") && !is_context(&"x".repeat(MAX_CONTEXT_BYTES + 1)));
-        assert_eq!(TaskId::of_run("e-1", "c"), None);
+        assert_eq!(TaskId::of_run("e-1", "c", None), None);
     }
 }

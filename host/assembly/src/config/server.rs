@@ -1,8 +1,10 @@
 //! Settings of the HTTP server: `server`.
 
+mod auth;
 mod cors;
+mod tls;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hatchery_core::{MAX_TURN_LEASE, one_or_many};
@@ -12,7 +14,9 @@ use serde::{Deserialize, Deserializer};
 
 use crate::byte_size::ByteSize;
 
+pub use auth::{ClientKeyConfig, OidcConfig, Role, ServerAuthConfig, TokenAlgorithm};
 pub use cors::CorsConfig;
+pub use tls::TlsConfig;
 
 /// Limits and timeouts of the HTTP server.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -23,6 +27,10 @@ pub struct ServerConfig {
     /// The pages of other origins that may send requests. Default: none.
     #[serde(deserialize_with = "one_or_many")]
     pub cors: Vec<CorsConfig>,
+    /// The clients that may use the server. Default: all.
+    pub auth: Option<ServerAuthConfig>,
+    /// The certificate with which the server speaks HTTPS. Default: none, and it speaks HTTP.
+    pub tls: Option<TlsConfig>,
     /// Maximum size of the body of a run, an artifact or an imported session.
     pub body_limit: ByteSize,
     /// Maximum size of the body of any other request.
@@ -100,7 +108,19 @@ impl ServerConfig {
         for (index, cors) in self.cors.iter().enumerate() {
             cors.check().map_err(|problem| format!("server.cors[{index}]: {problem}"))?;
         }
-        Ok(())
+        self.auth.as_ref().map_or(Ok(()), ServerAuthConfig::check)
+    }
+
+    pub(super) fn resolve_paths(&mut self, folder: &Path) {
+        if let Some(file) = &mut self.secret_file {
+            *file = folder.join(&*file);
+        }
+        if let Some(auth) = &mut self.auth {
+            auth.resolve_paths(folder);
+        }
+        if let Some(tls) = &mut self.tls {
+            tls.resolve_paths(folder);
+        }
     }
 
     /// Returns the functions of the developer UI; [`DevUi::Read`] if they are not set.
@@ -125,6 +145,8 @@ impl Default for ServerConfig {
         Self {
             allowed_hosts: Vec::new(),
             cors: Vec::new(),
+            auth: None,
+            tls: None,
             body_limit: ByteSize(16 << 20),
             small_body_limit: ByteSize(1 << 20),
             body_memory: ByteSize(512 << 20),

@@ -486,3 +486,113 @@ fn rules_of_cors_that_cannot_be_meant_are_errors() {
     assert_eq!(error("{origins: ['*'], methods: ['GE T']}"), of("`GE T` in `methods` is no name"));
     assert!(error("{origin: x}").contains("unknown field `origin`"));
 }
+
+#[test]
+fn keys_and_tokens_of_clients_are_read() {
+    let hash = "9f".repeat(32);
+    let auth = parse(&format!(
+        "server:\n  auth:\n    keys:\n      - {{name: ci, from: CI_KEY, apps: dice, user: bot}}\n      \
+         - {{name: ops, sha256: {hash}, role: operate}}\n      - {{name: web, file: keys/web}}\n    \
+         oidc: {{issuer: 'https://id.example', audience: hatchery, jwks_url: 'https://id.example/keys', algorithms: [EdDSA], \
+         clock_skew: 30s, user_claim: email, role_claim: roles, apps: [dice]}}\n",
+    ));
+    let auth = auth.unwrap().server.auth.unwrap();
+    let key = |name: &str| ClientKeyConfig { name: name.into(), ..ClientKeyConfig::default() };
+    let expected = [
+        ClientKeyConfig {
+            from: Some("CI_KEY".into()),
+            apps: vec!["dice".into()],
+            user: Some("bot".into()),
+            ..key("ci")
+        },
+        ClientKeyConfig { sha256: Some(hash), role: Role::Operate, ..key("ops") },
+        ClientKeyConfig { file: Some("/srv/agents/keys/web".into()), ..key("web") },
+    ];
+    assert_eq!(auth.keys, expected);
+    assert_eq!(auth.keys[1].digest(), Ok([0x9f; 32]));
+    assert_eq!(
+        auth.oidc.unwrap(),
+        OidcConfig {
+            issuer: "https://id.example".into(),
+            audience: vec!["hatchery".into()],
+            jwks_url: "https://id.example/keys".into(),
+            algorithms: vec![TokenAlgorithm::EdDsa],
+            clock_skew: Duration::from_secs(30),
+            user_claim: "email".into(),
+            role_claim: Some("roles".into()),
+            apps: vec!["dice".into()],
+        }
+    );
+    assert_eq!(parse("").unwrap().server.auth, None);
+}
+
+#[test]
+fn authentication_that_cannot_be_meant_is_an_error() {
+    let error = |auth: &str| parse(&format!("server: {{auth: {auth}}}")).unwrap_err();
+    let of = |problem: &str| format!("/srv/agents/hatchery.yaml: {problem}");
+    assert_eq!(
+        error("{}"),
+        of(
+            "server.auth has neither `keys` nor `oidc`, so nobody could use the server; add one of them, or leave it out"
+        )
+    );
+    let key = |key: &str| error(&format!("{{keys: [{{{key}}}]}}"));
+    assert_eq!(key("from: K"), of("server.auth.keys[0]: `name` is missing; it stands for the key in logs"));
+    let two = "{keys: [{name: a, from: K}, {name: a, from: L}]}";
+    assert_eq!(error(two), of("server.auth.keys: two keys have the name `a`"));
+    let one_source = "set one of `sha256`, `from` (an environment variable) and `file`";
+    let hash = "`sha256` must have 64 hexadecimal digits, as `printf %s \"$KEY\" | sha256sum` prints them";
+    let operator = "a key of the role `operate` may use every app for every user; leave out `apps` and `user`";
+    for (rest, problem) in [
+        ("", one_source),
+        ("from: K, file: k", one_source),
+        ("sha256: abc", hash),
+        (&*format!("sha256: {}", "g".repeat(64)), hash),
+        ("from: K, apps: []", "`apps` is empty, so the key could use nothing; name apps, or leave it out"),
+        ("from: K, user: ''", "`user` is not the id of a user: it has 1 to 256 bytes and no control characters"),
+        ("from: K, role: operate, user: u", operator),
+        ("from: K, role: operate, apps: dice", operator),
+    ] {
+        assert_eq!(key(&format!("name: a, {rest}")), of(&format!("server.auth.keys[0] (`a`): {problem}")), "{rest}");
+    }
+    assert!(key("name: a, from: K, role: admin").contains("unknown variant `admin`, expected `use` or `operate`"));
+    assert!(key("name: a, key: secret").contains("unknown field `key`"));
+    let complete = "issuer: i, audience: a, jwks_url: 'https://id.example/keys'";
+    for (rest, problem) in [
+        ("audience: a, jwks_url: 'https://k'", "`issuer` is missing: the claim `iss` of its tokens"),
+        (
+            "issuer: i, jwks_url: 'https://k'",
+            "`audience` is missing: without it, tokens for any other service would be accepted",
+        ),
+        (
+            "issuer: i, audience: a, jwks_url: 'http://localhost.evil.example/keys'",
+            "`jwks_url` must be an https:// URL without a user name, or an http:// one of this machine",
+        ),
+        (
+            "issuer: i, audience: a, jwks_url: 'http://localhost@evil.example/keys'",
+            "`jwks_url` must be an https:// URL without a user name, or an http:// one of this machine",
+        ),
+        (&*format!("{complete}, algorithms: []"), "`algorithms` is empty, so no token could be accepted"),
+        (&*format!("{complete}, clock_skew: 6min"), "`clock_skew` is at most 5 min"),
+        (&*format!("{complete}, user_claim: ''"), "`user_claim` is empty; leave it out for `sub`"),
+        (&*format!("{complete}, apps: []"), "`apps` is empty, so tokens could use nothing; name apps, or leave it out"),
+    ] {
+        assert_eq!(error(&format!("{{oidc: {{{rest}}}}}")), of(&format!("server.auth.oidc: {problem}")), "{rest}");
+    }
+    let unknown = error(&format!("{{oidc: {{{complete}, algorithms: [HS256]}}}}"));
+    assert!(unknown.contains("unknown variant `HS256`, expected one of `RS256`, `ES256`, `EdDSA`"), "{unknown}");
+    assert_eq!(parse(&format!("server: {{auth: {{oidc: {{{complete}}}}}}}")).err(), None);
+}
+
+#[test]
+fn the_schema_has_the_keys_of_access() {
+    let schema = Config::json_schema();
+    let server = &schema["properties"]["server"]["properties"];
+    let rule = &server["cors"]["anyOf"][0]["properties"];
+    assert_eq!(rule.as_object().unwrap().keys().collect::<Vec<_>>().len(), 6, "{rule}");
+    assert_eq!(rule["allow_credentials"]["type"], "boolean");
+    let auth = &server["auth"]["properties"];
+    assert_eq!(auth["keys"]["items"]["properties"]["name"]["type"], "string", "{auth}");
+    assert_eq!(auth["oidc"]["properties"]["issuer"]["type"], "string", "{auth}");
+    assert!(server["tls"]["properties"].get("certificate").is_some(), "{server}");
+}

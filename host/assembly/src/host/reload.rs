@@ -10,7 +10,7 @@ use super::native::ConfigState;
 use super::settings::warn_of_unknown_components;
 use crate::audit;
 use crate::catalog::{component_settings, invalid_config_report};
-use crate::config::{Config, FILE_NAME};
+use crate::config::{Config, FILE_NAME, ServerAuthConfig, ServerConfig};
 use crate::egress::Policies;
 use crate::services::Scripts;
 use crate::source::AppSource;
@@ -84,6 +84,10 @@ impl ConfigWatcher {
             let file = self.source.file();
             tracing::warn!("{} has changed: restart the server to apply {}", file.display(), sections.join(", "));
         }
+        if before.server.auth != config.server.auth {
+            let file = self.source.file();
+            tracing::warn!("{} has changed: send SIGHUP to the server to apply `server.auth`", file.display());
+        }
         for name in withdrawn_servers(&self.initial, config) {
             tracing::warn!(server = name, "an MCP server is not trusted any more: its connection is closed");
             self.mcp_servers.close_server(name).await;
@@ -152,7 +156,7 @@ fn sections_with_restart(initial: &Config, now: &Config) -> Vec<&'static str> {
         ("`a2a`", initial.a2a != now.a2a),
         ("`openapi`", initial.openapi != now.openapi),
         ("`registry`", initial.registry != now.registry),
-        ("`server`", initial.server != now.server),
+        ("`server`", without_auth(&initial.server) != without_auth(&now.server)),
         (
             "`signed_as`, `signed_by` and `sha256` of `components`",
             initial.expected_identities() != now.expected_identities(),
@@ -160,6 +164,13 @@ fn sections_with_restart(initial: &Config, now: &Config) -> Vec<&'static str> {
         ("`audit`", initial.audit != now.audit),
     ];
     sections.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+}
+
+/// Returns the settings of the server but its clients, which can be replaced without a restart.
+fn without_auth(server: &ServerConfig) -> ServerConfig {
+    // Authentication itself is for as long as the process lives.
+    let auth = server.auth.as_ref().map(|_| ServerAuthConfig::default());
+    ServerConfig { auth, ..server.clone() }
 }
 
 /// Detects changes of files by their size and modification time.
@@ -266,6 +277,10 @@ mod tests {
         assert_eq!(sections_with_restart(&initial, &served), ["`mcp`"]);
         let bound = config("plugins: [logging]\ncomponents: {a: {signed_as: b}}");
         assert_eq!(sections_with_restart(&initial, &bound), ["`signed_as`, `signed_by` and `sha256` of `components`"]);
+        let auth = |keys: &str| config(&format!("plugins: [logging]\nserver: {{auth: {{keys: [{keys}]}}}}"));
+        let (one, two) = (auth("{name: a, from: A}"), auth("{name: a, from: A}, {name: b, from: B}"));
+        assert!(sections_with_restart(&one, &two).is_empty(), "clients are replaced by a signal");
+        assert_eq!(sections_with_restart(&initial, &one), ["`server`"]);
         let changed = config("plugins: [logging]\nquotas: {user_sessions: 3}\ndurability: power");
         assert_eq!(sections_with_restart(&initial, &changed), ["`quotas`", "`durability`"]);
     }

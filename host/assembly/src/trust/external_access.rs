@@ -152,6 +152,18 @@ pub(super) fn external_access(config: &Config, folder: &Path) -> Vec<ExternalAcc
     for (index, cors) in config.server.cors.iter().enumerate() {
         add(Section::Server, &format!("server.cors[{index}].origins"), cors.origins.join(", "));
     }
+    if let Some(auth) = &config.server.auth {
+        for key in &auth.keys {
+            add(Section::Server, &format!("server.auth.keys.{}", key.name), key.summary());
+        }
+        if let Some(oidc) = &auth.oidc {
+            add(Section::Server, "server.auth.oidc", format!("tokens of {}, keys at {}", oidc.issuer, oidc.jwks_url));
+        }
+    }
+    if let Some(tls) = &config.server.tls {
+        // The certificate of the author of the folder would make the server pass for another one.
+        add(Section::Server, "server.tls", format!("{}, key {}", tls.certificate.display(), tls.key.display()));
+    }
     if config.server.allow_import {
         add(Section::Server, "server.allow_import", "true".into());
     }
@@ -369,7 +381,9 @@ mod tests {
              environment: {{TOKEN: {{from: GITHUB_TOKEN}}}}\n      \
              files: [{{host: /, guest: /root}}, {{host: data/../../other, guest: /o, access: write}}]\n\
              registry: {{signatures: off, trusted_keys: [{key}]}}\n\
-             server: {{allowed_hosts: ['*'], cors: {{origins: '*'}}, allow_import: true, dev_ui: full, secret_file: key, body_memory: 1GiB}}\n\
+             server: {{allowed_hosts: ['*'], cors: {{origins: '*'}}, allow_import: true, \
+             tls: {{certificate: cert.pem, key: /srv/key.pem}}, auth: {{keys: [{{name: ci, from: CI_KEY, user: bot, apps: [dice, 'trip-*']}}, {{name: ops, role: operate, file: ops.key}}], \
+             oidc: {{issuer: 'https://id.example', audience: hatchery, jwks_url: 'https://id.example/keys'}}}}, dev_ui: full, secret_file: key, body_memory: 1GiB}}\n\
              instances: {{max: 1001}}\n\
              compile: {{time: 61s, threads: 1000, max_file_size: 1GiB, max_function_size: 2MiB, max_functions: 1000000}}\n\
              audit: {{enabled: false, file: /dev/null}}\n\
@@ -424,6 +438,10 @@ mod tests {
                 "registry.signatures: off",
                 "server.allowed_hosts: *",
                 "server.cors[0].origins: *",
+                "server.auth.keys.ci: use dice, trip-* as the user bot, from CI_KEY",
+                "server.auth.keys.ops: operate *, from agents/ops.key",
+                "server.auth.oidc: tokens of https://id.example, keys at https://id.example/keys",
+                "server.tls: agents/cert.pem, key /srv/key.pem",
                 "server.allow_import: true",
                 "server.dev_ui: full",
                 "server.secret_file: agents/key",

@@ -51,8 +51,8 @@ impl ProtectedPaths {
         self
     }
 
-    /// Checks that no grant of `config` covers any of these paths, a file of a secret, a folder of recordings or the
-    /// audit log.
+    /// Checks that no grant of `config` covers any of these paths, the file of a secret, of an API key or of a private key, a folder of
+    /// recordings or the audit log.
     ///
     /// # Errors
     /// [`ConfigError::ProtectedPath`] with the grant and the path.
@@ -67,6 +67,15 @@ impl ProtectedPaths {
                 .clone()
                 .map(|path| ProtectedPath { purpose: "the audit log (`audit.file`)".into(), path }),
         );
+        let keys = config.server.auth.iter().flat_map(|auth| &auth.keys);
+        private.extend(keys.filter_map(|key| {
+            let purpose = format!("the API key `{}` (`server.auth.keys`)", key.name);
+            Some(ProtectedPath { purpose, path: key.file.clone()? })
+        }));
+        private.extend(config.server.tls.iter().map(|tls| ProtectedPath {
+            purpose: "the private key of the server (`server.tls`)".into(),
+            path: tls.key.clone(),
+        }));
         let mut protected = [private.as_slice(), &self.read_only].concat();
         protected.push(ProtectedPath { purpose: "the configuration of the host".into(), path: file.into() });
         for (index, plugin) in config.plugins.iter().enumerate() {

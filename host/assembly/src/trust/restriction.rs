@@ -68,6 +68,8 @@ pub(super) fn restrict(config: &mut Config, external: &[ExternalAccess], reason:
 fn restrict_server(server: &mut ServerConfig) {
     server.allowed_hosts.clear();
     server.cors.clear();
+    server.auth = None;
+    server.tls = None;
     server.allow_import = false;
     server.secret_file = None;
     server.dev_ui = server.dev_ui.filter(|dev_ui| *dev_ui != DevUi::Full);

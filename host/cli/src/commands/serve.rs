@@ -1,5 +1,7 @@
 //! `hatchery serve`: serves the agents of a folder over HTTP.
 
+mod reload;
+
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -25,6 +27,7 @@ use crate::interrupts::Interrupts;
 use crate::outcome::Outcome;
 use crate::progress;
 use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, stdout};
+use reload::Reload;
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hatchery serve my-agents --port 9000\n  \
@@ -43,13 +46,13 @@ pub struct Args {
 /// Arguments of a server.
 #[derive(Debug, clap::Args)]
 pub struct ServerArgs {
-    /// Address to listen on; an address other than loopback needs server.allowed_hosts in hatchery.yaml
+    /// Address to listen on; an address other than loopback needs server.auth in hatchery.yaml
     #[arg(long, default_value = "127.0.0.1")]
     host: String,
     /// Port to listen on; 0 for any free port
     #[arg(long, default_value_t = 8080)]
     port: u16,
-    /// Listen on an address other than loopback without server.allowed_hosts, and accept requests for any host name
+    /// Listen on an address other than loopback without server.auth: every client that reaches it can do everything
     #[arg(long)]
     allow_unauthenticated: bool,
     #[command(flatten)]
@@ -93,12 +96,14 @@ pub async fn serve(
     let mut interrupts = Interrupts::listen()?;
     let address = resolve(&args.host, args.port)?;
     let source = args.config.source(dir).required(args.config_required);
+    let reload = Reload::listen(source.clone())?;
     let mut builder = host::builder(source, &args.storage).watch(is_watched);
     let loaded = builder.read_config()?;
     let allowed_hosts = allowed_hosts(address, &args, loaded)?;
     start_audit(dir, &args, loaded)?;
     // Spans contain what is sent to models, which only the operator may read.
-    let dev_ui = loaded.config.server.dev_ui.unwrap_or(default_dev_ui(address));
+    let (has_auth, is_tls) = (loaded.config.server.auth.is_some(), loaded.config.server.tls.is_some());
+    let dev_ui = loaded.config.server.dev_ui.unwrap_or(default_dev_ui(address, has_auth));
     let (metrics, otlp) = (Metrics::default(), OtlpExporter::from_environment(Handle::current())?.map(Arc::new));
     let builder = builder.trace(dev_ui == DevUi::Full).export_spans(Arc::new(metrics.clone()));
     let builder = otlp.iter().fold(builder, |builder, otlp| builder.export_spans(otlp.clone()));
@@ -122,24 +127,34 @@ pub async fn serve(
         .with_traces(host.traces().clone())
         .with_happenings(host.happenings().clone())
         .with_metrics(metrics);
-    let server = Server::bind(address, state).await?;
+    let server = Server::bind(address, state.clone()).await?;
     let address = server.local_addr();
-    if !address.ip().is_loopback() {
+    if !address.ip().is_loopback() && !has_auth {
         tracing::warn!(%address, "the server has no authentication: every client that can reach this address can run every agent");
     }
     // A second announcement follows exactly if the first one lists something as loading.
     let loading = if is_loading { host.apps().loading() } else { Vec::new() };
-    announce(address, host.apps().as_ref(), &loading, &args, has_dev_ui)?;
-    on_listening(&url(address));
+    let url = url(address, is_tls);
+    let announcement = Announcement { address, url: &url, source: host.apps().as_ref(), is_json: args.json, has_auth };
+    announcement.write_first(&loading, has_dev_ui)?;
+    on_listening(&url);
     let mut load_result = Ok(());
     let stop = async {
-        let mut interrupt = pin!(interrupts.wait_for_first());
+        let mut interrupt = pin!(async {
+            tokio::select! {
+                () = interrupts.wait_for_first() => {}
+                () = reload.run(&state) => {}
+            }
+        });
         if is_loading {
             let finish = async {
                 finish_loading(&mut host).await?;
                 match loading.is_empty() {
                     true => Ok(()),
-                    false => announce_loaded(address, host.apps().as_ref(), args.json),
+                    false => {
+                        let source = host.apps().as_ref();
+                        Announcement { address, url: &url, source, is_json: args.json, has_auth }.write_loaded()
+                    }
                 }
             };
             tokio::select! {
@@ -183,29 +198,31 @@ fn start_audit(dir: &Path, args: &ServerArgs, loaded: &LoadedConfig) -> anyhow::
     Ok(())
 }
 
-/// Returns the accepted `Host` headers. For addresses other than loopback they must be configured, or
-/// `--allow-unauthenticated` given.
+/// Returns the accepted `Host` headers. Addresses other than loopback need authentication, or
+/// `--allow-unauthenticated`.
 fn allowed_hosts(address: SocketAddr, args: &ServerArgs, loaded: &LoadedConfig) -> anyhow::Result<Vec<String>> {
     let listed = loaded.config.server.allowed_hosts.clone();
-    if address.ip().is_loopback() || !listed.is_empty() {
+    if address.ip().is_loopback() {
         return Ok(listed);
     }
-    if args.allow_unauthenticated {
-        return Ok(vec!["*".into()]);
+    if loaded.config.server.auth.is_none() && !args.allow_unauthenticated {
+        bail!(
+            "--host {}: the server has no authentication, so every client that can reach this address could run every agent. \
+             Make a key with `openssl rand -hex 32`, put it into the environment variable HATCHERY_KEY, and add to {}:\n\n  \
+             server:\n    auth:\n      keys:\n        - {{ name: operator, from: HATCHERY_KEY, role: operate }}\n\nor pass \
+             --allow-unauthenticated if something else keeps strangers out",
+            args.host,
+            loaded.file.display()
+        );
     }
-    bail!(
-        "--host {}: the server has no authentication, so every client that can reach this address could run every agent. \
-         List the host names that clients use in {}:\n\n  server:\n    allowed_hosts: [agents.example]\n\nor pass \
-         --allow-unauthenticated to accept requests for any host name",
-        args.host,
-        loaded.file.display()
-    )
+    // Clients that are authenticated need no list: a page that has rebound its name has no credentials for that name.
+    Ok(if listed.is_empty() { vec!["*".into()] } else { listed })
 }
 
-/// Returns the default functions of the developer UI: all of them on loopback addresses, which only the operator can
-/// reach.
-fn default_dev_ui(address: SocketAddr) -> DevUi {
-    if address.ip().is_loopback() { DevUi::Full } else { DevUi::Read }
+/// Returns the default functions of the developer UI: all of them if only operators can reach it, on loopback addresses
+/// or by authentication.
+fn default_dev_ui(address: SocketAddr, has_auth: bool) -> DevUi {
+    if address.ip().is_loopback() || has_auth { DevUi::Full } else { DevUi::Read }
 }
 
 /// Checks that the folder holds a built web UI.
@@ -224,41 +241,50 @@ fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
     addresses.next().ok_or_else(|| anyhow!("--host {host}: the host name does not resolve to an address"))
 }
 
-/// Prints the address of the server, and the apps or what is still loading.
-fn announce(
+/// What the command prints about the server.
+struct Announcement<'a> {
     address: SocketAddr,
-    source: &dyn AppSource,
-    loading: &[String],
-    args: &ServerArgs,
-    has_dev_ui: bool,
-) -> anyhow::Result<()> {
-    let url = url(address);
-    if args.json {
-        return write_json(address, source, loading);
+    url: &'a str,
+    source: &'a dyn AppSource,
+    is_json: bool,
+    has_auth: bool,
+}
+
+impl Announcement<'_> {
+    /// Prints the address of the server, and the apps or what is still loading.
+    fn write_first(&self, loading: &[String], has_dev_ui: bool) -> anyhow::Result<()> {
+        if self.is_json {
+            return write_json(self.address, self.url, self.source, loading);
+        }
+        let url = self.url;
+        let page = if has_dev_ui { format!("  {DIM}developer page: {url}/dev-ui{DIM:#}") } else { String::new() };
+        progress::suspend(|| writeln!(stdout(), "{BOLD}Serving {url}{BOLD:#}{page}"))?;
+        if loading.is_empty() {
+            return self.write_loaded();
+        }
+        progress::suspend(|| writeln!(stdout(), "still loading: {}", loading.join(", ")))?;
+        Ok(stdout().flush()?)
     }
-    let page = if has_dev_ui { format!("  {DIM}developer page: {url}/dev-ui{DIM:#}") } else { String::new() };
-    progress::suspend(|| writeln!(stdout(), "{BOLD}Serving {url}{BOLD:#}{page}"))?;
-    if loading.is_empty() {
-        return write_apps(&url, source);
+
+    /// Prints the apps when everything is loaded.
+    fn write_loaded(&self) -> anyhow::Result<()> {
+        match self.is_json {
+            true => write_json(self.address, self.url, self.source, &[]),
+            false => write_apps(self.url, self.source, self.has_auth),
+        }
     }
-    progress::suspend(|| writeln!(stdout(), "still loading: {}", loading.join(", ")))?;
-    Ok(stdout().flush()?)
 }
 
-/// Prints the apps when everything is loaded, if [`announce`] could not.
-fn announce_loaded(address: SocketAddr, source: &dyn AppSource, as_json: bool) -> anyhow::Result<()> {
-    if as_json { write_json(address, source, &[]) } else { write_apps(&url(address), source) }
+fn url(address: SocketAddr, is_tls: bool) -> String {
+    let scheme = if is_tls { "https" } else { "http" };
+    format!("{scheme}://{}", connectable(address))
 }
 
-fn url(address: SocketAddr) -> String {
-    format!("http://{}", connectable(address))
-}
-
-fn write_json(address: SocketAddr, source: &dyn AppSource, loading: &[String]) -> anyhow::Result<()> {
+fn write_json(address: SocketAddr, url: &str, source: &dyn AppSource, loading: &[String]) -> anyhow::Result<()> {
     let report = source.report();
     let failed: Vec<_> = report.files.iter().filter(|file| file.reason.is_some()).collect();
     let line = json!({
-        "address": address.to_string(), "url": url(address), "apps": source.app_names(), "loading": loading,
+        "address": address.to_string(), "url": url, "apps": source.app_names(), "loading": loading,
         "failed": failed, "warnings": report.warnings,
     });
     let mut out = stdout();
@@ -283,11 +309,11 @@ fn rejections(report: &CatalogReport) -> Vec<String> {
 }
 
 /// Prints the apps, commands that send a first message, and what does not work.
-fn write_apps(url: &str, source: &dyn AppSource) -> anyhow::Result<()> {
+fn write_apps(url: &str, source: &dyn AppSource, has_auth: bool) -> anyhow::Result<()> {
     let apps = source.app_names();
     let mut text = match apps.first() {
         Some(first) => {
-            let commands = indent(&escape_control(&session_commands(url, first)));
+            let commands = indent(&escape_control(&session_commands(url, first, has_auth)));
             format!("apps: {}\ntry:\n{commands}", escape_control(&apps.join(", ")))
         }
         None => "no app is loaded; add a component or a folder with root_agent.yaml, or run `hatchery doctor`".into(),
@@ -336,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_other_than_loopback_need_allowed_hosts() {
+    fn addresses_other_than_loopback_need_authentication() {
         #[derive(clap::Parser)]
         struct Command {
             #[command(flatten)]
@@ -358,22 +384,33 @@ mod tests {
             hosts("0.0.0.0", &[]).unwrap_err(),
             format!(
                 "--host 0.0.0.0: the server has no authentication, so every client that can reach this address could run \
-                 every agent. List the host names that clients use in {}:\n\n  server:\n    allowed_hosts: [agents.example]\n\nor pass \
-                 --allow-unauthenticated to accept requests for any host name",
+                 every agent. Make a key with `openssl rand -hex 32`, put it into the environment variable HATCHERY_KEY, and \
+                 add to {}:\n\n  server:\n    auth:\n      keys:\n        - {{ name: operator, from: HATCHERY_KEY, role: operate }}\n\n\
+                 or pass --allow-unauthenticated if something else keeps strangers out",
                 file.display()
             )
         );
         assert_eq!(hosts("0.0.0.0", &["--allow-unauthenticated"]), Ok(vec!["*".into()]));
-        std::fs::write(file, "server:\n  allowed_hosts: [agents.example]\n").unwrap();
-        assert_eq!(hosts("0.0.0.0", &[]), Ok(vec!["agents.example".into()]));
+        std::fs::write(&file, "server:\n  allowed_hosts: [agents.example]\n").unwrap();
+        assert!(hosts("0.0.0.0", &[]).is_err(), "a list of names keeps nobody out");
         assert_eq!(hosts("0.0.0.0", &["--allow-unauthenticated"]), Ok(vec!["agents.example".into()]));
+        let auth = "server:\n  auth:\n    keys:\n      - { name: operator, from: HATCHERY_KEY, role: operate }\n";
+        std::fs::write(&file, auth).unwrap();
+        assert_eq!(hosts("0.0.0.0", &[]), Ok(vec!["*".into()]));
+        assert_eq!(hosts("127.0.0.1", &[]), Ok(Vec::new()));
+        std::fs::write(file, format!("{auth}  allowed_hosts: [agents.example]\n")).unwrap();
+        assert_eq!(hosts("0.0.0.0", &[]), Ok(vec!["agents.example".into()]));
     }
 
     #[test]
-    fn the_developer_ui_changes_things_only_on_loopback_by_default() {
-        for (address, expected) in [("127.0.0.1:0", DevUi::Full), ("[::1]:0", DevUi::Full), ("0.0.0.0:0", DevUi::Read)]
-        {
-            assert_eq!(default_dev_ui(address.parse().unwrap()), expected, "{address}");
+    fn the_developer_ui_changes_things_by_default_only_where_strangers_cannot_reach_it() {
+        for (address, has_auth, expected) in [
+            ("127.0.0.1:0", false, DevUi::Full),
+            ("[::1]:0", false, DevUi::Full),
+            ("0.0.0.0:0", false, DevUi::Read),
+            ("0.0.0.0:0", true, DevUi::Full),
+        ] {
+            assert_eq!(default_dev_ui(address.parse().unwrap(), has_auth), expected, "{address}");
         }
     }
 

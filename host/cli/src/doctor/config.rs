@@ -28,6 +28,7 @@ fn check_config(diagnosis: &Diagnosis<'_>, config: &Config, loaded: &LoadedConfi
     let components = unknown_components(config, &report);
     let mut findings: Vec<_> = apps.into_iter().chain(components).map(Finding::warning).collect();
     findings.extend(check_trust(loaded));
+    findings.extend(check_keys(config));
     // A host does not start without a configured plugin.
     let plugins = ConfiguredPlugins::new(&config.plugins, hatchery::plugins::registered(), Arc::new(catalog.clone()));
     if let Err(error) = plugins {
@@ -37,6 +38,13 @@ fn check_config(diagnosis: &Diagnosis<'_>, config: &Config, loaded: &LoadedConfi
         findings.push(Finding::ok(format!("{CONFIG_FILE}: valid, and every app, component and plugin in it exists")));
     }
     findings
+}
+
+/// Returns an error for each API key that cannot be read, without which a server does not start.
+fn check_keys(config: &Config) -> Vec<Finding> {
+    let keys = config.server.auth.iter().flat_map(|auth| &auth.keys);
+    let problems = keys.filter_map(|key| key.digest().err());
+    problems.map(|problem| Finding::error(format!("{CONFIG_FILE}: server.auth: {problem}"))).collect()
 }
 
 /// Returns an error if the file requests access that is not trusted.

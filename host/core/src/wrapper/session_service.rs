@@ -97,6 +97,11 @@ pub trait WrapperSessionService: Send + Sync {
         self.inner().runs()
     }
 
+    /// See [`SessionService::admit_run`].
+    async fn admit_run(&self, key: &SessionKey, active: usize) -> Result<(), StoreError> {
+        self.inner().admit_run(key, active).await
+    }
+
     /// See [`SessionService::usage`].
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
         self.inner().usage(key).await
@@ -171,6 +176,10 @@ impl<T: WrapperSessionService> SessionService for T {
 
     fn runs(&self) -> Option<&dyn RunService> {
         WrapperSessionService::runs(self)
+    }
+
+    async fn admit_run(&self, key: &SessionKey, active: usize) -> Result<(), StoreError> {
+        WrapperSessionService::admit_run(self, key, active).await
     }
 
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {

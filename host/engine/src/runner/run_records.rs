@@ -130,7 +130,7 @@ impl Runner {
             // The run has begun, waited and been answered.
             None => RunRequest::resume(&**user, &**session, run.id.as_str()),
         };
-        let result = self.start(app, RunRequest { cancel, ..request }, RunKind::Background).await;
+        let result = self.start(app, RunRequest { cancel, ..request }, RunKind::Continued).await;
         if let Err(error) = &result {
             self.0.fail_unstarted(&run.session, &run.id, true, error).await;
         }

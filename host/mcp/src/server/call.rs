@@ -17,9 +17,10 @@ use serde_json::{Value, json};
 use super::McpService;
 use super::content;
 use super::exposure::Target;
+use super::session::scope;
 
-/// The user of all runs of MCP clients, who are not authenticated.
-const USER: &str = "mcp";
+/// The user of the runs of MCP clients that are not authenticated, or may act for any user.
+pub const ANONYMOUS_USER: &str = "mcp";
 
 /// The app of calls of single tools.
 const TOOL_APP: &str = "mcp-tools";
@@ -58,7 +59,7 @@ impl McpService {
             return Err(format!("the app `{name}` is not loaded any more"));
         };
         let events = self.run(app, &session, message, context).await?;
-        let key = SessionKey::new(name, USER, session.as_str());
+        let key = SessionKey::new(name, user(context), session.as_str());
         Ok(self.app_result(&key, &events).await)
     }
 
@@ -104,7 +105,7 @@ impl McpService {
         };
         let (app, outcome) = calling_app(tool, args)?;
         let session = new_event_id();
-        let key = SessionKey::new(TOOL_APP, USER, session.as_str());
+        let key = SessionKey::new(TOOL_APP, user(context), session.as_str());
         let run = self.run(Arc::new(app), &session, name, context).await;
         let outcome = outcome.lock_unpoisoned().take();
         let result = match (run, outcome) {
@@ -134,7 +135,7 @@ impl McpService {
             origin: self.0.origin,
             cancel: context.ct.child_token(),
             trace_parent: context.meta.get_traceparent().and_then(|parent| parent.parse().ok()),
-            ..RunRequest::new(USER, session, Content::user(message))
+            ..RunRequest::new(user(context), session, Content::user(message))
         };
         // If the connection ends, this future is dropped, and the run with it.
         let _cancel = request.cancel.clone().drop_guard();
@@ -184,6 +185,11 @@ impl McpService {
             tracing::debug!("session {key} of an MCP call is kept: {error}");
         }
     }
+}
+
+/// Returns the user for whom a client acts.
+fn user(context: &RequestContext<RoleServer>) -> &str {
+    scope(context).and_then(|scope| scope.user.as_deref()).unwrap_or(ANONYMOUS_USER)
 }
 
 fn failure(message: String) -> CallToolResult {

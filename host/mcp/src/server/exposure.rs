@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hatchery_core::{JsonMap, matches_wildcard, to_json_schema};
+use hatchery_core::{ClientScope, JsonMap, matches_wildcard, to_json_schema};
 use rmcp::model::Tool;
 use serde_json::{Value, json};
 
@@ -62,12 +62,25 @@ impl ExposedTools {
         self.tools.insert(name, (tool, target));
     }
 
-    pub(super) fn list(&self) -> Vec<Tool> {
-        self.tools.values().map(|(tool, _)| tool.clone()).collect()
+    /// Returns the tools that a client may use.
+    pub(super) fn list(&self, scope: Option<&ClientScope>) -> Vec<Tool> {
+        let permitted = self.tools.values().filter(|(_, target)| target.is_permitted(scope));
+        permitted.map(|(tool, _)| tool.clone()).collect()
     }
 
-    pub(super) fn target(&self, name: &str) -> Option<&Target> {
-        self.tools.get(name).map(|(_, target)| target)
+    /// Returns the target of a name that a client may use.
+    pub(super) fn target(&self, name: &str, scope: Option<&ClientScope>) -> Option<&Target> {
+        self.tools.get(name).map(|(_, target)| target).filter(|target| target.is_permitted(scope))
+    }
+}
+
+impl Target {
+    /// Returns true if a client may use it. A tool belongs to no app, so it is for clients that may use all of them.
+    fn is_permitted(&self, scope: Option<&ClientScope>) -> bool {
+        scope.is_none_or(|scope| match self {
+            Self::App(name) => scope.has_app(name),
+            Self::Tool(_) => scope.has_every_app(),
+        })
     }
 }
 

@@ -1,5 +1,7 @@
 //! One client: its handshake, its lists, its calls, and notifications of changed tools.
 
+use hatchery_core::ClientScope;
+use http::request::Parts;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ListToolsResult, PaginatedRequestParams,
     ServerCapabilities, ServerConfig, SubscriptionFilter,
@@ -53,6 +55,11 @@ where
     }
 }
 
+/// Returns what the sender of a request may use. `None` if it is not limited.
+pub(super) fn scope(context: &RequestContext<RoleServer>) -> Option<&ClientScope> {
+    context.extensions.get::<Parts>()?.extensions.get()
+}
+
 impl ServerHandler for Session {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
@@ -63,9 +70,9 @@ impl ServerHandler for Session {
     async fn list_tools(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.service.tools().await.list()))
+        Ok(ListToolsResult::with_all_items(self.service.tools().await.list(scope(&context))))
     }
 
     async fn call_tool(
@@ -74,7 +81,7 @@ impl ServerHandler for Session {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let tools = self.service.tools().await;
-        let Some(target) = tools.target(&request.name) else {
+        let Some(target) = tools.target(&request.name, scope(&context)) else {
             return Err(ErrorData::invalid_params(format!("Unknown tool: {}", request.name), None));
         };
         let args = request.arguments.unwrap_or_default();

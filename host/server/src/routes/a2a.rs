@@ -10,6 +10,7 @@ use hatchery_a2a::A2aEndpoint;
 use utoipa_axum::routes;
 
 use crate::api_document::ApiRouter;
+use crate::auth::Principal;
 use crate::body::{self, LargeBody};
 use crate::error::ApiError;
 use crate::extract::Params;
@@ -24,22 +25,37 @@ pub(super) fn routes() -> ApiRouter {
         .route("/.well-known/agent.json", get(default_card))
 }
 
-async fn app(state: State<AppState>, Params(app): Params<String>, request: Request) -> Result<Response, ApiError> {
-    handle(&state, &app, "", request).await
+async fn app(
+    state: State<AppState>,
+    principal: Principal,
+    Params(app): Params<String>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    handle(&state, &principal, &app, "", request).await
 }
 
 async fn path(
     state: State<AppState>,
+    principal: Principal,
     Params((app, path)): Params<(String, String)>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    handle(&state, &app, &path, request).await
+    handle(&state, &principal, &app, &path, request).await
 }
 
 /// Passes a request on, with its whole body: the limits of size, time and memory of other bodies apply to it.
-async fn handle(state: &AppState, app: &str, path: &str, request: Request) -> Result<Response, ApiError> {
+async fn handle(
+    state: &AppState,
+    principal: &Principal,
+    app: &str,
+    path: &str,
+    request: Request,
+) -> Result<Response, ApiError> {
     let endpoint = endpoint(state, request.method(), request.uri())?;
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    if let Some(scope) = principal.scope() {
+        parts.extensions.insert(scope.clone());
+    }
     let body = body::read(&parts, body, state.config()).await?;
     match endpoint.handle(app, path, Request::from_parts(parts, body)).await {
         Some(response) => Ok(response.map(Body::new)),

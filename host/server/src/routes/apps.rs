@@ -11,6 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
 use crate::api_document::ApiRouter;
+use crate::auth::Principal;
 use crate::extract::QueryParams;
 use crate::state::AppState;
 
@@ -38,7 +39,7 @@ struct ListQuery {
     detailed: bool,
 }
 
-/// Returns the names of all apps, sorted; with `?detailed=true` also their agents.
+/// Returns the names of all apps that the client may use, sorted; with `?detailed=true` also their agents.
 #[utoipa::path(
     get,
     path = "/list-apps",
@@ -46,8 +47,13 @@ struct ListQuery {
     params(ListQuery),
     responses((status = 200, description = "The apps", body = AppList))
 )]
-async fn list_apps(State(state): State<AppState>, QueryParams(query): QueryParams<ListQuery>) -> Response {
-    let names = state.source().app_names();
+async fn list_apps(
+    State(state): State<AppState>,
+    principal: Principal,
+    QueryParams(query): QueryParams<ListQuery>,
+) -> Response {
+    let mut names = state.source().app_names();
+    names.retain(|name| principal.has_app(name));
     if !query.detailed {
         return Json(names).into_response();
     }

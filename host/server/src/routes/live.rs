@@ -17,6 +17,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::api_document::ApiRouter;
+use crate::auth::Principal;
 use crate::connections::ConnectionPermit;
 use crate::error::ApiError;
 use crate::extract::QueryParams;
@@ -35,6 +36,7 @@ pub(super) fn routes() -> ApiRouter {
 
 async fn run_live(
     State(state): State<AppState>,
+    principal: Principal,
     QueryParams(query): QueryParams<Vec<(String, String)>>,
     permit: Option<Extension<Arc<ConnectionPermit>>>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
@@ -51,13 +53,13 @@ async fn run_live(
         .max_message_size(max_frame.saturating_mul(RECEIVED_FRAMES))
         .max_frame_size(max_frame.saturating_mul(RECEIVED_FRAMES));
     upgrade.on_upgrade(move |socket| async move {
-        converse(state, socket, &query).await;
+        converse(state, &principal, socket, &query).await;
         drop(permit);
     })
 }
 
 /// Serves a connection until its end.
-async fn converse(state: AppState, socket: WebSocket, query: &[(String, String)]) {
+async fn converse(state: AppState, principal: &Principal, socket: WebSocket, query: &[(String, String)]) {
     let connection = state.live().open();
     let queue = LiveRequestQueue::new(MAX_UNREAD_REQUESTS);
     let config = state.config();
@@ -68,7 +70,7 @@ async fn converse(state: AppState, socket: WebSocket, query: &[(String, String)]
         ping: config.keep_alive,
     };
     let session = LiveSession::new(socket, queue.clone(), limits);
-    let (app, request) = match request(&state, query) {
+    let (app, request) = match request(&state, principal, query) {
         Ok(request) => request,
         Err(end) => return session.close(&end).await,
     };
@@ -86,12 +88,17 @@ async fn converse(state: AppState, socket: WebSocket, query: &[(String, String)]
 }
 
 /// Reads the parameters, in camelCase or snake_case. Unknown ones are ignored, as they are by ADK's servers.
-fn request(state: &AppState, query: &[(String, String)]) -> Result<(Arc<App>, LiveRunRequest), LiveEnd> {
+fn request(
+    state: &AppState,
+    principal: &Principal,
+    query: &[(String, String)],
+) -> Result<(Arc<App>, LiveRunRequest), LiveEnd> {
     let app = required(query, "app_name", "appName")?;
     let user = required(query, "user_id", "userId")?;
     let session = required(query, "session_id", "sessionId")?;
     let config = RunConfig { live: Some(live_config(query)?), ..RunConfig::default() };
-    let app = state.app(app).map_err(|error| LiveEnd::no_app(&error))?;
+    let app = principal.check_app(app).and_then(|()| state.app(app)).map_err(|error| LiveEnd::no_app(&error))?;
+    principal.check_user(user).map_err(|error| LiveEnd::Refused(close_code::POLICY, error.detail))?;
     let (user, session, cancel) = (user.to_owned(), session.to_owned(), CancellationToken::new());
     Ok((app, LiveRunRequest { user, session, config, origin: CallerOrigin::Http, cancel }))
 }

@@ -8,6 +8,7 @@ use axum::response::Response;
 use axum::routing::any;
 
 use crate::api_document::ApiRouter;
+use crate::auth::Principal;
 use crate::body::{self, LargeBody};
 use crate::error::ApiError;
 use crate::state::AppState;
@@ -17,12 +18,21 @@ pub(super) fn routes() -> ApiRouter {
 }
 
 /// Passes a request on, with its whole body: the limits of size, time and memory of other bodies apply to it.
-async fn mcp(State(state): State<AppState>, method: Method, uri: Uri, request: Request) -> Result<Response, ApiError> {
+async fn mcp(
+    State(state): State<AppState>,
+    principal: Principal,
+    method: Method,
+    uri: Uri,
+    request: Request,
+) -> Result<Response, ApiError> {
     let Some(endpoint) = state.mcp() else {
         let detail = format!("no route for {method} {}: this server has no MCP endpoint", uri.path());
         return Err(ApiError::new(StatusCode::NOT_FOUND, "ROUTE_NOT_FOUND", detail));
     };
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    if let Some(scope) = principal.scope() {
+        parts.extensions.insert(scope.clone());
+    }
     let body = body::read(&parts, body, state.config()).await?;
     Ok(endpoint.handle(Request::from_parts(parts, body)).await.map(Body::new))
 }

@@ -2,6 +2,7 @@
 //!
 //! A client that disconnects does not cancel the run, unless the request or the configuration says so.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
@@ -11,7 +12,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use hatchery_core::{CallerOrigin, ClientMessage, Content, JsonMap, RunConfig, RunError, StreamingMode, TraceParent};
-use hatchery_engine::{Run, RunRequest};
+use hatchery_engine::{App, Run, RunRequest};
 use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -20,6 +21,7 @@ use utoipa_axum::routes;
 
 use super::runs::{self, RunView};
 use crate::api_document::{ApiRouter, schemas};
+use crate::auth::Principal;
 use crate::body::LargeBody;
 use crate::error::{self, ApiError};
 use crate::extract::Json;
@@ -71,11 +73,12 @@ struct StartedRun {
 
 async fn start(
     state: &AppState,
+    principal: &Principal,
     body: RunBody,
     streaming_mode: StreamingMode,
     headers: &HeaderMap,
 ) -> Result<StartedRun, ApiError> {
-    let app = state.app(&required("appName", body.app_name.clone())?)?;
+    let app = permitted_app(state, principal, &body)?;
     let cancel_on_disconnect = body.cancel_on_disconnect.unwrap_or(state.config().cancel_on_disconnect);
     let cancel = CancellationToken::new();
     let request = request(with_idempotency_key(body, headers)?, streaming_mode, cancel.clone())?;
@@ -83,6 +86,16 @@ async fn start(
     let _permit = state.acquire_run_permit()?;
     let run = state.runner().run(app, request).await?;
     Ok(StartedRun { run, guard: cancel_on_disconnect.then(|| cancel.drop_guard()) })
+}
+
+/// Returns the app of a run that a client may start.
+fn permitted_app(state: &AppState, principal: &Principal, body: &RunBody) -> Result<Arc<App>, ApiError> {
+    let name = required("appName", body.app_name.clone())?;
+    principal.check_app(&name)?;
+    // A user that is missing is an error of the request.
+    body.user_id.as_deref().map_or(Ok(()), |user| principal.check_user(user))?;
+    body.state_delta.as_ref().map_or(Ok(()), |state| principal.check_state(state))?;
+    state.app(&name)
 }
 
 /// Converts the body to a request for the runner. Clients cannot set limits.
@@ -138,8 +151,13 @@ fn with_run_id(run_id: Option<&str>, mut response: Response) -> Response {
 }
 
 /// Starts a run that nobody waits for. Returns it with the path where it can be read.
-async fn run_in_background(state: &AppState, body: RunBody, headers: &HeaderMap) -> Result<Response, ApiError> {
-    let app = state.app(&required("appName", body.app_name.clone())?)?;
+async fn run_in_background(
+    state: &AppState,
+    principal: &Principal,
+    body: RunBody,
+    headers: &HeaderMap,
+) -> Result<Response, ApiError> {
+    let app = permitted_app(state, principal, &body)?;
     let request = request(with_idempotency_key(body, headers)?, StreamingMode::Off, CancellationToken::new())?;
     let request = RunRequest { trace_parent: trace_parent(headers), ..request };
     let _permit = state.acquire_run_permit()?;
@@ -164,13 +182,14 @@ async fn run_in_background(state: &AppState, body: RunBody, headers: &HeaderMap)
 )]
 async fn run(
     State(state): State<AppState>,
+    principal: Principal,
     headers: HeaderMap,
     Json(body): Json<RunBody>,
 ) -> Result<Response, ApiError> {
     if body.background == Some(true) {
-        return run_in_background(&state, body, &headers).await;
+        return run_in_background(&state, &principal, body, &headers).await;
     }
-    let mut started = start(&state, body, StreamingMode::Off, &headers).await?;
+    let mut started = start(&state, &principal, body, StreamingMode::Off, &headers).await?;
     let mut events = Vec::new();
     while let Some(item) = started.run.next().await {
         match item {
@@ -191,11 +210,12 @@ async fn run(
 )]
 async fn run_sse(
     State(state): State<AppState>,
+    principal: Principal,
     headers: HeaderMap,
     Json(body): Json<RunBody>,
 ) -> Result<Response, ApiError> {
     let streaming_mode = if body.streaming == Some(true) { StreamingMode::On } else { StreamingMode::Off };
-    let started = start(&state, body, streaming_mode, &headers).await?;
+    let started = start(&state, &principal, body, streaming_mode, &headers).await?;
     let run_id = started.run.id().map(str::to_owned);
     let frames = sse_frames(started, state.config().keep_alive);
     Ok(with_run_id(run_id.as_deref(), event_stream(Body::from_stream(frames))))

@@ -15,6 +15,7 @@ use utoipa_axum::router::UtoipaMethodRouterExt;
 use utoipa_axum::routes;
 
 use crate::api_document::{ApiRouter, schemas};
+use crate::auth::Principal;
 use crate::body::LargeBody;
 use crate::error::ApiError;
 use crate::extract::{Json, Params, QueryParams, RawJson};
@@ -58,6 +59,7 @@ struct CreateBody {
 )]
 async fn create(
     State(state): State<AppState>,
+    principal: Principal,
     Params((app, user)): Params<(String, String)>,
     body: RawJson,
 ) -> Result<Response, ApiError> {
@@ -71,9 +73,11 @@ async fn create(
     if let Some(index) = events.iter().position(|event| event.partial) {
         return Err(ApiError::bad_input(format!("events[{index}] is partial; only complete events can be imported")));
     }
+    principal.check_state(&initial_state)?;
     state.app(&app)?;
     if !events.is_empty() {
-        check_import(&state, &app, &user, body.session_id.as_deref().unwrap_or_default(), events.len())?;
+        let key = SessionKey::new(app.as_str(), user.as_str(), body.session_id.as_deref().unwrap_or_default());
+        check_import(&state, &principal, &key, events.len())?;
     }
     let sessions = &state.services().sessions;
     let session = sessions.create(&app, &user, body.session_id.as_deref(), initial_state).await?;
@@ -92,16 +96,25 @@ fn remove_shared_keys(state: &mut JsonMap) {
     state.retain(|key, _| !matches!(StateScope::of(key).0, StateScope::App | StateScope::User));
 }
 
-/// Checks that the operator allows imports: imported events can claim anything about agents, tools and users.
-fn check_import(state: &AppState, app: &str, user: &str, session: &str, count: usize) -> Result<(), ApiError> {
-    let detail = format!("{count} events");
-    if state.config().allow_import {
+/// Checks that the operator imports events or lets all clients do it: imported events can claim anything about agents,
+/// tools and users.
+fn check_import(state: &AppState, principal: &Principal, key: &SessionKey, count: usize) -> Result<(), ApiError> {
+    let (app, user, session, detail) = (&*key.app, &*key.user, &*key.id, format!("{count} events"));
+    let is_allowed = match principal {
+        Principal::Operator(_) => true,
+        Principal::Client(_) => false,
+        Principal::Anybody => state.config().allow_import,
+    };
+    if is_allowed {
         tracing::info!(target: "hatchery::audit", app, user, session, decision = "allowed", detail, "import");
         return Ok(());
     }
     tracing::warn!(target: "hatchery::audit", app, user, session, decision = "refused", detail, "import");
     let error = ApiError::new(StatusCode::FORBIDDEN, "IMPORT_NOT_ALLOWED", "sessions cannot be created with events");
-    Err(error.advise("to let clients import sessions, set `server: { allow_import: true }` in hatchery.yaml"))
+    Err(error.advise(match principal {
+        Principal::Client(_) => "only credentials with the role `operate` may import sessions",
+        _ => "to let clients import sessions, set `server: { allow_import: true }` in hatchery.yaml",
+    }))
 }
 
 async fn import(state: &AppState, key: &SessionKey, events: Vec<EventData>) -> Result<(), ApiError> {
@@ -142,6 +155,7 @@ async fn append(state: &AppState, key: &SessionKey, event: EventData) -> Result<
 )]
 async fn create_with_id(
     State(state): State<AppState>,
+    principal: Principal,
     Params((app, user, id)): Params<(String, String, String)>,
     body: RawJson,
 ) -> Result<Response, ApiError> {
@@ -153,6 +167,7 @@ async fn create_with_id(
             _ => {}
         }
     }
+    principal.check_state(&initial)?;
     state.app(&app)?;
     json::session(&state.services().sessions.create(&app, &user, Some(&id), initial).await?)
 }
@@ -229,9 +244,11 @@ struct UpdateBody {
 )]
 async fn update(
     State(state): State<AppState>,
+    principal: Principal,
     Params((app, user, id)): Params<(String, String, String)>,
     Json(body): Json<UpdateBody>,
 ) -> Result<Response, ApiError> {
+    principal.check_state(&body.state_delta)?;
     state.app(&app)?;
     let key = SessionKey::new(app, user, id);
     let event = EventData {

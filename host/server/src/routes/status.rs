@@ -13,7 +13,8 @@ pub(super) fn routes() -> ApiRouter {
     ApiRouter::new().routes(routes!(health)).routes(routes!(ready)).routes(routes!(version))
 }
 
-/// Returns `{"status": "ok"}`, with `loading` if apps or components are still being loaded.
+/// Returns `{"status": "ok"}`, with `loading` if apps or components are still being loaded. Their names are not for
+/// everybody if the server has authentication.
 #[utoipa::path(
     get,
     path = "/health",
@@ -21,7 +22,7 @@ pub(super) fn routes() -> ApiRouter {
     responses((status = 200, description = "The server is up", body = Object))
 )]
 async fn health(State(state): State<AppState>) -> Json<Value> {
-    let loading = state.source().loading();
+    let loading = if state.auth().is_none() { state.source().loading() } else { Vec::new() };
     Json(if loading.is_empty() { json!({"status": "ok"}) } else { json!({"status": "ok", "loading": loading}) })
 }
 
@@ -37,7 +38,11 @@ async fn health(State(state): State<AppState>) -> Json<Value> {
 )]
 async fn ready(State(state): State<AppState>) -> Result<Json<Value>, ApiError> {
     let loading = state.source().loading();
-    if loading.is_empty() { Ok(Json(json!({"status": "ready"}))) } else { Err(ApiError::loading(&loading)) }
+    match loading.is_empty() {
+        true => Ok(Json(json!({"status": "ready"}))),
+        false if state.auth().is_some() => Err(ApiError::loading(&["components".to_owned()])),
+        false => Err(ApiError::loading(&loading)),
+    }
 }
 
 /// Returns the version of the server.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 mod api_document;
 mod artifacts;
+mod auth;
 mod bodies;
 mod builder;
 mod cors;
@@ -20,4 +21,6 @@ mod slow_clients;
 mod status;
 mod stored_runs;
 mod support;
+mod tls;
+mod tokens;
 mod traces;

@@ -4,7 +4,7 @@ use hatchery_stores::{Quota, Quotas};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Host, problem, run_body};
+use crate::support::{Host, problem, run_body, wait_for};
 
 const SESSIONS: &str = "/apps/says/users/u/sessions";
 
@@ -51,6 +51,37 @@ async fn a_user_with_too_many_sessions_or_artifacts_gets_an_error() {
     host.session("says").await;
     assert_eq!(host.get_json(&artifacts).await, json!([]));
     host.post_json(&artifacts, &body).await;
+}
+
+#[tokio::test]
+async fn a_user_with_too_many_active_runs_waits_while_others_run() {
+    let host = Host::with_quotas(Quotas::default().with(Quota::UserRuns, 1)).await;
+    host.session("waits").await;
+    host.post_json("/apps/waits/users/u/sessions/t", &json!({})).await;
+    host.post_json("/apps/waits/users/v/sessions/s", &json!({})).await;
+    let message = run_body("waits", "hi");
+    let (first, rest) = tokio::join!(host.post("/run", &message), async {
+        wait_for(&host.signals.started).await;
+        let mut second = run_body("waits", "hi");
+        second["sessionId"] = json!("t");
+        for route in ["/run", "/run_sse"] {
+            let refused = host.post(route, &second).await;
+            assert_eq!(refused.headers()["retry-after"], "1");
+            let detail = problem(refused, 429, "QUOTA_EXCEEDED").await["detail"].clone();
+            assert_eq!(detail, "a user of an app may have at most 1 active runs: wait until one has ended");
+        }
+        let mut other = run_body("waits", "hi");
+        other["userId"] = json!("v");
+        let (other, ()) = tokio::join!(host.post("/run", &other), async {
+            wait_for(&host.signals.started).await;
+            host.signals.resume.add_permits(2);
+        });
+        (other.status(), second)
+    });
+    let (other, second) = rest;
+    assert_eq!((first.status().as_u16(), other.as_u16()), (200, 200));
+    host.signals.resume.add_permits(1);
+    assert_eq!(host.post("/run", &second).await.status(), 200, "the run before has ended");
 }
 
 #[tokio::test]

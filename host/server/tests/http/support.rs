@@ -109,7 +109,7 @@ impl Drop for SignalOnDrop {
     }
 }
 
-struct FakeSource(Vec<Arc<App>>);
+pub struct FakeSource(pub Vec<Arc<App>>);
 
 impl AppSource for FakeSource {
     fn app(&self, name: &str) -> Option<Arc<App>> {

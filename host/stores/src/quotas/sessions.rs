@@ -20,6 +20,7 @@ use hatchery_core::{
 };
 
 use super::state_change::{StateChange, add, subtract};
+use super::tokens::DailyTokens;
 use super::{AppQuotas, Quota, Quotas, audit};
 use crate::keyed_lock::{KeyedLock, KeyedLockGuard, LockMode, MAX_WAIT, busy};
 use crate::sessions::{new_session_id, record_bytes};
@@ -41,6 +42,7 @@ pub struct QuotaSessions {
     users: KeyedLock<Owner>,
     apps: KeyedLock<Arc<str>>,
     cache: Mutex<UsageCache>,
+    tokens: DailyTokens,
 }
 
 /// Cached totals, which are at least as large as those of the service.
@@ -77,7 +79,8 @@ struct WriteGuard<'a> {
 impl QuotaSessions {
     /// Wraps a service.
     pub fn new(inner: Arc<dyn SessionService>, quotas: Arc<AppQuotas>) -> Self {
-        Self { inner, quotas, users: KeyedLock::default(), apps: KeyedLock::default(), cache: Mutex::default() }
+        let (users, apps) = (KeyedLock::default(), KeyedLock::default());
+        Self { inner, quotas, users, apps, cache: Mutex::default(), tokens: DailyTokens::default() }
     }
 
     /// Locks the writes of the user and, if `changes_app`, of the app's state.
@@ -183,7 +186,28 @@ impl QuotaSessions {
         if !appended.as_ref().is_ok_and(|revision| *revision == expected) {
             self.cache().invalidate(key, &guard);
         }
+        if appended.is_ok() {
+            self.tokens.add(key, event);
+        }
         appended
+    }
+
+    async fn admit_checked(&self, key: &SessionKey, active: usize) -> Result<(), StoreError> {
+        let quotas = self.quotas.of(&key.app);
+        quotas.check(Quota::UserRuns, active as u64)?;
+        if quotas.get(Quota::UserTokensPerDay) == 0 {
+            return Ok(());
+        }
+        let used = match self.tokens.used(key) {
+            Some(used) => used,
+            None => {
+                // Events are not appended meanwhile, so each is counted once.
+                let _guard = self.lock(key, false, LockMode::Exclusive).await?;
+                self.tokens.count(&*self.inner, key).await?
+            }
+        };
+        // What is used up leaves nothing for the next run.
+        quotas.check(Quota::UserTokensPerDay, used.saturating_add(1))
     }
 }
 
@@ -257,6 +281,12 @@ impl WrapperSessionService for QuotaSessions {
     async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {
         key.check()?;
         Self::audit_denial(key, self.append_checked(key, event, fence).await)
+    }
+
+    async fn admit_run(&self, key: &SessionKey, active: usize) -> Result<(), StoreError> {
+        key.check()?;
+        Self::audit_denial(key, self.admit_checked(key, active).await)?;
+        self.inner.admit_run(key, active).await
     }
 
     fn journal(&self) -> Option<&dyn CallJournal> {

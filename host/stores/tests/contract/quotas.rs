@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hatchery_core::{
-    ArtifactService, Event, EventActions, EventData, EventWindow, JsonMap, Part, SessionKey, SessionService, StoreError,
+    ArtifactService, Event, EventActions, EventData, EventWindow, JsonMap, Part, SessionKey, SessionService,
+    StoreError, Timestamp, UsageMetadata,
 };
 use hatchery_stores::quotas::{QuotaArtifacts, QuotaSessions};
 use hatchery_stores::{AppQuotas, DirectoryArtifacts, MemoryArtifacts, MemorySessions, Quota, Quotas, SqliteSessions};
@@ -31,6 +32,7 @@ every_backend!(
         data_of_other_processes_counts,
         an_app_may_have_its_own_quotas,
         versions_of_artifacts_are_counted_for_session_and_user,
+        active_runs_and_tokens_of_a_day_are_limited,
         long_names_and_control_characters_are_rejected,
     ],
     memory(_folder) => Backend {
@@ -311,6 +313,41 @@ async fn versions_of_artifacts_are_counted_for_session_and_user(backend: &Backen
     assert_eq!(exceeded(error), "quotas.session_artifact_bytes");
     artifacts.save(&s1, "b", &part).await.unwrap();
     assert_eq!(exceeded(artifacts.save(&s2, "b", &part).await), "quotas.user_artifact_bytes");
+}
+
+async fn active_runs_and_tokens_of_a_day_are_limited(backend: &Backend) {
+    let [ann, bob] = ["ann", "bob"].map(|user| SessionKey::new("app", user, "s"));
+    let append = async |sessions: &QuotaSessions, key: &SessionKey, tokens: u64, timestamp: Timestamp| {
+        let usage = UsageMetadata { total_token_count: Some(tokens), ..UsageMetadata::default() };
+        let usage_metadata = Some(usage.into());
+        let event = Event::new(EventData { author: "a".into(), timestamp, usage_metadata, ..EventData::default() });
+        sessions.append(key, &event).await.unwrap();
+    };
+    let quotas = || [(Quota::UserTokensPerDay, 100), (Quota::UserRuns, 2)];
+    let sessions = backend.sessions(quotas());
+    for user in ["ann", "bob"] {
+        create(&sessions, user, "s").await;
+    }
+    sessions.admit_run(&ann, 2).await.unwrap();
+    assert_eq!(exceeded(sessions.admit_run(&ann, 3).await), "quotas.user_runs");
+    let now = Timestamp::now();
+    append(&sessions, &ann, 60, now).await;
+    append(&sessions, &ann, 39, now).await;
+    sessions.admit_run(&ann, 1).await.unwrap();
+    append(&sessions, &ann, 1, now).await;
+    let error = sessions.admit_run(&ann, 1).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "a user of an app may use at most 100 tokens a day: try again tomorrow, UTC; raise `quotas.user_tokens_per_day` in \
+         hatchery.yaml to allow more"
+    );
+    // Another process counts what is stored, and nothing of other days and users.
+    const DAY: i64 = 24 * 3600 * 1_000_000;
+    append(&sessions, &bob, 1000, Timestamp::from_micros(now.as_micros() - DAY)).await;
+    let others = backend.sessions(quotas());
+    assert_eq!(exceeded(others.admit_run(&ann, 1).await), "quotas.user_tokens_per_day");
+    others.admit_run(&bob, 1).await.unwrap();
+    backend.sessions([]).admit_run(&ann, 1000).await.unwrap();
 }
 
 async fn long_names_and_control_characters_are_rejected(backend: &Backend) {

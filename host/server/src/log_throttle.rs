@@ -10,7 +10,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Writes a log line at most once per interval.
 #[derive(Default)]
-pub(super) struct LogThrottle(Mutex<State>);
+pub(crate) struct LogThrottle(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -20,7 +20,7 @@ struct State {
 
 impl LogThrottle {
     /// Calls `write` with the number of calls so far, unless a line was written within the interval.
-    pub(super) fn log(&self, write: impl FnOnce(u64)) {
+    pub(crate) fn log(&self, write: impl FnOnce(u64)) {
         let mut state = self.0.lock_unpoisoned();
         state.times += 1;
         if state.last.is_none_or(|last| last.elapsed() >= INTERVAL) {
@@ -32,7 +32,7 @@ impl LogThrottle {
     }
 
     #[cfg(test)]
-    pub(super) fn times(&self) -> u64 {
+    pub(crate) fn times(&self) -> u64 {
         self.0.lock().unwrap().times
     }
 }

@@ -1,0 +1,235 @@
+//! Authentication: who sends a request. API keys, tokens of an issuer, and logins of browsers.
+//!
+//! The [service](crate::service) asks before the route of a request is known, so that nothing is said about what exists
+//! to clients that may not know it.
+
+mod api_keys;
+mod credential;
+mod jwks;
+mod login_page;
+mod logins;
+mod principal;
+mod rate_limit;
+mod refusal;
+mod requirement;
+mod tokens;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use axum::extract::Request;
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use hatchery::ServerAuthConfig;
+
+use crate::error::ApiError;
+use crate::log_throttle::LogThrottle;
+use crate::peer::Peer;
+use api_keys::ApiKeys;
+use credential::Credential;
+use logins::{LoginCredential, Logins};
+use rate_limit::RateLimit;
+use refusal::Refusal;
+use requirement::Requirement;
+use tokens::Tokens;
+
+pub(crate) use login_page::login_page;
+pub(crate) use logins::{CLEARED_COOKIE, cookie};
+pub(crate) use principal::Principal;
+
+/// Longest time for which a browser stays logged in.
+const MAX_LOGIN: Duration = Duration::from_secs(12 * 3600);
+
+/// Decides who sends a request, and what they may do.
+pub(crate) struct Authentication {
+    clients: ArcSwap<Clients>,
+    logins: Logins,
+    rate_limit: RateLimit,
+    refused: AtomicU64,
+    log: LogThrottle,
+}
+
+/// The clients of a configuration.
+struct Clients {
+    keys: ApiKeys,
+    tokens: Option<Arc<Tokens>>,
+}
+
+impl Clients {
+    /// Reads the API keys. The issuer of `known` is kept with its keys if its settings are the same.
+    fn open(config: &ServerAuthConfig, known: Option<&Self>) -> Result<Self, String> {
+        let keys = ApiKeys::open(config)?;
+        let per_minute = config.requests_per_minute;
+        let tokens = config.oidc.as_ref().map(|oidc| {
+            let tokens = known.and_then(|known| known.tokens.as_ref());
+            match tokens.filter(|tokens| tokens.has_settings(oidc, per_minute)) {
+                Some(tokens) => Ok(tokens.clone()),
+                None => Tokens::new(oidc, per_minute).map(Arc::new),
+            }
+        });
+        Ok(Self { keys, tokens: tokens.transpose()? })
+    }
+}
+
+/// The part of a request that decides about it.
+pub(crate) struct RequestHead<'a> {
+    method: &'a Method,
+    path: &'a str,
+    headers: &'a HeaderMap,
+    peer: Option<Peer>,
+    accepts_login: bool,
+}
+
+impl<'a> RequestHead<'a> {
+    /// Returns the head of a request, whose cookie counts if `accepts_login`.
+    pub(crate) fn of(request: &'a Request, accepts_login: bool) -> Self {
+        let peer = Peer::of(request.extensions());
+        let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
+        Self { method, path, headers, peer, accepts_login }
+    }
+}
+
+/// Who a credential belongs to, and how long it is valid.
+struct Identified {
+    principal: Principal,
+    /// What a browser logs in with.
+    credential: LoginCredential,
+    /// `None` if it does not expire.
+    expires_in: Option<Duration>,
+}
+
+impl Authentication {
+    /// Reads the API keys. The keys of an issuer are read when the first token arrives.
+    ///
+    /// # Errors
+    /// The problem, without the text of a key.
+    pub(crate) fn open(config: &ServerAuthConfig) -> Result<Self, String> {
+        Ok(Self {
+            clients: ArcSwap::from_pointee(Clients::open(config, None)?),
+            logins: Logins::default(),
+            rate_limit: RateLimit::default(),
+            refused: AtomicU64::new(0),
+            log: LogThrottle::default(),
+        })
+    }
+
+    /// Replaces the clients. Keys that the configuration does not have any more are not accepted from the next request on,
+    /// nor are logins with them.
+    ///
+    /// # Errors
+    /// The problem, without the text of a key. The clients are those before then.
+    pub(crate) fn reload(&self, config: &ServerAuthConfig) -> Result<(), String> {
+        let clients = Clients::open(config, Some(&self.clients.load()))?;
+        self.clients.store(Arc::new(clients));
+        Ok(())
+    }
+
+    /// Returns how many requests had no valid credentials.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Returns who sends a request, after a check that they may use its path. `None` for a path that everybody may use.
+    ///
+    /// # Errors
+    /// The response that refuses it.
+    pub(crate) async fn admit(&self, request: RequestHead<'_>) -> Result<Option<Principal>, Box<Response>> {
+        let requirement = Requirement::of(request.path);
+        if requirement == Requirement::None {
+            return Ok(None);
+        }
+        let identified = match Credential::of(request.headers, request.accepts_login) {
+            Some(credential) => self.identify(credential).await,
+            None => Err(Refusal::Missing),
+        };
+        match identified {
+            Ok(Identified { principal, .. }) => match self.check(&principal, &requirement) {
+                Ok(()) => Ok(Some(principal)),
+                Err(error) => Err(error.into_response().into()),
+            },
+            Err(refusal) => {
+                self.record(&refusal, request.path, request.peer);
+                let response = match login_page::opens_page(&request) && refusal.is_of_client() {
+                    true => login_page(request.path, None),
+                    false => ApiError::from(refusal).into_response(),
+                };
+                Err(response.into())
+            }
+        }
+    }
+
+    fn check(&self, principal: &Principal, requirement: &Requirement) -> Result<(), ApiError> {
+        let per_minute = principal.requests_per_minute();
+        self.rate_limit.count(principal.name(), per_minute, Instant::now()).map_err(|wait| {
+            let detail = format!("these credentials are for {per_minute} requests per minute; send fewer");
+            let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED", detail);
+            ApiError { retry_after: Some(wait), ..error }
+        })?;
+        principal.check(requirement)
+    }
+
+    /// Logs a browser in with an API key or a token of an operator. Returns the text of its cookie and how long it is
+    /// valid.
+    ///
+    /// # Errors
+    /// If the secret is not valid, or not that of an operator.
+    pub(crate) async fn log_in(&self, secret: &str, peer: Option<Peer>) -> Result<(String, Duration), ApiError> {
+        let identified = self.identify(Credential::Secret(secret)).await;
+        let Identified { principal, credential, expires_in } = identified.map_err(|refusal| {
+            self.record(&refusal, "/login", peer);
+            ApiError::from(refusal)
+        })?;
+        principal.check(&Requirement::Operator)?;
+        let lifetime = expires_in.unwrap_or(MAX_LOGIN).min(MAX_LOGIN);
+        tracing::info!(target: "hatchery::audit", client = principal.name(), decision = "accepted", "login");
+        Ok((self.logins.add(credential, Instant::now() + lifetime), lifetime))
+    }
+
+    /// Logs the browser of a request out.
+    pub(crate) fn log_out(&self, headers: &HeaderMap) {
+        if let Some(login) = credential::login(headers) {
+            self.logins.remove(login);
+        }
+    }
+
+    async fn identify(&self, credential: Credential<'_>) -> Result<Identified, Refusal> {
+        let clients = self.clients.load_full();
+        let secret = match credential {
+            Credential::Secret(secret) => secret,
+            Credential::Login(id) => {
+                let credential = self.logins.find(id).ok_or(Refusal::LoggedOut)?;
+                let principal = match &credential {
+                    LoginCredential::Key(hash) => clients.keys.find(hash),
+                    LoginCredential::Token(principal) => clients.tokens.as_ref().map(|_| principal.clone()),
+                };
+                let principal = principal.ok_or(Refusal::LoggedOut)?;
+                return Ok(Identified { principal, credential, expires_in: None });
+            }
+        };
+        let hash = api_keys::hash(secret);
+        if let Some(principal) = clients.keys.find(&hash) {
+            return Ok(Identified { principal, credential: LoginCredential::Key(hash), expires_in: None });
+        }
+        match &clients.tokens {
+            Some(tokens) if tokens::is_token(secret) => tokens.verify(secret).await,
+            _ => Err(Refusal::UnknownKey),
+        }
+    }
+
+    /// Counts a request without valid credentials, and logs it without them.
+    fn record(&self, refusal: &Refusal, path: &str, peer: Option<Peer>) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        // A browser that opens the page has none yet, and a client may ask first.
+        if *refusal == Refusal::Missing {
+            return;
+        }
+        self.log.log(|times| {
+            let peer = peer.map(|peer| peer.to_string());
+            tracing::warn!(
+                target: "hatchery::audit", decision = "refused", detail = %refusal, path, peer, times, "authentication"
+            );
+        });
+    }
+}

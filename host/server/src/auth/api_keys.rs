@@ -1,0 +1,63 @@
+//! API keys, of which only hashes are kept.
+
+use std::sync::Arc;
+
+use hatchery::{ClientKeyConfig, Role, ServerAuthConfig};
+use hatchery_core::ClientScope;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::principal::{Client, Principal};
+
+pub(super) type Hash = [u8; 32];
+
+pub(super) struct ApiKeys(Vec<(Hash, Principal)>);
+
+impl ApiKeys {
+    /// Reads the keys.
+    ///
+    /// # Errors
+    /// The problem, without the text of a key.
+    pub(super) fn open(config: &ServerAuthConfig) -> Result<Self, String> {
+        let mut opened: Vec<(Hash, Principal)> = Vec::new();
+        for key in &config.keys {
+            let hash = key.digest()?;
+            if opened.iter().any(|(other, _)| *other == hash) {
+                return Err(format!(
+                    "the API key `{}` is that of another name too; each name needs its own key",
+                    key.name
+                ));
+            }
+            opened.push((hash, principal(key, config.requests_per_minute)));
+        }
+        Ok(Self(opened))
+    }
+
+    /// Returns whose key has this hash. The time that this takes depends on neither the hash nor the keys.
+    pub(super) fn find(&self, hash: &Hash) -> Option<Principal> {
+        let mut found = None;
+        for (known, principal) in &self.0 {
+            if bool::from(known.ct_eq(hash)) {
+                found = Some(principal);
+            }
+        }
+        found.cloned()
+    }
+}
+
+pub(super) fn hash(key: &str) -> Hash {
+    Sha256::digest(key).into()
+}
+
+/// Returns whose key it is. `default` is the number of requests per minute of keys without one.
+fn principal(key: &ClientKeyConfig, default: u32) -> Principal {
+    let name = format!("key {}", key.name);
+    match key.role {
+        Role::Operate => Principal::Operator(name.into()),
+        Role::Use => {
+            let scope = ClientScope { user: key.user.clone().map(Into::into), apps: key.apps.clone().into() };
+            let requests_per_minute = key.requests_per_minute.unwrap_or(default);
+            Principal::Client(Arc::new(Client { name, scope, requests_per_minute }))
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Logins of browsers: random ids in cookies, which only this process knows.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use axum::http::HeaderValue;
+use hatchery_core::sync::MutexExt;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use super::api_keys::Hash;
+use super::principal::Principal;
+
+/// The name of the cookie.
+pub(crate) const COOKIE: &str = "hatchery_login";
+
+/// The cookie that replaces that of a login that has ended.
+pub(crate) const CLEARED_COOKIE: HeaderValue =
+    HeaderValue::from_static("hatchery_login=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
+
+/// Most logins at a time. The one that would end first makes room.
+const MAX_LOGINS: usize = 256;
+
+/// The browsers that are logged in. Ids are kept as hashes, so that looking one up takes the same time for all of them.
+#[derive(Default)]
+pub(super) struct Logins(Mutex<HashMap<Hash, Login>>);
+
+struct Login {
+    credential: LoginCredential,
+    end: Instant,
+}
+
+/// What a browser was logged in with.
+#[derive(Debug, Clone)]
+pub(super) enum LoginCredential {
+    /// An API key, which may be withdrawn before the login ends.
+    Key(Hash),
+    /// A token, by whom it belonged to.
+    Token(Principal),
+}
+
+impl Logins {
+    /// Adds a login, and returns its id.
+    pub(super) fn add(&self, credential: LoginCredential, end: Instant) -> String {
+        let id = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
+        let mut logins = self.0.lock_unpoisoned();
+        let now = Instant::now();
+        logins.retain(|_, login| login.end > now);
+        if logins.len() >= MAX_LOGINS
+            && let Some(first) = logins.iter().min_by_key(|(_, login)| login.end).map(|(hash, _)| *hash)
+        {
+            logins.remove(&first);
+        }
+        logins.insert(hash(&id), Login { credential, end });
+        id
+    }
+
+    /// Returns what a browser was logged in with. `None` if the login has ended.
+    pub(super) fn find(&self, id: &str) -> Option<LoginCredential> {
+        let logins = self.0.lock_unpoisoned();
+        logins.get(&hash(id)).filter(|login| login.end > Instant::now()).map(|login| login.credential.clone())
+    }
+
+    pub(super) fn remove(&self, id: &str) {
+        self.0.lock_unpoisoned().remove(&hash(id));
+    }
+}
+
+fn hash(id: &str) -> Hash {
+    Sha256::digest(id).into()
+}
+
+/// Returns the cookie of a login: no script can read it, and no page of another site can send it.
+pub(crate) fn cookie(id: &str, lifetime: Duration, is_secure: bool) -> Option<HeaderValue> {
+    let secure = if is_secure { "; Secure" } else { "" };
+    let seconds = lifetime.as_secs();
+    HeaderValue::try_from(format!("{COOKIE}={id}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operator(name: &str) -> LoginCredential {
+        LoginCredential::Token(Principal::Operator(name.into()))
+    }
+
+    #[test]
+    fn a_login_is_valid_until_its_end_or_its_removal() {
+        let (logins, now) = (Logins::default(), Instant::now());
+        let (id, ended) = (logins.add(operator("a"), now + MAX), logins.add(operator("b"), now));
+        assert_eq!(id.len(), 64);
+        assert!(matches!(logins.find(&id), Some(LoginCredential::Token(principal)) if principal.name() == "a"));
+        assert!(logins.find(&ended).is_none() && logins.find("").is_none());
+        logins.remove(&id);
+        assert!(logins.find(&id).is_none());
+    }
+
+    #[test]
+    fn the_login_that_would_end_first_makes_room() {
+        let (logins, now) = (Logins::default(), Instant::now());
+        let ids: Vec<_> =
+            (0..=MAX_LOGINS as u64).map(|n| logins.add(operator("a"), now + MAX + Duration::from_secs(n))).collect();
+        assert!(logins.find(&ids[0]).is_none() && logins.find(&ids[1]).is_some());
+        assert_eq!(logins.0.lock_unpoisoned().len(), MAX_LOGINS);
+    }
+
+    const MAX: Duration = Duration::from_secs(3600);
+}

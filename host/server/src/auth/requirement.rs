@@ -1,0 +1,101 @@
+//! What the paths of the server require. A path that is not listed requires an operator.
+
+use percent_encoding::percent_decode_str;
+
+/// What a path requires of the sender of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Requirement {
+    /// Nothing.
+    None,
+    /// Valid credentials. What the body names is checked by the route.
+    Client,
+    /// The permission to use an app.
+    App(String),
+    /// The permission to use an app for a user.
+    User { app: String, user: String },
+    /// The permission to use every app: the path does not tell which one it means.
+    EveryApp(&'static str),
+    /// The role `operate`.
+    Operator,
+}
+
+impl Requirement {
+    /// Returns what a path requires. Segments are separated and decoded as the router does it.
+    pub(super) fn of(path: &str) -> Self {
+        let segments: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
+        match segments.as_slice() {
+            ["health" | "ready" | "login" | "logout"] => Self::None,
+            ["list-apps" | "run" | "run_sse" | "run-sse" | "run_live" | "mcp" | "version" | "openapi.json"] => {
+                Self::Client
+            }
+            ["apps", app, "users", user, ..] => match (decode(app), decode(user)) {
+                (Some(app), Some(user)) => Self::User { app, user },
+                _ => Self::Operator,
+            },
+            [".well-known", "agent-card.json" | "agent.json"] => Self::EveryApp("the default app"),
+            ["a2a", app, ..] => match decode(app) {
+                // ADK's clients mean the default app if there is none of this name.
+                Some(app) if app == "remote" => Self::EveryApp("remote"),
+                Some(app) => Self::App(app),
+                None => Self::Operator,
+            },
+            _ => Self::Operator,
+        }
+    }
+}
+
+/// Decodes a segment of a path. `None` if it is not UTF-8, which no route accepts.
+fn decode(segment: &str) -> Option<String> {
+    percent_decode_str(segment).decode_utf8().ok().map(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_sessions_require_their_app_and_user() {
+        let user = |app: &str, user: &str| Requirement::User { app: app.into(), user: user.into() };
+        for (path, expected) in [
+            ("/apps/dice/users/u/sessions", user("dice", "u")),
+            ("/apps/dice/users/u/sessions/s/artifacts/a/b", user("dice", "u")),
+            ("/apps/di%63e/users/%75/memory", user("dice", "u")),
+            ("/apps/a%2Fb/users/u%zz/sessions", user("a/b", "u%zz")),
+            ("/apps/dice/users/%ff/sessions", Requirement::Operator),
+        ] {
+            assert_eq!(Requirement::of(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn everything_else_is_for_operators_unless_it_is_listed() {
+        for path in [
+            "/",
+            "/components",
+            "/components/dice/rollback",
+            "/dev-ui/",
+            "/dev/apps/dice/graph",
+            "/dev/apps/dice/builder/save",
+            "/components/dice/tools/roll/call",
+            "/happenings",
+            "/metrics",
+            "/dev/apps/dice/users/u/sessions/s/events/e/graph",
+            "/apps/dice/eval_sets",
+            "/apps/dice",
+            "//apps/dice/users/u/sessions",
+            "/apps/../components",
+            "/%72un",
+            "/run/",
+            "/health/x",
+            "/unknown",
+        ] {
+            assert_eq!(Requirement::of(path), Requirement::Operator, "{path}");
+        }
+        assert_eq!(Requirement::of("/run"), Requirement::Client);
+        assert_eq!(Requirement::of("/health"), Requirement::None);
+        assert_eq!(Requirement::of("/a2a/dice/v1/tasks"), Requirement::App("dice".into()));
+        for path in ["/a2a/remote/v1/message:send", "/a2a/%72emote/v1/message:send"] {
+            assert_eq!(Requirement::of(path), Requirement::EveryApp("remote"), "{path}");
+        }
+    }
+}

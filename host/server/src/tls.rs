@@ -1,0 +1,128 @@
+//! TLS with a certificate and a key in files, which are read again when they change.
+
+mod expiry;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+use hatchery::TlsConfig;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use tokio::time::MissedTickBehavior;
+use tokio_rustls::TlsAcceptor;
+
+/// How often the server looks whether the files have changed. A change counts when it is this old.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// The certificate of a server. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    config: Arc<TlsConfig>,
+    provider: Arc<CryptoProvider>,
+    current: Arc<Current>,
+    acceptor: TlsAcceptor,
+    /// Those of the files when they were read at first, or before.
+    first: Stamps,
+}
+
+/// The certificate for the next handshake.
+#[derive(Debug)]
+struct Current(ArcSwap<CertifiedKey>);
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.load_full())
+    }
+}
+
+/// When the files were changed, and their sizes.
+type Stamps = [Option<(SystemTime, u64)>; 2];
+
+impl Tls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// The problem, with the file.
+    pub(crate) fn open(config: &TlsConfig) -> Result<Self, String> {
+        let first = stamps(config);
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let current = Arc::new(Current(ArcSwap::from_pointee(read(config, &provider)?)));
+        let builder = rustls::ServerConfig::builder_with_provider(provider.clone());
+        let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+        let mut server = builder.with_no_client_auth().with_cert_resolver(current.clone());
+        server.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let acceptor = TlsAcceptor::from(Arc::new(server));
+        Ok(Self { config: Arc::new(config.clone()), provider, current, acceptor, first })
+    }
+
+    /// Returns what accepts connections, each with the certificate that is current then.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        self.acceptor.clone()
+    }
+
+    /// Reads the files again whenever they have changed. Never returns.
+    pub(crate) async fn follow_files(&self) {
+        let (mut used, mut seen) = (self.first, self.first);
+        let mut ticks = tokio::time::interval(INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let now = stamps(&self.config);
+            // Two files are not replaced at once, so they are read when they have come to rest.
+            if now == seen && now != used {
+                used = now;
+                self.reload();
+            }
+            seen = now;
+        }
+    }
+
+    /// Reads the files again. If they cannot be used, the certificate before is kept.
+    pub(crate) fn reload(&self) {
+        match read(&self.config, &self.provider) {
+            Ok(key) => {
+                self.current.0.store(Arc::new(key));
+                tracing::info!(certificate = %self.config.certificate.display(), "the certificate was read again");
+            }
+            Err(problem) => tracing::error!("server.tls: {problem}; the certificate before is still used"),
+        }
+    }
+}
+
+fn stamps(config: &TlsConfig) -> Stamps {
+    let stamp = |path: &Path| {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    };
+    [stamp(&config.certificate), stamp(&config.key)]
+}
+
+/// Reads a certificate with its key.
+fn read(config: &TlsConfig, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
+    let (certificate, key) = (config.certificate.display(), config.key.display());
+    let certificates = CertificateDer::pem_file_iter(&config.certificate)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| format!("{certificate}: {}", describe(error)))?;
+    let Some(first) = certificates.first() else {
+        return Err(format!("{certificate}: it has no certificate in PEM"));
+    };
+    expiry::check(first, SystemTime::now()).map_err(|problem| format!("{certificate}: {problem}"))?;
+    let private = PrivateKeyDer::from_pem_file(&config.key).map_err(|error| match error {
+        pem::Error::NoItemsFound => format!("{key}: it has no private key in PEM"),
+        error => format!("{key}: {}", describe(error)),
+    })?;
+    CertifiedKey::from_der(certificates, private, provider)
+        .map_err(|error| format!("{certificate} and {key} do not fit together: {error}"))
+}
+
+fn describe(error: pem::Error) -> String {
+    match error {
+        pem::Error::Io(error) => error.to_string(),
+        error => format!("it is not PEM: {error}"),
+    }
+}

@@ -1,0 +1,76 @@
+//! The time until which a certificate (X.509) is valid.
+
+use std::time::{Duration, SystemTime};
+
+use simple_asn1::{ASN1Block, from_der};
+
+/// How long before its end a certificate is warned of.
+const WARNING: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Checks that a certificate has not expired, and warns if it soon will.
+///
+/// # Errors
+/// The problem.
+pub(super) fn check(certificate: &[u8], now: SystemTime) -> Result<(), String> {
+    let (end, text) = end(certificate).ok_or("it is not a certificate")?;
+    let Ok(left) = end.duration_since(now) else {
+        return Err(format!("it has expired on {text} UTC; renew it"));
+    };
+    if left < WARNING {
+        tracing::warn!("the certificate of the server expires on {text} UTC; renew it");
+    }
+    Ok(())
+}
+
+/// Returns the end of a certificate, also as a text. `None` if it is not a certificate.
+fn end(certificate: &[u8]) -> Option<(SystemTime, String)> {
+    let blocks = from_der(certificate).ok()?;
+    let [ASN1Block::Sequence(_, certificate)] = blocks.as_slice() else { return None };
+    let ASN1Block::Sequence(_, signed) = certificate.first()? else { return None };
+    // The first sequence of two times; the fields before have others.
+    let end = signed.iter().find_map(|field| match field {
+        ASN1Block::Sequence(_, validity) => match validity.as_slice() {
+            [
+                ASN1Block::UTCTime(..) | ASN1Block::GeneralizedTime(..),
+                ASN1Block::UTCTime(_, end) | ASN1Block::GeneralizedTime(_, end),
+            ] => Some(end),
+            _ => None,
+        },
+        _ => None,
+    })?;
+    // One from before 1970 has expired as well as one from then.
+    let seconds = u64::try_from(end.assume_utc().unix_timestamp()).unwrap_or_default();
+    Some((SystemTime::UNIX_EPOCH + Duration::from_secs(seconds), end.date().to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    fn certificate(year: i32) -> Vec<u8> {
+        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        (params.not_before, params.not_after) = (date_time_ymd(1990, 1, 1), date_time_ymd(year, 3, 7));
+        params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec()
+    }
+
+    #[test]
+    fn the_end_is_read_in_both_formats_of_times() {
+        for (year, seconds) in [(2020, 1_583_539_200), (2060, 2_845_843_200)] {
+            let (end, text) = end(&certificate(year)).unwrap();
+            assert_eq!(end, SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+            assert_eq!(text, format!("{year}-03-07"));
+        }
+        assert_eq!(end(b"no certificate"), None);
+    }
+
+    #[test]
+    fn an_expired_certificate_is_an_error() {
+        let certificate = certificate(2020);
+        let at = |seconds| check(&certificate, SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(at(1_583_539_199), Ok(()));
+        assert_eq!(at(1_583_539_201), Err("it has expired on 2020-03-07 UTC; renew it".into()));
+        assert_eq!(check(b"x", SystemTime::now()), Err("it is not a certificate".into()));
+    }
+}

@@ -1,0 +1,93 @@
+//! The tokens that users have used today. The stored events have them; what is read once a day is kept up to date as
+//! events are appended.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use hatchery_core::sync::MutexExt;
+use hatchery_core::{Event, EventWindow, SessionKey, SessionService, StoreError, Timestamp};
+
+/// Microseconds of a day.
+const DAY: i64 = 24 * 3600 * 1_000_000;
+
+/// Most users whose tokens are kept. Those of others are read again.
+const MAX_USERS: usize = 16_384;
+
+const PAGE_SIZE: usize = 64;
+
+/// App and user.
+type Owner = (Arc<str>, Arc<str>);
+
+/// The tokens of users since midnight, UTC.
+#[derive(Default)]
+pub(super) struct DailyTokens(Mutex<HashMap<Owner, Used>>);
+
+#[derive(Clone, Copy)]
+struct Used {
+    /// Days since 1970.
+    day: i64,
+    tokens: u64,
+}
+
+fn today() -> i64 {
+    Timestamp::now().as_micros().div_euclid(DAY)
+}
+
+fn owner(key: &SessionKey) -> Owner {
+    (key.app.clone(), key.user.clone())
+}
+
+fn tokens_of(event: &Event) -> u64 {
+    event.usage_metadata.as_deref().map_or(0, |usage| usage.total())
+}
+
+impl DailyTokens {
+    /// Returns the tokens that the user of a session has used today. `None` if they are not known.
+    pub(super) fn used(&self, key: &SessionKey) -> Option<u64> {
+        let users = self.0.lock_unpoisoned();
+        users.get(&owner(key)).filter(|used| used.day == today()).map(|used| used.tokens)
+    }
+
+    /// Counts an event that was appended, if the tokens of its user are known.
+    pub(super) fn add(&self, key: &SessionKey, event: &Event) {
+        let tokens = tokens_of(event);
+        if tokens == 0 {
+            return;
+        }
+        if let Some(used) = self.0.lock_unpoisoned().get_mut(&owner(key)).filter(|used| used.day == today()) {
+            used.tokens = used.tokens.saturating_add(tokens);
+        }
+    }
+
+    /// Reads the tokens of the user of a session from the events of today.
+    pub(super) async fn count(&self, sessions: &dyn SessionService, key: &SessionKey) -> Result<u64, StoreError> {
+        let day = today();
+        let midnight = Timestamp::from_micros(day * DAY);
+        let (mut tokens, mut after) = (0_u64, None);
+        loop {
+            let page = sessions.list_page(&key.app, &key.user, after.as_ref(), PAGE_SIZE).await?;
+            // The last updated come first.
+            let is_today = |session: &&hatchery_core::Session| session.last_update_time >= midnight;
+            let count = page.sessions.len();
+            let of_today: Vec<_> =
+                page.sessions.iter().take_while(is_today).map(|session| session.key.clone()).collect();
+            for key in &of_today {
+                let Some(session) = sessions.get(key, EventWindow::Since(midnight)).await? else { continue };
+                tokens = session.events.iter().fold(tokens, |sum, event| sum.saturating_add(tokens_of(event)));
+            }
+            after = page.next.filter(|_| of_today.len() == count);
+            if after.is_none() {
+                break;
+            }
+        }
+        let mut users = self.0.lock_unpoisoned();
+        if users.len() >= MAX_USERS {
+            users.retain(|_, used| used.day == day);
+        }
+        if users.len() >= MAX_USERS {
+            users.clear();
+        }
+        users.insert(owner(key), Used { day, tokens });
+        Ok(tokens)
+    }
+}
