@@ -103,6 +103,9 @@ pub fn unpack_sdk(language: Language) -> anyhow::Result<PathBuf> {
     Ok(BuildCache::open(BuildTools::Scripting)?.unpack_sdk()?.join(folder))
 }
 
+/// The exit code of an SDK's build for a program that an interpreter cannot run.
+const NEEDS_SNAPSHOT: i32 = 3;
+
 /// The file name of an interpreter in its folder of the build cache.
 const INTERPRETER: &str = "interpreter.wasm";
 

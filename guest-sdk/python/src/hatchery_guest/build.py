@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from .development import STANDARD_MODULES, ImportedModules, modules_of
 from .export import EXPORTS, KINDS, Exports
+from .trace import shorten_paths
 
 INTERFACES = {
     "agents": ("guest-agents", "GuestAgents", "Agents"),
@@ -34,6 +36,15 @@ INTERFACES = {
     "models": ("guest-models", "GuestModels", "Models"),
 }
 """The interface of each kind of exports, the class that is generated for it, and the class that implements it."""
+
+GUEST_VERSION = (3, 14)
+"""The version of Python in components."""
+
+NEWER_SYNTAX = re.compile(r"\s*(?:type\s+\w+|class\s+\w+\s*\[|(?:async\s+)?def\s+\w+\s*\[|except\s+[\w.]+\s*,)")
+"""The beginning of a line with syntax that is newer than Python 3.11: type aliases, type parameters, ``except`` without parentheses."""
+
+NEEDS_SNAPSHOT = 3
+"""The exit code of ``--develop`` for a program that an interpreter cannot run."""
 
 PROGRAM_WIT = "package hatchery:development@0.1.0;\n\ninterface program {\n  read: func() -> list<u8>;\n}\n"
 """What a development component imports in addition."""
@@ -55,10 +66,16 @@ def main() -> int:
         return componentize(args.work, args.paths, args.out)
     if args.develop:
         return develop(args.module, args.paths, args.work, args.out)
-    exports = import_program(args.module, args.paths)
-    if exports is None:
-        return 1
-    generate(exports, args.module, args.wit, args.work)
+    try:
+        exports = import_program(args.module, args.paths)
+    except NewerSyntaxError:
+        # The exports are not known here.
+        kinds = list(KINDS)
+    else:
+        if exports is None:
+            return 1
+        kinds = exports.kinds()
+    generate(kinds, args.module, args.wit, args.work)
     return componentize(args.work, args.paths, args.out)
 
 
@@ -68,15 +85,29 @@ def componentize(work: Path, paths: list[str], out: Path) -> int:
     sdk = str(Path(__file__).parent.parent)
     for path in [str(work), sdk, *paths]:
         command += ["-p", path]
-    return subprocess.run([*command, "-o", out, "hatchery_entry"], check=False).returncode
+    result = subprocess.run([*command, "-o", out, "hatchery_entry"], check=False, stderr=subprocess.PIPE, text=True)
+    if result.returncode == 0:
+        print(result.stderr, end="", file=sys.stderr)
+    else:
+        print(f"{shorten_error(result.stderr)}\nerror: the program cannot be run in WebAssembly", file=sys.stderr)
+    return result.returncode
+
+
+def shorten_error(stderr: str) -> str:
+    """Returns the traceback of the program in what componentize-py writes, which repeats it and adds its own."""
+    message = stderr.rpartition("AssertionError: ")[2].partition("\n\nCaused by:")[0]
+    return shorten_paths(re.sub(r'  File "/\d+/hatchery_entry\.py".*\n    .*\n', "", message)).strip()
 
 
 def develop(module: str, paths: list[str], work: Path, out: Path) -> int:
     """Checks the program, and writes it for an interpreter. Returns the exit code."""
     packages = str(work / "packages")
     own = [path for path in paths if path != packages]
-    with ImportedModules(own) as imported:
-        exports = import_program(module, paths)
+    try:
+        with ImportedModules(own) as imported:
+            exports = import_program(module, paths)
+    except NewerSyntaxError:
+        return NEEDS_SNAPSHOT
     if exports is None:
         return 1
     out.write_text(json.dumps({"main": module, "modules": modules_of(own)}))
@@ -84,8 +115,20 @@ def develop(module: str, paths: list[str], work: Path, out: Path) -> int:
     return 0
 
 
+class NewerSyntaxError(Exception):
+    """The program has syntax that the Python in components knows, but not the one that builds."""
+
+
+def is_newer_syntax(error: SyntaxError) -> bool:
+    """Returns true for an error in a line that the Python in components may understand."""
+    return sys.version_info < GUEST_VERSION and bool(NEWER_SYNTAX.match(error.text or "") or (error.msg or "").startswith("f-string"))
+
+
 def import_program(module: str, paths: list[str]) -> Exports | None:
-    """Imports a program and returns its exports. ``None``, with a message on stderr, if this fails or there are none."""
+    """Imports a program and returns its exports. ``None``, with a message on stderr, if this fails or there are none.
+
+    :raises NewerSyntaxError: if only the Python in components can import it.
+    """
     sys.dont_write_bytecode = True
     original_paths = list(sys.path)
     sys.path[:0] = paths
@@ -101,9 +144,10 @@ def import_program(module: str, paths: list[str]) -> Exports | None:
                 file=sys.stderr,
             )
         return None
-    except (Exception, SystemExit):
-        traceback.print_exc()
-        print(f"error: `{module}` cannot be imported", file=sys.stderr)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, SyntaxError) and is_newer_syntax(error):
+            raise NewerSyntaxError from error
+        print(f"{format_import_error(error, paths)}error: `{module}` cannot be imported", file=sys.stderr)
         return None
     finally:
         # Later imports of this program must not find modules of the project.
@@ -114,14 +158,25 @@ def import_program(module: str, paths: list[str]) -> Exports | None:
     return EXPORTS
 
 
-def generate(exports: Exports, module: str, contract: Path, work: Path) -> None:
+def format_import_error(error: BaseException, paths: list[str]) -> str:
+    """Formats an exception from its first frame in the program on, with paths relative to the project."""
+    trace = error.__traceback__
+    while trace and not any(Path(trace.tb_frame.f_code.co_filename).is_relative_to(path) for path in paths):
+        trace = trace.tb_next
+    text = "".join(traceback.format_exception(type(error), error, trace))
+    for path in paths:
+        text = text.replace(f'File "{path}/', 'File "')
+    return text
+
+
+def generate(kinds: list[str], module: str, contract: Path, work: Path) -> None:
     """Writes the WIT world and the entry module."""
-    write_world(exports.kinds(), contract, work)
+    write_world(kinds, contract, work)
     # The first imports decide which module has a name: those of the program.
     lines = [f"import {module}", *_imports(STANDARD_MODULES)]
     lines += ["import wit_world.exports", "from hatchery_guest.component import exports"]
     # The generated classes define the signatures, those of the SDK implement them.
-    for _, name, base in [INTERFACES[kind] for kind in exports.kinds()]:
+    for _, name, base in [INTERFACES[kind] for kind in kinds]:
         lines += [f"\n\nclass {name}(exports.{base}, wit_world.exports.{name}):\n    pass"]
     (work / "hatchery_entry.py").write_text("\n".join(lines) + "\n")
 
@@ -141,7 +196,7 @@ def generate_interpreter(modules: list[str], contract: Path, work: Path) -> None
 
 def _imports(modules: Iterable[str]) -> list[str]:
     """Returns statements that import modules, as far as they exist in WebAssembly."""
-    return [f"try:\n    import {module}\nexcept ImportError:\n    pass" for module in modules]
+    return [f"try:\n    import {module}\nexcept Exception:\n    pass" for module in modules]
 
 
 def write_world(kinds: list[str], contract: Path, work: Path, more_imports: str = "") -> None:

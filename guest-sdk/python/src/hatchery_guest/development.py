@@ -16,9 +16,10 @@ SDK = "hatchery_guest"
 
 STANDARD_MODULES = (
     "abc", "argparse", "base64", "bisect", "calendar", "collections.abc", "contextlib", "copy", "csv", "datetime", "decimal", "difflib",
-    "email.utils", "enum", "fractions", "functools", "hashlib", "heapq", "hmac", "html", "html.parser", "io", "itertools", "json", "logging",
-    "math", "operator", "os", "pathlib", "pprint", "random", "re", "secrets", "statistics", "string", "struct", "textwrap", "time",
-    "traceback", "typing", "unicodedata", "urllib.parse", "urllib.request", "uuid", "xml.etree.ElementTree", "zlib",
+    "email.utils", "encodings.ascii", "encodings.cp1252", "encodings.idna", "encodings.latin_1", "encodings.utf_16",
+    "encodings.utf_8_sig", "enum", "fractions", "functools", "hashlib", "heapq", "hmac", "html", "html.parser", "io", "itertools",
+    "json", "logging", "math", "operator", "os", "pathlib", "pprint", "random", "re", "secrets", "statistics", "string", "struct",
+    "textwrap", "time", "traceback", "typing", "unicodedata", "urllib.parse", "urllib.request", "uuid", "xml.etree.ElementTree", "zlib",
 )  # fmt: skip
 """Modules of the standard library that each component contains, whether its program imports them or not. They can be imported during a
 call, too."""
@@ -88,9 +89,9 @@ def _is_below(file: str, folders: Sequence[str]) -> bool:
 
 
 def _relative(file: str, folders: Sequence[str]) -> str:
-    """Returns the path of a file in the project; folders come before those that contain them."""
+    """Returns the path of a file as in a component, where folders of modules have numbers. Folders come before those that contain them."""
     folder = next(folder for folder in folders if Path(file).is_relative_to(folder))
-    return f"/{Path(file).relative_to(folder)}"
+    return f"/0/{Path(file).relative_to(folder)}"
 
 
 def _read(file: str) -> str:

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use hatchery::{CONFIG_FILE, Config};
+use hatchery_core::check_agent_name;
 use hatchery_wasm::{Inspection, inspect, write_atomically};
 
 use crate::compiler;
@@ -170,7 +171,11 @@ async fn inspect_built(built: &BuiltComponent, file: &Path) -> anyhow::Result<Re
     let cache = StorageArgs::default().code_cache(|name| std::env::var_os(name));
     let options = compiler::load_options(&config, cache)?;
     let inspected = inspect(&options, &built.name, built.bytes.clone()).await;
-    Ok(inspected.map_err(|error| format_error(&error.into())))
+    Ok(inspected.map_err(|error| format_error(&error.into())).and_then(|inspection| {
+        // Only a served folder builds agents, with what else is there.
+        let error = inspection.agents.iter().find_map(|agent| check_agent_name(&agent.name).err());
+        error.map_or(Ok(inspection), |error| Err(error.to_string()))
+    }))
 }
 
 /// Returns the configuration of the folder that serves a component: its own folder, or the one above. Its limits decide

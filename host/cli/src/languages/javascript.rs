@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use super::build_cache::{BuildCache, BuildTools, hash};
 use super::{
-    BUILD_TIMEOUT, BuiltComponent, IMPORT_TIMEOUT, INTERPRETER, capture_stdout, copy_files, folder_name, is_at_least,
-    run_with_timeout, sdk,
+    BUILD_TIMEOUT, BuiltComponent, IMPORT_TIMEOUT, INTERPRETER, NEEDS_SNAPSHOT, capture_stdout, copy_files,
+    folder_name, is_at_least, run_with_timeout, sdk,
 };
 use crate::files;
 
@@ -147,9 +147,6 @@ const SDK_PACKAGE: &str = "hatchery-guest";
 
 /// The script of the SDK that builds, in the working folder.
 const BUILD_SCRIPT: &str = "app/node_modules/hatchery-guest/src/build.js";
-
-/// The exit code of the script for a program that only a snapshot can run.
-const NEEDS_SNAPSHOT: i32 = 3;
 
 /// The file in the working folder that identifies the installed packages.
 const PACKAGES_KEY: &str = "packages-key";

@@ -4,6 +4,8 @@
 //! No other code of the project runs before its main module is imported: Python is isolated (`-I`, or `-P` where it has
 //! to find the SDK) and started outside of the project, so that a `json.py` or `pip.py` there does not shadow a module.
 
+mod packages;
+
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,21 +13,15 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 use serde::Deserialize;
 
-use super::build_cache::{BuildCache, BuildTools, hash};
+use super::build_cache::{BuildCache, BuildTools};
 use super::{
-    BUILD_TIMEOUT, BuiltComponent, IMPORT_TIMEOUT, INTERPRETER, capture_stdout, copy_files, folder_name, is_at_least,
-    run_with_timeout, sdk,
+    BUILD_TIMEOUT, BuiltComponent, IMPORT_TIMEOUT, INTERPRETER, NEEDS_SNAPSHOT, capture_stdout, copy_files,
+    folder_name, is_at_least, run_with_timeout, sdk,
 };
 use crate::files;
 
 /// The minimum version of Python for the SDK.
 const MIN_VERSION: (u32, u32) = (3, 11);
-
-/// The version of Python in components, for which packages are installed.
-const GUEST_VERSION: &str = "3.14";
-
-/// The folder of the packages in the working folder.
-const PACKAGES: &str = "packages";
 
 /// The parts of `pyproject.toml` that are used.
 #[derive(Deserialize)]
@@ -93,12 +89,14 @@ impl Project {
 
     fn build(self) -> anyhow::Result<Option<BuiltComponent>> {
         let versions = [sdk::PYTHON_LOCK, &*self.sdk.to_string_lossy(), &self.python.version];
+        // This may write a lock file, on which the component depends.
+        let packages = packages::install(&self.folder, &self.cache.work_folder(&self.folder)?, &self.tools)?;
         let component = self.cache.build_component(&self.folder, &versions, |work, out| {
-            let paths = prepare_modules(&self.folder, work, &self.tools)?;
+            let paths = copy_modules(&self.folder, work)?;
             let folder = self.folder.display();
             anstream::eprintln!("building {folder} with componentize-py; this takes about half a minute");
             let mut build = self.sdk_build(work, out);
-            build.args(["--module", self.module()]).arg("--wit").arg(self.sdk.join("wit")).args(paths);
+            build.args(["--module", self.module()]).arg("--wit").arg(self.sdk.join("wit")).args(paths).args(packages);
             Ok(run_with_timeout(&mut build, "Python", BUILD_TIMEOUT)?.success())
         })?;
         component.map(|file| BuiltComponent::read(&file, self.name(), self.folder)).transpose()
@@ -106,24 +104,26 @@ impl Project {
 
     fn develop(self) -> anyhow::Result<Option<BuiltComponent>> {
         let work = self.cache.work_folder(&self.folder)?;
-        let paths = prepare_modules(&self.folder, &work, &self.tools)?;
+        let packages = packages::install(&self.folder, &work, &self.tools)?;
+        let paths = copy_modules(&self.folder, &work)?;
         let program = work.join("program.json");
         let mut develop = self.sdk_build(&work, &program);
-        develop.args(["--develop", "--module", self.module()]).args(&paths);
-        if !run_with_timeout(&mut develop, "Python", IMPORT_TIMEOUT)?.success() {
-            return Ok(None);
+        develop.args(["--develop", "--module", self.module()]).args(&paths).args(&packages);
+        match run_with_timeout(&mut develop, "Python", IMPORT_TIMEOUT)?.code() {
+            Some(0) => {}
+            Some(NEEDS_SNAPSHOT) => return self.build(),
+            Some(_) | None => return Ok(None),
         }
-        let interpreter = self.interpreter(&work)?;
+        let interpreter = self.interpreter(&work, packages.as_deref())?;
         BuiltComponent::of_program(&interpreter, &program, self.name(), self.folder).map(Some)
     }
 
     /// Returns the interpreter with the packages of the project and with the modules that it imports. Creates it if
     /// necessary.
-    fn interpreter(&self, work: &Path) -> anyhow::Result<PathBuf> {
+    fn interpreter(&self, work: &Path, packages: Option<&Path>) -> anyhow::Result<PathBuf> {
         let imports = work.join("imports.json");
         let names = std::fs::read_to_string(&imports).with_context(|| imports.display().to_string())?;
-        let packages = work.join(PACKAGES);
-        let installed = installed_packages(&packages)?;
+        let installed = packages.map(installed_packages).transpose()?.unwrap_or_default();
         let versions =
             [sdk::PYTHON_LOCK, &*self.sdk.to_string_lossy(), &self.python.version, &*names, &*installed.join("\n")];
         let folder = self.cache.install_tools("interpreter-python", &versions, |folder| {
@@ -133,7 +133,7 @@ impl Project {
             );
             let mut create = self.sdk_build(folder, &folder.join(INTERPRETER));
             create.arg("--interpreter").arg(&imports).arg("--wit").arg(self.sdk.join("wit"));
-            create.args(Some(&packages).filter(|packages| packages.is_dir()));
+            create.args(packages);
             if !run_with_timeout(&mut create, "Python", BUILD_TIMEOUT)?.success() {
                 bail!("the interpreter of components in development cannot be created; `hatchery build` does not need it");
             }
@@ -214,7 +214,7 @@ impl Python {
         }
         let lock = tools.join("requirements.txt");
         std::fs::write(&lock, sdk::PYTHON_LOCK).with_context(|| format!("cannot write {}", lock.display()))?;
-        let status = pip(tools).args(["--require-hashes", "--no-deps", "-r"]).arg(&lock).status();
+        let status = packages::pip(tools).args(["--require-hashes", "--no-deps", "-r"]).arg(&lock).status();
         if !status.context("cannot start pip")?.success() {
             bail!(
                 "pip could not install componentize-py; the first build needs network access. Behind a mirror or proxy, set \
@@ -230,14 +230,8 @@ fn program(tools: &Path, name: &str) -> PathBuf {
     if cfg!(windows) { tools.join("Scripts").join(format!("{name}.exe")) } else { tools.join("bin").join(name) }
 }
 
-fn pip(tools: &Path) -> Command {
-    let mut pip = Command::new(program(tools, "python"));
-    pip.args(["-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]).current_dir(tools);
-    pip
-}
-
-/// Copies the modules of the project and installs its packages. Returns the module search paths.
-fn prepare_modules(project: &Path, work: &Path, tools: &Path) -> anyhow::Result<Vec<PathBuf>> {
+/// Copies the modules of the project. Returns the module search paths.
+fn copy_modules(project: &Path, work: &Path) -> anyhow::Result<Vec<PathBuf>> {
     // Built from a copy, because the interpreter writes compiled modules next to the sources.
     let program = work.join("program");
     let _ = std::fs::remove_dir_all(&program);
@@ -245,42 +239,11 @@ fn prepare_modules(project: &Path, work: &Path, tools: &Path) -> anyhow::Result<
     let mut paths = vec![program.join("src")];
     paths.retain(|path| path.is_dir());
     paths.push(program);
-    let packages = work.join(PACKAGES);
-    let list = project.join("requirements.txt");
-    let text =
-        if list.is_file() { std::fs::read(&list).with_context(|| list.display().to_string())? } else { Vec::new() };
-    let (key_file, key) = (work.join("packages-key"), hash([&*text, tools.as_os_str().as_encoded_bytes()]));
-    let is_installed = packages.is_dir() && std::fs::read_to_string(&key_file).is_ok_and(|stored| stored == key);
-    if is_installed && list.is_file() {
-        paths.push(packages);
-        return Ok(paths);
-    }
-    let _ = std::fs::remove_file(&key_file);
-    let _ = std::fs::remove_dir_all(&packages);
-    if list.is_file() {
-        anstream::eprintln!("installing the packages of {}", list.display());
-        let mut pip = pip(tools);
-        pip.args(["--only-binary", ":all:", "--platform", "any", "--implementation", "py", "--abi", "none"]);
-        let status =
-            pip.args(["--python-version", GUEST_VERSION, "--target"]).arg(&packages).arg("-r").arg(&list).status();
-        if !status.context("cannot start pip")?.success() {
-            bail!(
-                "pip could not install the packages in {}; only pure Python packages work in a component, packages with native \
-                 code do not",
-                list.display()
-            );
-        }
-        std::fs::write(&key_file, key).with_context(|| format!("cannot write {}", key_file.display()))?;
-        paths.push(packages);
-    }
     Ok(paths)
 }
 
 /// Returns the names and versions of the packages in a folder, sorted.
 fn installed_packages(folder: &Path) -> anyhow::Result<Vec<String>> {
-    if !folder.is_dir() {
-        return Ok(Vec::new());
-    }
     let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     let names = entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
     let mut packages: Vec<_> = names.filter(|name| name.ends_with(".dist-info")).collect();

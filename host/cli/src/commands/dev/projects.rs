@@ -14,8 +14,8 @@ use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, format_error};
 /// Interval at which the files of the projects are checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Extensions of files that are not sources of a component. A host reads YAML itself.
-const NON_SOURCE_EXTENSIONS: [&str; 6] = ["wasm", "pyc", "yaml", "yml", "md", "minisig"];
+/// Extensions of files that are not sources of a component. A host reads YAML itself, and builds write lock files.
+const NON_SOURCE_EXTENSIONS: [&str; 7] = ["wasm", "pyc", "yaml", "yml", "md", "minisig", "lock"];
 
 /// The projects of a folder.
 pub struct Projects {
