@@ -88,7 +88,8 @@ impl Component {
         let exports = Exports::of(&pre, &contract).map_err(failed)?;
         let sandbox = sandbox(engine, name.into(), Arc::new(pre), code.program.clone(), &settings)?;
         let manifest = if contract.has_plain_functions() {
-            ComponentManifest::try_from(Functions::of(sandbox.engine.wasm(), &code.component))
+            let functions = Functions::of(sandbox.engine.wasm(), &code.component);
+            ComponentManifest::try_from(functions.with_descriptions(name, &settings.descriptions))
         } else {
             let described =
                 sandbox.run(Caller::Loader, |store, instance| Box::pin(exports.describe(store, instance))).await;

@@ -19,13 +19,13 @@ const INTERPRETER: &str = r#"
       (local.get $at)))
   (core instance $libc (instantiate $libc))
   (core func $read
-    (canon lower (func $program "read") (memory $libc "memory") (realloc (func $libc "realloc"))))
+    (canon lower (func $program "read") (memory (core memory $libc "memory")) (realloc (core func $libc "realloc"))))
   (core module $main
     (import "host" "read" (func $read (param i32)))
     (func (export "text") (result i32) (call $read (i32.const 16)) (i32.const 16)))
   (core instance $main (instantiate $main (with "host" (instance (export "read" (func $read))))))
   (func (export "text") (result string)
-    (canon lift (core func $main "text") (memory $libc "memory"))))"#;
+    (canon lift (core func $main "text") (memory (core memory $libc "memory")))))"#;
 
 /// Returns a compiler that fails.
 fn no_compiler() -> Compiler {
