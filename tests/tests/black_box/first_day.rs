@@ -195,7 +195,9 @@ async fn a_crate_and_a_request_are_added_to_an_agent_in_rust() -> Result<()> {
             (
                 "src/lib.rs",
                 "let words = args.text.split_whitespace().count();",
-                "let answer = hatchery_guest::http::get(\"http://localhost:PORT/number\").await?;\n    \
+                "let request = hatchery_guest::http::get(\"http://localhost:PORT/number\");\n    \
+                 let pause = hatchery_guest::time::sleep(std::time::Duration::from_millis(1));\n    \
+                 let answer = hatchery_guest::join(request, pause).await.0?;\n    \
                  let number: usize = answer.text().await?.parse().unwrap_or_default();\n    \
                  let words = heck::ToSnakeCase::to_snake_case(&*args.text).len() + number;",
             ),
