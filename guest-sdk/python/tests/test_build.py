@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -78,6 +79,16 @@ class Programs(unittest.TestCase):
         ])  # fmt: skip
         self.assertTrue(said.getvalue().endswith("ZeroDivisionError: division by zero\nerror: `cold_of_test` cannot be imported\n"))
         self.assertNotIn(str(self.folder), said.getvalue())
+
+
+    def test_a_loop_at_import_ends_the_build_and_is_named_with_its_line(self) -> None:
+        self.write("endless_of_test.py", "import warm_of_test\n")
+        self.write("warm_of_test.py", "\nwhile True:\n    pass\n")
+        code = "import sys; from hatchery_guest import build; build.IMPORT_TIMEOUT = 0.2; build.import_program('endless_of_test', sys.argv[1:])"
+        ended = subprocess.run([sys.executable, "-c", code, str(self.folder)], capture_output=True, text=True, check=False)
+        self.assertEqual(ended.returncode, 1)
+        advice = "look for a loop or a wait at the top level of a module\n"
+        self.assertRegex(ended.stderr, rf"^error: importing `endless_of_test` has not ended after 0\.2 s at warm_of_test\.py:[23]; {advice}$")
 
 
 class Errors(unittest.TestCase):

@@ -133,9 +133,6 @@ fn capture_stdout(program: &OsStr, args: &[&str], working_dir: &Path, advice: &s
 /// How long importing a project and building it may take.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// How long importing the main module of a project on this machine may take.
-const IMPORT_TIMEOUT: Duration = Duration::from_secs(60);
-
 /// Interval at which a program that was started is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
@@ -42,6 +44,9 @@ GUEST_VERSION = (3, 14)
 
 NEWER_SYNTAX = re.compile(r"\s*(?:type\s+\w+|class\s+\w+\s*\[|(?:async\s+)?def\s+\w+\s*\[|except\s+[\w.]+\s*,)")
 """The beginning of a line with syntax that is newer than Python 3.11: type aliases, type parameters, ``except`` without parentheses."""
+
+IMPORT_TIMEOUT = 60
+"""Seconds that importing the program on this machine may take."""
 
 NEEDS_SNAPSHOT = 3
 """The exit code of ``--develop`` for a program that an interpreter cannot run."""
@@ -132,6 +137,9 @@ def import_program(module: str, paths: list[str]) -> Exports | None:
     sys.dont_write_bytecode = True
     original_paths = list(sys.path)
     sys.path[:0] = paths
+    deadline = threading.Timer(IMPORT_TIMEOUT, give_up, [module, paths, threading.get_ident()])
+    deadline.daemon = True
+    deadline.start()
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -150,12 +158,30 @@ def import_program(module: str, paths: list[str]) -> Exports | None:
         print(f"{format_import_error(error, paths)}error: `{module}` cannot be imported", file=sys.stderr)
         return None
     finally:
+        deadline.cancel()
         # Later imports of this program must not find modules of the project.
         sys.path[:] = original_paths
     if not EXPORTS.kinds():
         print(f"error: `{module}` exports nothing; end it with `export(…)` of its agents, tools and callbacks", file=sys.stderr)
         return None
     return EXPORTS
+
+
+def give_up(module: str, paths: list[str], thread: int) -> None:
+    """Ends this process, and says where a thread is that has not imported a module in time."""
+    frames = traceback.extract_stack(sys._current_frames()[thread])
+    own = [frame for frame in frames if any(Path(frame.filename).is_relative_to(path) for path in paths)]
+    place = f" at {_relative_name(own[-1].filename, paths)}:{own[-1].lineno}" if own else ""
+    print(
+        f"error: importing `{module}` has not ended after {IMPORT_TIMEOUT} s{place}; look for a loop or a wait at the top level of a module",
+        file=sys.stderr,
+        flush=True,
+    )
+    os._exit(1)
+
+
+def _relative_name(file: str, paths: list[str]) -> str:
+    return next(str(Path(file).relative_to(path)) for path in paths if Path(file).is_relative_to(path))
 
 
 def format_import_error(error: BaseException, paths: list[str]) -> str:

@@ -7,6 +7,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
@@ -14,10 +15,13 @@ use serde_json::Value;
 
 use super::build_cache::{BuildCache, BuildTools, hash};
 use super::{
-    BUILD_TIMEOUT, BuiltComponent, IMPORT_TIMEOUT, INTERPRETER, NEEDS_SNAPSHOT, capture_stdout, copy_files,
-    folder_name, is_at_least, run_with_timeout, sdk,
+    BUILD_TIMEOUT, BuiltComponent, INTERPRETER, NEEDS_SNAPSHOT, capture_stdout, copy_files, folder_name, is_at_least,
+    run_with_timeout, sdk,
 };
 use crate::files;
+
+/// How long importing the main module in Node may take.
+const IMPORT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The minimum version of Node for the SDK.
 const MIN_VERSION: (u32, u32) = (20, 0);

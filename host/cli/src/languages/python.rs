@@ -15,8 +15,8 @@ use serde::Deserialize;
 
 use super::build_cache::{BuildCache, BuildTools};
 use super::{
-    BUILD_TIMEOUT, BuiltComponent, IMPORT_TIMEOUT, INTERPRETER, NEEDS_SNAPSHOT, capture_stdout, copy_files,
-    folder_name, is_at_least, run_with_timeout, sdk,
+    BUILD_TIMEOUT, BuiltComponent, INTERPRETER, NEEDS_SNAPSHOT, capture_stdout, copy_files, folder_name, is_at_least,
+    run_with_timeout, sdk,
 };
 use crate::files;
 
@@ -109,7 +109,7 @@ impl Project {
         let program = work.join("program.json");
         let mut develop = self.sdk_build(&work, &program);
         develop.args(["--develop", "--module", self.module()]).args(&paths).args(&packages);
-        match run_with_timeout(&mut develop, "Python", IMPORT_TIMEOUT)?.code() {
+        match run_with_timeout(&mut develop, "Python", BUILD_TIMEOUT)?.code() {
             Some(0) => {}
             Some(NEEDS_SNAPSHOT) => return self.build(),
             Some(_) | None => return Ok(None),
