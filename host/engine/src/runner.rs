@@ -302,6 +302,9 @@ impl Runner {
         let services = Services { models, ..self.0.services.clone() };
         let key = SessionKey::new(app.name.as_str(), request.user.as_str(), request.session.as_str());
         key.check()?;
+        if key.is_of_host() {
+            return Err(StoreError::SessionNotFound(key).into());
+        }
         let create = request.config.auto_create_session;
         let position = self.0.enqueue(&key, create).await?;
         let new_id = request.run_id.clone().unwrap_or_else(new_invocation_id);
