@@ -6,5 +6,6 @@ mod busy;
 mod cancel;
 mod list;
 mod push;
+mod remote;
 mod repeated;
 mod support;
