@@ -486,3 +486,11 @@ fn rules_of_cors_that_cannot_be_meant_are_errors() {
     assert_eq!(error("{origins: ['*'], methods: ['GE T']}"), of("`GE T` in `methods` is no name"));
     assert!(error("{origin: x}").contains("unknown field `origin`"));
 }
+
+#[test]
+fn a_literal_secret_is_not_in_the_debug_output() {
+    let text = "openapi: {apis: {a: {document: a.json, auth: {bearer: s3cret}, headers: {X: {from: TOKEN}}}}}";
+    let config = Config::parse(text, Path::new("/srv/hatchery.yaml")).unwrap();
+    let shown = format!("{config:?}");
+    assert!(!shown.contains("s3cret") && shown.contains("[hidden]") && shown.contains("TOKEN"), "{shown}");
+}
