@@ -14,8 +14,7 @@ use crate::workspace::Workspace;
 const PACKAGE: &str = "schemathesis==4.32.5";
 
 /// What every response must fulfil.
-const CHECKS: &str =
-    "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,allow_header_conformance";
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,allow_header_conformance";
 
 /// Streams without an end of their own.
 const STREAMS: &str = "/(happenings|run_sse)$|/runs/[^/]+/events$";
@@ -24,7 +23,8 @@ const AGENT: &str = "name: hello\nmodel: scripted:hello/answers.yaml\ninstructio
 const ANSWERS: &str = "turns:\n  - reply: Hello\n";
 const SETTINGS: &str = "server: { dev_ui: full, allow_import: true }\n";
 /// The values of path parameters, so that requests reach more than the check of the app.
-const PARAMETERS: &str = "[parameters]\n\"path.app\" = \"hello\"\n\"path.user\" = \"u\"\n\"path.session\" = [\"s\", \"t\"]\n";
+const PARAMETERS: &str =
+    "[parameters]\n\"path.app\" = \"hello\"\n\"path.user\" = \"u\"\n\"path.session\" = [\"s\", \"t\"]\n";
 
 /// Serves a folder with one agent, and runs the suite.
 ///
