@@ -8,16 +8,16 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 /// Every crate of the host, with the crates of the workspace that it may use. Dependencies point one way: core ← engine
-/// ← recordings, eval, wasm, models, stores, mcp, a2a, openapi ← assembly ← server ← cli. Telemetry knows the core only. The
-/// registry client knows none of the others, nor does the client of requests to other hosts (egress), which models, a2a and
-/// openapi use.
+/// ← recordings, eval, wasm, models, stores, mcp, a2a, openapi ← assembly ← server ← cli. Telemetry knows the core only, and so
+/// does the client of requests to other hosts (egress), which models, a2a and openapi use. The registry client knows none of
+/// the others.
 const BORDERS: [(&str, &[&str]); 16] = [
     ("hatchery-core", &[]),
     ("hatchery-engine", &["hatchery-core"]),
     ("hatchery-recordings", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-eval", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-wasm", &["hatchery-core", "hatchery-engine"]),
-    ("hatchery-egress", &[]),
+    ("hatchery-egress", &["hatchery-core"]),
     ("hatchery-mcp", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-a2a", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
     ("hatchery-openapi", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),

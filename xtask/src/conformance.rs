@@ -1,6 +1,7 @@
-//! Public conformance suites: `cargo xtask conformance mcp` and `cargo xtask conformance a2a`.
+//! Public conformance suites: `cargo xtask conformance mcp`, `a2a` and `http`.
 
 mod a2a;
+mod http;
 mod mcp;
 
 use std::io::{BufRead, BufReader};
@@ -30,6 +31,8 @@ enum Protocol {
     Mcp,
     /// Agent2Agent, a server in both versions of the protocol; needs git and Python 3.11
     A2a,
+    /// The OpenAPI document of the server, by Schemathesis; needs Python 3.11
+    Http,
 }
 
 /// Runs a suite. Needs a network the first time.
@@ -39,7 +42,8 @@ enum Protocol {
 pub fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Result<()> {
     match (arguments.protocol, &arguments.suite) {
         (Protocol::Mcp, None) => mcp::run(workspace),
-        (Protocol::Mcp, Some(_)) => bail!("the suite of mcp is an npm package; `--suite` is for a2a"),
+        (Protocol::Http, None) => http::run(workspace),
+        (Protocol::Mcp | Protocol::Http, Some(_)) => bail!("this suite is a package; `--suite` is for a2a"),
         (Protocol::A2a, clone) => a2a::run(workspace, clone.as_deref()),
     }
 }
@@ -62,17 +66,21 @@ struct Server {
 impl Server {
     /// Starts a program that prints its URL.
     fn start(program: &Path) -> anyhow::Result<Self> {
-        let mut child =
-            Command::new(program).stdout(Stdio::piped()).spawn().with_context(|| program.display().to_string())?;
-        let mut url = String::new();
+        Self::start_with(Command::new(program), |line| (!line.is_empty()).then(|| line.to_owned()))
+    }
+
+    /// Starts a program whose first line has its URL.
+    fn start_with(mut command: Command, url: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
+        let program = command.get_program().display().to_string();
+        let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| program.clone())?;
+        let mut line = String::new();
         if let Some(stdout) = child.stdout.take() {
-            BufReader::new(stdout).read_line(&mut url)?;
+            BufReader::new(stdout).read_line(&mut line)?;
         }
-        let url = url.trim().to_owned();
-        if url.is_empty() {
-            bail!("{} has not printed its URL", program.display());
-        }
-        Ok(Self { child, url })
+        // Ends the program if its URL is missing.
+        let mut server = Self { child, url: String::new() };
+        server.url = url(line.trim()).with_context(|| format!("{program} has not printed its URL"))?;
+        Ok(server)
     }
 }
 

@@ -90,7 +90,9 @@ enum Verb {
         seconds: u64,
     },
     /// Run a public conformance suite; needs a network the first time
-    #[command(after_help = "Examples:\n  cargo xtask conformance mcp\n  cargo xtask conformance a2a")]
+    #[command(
+        after_help = "Examples:\n  cargo xtask conformance mcp\n  cargo xtask conformance a2a\n  cargo xtask conformance http"
+    )]
     Conformance(conformance::Arguments),
     /// Build the components of sample-agents and of tests/components
     #[command(after_help = "Example:\n  cargo xtask components")]

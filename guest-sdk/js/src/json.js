@@ -27,8 +27,9 @@ export function parse(text) {
   });
 }
 
-/** Serializes a value; `undefined` becomes `null`. Throws a `TypeError` if JSON has no form for it. */
+/** Serializes a value; `undefined` becomes `null`. Throws a `TypeError` if JSON has no form for it, as for `NaN`. */
 export function stringify(value = null) {
+  if (typeof value === "number" && !Number.isFinite(value)) throw new TypeError(`${value} is not JSON`);
   const text = stringifyPlain(value) ?? stringifyMarked(value);
   if (text === undefined) throw new TypeError(`a ${typeof value} is not JSON`);
   return text;

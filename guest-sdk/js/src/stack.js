@@ -7,11 +7,14 @@ export function useLines(ofBundle) {
   lines = ofBundle;
 }
 
+/** A place in the bundle. The engine names a program that the interpreter of development components runs `<input>`. */
+const PLACE = /(?:\/?hatchery-bundle\.js|<input>):(\d+)(?::\d+)?/g;
+
 /** Replaces the lines of the bundle by those of the sources, and removes those of the SDK. */
 export function translateStack(stack) {
-  const translated = stack.replace(/\/?hatchery-bundle\.js:(\d+)(?::\d+)?/g, (place, number) => {
+  const translated = stack.replace(PLACE, (place, number) => {
     const run = lines.runs.findLast(([first]) => first <= Number(number));
     return run ? `${lines.files[run[1]]}:${run[2] + Number(number) - run[0]}` : place;
   });
-  return translated.split("\n").filter((line) => !/node_modules\/hatchery-guest\/|hatchery-entry\.js/.test(line)).join("\n");
+  return translated.split("\n").filter((line) => !/node_modules\/hatchery-guest\/|hatchery-(?:entry|interpreter)\.js/.test(line)).join("\n");
 }

@@ -69,9 +69,9 @@ test("a stack trace names the lines of the sources, without those of the SDK", (
   useLines(lines);
   const stack = [
     "    at run (/hatchery-bundle.js:1:15)", "    at inner (/hatchery-bundle.js:3:1)", "    at call (/hatchery-bundle.js:4:3)",
-    "    at <anonymous> (/hatchery-entry.js:3:1)",
+    "    at <anonymous> (/hatchery-entry.js:3:1)", "    at main (<input>:2:1)", "    at <anonymous> (/hatchery-interpreter.js:9:1)",
   ];
-  assert.equal(translateStack(stack.join("\n")), "    at run (a.ts:5)\n    at inner (a.ts:8)");
+  assert.equal(translateStack(stack.join("\n")), "    at run (a.ts:5)\n    at inner (a.ts:8)\n    at main (a.ts:7)");
   useLines({ files: [], runs: [] });
   assert.equal(translateStack(stack[0]), stack[0]);
 });

@@ -116,6 +116,10 @@ class SharedEvents(unittest.TestCase):
             values = EVENTS[key]["customMetadata"]
             self.assertEqual(json.loads(CONVERT.to_json(values)), values)
 
+    def test_a_number_that_json_does_not_have_is_an_error(self) -> None:
+        with self.assertRaises(ValueError):
+            CONVERT.to_json([float("nan")])
+
 
 if __name__ == "__main__":
     unittest.main()

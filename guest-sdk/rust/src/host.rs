@@ -3,12 +3,12 @@
 
 #[cfg(target_family = "wasm")]
 pub(crate) use crate::bindings::wit::{
-    agents, artifacts, config, log, memory, models, plugins, runner, session, sessions, tools,
+    agents, artifacts, clock, config, log, memory, models, plugins, runner, session, sessions, tools,
 };
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use crate::testing::imports::{
-    StreamReader, StreamWriter, agents, artifacts, config, log, memory, models, plugins, runner, session, sessions,
-    tools,
+    StreamReader, StreamWriter, agents, artifacts, clock, config, log, memory, models, plugins, runner, session,
+    sessions, tools,
 };
 #[cfg(target_family = "wasm")]
 pub(crate) use wit_bindgen::{StreamReader, StreamWriter};

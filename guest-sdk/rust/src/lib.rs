@@ -231,6 +231,7 @@ mod sessions;
 mod summarizer;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
+pub mod time;
 mod tool;
 mod toolset;
 
@@ -265,6 +266,7 @@ pub use summarizer::Summarizer;
 pub use tool::{LocalFuture, Tool, ToolRef, ToolUse};
 pub use toolset::{DynamicTool, ToolsetExport};
 
+pub use futures::future::{join, join_all, try_join_all};
 pub use {schemars, serde, serde_json};
 
 /// The items that most components use.

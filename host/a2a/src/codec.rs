@@ -1,6 +1,5 @@
 //! The wire versions. Nothing else knows how they spell the internal model.
 
-mod timestamp;
 pub(crate) mod v0_3;
 pub(crate) mod v1_0;
 

@@ -20,4 +20,4 @@ pub use client::{
 pub use codec::Version;
 pub use error::{A2aError, ErrorKind};
 pub use hatchery_egress::{Egress, Url};
-pub use server::{A2aEndpoint, A2aService, Body, PUSH_USER, PushLimits, ServerSettings, is_reserved_user};
+pub use server::{A2aEndpoint, A2aService, Body, PushLimits, ServerSettings, is_reserved_user};

@@ -214,6 +214,8 @@ pub struct PushAuthentication {
 pub struct ListRequest {
     pub context_id: Option<String>,
     pub state: Option<TaskState>,
+    /// Only tasks whose state has changed at this time or later.
+    pub changed_since: Option<Timestamp>,
     pub page_size: Option<u32>,
     pub page_token: Option<String>,
     pub history_length: Option<u32>,

@@ -32,7 +32,7 @@ use task_locks::TaskLocks;
 use tasks::StoredTask;
 
 pub use endpoint::{A2aEndpoint, Body};
-pub use push::{PUSH_USER, PushLimits};
+pub use push::PushLimits;
 pub use task_id::is_reserved_user;
 
 /// Settings of the server.
@@ -186,9 +186,8 @@ impl A2aService {
 
     fn push(&self) -> Result<&PushSender, A2aError> {
         self.0.push.as_ref().ok_or_else(|| {
-            let message =
-                "this host sends no push notifications; its operator allows them by `a2a.push` in hatchery.yaml";
-            A2aError::new(ErrorKind::PushNotificationNotSupported, message)
+            tracing::debug!("a client asks for push notifications; `a2a.push` in hatchery.yaml allows them");
+            A2aError::new(ErrorKind::PushNotificationNotSupported, "this host sends no push notifications")
         })
     }
 

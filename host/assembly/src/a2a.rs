@@ -13,7 +13,8 @@ use crate::source::AppSource;
 /// Registers the agent class of remote agents. Returns the agents and their policies.
 pub(crate) fn register_agents(config: &A2aConfig, extensions: &mut Extensions) -> (A2aAgents, Policies) {
     // Cards are checked when the configuration is read.
-    let policies = config.agents.iter().filter_map(|(name, agent)| {
+    let used = config.agents.iter().filter(|(_, agent)| agent.refusal.is_none());
+    let policies = used.filter_map(|(name, agent)| {
         Some((name.clone(), HostEgress::new(agent.policy().ok()?, format!("a2a.agents.{name}"))))
     });
     let policies: Policies = policies.collect();
@@ -25,6 +26,11 @@ pub(crate) fn register_agents(config: &A2aConfig, extensions: &mut Extensions) -
     let agents = A2aAgents::new(agents).with_refused(refused);
     agents.register(extensions);
     (agents, policies)
+}
+
+/// Returns the policy of push notifications. `None` if there are none.
+pub(crate) fn push_policy(config: &A2aConfig) -> Option<Arc<HostEgress>> {
+    config.push_policy().map(|policy| HostEgress::new(policy, "a2a.push"))
 }
 
 /// The apps of the host.
@@ -44,7 +50,7 @@ impl Host {
     /// Returns the host as an A2A server. It offers the apps that the configuration exposes.
     pub fn a2a_service(&self) -> A2aService {
         let (config, default) = (self.config(), ServerSettings::default());
-        let push = config.a2a.push_policy().map(|policy| HostEgress::new(policy, "a2a.push") as Arc<dyn Egress>);
+        let push = self.push_policy().map(|policy| policy.clone() as Arc<dyn Egress>);
         let settings = ServerSettings {
             apps: config.a2a.expose.apps.clone(),
             default_app: config.a2a.expose.default_app.clone(),

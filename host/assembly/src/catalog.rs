@@ -52,6 +52,7 @@ pub fn component_settings(config: &Config) -> Settings {
             limits: limits.with(&component.limits),
             grants: Arc::new(component.grants.clone()),
             config: component.config.clone(),
+            descriptions: component.descriptions.clone(),
             warm: component.warm.clone(),
             recorded: None,
             private: component.private,

@@ -296,6 +296,13 @@ pub(crate) fn path_of_uri(uri: &str) -> Option<PathBuf> {
     }
 }
 
+/// Returns the properties file of a `firestore:` URI.
+pub(crate) fn properties_of_uri(uri: &str) -> Option<PathBuf> {
+    let (_, query) = uri.strip_prefix("firestore:")?.split_once('?')?;
+    let file = query.split('&').find_map(|parameter| parameter.strip_prefix("properties="))?;
+    (!file.is_empty()).then(|| file.into())
+}
+
 /// Replaces the credentials in `scheme://user:password@host/…` by `…`.
 pub(crate) fn without_credentials(uri: &str) -> String {
     match (uri.split_once("://"), uri.rfind('@')) {

@@ -2,41 +2,62 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use hatchery_egress::{Egress, Url};
 use hatchery_wasm::policy::OutboundPolicy;
 
-/// A policy of the configuration, which can be withdrawn while the host runs.
+/// A policy of the configuration, which can be restricted while the host runs.
 pub(crate) struct HostEgress {
     policy: OutboundPolicy,
     /// The key that refusals name.
     key: String,
-    is_withdrawn: AtomicBool,
+    restriction: RwLock<Restriction>,
+}
+
+/// What has been taken from a policy since the start.
+enum Restriction {
+    /// What this policy does not allow.
+    To(OutboundPolicy),
+    /// Everything.
+    Withdrawn,
 }
 
 impl HostEgress {
     pub(crate) fn new(policy: OutboundPolicy, key: impl Into<String>) -> Arc<Self> {
-        Arc::new(Self { policy, key: key.into(), is_withdrawn: AtomicBool::new(false) })
+        let restriction = RwLock::new(Restriction::To(policy.clone()));
+        Arc::new(Self { policy, key: key.into(), restriction })
     }
 
-    /// Refuses all requests from now on.
-    pub(crate) fn withdraw(&self) {
-        self.is_withdrawn.store(true, Ordering::Release);
+    /// Refuses from now on what `now` does not allow, and everything for good if it is `None`. What was refused at the start
+    /// stays refused. Returns true if all access is withdrawn by this call.
+    pub(crate) fn restrict(&self, now: Option<OutboundPolicy>) -> bool {
+        let mut restriction = self.restriction.write().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*restriction, Restriction::Withdrawn) {
+            return false;
+        }
+        let is_withdrawn = now.is_none();
+        *restriction = now.map_or(Restriction::Withdrawn, Restriction::To);
+        is_withdrawn
+    }
+
+    fn check(&self, check: impl Fn(&OutboundPolicy) -> Result<(), String>) -> Result<(), String> {
+        match &*self.restriction.read().unwrap_or_else(PoisonError::into_inner) {
+            Restriction::To(now) => check(&self.policy).and_then(|()| check(now)),
+            Restriction::Withdrawn => {
+                Err(format!("`{}` was removed from hatchery.yaml or is not trusted any more", self.key))
+            }
+        }
     }
 }
 
 impl Egress for HostEgress {
     fn check_url(&self, url: &Url) -> Result<(), String> {
-        if self.is_withdrawn.load(Ordering::Acquire) {
-            return Err(format!("`{}` is not trusted any more", self.key));
-        }
-        self.policy.check_url(url.as_str(), &self.key)
+        self.check(|policy| policy.check_url(url.as_str(), &self.key))
     }
 
     fn check_address(&self, url: &Url, address: IpAddr) -> Result<(), String> {
-        self.policy.check_address(url.as_str(), address, &self.key)
+        self.check(|policy| policy.check_address(url.as_str(), address, &self.key))
     }
 }
 

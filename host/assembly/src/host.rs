@@ -26,6 +26,7 @@ pub use error::HostError;
 pub use settings::{known_apps, unknown_apps, unknown_components};
 
 use crate::config::Config;
+use crate::egress::HostEgress;
 use crate::services::Scripts;
 use crate::source::AppSource;
 
@@ -46,6 +47,7 @@ pub struct Host {
     scripts: Scripts,
     mcp_servers: McpServers,
     a2a_agents: A2aAgents,
+    push_policy: Option<Arc<HostEgress>>,
     openapi: Apis,
     registered_plugins: Factories<Arc<dyn Plugin>>,
     catalog_source: Arc<dyn CatalogSource>,
@@ -151,6 +153,10 @@ impl Host {
     /// Returns the HTTP APIs of the configuration whose operations are tools.
     pub fn openapi(&self) -> &Apis {
         &self.openapi
+    }
+
+    pub(crate) fn push_policy(&self) -> Option<&Arc<HostEgress>> {
+        self.push_policy.as_ref()
     }
 
     pub(crate) fn catalog_source(&self) -> &Arc<dyn CatalogSource> {

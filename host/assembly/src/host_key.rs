@@ -15,7 +15,7 @@ use crate::storage::Storage;
 /// The file of the key in the data folder.
 pub(crate) const FILE_NAME: &str = "host.key";
 /// The environment variable that names a file with a key. It takes precedence over `server.secret_file`.
-const SECRET_FILE: &str = "HATCHERY_SECRET_FILE";
+pub(crate) const SECRET_FILE: &str = "HATCHERY_SECRET_FILE";
 
 /// Minimum length of a key.
 const MIN_BYTES: usize = 32;

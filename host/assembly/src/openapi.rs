@@ -8,11 +8,11 @@ use crate::egress::{HostEgress, Policies};
 /// Returns the configured APIs, and the policies of their requests.
 pub(crate) fn apis(config: &OpenApiConfig) -> (Apis, Policies) {
     // URLs are checked when the configuration is read.
-    let policies = config.apis.iter().filter_map(|(name, api)| {
+    let used = config.apis.iter().filter(|(_, api)| api.refusal.is_none());
+    let policies = used.clone().filter_map(|(name, api)| {
         Some((name.clone(), HostEgress::new(api.policy().ok()?, format!("openapi.apis.{name}"))))
     });
     let policies: Policies = policies.collect();
-    let used = config.apis.iter().filter(|(_, api)| api.refusal.is_none());
     let used = used.filter_map(|(name, api)| Some((name.clone(), api.settings(policies.get(name)?.clone())?)));
     let refused = config.apis.iter().filter_map(|(name, api)| Some((name.clone(), api.refusal.clone()?)));
     (Apis::new(used).with_refused(refused), policies)

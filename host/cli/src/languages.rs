@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 
 use build_cache::{BuildCache, BuildTools};
+use hatchery_wasm::join_program;
 
 /// The result of a build.
 #[derive(Debug)]
@@ -28,13 +29,22 @@ pub struct BuiltComponent {
     pub name: String,
     /// The folder of the project.
     pub folder: PathBuf,
+    /// True for an interpreter with a program, which only `hatchery dev` builds.
+    pub is_development: bool,
 }
 
 impl BuiltComponent {
     /// Reads a component from a folder of the build tool.
     fn read(file: &Path, name: String, folder: PathBuf) -> anyhow::Result<Self> {
         let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-        Ok(Self { bytes, name, folder })
+        Ok(Self { bytes, name, folder, is_development: false })
+    }
+
+    /// Joins the files of an interpreter and of its program.
+    fn of_program(interpreter: &Path, program: &Path, name: String, folder: PathBuf) -> anyhow::Result<Self> {
+        let read = |file: &Path| std::fs::read(file).with_context(|| format!("cannot read {}", file.display()));
+        let bytes = join_program(&read(interpreter)?, &read(program)?);
+        Ok(Self { bytes, name, folder, is_development: true })
     }
 }
 
@@ -93,6 +103,17 @@ pub fn unpack_sdk(language: Language) -> anyhow::Result<PathBuf> {
     Ok(BuildCache::open(BuildTools::Scripting)?.unpack_sdk()?.join(folder))
 }
 
+/// The exit code of an SDK's build for a program that an interpreter cannot run.
+const NEEDS_SNAPSHOT: i32 = 3;
+
+/// The file name of an interpreter in its folder of the build cache.
+const INTERPRETER: &str = "interpreter.wasm";
+
+/// Returns the name of a folder, for a project whose manifest names none.
+fn folder_name(folder: &Path) -> String {
+    folder.file_name().map_or_else(|| "component".into(), |name| name.to_string_lossy().into_owned())
+}
+
 /// Runs a program and returns its stdout. Errors end with `advice`, which says how to install the program.
 ///
 /// `working_dir` must not be in the project, because programs read settings and modules from there.
@@ -113,7 +134,7 @@ fn capture_stdout(program: &OsStr, args: &[&str], working_dir: &Path, advice: &s
 const BUILD_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// Interval at which a program that was started is checked.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Runs a program that imports the modules of a project. A program that does not end within `timeout` is killed.
 fn run_with_timeout(command: &mut Command, program: &str, timeout: Duration) -> anyhow::Result<ExitStatus> {

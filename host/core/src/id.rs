@@ -8,6 +8,9 @@ use thiserror::Error;
 /// The maximum length of a name in bytes of UTF-8.
 pub const MAX_ID_BYTES: usize = 256;
 
+/// The user of the sessions in which the host keeps data of its own. No request may name it.
+pub const HOST_USER: &str = "A2A_PUSH";
+
 /// The maximum number of characters of an invalid name that the error repeats.
 const MAX_SHOWN_CHARS: usize = 64;
 
@@ -26,6 +29,11 @@ impl SessionKey {
     /// Creates a key. Does not check the names.
     pub fn new(app: impl Into<Arc<str>>, user: impl Into<Arc<str>>, id: impl Into<Arc<str>>) -> Self {
         Self { app: app.into(), user: user.into(), id: id.into() }
+    }
+
+    /// Returns true if the session holds data of the host itself.
+    pub fn is_of_host(&self) -> bool {
+        &*self.user == HOST_USER
     }
 
     /// Checks the three names, see [`IdKind::check`].

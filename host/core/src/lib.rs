@@ -82,7 +82,7 @@ pub use event::{
 pub use examples::{Example, ExampleProvider, Examples};
 pub use extra::{Extra, KnownKeys, known_key};
 pub use http_options::{HttpOptions, RetryOptions};
-pub use id::{IdKind, InvalidId, MAX_ID_BYTES, SessionKey};
+pub use id::{HOST_USER, IdKind, InvalidId, MAX_ID_BYTES, SessionKey};
 pub use invocation::{Invocation, InvocationWriter, NewInvocation, RemainingLimits, RevisionGap};
 pub use item::ItemKind;
 pub use journal::{CallJournal, CallRecord, EarlierCall, RunJournal, hash_arguments};

@@ -20,6 +20,9 @@ pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> S
     similar_name(name, known).map(|known| format!("; did you mean `{known}`?")).unwrap_or_default()
 }
 
+/// Most names that a message lists beside a suggestion.
+const MAX_LISTED: usize = 20;
+
 /// Improves a message of serde for people who write YAML: suggests the name of a misspelt key or variant, and names no
 /// types of the program.
 pub fn explain_syntax_error(message: &str) -> String {
@@ -34,10 +37,15 @@ pub fn explain_syntax_error(message: &str) -> String {
         let (name, rest) = message.split_once(start)?.1.split_once('`')?;
         let known: Vec<_> = rest.split('`').skip(1).step_by(2).collect();
         // The only one needs no suggestion.
-        if known.len() > 1 { similar_name(name, known) } else { None }
+        let suggested = if known.len() > 1 { similar_name(name, known.iter().copied()) } else { None };
+        suggested.map(|name| (name, known.len()))
     });
     match suggested {
-        Some(known) => format!("{explained}; did you mean `{known}`?"),
+        Some((name, known)) if known > MAX_LISTED => {
+            let problem = explained.split_once(", expected one of ").map_or(&*explained, |(problem, _)| problem);
+            format!("{problem}; did you mean `{name}`?")
+        }
+        Some((name, _)) => format!("{explained}; did you mean `{name}`?"),
         None => explained,
     }
 }
@@ -55,6 +63,17 @@ mod tests {
         assert_eq!(similar_name("model", ["model", "instruction"]), None);
         assert_eq!(similar_name("x", ["ab", "y"]), None);
         assert_eq!(suggestion("nobody", ["talker"]), "");
+    }
+
+    #[test]
+    fn a_long_list_of_names_gives_way_to_a_suggestion() {
+        let list = |count: usize| (0..count).map(|index| format!("`key_{index:02}`")).collect::<Vec<_>>().join(", ");
+        let message = |name: &str, count| format!("unknown field `{name}`, expected one of `model`, {}", list(count));
+        assert_eq!(explain_syntax_error(&message("modle", 20)), "unknown field `modle`; did you mean `model`?");
+        let short = message("modle", 19);
+        assert_eq!(explain_syntax_error(&short), format!("{short}; did you mean `model`?"));
+        let unlike = message("x", 30);
+        assert_eq!(explain_syntax_error(&unlike), unlike);
     }
 
     #[test]

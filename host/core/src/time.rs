@@ -1,5 +1,7 @@
 //! Timestamps in the format of ADK clients, and the clock of leases.
 
+mod iso;
+
 use std::ops::Add;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,22 +1,31 @@
 //! Access tokens that expire.
 
 use std::sync::{PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use hatchery_core::UptimeInstant;
 use reqwest::Url;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 use crate::Secret;
 
-/// A token is replaced this long before it expires.
-const EXPIRY_MARGIN: Duration = Duration::from_secs(60);
+/// A token is replaced this long before it expires, or a quarter of its lifetime if that is less.
+const MAX_EXPIRY_MARGIN: Duration = Duration::from_secs(60);
+
+/// Lifetime of a token whose server does not tell it.
+const DEFAULT_LIFETIME: Duration = Duration::from_secs(300);
+
+/// Longest time for which a token is kept.
+const MAX_LIFETIME: Duration = Duration::from_secs(24 * 3_600);
 
 /// An access token, until shortly before it expires.
 #[derive(Debug, Default)]
 pub struct TokenCache {
     /// Held while a token is fetched, so that concurrent calls fetch one.
     refresh: tokio::sync::Mutex<()>,
-    token: RwLock<Option<(Secret, Instant)>>,
+    /// The token, and when to replace it.
+    token: RwLock<Option<(Secret, UptimeInstant)>>,
 }
 
 impl TokenCache {
@@ -27,7 +36,7 @@ impl TokenCache {
 
     fn fresh(&self) -> Option<Secret> {
         let token = self.token.read().unwrap_or_else(PoisonError::into_inner).clone();
-        token.filter(|(_, expires)| Instant::now() + EXPIRY_MARGIN < *expires).map(|(token, _)| token)
+        token.filter(|(_, stale)| UptimeInstant::now() < *stale).map(|(token, _)| token)
     }
 
     /// Returns the token, which is fetched if there is none or it expires soon. Concurrent calls fetch one.
@@ -43,9 +52,9 @@ impl TokenCache {
             return Ok(token);
         }
         let TokenResponse { access_token, expires_in } = fetch.await?;
-        let lifetime = Duration::from_secs(expires_in.unwrap_or_default());
-        let expires = Instant::now().checked_add(lifetime).unwrap_or_else(Instant::now);
-        *self.token.write().unwrap_or_else(PoisonError::into_inner) = Some((access_token.clone(), expires));
+        let lifetime = expires_in.map_or(DEFAULT_LIFETIME, Duration::from_secs).min(MAX_LIFETIME);
+        let stale = UptimeInstant::now() + (lifetime - MAX_EXPIRY_MARGIN.min(lifetime / 4));
+        *self.token.write().unwrap_or_else(PoisonError::into_inner) = Some((access_token.clone(), stale));
         Ok(access_token)
     }
 
@@ -58,13 +67,32 @@ impl TokenCache {
     }
 }
 
-/// The answer of a token server.
+/// The response of a token server.
 #[derive(Debug, Clone, Deserialize)]
 pub struct TokenResponse {
     /// The token.
     pub access_token: Secret,
-    /// Its lifetime in seconds. `None` means that it must not be kept.
+    /// Its lifetime in seconds. `None` if the server does not tell it.
+    #[serde(default, deserialize_with = "seconds")]
     pub expires_in: Option<u64>,
+}
+
+/// Deserializes seconds. Some servers send them as a string or with a fraction.
+fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Seconds {
+        Integer(u64),
+        Number(f64),
+        Text(String),
+    }
+    match Option::<Seconds>::deserialize(deserializer)? {
+        None => Ok(None),
+        Some(Seconds::Integer(seconds)) => Ok(Some(seconds)),
+        // The cast saturates: a negative number is 0.
+        Some(Seconds::Number(seconds)) => Ok(Some(seconds as u64)),
+        Some(Seconds::Text(text)) => text.trim().parse().map(Some).map_err(D::Error::custom),
+    }
 }
 
 /// A request to a token server.

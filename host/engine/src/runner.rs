@@ -309,6 +309,9 @@ impl Runner {
         let services = Services { models, ..self.0.services.clone() };
         let key = SessionKey::new(app.name.as_str(), request.user.as_str(), request.session.as_str());
         key.check()?;
+        if key.is_of_host() {
+            return Err(StoreError::SessionNotFound(key).into());
+        }
         let create = request.config.auto_create_session;
         // A nested run is a part of another one, which was admitted.
         let user_run = match kind {

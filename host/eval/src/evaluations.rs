@@ -128,7 +128,10 @@ impl Evaluations {
         session: &str,
     ) -> Result<(), EvalError> {
         let key = SessionKey::new(app.name.as_str(), user, session);
-        let session = self.0.runner.services().sessions.get(&key, EventWindow::All).await?;
+        let session = match key.is_of_host() {
+            true => None,
+            false => self.0.runner.services().sessions.get(&key, EventWindow::All).await?,
+        };
         let session = session.ok_or(StoreError::SessionNotFound(key))?;
         let conversation = records_of(&session.events);
         if conversation.is_empty() {

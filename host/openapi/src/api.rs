@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use hatchery_core::excerpt;
 use hatchery_core::sync::MutexExt;
 use reqwest::Url;
 
-use crate::config::{ApiConfig, DocumentSource, Limits, Selection};
-use crate::document::{Document, Location, Operation, ServerSettings, excerpt};
+use crate::config::{ApiConfig, Confirmation, DocumentSource, Limits, Selection};
+use crate::document::{Document, Location, Operation, ServerSettings};
 use crate::error::ApiError;
 use crate::http::Http;
 
@@ -99,7 +100,8 @@ impl Api {
                 return made.unwrap_or(Err(ApiError::Timeout(timeout))).map(Arc::new);
             }
             DocumentSource::File(path) => {
-                let unreadable = |error: std::io::Error| ApiError::Unreadable(format!("{}: {error}", path.display()));
+                let unreadable =
+                    |error: std::io::Error| ApiError::UnreadableFile { file: path.clone(), reason: error.to_string() };
                 let limit = self.limits().max_document;
                 let size = tokio::fs::metadata(path).await.map_err(unreadable)?.len();
                 if size > u64::try_from(limit).unwrap_or(u64::MAX) {
@@ -117,18 +119,32 @@ impl Api {
     /// made are left out, with a warning.
     ///
     /// # Errors
-    /// If there are none, or too many.
-    pub(crate) async fn operations(self: &Arc<Self>, selection: Selection) -> Result<Vec<Arc<Operation>>, ApiError> {
+    /// If there are none, or too many, or if the settings of the API or `confirmation` list an unknown operation.
+    pub(crate) async fn operations(
+        self: &Arc<Self>,
+        selection: Selection,
+        confirmation: Confirmation,
+    ) -> Result<Vec<Arc<Operation>>, ApiError> {
         let (document, api) = (self.document().await?, self.clone());
         // Schemas are compiled to check them.
-        let select = tokio::task::spawn_blocking(move || api.select(&document, &selection));
+        let select = tokio::task::spawn_blocking(move || api.select(&document, &selection, &confirmation));
         select.await.map_err(|error| ApiError::Invalid(error.to_string()))?
     }
 
-    fn select(&self, document: &Document, selection: &Selection) -> Result<Vec<Arc<Operation>>, ApiError> {
+    fn select(
+        &self,
+        document: &Document,
+        selection: &Selection,
+        confirmation: &Confirmation,
+    ) -> Result<Vec<Arc<Operation>>, ApiError> {
         let ApiConfig { base_url, server_variables, credentials, headers, .. } = &self.config;
         let mut drafts = document.drafts()?;
-        let known: BTreeSet<String> = drafts.iter().map(|draft| draft.name.clone()).collect();
+        let known: BTreeSet<String> = document.operation_names().iter().cloned().collect();
+        // A misspelt name would let the call through without a confirmation.
+        let unknown = [&self.config.confirmation, confirmation].into_iter().find_map(|it| it.unknown_name(&known));
+        if let Some(name) = unknown {
+            return Err(ApiError::UnknownConfirmation { name: excerpt(name, 120), known: some_of(&known) });
+        }
         drafts.retain(|draft| {
             let includes = |selection: &Selection| selection.includes(&draft.name, &draft.tags);
             includes(&self.config.selection) && includes(selection)
@@ -142,9 +158,9 @@ impl Api {
         if count > max {
             return Err(ApiError::TooManyOperations { count, max });
         }
-        let is_filled = |location: Location, name: &str| {
+        let is_supplied = |location: Location, name: &str| {
             let is_header = location == Location::Header && headers.keys().any(|own| own.eq_ignore_ascii_case(name));
-            is_header || credentials.fill(location, name)
+            is_header || credentials.supplies(location, name)
         };
         let own = match &self.config.document {
             DocumentSource::Integration(integration) => Some(integration.base_url()),
@@ -153,7 +169,7 @@ impl Api {
         let base_url = own.as_deref().or(base_url.as_deref());
         let servers = ServerSettings { base_url, variables: server_variables };
         let mut reasons = Vec::new();
-        let built = drafts.iter().filter_map(|draft| match draft.build(servers, &is_filled) {
+        let built = drafts.iter().filter_map(|draft| match draft.build(servers, &is_supplied) {
             Ok(operation) => Some(Arc::new(operation)),
             Err(reason) => {
                 tracing::warn!(api = self.name, operation = draft.name, "an operation of an API is left out: {reason}");
@@ -166,9 +182,14 @@ impl Api {
             (false, _) => Ok(operations),
             (true, Some(reason)) => Err(ApiError::NoOperations(format!("no operation can be used; {reason}"))),
             (true, None) => {
-                let some: Vec<_> = known.iter().take(10).map(|name| format!("`{name}`")).collect();
-                Err(ApiError::NoOperations(format!("no operation is selected; the document has {}", some.join(", "))))
+                let reason = format!("no operation is selected; the document has {}", some_of(&known));
+                Err(ApiError::NoOperations(reason))
             }
         }
     }
+}
+
+/// Returns the first of these names, for a message.
+fn some_of(names: &BTreeSet<String>) -> String {
+    names.iter().take(10).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }

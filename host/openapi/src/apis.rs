@@ -208,11 +208,8 @@ impl Apis {
         let status = |(name, api): (&String, &Arc<Api>)| {
             let (state, reason, operations) = match api.state() {
                 State::Idle => ("idle", None, Vec::new()),
-                State::Ready(document) => {
-                    let drafts = document.drafts().unwrap_or_default();
-                    ("ready", None, drafts.into_iter().map(|draft| draft.name).collect())
-                }
-                State::Down { error, .. } => ("down", Some(error.to_string()), Vec::new()),
+                State::Ready(document) => ("ready", None, document.operation_names().to_vec()),
+                State::Down { error, .. } => ("down", Some(error.for_reports()), Vec::new()),
             };
             ApiStatus { name: name.clone(), state, reason, operations }
         };

@@ -94,6 +94,14 @@ pub enum Confirmation {
 }
 
 impl Confirmation {
+    /// Returns the first listed name that is not one of `known`.
+    pub(crate) fn unknown_name(&self, known: &BTreeSet<String>) -> Option<&str> {
+        match self {
+            Self::Operations(names) => names.iter().find(|name| !known.contains(*name)).map(String::as_str),
+            Self::None | Self::Writes | Self::All => None,
+        }
+    }
+
     /// Returns true if the calls of this operation must be confirmed.
     pub(crate) fn is_required(&self, name: &str, is_write: bool) -> bool {
         match self {
@@ -110,8 +118,10 @@ impl Confirmation {
 pub struct Limits {
     /// How long a connection may take.
     pub connect_timeout: Duration,
-    /// How long a call may take in all.
+    /// How long a call may take in all, with reading the files that it sends.
     pub call_timeout: Duration,
+    /// Maximum size of the body of a request in bytes.
+    pub max_request: usize,
     /// Maximum size of the document in bytes.
     pub max_document: usize,
     /// Maximum size of an answer in bytes.
@@ -125,6 +135,7 @@ impl Default for Limits {
         Self {
             connect_timeout: Duration::from_secs(10),
             call_timeout: Duration::from_secs(60),
+            max_request: 16 << 20,
             max_document: 8 << 20,
             max_answer: 1 << 20,
             max_tools: 128,

@@ -115,7 +115,7 @@ pub(crate) struct Placement {
 
 impl Credentials {
     /// Returns true if the host adds what this parameter would hold.
-    pub(crate) fn fill(&self, location: Location, parameter: &str) -> bool {
+    pub(crate) fn supplies(&self, location: Location, parameter: &str) -> bool {
         match (self, location) {
             (Self::ApiKey { location: KeyLocation::Header, name, .. }, Location::Header) => {
                 name.eq_ignore_ascii_case(parameter)

@@ -6,13 +6,14 @@ mod operation;
 mod schema;
 mod server;
 
+use hatchery_core::excerpt;
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
 use serde_json::Value;
 
 use crate::error::ApiError;
 
-pub(crate) use name::unique_name;
+pub(crate) use name::UniqueNames;
 use operation::Draft;
 pub(crate) use operation::{Body, BodyArguments, BodyEncoding, Location, Operation, Parameter, Style};
 pub(crate) use server::ServerSettings;
@@ -27,6 +28,8 @@ pub(crate) struct Document {
     is_3_0: bool,
     /// Where it was read from. Relative URLs of servers begin there.
     url: Option<Url>,
+    /// The names of its operations.
+    names: Vec<String>,
 }
 
 impl Document {
@@ -56,7 +59,15 @@ impl Document {
             return Err(ApiError::Invalid(format!("it is OpenAPI {}, not 3.0 or 3.1", excerpt(&version, 20))));
         }
         let is_3_0 = version.starts_with("3.0");
-        Ok(Self { is_3_0, root, url })
+        let mut document = Self { is_3_0, root, url, names: Vec::new() };
+        // A document without operations is an error when an agent uses it.
+        document.names = document.drafts().unwrap_or_default().into_iter().map(|draft| draft.name).collect();
+        Ok(document)
+    }
+
+    /// Returns the names of its operations, in order.
+    pub(crate) fn operation_names(&self) -> &[String] {
+        &self.names
     }
 
     /// Returns all operations, named but not yet converted.
@@ -70,7 +81,7 @@ impl Document {
     /// Returns the value that a reference object refers to, or the value itself.
     ///
     /// # Errors
-    /// If the reference points outside of the document or to nothing, or references form a circle.
+    /// If the reference points outside of the document or to nothing, or references form a cycle.
     fn resolve<'a>(&'a self, value: &'a Value) -> Result<&'a Value, String> {
         let mut value = value;
         for _ in 0..MAX_REFERENCES {
@@ -79,7 +90,7 @@ impl Document {
                 None => return Ok(value),
             }
         }
-        Err(format!("more than {MAX_REFERENCES} references lead to one value, which may be a circle"))
+        Err(format!("more than {MAX_REFERENCES} references lead to one value, which may be a cycle"))
     }
 
     /// Returns the value at a reference, such as `#/components/schemas/Pet`.
@@ -91,11 +102,4 @@ impl Document {
         let pointer = percent_decode_str(pointer).decode_utf8_lossy();
         self.root.pointer(&pointer).ok_or_else(|| format!("`{}` refers to nothing", shown()))
     }
-}
-
-/// Returns the beginning of a text of others, escaped for a message.
-pub(crate) fn excerpt(text: &str, max: usize) -> String {
-    let begin = text.get(..text.floor_char_boundary(max)).unwrap_or(text);
-    let dots = if begin.len() < text.len() { "…" } else { "" };
-    format!("{}{dots}", begin.escape_debug())
 }

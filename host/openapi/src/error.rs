@@ -1,5 +1,6 @@
 //! Errors of APIs.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use hatchery_core::{ConfigValue, MissingVariable};
@@ -27,6 +28,14 @@ pub enum ApiError {
     /// The document cannot be read.
     #[error("its document cannot be read: {0}")]
     Unreadable(String),
+    /// The file with the document cannot be read.
+    #[error("its document cannot be read: {}: {reason}", .file.display())]
+    UnreadableFile {
+        /// The file.
+        file: PathBuf,
+        /// The reason.
+        reason: String,
+    },
     /// The document is too large.
     #[error("its document is larger than {0} bytes; raise `max_document` to allow more")]
     DocumentTooLarge(usize),
@@ -43,6 +52,14 @@ pub enum ApiError {
         count: usize,
         /// The limit.
         max: usize,
+    },
+    /// An operation whose calls must be confirmed does not exist.
+    #[error("`require_confirmation` lists `{name}`, which is not an operation of the document; it has {known}")]
+    UnknownConfirmation {
+        /// The listed name.
+        name: String,
+        /// Names of the document.
+        known: String,
     },
     /// The document has no operation that can be used.
     #[error("{0}")]
@@ -68,14 +85,39 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// Returns the error for models. Settings and paths of the host are only in the log.
+    /// Returns the error for reports about the host, which name files without their folders.
+    pub(crate) fn for_reports(&self) -> String {
+        match self {
+            Self::UnreadableFile { file, reason } => {
+                let name = file.file_name().unwrap_or_default().to_string_lossy();
+                format!("its document cannot be read: {name}: {reason}")
+            }
+            error => error.to_string(),
+        }
+    }
+
+    /// Returns the error for models. Settings, addresses and paths of the host are only in its log.
     pub(crate) fn for_models(&self) -> String {
         match self {
             Self::Variable { .. } | Self::Setting { .. } => {
-                "its configuration is incomplete; the operator must mend it".into()
+                "its configuration is incomplete; the operator must fix it".into()
             }
             Self::Credentials(_) => "the host gets no credentials for it; the log of the host holds the cause".into(),
-            error => error.to_string(),
+            Self::Refused(_) => "the host may not connect there; the log of the host holds the cause".into(),
+            Self::Unreadable(_) | Self::UnreadableFile { .. } => {
+                "its document cannot be read; the log of the host holds the cause".into()
+            }
+            Self::DocumentTooLarge(limit) => format!("its document is larger than {limit} bytes"),
+            Self::TooManyOperations { count, max } => format!("{count} operations are selected, of at most {max}"),
+            Self::UnknownConfirmation { .. } => {
+                "an operation whose calls must be confirmed is not in its document".into()
+            }
+            Self::Invalid(_)
+            | Self::NoOperations(_)
+            | Self::Communication(_)
+            | Self::Timeout(_)
+            | Self::AnswerTooLarge(_)
+            | Self::Redirect(_) => self.to_string(),
         }
     }
 }

@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use hatchery_core::ConfigValue;
 use hatchery_core::sync::MutexExt;
-use hatchery_egress::{BodyError, Egress, Secret, Timeouts, client, describe, read_body};
+use hatchery_core::{ConfigValue, excerpt};
+use hatchery_egress::{BodyError, Egress, Secret, Timeouts, client, describe, read_body, refusal};
 use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Method, Response, StatusCode, Url};
+use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::config::Limits;
 use crate::credentials::{Authenticator, Credentials, Placement};
-use crate::document::excerpt;
 use crate::error::{ApiError, read};
-use crate::request::Request;
+use crate::request::{Request, encode_component, encode_form};
 
 /// Most redirects of one request.
 const MAX_REDIRECTS: usize = 5;
@@ -63,7 +64,15 @@ impl Http {
     /// # Errors
     /// If there is no whole answer within the limits.
     pub(crate) async fn send(&self, request: &Request) -> Result<Answer, ApiError> {
-        self.within_timeout(async {
+        self.send_by(request, self.deadline()).await
+    }
+
+    /// Sends a request with credentials, and gives it up at `deadline`.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub(crate) async fn send_by(&self, request: &Request, deadline: Instant) -> Result<Answer, ApiError> {
+        self.until(deadline, async {
             let placement = self.authenticator.place(&self.transport).await?;
             let token = placement.token.clone();
             let answer = self.exchange(request, placement).await?;
@@ -83,7 +92,7 @@ impl Http {
     pub(crate) async fn read_document(&self, url: &Url) -> Result<Vec<u8>, ApiError> {
         let limit = self.transport.limits.max_document;
         let request = Request::new(Method::GET, url.clone());
-        let answer = self.within_timeout(self.transport.follow(&request, &Placement::default(), limit)).await;
+        let answer = self.until(self.deadline(), self.transport.follow(&request, &Placement::default(), limit)).await;
         let answer = answer.map_err(|error| match error {
             ApiError::AnswerTooLarge(limit) => ApiError::DocumentTooLarge(limit),
             error @ (ApiError::Refused(_) | ApiError::Timeout(_)) => error,
@@ -95,9 +104,17 @@ impl Http {
         }
     }
 
-    async fn within_timeout<T>(&self, work: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
-        let timeout = self.transport.limits.call_timeout;
-        tokio::time::timeout(timeout, work).await.unwrap_or(Err(ApiError::Timeout(timeout)))
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.transport.limits.call_timeout
+    }
+
+    async fn until<T>(
+        &self,
+        deadline: Instant,
+        work: impl Future<Output = Result<T, ApiError>>,
+    ) -> Result<T, ApiError> {
+        let given_up = ApiError::Timeout(self.transport.limits.call_timeout);
+        tokio::time::timeout_at(deadline, work).await.unwrap_or(Err(given_up))
     }
 
     async fn exchange(&self, request: &Request, mut placement: Placement) -> Result<Answer, ApiError> {
@@ -108,9 +125,18 @@ impl Http {
             let invalid = || ApiError::Setting { key: key.clone(), reason: "it is not a valid header".into() };
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
             let mut header = HeaderValue::from_str(&value).map_err(|_| invalid())?;
-            if let ConfigValue::Variable { prefix, .. } = setting {
-                header.set_sensitive(true);
-                placement.secrets.push(value.strip_prefix(prefix.as_str()).unwrap_or(&value).into());
+            match setting {
+                ConfigValue::Variable { prefix, .. } => {
+                    header.set_sensitive(true);
+                    placement.secrets.push(value.strip_prefix(prefix.as_str()).unwrap_or(&value).into());
+                }
+                ConfigValue::Text(_) if is_credential(name.as_str()) => {
+                    header.set_sensitive(true);
+                    // A server may repeat it without its scheme.
+                    placement.secrets.extend(value.rsplit(' ').next().map(Secret::from));
+                    placement.secrets.push(value.into());
+                }
+                ConfigValue::Text(_) => {}
             }
             request.headers.insert(name, header);
         }
@@ -184,7 +210,10 @@ impl Transport {
             headers.insert(CONTENT_TYPE, media_type.clone());
             builder = builder.body(body.clone());
         }
-        builder.headers(headers).send().await.map_err(|error| ApiError::Communication(describe(error)))
+        builder.headers(headers).send().await.map_err(|error| match refusal(&error) {
+            Some(reason) => ApiError::Refused(reason),
+            None => ApiError::Communication(describe(error)),
+        })
     }
 
     /// Returns the client for the server of a URL. It checks the addresses of that server.
@@ -204,14 +233,17 @@ fn owned((name, value): (std::borrow::Cow<'_, str>, std::borrow::Cow<'_, str>)) 
     (name.into_owned(), value.into_owned())
 }
 
+/// Returns true if a header of this name, in lower case, holds credentials.
+fn is_credential(name: &str) -> bool {
+    ["auth", "cookie", "key", "password", "secret", "session", "token"].iter().any(|word| name.contains(word))
+}
+
 impl Answer {
     fn without(mut self, secrets: &[Secret]) -> Self {
-        let is_in = |secret: &&Secret| {
-            let secret = secret.expose().as_bytes();
-            secret.len() >= MIN_SECRET && self.body.windows(secret.len()).any(|window| window == secret)
-        };
-        if secrets.iter().any(|secret| is_in(&secret)) {
-            self.body = redact(String::from_utf8_lossy(&self.body).into_owned(), secrets).into_bytes();
+        let spellings = spellings(secrets);
+        let is_in = |secret: &String| self.body.windows(secret.len()).any(|window| window == secret.as_bytes());
+        if spellings.iter().any(is_in) {
+            self.body = hide(String::from_utf8_lossy(&self.body).into_owned(), &spellings).into_bytes();
         }
         self
     }
@@ -219,6 +251,25 @@ impl Answer {
 
 /// Returns a text without the secrets in it.
 pub(crate) fn redact(text: String, secrets: &[Secret]) -> String {
+    hide(text, &spellings(secrets))
+}
+
+fn hide(text: String, spellings: &[String]) -> String {
+    spellings.iter().fold(text, |text, secret| if text.contains(secret) { text.replace(secret, HIDDEN) } else { text })
+}
+
+/// Returns the secrets as they are, percent-encoded, as in a form, and as in a JSON string. A secret may be the beginning of
+/// another one, so longer ones come first.
+fn spellings(secrets: &[Secret]) -> Vec<String> {
     let secrets = secrets.iter().map(Secret::expose).filter(|secret| secret.len() >= MIN_SECRET);
-    secrets.fold(text, |text, secret| if text.contains(secret) { text.replace(secret, HIDDEN) } else { text })
+    let mut all: Vec<String> = secrets
+        .flat_map(|secret| {
+            let json = Value::from(secret).to_string();
+            let json = json.get(1..json.len() - 1).unwrap_or_default().to_owned();
+            [secret.to_owned(), encode_component(secret), encode_form(secret), json]
+        })
+        .collect();
+    all.sort_unstable_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+    all.dedup();
+    all
 }

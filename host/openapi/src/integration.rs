@@ -6,10 +6,11 @@ mod connector;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use hatchery_core::excerpt;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
-use crate::document::{Document, excerpt};
+use crate::document::Document;
 use crate::error::ApiError;
 use crate::http::Http;
 use crate::request::Request;

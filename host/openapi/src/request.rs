@@ -10,7 +10,8 @@ use reqwest::{Method, Url};
 use serde_json::Value;
 
 use crate::document::{Location, Operation};
-use style::{encode_component, header_value, path_value, query_pairs};
+pub(crate) use style::{encode_component, encode_form};
+use style::{header_value, path_value, query_pairs};
 
 /// A request without credentials.
 #[derive(Debug, Clone)]
@@ -29,11 +30,17 @@ impl Request {
         Self { method, url, headers: HeaderMap::new(), cookies: Vec::new(), body: None }
     }
 
-    /// Creates the request of an operation with these arguments. Files are read from the artifacts of the session.
+    /// Creates the request of an operation with these arguments, and with a body of at most `max_body` bytes. Files are read
+    /// from the artifacts of the session.
     ///
     /// # Errors
     /// The reason for the model.
-    pub(crate) async fn of_call(operation: &Operation, mut args: JsonMap, cx: &CallContext) -> Result<Self, String> {
+    pub(crate) async fn of_call(
+        operation: &Operation,
+        mut args: JsonMap,
+        max_body: usize,
+        cx: &CallContext,
+    ) -> Result<Self, String> {
         // What follows `#` is never sent.
         let template = operation.path.split('#').next().unwrap_or_default();
         let (mut path, fixed_query) = match template.split_once('?') {
@@ -77,7 +84,7 @@ impl Request {
         }
         request.url.set_query((!query.is_empty()).then(|| query.join("&")).as_deref());
         if let Some(body) = &operation.body {
-            request.body = body::encode(body, args, cx).await?;
+            request.body = body::encode(body, args, max_body, cx).await?;
         }
         Ok(request)
     }
@@ -87,10 +94,14 @@ impl Request {
         Self { body: Some((HeaderValue::from_static("application/json"), body.to_string().into())), ..self }
     }
 
-    /// Adds the cookies as a header.
+    /// Adds the cookies to the header that is set, if any.
     pub(crate) fn set_cookies(headers: &mut HeaderMap, cookies: &[String]) -> Result<(), String> {
         if !cookies.is_empty() {
-            let value = HeaderValue::from_str(&cookies.join("; ")).map_err(|_| "a cookie is invalid".to_owned())?;
+            let invalid = || "a cookie is invalid".to_owned();
+            let own = headers.get(COOKIE).map(HeaderValue::to_str).transpose().map_err(|_| invalid())?;
+            let all: Vec<_> = own.into_iter().chain(cookies.iter().map(String::as_str)).collect();
+            let mut value = HeaderValue::from_str(&all.join("; ")).map_err(|_| invalid())?;
+            value.set_sensitive(true);
             headers.insert(COOKIE, value);
         }
         Ok(())
@@ -119,5 +130,5 @@ fn as_text(value: &Value) -> String {
 
 /// Encodes the name and the value of a field of a form.
 fn pair(name: &str, value: &str) -> String {
-    format!("{}={}", encode_component(name, false), encode_component(value, false))
+    format!("{}={}", encode_component(name), encode_component(value))
 }

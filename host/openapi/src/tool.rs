@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::{Blob, CallContext, FunctionDeclaration, JsonMap, Part, PartData, Tool, ToolError};
+use hatchery_core::{Blob, CallContext, FunctionDeclaration, JsonMap, Part, PartData, Tool, ToolError, excerpt};
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::api::Api;
-use crate::document::{Operation, excerpt};
+use crate::document::Operation;
 use crate::error::ApiError;
 use crate::http::Answer;
 use crate::request::Request;
@@ -45,8 +46,15 @@ impl Tool for OperationTool {
     }
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
-        let request = Request::of_call(&self.operation, args, cx).await.map_err(ToolError::Recoverable)?;
-        let answer = self.api.http.send(&request).await.map_err(|error| self.failed(&error))?;
+        let limits = &self.api.config.limits;
+        let deadline = Instant::now() + limits.call_timeout;
+        let request = Request::of_call(&self.operation, args, limits.max_request, cx);
+        let request = tokio::time::timeout_at(deadline, request).await.unwrap_or_else(|_| {
+            let seconds = limits.call_timeout.as_secs_f64();
+            Err(format!("the files of the request were not read within {seconds} s, so it was not sent"))
+        });
+        let request = request.map_err(ToolError::Recoverable)?;
+        let answer = self.api.http.send_by(&request, deadline).await.map_err(|error| self.failed(&error))?;
         self.result(answer, cx).await
     }
 }

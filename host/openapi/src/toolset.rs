@@ -1,6 +1,5 @@
 //! The operations of an API as a toolset of an agent.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -9,7 +8,7 @@ use tokio::sync::OnceCell;
 
 use crate::api::Api;
 use crate::config::{ApiConfig, Confirmation, Selection};
-use crate::document::{Operation, unique_name};
+use crate::document::{Operation, UniqueNames};
 use crate::error::ApiError;
 use crate::tool::OperationTool;
 
@@ -44,14 +43,15 @@ impl OpenApiToolset {
     }
 
     async fn create(&self) -> Result<Vec<Arc<dyn Tool>>, ApiError> {
-        let operations = self.api.operations(self.options.selection.clone()).await?;
-        let mut taken = BTreeSet::new();
-        let tools = operations.into_iter().map(|operation| Arc::new(self.tool(operation, &mut taken)) as Arc<dyn Tool>);
+        let ToolsetOptions { selection, confirmation, .. } = self.options.clone();
+        let operations = self.api.operations(selection, confirmation).await?;
+        let mut names = UniqueNames::default();
+        let tools = operations.into_iter().map(|operation| Arc::new(self.tool(operation, &mut names)) as Arc<dyn Tool>);
         Ok(tools.collect())
     }
 
-    fn tool(&self, operation: Arc<Operation>, taken: &mut BTreeSet<String>) -> OperationTool {
-        let name = unique_name(&format!("{}{}", self.options.prefix, operation.name), taken);
+    fn tool(&self, operation: Arc<Operation>, names: &mut UniqueNames) -> OperationTool {
+        let name = names.add(&format!("{}{}", self.options.prefix, operation.name));
         let is_write = !operation.method.is_safe();
         let is_required = |confirmation: &Confirmation| confirmation.is_required(&operation.name, is_write);
         OperationTool {

@@ -1,9 +1,10 @@
 //! Axum extractors: JSON bodies, path and query parameters, with problem+json errors.
 
 use axum::body::Bytes;
-use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, RawPathParams, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
+use hatchery_core::HOST_USER;
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 
@@ -83,11 +84,22 @@ impl<T: DeserializeOwned + Send> FromRequestParts<AppState> for Params<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
+        if let Ok(params) = RawPathParams::from_request_parts(parts, state).await
+            && params.iter().any(|(name, value)| name == "user" && value == HOST_USER)
+        {
+            return Err(reserved_user());
+        }
         match Path::from_request_parts(parts, state).await {
             Ok(Path(params)) => Ok(Self(params)),
             Err(rejection) => Err(ApiError::bad_input(format!("invalid path: {}", rejection.body_text()))),
         }
     }
+}
+
+/// 404: the user has sessions in which the host keeps credentials of clients.
+fn reserved_user() -> ApiError {
+    let detail = format!("the user id `{HOST_USER}` is reserved for the host; choose another one");
+    ApiError::new(StatusCode::NOT_FOUND, "USER_RESERVED", detail)
 }
 
 /// Query parameters.

@@ -93,6 +93,17 @@ impl AgentEngine {
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
+        self.attempt(activity, method, &url, body).await
+    }
+
+    /// Makes a request, and again if that is safe and its failure may pass.
+    async fn attempt(
+        &self,
+        activity: &'static str,
+        method: &Method,
+        url: &Url,
+        body: Option<&Value>,
+    ) -> Result<Value, RequestError> {
         let mut delay = FIRST_DELAY;
         let mut attempt = 1;
         loop {
@@ -129,8 +140,7 @@ impl AgentEngine {
             delay = (delay * 2).min(MAX_DELAY);
             let name = operation.get("name").and_then(Value::as_str).unwrap_or_default();
             let url = self.address.url_of(name).map_err(RequestError::Other)?;
-            let asked = self.send(activity, self.client.get(url)).await;
-            operation = asked.map_err(|(error, _)| error)?;
+            operation = self.attempt(activity, &Method::GET, &url, None).await?;
         }
         Err(RequestError::Other(self.error(activity, "the operation has not ended in time; try again later")))
     }

@@ -23,7 +23,6 @@ mod names;
 mod properties;
 mod query;
 mod sessions;
-pub(crate) mod timestamps;
 mod uri;
 
 pub use client::{AccessTokens, FirestoreBuilder, FirestoreClient};

@@ -39,6 +39,7 @@ pub use policy::{
     check_writable_folders,
 };
 pub use runtime::http::{RecordedHttp, RecordedResponse};
+pub use runtime::program::join as join_program;
 pub use runtime::{cache, compile, config, engine, limits, requirements};
 pub use settings::{DeterministicMode, HotReload, Settings};
 pub use watch::CatalogHandle;

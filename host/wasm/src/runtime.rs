@@ -9,5 +9,6 @@ pub mod engine;
 mod epoch_timer;
 pub(crate) mod http;
 pub mod limits;
+pub mod program;
 pub mod requirements;
 pub(crate) mod store;

@@ -7,6 +7,7 @@ use std::process::Stdio;
 use anyhow::{Result, ensure};
 use hatchery_tests::event::text;
 use hatchery_tests::{Folder, Host, skip};
+use tokio::net::TcpListener;
 use tokio::process::Command;
 
 use crate::cli::{Output, hatchery};
@@ -121,6 +122,154 @@ async fn an_agent_in_javascript_is_created_built_served_and_changed() -> Result<
 #[tokio::test]
 async fn an_agent_in_typescript_is_created_built_served_and_changed() -> Result<()> {
     spend_a_day(TYPESCRIPT).await
+}
+
+/// A package for a language, and the code that uses it and sends a request.
+struct Addition {
+    language: Language,
+    /// Replacements in the files of the template: file, old text, new text.
+    changes: &'static [(&'static str, &'static str, &'static str)],
+    /// New files.
+    files: &'static [(&'static str, &'static str)],
+    /// Arguments of npm.
+    npm: &'static [&'static str],
+}
+
+/// Answers every request with a number.
+async fn start_number_server() -> Result<u16> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let port = listener.local_addr()?.port();
+    let router = axum::Router::new().route("/number", axum::routing::get(async || "100"));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    Ok(port)
+}
+
+/// Creates a project, adds a package, a request and the grant for it, and asks the agent. The tool returns what the
+/// package makes of the text, in letters, plus the number of the server.
+async fn add_a_package_and_a_request(addition: Addition) -> Result<()> {
+    let (folder, port) = (Folder::empty()?, start_number_server().await?);
+    let created = hatchery(&folder.served(), &["new", "words", "--lang", addition.language.name]).await?;
+    ensure!(created.success, "{}", created.stderr);
+    let project = folder.file("words");
+    for (file, old, new) in addition.changes {
+        let text = std::fs::read_to_string(project.join(file))?;
+        ensure!(text.contains(old), "{text}");
+        folder.put(&format!("words/{file}"), text.replace(old, &new.replace("PORT", &port.to_string())))?;
+    }
+    for (file, text) in addition.files {
+        folder.put(&format!("words/{file}"), text)?;
+    }
+    if !addition.npm.is_empty() {
+        let npm = Command::new("npm").args(addition.npm).current_dir(&project).stdin(Stdio::null()).output().await;
+        let failure = match npm {
+            Ok(output) if output.status.success() => None,
+            Ok(output) => Some(String::from_utf8_lossy(&output.stderr).into_owned()),
+            Err(error) => Some(format!("npm was not found: {error}")),
+        };
+        if let Some(failure) = failure {
+            ensure!(is_unreachable(&failure) || lacks_tools(&failure), "{failure}");
+            skip("words", failure.trim());
+            return Ok(());
+        }
+    }
+    let grants = format!("{{network: [\"http://localhost:{port}\"], private_network: [\"localhost:{port}\"]}}");
+    folder.put("words/hatchery.yaml", format!("components:\n  words:\n    grants: {grants}\n"))?;
+    let trusted = hatchery(&project, &["trust", ".", "--yes"]).await?;
+    ensure!(trusted.success, "{}", trusted.stderr);
+    let host = Host::develop(&folder, &project).await?;
+    if lacks_tools(&host.log()) || is_unreachable(&host.log()) {
+        skip("words", host.log().trim());
+        return Ok(());
+    }
+    let events = host.ask("words", "s", "count OneTwo").await?;
+    assert_eq!(events.last().map(text).as_deref(), Some("These are 107 words."), "{}", host.log());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_crate_and_a_request_are_added_to_an_agent_in_rust() -> Result<()> {
+    add_a_package_and_a_request(Addition {
+        language: RUST,
+        changes: &[
+            ("Cargo.toml", "schemars = \"1\"\n", "schemars = \"1\"\nheck = \"0.5\"\n"),
+            (
+                "src/lib.rs",
+                "let words = args.text.split_whitespace().count();",
+                "let request = hatchery_guest::http::get(\"http://localhost:PORT/number\");\n    \
+                 let pause = hatchery_guest::time::sleep(std::time::Duration::from_millis(1));\n    \
+                 let answer = hatchery_guest::join(request, pause).await.0?;\n    \
+                 let number: usize = answer.text().await?.parse().unwrap_or_default();\n    \
+                 let words = heck::ToSnakeCase::to_snake_case(&*args.text).len() + number;",
+            ),
+        ],
+        files: &[],
+        npm: &[],
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_package_of_pypi_and_a_request_are_added_to_an_agent_in_python() -> Result<()> {
+    add_a_package_and_a_request(Addition {
+        language: PYTHON,
+        changes: &[
+            (
+                "app.py",
+                "from hatchery_guest import LlmAgent",
+                "import inflection\nfrom hatchery_guest import http, LlmAgent",
+            ),
+            (
+                "app.py",
+                "len(text.split())",
+                "len(inflection.underscore(text)) + int((await http.get(\"http://localhost:PORT/number\")).text)",
+            ),
+        ],
+        files: &[("requirements.txt", "inflection\n")],
+        npm: &[],
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_package_of_npm_and_a_request_are_added_to_an_agent_in_javascript() -> Result<()> {
+    add_a_package_and_a_request(Addition {
+        language: JAVASCRIPT,
+        changes: &[
+            ("index.js", "import { component", "import decamelize from \"decamelize\";\nimport { component"),
+            ("index.js", "  run({ text }, ctx)", "  async run({ text }, ctx)"),
+            (
+                "index.js",
+                "text.split(/\\s+/).filter(Boolean).length",
+                "decamelize(text).length + Number(await (await fetch(\"http://localhost:PORT/number\")).text())",
+            ),
+        ],
+        files: &[],
+        npm: &["install", "decamelize@6", "--no-audit", "--no-fund"],
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_commonjs_package_json_and_a_request_are_added_to_an_agent_in_typescript() -> Result<()> {
+    add_a_package_and_a_request(Addition {
+        language: TYPESCRIPT,
+        changes: &[
+            (
+                "index.ts",
+                "import { component",
+                "import snakeCase from \"lodash.snakecase\";\nimport server from \"./server.json\";\nimport { component",
+            ),
+            ("index.ts", "  run({ text }, ctx)", "  async run({ text }, ctx)"),
+            (
+                "index.ts",
+                "text.split(/\\s+/).filter(Boolean).length",
+                "snakeCase(text).length + Number(await (await fetch(`${server.url}:PORT/number`)).text())",
+            ),
+        ],
+        files: &[("server.json", "{\"url\": \"http://localhost\"}\n")],
+        npm: &["install", "lodash.snakecase@4", "--no-audit", "--no-fund"],
+    })
+    .await
 }
 
 #[tokio::test]

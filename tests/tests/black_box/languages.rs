@@ -225,13 +225,21 @@ async fn errors_in_javascript_are_named_with_their_position() -> Result<()> {
 async fn a_component_that_a_host_would_reject_is_not_written() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("js/package.json", r#"{"type": "module", "name": "bad", "hatchery": {}}"#)?;
-    let agent = "import { component, llmAgent } from \"hatchery-guest\";\n\
-                 const root = llmAgent({ name: \"bad\", model: \"m\", instruction: \"x\", description: \"y\", tools: [\"b\", 5] });\n\
-                 export default component({ agents: [root] });\n";
-    folder.write("js/index.js", agent)?;
-    let Some(built) = build(&folder, "js").await? else { return Ok(()) };
-    assert!(!built.success, "{}", built.stdout);
-    assert!(!folder.file("js/bad.wasm").exists(), "{}", built.stderr);
+    for (agent, reason) in [
+        ("{ name: \"bad\", model: \"m\", tools: [\"b\", 5] }", "agent `bad`"),
+        (
+            "{ name: \"my agent!\", model: \"m\" }",
+            "agent name `my agent!` may hold only letters, digits, `_`, `-` and spaces",
+        ),
+    ] {
+        let module = format!(
+            "import {{ component, llmAgent }} from \"hatchery-guest\";\nexport default component({{ agents: [llmAgent({agent})] }});\n"
+        );
+        folder.write("js/index.js", module)?;
+        let Some(built) = build(&folder, "js").await? else { return Ok(()) };
+        assert!(!built.success && built.stderr.contains(reason), "{}{}", built.stdout, built.stderr);
+        assert!(!folder.file("js/bad.wasm").exists(), "{}", built.stderr);
+    }
     Ok(())
 }
 

@@ -10,6 +10,7 @@ mod configuration;
 mod crash;
 mod crash_trees;
 mod deterministic_mode;
+mod development;
 mod doctor;
 mod evaluation;
 mod file_problems;

@@ -13,30 +13,41 @@ const HOST_MODULES = ["hatchery:*", "wasi:*"];
  */
 export function bundle(esbuild, folder, entry, outfile) {
   try {
-    const { warnings } = esbuild.buildSync({
-      absWorkingDir: folder,
-      entryPoints: [entry],
-      outfile,
-      bundle: true,
-      format: "esm",
-      target: "es2022",
-      // Components have what web browsers have, not what Node has.
-      platform: "browser",
-      mainFields: ["browser", "module", "main"],
-      external: HOST_MODULES,
-      define: { "process.env.NODE_ENV": '"production"', global: "globalThis" },
-      loader: { ".txt": "text", ".md": "text" },
-      charset: "utf8",
-      legalComments: "none",
-      sourcemap: "linked",
-      sourcesContent: false,
-      logLevel: "silent",
-    });
+    const { warnings } = esbuild.buildSync({ ...optionsFor(folder, entry, outfile), external: HOST_MODULES });
     return warnings.map(describe);
   } catch (error) {
     if (!Array.isArray(error.errors)) throw error;
     throw new Error(error.errors.map(describe).join("\n"));
   }
+}
+
+/** As `bundle`, in the format of CommonJS and without the SDK. Returns the names of the modules that are not in the bundle. */
+export function bundleProgram(esbuild, folder, entry, outfile) {
+  const external = [...HOST_MODULES, "hatchery-guest"];
+  const { metafile } = esbuild.buildSync({ ...optionsFor(folder, entry, outfile), format: "cjs", external, metafile: true });
+  const imported = Object.values(metafile.outputs).flatMap(({ imports }) => imports);
+  return imported.filter((each) => each.external).map(({ path }) => path);
+}
+
+function optionsFor(folder, entry, outfile) {
+  return {
+    absWorkingDir: folder,
+    entryPoints: [entry],
+    outfile,
+    bundle: true,
+    format: "esm",
+    target: "es2022",
+    // Components have what web browsers have, not what Node has.
+    platform: "browser",
+    mainFields: ["browser", "module", "main"],
+    define: { "process.env.NODE_ENV": '"production"', global: "globalThis" },
+    loader: { ".txt": "text", ".md": "text" },
+    charset: "utf8",
+    legalComments: "none",
+    sourcemap: "linked",
+    sourcesContent: false,
+    logLevel: "silent",
+  };
 }
 
 /** Formats a message of esbuild: its place, the line of the source, and the next step. */

@@ -11,6 +11,9 @@ def format_traceback(error: BaseException) -> str:
     trace = error.__traceback__
     while trace and "/hatchery_guest/" in trace.tb_frame.f_code.co_filename:
         trace = trace.tb_next
-    text = "".join(traceback.format_exception(type(error), error, trace))
-    # In a component, each folder of modules has a number.
-    return re.sub(r'File "/\d+/', 'File "', text).rstrip()
+    return shorten_paths("".join(traceback.format_exception(type(error), error, trace))).rstrip()
+
+
+def shorten_paths(text: str) -> str:
+    """Removes the folders of a component from a traceback: each folder of modules has a number."""
+    return re.sub(r'File "/\d+/', 'File "', text)

@@ -3,6 +3,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod artifacts;
+pub(crate) mod clock;
 pub(crate) mod config;
 pub(crate) mod http;
 pub(crate) mod log;

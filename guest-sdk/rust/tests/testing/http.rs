@@ -1,5 +1,7 @@
 //! HTTP requests of code.
 
+use std::time::Duration;
+
 use hatchery_guest::prelude::*;
 use hatchery_guest::testing::{Host, HttpResponse};
 
@@ -55,4 +57,20 @@ fn the_error_of_an_unexpected_request_says_what_to_add() {
         error,
         ToolError::recoverable(format!("there is no response for POST https://shop.example/orders; {what}"))
     );
+}
+
+/// Sends two requests at once, and waits before the third.
+#[tool]
+async fn three_pages() -> Result<Vec<String>, Error> {
+    let page = async |name: &str| http::get(format!("https://example.com/{name}")).await?.text().await;
+    let (one, two) = hatchery_guest::join(page("one"), page("two")).await;
+    hatchery_guest::time::sleep(Duration::from_secs(60)).await;
+    Ok([vec![one?, two?], hatchery_guest::try_join_all([page("three")]).await?].concat())
+}
+
+#[test]
+fn requests_are_awaited_together_and_a_test_does_not_wait() {
+    let host = Host::new().http(|request| Ok(HttpResponse::text(request.url.clone())));
+    let pages = ["one", "two", "three"].map(|name| format!("https://example.com/{name}"));
+    assert_eq!(host.call::<Vec<String>>(three_pages, ()), Ok(pages.to_vec()));
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use hatchery_core::{
     Agent, AgentContext, AgentKind, CallContext, CustomAgent, CustomAgentSpec, Event, EventData, Invocation, JsonMap,
     RunError, StreamingMode, hash_arguments,
 };
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, Instant, sleep};
 
 use super::agents::AgentReports;
 use super::connection::{Connection, Received};
@@ -16,7 +16,6 @@ use super::inbound::Inbound;
 use super::outbound::{History, Outbound};
 use super::peer::Peer;
 use super::{ClientError, RemoteAgentConfig};
-use crate::error::ErrorKind;
 use crate::model::{Message, Operation, Role, SendRequest, Update};
 
 /// How long to wait before asking again for a task in progress, doubled each time.
@@ -192,7 +191,7 @@ impl Exchange<'_> {
 
     /// Waits for the end of a task whose answer was no stream, or whose stream has ended early.
     async fn follow(&mut self, connection: &Connection) -> Result<(), ExchangeError> {
-        let mut delay = FIRST_DELAY;
+        let (mut delay, mut last_success) = (FIRST_DELAY, Instant::now());
         let mut can_subscribe = connection.is_streaming;
         while !self.inbound.has_ended() {
             let Some(id) = self.inbound.task_id.clone() else {
@@ -200,11 +199,22 @@ impl Exchange<'_> {
             };
             sleep(delay).await;
             delay = (delay * 2).min(LAST_DELAY);
-            self.read_task(connection, id.clone()).await?;
+            match self.read_task(connection, id.clone()).await {
+                Err(ExchangeError::Client(error)) if error.is_transient() => {
+                    if last_success.elapsed() >= connection.limits.read_timeout {
+                        return Err(error.into());
+                    }
+                    tracing::debug!(agent = &*self.cx.call.agent, "the task of a remote agent was not read: {error}");
+                    continue;
+                }
+                result => result?,
+            }
+            last_success = Instant::now();
             if can_subscribe && !self.inbound.has_ended() {
                 match self.stream(connection, &Operation::Subscribe { id }).await {
-                    Err(ExchangeError::Client(error)) if error.is_of_kind(ErrorKind::UnsupportedOperation) => {
-                        // It has ended since, or cannot be subscribed to.
+                    Err(ExchangeError::Client(ClientError::Peer { code, message })) => {
+                        // It has ended since, or cannot be subscribed to. Its state tells.
+                        tracing::debug!(code, "a remote agent refused a subscription: {message}");
                         can_subscribe = false;
                     }
                     result => result?,
@@ -225,13 +235,14 @@ impl Exchange<'_> {
 
     /// Receives a stream. One that is lost after the task is known is not an error yet.
     async fn stream(&mut self, connection: &Connection, operation: &Operation) -> Result<(), ExchangeError> {
-        let mut updates = connection.stream(operation).await?;
+        let mut updates = match connection.stream(operation).await {
+            Ok(updates) => updates,
+            Err(error) => stream::iter([Err(error)]).boxed(),
+        };
         while let Some(update) = updates.next().await {
             match update {
                 Ok(update) => self.accept(update).await?,
-                Err(error @ (ClientError::Communication(_) | ClientError::Timeout(_)))
-                    if self.inbound.task_id.is_some() =>
-                {
+                Err(error) if error.is_transient() && self.inbound.task_id.is_some() => {
                     tracing::debug!(agent = &*self.cx.call.agent, "the stream of a remote agent was lost: {error}");
                     return Ok(());
                 }

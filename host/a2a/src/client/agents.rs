@@ -36,7 +36,7 @@ pub(super) struct AgentReports(Arc<Mutex<BTreeMap<String, Option<String>>>>);
 
 impl AgentReports {
     pub(super) fn set(&self, name: &str, error: Option<&ClientError>) {
-        self.0.lock_unpoisoned().insert(name.to_owned(), error.map(ToString::to_string));
+        self.0.lock_unpoisoned().insert(name.to_owned(), error.map(ClientError::for_reports));
     }
 }
 

@@ -1,11 +1,11 @@
 //! Errors of remote agents.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use hatchery_core::MissingVariable;
 use thiserror::Error;
 
-use crate::error::ErrorKind;
 use hatchery_egress as egress;
 
 /// Reasons why a remote agent has not answered.
@@ -20,6 +20,9 @@ pub enum ClientError {
     /// The card cannot be read.
     #[error("its card cannot be read: {0}")]
     Card(String),
+    /// The file with the card cannot be read.
+    #[error("its card cannot be read: {}: {reason}", .file.display())]
+    CardFile { file: PathBuf, reason: String },
     /// The card has no interface that this host speaks.
     #[error("it speaks {0}; this host speaks JSONRPC in versions 0.3 and 1.0")]
     Interface(String),
@@ -62,7 +65,7 @@ impl ClientError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Variable { .. } | Self::Header(_) => "A2A_CONFIGURATION",
-            Self::Card(_) | Self::Interface(_) => "A2A_CARD",
+            Self::Card(_) | Self::CardFile { .. } | Self::Interface(_) => "A2A_CARD",
             Self::Refused(_) => "A2A_NOT_ALLOWED",
             Self::Communication(_) => "A2A_UNREACHABLE",
             Self::CardTimeout(_) | Self::Timeout(_) | Self::TooLong(_) => "A2A_TIMEOUT",
@@ -88,6 +91,7 @@ impl ClientError {
             Self::Variable { .. } | Self::Header(_) => {
                 "its configuration is incomplete; the server's log holds the cause".into()
             }
+            Self::CardFile { .. } => "its card cannot be read; the server's log holds the cause".into(),
             Self::Refused(_) => "the server may not connect to it; its log holds the cause".into(),
             Self::TooLong(limit) => {
                 format!("its answer took longer than {} s in all; it may have had an effect", limit.as_secs_f64())
@@ -104,8 +108,19 @@ impl ClientError {
         }
     }
 
-    /// Returns true if the agent does not know the task or the operation, so that asking again is useless.
-    pub(super) fn is_of_kind(&self, kind: ErrorKind) -> bool {
-        matches!(self, Self::Peer { code, .. } if *code == kind.code())
+    /// Returns the error for reports about the host, which name files without their folders.
+    pub(super) fn for_reports(&self) -> String {
+        match self {
+            Self::CardFile { file, reason } => {
+                let name = file.file_name().unwrap_or_default().to_string_lossy();
+                format!("its card cannot be read: {name}: {reason}")
+            }
+            error => error.to_string(),
+        }
+    }
+
+    /// Returns true if the connection has failed, so that asking again may help.
+    pub(super) fn is_transient(&self) -> bool {
+        matches!(self, Self::Communication(_) | Self::Timeout(_))
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct Inbound {
     /// The state at the end of the answer.
     end: Option<TaskState>,
     is_emitted: bool,
+    /// What the agent has said last about its work. It is part of each view of the task.
+    last_remark: Option<Message>,
     /// The size of what was received.
     bytes: usize,
     max_bytes: usize,
@@ -37,6 +39,8 @@ struct OpenArtifact {
     id: String,
     /// What was received; empty once it is complete.
     parts: Vec<Part>,
+    /// The size of the parts that are from a view of the task.
+    restored_bytes: usize,
     metadata: JsonMap,
     /// The id of the events that it becomes.
     event_id: String,
@@ -45,14 +49,21 @@ struct OpenArtifact {
 
 impl OpenArtifact {
     fn new(id: String) -> Self {
-        Self { id, parts: Vec::new(), metadata: JsonMap::new(), event_id: new_event_id(), is_complete: false }
+        Self {
+            id,
+            parts: Vec::new(),
+            restored_bytes: 0,
+            metadata: JsonMap::new(),
+            event_id: new_event_id(),
+            is_complete: false,
+        }
     }
 
     /// Marks the artifact as complete, and returns what was received.
     fn complete(&mut self) -> Self {
         self.is_complete = true;
         let (parts, metadata) = (std::mem::take(&mut self.parts), std::mem::take(&mut self.metadata));
-        Self { parts, metadata, id: self.id.clone(), event_id: self.event_id.clone(), is_complete: true }
+        Self { parts, metadata, event_id: self.event_id.clone(), is_complete: true, ..Self::new(self.id.clone()) }
     }
 }
 
@@ -67,6 +78,7 @@ impl Inbound {
             positions: HashMap::new(),
             end: None,
             is_emitted: false,
+            last_remark: None,
             bytes: 0,
             max_bytes,
         }
@@ -93,9 +105,13 @@ impl Inbound {
             Update::Task(Task { id, context_id, status, artifacts, .. }) => {
                 self.set_ids(Some(id), Some(context_id));
                 let is_end = status.state.is_terminal() || status.state.is_interrupted();
-                // The artifacts of a task in progress come as updates, or again at its end.
-                let artifacts = if is_end { artifacts } else { Vec::new() };
-                let mut events: Vec<_> = artifacts.into_iter().filter_map(|artifact| self.complete(artifact)).collect();
+                let mut events = Vec::new();
+                for artifact in artifacts {
+                    match is_end {
+                        true => events.extend(self.complete(artifact)),
+                        false => self.restore(artifact)?,
+                    }
+                }
                 events.extend(self.status(status)?);
                 events
             }
@@ -113,16 +129,21 @@ impl Inbound {
         Ok(events)
     }
 
-    /// Counts an update. A task in progress that says nothing is one that was asked for, and nothing of it is kept.
+    /// Counts an update. A task in progress that says nothing new is one that was asked for; what is kept of its artifacts is
+    /// counted by [`Self::restore`].
     fn count(&mut self, update: &Update, bytes: usize) -> Result<(), ClientError> {
         let is_kept = match update {
             Update::Task(Task { status, .. }) => {
                 let is_end = status.state.is_terminal() || status.state.is_interrupted();
-                is_end || status.message.is_some()
+                is_end || (status.message.is_some() && status.message != self.last_remark)
             }
             Update::Message(_) | Update::Status(_) | Update::Artifact(_) => true,
         };
-        self.bytes = self.bytes.saturating_add(if is_kept { bytes } else { 0 });
+        self.add_bytes(if is_kept { bytes } else { 0 })
+    }
+
+    fn add_bytes(&mut self, bytes: usize) -> Result<(), ClientError> {
+        self.bytes = self.bytes.saturating_add(bytes);
         match self.bytes > self.max_bytes {
             true => Err(ClientError::TooLarge { what: "answer", limit: self.max_bytes, key: "max_answer" }),
             false => Ok(()),
@@ -148,6 +169,10 @@ impl Inbound {
             TaskState::Rejected => failed("was refused", message),
             TaskState::Canceled => failed("was canceled", message),
             TaskState::Unknown | TaskState::Submitted | TaskState::Working => {
+                if message.is_none() || message == self.last_remark {
+                    return Ok(Vec::new());
+                }
+                self.last_remark.clone_from(&message);
                 Ok(message.map(|message| self.remark(message)).into_iter().collect())
             }
             TaskState::Completed | TaskState::InputRequired | TaskState::AuthRequired => {
@@ -183,12 +208,7 @@ impl Inbound {
     fn artifact(&mut self, update: ArtifactUpdate) -> Vec<EventData> {
         let ArtifactUpdate { artifact, append, last_chunk, .. } = update;
         let Artifact { id, parts, metadata, .. } = artifact;
-        let index = self.positions.get(&id).copied().unwrap_or_else(|| {
-            self.artifacts.push(OpenArtifact::new(id.clone()));
-            self.positions.insert(id.clone(), self.artifacts.len() - 1);
-            self.artifacts.len() - 1
-        });
-        let Some(open) = self.artifacts.get_mut(index).filter(|open| !open.is_complete) else { return Vec::new() };
+        let Some(open) = self.open(&id) else { return Vec::new() };
         if !append {
             open.parts.clear();
         }
@@ -201,6 +221,32 @@ impl Inbound {
             false => (parts, metadata),
         };
         vec![self.artifact_event(id, event_id, &metadata, parts, !last_chunk)]
+    }
+
+    /// Returns an artifact that is being received, or that begins. `None` if it is complete.
+    fn open(&mut self, id: &str) -> Option<&mut OpenArtifact> {
+        let index = self.positions.get(id).copied().unwrap_or_else(|| {
+            self.artifacts.push(OpenArtifact::new(id.to_owned()));
+            self.positions.insert(id.to_owned(), self.artifacts.len() - 1);
+            self.artifacts.len() - 1
+        });
+        self.artifacts.get_mut(index).filter(|open| !open.is_complete)
+    }
+
+    /// Takes what a task in progress has of an artifact in place of what was received: chunks may have been lost with their
+    /// stream. It becomes an event at the end of the artifact.
+    fn restore(&mut self, artifact: Artifact) -> Result<(), ClientError> {
+        let Artifact { id, parts, metadata, .. } = artifact;
+        if self.known.contains(&id) {
+            return Ok(());
+        }
+        let bytes = id.len() + parts.iter().map(size).sum::<usize>();
+        let Some(open) = self.open(&id) else { return Ok(()) };
+        let before = std::mem::replace(&mut open.restored_bytes, bytes);
+        open.parts = parts;
+        open.metadata = metadata;
+        self.bytes = self.bytes.saturating_sub(before);
+        self.add_bytes(bytes)
     }
 
     fn artifact_event(
@@ -285,6 +331,16 @@ fn set_metadata(event: &mut EventData, key: &str, value: Value) {
     if let Some(metadata) = event.custom_metadata.as_deref_mut().and_then(Value::as_object_mut) {
         metadata.insert(key.into(), value);
     }
+}
+
+/// Returns about how many bytes a part takes.
+fn size(part: &Part) -> usize {
+    let content = match &part.content {
+        PartContent::Text(text) | PartContent::Url(text) => text.len(),
+        PartContent::Raw(bytes) => bytes.len(),
+        PartContent::Data(value) => value.to_string().len(),
+    };
+    content + json!(part.metadata).to_string().len()
 }
 
 /// Appends parts; a text continues the text before it.
@@ -402,6 +458,44 @@ mod tests {
         assert_eq!(texts(&events), ["new"]);
         let ids = events[0].custom_metadata.as_deref().unwrap();
         assert_eq!(*ids, json!({TASK_ID: "t", CONTEXT_ID: "c", ARTIFACT_ID: "new"}));
+    }
+
+    fn task(text: &str, remark: Option<&str>) -> Update {
+        let artifact = Artifact { id: "a".into(), parts: vec![Part::text(text)], ..Artifact::default() };
+        let message =
+            remark.map(|remark| Message { id: "m".into(), parts: vec![Part::text(remark)], ..Message::default() });
+        let status = TaskStatus { state: TaskState::Working, message, ..TaskStatus::default() };
+        let (id, context_id) = ("t".into(), "c".into());
+        Update::Task(Task { id, context_id, status, artifacts: vec![artifact], ..Task::default() })
+    }
+
+    #[test]
+    fn chunks_that_were_lost_with_their_stream_are_those_of_the_task() {
+        let mut inbound = inbound();
+        inbound.accept(received(chunk("Hel", false, false))).unwrap();
+        assert!(inbound.accept(received(task("Hello W", None))).unwrap().is_empty());
+        inbound.accept(received(chunk("orld!", true, false))).unwrap();
+        let end = inbound.accept(received(status(TaskState::Completed, Vec::new()))).unwrap();
+        assert_eq!(texts(&end), ["Hello World!"]);
+        assert!(inbound.accept(received(task("again", None))).unwrap().is_empty());
+        assert!(inbound.finish().is_empty());
+    }
+
+    #[test]
+    fn the_artifacts_of_tasks_in_progress_count_once() {
+        let mut inbound = Inbound::new(std::iter::empty(), 40);
+        for length in [10, 20, 30, 20, 30] {
+            inbound.accept(Received { message: task(&"x".repeat(length), None), bytes: 90 }).unwrap();
+        }
+        let error = inbound.accept(Received { message: task(&"x".repeat(50), None), bytes: 90 }).unwrap_err();
+        assert_eq!(error, ClientError::TooLarge { what: "answer", limit: 40, key: "max_answer" });
+    }
+
+    #[test]
+    fn a_remark_that_is_read_again_is_told_once() {
+        let mut inbound = inbound();
+        let mut said = |remark| inbound.accept(received(task("a", Some(remark)))).unwrap().len();
+        assert_eq!([said("one"), said("one"), said("two"), said("two")], [1, 0, 1, 0]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A remote agent: its card, which is read when it is needed, and the connection that the card describes.
 
+use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -71,7 +72,9 @@ impl Peer {
             }
             CardSource::File(path) => {
                 let read = tokio::fs::read(path).await;
-                (read.map_err(|error| ClientError::Card(format!("{}: {error}", path.display())))?, None)
+                let unreadable =
+                    |error: io::Error| ClientError::CardFile { file: path.clone(), reason: error.to_string() };
+                (read.map_err(unreadable)?, None)
             }
         };
         let json: Value = serde_json::from_slice(&card).map_err(|error| ClientError::Card(error.to_string()))?;

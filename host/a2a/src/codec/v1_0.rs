@@ -3,7 +3,7 @@
 
 mod objects;
 
-use hatchery_core::JsonMap;
+use hatchery_core::{JsonMap, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -93,6 +93,9 @@ struct WireList {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(alias = "history_length")]
     history_length: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "status_timestamp_after")]
+    status_timestamp_after: Option<String>,
     #[serde(deserialize_with = "null_as_default")]
     #[serde(alias = "include_artifacts")]
     include_artifacts: bool,
@@ -162,9 +165,17 @@ fn decode_list(params: &Value) -> Result<ListRequest, String> {
         Some(name) => Some(state_from_name(&name).ok_or("`status` is not the name of a state")?),
         None => None,
     };
+    let changed_since = match non_empty(wire.status_timestamp_after) {
+        Some(text) => {
+            let invalid = "`statusTimestampAfter` is not a time in UTC such as `2026-05-01T12:00:00Z`";
+            Some(Timestamp::from_iso(&text).ok_or(invalid)?)
+        }
+        None => None,
+    };
     Ok(ListRequest {
         context_id: non_empty(wire.context_id),
         state,
+        changed_since,
         page_size: wire.page_size,
         page_token: non_empty(wire.page_token),
         history_length: wire.history_length,
@@ -216,11 +227,27 @@ pub(super) fn encode_call(operation: &Operation) -> (&'static str, Value) {
             ("GetTask", write(WireTaskId { id: Some(id.clone()), task_id: None, history_length: *history_length }))
         }
         Operation::List(request) => {
-            let ListRequest { context_id, state, page_size, page_token, history_length, includes_artifacts } =
-                request.clone();
+            let ListRequest {
+                context_id,
+                state,
+                changed_since,
+                page_size,
+                page_token,
+                history_length,
+                includes_artifacts,
+            } = request.clone();
             let status = state.map(|state| state_name(state).to_owned());
             let include_artifacts = includes_artifacts;
-            let wire = WireList { context_id, status, page_size, page_token, history_length, include_artifacts };
+            let status_timestamp_after = changed_since.map(Timestamp::to_iso);
+            let wire = WireList {
+                context_id,
+                status,
+                page_size,
+                page_token,
+                history_length,
+                status_timestamp_after,
+                include_artifacts,
+            };
             ("ListTasks", write(wire))
         }
         Operation::Cancel { id } => ("CancelTask", json!({"id": id})),

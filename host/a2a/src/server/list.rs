@@ -36,6 +36,11 @@ impl A2aService {
             Some(context) => self.tasks_of(app, context).await?,
             None => Vec::new(),
         };
+        if let Some(since) = request.changed_since {
+            // Clients know times in milliseconds.
+            let since = since.as_micros().div_euclid(1_000);
+            found.retain(|task| task.updated().is_some_and(|time| time.as_micros().div_euclid(1_000) >= since));
+        }
         if let Some(state) = request.state {
             if state.is_interrupted() {
                 // What a task waits for is in its events.
@@ -44,7 +49,7 @@ impl A2aService {
             }
             found.retain(|task| task.state() == state);
         }
-        found.sort_by_key(|task| Reverse(task.updated()));
+        found.sort_by_cached_key(|task| (Reverse(task.updated()), task.id.to_string()));
         let total = found.len();
         let mut page: Vec<_> = found.into_iter().skip(offset).take(page_size as usize).collect();
         tasks::read_events(&self.0.runner, &mut page).await?;

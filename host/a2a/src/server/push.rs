@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex as SyncMutex};
 use futures::StreamExt;
 use futures::future::join_all;
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{Event, EventActions, EventData, EventWindow, JsonMap, SessionKey, Timestamp, USER_AUTHOR};
+use hatchery_core::{
+    Event, EventActions, EventData, EventWindow, HOST_USER, JsonMap, SessionKey, Timestamp, USER_AUTHOR,
+};
 use hatchery_engine::{RunUpdate, Runner};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -28,9 +30,6 @@ use crate::model::{PushConfig, Update};
 use delivery::Delivery;
 pub use delivery::PushLimits;
 use hatchery_egress::Egress;
-
-/// The user of the sessions with configurations, which contain credentials of clients.
-pub const PUSH_USER: &str = "A2A_PUSH";
 
 /// Most configurations of a task.
 const MAX_CONFIGS: usize = 8;
@@ -61,6 +60,24 @@ struct PushRecord {
     reported: Option<Timestamp>,
     /// The user of the task. `None` if clients are not authenticated.
     user: Option<Arc<str>>,
+}
+
+impl PushRecord {
+    /// Reads a record. A record that is invalid is taken as empty, and a configuration that is invalid is left out.
+    fn from_state(state: Value, key: &SessionKey) -> Self {
+        let mut record: Self = serde_json::from_value(state).unwrap_or_else(|error| {
+            tracing::warn!(task = &*key.id, "stored push configurations are invalid and are not used: {error}");
+            Self::default()
+        });
+        record.configs.retain(|id, config| match delivery::check(config) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(task = &*key.id, id, "a stored push configuration is invalid and is not used: {error}");
+                false
+            }
+        });
+        record
+    }
 }
 
 impl PushSender {
@@ -118,6 +135,17 @@ impl PushSender {
         Ok(self.read(&session(app, task)).await?.unwrap_or_default().configs.into_values().collect())
     }
 
+    /// Sets a configuration to what it was before. Does nothing if the task has none any more.
+    pub(super) async fn restore(&self, app: &str, task: &TaskId, config: PushConfig) -> Result<(), A2aError> {
+        let _guard = self.0.change.lock().await;
+        let key = session(app, task);
+        let (Some(PushRecord { mut configs, .. }), Some(id)) = (self.read(&key).await?, config.id.clone()) else {
+            return Ok(());
+        };
+        configs.insert(id, config);
+        self.write(&key, JsonMap::from_iter([("configs".into(), json!(configs))])).await
+    }
+
     /// Deletes a configuration. Succeeds if there is none.
     pub(super) async fn delete(&self, app: &str, task: &TaskId, id: &str) -> Result<(), A2aError> {
         let _guard = self.0.change.lock().await;
@@ -137,8 +165,7 @@ impl PushSender {
             let state = session.state.iter().map(|(key, value)| (key.to_owned(), value.clone()));
             Value::Object(state.collect())
         });
-        // Only this host has written it.
-        Ok(state.map(|state| serde_json::from_value(state).unwrap_or_default()))
+        Ok(state.map(|state| PushRecord::from_state(state, key)))
     }
 
     async fn write(&self, key: &SessionKey, changes: JsonMap) -> Result<(), A2aError> {
@@ -256,7 +283,7 @@ impl PushSender {
     /// Continues with the tasks of these apps that were followed when the host ended.
     pub(super) async fn resume(&self, apps: &[String]) {
         for app in apps {
-            let sessions = match self.0.runner.services().sessions.list(app, PUSH_USER).await {
+            let sessions = match self.0.runner.services().sessions.list(app, HOST_USER).await {
                 Ok(sessions) => sessions,
                 Err(error) => {
                     tracing::warn!(app, "push configurations were not read: {error}");
@@ -297,5 +324,5 @@ impl PushSender {
 }
 
 fn session(app: &str, task: &TaskId) -> SessionKey {
-    SessionKey::new(app, PUSH_USER, task.to_string())
+    SessionKey::new(app, HOST_USER, task.to_string())
 }

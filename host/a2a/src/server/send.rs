@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::stream::{BoxStream, StreamExt};
 use hatchery_core::{Content, Event, RunConfig, RunError, RunState, StreamingMode};
-use hatchery_engine::{App, RunRequest, RunUpdate, Runner};
+use hatchery_engine::{App, RunPermit, RunRequest, RunUpdate, Runner};
 use uuid::Uuid;
 
 use super::task_id::{TaskId, is_context};
@@ -76,11 +76,6 @@ impl A2aService {
         mode: StreamingMode,
     ) -> Result<StartedRun, A2aError> {
         input::check(&request)?;
-        let max = self.0.settings.max_runs;
-        let _permit = self.0.runner.try_acquire(max).ok_or_else(|| {
-            tracing::info!("the maximum of {max} runs is active; raise server.max_concurrent_runs to allow more");
-            A2aError::new(ErrorKind::Busy, format!("the maximum of {max} runs is active; try again later"))
-        })?;
         let started = match request.message.task_id.clone() {
             Some(id) => self.continue_task(app, &id, request, mode).await?,
             None => self.begin_task(app, request, mode).await?,
@@ -92,8 +87,17 @@ impl A2aService {
         Ok(started)
     }
 
+    /// Acquires a permit to start a run. It must be dropped once the runner counts the run.
+    fn acquire_permit(&self) -> Result<RunPermit, A2aError> {
+        let max = self.0.settings.max_runs;
+        self.0.runner.try_acquire(max).ok_or_else(|| {
+            tracing::info!("the maximum of {max} runs is active; raise server.max_concurrent_runs to allow more");
+            A2aError::new(ErrorKind::Busy, format!("the maximum of {max} runs is active; try again later"))
+        })
+    }
+
     /// Starts a run with the push configuration of its message. A configuration that cannot be stored is an error before the
-    /// run begins, and one of a run that does not begin is deleted.
+    /// run begins. If the run does not begin, the configuration is deleted, or that which it has replaced restored.
     async fn start_with_push<T>(
         &self,
         app: &App,
@@ -103,12 +107,19 @@ impl A2aService {
     ) -> Result<T, A2aError> {
         let Some(config) = config else { return start.await };
         let sender = self.push()?;
+        let replaced = match &config.id {
+            Some(id) => sender.list(&app.name, task).await?.into_iter().find(|known| known.id.as_ref() == Some(id)),
+            None => None,
+        };
         let PushConfig { id, .. } = sender.set(&app.name, task, config, (after, None)).await?;
         let started = start.await;
         if started.is_err()
             && let Some(id) = id
         {
-            sender.delete(&app.name, task, &id).await?;
+            match replaced {
+                Some(config) => sender.restore(&app.name, task, config).await?,
+                None => sender.delete(&app.name, task, &id).await?,
+            }
         }
         started
     }
@@ -146,7 +157,10 @@ impl A2aService {
         run: &str,
         request: RunRequest,
     ) -> Result<BoxStream<'static, Result<Arc<Event>, RunError>>, A2aError> {
-        match self.0.runner.begin_in_background(app.clone(), request).await? {
+        let permit = self.acquire_permit()?;
+        let begun = self.0.runner.begin_in_background(app.clone(), request).await?;
+        drop(permit);
+        match begun {
             (_, Some(run)) => Ok(run.boxed()),
             (_, None) => self.follow(app, task, run, 0).await,
         }
@@ -177,7 +191,9 @@ impl A2aService {
         let (task, push) = (stored.id.clone(), (push, stored.revision));
         if has_answers && app.settings.resumable {
             let start = async {
+                let permit = self.acquire_permit()?;
                 let mut run = self.0.runner.run(app.clone(), request).await?;
+                drop(permit);
                 run.begun().await;
                 Ok::<_, A2aError>(run)
             };

@@ -4,11 +4,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use hatchery_core::{Content, SessionKey};
+use hatchery_core::{Content, HOST_USER, SessionKey};
 use sha2::{Digest, Sha256};
 use uuid::{Builder, Uuid};
 
-use super::push::PUSH_USER;
 use crate::codec::{decode_url_safe, encode_url_safe};
 
 /// What the ids of runs begin with.
@@ -85,7 +84,7 @@ impl fmt::Display for TaskId {
 
 /// Returns true for a user of whom the server makes sessions itself, without a client that is this user.
 pub fn is_reserved_user(id: &str) -> bool {
-    id == PUSH_USER || id.starts_with(USER_PREFIX)
+    id == HOST_USER || id.starts_with(USER_PREFIX)
 }
 
 /// Returns the session of a context: of the client's user, or of one that stands for the context.

@@ -70,3 +70,25 @@ async fn tasks_are_listed_by_state() {
         assert_eq!((ids(&page), &page["totalSize"]), (expected, &json!(ids(&page).len())), "{state}");
     }
 }
+
+#[tokio::test]
+async fn tasks_are_listed_that_have_changed_since_a_time() {
+    let server = Server::new(Options::default());
+    let first = server.send("one", json!({"contextId": "c"})).await;
+    let last = loop {
+        let task = server.send("two", json!({"contextId": "c"})).await;
+        if task["status"]["timestamp"] != first["status"]["timestamp"] {
+            break task;
+        }
+    };
+    let since = |time: &Value| json!({"contextId": "c", "statusTimestampAfter": time});
+    let page = server.result("ListTasks", since(&last["status"]["timestamp"])).await;
+    assert_eq!(ids(&page), [last["id"].as_str().unwrap()]);
+    let page = server.result("ListTasks", since(&first["status"]["timestamp"])).await;
+    assert_eq!(ids(&page).last().copied(), first["id"].as_str());
+    let page = server.result("ListTasks", since(&json!("2100-01-01T00:00:00Z"))).await;
+    assert_eq!((ids(&page), &page["totalSize"]), (vec![], &json!(0)));
+    let (code, message) = server.error("ListTasks", since(&json!("yesterday"))).await;
+    let expected = "`statusTimestampAfter` is not a time in UTC such as `2026-05-01T12:00:00Z`";
+    assert_eq!((code, message.as_str()), (-32602, expected));
+}

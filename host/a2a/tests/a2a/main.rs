@@ -6,6 +6,7 @@ mod busy;
 mod cancel;
 mod list;
 mod push;
+mod remote;
 mod repeated;
 mod subscribe;
 mod support;

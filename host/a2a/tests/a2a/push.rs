@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hatchery_a2a::{PushLimits, ServerSettings};
-use hatchery_core::SessionService;
+use hatchery_core::{JsonMap, SessionService};
 use hatchery_test_support::services;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
@@ -161,6 +161,46 @@ async fn an_answer_before_the_question_is_delivered_is_followed_too() {
     drop(question);
     assert_eq!(brief(&received.recv().await.unwrap()), "got a");
     assert_eq!(brief(&received.recv().await.unwrap()), "COMPLETED");
+}
+
+#[tokio::test]
+async fn a_message_that_is_refused_leaves_the_configuration_that_it_would_replace() {
+    let settings = ServerSettings { max_runs: 1, ..options(PushLimits::default()).settings };
+    let server = Server::new(Options { settings, ..Options::default() });
+    let task = server.send("ask a", json!({})).await;
+    let config = |url: &str| json!({"id": "one", "url": url});
+    let mut first = config("http://127.0.0.1:1/first");
+    first["taskId"] = task["id"].clone();
+    server.result("CreateTaskPushNotificationConfig", first).await;
+    server.begin("wait", json!({})).await;
+    server.stopped().await;
+    let mut params = server.params(json!([{"text": "more"}]), json!({"taskId": task["id"]}));
+    let second = config("http://127.0.0.1:1/second");
+    params["configuration"] = json!({ "taskPushNotificationConfig": second });
+    assert_eq!(server.error("SendMessage", params).await.1, "the maximum of 1 runs is active; try again later");
+    let kept = server.result("GetTaskPushNotificationConfig", json!({"taskId": task["id"], "id": "one"})).await;
+    assert_eq!(kept["url"], "http://127.0.0.1:1/first");
+    server.agent.released.add_permits(1);
+}
+
+#[tokio::test]
+async fn a_stored_configuration_that_is_invalid_is_not_used() {
+    let server = Server::new(options(PushLimits::default()));
+    let task = server.send("ask a", json!({})).await;
+    let config = |id: &str, token: &str| json!({"id": id, "url": "http://127.0.0.1:1/hook", "token": token});
+    let configs = json!({"good": config("good", "t"), "bad": config("bad", "a\nb")});
+    let sessions = &server.runner.services().sessions;
+    let state = JsonMap::from_iter([("configs".to_owned(), configs)]);
+    sessions.create(APP, "A2A_PUSH", task["id"].as_str(), state).await.unwrap();
+    let list = server.result("ListTaskPushNotificationConfigs", json!({"taskId": task["id"]})).await;
+    assert_eq!(list["configs"].as_array().unwrap().len(), 1, "{list}");
+    assert_eq!(list["configs"][0]["id"], "good");
+
+    let other = server.send("ask a", json!({})).await;
+    let state = JsonMap::from_iter([("configs".to_owned(), json!({"x": 7}))]);
+    sessions.create(APP, "A2A_PUSH", other["id"].as_str(), state).await.unwrap();
+    let list = server.result("ListTaskPushNotificationConfigs", json!({"taskId": other["id"]})).await;
+    assert_eq!(list["configs"], json!([]));
 }
 
 fn runtime() -> Runtime {

@@ -1,5 +1,7 @@
 //! Settings of one component: `components.NAME`.
 
+use std::collections::BTreeMap;
+
 use hatchery_core::JsonMap;
 use hatchery_registry::{Digest, ExpectedIdentity, KeyId};
 use hatchery_wasm::limits::LimitOverrides;
@@ -12,6 +14,8 @@ use serde::Deserialize;
 pub struct ComponentConfig {
     /// Configuration that the component can read.
     pub config: JsonMap,
+    /// Descriptions of its tools for models, by name, if these are plain functions.
+    pub descriptions: BTreeMap<String, String>,
     pub grants: Grants,
     /// Limits that differ from the limits of all components.
     pub limits: LimitOverrides,

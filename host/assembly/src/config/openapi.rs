@@ -62,6 +62,8 @@ pub struct ApiConfig {
     /// Timeout of a call. Default: 60 s.
     #[serde(deserialize_with = "units::duration")]
     pub call_timeout: Option<Duration>,
+    /// Maximum size of the body of a request. Default: 16 MiB.
+    pub max_request: Option<ByteSize>,
     /// Maximum size of the document. Default: 8 MiB.
     pub max_document: Option<ByteSize>,
     /// Maximum size of an answer. Default: 1 MiB.
@@ -268,6 +270,7 @@ impl ApiConfig {
             limits: Limits {
                 connect_timeout: self.connect_timeout.unwrap_or(default.connect_timeout),
                 call_timeout: self.call_timeout.unwrap_or(default.call_timeout),
+                max_request: self.max_request.map_or(default.max_request, ByteSize::bytes),
                 max_document: self.max_document.map_or(default.max_document, ByteSize::bytes),
                 max_answer: self.max_answer.map_or(default.max_answer, ByteSize::bytes),
                 max_tools: self.max_tools.unwrap_or(default.max_tools),

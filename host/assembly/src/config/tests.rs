@@ -596,3 +596,11 @@ fn the_schema_has_the_keys_of_access() {
     assert_eq!(auth["oidc"]["properties"]["issuer"]["type"], "string", "{auth}");
     assert!(server["tls"]["properties"].get("certificate").is_some(), "{server}");
 }
+
+#[test]
+fn a_literal_secret_is_not_in_the_debug_output() {
+    let text = "openapi: {apis: {a: {document: a.json, auth: {bearer: s3cret}, headers: {X: {from: TOKEN}}}}}";
+    let config = Config::parse(text, Path::new("/srv/hatchery.yaml")).unwrap();
+    let shown = format!("{config:?}");
+    assert!(!shown.contains("s3cret") && shown.contains("[hidden]") && shown.contains("TOKEN"), "{shown}");
+}

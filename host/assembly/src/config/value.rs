@@ -1,12 +1,13 @@
 //! Values that may come from the environment of the host.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use hatchery_core::ConfigValue;
 use serde::Deserialize;
 
-/// A value, or the name of an environment variable of the host.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+/// A value, or the name of an environment variable of the host. A value is not shown.
+#[derive(Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum ValueConfig {
     Text(String),
@@ -15,6 +16,17 @@ pub enum ValueConfig {
         #[serde(default)]
         prefix: String,
     },
+}
+
+impl fmt::Debug for ValueConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(_) => f.write_str("[hidden]"),
+            Self::Variable { from, prefix } => {
+                f.debug_struct("Variable").field("from", from).field("prefix", prefix).finish()
+            }
+        }
+    }
 }
 
 impl ValueConfig {

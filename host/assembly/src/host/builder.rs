@@ -340,6 +340,7 @@ impl HostBuilder {
         }
         mcp_servers.register(self.extensions.get_or_insert_default());
         let (a2a_agents, a2a_policies) = a2a::register_agents(&config.a2a, self.extensions.get_or_insert_default());
+        let push_policy = a2a::push_policy(&config.a2a);
         let (openapi, api_policies) = openapi::apis(&config.openapi);
         if self.watch {
             openapi.start();
@@ -406,6 +407,7 @@ impl HostBuilder {
                         paths,
                         mcp_servers,
                         a2a_policies,
+                        push_policy: push_policy.clone(),
                         api_policies,
                         state,
                     }
@@ -426,6 +428,7 @@ impl HostBuilder {
             scripts,
             mcp_servers,
             a2a_agents,
+            push_policy,
             openapi,
             registered_plugins,
             catalog_source,
@@ -542,6 +545,9 @@ pub fn protected_paths(
     }
     if let Storage::Directory(data) = storage {
         paths = paths.private(DATA_PURPOSE, data);
+    }
+    if let Some(file) = std::env::var_os(host_key::SECRET_FILE) {
+        paths = paths.private("the key of the host", file);
     }
     if let Some(cache) = code_cache {
         paths = paths.private("the cache of compiled code and its key", cache);

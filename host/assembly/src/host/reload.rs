@@ -1,6 +1,7 @@
 //! Hot reload of the configuration: settings of components take effect at once, all others at the next start.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use hatchery_mcp::McpServers;
@@ -11,7 +12,7 @@ use super::settings::warn_of_unknown_components;
 use crate::audit;
 use crate::catalog::{component_settings, invalid_config_report};
 use crate::config::{Config, FILE_NAME, ServerAuthConfig, ServerConfig};
-use crate::egress::Policies;
+use crate::egress::{HostEgress, Policies};
 use crate::services::Scripts;
 use crate::source::AppSource;
 use crate::trust::{ConfigSource, ProtectedPaths};
@@ -29,6 +30,7 @@ pub(super) struct ConfigWatcher {
     pub(super) paths: ProtectedPaths,
     pub(super) mcp_servers: McpServers,
     pub(super) a2a_policies: Policies,
+    pub(super) push_policy: Option<Arc<HostEgress>>,
     pub(super) api_policies: Policies,
     /// Reports a file that cannot be used.
     pub(super) state: ConfigState,
@@ -89,21 +91,13 @@ impl ConfigWatcher {
             tracing::warn!("{} has changed: send SIGHUP to the server to apply `server.auth`", file.display());
         }
         for name in withdrawn_servers(&self.initial, config) {
-            tracing::warn!(server = name, "an MCP server is not trusted any more: its connection is closed");
+            tracing::warn!(
+                server = name,
+                "an MCP server was removed or is not trusted any more: its connection is closed"
+            );
             self.mcp_servers.close_server(name).await;
         }
-        for name in withdrawn_agents(&self.initial, config) {
-            if let Some(policy) = self.a2a_policies.get(name) {
-                tracing::warn!(agent = name, "a remote agent is not trusted any more: it gets no more messages");
-                policy.withdraw();
-            }
-        }
-        for name in withdrawn_apis(&self.initial, config) {
-            if let Some(policy) = self.api_policies.get(name) {
-                tracing::warn!(api = name, "an API is not trusted any more: it gets no more requests");
-                policy.withdraw();
-            }
-        }
+        self.restrict_egress(config);
         audit::record_grants(before, config);
         self.scripts.update(config);
         let settings = component_settings(config);
@@ -114,27 +108,32 @@ impl ConfigWatcher {
         warn_of_unknown_components(config, &self.catalog.report());
         tracing::info!("{FILE_NAME}: component settings and limits are applied");
     }
+
+    /// Withdraws the access that the configuration does not have any more. What it has in addition needs a restart.
+    fn restrict_egress(&self, config: &Config) {
+        for (name, policy) in &self.a2a_policies {
+            let agent = config.a2a.agents.get(name).filter(|agent| agent.refusal.is_none());
+            if policy.restrict(agent.and_then(|agent| agent.policy().ok())) {
+                tracing::warn!(agent = name, "a remote agent was removed or is not trusted: it gets no more messages");
+            }
+        }
+        for (name, policy) in &self.api_policies {
+            let api = config.openapi.apis.get(name).filter(|api| api.refusal.is_none());
+            if policy.restrict(api.and_then(|api| api.policy().ok())) {
+                tracing::warn!(api = name, "an API was removed or is not trusted: it gets no more requests");
+            }
+        }
+        if self.push_policy.as_ref().is_some_and(|policy| policy.restrict(config.a2a.push_policy())) {
+            tracing::warn!("`a2a.push` was removed or is not trusted: no more push notifications are sent");
+        }
+    }
 }
 
-/// Returns the MCP servers that have lost the trust which they had at the start.
+/// Returns the MCP servers that were removed, or have lost the trust which they had at the start.
 fn withdrawn_servers<'a>(initial: &'a Config, now: &Config) -> impl Iterator<Item = &'a str> {
-    let is_withdrawn = |name: &&String| now.mcp.servers.get(*name).is_some_and(|server| server.refusal.is_some());
+    let is_withdrawn = |name: &&String| now.mcp.servers.get(*name).is_none_or(|server| server.refusal.is_some());
     let had_trust = initial.mcp.servers.iter().filter(|(_, server)| server.refusal.is_none()).map(|(name, _)| name);
     had_trust.filter(is_withdrawn).map(String::as_str).collect::<Vec<_>>().into_iter()
-}
-
-/// Returns the remote agents that have lost the trust which they had at the start.
-fn withdrawn_agents<'a>(initial: &'a Config, now: &'a Config) -> impl Iterator<Item = &'a str> {
-    let is_withdrawn = |name: &&String| now.a2a.agents.get(*name).is_some_and(|agent| agent.refusal.is_some());
-    let had_trust = initial.a2a.agents.iter().filter(|(_, agent)| agent.refusal.is_none()).map(|(name, _)| name);
-    had_trust.filter(is_withdrawn).map(String::as_str)
-}
-
-/// Returns the APIs that have lost the trust which they had at the start.
-fn withdrawn_apis<'a>(initial: &'a Config, now: &'a Config) -> impl Iterator<Item = &'a str> {
-    let is_withdrawn = |name: &&String| now.openapi.apis.get(*name).is_some_and(|api| api.refusal.is_some());
-    let had_trust = initial.openapi.apis.iter().filter(|(_, api)| api.refusal.is_none()).map(|(name, _)| name);
-    had_trust.filter(is_withdrawn).map(String::as_str)
 }
 
 /// Returns the sections that differ and only take effect at the next start.
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_that_lose_trust_are_found() {
+    fn servers_that_lose_trust_or_are_removed_are_found() {
         let text = "mcp: {servers: {files: {command: npx}, web: {url: 'http://localhost'}}}";
         let initial = Config::parse(text, Path::new("hatchery.yaml")).unwrap();
         let mut now = initial.clone();
@@ -242,28 +241,8 @@ mod tests {
         now.mcp.servers.get_mut("files").unwrap().refusal = Some("it has changed since it was trusted".into());
         assert_eq!(withdrawn_servers(&initial, &now).collect::<Vec<_>>(), ["files"]);
         assert_eq!(withdrawn_servers(&now, &now).count(), 0, "it had no trust");
-    }
-
-    #[test]
-    fn remote_agents_that_lose_trust_are_found() {
-        let text = "a2a: {agents: {far: {card: 'https://far.example/card'}, near: {card: 'http://localhost/card'}}}";
-        let initial = Config::parse(text, Path::new("hatchery.yaml")).unwrap();
-        let mut now = initial.clone();
-        now.a2a.agents.get_mut("far").unwrap().refusal = Some("it has changed since it was trusted".into());
-        assert_eq!(withdrawn_agents(&initial, &now).collect::<Vec<_>>(), ["far"]);
-        assert_eq!(withdrawn_agents(&now, &now).count(), 0, "it had no trust");
-    }
-
-    #[test]
-    fn apis_that_lose_trust_are_found() {
-        let text =
-            "openapi: {apis: {far: {document: 'https://far.example/openapi.json'}, near: {document: near.json}}}";
-        let initial = Config::parse(text, Path::new("hatchery.yaml")).unwrap();
-        let mut now = initial.clone();
-        now.openapi.apis.get_mut("far").unwrap().refusal = Some("it has changed since it was trusted".into());
-        assert_eq!(withdrawn_apis(&initial, &now).collect::<Vec<_>>(), ["far"]);
-        assert_eq!(withdrawn_apis(&now, &now).count(), 0, "it had no trust");
-        assert_eq!(sections_with_restart(&initial, &now), ["`openapi`"]);
+        now.mcp.servers.remove("files");
+        assert_eq!(withdrawn_servers(&initial, &now).collect::<Vec<_>>(), ["files"]);
     }
 
     #[test]

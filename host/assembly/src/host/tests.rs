@@ -11,6 +11,7 @@ use hatchery_models::scripted::{Reply, Scripted};
 
 use super::*;
 use crate::storage::Storage;
+use crate::trust::ConfigSource;
 
 const YAML_AGENT: &str = "name: greeter\nmodel: native\ninstruction: Greet.\n";
 
@@ -221,4 +222,71 @@ fn compiled_code_is_cached_in_the_users_cache_folder() {
     assert_eq!(cache(&both[1..]), Some("/home/ada/.cache/hatchery/code".into()));
     let relative = [("XDG_CACHE_HOME", "agents"), ("HOME", "")];
     assert_eq!(cache(&relative), None, "a relative path could be in the served folder");
+}
+
+/// Returns the errors of the calls of an app, and the error of its run.
+async fn errors(host: &Host, app: &str, session: &str) -> (Vec<String>, Option<RunError>) {
+    let mut run = host.run(app, "ada", session, "Go").await.unwrap();
+    let mut failed = Vec::new();
+    while let Some(event) = run.next().await {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => return (failed, Some(error)),
+        };
+        let errors = event.function_responses().filter_map(|response| response.response.get("error")?.as_str());
+        failed.extend(errors.map(ToOwned::to_owned));
+    }
+    (failed, None)
+}
+
+#[tokio::test]
+async fn access_that_the_configuration_has_no_longer_is_withdrawn() {
+    let document = r#"{"openapi": "3.1.0", "paths": {"/x": {"get": {"operationId": "op"}}}}"#;
+    let tool = |api: &str| format!("  - {{name: OpenAPIToolset, args: {{api: {api}, prefix: {api}_}}}}\n");
+    let tools = [tool("kept"), tool("moved"), tool("removed")].concat();
+    let agent = format!("name: caller\nmodel: native\ninstruction: Call.\ntools:\n{tools}");
+    let far = "agent_class: A2aAgent\nname: far\nargs: {agent: far}\n";
+    // Nothing listens on port 1.
+    let api = |url: &str| format!("{{document: doc.json, base_url: '{url}'}}");
+    let (here, there) = (api("http://127.0.0.1:1"), api("http://127.0.0.1:2"));
+    let before = format!(
+        "openapi: {{apis: {{kept: {here}, moved: {here}, removed: {here}}}}}\n\
+         a2a: {{agents: {{far: {{card: 'http://127.0.0.1:1/card'}}}}, push: {{network: [hooks.example]}}}}\n"
+    );
+    let after = format!("openapi: {{apis: {{kept: {here}, moved: {there}}}}}\n");
+    let folder = folder(&[
+        ("caller/root_agent.yaml", &agent),
+        ("far/root_agent.yaml", far),
+        ("doc.json", document),
+        ("operator.yaml", &before),
+    ]);
+    let file = folder.path().join("operator.yaml");
+    let calls = ["moved_op", "removed_op"];
+    let calls = calls.iter().fold(Reply::call("kept_op", serde_json::json!({})), |reply, name| {
+        reply.and_call(*name, serde_json::json!({}))
+    });
+    let model = Scripted::new().on_tool("removed_op", Reply::text("done")).default_reply(calls);
+    let source = ConfigSource::new(folder.path()).with_file(Some(file.clone()));
+    let builder = Host::builder().config_source(source).storage(Storage::InMemory).code_cache(None);
+    let host = builder.watch(true).model("native", Arc::new(model)).open().await.unwrap();
+    let hook = "https://hooks.example/x".parse().unwrap();
+    let may_push = |host: &Host| hatchery_egress::Egress::check_url(&**host.push_policy().unwrap(), &hook).is_ok();
+    let is_refused =
+        |error: &String| error.ends_with("the host may not connect there; the log of the host holds the cause");
+    let code = |error: Option<RunError>| match error {
+        Some(RunError::Agent { code, .. }) => code,
+        other => panic!("{other:?}"),
+    };
+    let failed = errors(&host, "caller", "first").await.0;
+    assert!(failed.len() == 3 && !failed.iter().any(is_refused), "{failed:?}");
+    assert_eq!(code(errors(&host, "far", "first").await.1), "A2A_UNREACHABLE");
+    assert!(may_push(&host));
+    std::fs::write(&file, after).unwrap();
+    for session in (0..).map(|number: u64| number.to_string()).take_while(|_| may_push(&host)) {
+        errors(&host, "caller", &session).await;
+    }
+    let failed = errors(&host, "caller", "last").await.0;
+    assert_eq!(failed.iter().map(is_refused).collect::<Vec<_>>(), [false, true, true], "{failed:?}");
+    assert_eq!(code(errors(&host, "far", "last").await.1), "A2A_NOT_ALLOWED");
+    host.close().await;
 }

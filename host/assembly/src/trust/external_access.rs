@@ -54,6 +54,8 @@ pub enum Section {
     },
     /// Push notifications of A2A tasks.
     A2aPush,
+    /// The URL in the cards of the host.
+    A2aPublicUrl,
     Registry,
     Server,
     Instances,
@@ -126,6 +128,10 @@ pub(super) fn external_access(config: &Config, folder: &Path) -> Vec<ExternalAcc
         for (key, value) in external_api(api, folder) {
             add(Section::OpenApi { api: name.clone() }, &format!("openapi.apis.{name}.{key}"), value);
         }
+    }
+    if let Some(url) = &config.a2a.public_url {
+        // Clients send their messages and credentials there.
+        add(Section::A2aPublicUrl, "a2a.public_url", without_credentials(url));
     }
     for (key, hosts) in
         [("network", list(&config.a2a.push.network)), ("private_network", list(&config.a2a.push.private_network))]
@@ -226,9 +232,15 @@ fn external_api(api: &ApiConfig, folder: &Path) -> Vec<(String, String)> {
         .iter()
         .map(|client| ("auth.oauth2.token_url".to_owned(), without_credentials(&client.token_url)));
     // Also if it is inside of the folder: the host would act as this account.
-    let account = api.auth.service_account.iter().filter_map(|account| account.file.as_ref());
-    let account = account.map(|file| ("auth.service_account.file".to_owned(), file.display().to_string()));
-    let credentials = api.auth.variables().into_iter();
+    let account = api.auth.service_account.iter().map(|account| match (&account.file, &account.json) {
+        (Some(file), _) => ("auth.service_account.file".to_owned(), file.display().to_string()),
+        (None, Some(json)) => {
+            let origin = json.variable().map_or_else(|| "a key in the file".into(), |name| format!("from {name}"));
+            ("auth.service_account.json".to_owned(), origin)
+        }
+        (None, None) => ("auth.service_account".to_owned(), "no key".to_owned()),
+    });
+    let credentials = api.auth.variables().into_iter().filter(|(key, _)| *key != "service_account.json");
     let credentials = credentials.map(|(key, from)| (format!("auth.{key}"), format!("from {from}")));
     let from = api.headers.iter().filter_map(|(name, value)| Some((name, value.variable()?)));
     let variables = from.map(|(name, from)| (format!("headers.{name}"), format!("from {from}")));
@@ -389,13 +401,15 @@ mod tests {
              audit: {{enabled: false, file: /dev/null}}\n\
              mcp: {{servers: {{files: {{command: npx, args: [-y, server], env: {{HOME: {{from: HOME}}, LANG: C}}}}, \
              web: {{url: 'https://me:secret@mcp.example', headers: {{Authorization: {{from: TOKEN, prefix: 'Bearer '}}}}}}}}}}\n\
-             a2a: {{push: {{network: [hooks.example]}}, agents: {{far: {{card: 'https://a2a.example/card', network: ['*.a2a.example'], \
+             a2a: {{public_url: 'https://me:secret@hosts.example', push: {{network: [hooks.example]}}, agents: {{far: {{card: 'https://a2a.example/card', network: ['*.a2a.example'], \
              headers: {{X-Key: {{from: KEY}}}}}}, near: {{card: card.json}}}}}}\n\
              openapi: {{apis: {{shop: {{document: shop.json, base_url: 'https://shop.example', network: ['*.shop.example'], \
              auth: {{bearer: {{from: SHOP_TOKEN}}}}, headers: {{X-Team: {{from: TEAM}}, X-App: me}}}}, \
              far: {{document: 'https://far.example/openapi.json', auth: {{oauth2: {{token_url: 'https://login.example/token', \
              client_id: me, client_secret: {{from: SECRET}}}}}}}}, \
-             cloud: {{document: cloud.json, auth: {{service_account: {{file: key.json}}}}}}, near: {{document: near.json}}}}}}\n"
+             cloud: {{document: cloud.json, auth: {{service_account: {{file: key.json}}}}}}, \
+             literal: {{document: a.json, auth: {{service_account: {{json: '{{}}'}}}}}}, \
+             variable: {{document: a.json, auth: {{service_account: {{json: {{from: ACCOUNT}}}}}}}}, near: {{document: near.json}}}}}}\n"
         );
         assert_eq!(
             requested(&folder, &text),
@@ -423,10 +437,13 @@ mod tests {
                 "openapi.apis.far.document: https://far.example/openapi.json",
                 "openapi.apis.far.auth.oauth2.token_url: https://login.example/token",
                 "openapi.apis.far.auth.oauth2.client_secret: from SECRET",
+                "openapi.apis.literal.auth.service_account.json: a key in the file",
                 "openapi.apis.shop.base_url: https://shop.example",
                 "openapi.apis.shop.network: *.shop.example",
                 "openapi.apis.shop.auth.bearer: from SHOP_TOKEN",
                 "openapi.apis.shop.headers.X-Team: from TEAM",
+                "openapi.apis.variable.auth.service_account.json: from ACCOUNT",
+                "a2a.public_url: https://…@hosts.example",
                 "a2a.push.network: hooks.example",
                 "components.web.grants.network: *",
                 "components.web.grants.private_network: 10.0.0.0/8",

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use hatchery_wasm::Grants;
 use hatchery_wasm::policy::{ProtectedPath, check_readable_folders, check_writable_folders};
 
-use crate::config::{Config, ConfigError, path_of_uri};
+use crate::config::{Config, ConfigError, path_of_uri, properties_of_uri};
 use crate::plugins;
 
 /// Files and folders that components may not write and, for most of them, not read.
@@ -36,7 +36,7 @@ impl ProtectedPaths {
         self
     }
 
-    /// Adds the files of the services of `config`.
+    /// Adds the files of the services of `config`, and the properties files that say where services store data.
     #[must_use]
     pub fn with_services(mut self, config: &Config) -> Self {
         for (purpose, uri) in [
@@ -47,12 +47,15 @@ impl ProtectedPaths {
             if let Some(path) = uri.as_deref().and_then(path_of_uri) {
                 self = self.private(purpose, path);
             }
+            if let Some(file) = uri.as_deref().and_then(properties_of_uri) {
+                self = self.read_only(&format!("the properties of {purpose}"), file);
+            }
         }
         self
     }
 
-    /// Checks that no grant of `config` covers any of these paths, the file of a secret, of an API key or of a private key, a folder of
-    /// recordings or the audit log.
+    /// Checks that no grant of `config` covers any of these paths, a file with a secret, a key of a client or of the server, a
+    /// folder of recordings or the audit log, and that none allows to write an OpenAPI document or an agent card.
     ///
     /// # Errors
     /// [`ConfigError::ProtectedPath`] with the grant and the path.
@@ -67,17 +70,10 @@ impl ProtectedPaths {
                 .clone()
                 .map(|path| ProtectedPath { purpose: "the audit log (`audit.file`)".into(), path }),
         );
-        let keys = config.server.auth.iter().flat_map(|auth| &auth.keys);
-        private.extend(keys.filter_map(|key| {
-            let purpose = format!("the API key `{}` (`server.auth.keys`)", key.name);
-            Some(ProtectedPath { purpose, path: key.file.clone()? })
-        }));
-        private.extend(config.server.tls.iter().map(|tls| ProtectedPath {
-            purpose: "the private key of the server (`server.tls`)".into(),
-            path: tls.key.clone(),
-        }));
+        private.extend(config_secrets(config));
         let mut protected = [private.as_slice(), &self.read_only].concat();
         protected.push(ProtectedPath { purpose: "the configuration of the host".into(), path: file.into() });
+        protected.extend(interface_files(config));
         for (index, plugin) in config.plugins.iter().enumerate() {
             if let Some(path) = plugins::folder(plugin) {
                 let purpose = format!("recordings of sessions (`plugins[{index}].args.folder`)");
@@ -88,6 +84,41 @@ impl ProtectedPaths {
             .and_then(|()| check_readable_folders(grants(), &private))
             .map_err(|conflict| ConfigError::ProtectedPath { file: file.to_owned(), conflict: Box::new(conflict) })
     }
+}
+
+/// Returns the files with keys of the host: its own, and those of service accounts.
+fn config_secrets(config: &Config) -> Vec<ProtectedPath> {
+    let own = config
+        .server
+        .secret_file
+        .iter()
+        .map(|path| ProtectedPath { purpose: "the key of the host (`server.secret_file`)".into(), path: path.clone() });
+    let accounts = config.openapi.apis.iter().filter_map(|(name, api)| {
+        let path = api.auth.service_account.as_ref()?.file.clone()?;
+        Some(ProtectedPath { purpose: format!("a key (`openapi.apis.{name}.auth.service_account.file`)"), path })
+    });
+    let keys = config.server.auth.iter().flat_map(|auth| &auth.keys).filter_map(|key| {
+        let purpose = format!("the API key `{}` (`server.auth.keys`)", key.name);
+        Some(ProtectedPath { purpose, path: key.file.clone()? })
+    });
+    let tls = config.server.tls.iter().map(|tls| ProtectedPath {
+        purpose: "the private key of the server (`server.tls`)".into(),
+        path: tls.key.clone(),
+    });
+    own.chain(accounts).chain(keys).chain(tls).collect()
+}
+
+/// Returns the files that decide where the host sends requests, and with them credentials.
+fn interface_files(config: &Config) -> Vec<ProtectedPath> {
+    let documents = config.openapi.apis.iter().filter_map(|(name, api)| {
+        let purpose = format!("the document of an API (`openapi.apis.{name}.document`)");
+        Some(ProtectedPath { purpose, path: api.file()? })
+    });
+    let cards = config.a2a.agents.iter().filter_map(|(name, agent)| {
+        let purpose = format!("the card of a remote agent (`a2a.agents.{name}.card`)");
+        Some(ProtectedPath { purpose, path: agent.file()? })
+    });
+    documents.chain(cards).collect()
 }
 
 fn secret_files(component: &str, grants: &Grants) -> Vec<ProtectedPath> {
@@ -146,14 +177,36 @@ mod tests {
             ("session_service: sqlite:data/s.db", "the sessions (`session_service`)"),
             ("artifact_service: file:data/files", "the artifacts (`artifact_service`)"),
             ("memory_service: sqlite:data/m.db", "the memory (`memory_service`)"),
+            ("audit: {file: data/audit.log}", "the audit log (`audit.file`)"),
+            ("server: {secret_file: data/key}", "the key of the host (`server.secret_file`)"),
+            (
+                "openapi: {apis: {a: {document: 'https://a', auth: {service_account: {file: data/a.json}}}}}",
+                "a key (`openapi.apis.a.auth.service_account.file`)",
+            ),
+        ] {
+            for access in ["read", "write"] {
+                let error = check(&paths, &root, &format!("{setting}\n{}", grant("data", access))).unwrap_err();
+                assert!(error.contains(purpose), "{error}");
+            }
+        }
+        for (setting, purpose) in [
             (
                 "plugins: [logging, {name: recorder, args: {folder: data/recorded}}]",
                 "recordings of sessions (`plugins[1].args.folder`)",
             ),
-            ("audit: {file: data/audit.log}", "the audit log (`audit.file`)"),
+            (
+                "openapi: {apis: {a: {document: data/a.yaml, base_url: 'https://a'}}}",
+                "the document of an API (`openapi.apis.a.document`)",
+            ),
+            ("a2a: {agents: {a: {card: data/card.json}}}", "the card of a remote agent (`a2a.agents.a.card`)"),
+            (
+                "memory_service: firestore://p?root=r&properties=data/p.properties",
+                "the properties of the memory (`memory_service`)",
+            ),
         ] {
             let error = check(&paths, &root, &format!("{setting}\n{}", grant("data", "write"))).unwrap_err();
             assert!(error.contains(purpose), "{error}");
+            check(&paths, &root, &format!("{setting}\n{}", grant("data", "read"))).unwrap();
         }
         let secret = "components: {spy: {grants: {files: [{host: keys, guest: /x}]}}, web: {grants: {network: [a.com], \
                       secrets: [{name: key, file: KEYS/a, host: a.com, header: X}]}}}";

@@ -42,6 +42,7 @@ pub(super) fn restrict(config: &mut Config, external: &[ExternalAccess], reason:
                     settings.refusal = Some(api_refusal(api, reason));
                 }
             }
+            Section::A2aPublicUrl => config.a2a.public_url = None,
             Section::A2aPush => config.a2a.push = A2aPushConfig::default(),
             Section::Registry => {
                 config.registry.trusted_keys.clear();

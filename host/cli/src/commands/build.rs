@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use hatchery::{CONFIG_FILE, Config};
+use hatchery_core::check_agent_name;
 use hatchery_wasm::{Inspection, inspect, write_atomically};
 
 use crate::compiler;
@@ -44,7 +45,9 @@ pub struct Args {
 }
 
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
-    let built = match build_project(&args.dir, &args.profile, args.out, !args.no_check).await? {
+    let options =
+        BuildOptions { profile: args.profile, out: args.out, is_checked: !args.no_check, is_development: false };
+    let built = match build_project(&args.dir, options).await? {
         BuildResult::Built(built) => built,
         BuildResult::Failed => return Ok(Outcome::Failure),
         BuildResult::Rejected(reason) => {
@@ -62,6 +65,19 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
         anstream::eprintln!("{WARNING}warning:{WARNING:#} {}", escape_control(&warning));
     }
     Ok(Outcome::Success)
+}
+
+/// How to build a project.
+#[derive(Debug, Clone)]
+pub struct BuildOptions {
+    /// Cargo profile of a component in Rust.
+    pub profile: String,
+    /// Output file or folder.
+    pub out: Option<PathBuf>,
+    /// Whether to check that a host can load the component.
+    pub is_checked: bool,
+    /// Whether to build a development component where the language has one, which is faster.
+    pub is_development: bool,
 }
 
 /// How a build ended.
@@ -87,20 +103,36 @@ pub struct BuiltFile {
 
 /// Builds the project in a folder, checks that a host would load the component, and writes it. A component that cannot
 /// be loaded is not written, so the previous one keeps serving.
-pub async fn build_project(
-    dir: &Path,
-    profile: &str,
-    out: Option<PathBuf>,
-    is_checked: bool,
-) -> anyhow::Result<BuildResult> {
-    check_output(out.as_deref())?;
-    let (folder, profile) = (dir.to_owned(), profile.to_owned());
-    let built = tokio::task::spawn_blocking(move || match Language::detect(&folder)? {
-        Language::Rust => languages::rust::build(&folder, &profile),
-        Language::Python => languages::python::build(&folder),
-        Language::JavaScript | Language::TypeScript => languages::javascript::build(&folder),
+pub async fn build_project(dir: &Path, options: BuildOptions) -> anyhow::Result<BuildResult> {
+    check_output(options.out.as_deref())?;
+    let Some(built) = build_sources(dir, &options).await? else { return Ok(BuildResult::Failed) };
+    let is_development = built.is_development;
+    let result = check_and_write(built, &options).await?;
+    if !is_development || !matches!(result, BuildResult::Rejected(_)) {
+        return Ok(result);
+    }
+    // A snapshot has more than the interpreter: files of the project, and modules that only WebAssembly imports.
+    anstream::eprintln!("building {} as for a release, which takes longer", dir.display());
+    let options = BuildOptions { is_development: false, ..options };
+    let Some(built) = build_sources(dir, &options).await? else { return Ok(BuildResult::Failed) };
+    check_and_write(built, &options).await
+}
+
+/// Builds a component from the sources in a folder. `None` if they are wrong, after the build tool has printed why.
+async fn build_sources(dir: &Path, options: &BuildOptions) -> anyhow::Result<Option<BuiltComponent>> {
+    let (folder, profile, is_development) = (dir.to_owned(), options.profile.clone(), options.is_development);
+    let built = tokio::task::spawn_blocking(move || match (Language::detect(&folder)?, is_development) {
+        (Language::Rust, _) => languages::rust::build(&folder, &profile),
+        (Language::Python, false) => languages::python::build(&folder),
+        (Language::Python, true) => languages::python::develop(&folder),
+        (Language::JavaScript | Language::TypeScript, false) => languages::javascript::build(&folder),
+        (Language::JavaScript | Language::TypeScript, true) => languages::javascript::develop(&folder),
     });
-    let Some(built) = built.await.context("the build panicked")?? else { return Ok(BuildResult::Failed) };
+    built.await.context("the build panicked")?
+}
+
+/// Writes a component if a host would load it.
+async fn check_and_write(built: BuiltComponent, options: &BuildOptions) -> anyhow::Result<BuildResult> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     ensure!(
         !built.name.is_empty() && !built.name.starts_with('.') && built.name.chars().all(is_plain),
@@ -108,9 +140,9 @@ pub async fn build_project(
          does not start with `.`",
         built.name
     );
-    let file = destination(&built, out);
+    let file = destination(&built, options.out.clone());
     let (mut items, mut warnings) = (String::new(), Vec::new());
-    if is_checked {
+    if options.is_checked {
         let inspection = match inspect_built(&built, &file).await? {
             Ok(inspection) => inspection,
             Err(reason) => return Ok(BuildResult::Rejected(reason)),
@@ -139,7 +171,11 @@ async fn inspect_built(built: &BuiltComponent, file: &Path) -> anyhow::Result<Re
     let cache = StorageArgs::default().code_cache(|name| std::env::var_os(name));
     let options = compiler::load_options(&config, cache)?;
     let inspected = inspect(&options, &built.name, built.bytes.clone()).await;
-    Ok(inspected.map_err(|error| format_error(&error.into())))
+    Ok(inspected.map_err(|error| format_error(&error.into())).and_then(|inspection| {
+        // Only a served folder builds agents, with what else is there.
+        let error = inspection.agents.iter().find_map(|agent| check_agent_name(&agent.name).err());
+        error.map_or(Ok(inspection), |error| Err(error.to_string()))
+    }))
 }
 
 /// Returns the configuration of the folder that serves a component: its own folder, or the one above. Its limits decide
@@ -190,7 +226,8 @@ mod tests {
 
     #[test]
     fn the_default_output_is_in_the_project_folder() {
-        let built = BuiltComponent { bytes: Vec::new(), name: "my-tool".into(), folder: "/w/tool".into() };
+        let (name, folder) = ("my-tool".into(), "/w/tool".into());
+        let built = BuiltComponent { bytes: Vec::new(), name, folder, is_development: false };
         assert_eq!(destination(&built, None), Path::new("/w/tool/my-tool.wasm"));
         assert_eq!(destination(&built, Some("x/y.wasm".into())), Path::new("x/y.wasm"));
         let folder = tempfile::tempdir().unwrap();

@@ -34,7 +34,7 @@ pub struct Args {
 
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let (folder, components) = if args.path.is_dir() {
-        (args.path.as_path(), files::find(&args.path, |name| name.ends_with(".wasm"))?)
+        (args.path.as_path(), files::find(&args.path, |name| name.ends_with(".wasm") && !name.starts_with('.'))?)
     } else {
         (args.path.parent().unwrap_or(Path::new("")), vec![args.path.clone()])
     };

@@ -5,6 +5,7 @@
 //! build/sdk-rust-HASH/     the embedded crate hatchery-guest
 //! build/rust-target/       cargo's target folder of components in Rust, so that each dependency is compiled once
 //! build/tools-NAME-HASH/   installed build tools; complete if there is a file `ready`
+//! build/tools-interpreter-LANGUAGE-HASH/  the interpreter of components in development
 //! build/work-HASH/         one project in Python or JavaScript: generated files, the component, and a hash of its sources and tools
 //! ```
 //!
@@ -96,6 +97,13 @@ impl BuildCache {
         Ok(folder)
     }
 
+    /// Returns the working folder of a project.
+    pub fn work_folder(&self, project: &Path) -> anyhow::Result<PathBuf> {
+        let work = self.folder.join(format!("work-{}", hash([project.as_os_str().as_encoded_bytes()])));
+        fs::create_dir_all(&work).with_context(|| work.display().to_string())?;
+        Ok(work)
+    }
+
     /// Returns the component of a project. If its sources or `tools` have changed, calls `build` with a working folder
     /// and the file to create. `None` if `build` returns false, after it has printed the error.
     pub fn build_component(
@@ -104,8 +112,7 @@ impl BuildCache {
         tools: &[&str],
         build: impl FnOnce(&Path, &Path) -> anyhow::Result<bool>,
     ) -> anyhow::Result<Option<PathBuf>> {
-        let work = self.folder.join(format!("work-{}", hash([project.as_os_str().as_encoded_bytes()])));
-        fs::create_dir_all(&work).with_context(|| work.display().to_string())?;
+        let work = self.work_folder(project)?;
         let (component, key_file) = (work.join("component.wasm"), work.join("key"));
         let key = hash_inputs(project, tools)?;
         if component.is_file() && fs::read_to_string(&key_file).is_ok_and(|stored| stored == key) {
@@ -145,7 +152,7 @@ fn hash_inputs(project: &Path, tools: &[&str]) -> anyhow::Result<String> {
 }
 
 /// Returns the first 10 bytes of a SHA-256, in hexadecimal.
-fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+pub fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_le_bytes());

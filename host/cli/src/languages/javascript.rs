@@ -13,8 +13,11 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::build_cache::{BuildCache, BuildTools};
-use super::{BUILD_TIMEOUT, BuiltComponent, capture_stdout, copy_files, is_at_least, run_with_timeout, sdk};
+use super::build_cache::{BuildCache, BuildTools, hash};
+use super::{
+    BUILD_TIMEOUT, BuiltComponent, INTERPRETER, NEEDS_SNAPSHOT, capture_stdout, copy_files, folder_name, is_at_least,
+    run_with_timeout, sdk,
+};
 use crate::files;
 
 /// How long importing the main module in Node may take.
@@ -46,25 +49,83 @@ const SOURCES: [&str; 10] = [".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts
 
 /// Builds the project in a folder. `None` if its code is invalid, after the SDK has printed the errors.
 pub fn build(dir: &Path) -> anyhow::Result<Option<BuiltComponent>> {
-    let folder = dir.canonicalize().with_context(|| dir.display().to_string())?;
-    let manifest = Manifest::read(&folder.join("package.json"))?;
-    let cache = BuildCache::open(BuildTools::Scripting)?;
-    let node = Node::find(cache.folder())?;
-    let tools =
-        cache.install_tools("javascript", &[sdk::JAVASCRIPT_LOCK, &node.version], |tools| node.install(tools))?;
-    let sdk = cache.unpack_sdk()?;
-    let component =
-        cache.build_component(&folder, &[&sdk.to_string_lossy(), &tools.to_string_lossy()], |work, out| {
-            anstream::eprintln!("building {} with componentize-qjs", folder.display());
-            let app = node.assemble(&folder, &manifest, &sdk, work)?;
-            let build = SdkBuild { node: &node, tools: &tools, work, script: app.join(BUILD_SCRIPT) };
-            Ok(build.prepare(&manifest.module(&folder), &sdk)? && build.componentize(out)?)
+    Project::open(dir)?.build()
+}
+
+/// Builds a development component: the program is run by an interpreter that is compiled once for all programs. A
+/// program that needs a snapshot is built as by [`build`].
+pub fn develop(dir: &Path) -> anyhow::Result<Option<BuiltComponent>> {
+    Project::open(dir)?.develop()
+}
+
+/// A project, and what builds it.
+struct Project {
+    folder: PathBuf,
+    manifest: Manifest,
+    cache: BuildCache,
+    node: Node,
+    tools: PathBuf,
+    sdk: PathBuf,
+}
+
+impl Project {
+    fn open(dir: &Path) -> anyhow::Result<Self> {
+        let folder = dir.canonicalize().with_context(|| dir.display().to_string())?;
+        let manifest = Manifest::read(&folder.join("package.json"))?;
+        let cache = BuildCache::open(BuildTools::Scripting)?;
+        let node = Node::find(cache.folder())?;
+        let tools =
+            cache.install_tools("javascript", &[sdk::JAVASCRIPT_LOCK, &node.version], |tools| node.install(tools))?;
+        let sdk = cache.unpack_sdk()?;
+        Ok(Self { folder, manifest, cache, node, tools, sdk })
+    }
+
+    fn build(self) -> anyhow::Result<Option<BuiltComponent>> {
+        let versions = [&*self.sdk.to_string_lossy(), &*self.tools.to_string_lossy()];
+        let component = self.cache.build_component(&self.folder, &versions, |work, out| {
+            anstream::eprintln!("building {} with componentize-qjs", self.folder.display());
+            assemble(&self.folder, &self.manifest, &self.sdk, work)?;
+            let build = self.steps(work);
+            Ok(build.prepare(&self.manifest.module(&self.folder), &self.sdk)? && build.componentize(out)?)
         })?;
-    let folder_name = folder.file_name().map_or_else(|| "component".into(), |name| name.to_string_lossy().into_owned());
-    let name = manifest.name.unwrap_or(folder_name);
-    // The scope of a name such as `@ada/dice` is not part of the file name.
-    let name = name.rsplit('/').next().unwrap_or(&name).to_owned();
-    component.map(|file| BuiltComponent::read(&file, name, folder)).transpose()
+        component.map(|file| BuiltComponent::read(&file, self.name(), self.folder)).transpose()
+    }
+
+    fn develop(self) -> anyhow::Result<Option<BuiltComponent>> {
+        let interpreter = self.interpreter()?;
+        let work = self.cache.work_folder(&self.folder)?;
+        assemble(&self.folder, &self.manifest, &self.sdk, &work)?;
+        match self.steps(&work).develop(&self.manifest.module(&self.folder), &work.join("program.json"))? {
+            Development::Invalid => Ok(None),
+            Development::NeedsSnapshot => self.build(),
+            Development::Program(program) => {
+                let name = self.name();
+                BuiltComponent::of_program(&interpreter, &program, name, self.folder).map(Some)
+            }
+        }
+    }
+
+    /// Returns the interpreter of development components. Creates it if necessary.
+    fn interpreter(&self) -> anyhow::Result<PathBuf> {
+        let versions = [&*self.sdk.to_string_lossy(), &*self.tools.to_string_lossy()];
+        let folder = self.cache.install_tools("interpreter-javascript", &versions, |folder| {
+            anstream::eprintln!("creating the interpreter of components in development (first build only)");
+            copy_sdk(&self.sdk, &folder.join("app"))?;
+            self.steps(folder).create_interpreter(&self.sdk, &folder.join(INTERPRETER))
+        })?;
+        Ok(folder.join(INTERPRETER))
+    }
+
+    fn steps<'a>(&'a self, work: &'a Path) -> SdkBuild<'a> {
+        SdkBuild { node: &self.node, tools: &self.tools, work }
+    }
+
+    /// Returns the name of the component.
+    fn name(&self) -> String {
+        let name = self.manifest.name.clone().unwrap_or_else(|| folder_name(&self.folder));
+        // The scope of a name such as `@ada/dice` is not part of the file name.
+        name.rsplit('/').next().unwrap_or(&name).to_owned()
+    }
 }
 
 impl Manifest {
@@ -88,8 +149,11 @@ impl Manifest {
 /// The package name of the SDK.
 const SDK_PACKAGE: &str = "hatchery-guest";
 
-/// The script of the SDK that builds, in the folder of the copied sources.
-const BUILD_SCRIPT: &str = "node_modules/hatchery-guest/src/build.js";
+/// The script of the SDK that builds, in the working folder.
+const BUILD_SCRIPT: &str = "app/node_modules/hatchery-guest/src/build.js";
+
+/// The file in the working folder that identifies the installed packages.
+const PACKAGES_KEY: &str = "packages-key";
 
 /// The Node of the machine.
 struct Node {
@@ -143,32 +207,64 @@ impl Node {
         }
         Self::install_locked(tools, "componentize-qjs and esbuild")
     }
+}
 
-    /// Copies the sources, the packages and the SDK into one folder for the build tool. Returns the folder.
-    fn assemble(&self, project: &Path, manifest: &Manifest, sdk: &Path, work: &Path) -> anyhow::Result<PathBuf> {
-        let app = work.join("app");
+/// Copies the sources, the packages and the SDK into the folder `app` for the build tool. Packages are installed again
+/// only if their lock file has changed.
+fn assemble(project: &Path, manifest: &Manifest, sdk: &Path, work: &Path) -> anyhow::Result<()> {
+    let app = work.join("app");
+    let packages = if manifest.has_packages() { Some(packages_key(project)?) } else { None };
+    let key_file = work.join(PACKAGES_KEY);
+    let is_installed =
+        packages.is_some() && std::fs::read_to_string(&key_file).ok() == packages && app.join("node_modules").is_dir();
+    if is_installed {
+        remove_sources(&app)?;
+    } else {
+        let _ = std::fs::remove_file(&key_file);
         let _ = std::fs::remove_dir_all(&app);
-        let is_source = |name: &str| SOURCES.iter().any(|extension| name.ends_with(extension));
-        copy_files(project, &files::find(project, is_source)?, &app)?;
-        if manifest.has_packages() {
-            if !app.join("package-lock.json").is_file() {
-                bail!(
-                    "{} has no package-lock.json; run `npm install` in the project and build again",
-                    project.display()
-                );
-            }
-            anstream::eprintln!("installing the packages of {}", project.display());
-            remove_sdk_from_lock(&app)?;
-            Self::install_locked(&app, "the packages")?;
-        }
-        let sdk_sources = sdk.join("javascript");
-        // If the project depends on the SDK by path, npm creates a link. Files must not be written through it.
-        let sdk_target = app.join("node_modules").join(SDK_PACKAGE);
-        let _ = std::fs::remove_file(&sdk_target);
-        let _ = std::fs::remove_dir_all(&sdk_target);
-        copy_files(&sdk_sources, &files::find(&sdk_sources, |_| true)?, &sdk_target)?;
-        Ok(app)
     }
+    let is_source = |name: &str| SOURCES.iter().any(|extension| name.ends_with(extension));
+    copy_files(project, &files::find(project, is_source)?, &app)?;
+    if let Some(key) = packages.filter(|_| !is_installed) {
+        anstream::eprintln!("installing the packages of {}", project.display());
+        remove_sdk_from_lock(&app)?;
+        Node::install_locked(&app, "the packages")?;
+        std::fs::write(&key_file, key).with_context(|| format!("cannot write {}", key_file.display()))?;
+    }
+    copy_sdk(sdk, &app)
+}
+
+/// Returns a text that identifies the packages of a project.
+fn packages_key(project: &Path) -> anyhow::Result<String> {
+    let lock = project.join("package-lock.json");
+    if !lock.is_file() {
+        bail!("{} has no package-lock.json; run `npm install` in the project and build again", project.display());
+    }
+    let read = |file: PathBuf| std::fs::read(&file).with_context(|| file.display().to_string());
+    let (manifest, lock) = (read(project.join("package.json"))?, read(lock)?);
+    Ok(hash([&*manifest, &*lock]))
+}
+
+/// Removes everything in a folder but its packages.
+fn remove_sources(app: &Path) -> anyhow::Result<()> {
+    let entries = std::fs::read_dir(app).with_context(|| app.display().to_string())?;
+    for entry in entries.filter_map(Result::ok).filter(|entry| entry.file_name() != "node_modules") {
+        let path = entry.path();
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let removed = if is_folder { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+        removed.with_context(|| format!("cannot remove {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Copies the SDK to the packages in a folder.
+fn copy_sdk(sdk: &Path, app: &Path) -> anyhow::Result<()> {
+    let sources = sdk.join("javascript");
+    // If the project depends on the SDK by path, npm creates a link. Files must not be written through it.
+    let target = app.join("node_modules").join(SDK_PACKAGE);
+    let _ = std::fs::remove_file(&target);
+    let _ = std::fs::remove_dir_all(&target);
+    copy_files(&sources, &files::find(&sources, |_| true)?, &target)
 }
 
 /// The steps of the SDK's build script.
@@ -177,7 +273,16 @@ struct SdkBuild<'a> {
     tools: &'a Path,
     /// The folder of the sources and of generated files.
     work: &'a Path,
-    script: PathBuf,
+}
+
+/// The result of preparing a program for the interpreter.
+enum Development {
+    /// The program, as the interpreter reads it.
+    Program(PathBuf),
+    /// Only a snapshot can run it.
+    NeedsSnapshot,
+    /// It has an error, which is printed.
+    Invalid,
 }
 
 impl SdkBuild<'_> {
@@ -195,10 +300,32 @@ impl SdkBuild<'_> {
         Ok(run_with_timeout(&mut componentize, "Node", BUILD_TIMEOUT)?.success())
     }
 
+    /// Bundles the program for the interpreter into a file.
+    fn develop(&self, module: &str, out: &Path) -> anyhow::Result<Development> {
+        let mut develop = self.command("develop");
+        develop.arg(module).arg(self.work).arg(self.tools).arg(out);
+        let status = run_with_timeout(&mut develop, "Node", IMPORT_TIMEOUT)?;
+        Ok(match status.code() {
+            Some(0) => Development::Program(out.to_owned()),
+            Some(NEEDS_SNAPSHOT) => Development::NeedsSnapshot,
+            Some(_) | None => Development::Invalid,
+        })
+    }
+
+    /// Creates the interpreter of development components.
+    fn create_interpreter(&self, sdk: &Path, out: &Path) -> anyhow::Result<()> {
+        let mut create = self.command("interpreter");
+        create.arg(sdk.join("wit")).arg(self.work).arg(self.tools).arg(out);
+        if !run_with_timeout(&mut create, "Node", BUILD_TIMEOUT)?.success() {
+            bail!("the interpreter of components in development cannot be created; `hatchery build` does not need it");
+        }
+        Ok(())
+    }
+
     fn command(&self, step: &str) -> Command {
         let mut command = Command::new(&self.node.program);
         // Stack traces name the lines of the sources.
-        command.arg("--enable-source-maps").arg(&self.script).arg(step);
+        command.arg("--enable-source-maps").arg(self.work.join(BUILD_SCRIPT)).arg(step);
         // Stdout is for the result of this command.
         command.current_dir(self.work).stdout(Stdio::null());
         command
@@ -281,8 +408,7 @@ mod tests {
         let manifest = r#"{"hatchery": {}, "dependencies": {"left-pad": "1"}}"#;
         std::fs::write(project.path().join("package.json"), manifest).unwrap();
         let manifest = Manifest::read(&project.path().join("package.json")).unwrap();
-        let node = Node { program: "node".into(), version: "v20".into() };
-        let error = node.assemble(project.path(), &manifest, project.path(), work.path()).unwrap_err().to_string();
+        let error = assemble(project.path(), &manifest, project.path(), work.path()).unwrap_err().to_string();
         assert!(
             error.ends_with("has no package-lock.json; run `npm install` in the project and build again"),
             "{error}"

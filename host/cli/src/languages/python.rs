@@ -4,6 +4,8 @@
 //! No other code of the project runs before its main module is imported: Python is isolated (`-I`, or `-P` where it has
 //! to find the SDK) and started outside of the project, so that a `json.py` or `pip.py` there does not shadow a module.
 
+mod packages;
+
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,14 +14,14 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 
 use super::build_cache::{BuildCache, BuildTools};
-use super::{BUILD_TIMEOUT, BuiltComponent, capture_stdout, copy_files, is_at_least, run_with_timeout, sdk};
+use super::{
+    BUILD_TIMEOUT, BuiltComponent, INTERPRETER, NEEDS_SNAPSHOT, capture_stdout, copy_files, folder_name, is_at_least,
+    run_with_timeout, sdk,
+};
 use crate::files;
 
 /// The minimum version of Python for the SDK.
 const MIN_VERSION: (u32, u32) = (3, 11);
-
-/// The version of Python in components, for which packages are installed.
-const GUEST_VERSION: &str = "3.14";
 
 /// The parts of `pyproject.toml` that are used.
 #[derive(Deserialize)]
@@ -54,21 +56,111 @@ fn default_module() -> String {
 
 /// Builds the project in a folder. `None` if its code is invalid, after the SDK has printed the errors.
 pub fn build(dir: &Path) -> anyhow::Result<Option<BuiltComponent>> {
-    let folder = dir.canonicalize().with_context(|| dir.display().to_string())?;
-    let cache = BuildCache::open(BuildTools::Scripting)?;
-    let python = Python::find(cache.folder())?;
-    let manifest = python.read_manifest(&folder.join("pyproject.toml"), cache.folder())?;
-    let tools = cache.install_tools("python", &[sdk::PYTHON_LOCK, &python.version], |tools| python.install(tools))?;
-    let sdk = cache.unpack_sdk()?;
-    let sdk_path = sdk.to_string_lossy();
-    let component = cache.build_component(&folder, &[sdk::PYTHON_LOCK, &sdk_path, &python.version], |work, out| {
-        let paths = prepare_modules(&folder, work, &tools)?;
-        anstream::eprintln!("building {} with componentize-py; this takes about half a minute", folder.display());
-        compile(&manifest.tool.hatchery.module, &tools, &sdk, work, &paths, out)
-    })?;
-    let folder_name = folder.file_name().map_or_else(|| "component".into(), |name| name.to_string_lossy().into_owned());
-    let name = manifest.project.name.unwrap_or(folder_name);
-    component.map(|file| BuiltComponent::read(&file, name, folder)).transpose()
+    Project::open(dir)?.build()
+}
+
+/// Builds a development component: the program is run by an interpreter that is compiled once for all programs with the
+/// same packages and imports.
+pub fn develop(dir: &Path) -> anyhow::Result<Option<BuiltComponent>> {
+    Project::open(dir)?.develop()
+}
+
+/// A project, and what builds it.
+struct Project {
+    folder: PathBuf,
+    manifest: Manifest,
+    cache: BuildCache,
+    python: Python,
+    tools: PathBuf,
+    sdk: PathBuf,
+}
+
+impl Project {
+    fn open(dir: &Path) -> anyhow::Result<Self> {
+        let folder = dir.canonicalize().with_context(|| dir.display().to_string())?;
+        let cache = BuildCache::open(BuildTools::Scripting)?;
+        let python = Python::find(cache.folder())?;
+        let manifest = python.read_manifest(&folder.join("pyproject.toml"), cache.folder())?;
+        let tools =
+            cache.install_tools("python", &[sdk::PYTHON_LOCK, &python.version], |tools| python.install(tools))?;
+        let sdk = cache.unpack_sdk()?;
+        Ok(Self { folder, manifest, cache, python, tools, sdk })
+    }
+
+    fn build(self) -> anyhow::Result<Option<BuiltComponent>> {
+        let versions = [sdk::PYTHON_LOCK, &*self.sdk.to_string_lossy(), &self.python.version];
+        // This may write a lock file, on which the component depends.
+        let packages = packages::install(&self.folder, &self.cache.work_folder(&self.folder)?, &self.tools)?;
+        let component = self.cache.build_component(&self.folder, &versions, |work, out| {
+            let paths = copy_modules(&self.folder, work)?;
+            let folder = self.folder.display();
+            anstream::eprintln!("building {folder} with componentize-py; this takes about half a minute");
+            let mut build = self.sdk_build(work, out);
+            build.args(["--module", self.module()]).arg("--wit").arg(self.sdk.join("wit")).args(paths).args(packages);
+            Ok(run_with_timeout(&mut build, "Python", BUILD_TIMEOUT)?.success())
+        })?;
+        component.map(|file| BuiltComponent::read(&file, self.name(), self.folder)).transpose()
+    }
+
+    fn develop(self) -> anyhow::Result<Option<BuiltComponent>> {
+        let work = self.cache.work_folder(&self.folder)?;
+        let packages = packages::install(&self.folder, &work, &self.tools)?;
+        let paths = copy_modules(&self.folder, &work)?;
+        let program = work.join("program.json");
+        let mut develop = self.sdk_build(&work, &program);
+        develop.args(["--develop", "--module", self.module()]).args(&paths).args(&packages);
+        match run_with_timeout(&mut develop, "Python", BUILD_TIMEOUT)?.code() {
+            Some(0) => {}
+            Some(NEEDS_SNAPSHOT) => return self.build(),
+            Some(_) | None => return Ok(None),
+        }
+        let interpreter = self.interpreter(&work, packages.as_deref())?;
+        BuiltComponent::of_program(&interpreter, &program, self.name(), self.folder).map(Some)
+    }
+
+    /// Returns the interpreter with the packages of the project and with the modules that it imports. Creates it if
+    /// necessary.
+    fn interpreter(&self, work: &Path, packages: Option<&Path>) -> anyhow::Result<PathBuf> {
+        let imports = work.join("imports.json");
+        let names = std::fs::read_to_string(&imports).with_context(|| imports.display().to_string())?;
+        let installed = packages.map(installed_packages).transpose()?.unwrap_or_default();
+        let versions =
+            [sdk::PYTHON_LOCK, &*self.sdk.to_string_lossy(), &self.python.version, &*names, &*installed.join("\n")];
+        let folder = self.cache.install_tools("interpreter-python", &versions, |folder| {
+            anstream::eprintln!(
+                "creating an interpreter with what {} imports; this takes about half a minute, and again when that changes",
+                self.folder.display()
+            );
+            let mut create = self.sdk_build(folder, &folder.join(INTERPRETER));
+            create.arg("--interpreter").arg(&imports).arg("--wit").arg(self.sdk.join("wit"));
+            create.args(packages);
+            if !run_with_timeout(&mut create, "Python", BUILD_TIMEOUT)?.success() {
+                bail!("the interpreter of components in development cannot be created; `hatchery build` does not need it");
+            }
+            Ok(())
+        })?;
+        Ok(folder.join(INTERPRETER))
+    }
+
+    /// Returns the command of the SDK that builds, without the arguments that say what.
+    fn sdk_build(&self, work: &Path, out: &Path) -> Command {
+        let mut build = Command::new(program(&self.tools, "python"));
+        build.args(["-P", "-s", "-m", "hatchery_guest.build", "--work"]).arg(work).arg("--out").arg(out);
+        // Modules of the environment or the current folder must not get into the component.
+        build.current_dir(work).env("PYTHONPATH", self.sdk.join("python")).env_remove("PYTHONHOME");
+        build.env("PYTHONDONTWRITEBYTECODE", OsStr::new("1"));
+        build
+    }
+
+    /// Returns the main module.
+    fn module(&self) -> &str {
+        &self.manifest.tool.hatchery.module
+    }
+
+    /// Returns the name of the component.
+    fn name(&self) -> String {
+        self.manifest.project.name.clone().unwrap_or_else(|| folder_name(&self.folder))
+    }
 }
 
 /// The Python interpreter of the machine.
@@ -122,7 +214,7 @@ impl Python {
         }
         let lock = tools.join("requirements.txt");
         std::fs::write(&lock, sdk::PYTHON_LOCK).with_context(|| format!("cannot write {}", lock.display()))?;
-        let status = pip(tools).args(["--require-hashes", "--no-deps", "-r"]).arg(&lock).status();
+        let status = packages::pip(tools).args(["--require-hashes", "--no-deps", "-r"]).arg(&lock).status();
         if !status.context("cannot start pip")?.success() {
             bail!(
                 "pip could not install componentize-py; the first build needs network access. Behind a mirror or proxy, set \
@@ -138,14 +230,8 @@ fn program(tools: &Path, name: &str) -> PathBuf {
     if cfg!(windows) { tools.join("Scripts").join(format!("{name}.exe")) } else { tools.join("bin").join(name) }
 }
 
-fn pip(tools: &Path) -> Command {
-    let mut pip = Command::new(program(tools, "python"));
-    pip.args(["-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]).current_dir(tools);
-    pip
-}
-
-/// Copies the modules of the project and installs its packages. Returns the module search paths.
-fn prepare_modules(project: &Path, work: &Path, tools: &Path) -> anyhow::Result<Vec<PathBuf>> {
+/// Copies the modules of the project. Returns the module search paths.
+fn copy_modules(project: &Path, work: &Path) -> anyhow::Result<Vec<PathBuf>> {
     // Built from a copy, because the interpreter writes compiled modules next to the sources.
     let program = work.join("program");
     let _ = std::fs::remove_dir_all(&program);
@@ -153,37 +239,16 @@ fn prepare_modules(project: &Path, work: &Path, tools: &Path) -> anyhow::Result<
     let mut paths = vec![program.join("src")];
     paths.retain(|path| path.is_dir());
     paths.push(program);
-    let packages = work.join("packages");
-    let _ = std::fs::remove_dir_all(&packages);
-    let list = project.join("requirements.txt");
-    if list.is_file() {
-        anstream::eprintln!("installing the packages of {}", list.display());
-        let mut pip = pip(tools);
-        pip.args(["--only-binary", ":all:", "--platform", "any", "--implementation", "py", "--abi", "none"]);
-        let status =
-            pip.args(["--python-version", GUEST_VERSION, "--target"]).arg(&packages).arg("-r").arg(&list).status();
-        if !status.context("cannot start pip")?.success() {
-            bail!(
-                "pip could not install the packages in {}; only pure Python packages work in a component, packages with native \
-                 code do not",
-                list.display()
-            );
-        }
-        paths.push(packages);
-    }
     Ok(paths)
 }
 
-fn compile(module: &str, tools: &Path, sdk: &Path, work: &Path, paths: &[PathBuf], out: &Path) -> anyhow::Result<bool> {
-    let mut build = Command::new(program(tools, "python"));
-    build.args(["-P", "-s", "-m", "hatchery_guest.build", "--module", module]);
-    for (option, path) in [("--wit", &*sdk.join("wit")), ("--work", work), ("--out", out)] {
-        build.arg(option).arg(path);
-    }
-    // Modules of the environment or the current folder must not get into the component.
-    build.args(paths).current_dir(work).env("PYTHONPATH", sdk.join("python")).env_remove("PYTHONHOME");
-    build.env("PYTHONDONTWRITEBYTECODE", OsStr::new("1"));
-    Ok(run_with_timeout(&mut build, "Python", BUILD_TIMEOUT)?.success())
+/// Returns the names and versions of the packages in a folder, sorted.
+fn installed_packages(folder: &Path) -> anyhow::Result<Vec<String>> {
+    let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let names = entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
+    let mut packages: Vec<_> = names.filter(|name| name.ends_with(".dist-info")).collect();
+    packages.sort();
+    Ok(packages)
 }
 
 #[cfg(test)]

@@ -1,16 +1,15 @@
 //! Access tokens: requested when they are needed, and kept until shortly before they expire.
 
 use bytes::Bytes;
+use hatchery_core::excerpt;
 use hatchery_egress::{GoogleCredentials, Secret, TokenCache, TokenRequest, TokenResponse, is_loopback};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::HeaderValue;
 use reqwest::{Method, Url};
 
 use super::{ClientCredentials, ClientPlacement, Credentials, KeySource, Placement, ServiceAccount, setting};
-use crate::document::excerpt;
 use crate::error::{ApiError, read};
 use crate::http::{Transport, redact};
-use crate::request::Request;
+use crate::request::{Request, encode_form};
 
 /// Maximum size of the answer of a token server in bytes.
 const MAX_ANSWER: usize = 64 << 10;
@@ -71,9 +70,8 @@ impl ClientCredentials {
         form.extend(self.audience.as_deref().map(|audience| ("audience", audience.into())));
         let placement = match self.placement {
             ClientPlacement::Header => {
-                // RFC 6749 encodes both before they are joined.
-                let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-                Placement::basic(&encode(&id), encode(secret.expose()).into(), "auth.oauth2")?
+                // RFC 6749 encodes both as in a form before they are joined.
+                Placement::basic(&encode_form(&id), encode_form(secret.expose()).into(), "auth.oauth2")?
             }
             ClientPlacement::Body => {
                 form.extend([("client_id", id.into()), ("client_secret", secret.clone())]);

@@ -13,8 +13,11 @@ const EXPANSION: usize = 16;
 /// Bytes of values that every text may stand for.
 const MIN_BUDGET: usize = 1 << 20;
 
-/// Bytes that a value takes beside its text.
-const VALUE_SIZE: usize = 32;
+/// Bytes that a value takes beside its string, with the header of an allocation.
+const VALUE_SIZE: usize = size_of::<Value>() + 16;
+
+/// Bytes that a key of an object takes beside its string, with the entry of the index.
+const KEY_SIZE: usize = size_of::<String>() + 24;
 
 /// Parses a text as JSON if it begins with a brace, and as YAML otherwise.
 ///
@@ -22,14 +25,15 @@ const VALUE_SIZE: usize = 32;
 /// The reason and the place, or that the text stands for too many values.
 pub(super) fn parse(text: &[u8]) -> Result<Value, String> {
     let left = Cell::new(text.len().saturating_mul(EXPANSION).max(MIN_BUDGET));
+    let bounded = Bounded { left: &left, overhead: VALUE_SIZE };
     let begins_with_brace = text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
     if begins_with_brace {
         let mut json = serde_json::Deserializer::from_slice(text);
-        let parsed = Bounded { left: &left }.deserialize(&mut json).and_then(|value| json.end().map(|()| value));
+        let parsed = bounded.deserialize(&mut json).and_then(|value| json.end().map(|()| value));
         parsed.map_err(|error| format!("it is not JSON: {error}"))
     } else {
         let yaml = serde_yaml::Deserializer::from_slice(text);
-        Bounded { left: &left }.deserialize(yaml).map_err(|error| format!("it is neither JSON nor YAML: {error}"))
+        bounded.deserialize(yaml).map_err(|error| format!("it is neither JSON nor YAML: {error}"))
     }
 }
 
@@ -37,11 +41,13 @@ pub(super) fn parse(text: &[u8]) -> Result<Value, String> {
 #[derive(Clone, Copy)]
 struct Bounded<'a> {
     left: &'a Cell<usize>,
+    /// What a value takes beside its string.
+    overhead: usize,
 }
 
 impl Bounded<'_> {
     fn take<E: Error>(self, bytes: usize) -> Result<(), E> {
-        match self.left.get().checked_sub(bytes + VALUE_SIZE) {
+        match self.left.get().checked_sub(bytes + self.overhead) {
             Some(left) => {
                 self.left.set(left);
                 Ok(())
@@ -110,7 +116,7 @@ impl<'de> Visitor<'de> for Bounded<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         self.take(0)?;
         let mut map = Map::new();
-        while let Some(key) = entries.next_key_seed(self)? {
+        while let Some(key) = entries.next_key_seed(Self { overhead: KEY_SIZE, ..self })? {
             // Codes of responses are numbers in YAML.
             let key = match key {
                 Value::String(key) => key,

@@ -1,6 +1,6 @@
 //! Names of tools: valid for all model providers, and unique.
 
-use std::collections::BTreeSet;
+use std::collections::{HashMap, HashSet};
 
 /// Longest name of a tool, which is what model providers accept.
 const MAX_NAME: usize = 64;
@@ -26,17 +26,44 @@ pub(crate) fn valid_name(text: &str) -> String {
     name.chars().take(MAX_NAME).collect()
 }
 
-/// Returns a valid name like `text` that is not in `taken`, and adds it.
-pub(crate) fn unique_name(text: &str, taken: &mut BTreeSet<String>) -> String {
-    let name = valid_name(text);
-    let numbered = (2..).map(|number: u64| {
-        let suffix = format!("_{number}");
-        let length = name.len().min(MAX_NAME - suffix.len());
-        format!("{}{suffix}", name.get(..length).unwrap_or_default())
-    });
-    let free = std::iter::once(name.clone()).chain(numbered).find(|name| !taken.contains(name)).unwrap_or(name.clone());
-    taken.insert(free.clone());
-    free
+/// Names that differ from each other.
+#[derive(Default)]
+pub(crate) struct UniqueNames {
+    taken: HashSet<String>,
+    /// By the beginning of a name, the first number that it may not have been followed by.
+    numbers: HashMap<String, u64>,
+}
+
+impl UniqueNames {
+    /// Returns true if a name is taken.
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.taken.contains(name)
+    }
+
+    /// Adds a valid name like `text`, with a number if another one has it, and returns it.
+    pub(crate) fn add(&mut self, text: &str) -> String {
+        let name = valid_name(text);
+        if self.taken.insert(name.clone()) {
+            return name;
+        }
+        let mut number = 2;
+        loop {
+            let suffix = format!("_{number}");
+            let begin = name.get(..name.len().min(MAX_NAME - suffix.len())).unwrap_or_default();
+            let free = self.numbers.entry(begin.to_owned()).or_insert(number);
+            if *free > number {
+                // It may have more digits, and another beginning.
+                number = *free;
+                continue;
+            }
+            number += 1;
+            *free = number;
+            let numbered = format!("{begin}{suffix}");
+            if self.taken.insert(numbered.clone()) {
+                return numbered;
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -45,8 +72,8 @@ mod tests {
 
     #[test]
     fn names_are_valid_and_unique() {
-        let mut taken = BTreeSet::new();
-        let mut named = |text: &str| unique_name(text, &mut taken);
+        let mut names = UniqueNames::default();
+        let mut named = |text: &str| names.add(text);
         assert_eq!(named("listPets"), "listPets");
         assert_eq!(named("listPets"), "listPets_2");
         assert_eq!(named("list pets!"), "list_pets");
@@ -58,5 +85,9 @@ mod tests {
         assert_eq!(long.len(), 64);
         let second = named(&"x".repeat(90));
         assert!(second.len() == 64 && second.ends_with("_2"), "{second}");
+        let taken: Vec<_> = ["a_3", "a", "a", "a"].map(&mut named).into();
+        assert_eq!(taken, ["a_3", "a", "a_2", "a_4"]);
+        let many: HashSet<_> = (0..2_000).map(|_| named(&"x".repeat(70))).collect();
+        assert!(many.len() == 2_000 && many.iter().all(|name| name.len() == 64));
     }
 }

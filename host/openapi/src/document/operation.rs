@@ -3,16 +3,16 @@
 mod body;
 mod parameter;
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 
-use hatchery_core::JsonMap;
+use hatchery_core::{JsonMap, excerpt};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
-use super::name::{unique_name, valid_name};
-use super::schema::{SchemaConverter, shorten};
+use super::Document;
+use super::name::{UniqueNames, valid_name};
+use super::schema::{MAX_SCHEMA, SchemaConverter, shorten, too_large};
 use super::server::ServerSettings;
-use super::{Document, excerpt};
 use crate::error::ApiError;
 
 pub(crate) use body::{Body, BodyArguments, BodyEncoding};
@@ -24,7 +24,11 @@ const MAX_TEXT: usize = 1_024;
 /// Most operations that are looked at.
 const MAX_OPERATIONS: usize = 20_000;
 
-const METHODS: [(&str, Method); 8] = [
+/// Most parameters of an operation.
+const MAX_PARAMETERS: usize = 256;
+
+/// TRACE is left out: its response would repeat the credentials of the request.
+const METHODS: [(&str, Method); 7] = [
     ("get", Method::GET),
     ("put", Method::PUT),
     ("post", Method::POST),
@@ -32,7 +36,6 @@ const METHODS: [(&str, Method); 8] = [
     ("options", Method::OPTIONS),
     ("head", Method::HEAD),
     ("patch", Method::PATCH),
-    ("trace", Method::TRACE),
 ];
 
 /// An operation, ready to be called.
@@ -63,15 +66,15 @@ pub(crate) struct Draft<'d> {
     operation: &'d Value,
 }
 
-/// What the host adds to every request, so models have no argument for it.
-pub(crate) type IsFilled<'a> = &'a dyn Fn(Location, &str) -> bool;
+/// Returns true for a parameter that the host adds to every request, so models have no argument for it.
+pub(crate) type IsSupplied<'a> = &'a dyn Fn(Location, &str) -> bool;
 
 /// Returns the operations in the order of the document.
 pub(super) fn drafts(document: &Document) -> Result<Vec<Draft<'_>>, ApiError> {
     let Some(paths) = document.root.get("paths").and_then(Value::as_object) else {
         return Err(ApiError::NoOperations("its document has no `paths`".into()));
     };
-    let (mut taken, mut drafts) = (BTreeSet::new(), Vec::new());
+    let (mut names, mut drafts) = (UniqueNames::default(), Vec::new());
     for (path, item) in paths.iter().filter(|(path, _)| path.starts_with('/')) {
         let path_item = match document.resolve(item) {
             Ok(item) => item,
@@ -83,7 +86,7 @@ pub(super) fn drafts(document: &Document) -> Result<Vec<Draft<'_>>, ApiError> {
         for (key, method) in METHODS {
             let Some(operation) = path_item.get(key).filter(|operation| operation.is_object()) else { continue };
             let id = operation.get("operationId").and_then(Value::as_str).filter(|id| !id.is_empty());
-            let name = unique_name(id.unwrap_or(&format!("{key} {path}")), &mut taken);
+            let name = names.add(id.unwrap_or(&format!("{key} {path}")));
             let tags = operation.get("tags").and_then(Value::as_array).into_iter().flatten();
             let tags = tags.filter_map(Value::as_str).map(Into::into).collect();
             drafts.push(Draft { name, tags, document, method, path, path_item, operation });
@@ -103,11 +106,11 @@ impl Draft<'_> {
     ///
     /// # Errors
     /// The reason why no request can be made for it.
-    pub(crate) fn build(&self, servers: ServerSettings<'_>, is_filled: IsFilled<'_>) -> Result<Operation, String> {
+    pub(crate) fn build(&self, servers: ServerSettings<'_>, is_supplied: IsSupplied<'_>) -> Result<Operation, String> {
         let mut arguments = Arguments::new(self.document);
         let mut parameters = Vec::new();
         for parameter in self.parameters()? {
-            parameters.extend(parameter::build(parameter, &mut arguments, is_filled)?);
+            parameters.extend(parameter::build(parameter, &mut arguments, is_supplied)?);
         }
         let body = match self.operation.get("requestBody") {
             Some(body) => body::build(self.document.resolve(body)?, self.document, &mut arguments)?,
@@ -127,13 +130,16 @@ impl Draft<'_> {
 
     /// Returns the parameters of the operation and of its path. Those of the operation take precedence.
     fn parameters(&self) -> Result<Vec<&Value>, String> {
-        let mut parameters: Vec<&Value> = Vec::new();
+        let (mut parameters, mut known) = (Vec::new(), HashSet::new());
         for of in [self.operation, self.path_item] {
             for parameter in of.get("parameters").and_then(Value::as_array).into_iter().flatten() {
                 let parameter = self.document.resolve(parameter)?;
-                let key = |of: &Value| (of.get("name").cloned(), of.get("in").cloned());
-                if !parameters.iter().any(|other| key(other) == key(parameter)) {
+                let text = |key: &str| parameter.get(key).and_then(Value::as_str);
+                if known.insert((text("name"), text("in"))) {
                     parameters.push(parameter);
+                }
+                if parameters.len() > MAX_PARAMETERS {
+                    return Err(format!("it has more than {MAX_PARAMETERS} parameters"));
                 }
             }
         }
@@ -155,7 +161,7 @@ impl Draft<'_> {
 /// The arguments of a tool while its operation is converted.
 struct Arguments<'d> {
     converter: SchemaConverter<'d>,
-    taken: BTreeSet<String>,
+    names: UniqueNames,
     properties: JsonMap,
     required: Vec<String>,
 }
@@ -164,7 +170,7 @@ impl<'d> Arguments<'d> {
     fn new(document: &'d Document) -> Self {
         Self {
             converter: SchemaConverter::new(document),
-            taken: BTreeSet::new(),
+            names: UniqueNames::default(),
             properties: JsonMap::new(),
             required: Vec::new(),
         }
@@ -172,17 +178,21 @@ impl<'d> Arguments<'d> {
 
     /// Returns true if another argument has this name.
     fn is_taken(&self, name: &str) -> bool {
-        self.taken.contains(&valid_name(name))
+        self.names.contains(&valid_name(name))
     }
 
     /// Adds an argument, and returns its name, which is like `name`.
-    fn add(&mut self, name: &str, schema: Value, is_required: bool) -> String {
-        let name = unique_name(name, &mut self.taken);
+    ///
+    /// # Errors
+    /// If all arguments together are too large.
+    fn add(&mut self, name: &str, schema: Value, is_required: bool) -> Result<String, String> {
+        let name = self.names.add(name);
+        self.converter.grow(name.len())?;
         self.properties.insert(name.clone(), schema);
         if is_required {
             self.required.push(name.clone());
         }
-        name
+        Ok(name)
     }
 
     fn into_schema(self) -> Result<Value, String> {
@@ -195,6 +205,9 @@ impl<'d> Arguments<'d> {
             if !definitions.is_empty() {
                 schema.insert("$defs".into(), definitions.into());
             }
+        }
+        if schema.to_string().len() > MAX_SCHEMA {
+            return Err(too_large());
         }
         match hatchery_engine::validation::schema_error(&schema) {
             None => Ok(schema),

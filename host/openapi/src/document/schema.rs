@@ -1,17 +1,17 @@
-//! Schemas of a document as JSON Schema for models. What is referred to becomes a definition, so a circle of
+//! Schemas of a document as JSON Schema for models. What is referred to becomes a definition, so a cycle of
 //! references is one in the result too, and nothing is repeated.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use hatchery_core::JsonMap;
 use hatchery_engine::validation::schema_error;
 use serde_json::{Value, json};
 
 use super::Document;
-use super::name::unique_name;
+use super::name::UniqueNames;
 
-/// Maximum size of the schema of a tool in bytes, about.
-const MAX_SCHEMA: usize = 64 << 10;
+/// Maximum size of the schema of a tool in bytes of JSON.
+pub(super) const MAX_SCHEMA: usize = 64 << 10;
 
 /// Longest text that describes a schema, in bytes.
 const MAX_TEXT: usize = 1_000;
@@ -48,7 +48,7 @@ pub(super) struct SchemaConverter<'d> {
     definitions: JsonMap,
     /// Names of definitions by reference.
     names: BTreeMap<&'d str, String>,
-    taken: BTreeSet<String>,
+    unique_names: UniqueNames,
     /// References whose definitions are not converted yet.
     pending: Vec<&'d str>,
     size: usize,
@@ -60,7 +60,7 @@ impl<'d> SchemaConverter<'d> {
             document,
             definitions: JsonMap::new(),
             names: BTreeMap::new(),
-            taken: BTreeSet::new(),
+            unique_names: UniqueNames::default(),
             pending: Vec::new(),
             size: 0,
         }
@@ -72,6 +72,7 @@ impl<'d> SchemaConverter<'d> {
     /// If a reference is invalid, or all schemas together are too large.
     pub(super) fn convert(&mut self, schema: &'d Value) -> Result<Value, String> {
         let Some(schema) = schema.as_object() else {
+            self.grow(size(&Value::Null))?;
             // `true` and `false` are schemas.
             return Ok(if schema.is_boolean() { schema.clone() } else { json!({}) });
         };
@@ -100,8 +101,10 @@ impl<'d> SchemaConverter<'d> {
     /// Converts the value of a keyword. `None` if models need not know it.
     fn keyword(&mut self, key: &str, value: &'d Value) -> Result<Option<Value>, String> {
         Ok(match (key, value) {
-            ("type", Value::String(_) | Value::Array(_)) => Some(value.clone()),
-            ("required", Value::Array(_)) => Some(value.clone()),
+            ("type", Value::String(_) | Value::Array(_)) | ("required", Value::Array(_)) => {
+                self.grow(size(value))?;
+                Some(value.clone())
+            }
             ("pattern", Value::String(pattern)) => {
                 self.grow(pattern.len())?;
                 // Patterns are those of ECMAScript, of which not all can be matched in linear time.
@@ -142,7 +145,7 @@ impl<'d> SchemaConverter<'d> {
         }
         self.document.lookup(reference)?;
         let last = reference.rsplit('/').next().unwrap_or(reference);
-        let name = unique_name(last, &mut self.taken);
+        let name = self.unique_names.add(last);
         self.names.insert(reference, name.clone());
         self.pending.push(reference);
         Ok(name)
@@ -162,13 +165,19 @@ impl<'d> SchemaConverter<'d> {
         Ok(self.definitions)
     }
 
-    fn grow(&mut self, bytes: usize) -> Result<(), String> {
+    /// Counts what is added to the schema, so that one that is too large is not built.
+    ///
+    /// # Errors
+    /// If all together is too large.
+    pub(super) fn grow(&mut self, bytes: usize) -> Result<(), String> {
         self.size += bytes;
-        if self.size > MAX_SCHEMA {
-            return Err(format!("the schema of its parameters is larger than {} KiB", MAX_SCHEMA >> 10));
-        }
-        Ok(())
+        if self.size > MAX_SCHEMA { Err(too_large()) } else { Ok(()) }
     }
+}
+
+/// Returns the reason why an operation is left out whose schema is larger than [`MAX_SCHEMA`].
+pub(super) fn too_large() -> String {
+    format!("the schema of its parameters is larger than {} KiB", MAX_SCHEMA >> 10)
 }
 
 /// Adds what 3.0 says in words that JSON Schema does not have.

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use hatchery_core::excerpt;
 use reqwest::Url;
 use serde_json::Value;
 
-use super::{Document, excerpt};
+use super::Document;
 
 /// The settings that decide where requests go.
 #[derive(Clone, Copy)]

@@ -1,6 +1,6 @@
 //! Bodies of requests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::{Bytes, BytesMut};
 use hatchery_core::{Blob, CallContext, JsonMap, PartData};
@@ -13,11 +13,19 @@ use crate::document::{Body, BodyArguments, BodyEncoding};
 
 type Encoded = (HeaderValue, Bytes);
 
-/// Encodes the body of a call. `None` if it has none of the arguments.
+/// Most files of one body.
+const MAX_FILES: usize = 100;
+
+/// Encodes the body of a call, which has at most `limit` bytes. `None` if it has none of the arguments.
 ///
 /// # Errors
 /// The reason for the model.
-pub(super) async fn encode(body: &Body, mut args: JsonMap, cx: &CallContext) -> Result<Option<Encoded>, String> {
+pub(super) async fn encode(
+    body: &Body,
+    mut args: JsonMap,
+    limit: usize,
+    cx: &CallContext,
+) -> Result<Option<Encoded>, String> {
     let value = match &body.arguments {
         BodyArguments::Whole(name) => args.shift_remove(name),
         BodyArguments::Properties { names, constants } => {
@@ -31,20 +39,28 @@ pub(super) async fn encode(body: &Body, mut args: JsonMap, cx: &CallContext) -> 
         let value = HeaderValue::from_str(&body.media_type);
         value.map_err(|_| "the API has a media type that is not valid".to_owned())
     };
-    Ok(Some(match (&body.encoding, value) {
+    let (media_type, bytes) = match (&body.encoding, value) {
         (BodyEncoding::Json, value) => (media_type()?, value.to_string().into()),
         (BodyEncoding::Text, value) => (media_type()?, as_text(&value).into()),
         (BodyEncoding::Artifact, value) => {
-            let file = load(&as_text(&value), cx).await?;
+            let file = Files::new(cx).load(&as_text(&value)).await?;
             let own = HeaderValue::from_str(&file.mime_type).ok().filter(|_| body.media_type.contains('*'));
             (own.map_or_else(media_type, Ok)?, file.data)
         }
         (BodyEncoding::Form, Value::Object(fields)) => (media_type()?, form(&fields).into()),
-        (BodyEncoding::Multipart(files), Value::Object(fields)) => multipart(&fields, files, cx).await?,
+        (BodyEncoding::Multipart(files), Value::Object(fields)) => multipart(&fields, files, limit, cx).await?,
         (BodyEncoding::Form | BodyEncoding::Multipart(_), _) => {
             return Err("the body is not an object of fields".into());
         }
-    }))
+    };
+    if bytes.len() > limit {
+        return Err(too_large(limit));
+    }
+    Ok(Some((media_type, bytes)))
+}
+
+fn too_large(limit: usize) -> String {
+    format!("the request is larger than {limit} bytes, so it was not sent; send less, or fewer files")
 }
 
 /// Returns the fields of a form, arrays as several fields of the same name.
@@ -58,9 +74,15 @@ fn form(fields: &JsonMap) -> String {
 }
 
 /// Returns the fields and files of a form as `multipart/form-data`.
-async fn multipart(fields: &JsonMap, files: &BTreeSet<String>, cx: &CallContext) -> Result<Encoded, String> {
+async fn multipart(
+    fields: &JsonMap,
+    files: &BTreeSet<String>,
+    limit: usize,
+    cx: &CallContext,
+) -> Result<Encoded, String> {
     let boundary = Uuid::new_v4().simple().to_string();
-    let mut body = BytesMut::new();
+    let mut body = LimitedBody { bytes: BytesMut::new(), limit };
+    let mut artifacts = Files::new(cx);
     for (name, value) in fields {
         let items = match value {
             Value::Null => &[],
@@ -69,32 +91,74 @@ async fn multipart(fields: &JsonMap, files: &BTreeSet<String>, cx: &CallContext)
         };
         for item in items {
             let header = format!("--{boundary}\r\ncontent-disposition: form-data; name=\"{}\"", quoted(name));
-            body.extend_from_slice(header.as_bytes());
+            body.append(header.as_bytes())?;
             if files.contains(name) {
                 let artifact = as_text(item);
-                let file = load(&artifact, cx).await?;
+                let file = artifacts.load(&artifact).await?;
                 let file_name = artifact.rsplit(['/', ':']).next().unwrap_or_default();
                 let (file_name, mime_type) = (quoted(file_name), quoted(&file.mime_type));
                 let rest = format!("; filename=\"{file_name}\"\r\ncontent-type: {mime_type}\r\n\r\n");
-                body.extend_from_slice(rest.as_bytes());
-                body.extend_from_slice(&file.data);
+                body.append(rest.as_bytes())?;
+                body.append(&file.data)?;
             } else {
                 let is_json = item.is_object() || item.is_array();
                 let head = if is_json { "\r\ncontent-type: application/json\r\n\r\n" } else { "\r\n\r\n" };
-                body.extend_from_slice(head.as_bytes());
-                body.extend_from_slice(as_text(item).as_bytes());
+                body.append(head.as_bytes())?;
+                body.append(as_text(item).as_bytes())?;
             }
-            body.extend_from_slice(b"\r\n");
+            body.append(b"\r\n")?;
         }
     }
-    body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+    body.append(format!("--{boundary}--\r\n").as_bytes())?;
     let media_type = HeaderValue::from_str(&format!("multipart/form-data; boundary={boundary}"));
-    Ok((media_type.map_err(|error| error.to_string())?, body.freeze()))
+    Ok((media_type.map_err(|error| error.to_string())?, body.bytes.freeze()))
 }
 
 /// Returns a text without what would end a quoted text or a line, as browsers write it.
 fn quoted(text: &str) -> String {
     text.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+/// A body that does not grow beyond its limit.
+struct LimitedBody {
+    bytes: BytesMut,
+    limit: usize,
+}
+
+impl LimitedBody {
+    fn append(&mut self, bytes: &[u8]) -> Result<(), String> {
+        if bytes.len() > self.limit.saturating_sub(self.bytes.len()) {
+            return Err(too_large(self.limit));
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// The files of one body. Each artifact is read once.
+struct Files<'a> {
+    cx: &'a CallContext,
+    known: BTreeMap<String, Blob>,
+    count: usize,
+}
+
+impl<'a> Files<'a> {
+    fn new(cx: &'a CallContext) -> Self {
+        Self { cx, known: BTreeMap::new(), count: 0 }
+    }
+
+    async fn load(&mut self, name: &str) -> Result<Blob, String> {
+        self.count += 1;
+        if self.count > MAX_FILES {
+            return Err(format!("the request has more than {MAX_FILES} files, so it was not sent; send fewer"));
+        }
+        if let Some(file) = self.known.get(name) {
+            return Ok(file.clone());
+        }
+        let file = load(name, self.cx).await?;
+        self.known.insert(name.to_owned(), file.clone());
+        Ok(file)
+    }
 }
 
 /// Returns the newest version of an artifact.

@@ -27,14 +27,22 @@ const RESERVED: &AsciiSet = &UNRESERVED
     .remove(b';')
     .remove(b'=');
 
+/// What is not encoded in `application/x-www-form-urlencoded`, but for the space.
+const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_').remove(b' ');
+
 /// Percent-encodes a text.
-pub(super) fn encode_component(text: &str, allows_reserved: bool) -> String {
-    utf8_percent_encode(text, if allows_reserved { RESERVED } else { UNRESERVED }).to_string()
+pub(crate) fn encode_component(text: &str) -> String {
+    utf8_percent_encode(text, UNRESERVED).to_string()
+}
+
+/// Encodes a text as `application/x-www-form-urlencoded`.
+pub(crate) fn encode_form(text: &str) -> String {
+    utf8_percent_encode(text, FORM).to_string().replace(' ', "+")
 }
 
 /// Returns the value of a parameter in the path.
 pub(super) fn path_value(parameter: &Parameter, value: &Value) -> String {
-    simple(parameter, value, &|text| encode_component(text, false))
+    simple(parameter, value, &|text| encode_component(text))
 }
 
 /// Returns the value of a parameter in a header.
@@ -59,8 +67,9 @@ fn simple(parameter: &Parameter, value: &Value, encode: &dyn Fn(&str) -> String)
 
 /// Returns the pairs `name=value` of a parameter in the query or in a cookie.
 pub(super) fn query_pairs(parameter: &Parameter, value: &Value) -> Vec<String> {
-    let encode = |text: &str| encode_component(text, parameter.allows_reserved);
-    let name = encode_component(&parameter.name, false);
+    let unencoded = if parameter.allows_reserved { RESERVED } else { UNRESERVED };
+    let encode = |text: &str| utf8_percent_encode(text, unencoded).to_string();
+    let name = encode_component(&parameter.name);
     let named = |value: String| format!("{name}={value}");
     let separator = match parameter.style {
         Style::SpaceDelimited => "%20",
@@ -68,7 +77,7 @@ pub(super) fn query_pairs(parameter: &Parameter, value: &Value) -> Vec<String> {
         Style::Simple | Style::Form | Style::DeepObject | Style::Json => ",",
     };
     match (parameter.style, value) {
-        (Style::Json, value) => vec![named(encode_component(&value.to_string(), false))],
+        (Style::Json, value) => vec![named(encode_component(&value.to_string()))],
         (Style::DeepObject, Value::Object(_)) => {
             let mut pairs = Vec::new();
             deep_object(&parameter.name, value, &encode, &mut pairs);
@@ -78,10 +87,9 @@ pub(super) fn query_pairs(parameter: &Parameter, value: &Value) -> Vec<String> {
             items.iter().map(|item| named(encode(&as_text(item)))).collect()
         }
         (_, Value::Array(items)) => vec![named(join(items.iter().map(|item| encode(&as_text(item))), separator))],
-        (_, Value::Object(map)) if parameter.is_exploded => map
-            .iter()
-            .map(|(key, value)| format!("{}={}", encode_component(key, false), encode(&as_text(value))))
-            .collect(),
+        (_, Value::Object(map)) if parameter.is_exploded => {
+            map.iter().map(|(key, value)| format!("{}={}", encode_component(key), encode(&as_text(value)))).collect()
+        }
         (_, Value::Object(map)) => {
             let texts = map.iter().flat_map(|(key, value)| [encode(key), encode(&as_text(value))]);
             vec![named(join(texts, separator))]
@@ -98,7 +106,7 @@ fn deep_object(name: &str, value: &Value, encode: &dyn Fn(&str) -> String, pairs
         }
         Value::Array(items) => items.iter().for_each(|item| deep_object(name, item, encode, pairs)),
         Value::Null => {}
-        value => pairs.push(format!("{}={}", encode_component(name, false), encode(&as_text(value)))),
+        value => pairs.push(format!("{}={}", encode_component(name), encode(&as_text(value)))),
     }
 }
 

@@ -45,6 +45,18 @@ async fn an_agent_names_a_configured_api() {
     );
 }
 
+#[tokio::test]
+async fn the_state_of_an_api_shows_no_path_of_the_host() {
+    let mut api = Server::echo().await.api(&document(json!({})));
+    api.config.document = hatchery_openapi::DocumentSource::File("/srv/secret/openapi.json".into());
+    let apis = Apis::new([("shop".to_owned(), api.config.clone())]);
+    let toolset = register(&apis).toolsets.create("openapi:shop", map(json!({}))).unwrap().unwrap();
+    Calls::new(toolset, &[("x", json!({}))]).await.harness.expect_error("go").await;
+    let status = apis.statuses().remove(0);
+    let reason = "its document cannot be read: openapi.json: No such file or directory (os error 2)";
+    assert_eq!((status.state, status.reason.as_deref()), ("down", Some(reason)));
+}
+
 #[test]
 fn an_agent_brings_no_document_and_no_credentials_of_its_own() {
     let extensions = register(&Apis::default());

@@ -42,7 +42,7 @@ async fn references_that_lead_nowhere_leave_their_operation_out() {
     for (reference, expected) in [
         ("#/components/parameters/None", "`#/components/parameters/None` refers to nothing"),
         ("common.yaml#/Id", "`common.yaml#/Id` refers to another document; bundle both into one"),
-        ("#/components/parameters/A", "more than 16 references lead to one value, which may be a circle"),
+        ("#/components/parameters/A", "more than 16 references lead to one value, which may be a cycle"),
     ] {
         let reason = server.api(&text(reference)).reason().await;
         assert!(reason.starts_with("no operation can be used; `") && reason.ends_with(expected), "{reason}");
@@ -96,7 +96,22 @@ async fn a_schema_that_is_too_large_leaves_its_operation_out() {
     let values: Vec<_> = (0..10_000).map(|number| format!("value-{number}")).collect();
     let large = json!({"parameters": [{"name": "p", "in": "query", "schema": {"enum": values}}]});
     let reason = server.api(&operation(large)).reason().await;
-    assert_eq!(reason, "no operation can be used; `op`: the schema of its parameters is larger than 64 KiB");
+    let too_large = "no operation can be used; `op`: the schema of its parameters is larger than 64 KiB";
+    assert_eq!(reason, too_large);
+    let names: Vec<_> = (0..10_000).map(|number| format!("name-{number}")).collect();
+    let body = |schema: Value| json!({"requestBody": {"content": {"application/json": {"schema": schema}}}});
+    let text = "x".repeat(1_000);
+    let described = (0..100).map(|number| json!({"name": format!("p{number}"), "in": "query", "description": text}));
+    for large in [
+        body(json!({"type": "array", "items": {"required": names}})),
+        body(json!({"type": "array", "items": {"anyOf": vec![false; 11_500]}})),
+        json!({"parameters": described.collect::<Vec<_>>()}),
+    ] {
+        assert_eq!(server.api(&operation(large)).reason().await, too_large);
+    }
+    let many: Vec<_> = (0..257).map(|number| json!({"name": format!("p{number}"), "in": "query"})).collect();
+    let reason = server.api(&operation(json!({"parameters": many}))).reason().await;
+    assert_eq!(reason, "no operation can be used; `op`: it has more than 256 parameters");
     // Each schema refers twice to the next one: written out, they would fill the memory.
     let name = |number: u32| format!("#/components/schemas/S{number}");
     let schemas = (0..40).map(|number| {
@@ -124,6 +139,30 @@ async fn a_document_is_read_up_to_its_limit() {
     api.config.document = DocumentSource::File("/nowhere/openapi.json".into());
     let missing = "its document cannot be read: /nowhere/openapi.json: No such file or directory (os error 2)";
     assert_eq!(api.reason().await, missing);
+}
+
+#[tokio::test]
+async fn small_values_count_with_the_memory_that_they_take() {
+    let text = format!("{{\"openapi\": \"3.1.0\", \"x\": [0{}]}}", ",0".repeat(1 << 20));
+    let reason = reason(&text).await;
+    assert!(reason.contains("it stands for far more values than its size suggests"), "{reason}");
+}
+
+#[tokio::test]
+async fn operations_of_the_same_name_are_numbered_in_a_large_document_too() {
+    let server = Server::echo().await;
+    let paths = (0..20_000).map(|number| (format!("/p{number}"), json!({"get": {"operationId": "op"}})));
+    let api = server.api(&document(Value::Object(paths.collect())));
+    let selection = Selection { names: Some(["op_20000".to_owned()].into()), tags: None };
+    let toolset = api.toolset_with(ToolsetOptions { selection, ..ToolsetOptions::default() });
+    assert_eq!(Calls::new(toolset, &[("op_20000", json!({}))]).await.response().await["path"], "/v1/p19999");
+}
+
+#[tokio::test]
+async fn a_trace_is_not_a_tool() {
+    let server = Server::echo().await;
+    let reason = server.api(&document(json!({"/x": {"trace": {"operationId": "spy"}}}))).reason().await;
+    assert_eq!(reason, "its document has no operations");
 }
 
 #[tokio::test]

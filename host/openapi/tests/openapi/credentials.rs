@@ -73,7 +73,7 @@ async fn a_missing_variable_is_told_to_the_operator_only() {
     let (server, api) = shop(Credentials::Bearer(missing)).await;
     assert_eq!(
         api.error("op", json!({})).await,
-        "the call of `op` of the API `shop` failed: its configuration is incomplete; the operator must mend it"
+        "the call of `op` of the API `shop` failed: its configuration is incomplete; the operator must fix it"
     );
     assert_eq!(server.requests(), Vec::<Value>::new());
 }
@@ -96,6 +96,46 @@ async fn an_answer_that_repeats_the_secret_does_not_show_it() {
         assert!(echo.requests()[0].to_string().contains(KEY));
         assert!(!format!("{:?}", api.config.credentials).contains(KEY));
     }
+}
+
+#[tokio::test]
+async fn a_secret_is_hidden_in_every_spelling() {
+    let key = "a b+c\"d/ü";
+    let answer = "raw a b+c\"d/ü json a b+c\\\"d/ü form a+b%2Bc%22d%2F%C3%BC url a%20b%2Bc%22d%2F%C3%BC";
+    let server = Server::start(move |_| answer.into_response()).await;
+    let mut api = server.api(&operation(json!({})));
+    let location = KeyLocation::Query;
+    api.config.credentials = Credentials::ApiKey { location, name: "key".into(), value: ConfigValue::Text(key.into()) };
+    let answer = api.call("op", json!({})).await;
+    assert_eq!(answer["result"], "raw [hidden] json [hidden] form [hidden] url [hidden]");
+}
+
+#[tokio::test]
+async fn a_literal_header_with_credentials_is_hidden_and_others_are_not() {
+    let server =
+        Server::start(|_| "k3y-of-the-shop-2 k3y-of-the-shop t0ken-1 Bearer t0ken-1 spring".into_response()).await;
+    let mut api = server.api(&operation(json!({})));
+    let text = |value: &str| ConfigValue::Text(value.into());
+    api.config.headers = [
+        ("X-Api-Key".to_owned(), text(KEY)),
+        ("X-Second-Key".to_owned(), text("k3y-of-the-shop-2")),
+        ("Authorization".to_owned(), text("Bearer t0ken-1")),
+        ("X-Season".to_owned(), text("spring")),
+    ]
+    .into();
+    let answer = api.call("op", json!({})).await;
+    assert_eq!(answer["result"], "[hidden] [hidden] [hidden] [hidden] spring");
+    assert_eq!(server.requests()[0]["headers"]["authorization"], "Bearer t0ken-1");
+}
+
+#[tokio::test]
+async fn cookies_of_arguments_are_added_to_those_of_the_settings() {
+    let server = Server::start(|_| "ok".into_response()).await;
+    let theme = json!({"name": "theme", "in": "cookie", "allowReserved": true, "schema": {"type": "string"}});
+    let mut api = server.api(&operation(json!({"parameters": [theme]})));
+    api.config.headers = [("Cookie".to_owned(), ConfigValue::Text("session=1".into()))].into();
+    api.call("op", json!({"theme": "dark; session=2"})).await;
+    assert_eq!(server.requests()[0]["headers"]["cookie"], "session=1; theme=dark%3B%20session%3D2");
 }
 
 #[tokio::test]

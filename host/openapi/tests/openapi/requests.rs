@@ -1,9 +1,12 @@
 //! How arguments become requests.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use hatchery_core::{Blob, Part, PartData, SessionKey};
-use hatchery_test_support::{SESSION, USER};
+use async_trait::async_trait;
+use hatchery_core::{ArtifactService, Blob, JsonMap, Part, PartData, Services, SessionKey, StoreError};
+use hatchery_engine::Runner;
+use hatchery_test_support::{SESSION, USER, services};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -146,6 +149,112 @@ async fn forms_and_files_are_sent() {
     assert_eq!(request["body"].as_str().unwrap().replace(boundary, "B"), expected);
     let request = calls.response().await;
     assert_eq!((&request["headers"]["content-type"], &request["body"]), (&json!("image/png"), &json!("PNG")));
+}
+
+/// An API with an operation for each kind of body.
+async fn uploads() -> Api {
+    let file = json!({"type": "string", "format": "binary"});
+    let files = json!({"type": "object", "properties": {"files": {"type": "array", "items": file}}});
+    let body = |media_type: &str, schema: Value| json!({"required": true, "content": {media_type: {"schema": schema}}});
+    let (text, list) = (json!({"type": "string"}), json!({"type": "array", "items": {"type": "string"}}));
+    let fields = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    let post = |id: &str, body: Value| json!({"post": {"operationId": id, "requestBody": body}});
+    Server::start(|_| axum::response::IntoResponse::into_response("ok")).await.api(&document(json!({
+        "/files": post("files", body("multipart/form-data", files)),
+        "/file": post("file", body("application/octet-stream", json!({}))),
+        "/json": post("json", body("application/json", list)),
+        "/text": post("text", body("text/plain", text)),
+        "/form": post("form", body("application/x-www-form-urlencoded", fields)),
+    })))
+}
+
+async fn save(calls: &Calls, name: &str, bytes: usize) {
+    let key = SessionKey::new("app", USER, SESSION);
+    let data = vec![b'x'; bytes].into();
+    let blob = Blob { mime_type: "application/octet-stream".into(), data, display_name: None };
+    let part = Part::from(PartData::InlineData(blob));
+    calls.harness.runner.services().artifacts.save(&key, name, &part).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_body_has_a_limit_in_every_encoding() {
+    let api = uploads().await;
+    let too_large = |limit: usize| {
+        format!("the request is larger than {limit} bytes, so it was not sent; send less, or fewer files")
+    };
+    let calls = Calls::new(
+        api.toolset(),
+        &[("files", json!({"files": ["a", "a", "a"]})), ("files", json!({"files": ["a", "a"]}))],
+    )
+    .await;
+    save(&calls, "a", 6 << 20).await;
+    assert_eq!(error(&calls.response().await), too_large(16 << 20));
+    assert_eq!(calls.response().await, json!({"result": "ok"}));
+
+    let mut api = uploads().await;
+    api.config.limits.max_request = 64;
+    let long = "x".repeat(80);
+    for (name, args) in [
+        ("files", json!({"files": ["a"]})),
+        ("file", json!({"body": "a"})),
+        ("json", json!({"body": [long]})),
+        ("text", json!({"body": long})),
+        ("form", json!({"a": long})),
+    ] {
+        let calls = Calls::new(api.toolset(), &[(name, args)]).await;
+        save(&calls, "a", 65).await;
+        assert_eq!(error(&calls.response().await), too_large(64), "{name}");
+    }
+    assert_eq!(api.call("text", json!({"body": "x".repeat(64)})).await, json!({"result": "ok"}));
+}
+
+#[tokio::test]
+async fn a_request_has_at_most_a_hundred_files() {
+    let api = uploads().await;
+    let calls = |count: usize| ("files", json!({"files": vec!["a"; count]}));
+    let calls = Calls::new(api.toolset(), &[calls(101), calls(100)]).await;
+    save(&calls, "a", 1).await;
+    let expected = "the request has more than 100 files, so it was not sent; send fewer";
+    assert_eq!(error(&calls.response().await), expected);
+    assert_eq!(calls.response().await, json!({"result": "ok"}));
+}
+
+/// Artifacts of which none can be read.
+struct SlowArtifacts;
+
+#[async_trait]
+impl ArtifactService for SlowArtifacts {
+    async fn save(&self, _: &SessionKey, name: &str, _: &Part) -> Result<u64, StoreError> {
+        Err(StoreError::InvalidRequest(name.into()))
+    }
+
+    async fn load(&self, _: &SessionKey, _: &str, _: Option<u64>) -> Result<Option<Part>, StoreError> {
+        std::future::pending().await
+    }
+
+    async fn list(&self, _: &SessionKey) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn versions(&self, _: &SessionKey, _: &str) -> Result<Vec<u64>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn delete(&self, _: &SessionKey, _: &str) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn the_timeout_of_a_call_includes_reading_its_files() {
+    let mut api = uploads().await;
+    api.config.limits.call_timeout = Duration::from_millis(50);
+    let mut calls = Calls::new(api.toolset(), &[("file", json!({"body": "a"}))]).await;
+    let runner = Runner::new(Services { artifacts: Arc::new(SlowArtifacts), ..services() });
+    runner.services().sessions.create("app", USER, Some(SESSION), JsonMap::new()).await.unwrap();
+    calls.harness.runner = runner;
+    let expected = "the files of the request were not read within 0.05 s, so it was not sent";
+    assert_eq!(error(&calls.response().await), expected);
 }
 
 #[tokio::test]

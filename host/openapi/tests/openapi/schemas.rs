@@ -69,6 +69,22 @@ async fn a_person_confirms_calls_that_write_or_that_are_listed() {
 }
 
 #[tokio::test]
+async fn a_confirmation_of_an_unknown_operation_makes_the_api_unavailable() {
+    let server = Server::echo().await;
+    let mut api =
+        server.api(&document(json!({"/x": {"get": {"operationId": "read"}, "delete": {"operationId": "remove"}}})));
+    let confirmation = || Confirmation::Operations(set(&["remov", "read"]).unwrap());
+    let unknown =
+        "`require_confirmation` lists `remov`, which is not an operation of the document; it has `read`, `remove`";
+    let toolset = api.toolset_with(ToolsetOptions { confirmation: confirmation(), ..ToolsetOptions::default() });
+    let error = Calls::new(toolset, &[("remove", json!({}))]).await.harness.expect_error("go").await.1;
+    assert!(error.to_string().ends_with(unknown), "{error}");
+    api.config.confirmation = confirmation();
+    assert_eq!(api.reason().await, unknown);
+    assert_eq!(server.requests(), Vec::<Value>::new());
+}
+
+#[tokio::test]
 async fn schemas_of_3_0_become_json_schema() {
     let server = Server::echo().await;
     let schema = json!({
@@ -95,7 +111,7 @@ async fn schemas_of_3_0_become_json_schema() {
 }
 
 #[tokio::test]
-async fn a_circle_of_references_is_one_in_the_schema_too() {
+async fn a_cycle_of_references_is_one_in_the_schema_too() {
     let server = Server::echo().await;
     let schema = |properties: Value| json!({"type": "object", "properties": properties});
     let to = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});

@@ -29,6 +29,19 @@ impl Egress for Only {
     }
 }
 
+/// A policy that allows no address.
+pub struct NoAddress;
+
+impl Egress for NoAddress {
+    fn check_url(&self, _: &Url) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn check_address(&self, _: &Url, address: IpAddr) -> Result<(), String> {
+        Err(format!("the address `{address}` is not allowed; add it to `private_network`"))
+    }
+}
+
 /// A server that remembers its requests.
 #[derive(Clone)]
 pub struct Server {

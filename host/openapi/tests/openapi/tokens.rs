@@ -16,7 +16,7 @@ use crate::support::*;
 const SECRET: &str = "cl13nt-s3cret";
 
 /// An API with one operation, and a token server at `/token` that counts its tokens.
-async fn shop(lifetime: u64, api: impl Fn(&Value) -> Response + Clone + Send + Sync + 'static) -> (Server, Api) {
+async fn shop(lifetime: Value, api: impl Fn(&Value) -> Response + Clone + Send + Sync + 'static) -> (Server, Api) {
     let count = Arc::new(AtomicUsize::new(0));
     let server = Server::start(move |request| match request["path"].as_str() {
         Some("/token") => {
@@ -65,10 +65,10 @@ fn sent(server: &Server) -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn a_token_is_requested_once_and_kept() {
-    let (server, api) = shop(3_600, ok).await;
+    let (server, api) = shop(json!(3_600), ok).await;
     call(&api, 2).await;
-    // `me%3A1:cl13nt%2Ds3cret`
-    let basic = "Basic bWUlM0ExOmNsMTNudCUyRHMzY3JldA==".to_owned();
+    // `me%3A1:cl13nt-s3cret`
+    let basic = "Basic bWUlM0ExOmNsMTNudC1zM2NyZXQ=".to_owned();
     let bearer = ("/v1/x".to_owned(), "Bearer token-0".to_owned());
     assert_eq!(sent(&server), [("/token".to_owned(), basic), bearer.clone(), bearer]);
     let form = server.requests()[0]["body"].clone();
@@ -77,7 +77,7 @@ async fn a_token_is_requested_once_and_kept() {
 
 #[tokio::test]
 async fn a_client_can_be_in_the_form() {
-    let (server, mut api) = shop(3_600, ok).await;
+    let (server, mut api) = shop(json!(3_600), ok).await;
     api.config.credentials = client(&server, ClientPlacement::Body);
     call(&api, 1).await;
     let request = server.requests()[0].clone();
@@ -88,17 +88,37 @@ async fn a_client_can_be_in_the_form() {
 }
 
 #[tokio::test]
-async fn a_token_that_expires_within_a_minute_is_replaced_before() {
-    let (server, api) = shop(59, ok).await;
-    call(&api, 2).await;
-    let tokens: Vec<_> =
-        sent(&server).into_iter().filter(|(path, _)| path == "/v1/x").map(|(_, token)| token).collect();
-    assert_eq!(tokens, ["Bearer token-0", "Bearer token-1"]);
+async fn a_client_in_the_header_is_encoded_as_in_a_form() {
+    let (server, mut api) = shop(json!(3_600), ok).await;
+    let Credentials::OAuth2(client) = client(&server, ClientPlacement::Header) else { unreachable!() };
+    let client_id = ConfigValue::Text("a b*~".into());
+    api.config.credentials = Credentials::OAuth2(ClientCredentials { client_id, ..client });
+    call(&api, 1).await;
+    // `a+b*%7E:cl13nt-s3cret`
+    assert_eq!(sent(&server)[0].1, "Basic YStiKiU3RTpjbDEzbnQtczNjcmV0");
+}
+
+#[tokio::test]
+async fn a_token_is_kept_for_the_most_part_of_its_lifetime() {
+    for (lifetime, expected) in [
+        (json!(0), ["Bearer token-0", "Bearer token-1"]),
+        (json!("0"), ["Bearer token-0", "Bearer token-1"]),
+        (json!(40), ["Bearer token-0", "Bearer token-0"]),
+        (json!("3599"), ["Bearer token-0", "Bearer token-0"]),
+        (json!(3599.5), ["Bearer token-0", "Bearer token-0"]),
+        (json!(u64::MAX), ["Bearer token-0", "Bearer token-0"]),
+        (Value::Null, ["Bearer token-0", "Bearer token-0"]),
+    ] {
+        let (server, api) = shop(lifetime.clone(), ok).await;
+        call(&api, 2).await;
+        let calls = sent(&server).into_iter().filter(|(path, _)| path == "/v1/x");
+        assert_eq!(calls.map(|(_, token)| token).collect::<Vec<_>>(), expected, "{lifetime}");
+    }
 }
 
 #[tokio::test]
 async fn concurrent_calls_request_one_token() {
-    let (server, api) = shop(3_600, ok).await;
+    let (server, api) = shop(json!(3_600), ok).await;
     let calls = (0..8).fold(Reply::new(), |reply, _| reply.and_call("op", json!({})));
     let model = Arc::new(Scripted::sequence([calls, Reply::from("done")]));
     let agent = llm_on("caller", &model, |llm| llm.toolsets.push(api.toolset()));
@@ -109,13 +129,13 @@ async fn concurrent_calls_request_one_token() {
 
 #[tokio::test]
 async fn a_token_that_is_refused_is_replaced_once() {
-    let (server, api) = shop(3_600, |request| match request["headers"]["authorization"] == "Bearer token-0" {
+    let (server, api) = shop(json!(3_600), |request| match request["headers"]["authorization"] == "Bearer token-0" {
         true => StatusCode::UNAUTHORIZED.into_response(),
         false => "ok".into_response(),
     })
     .await;
     assert_eq!(call(&api, 1).await, [json!({"result": "ok"})]);
-    let (server_of_nobody, api) = shop(3_600, |_| StatusCode::UNAUTHORIZED.into_response()).await;
+    let (server_of_nobody, api) = shop(json!(3_600), |_| StatusCode::UNAUTHORIZED.into_response()).await;
     let error = call(&api, 1).await.remove(0);
     let expected = "`op` of the API `shop` answered with the status 401 Unauthorized: without a body";
     assert_eq!(error["error"], expected);
@@ -145,7 +165,7 @@ async fn a_token_server_that_refuses_or_talks_nonsense_is_an_error_without_secre
 
 #[tokio::test]
 async fn a_service_account_signs_for_its_token() {
-    let (server, mut api) = shop(3_600, ok).await;
+    let (server, mut api) = shop(json!(3_600), ok).await;
     let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
     let account = json!({
         "type": "service_account", "client_email": "me@project.example", "private_key": key.serialize_pem(),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use hatchery_a2a::PUSH_USER;
 use hatchery_core::{ClientScope, JsonMap, StateScope};
 
 use super::requirement::Requirement;
@@ -75,20 +74,15 @@ impl Principal {
     /// Checks that they may act for a user.
     ///
     /// # Errors
-    /// 403 with the user for whom they may. Nobody but operators may act for the one with the credentials of push
-    /// notifications.
+    /// 403 with the user for whom they may.
     pub(crate) fn check_user(&self, id: &str) -> Result<(), ApiError> {
-        let Some(scope) = self.scope() else { return Ok(()) };
-        let detail = match &scope.user {
-            Some(own) if !scope.has_user(id) => {
-                format!("these credentials are for the user `{own}` only; name this user, or send others")
+        match self.scope().and_then(|scope| scope.user.as_ref().filter(|_| !scope.has_user(id))) {
+            None => Ok(()),
+            Some(own) => {
+                let detail = format!("these credentials are for the user `{own}` only; name this user, or send others");
+                Err(ApiError::new(StatusCode::FORBIDDEN, "USER_NOT_ALLOWED", detail))
             }
-            _ if id == PUSH_USER => {
-                format!("`{id}` is no user of clients; this needs credentials with the role `operate`")
-            }
-            _ => return Ok(()),
-        };
-        Err(ApiError::new(StatusCode::FORBIDDEN, "USER_NOT_ALLOWED", detail))
+        }
     }
 
     /// Checks that they may set these keys of a state.

@@ -122,3 +122,12 @@ async fn a_client_that_disconnects_cancels_its_evaluation() {
     drop(connection);
     wait_for(&host.signals.cancelled).await;
 }
+
+#[tokio::test]
+async fn no_case_is_made_of_a_session_of_the_host() {
+    let host = full().await;
+    create(&host, "says", json!([case("Hi", "You said: Hi")])).await;
+    host.services.sessions.create("says", "A2A_PUSH", Some("s"), hatchery_core::JsonMap::new()).await.unwrap();
+    let body = json!({"evalId": "d", "sessionId": "s", "userId": "A2A_PUSH"});
+    problem(host.post("/apps/says/eval_sets/set/add-session", &body).await, 404, "SESSION_NOT_FOUND").await;
+}

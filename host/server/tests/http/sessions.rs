@@ -1,6 +1,7 @@
 //! Routes of sessions and memory.
 
 use hatchery::ServerConfig;
+use hatchery_core::{EventWindow, JsonMap, SessionKey};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
@@ -339,4 +340,42 @@ async fn a_session_is_added_to_the_memory_and_found() {
     problem(app, 404, "APP_NOT_FOUND").await;
     let query = host.request(Method::GET, memory).send().await.unwrap();
     problem(query, 422, "INVALID_REQUEST").await;
+}
+
+#[tokio::test]
+async fn no_request_reaches_the_sessions_of_the_host() {
+    let host = Host::start().await;
+    let key = SessionKey::new("says", "A2A_PUSH", "s");
+    let state = JsonMap::from_iter([("secret".to_owned(), json!("t0ken"))]);
+    host.services.sessions.create(&key.app, &key.user, Some(&key.id), state).await.unwrap();
+    let sessions = "/apps/says/users/A2A_PUSH/sessions";
+    let paths = [
+        (Method::GET, sessions.to_owned()),
+        (Method::POST, sessions.to_owned()),
+        (Method::GET, format!("{sessions}/s")),
+        (Method::GET, "/apps/says/users/A2A%5FPUSH/sessions/s".into()),
+        (Method::POST, format!("{sessions}/t")),
+        (Method::PATCH, format!("{sessions}/s")),
+        (Method::DELETE, format!("{sessions}/s")),
+        (Method::POST, format!("{sessions}/s/close")),
+        (Method::GET, format!("{sessions}/s/artifacts")),
+        (Method::GET, format!("{sessions}/s/artifacts/a")),
+        (Method::GET, format!("{sessions}/s/events/e/graph")),
+        (Method::GET, format!("{sessions}/s/runs")),
+        (Method::GET, "/apps/says/users/A2A_PUSH/memory?query=x".into()),
+    ];
+    for (method, path) in paths {
+        let body = json!({"stateDelta": {"secret": "mine"}});
+        let response = host.request(method.clone(), &path).json(&body).send().await.unwrap();
+        let detail = problem(response, 404, "USER_RESERVED").await["detail"].clone();
+        assert_eq!(detail, "the user id `A2A_PUSH` is reserved for the host; choose another one", "{method} {path}");
+    }
+    for path in ["/run", "/run_sse"] {
+        let mut body = run_body("says", "Hi");
+        body["userId"] = "A2A_PUSH".into();
+        let response = host.request(Method::POST, path).json(&body).send().await.unwrap();
+        problem(response, 404, "SESSION_NOT_FOUND").await;
+    }
+    let stored = host.services.sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
+    assert_eq!((stored.state.get("secret").cloned(), stored.events.len()), (Some(json!("t0ken")), 0));
 }

@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use hatchery_core::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::timestamps::{from_iso, to_iso};
-
 /// The fields of a document or of a map.
 pub(super) type Fields = BTreeMap<String, Value>;
 
@@ -233,7 +231,7 @@ impl Document {
 
     /// Returns a time; 1970 if the field is missing.
     pub(super) fn time(&self, field: &str) -> Timestamp {
-        self.text(field).and_then(from_iso).unwrap_or_default()
+        self.text(field).and_then(Timestamp::from_iso).unwrap_or_default()
     }
 
     pub(super) fn map(&self, field: &str) -> impl Iterator<Item = (&str, &Value)> {
@@ -289,7 +287,7 @@ impl From<u64> for Value {
 
 impl From<Timestamp> for Value {
     fn from(time: Timestamp) -> Self {
-        to_iso(time).into()
+        time.to_iso().into()
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hatchery_core::{
     Content, Event, MemoryEntry, MemoryService, Part, PartData, RememberedSession, Session, SessionKey, StoreError,
+    Timestamp,
 };
 use reqwest::Method;
 use serde::Deserialize;
@@ -12,7 +13,6 @@ use serde_json::{Value, json};
 
 use crate::agent_engine::{AgentEngine, Request};
 use crate::firestore::AccessTokens;
-use crate::firestore::timestamps::from_iso;
 use crate::uri::MEMORY;
 
 /// How many facts a search returns: Memory Bank orders all facts by similarity and knows no "unlike".
@@ -121,7 +121,7 @@ impl MemoryService for AgentEngineMemory {
         let facts = facts.filter(|memory| !memory.fact.is_empty()).map(|memory| MemoryEntry {
             content: Content::user(&memory.fact),
             author: Some(AUTHOR.into()),
-            timestamp: from_iso(&memory.update_time).unwrap_or_default(),
+            timestamp: Timestamp::from_iso(&memory.update_time).unwrap_or_default(),
         });
         Ok(facts.collect())
     }

@@ -183,6 +183,8 @@ async fn a_failure_that_passes_is_not_seen() {
     server.fail(429, json!({}));
     sessions.append(&key, &message("hello")).await.unwrap();
     assert_eq!(server.events("s1").len(), 1);
+    server.fail_operation(503);
+    create(&sessions, "s2").await;
 }
 
 #[tokio::test]

@@ -34,6 +34,8 @@ struct Stored {
     requests: Vec<(String, Value)>,
     /// The next answers, instead of the real ones.
     failures: Vec<(StatusCode, Value)>,
+    /// The next answers to questions for an operation.
+    operation_failures: Vec<StatusCode>,
 }
 
 struct StoredSession {
@@ -68,6 +70,11 @@ impl FakeEngine {
     /// Answers the next request with a failure.
     pub fn fail(&self, status: u16, answer: Value) {
         self.state.lock().unwrap().failures.push((StatusCode::from_u16(status).unwrap(), answer));
+    }
+
+    /// Answers the next question for an operation with a failure.
+    pub fn fail_operation(&self, status: u16) {
+        self.state.lock().unwrap().operation_failures.push(StatusCode::from_u16(status).unwrap());
     }
 
     /// Returns method, path and body of the requests.
@@ -117,7 +124,11 @@ async fn answer(
     let body: Value = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).unwrap() };
     let mut stored = server.state.lock().unwrap();
     stored.requests.push((format!("{method} {uri}"), body.clone()));
-    let answer = match stored.failures.pop() {
+    let failed = match uri.path().contains("/operations/") {
+        true => stored.operation_failures.pop().map(|status| (status, Value::Null)),
+        false => None,
+    };
+    let answer = match failed.or_else(|| stored.failures.pop()) {
         Some(failure) => Err(failure),
         None if !is_granted => Err(failure(401, "Request had invalid authentication credentials.")),
         None => match uri.path().strip_prefix(&format!("/v1beta1/{ENGINE}/")) {

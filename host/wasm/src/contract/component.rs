@@ -21,6 +21,7 @@ mod toolset;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hatchery_core::{
     Callback, CodeExecutor, CustomAgent, ExampleProvider, InstructionProvider, ItemKind, JsonMap, Model, Plugin,
     RunError, Summarizer, Tool, Toolset,
@@ -47,6 +48,13 @@ use required_permissions::required_by_agents;
 pub(crate) use required_permissions::{RequiredPermission, required_permissions};
 pub use settings::ComponentSettings;
 
+/// The compiled code of a revision.
+pub(crate) struct Executable {
+    pub(crate) component: wasmtime::component::Component,
+    /// The program of a development component.
+    pub(crate) program: Option<Bytes>,
+}
+
 /// A revision of a component that is ready to run.
 pub struct Component {
     name: Arc<str>,
@@ -71,16 +79,17 @@ impl Component {
         sha256: String,
         contract: Contract,
         requests: Option<RequestedGrants>,
-        code: &wasmtime::component::Component,
+        code: &Executable,
         settings: ComponentSettings,
     ) -> Result<Self, LoadError> {
         let failed =
             |error: wasmtime::Error| LoadError::Compile { component: name.into(), reason: format!("{error:#}") };
-        let pre = engine.linker().instantiate_pre(code).map_err(failed)?;
+        let pre = engine.linker().instantiate_pre(&code.component).map_err(failed)?;
         let exports = Exports::of(&pre, &contract).map_err(failed)?;
-        let sandbox = sandbox(engine, name.into(), Arc::new(pre), &settings)?;
+        let sandbox = sandbox(engine, name.into(), Arc::new(pre), code.program.clone(), &settings)?;
         let manifest = if contract.has_plain_functions() {
-            ComponentManifest::try_from(Functions::of(sandbox.engine.wasm(), code))
+            let functions = Functions::of(sandbox.engine.wasm(), &code.component);
+            ComponentManifest::try_from(functions.with_descriptions(name, &settings.descriptions))
         } else {
             let described =
                 sandbox.run(Caller::Loader, |store, instance| Box::pin(exports.describe(store, instance))).await;
@@ -96,13 +105,13 @@ impl Component {
     /// # Errors
     /// If a granted resource is missing.
     pub(crate) fn with_settings(&self, settings: ComponentSettings) -> Result<Self, LoadError> {
-        let Sandbox { engine, pre, .. } = &self.sandbox;
+        let Sandbox { engine, pre, program, .. } = &self.sandbox;
         Ok(Self {
             name: self.name.clone(),
             sha256: self.sha256.clone(),
             contract: self.contract.clone(),
             requests: self.requests.clone(),
-            sandbox: sandbox(engine.clone(), self.name.clone(), pre.clone(), &settings)?,
+            sandbox: sandbox(engine.clone(), self.name.clone(), pre.clone(), program.clone(), &settings)?,
             exports: self.exports.clone(),
             manifest: self.manifest.clone(),
             settings,
@@ -114,9 +123,10 @@ impl Component {
     /// # Errors
     /// Like [`Component::describe`].
     pub(crate) async fn describe_again(&self, settings: ComponentSettings) -> Result<Self, LoadError> {
-        let Sandbox { engine, pre, .. } = &self.sandbox;
+        let Sandbox { engine, pre, program, .. } = &self.sandbox;
+        let code = Executable { component: pre.component().clone(), program: program.clone() };
         let (sha256, contract, requests) = (self.sha256.clone(), self.contract.clone(), self.requests.clone());
-        Self::describe(engine.clone(), &self.name, sha256, contract, requests, pre.component(), settings).await
+        Self::describe(engine.clone(), &self.name, sha256, contract, requests, &code, settings).await
     }
 
     /// Returns the name of the file without `.wasm`.
@@ -368,6 +378,7 @@ fn sandbox(
     engine: Arc<Engine>,
     name: Arc<str>,
     pre: Arc<dyn Instantiate>,
+    program: Option<Bytes>,
     settings: &ComponentSettings,
 ) -> Result<Sandbox, LoadError> {
     let wasi_environment = WasiEnvironment::new(&name, &settings.grants)?;
@@ -382,6 +393,7 @@ fn sandbox(
         pre,
         component: name,
         config: Arc::new(settings.config.clone()),
+        program,
         limits: settings.limits.clone(),
         grants: settings.grants.clone(),
         egress: Arc::new(egress),

@@ -14,6 +14,7 @@ mod log;
 mod memory;
 mod models;
 mod plugins;
+pub(crate) mod program;
 mod runner;
 mod session;
 mod sessions;

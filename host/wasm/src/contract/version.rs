@@ -3,6 +3,7 @@
 use serde::Serialize;
 use wasmparser::{BinaryReaderError, Encoding, Parser, Payload};
 
+use crate::contract::imports::program;
 use crate::error::LoadError;
 
 /// The contract version of this host, read from `wit/`.
@@ -214,7 +215,9 @@ fn is_known_export(export: &str) -> bool {
 }
 
 fn is_known_import(import: &str) -> bool {
-    import.starts_with(PACKAGE) || (WASI.iter().any(|package| import.starts_with(package)) && import.contains("@0.2."))
+    import.starts_with(PACKAGE)
+        || import == program::INTERFACE
+        || (WASI.iter().any(|package| import.starts_with(package)) && import.contains("@0.2."))
 }
 
 #[cfg(test)]

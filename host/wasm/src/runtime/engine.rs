@@ -19,6 +19,7 @@ use wasmtime::component::{Component, HasSelf, Linker};
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, WasmFeatures};
 
 use crate::contract::bindings::Component as Contract;
+use crate::contract::imports::program;
 use crate::error::{BusyReason, CallError, LoadError};
 use crate::policy;
 use crate::runtime::config::InstancePoolConfig;
@@ -366,6 +367,7 @@ fn link(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<HostState>> {
     policy::link_preopens(&mut linker)?;
     file_stream::link(&mut linker)?;
     http::link(&mut linker)?;
+    program::link(&mut linker)?;
     Contract::add_to_linker::<_, HasSelf<HostState>>(&mut linker, |state| state)?;
     Ok(linker)
 }

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use hatchery_core::{AgentContext, CallContext, JsonMap, Span, SpanOperation, TimeKind};
 use tokio::sync::OwnedSemaphorePermit;
@@ -83,6 +84,8 @@ pub(crate) struct Sandbox {
     pub(crate) pre: Arc<dyn Instantiate>,
     pub(crate) component: Arc<str>,
     pub(crate) config: Arc<JsonMap>,
+    /// The program of a development component.
+    pub(crate) program: Option<Bytes>,
     pub(crate) limits: Limits,
     pub(crate) grants: Arc<Grants>,
     pub(crate) egress: Arc<Egress>,

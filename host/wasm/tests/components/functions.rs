@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use hatchery_core::{ItemResolver, ToolError};
-use hatchery_wasm::{Catalog, Limits, inspect};
+use hatchery_wasm::{Catalog, ComponentSettings, Limits, inspect};
 use serde_json::{Value, json};
 
+use crate::imports::CapturedLog;
 use crate::support::{Lab, call, component};
 
 async fn refused(catalog: &Arc<Catalog>, tool: &str, args: Value) -> String {
@@ -47,6 +48,29 @@ async fn functions_are_tools_with_the_schemas_of_their_types() {
     assert_eq!(declaration.parameters, Some(parameters));
     let days = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
     assert_eq!(declaration.response, Some(json!({"type": "string", "enum": days})));
+}
+
+#[tokio::test]
+async fn a_function_has_the_description_of_the_settings() {
+    let described = |text: &str| {
+        let descriptions = [("weekday-of".to_owned(), text.to_owned()), ("weekday".into(), "Nothing.".into())];
+        ComponentSettings { descriptions: descriptions.into(), ..ComponentSettings::default() }
+    };
+    let lab = Lab::new().with("calendar").with_settings("calendar", described("Returns the day of the week."));
+    let log = CapturedLog::default();
+    let guard = tracing::subscriber::set_default(log.clone());
+    let handle = lab.open().await;
+    drop(guard);
+    let description =
+        |catalog: &Arc<Catalog>| catalog.tool("calendar/weekday-of").unwrap().declaration().description.clone();
+    assert_eq!(description(&handle.current()), "Returns the day of the week.");
+    let warned = "components.calendar.descriptions: there is no function `weekday`";
+    assert!(log.lines("hatchery_wasm::contract::component::functions").iter().any(|line| line.starts_with(warned)));
+    let mut settings = lab.options.settings.clone();
+    settings.components.insert("calendar".into(), described("Says which day it is."));
+    handle.configure(settings).await;
+    handle.wait_until_loaded().await;
+    assert_eq!(description(&handle.current()), "Says which day it is.");
 }
 
 #[tokio::test]

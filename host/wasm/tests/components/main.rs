@@ -15,6 +15,7 @@ mod confirmations;
 mod continuation;
 mod contracts;
 mod descriptions;
+mod development;
 mod file_grants;
 mod functions;
 mod grants;

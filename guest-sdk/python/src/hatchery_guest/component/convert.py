@@ -18,8 +18,8 @@ from ..sessions import EventWindow, SessionInfo
 
 
 def to_json(value: Json) -> str:
-    """Serializes a value."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """Serializes a value. Raises a ``ValueError`` for NaN and infinite numbers, which JSON does not have."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def to_optional_json(value: Json) -> str | None:

@@ -1,10 +1,10 @@
 //! Messages, tasks and updates of version 1.0.
 
-use hatchery_core::JsonMap;
+use hatchery_core::{JsonMap, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::codec::{decode_bytes, encode_bytes, null_as_default, read, timestamp, write};
+use crate::codec::{decode_bytes, encode_bytes, null_as_default, read, write};
 use crate::model::{
     Artifact, ArtifactUpdate, Message, Part, PartContent, Role, StatusUpdate, Task, TaskState, TaskStatus, Update,
 };
@@ -273,7 +273,7 @@ impl From<TaskStatus> for WireStatus {
         Self {
             state: state_name(status.state).into(),
             message: status.message.map(Into::into),
-            timestamp: status.timestamp.map(timestamp::format),
+            timestamp: status.timestamp.map(Timestamp::to_iso_millis),
         }
     }
 }

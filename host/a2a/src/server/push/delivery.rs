@@ -87,11 +87,16 @@ impl Delivery {
     /// Checks that notifications may be sent to the URL of a configuration.
     ///
     /// # Errors
-    /// The refusal with the setting that would allow it.
+    /// If the URL is invalid or refused. The setting that would allow it is only in the log.
     pub(super) fn check_url(&self, config: &PushConfig) -> Result<(), A2aError> {
-        let refused = |reason: String| A2aError::invalid_params(format!("the URL of a push notification: {reason}"));
-        let url = Url::parse(&config.url).map_err(|error| refused(format!("`{}`: {error}", excerpt(&config.url))))?;
-        egress::check(&self.egress, &url).map_err(refused)
+        let url = Url::parse(&config.url).map_err(|error| {
+            let message = format!("the URL of a push notification is invalid: `{}`: {error}", excerpt(&config.url));
+            A2aError::invalid_params(message)
+        })?;
+        egress::check(&self.egress, &url).map_err(|reason| {
+            tracing::info!("a client may not have push notifications sent to its URL: {reason}");
+            A2aError::invalid_params("this host may not send push notifications to that URL; its log has the reason")
+        })
     }
 
     /// Sends one notification. A failure is logged.

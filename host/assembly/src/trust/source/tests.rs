@@ -254,3 +254,18 @@ fn untrusted_push_notifications_keep_the_host_from_starting() {
     assert!(loaded.config.a2a.push.network.is_empty());
     assert!(loaded.require_host_access().is_err());
 }
+
+#[test]
+fn an_untrusted_public_url_of_a2a_keeps_the_host_from_starting() {
+    let fixture = Fixture::new("a2a: {public_url: 'https://elsewhere.example'}\n");
+    let loaded = fixture.load();
+    assert_eq!(loaded.config.a2a.public_url, None);
+    assert!(loaded.require_host_access().is_err());
+}
+
+#[test]
+fn an_untrusted_service_account_in_the_file_refuses_its_api() {
+    let api = "{document: a.json, auth: {service_account: {json: '{}'}}}";
+    let loaded = Fixture::new(&format!("openapi: {{apis: {{cloud: {api}}}}}\n")).load();
+    assert!(loaded.config.openapi.apis["cloud"].refusal.is_some());
+}

@@ -5,17 +5,17 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::bail;
 
-use crate::commands::build::{BuildResult, build_project};
+use crate::commands::build::{BuildOptions, BuildResult, build_project};
 use crate::files;
 use crate::languages::Language;
 use crate::progress;
 use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, format_error};
 
 /// Interval at which the files of the projects are checked.
-const POLL_INTERVAL: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Extensions of files that are not sources of a component. A host reads YAML itself.
-const NON_SOURCE_EXTENSIONS: [&str; 6] = ["wasm", "pyc", "yaml", "yml", "md", "minisig"];
+/// Extensions of files that are not sources of a component. A host reads YAML itself, and builds write lock files.
+const NON_SOURCE_EXTENSIONS: [&str; 7] = ["wasm", "pyc", "yaml", "yml", "md", "minisig", "lock"];
 
 /// The projects of a folder.
 pub struct Projects {
@@ -97,7 +97,8 @@ impl Project {
             Some(file) => say(&format!("{DIM}{} has changed, building {folder}{DIM:#}", file.display())),
             None => say(&format!("{DIM}building {folder}{DIM:#}")),
         }
-        match build_project(&self.folder, profile, None, true).await {
+        let options = BuildOptions { profile: profile.to_owned(), out: None, is_checked: true, is_development: true };
+        match build_project(&self.folder, options).await {
             Ok(BuildResult::Built(built)) if built.is_unchanged => say(&format!("{DIM}nothing has changed{DIM:#}")),
             Ok(BuildResult::Built(built)) => {
                 say(&format!("built {BOLD}{}{BOLD:#}{}", built.file.display(), escape_control(&built.items)));

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 
+use hatchery_core::suggestion::suggestion;
 use hatchery_core::{
     Agent, AgentKind, Callbacks, CodeExecution, Example, Examples, HookPoint, IncludeContents, Instruction, ItemKind,
     JsonMap, LlmAgent, ModelRef, ResolveError, check_agent_name,
@@ -244,7 +245,7 @@ impl TreeLoader<'_> {
         }
         let path: PathBuf = source.path.parent().unwrap_or(&self.folder).join(relative).components().collect();
         if !path.is_file() {
-            return error(format!("Config file not found: {}", path.display()));
+            return error(format!("there is no file `{relative}`{}", suggest_file(&path)));
         }
         let is_inside = |path: &Path| Some(path.canonicalize().ok()?.starts_with(self.folder.canonicalize().ok()?));
         if is_inside(&path) != Some(true) {
@@ -259,4 +260,12 @@ impl TreeLoader<'_> {
         }
         self.agent(&path)
     }
+}
+
+/// Returns the end of a message for a missing file: the file in its folder that may be meant.
+fn suggest_file(missing: &Path) -> String {
+    let entries = missing.parent().and_then(|folder| folder.read_dir().ok()).into_iter().flatten();
+    let names: Vec<_> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    let name = missing.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    suggestion(&name, names.iter().map(String::as_str))
 }

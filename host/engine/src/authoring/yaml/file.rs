@@ -34,9 +34,7 @@ impl Source<'_> {
 
 pub(super) fn read(path: &Path) -> Result<String, ConfigError> {
     let unreadable = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
-            ConfigError::at(path, None, format!("Config file not found: {}", path.display()))
-        }
+        std::io::ErrorKind::NotFound => ConfigError::at(path, None, "there is no such file".into()),
         _ => ConfigError::at(path, None, format!("cannot be read: {error}")),
     };
     let size = fs::metadata(path).map_err(unreadable)?.len();

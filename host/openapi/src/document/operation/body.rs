@@ -1,13 +1,13 @@
 //! The body of an operation.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
-use hatchery_core::JsonMap;
+use hatchery_core::{JsonMap, excerpt};
 use serde_json::{Value, json};
 
 use super::{Arguments, MAX_TEXT, shorten};
+use crate::document::Document;
 use crate::document::name::valid_name;
-use crate::document::{Document, excerpt};
 
 /// The argument with a whole body.
 const WHOLE: &str = "body";
@@ -69,12 +69,12 @@ pub(super) fn build<'d>(
         if let (Some(schema), Some(text)) = (schema.as_object_mut(), text.clone()) {
             schema.entry("description").or_insert_with(|| text.into());
         }
-        BodyArguments::Whole(arguments.add(WHOLE, schema, is_required))
+        arguments.add(WHOLE, schema, is_required).map(BodyArguments::Whole)
     };
     let schema = media.get("schema");
     let (encoding, arguments) = match kind {
-        Kind::Text => (BodyEncoding::Text, whole(arguments, json!({"type": "string"}))),
-        Kind::Binary => (BodyEncoding::Artifact, whole(arguments, artifact(None))),
+        Kind::Text => (BodyEncoding::Text, whole(arguments, json!({"type": "string"}))?),
+        Kind::Binary => (BodyEncoding::Artifact, whole(arguments, artifact(None))?),
         Kind::Json | Kind::Form | Kind::Multipart => {
             let object = schema.map(|schema| document.resolve(schema)).transpose()?.and_then(plain_object);
             let files = match (&object, kind) {
@@ -89,7 +89,7 @@ pub(super) fn build<'d>(
                 (Some(properties), _) => properties,
                 (None, Some(schema)) if files.is_empty() => {
                     let schema = arguments.converter.convert(schema)?;
-                    whole(arguments, schema)
+                    whole(arguments, schema)?
                 }
                 (None, Some(_)) => {
                     return Err(
@@ -97,7 +97,7 @@ pub(super) fn build<'d>(
                     );
                 }
                 (None, None) => {
-                    whole(arguments, if kind == Kind::Json { json!({}) } else { json!({"type": "object"}) })
+                    whole(arguments, if kind == Kind::Json { json!({}) } else { json!({"type": "object"}) })?
                 }
             };
             let encoding = match kind {
@@ -169,8 +169,8 @@ fn properties<'d>(
     if properties_of(object).any(|(name, _)| arguments.is_taken(name) || valid_name(name) != *name) {
         return Ok(None);
     }
-    let required = object.get("required").and_then(Value::as_array);
-    let is_listed = |name: &str| required.is_some_and(|names| names.iter().any(|item| item.as_str() == Some(name)));
+    let required = object.get("required").and_then(Value::as_array).into_iter().flatten();
+    let required: HashSet<_> = required.filter_map(Value::as_str).collect();
     let (mut names, mut constants) = (Vec::new(), JsonMap::new());
     for (name, schema) in properties_of(object) {
         if let Some(value) = schema.get("const") {
@@ -183,7 +183,7 @@ fn properties<'d>(
         };
         let is_list = files.contains(name) && schema.get("items").is_some();
         let converted = if is_list { json!({"type": "array", "items": converted}) } else { converted };
-        names.push(arguments.add(name, converted, is_required && is_listed(name)));
+        names.push(arguments.add(name, converted, is_required && required.contains(name.as_str()))?);
     }
     Ok(Some(BodyArguments::Properties { names, constants }))
 }

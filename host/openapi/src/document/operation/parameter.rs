@@ -1,9 +1,9 @@
 //! Parameters of an operation.
 
+use hatchery_core::excerpt;
 use serde_json::Value;
 
-use super::{Arguments, IsFilled};
-use crate::document::excerpt;
+use super::{Arguments, IsSupplied};
 
 /// A parameter that is an argument of the tool.
 #[derive(Debug)]
@@ -87,11 +87,11 @@ impl Location {
     }
 }
 
-/// Converts a parameter, and adds its argument. Returns `None` if the host fills it in.
+/// Converts a parameter, and adds its argument. Returns `None` if the host supplies it.
 pub(super) fn build<'d>(
     parameter: &'d Value,
     arguments: &mut Arguments<'d>,
-    is_filled: IsFilled<'_>,
+    is_supplied: IsSupplied<'_>,
 ) -> Result<Option<Parameter>, String> {
     let text = |key: &str| parameter.get(key).and_then(Value::as_str);
     let flag = |key: &str| parameter.get(key).and_then(Value::as_bool);
@@ -101,7 +101,7 @@ pub(super) fn build<'d>(
         return Err(format!("the parameter `{shown}` is in no place that OpenAPI 3 knows"));
     };
     let is_ignored = location == Location::Header && IGNORED_HEADERS.contains(&name.to_ascii_lowercase().as_str());
-    if is_ignored || is_filled(location, name) {
+    if is_ignored || is_supplied(location, name) {
         return Ok(None);
     }
     let content = parameter.get("content").and_then(Value::as_object).and_then(|content| content.iter().next());
@@ -127,8 +127,8 @@ pub(super) fn build<'d>(
     }
     let is_required = location == Location::Path || flag("required") == Some(true);
     let argument = match arguments.is_taken(name) {
-        false => arguments.add(name, schema, is_required),
-        true => arguments.add(&format!("{}_{name}", location.name()), schema, is_required),
+        false => arguments.add(name, schema, is_required)?,
+        true => arguments.add(&format!("{}_{name}", location.name()), schema, is_required)?,
     };
     Ok(Some(Parameter {
         argument,
@@ -136,6 +136,7 @@ pub(super) fn build<'d>(
         location,
         style,
         is_exploded: flag("explode").unwrap_or(style == Style::Form),
-        allows_reserved: flag("allowReserved") == Some(true),
+        // It is a property of parameters in the query only.
+        allows_reserved: location == Location::Query && flag("allowReserved") == Some(true),
     }))
 }

@@ -7,7 +7,6 @@ use imbl::Vector;
 
 use super::{Store, lease_micros, state};
 use crate::firestore::document::{Condition, Document, Fields, Write, fields};
-use crate::firestore::timestamps::from_iso;
 use crate::firestore::{keys, names};
 
 /// The fields that every change of a session needs.
@@ -89,7 +88,7 @@ impl StoredSession {
             updated: document.time(keys::UPDATE_TIME),
             event_bytes: document.unsigned(keys::EVENT_BYTES),
             leased_until: document.integer(keys::LEASED_UNTIL),
-            now: from_iso(read_time).unwrap_or_else(Timestamp::now).as_micros(),
+            now: Timestamp::from_iso(read_time).unwrap_or_else(Timestamp::now).as_micros(),
             name: relative.to_owned(),
             document,
         }

@@ -10,8 +10,6 @@ use hatchery_core::{Event, JsonMap, State, StateScope, Timestamp, is_state_remov
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::firestore::timestamps::{from_iso, to_iso};
-
 /// The key in `rawEvent` with the JSON of the event.
 const RAW_KEY: &str = "hatchery";
 
@@ -57,11 +55,11 @@ impl WireSession {
     }
 
     pub(super) fn created(&self) -> Timestamp {
-        from_iso(&self.create_time).unwrap_or_default()
+        Timestamp::from_iso(&self.create_time).unwrap_or_default()
     }
 
     pub(super) fn updated(&self) -> Timestamp {
-        from_iso(&self.update_time).unwrap_or_else(|| self.created())
+        Timestamp::from_iso(&self.update_time).unwrap_or_else(|| self.created())
     }
 
     /// Returns true if the session is visible as that of a user in an app. Other programs do not name the app.
@@ -93,7 +91,7 @@ pub(super) fn to_wire(event: &Event) -> Result<Value, serde_json::Error> {
     // Agent Engine requires them.
     wire.entry("author").or_insert_with(|| "".into());
     wire.entry("invocationId").or_insert_with(|| "".into());
-    wire.insert("timestamp".into(), to_iso(event.timestamp).into());
+    wire.insert("timestamp".into(), event.timestamp.to_iso().into());
     let mut metadata = Map::new();
     for field in METADATA_FIELDS {
         copy(&json, field, &mut metadata, field);
@@ -125,7 +123,7 @@ pub(super) fn from_wire(mut wire: Map<String, Value>) -> Result<Arc<Event>, serd
     for field in SAME_FIELDS {
         copy(&wire, field, &mut json, field);
     }
-    let time = wire.get("timestamp").and_then(Value::as_str).and_then(from_iso).unwrap_or_default();
+    let time = wire.get("timestamp").and_then(Value::as_str).and_then(Timestamp::from_iso).unwrap_or_default();
     json.insert("timestamp".into(), time.as_seconds().into());
     let mut actions = Map::new();
     if let Some(Value::Object(theirs)) = wire.get("actions") {

@@ -12,12 +12,13 @@ use super::tasks::LoadPermit;
 use super::{LoadOptions, Progress};
 use crate::catalog::revisions::Revisions;
 use crate::catalog::settings::Settings;
-use crate::contract::component::Component;
+use crate::contract::component::{Component, Executable};
 use crate::contract::version::Contract;
 use crate::error::LoadError;
 use crate::policy::RequestedGrants;
 use crate::runtime::cache::{load_compiled, sha256};
 use crate::runtime::compile::CompileError;
+use crate::runtime::program::DevelopmentFile;
 
 /// The result of loading a file.
 pub(crate) enum LoadedFile {
@@ -173,22 +174,22 @@ async fn describe(
     let contract = Contract::read(name, &bytes)?;
     let requests = RequestedGrants::read(name, &bytes)?;
     check_folders(&options.settings, name)?;
-    let Code { component: code, is_from_cache, .. } = code(options, name, bytes, hash.clone(), permit).await?;
+    let Code { executable, is_from_cache, .. } = code(options, name, bytes, hash.clone(), permit).await?;
     let settings = options.settings.of(name);
     let component =
-        Component::describe(options.engine.clone(), name, hash, contract, requests, &code, settings).await?;
+        Component::describe(options.engine.clone(), name, hash, contract, requests, &executable, settings).await?;
     Ok((Arc::new(component), is_from_cache))
 }
 
 /// Compiled code and its origin.
 struct Code {
-    component: wasmtime::component::Component,
+    executable: Executable,
     is_from_cache: bool,
     /// The reason why it could not be stored in the cache.
     not_cached: Option<String>,
 }
 
-/// Takes a component's code from the cache, or compiles it.
+/// Takes a component's code from the cache, or compiles it. The program of a development component is not compiled.
 async fn code(
     options: &LoadOptions,
     name: &str,
@@ -197,10 +198,17 @@ async fn code(
     permit: &mut LoadPermit,
 ) -> Result<Code, LoadError> {
     let failed = |reason: String| LoadError::Compile { component: name.into(), reason };
-    let (engine, cache, sha256) = (options.engine.clone(), options.cache.clone(), hash.clone());
-    let cached = tokio::task::spawn_blocking(move || cache.get(&engine, &sha256)).await;
+    let (bytes, hash, program) = match DevelopmentFile::split(&bytes) {
+        Some(DevelopmentFile { interpreter, program }) => {
+            let hash = sha256(&interpreter);
+            (interpreter, hash, Some(program))
+        }
+        None => (bytes, hash, None),
+    };
+    let (engine, cache, key) = (options.engine.clone(), options.cache.clone(), hash.clone());
+    let cached = tokio::task::spawn_blocking(move || cache.get(&engine, &key)).await;
     if let Some(component) = cached.map_err(|error| failed(error.to_string()))? {
-        return Ok(Code { component, is_from_cache: true, not_cached: None });
+        return Ok(Code { executable: Executable { component, program }, is_from_cache: true, not_cached: None });
     }
     permit.release();
     let code = compile(options, name, bytes, permit).await.map_err(|error| failed(error.to_string()))?;
@@ -212,8 +220,8 @@ async fn code(
         let not_cached = cache.put(&engine, &hash, &code).err();
         // Mapped from the cache, the code takes less memory.
         let mapped = if not_cached.is_none() { cache.get(&engine, &hash) } else { None };
-        let component = mapped.unwrap_or(loaded);
-        Ok::<_, wasmtime::Error>(Code { component, is_from_cache: false, not_cached })
+        let executable = Executable { component: mapped.unwrap_or(loaded), program };
+        Ok::<_, wasmtime::Error>(Code { executable, is_from_cache: false, not_cached })
     });
     loaded.await.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(format!("{error:#}")))
 }

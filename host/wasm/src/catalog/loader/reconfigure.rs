@@ -41,7 +41,7 @@ pub(super) fn apply_current_settings(
 /// Returns true if the new settings may change the description of a component. Its grants do not matter, because it
 /// describes itself without any.
 fn affects_description(old: &ComponentSettings, new: &ComponentSettings) -> bool {
-    old.config != new.config || old.limits != new.limits
+    old.config != new.config || old.limits != new.limits || old.descriptions != new.descriptions
 }
 
 /// Returns the component with the current settings, if they are allowed.

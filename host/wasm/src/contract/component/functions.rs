@@ -13,10 +13,11 @@ mod schema;
 mod shape;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use hatchery_core::suggestion::suggestion;
 use hatchery_core::{CallContext, FunctionDeclaration, ItemKind, JsonMap, Tool, ToolError};
 use serde_json::Value;
 use wasmtime::Store;
@@ -86,6 +87,21 @@ impl Functions {
             }
         }
         Self { usable: with_declarations(functions), unusable }
+    }
+
+    /// Replaces the descriptions of some functions of a component by those of its settings.
+    pub(super) fn with_descriptions(mut self, component: &str, descriptions: &BTreeMap<String, String>) -> Self {
+        for (declaration, _) in &mut self.usable {
+            if let Some(description) = descriptions.get(&declaration.name) {
+                Arc::make_mut(declaration).description.clone_from(description);
+            }
+        }
+        let names: Vec<_> = self.usable.iter().map(|(declaration, _)| declaration.name.as_str()).collect();
+        for name in descriptions.keys().filter(|name| !names.contains(&name.as_str())) {
+            let hint = suggestion(name, names.iter().copied());
+            tracing::warn!("components.{component}.descriptions: there is no function `{name}`{hint}");
+        }
+        self
     }
 }
 

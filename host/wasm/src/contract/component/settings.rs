@@ -1,5 +1,6 @@
 //! Settings of one component: `components.NAME` in `hatchery.yaml`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hatchery_core::JsonMap;
@@ -18,6 +19,8 @@ pub struct ComponentSettings {
     pub grants: Arc<Grants>,
     /// Returned to the component by the `config` interface.
     pub config: JsonMap,
+    /// Descriptions of its tools by name, if these are plain functions.
+    pub descriptions: BTreeMap<String, String>,
     /// Reuse of instances between calls. `None` uses a fresh instance for each call.
     pub warm: Option<InstancePoolConfig>,
     /// Recorded responses that replace the network, in tests.

@@ -18,6 +18,7 @@ async fn described(wat: &str, limits: Limits) -> Result<Component, LoadError> {
     let code = wasmtime::component::Component::new(engine.wasm(), wat::parse_str(wat).unwrap()).unwrap();
     let contract = Contract { version: Some("0.2.0".into()), imports: Vec::new(), exports: Vec::new() };
     let settings = ComponentSettings { limits, ..ComponentSettings::default() };
+    let code = Executable { component: code, program: None };
     Component::describe(engine, "made", "hash".into(), contract, None, &code, settings).await
 }
 

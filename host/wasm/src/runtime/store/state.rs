@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hatchery_core::{AgentContext, CallContext, JsonMap};
 use tokio_util::sync::CancellationToken;
 use wasmtime::ResourceLimiter;
@@ -68,6 +69,8 @@ pub(crate) struct HostState {
     pub(crate) grants: Arc<Grants>,
     pub(crate) folders: Preopens,
     pub(crate) config: Arc<JsonMap>,
+    /// The program of a development component.
+    pub(crate) program: Option<Bytes>,
     pub(crate) log: GuestLog,
     pub(crate) writes: PendingWrites,
     pub(crate) usage: Arc<CallUsage>,
@@ -116,6 +119,7 @@ impl HostState {
             component: sandbox.component.clone(),
             grants: sandbox.grants.clone(),
             config: sandbox.config.clone(),
+            program: sandbox.program.clone(),
             log,
             writes: PendingWrites::new(limits.clone()),
             usage,
