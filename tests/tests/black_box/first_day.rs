@@ -139,7 +139,7 @@ struct Addition {
 async fn start_number_server() -> Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let port = listener.local_addr()?.port();
-    let router = axum::Router::new().route("/number", axum::routing::get(async || "100"));
+    let router = axum::Router::new().route("/number", axum::routing::get(|| async { "100" }));
     tokio::spawn(async move { axum::serve(listener, router).await });
     Ok(port)
 }

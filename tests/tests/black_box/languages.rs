@@ -360,7 +360,16 @@ export(plural)
 "#,
     )?;
     add_agent(&folder, "words", "plural", "octopus", "octopi")?;
-    build_and_converse(&folder, "words").await
+    build_and_converse(&folder, "words").await?;
+    if folder.file("words/words.wasm").is_file() {
+        let lock = std::fs::read_to_string(folder.file("words/requirements.lock"))?;
+        assert!(lock.contains("\ninflection==0.5.1 --hash=sha256:"), "{lock}");
+        let wrong = lock.replace("--hash=sha256:", "--hash=sha256:00");
+        std::fs::write(folder.file("words/requirements.lock"), wrong)?;
+        let refused = hatchery(&folder.served(), &["build", "words"]).await?;
+        assert!(!refused.success && refused.stderr.contains("delete the file to resolve requirements.txt again"));
+    }
+    Ok(())
 }
 
 #[tokio::test]

@@ -48,9 +48,9 @@ pub(super) fn install(project: &Path, work: &Path, tools: &Path) -> anyhow::Resu
     }
     let text = std::fs::read_to_string(&list).with_context(|| list.display().to_string())?;
     let lock = read_lock(project, &text);
-    let key = |lock: Option<&str>| hash([lock.unwrap_or(&text).as_bytes(), tools.as_os_str().as_encoded_bytes()]);
+    let key = |lock: &str| hash([lock.as_bytes(), tools.as_os_str().as_encoded_bytes()]);
     let installed = std::fs::read_to_string(&key_file).unwrap_or_default();
-    if folder.is_dir() && installed == key(lock.as_deref()) {
+    if folder.is_dir() && lock.as_deref().is_some_and(|lock| installed == key(lock)) {
         return Ok(Some(folder));
     }
     let _ = std::fs::remove_file(&key_file);
@@ -62,7 +62,10 @@ pub(super) fn install(project: &Path, work: &Path, tools: &Path) -> anyhow::Resu
         }
         None => resolve(project, &text, work, tools)?,
     };
-    std::fs::write(&key_file, key(lock.as_deref())).with_context(|| key_file.display().to_string())?;
+    // What is not locked may have changed, so it is installed again each time.
+    if let Some(lock) = lock {
+        std::fs::write(&key_file, key(&lock)).with_context(|| key_file.display().to_string())?;
+    }
     Ok(Some(folder))
 }
 
