@@ -64,6 +64,11 @@ impl GoogleCredentials {
         self.token.get_or_fetch(async { self.request(client, origin).await?.send(origin).await }).await
     }
 
+    /// Forgets a token that was not accepted.
+    pub(crate) fn forget(&self, token: &Secret) {
+        self.token.forget(token);
+    }
+
     /// Returns the project of the settings, or else that of the credentials file.
     pub(crate) async fn project(&self, origin: &Origin) -> Result<String, ModelError> {
         if let Some(project) = &self.settings.project {

@@ -36,4 +36,9 @@ impl GoogleTokens {
         let token = self.credentials.token(&client, &self.origin).await?;
         Ok(token.expose().to_owned())
     }
+
+    /// Forgets a token that was not accepted.
+    pub fn forget(&self, token: &str) {
+        self.credentials.forget(&token.into());
+    }
 }

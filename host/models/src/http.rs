@@ -18,7 +18,7 @@ use bytes::{Bytes, BytesMut};
 use futures::stream::{self, Stream, StreamExt};
 use hatchery_core::{GenerateContentConfig, HttpOptions, ModelError, ModelErrorKind, RetryOptions};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use reqwest::{Client, ClientBuilder, RequestBuilder, Response, Url, redirect};
+use reqwest::{Client, ClientBuilder, RequestBuilder, Response, StatusCode, Url, redirect};
 
 use self::address::{check_key_destination, endpoint_url};
 pub(crate) use self::json::to_json;
@@ -213,17 +213,30 @@ impl Endpoint {
         headers: HeaderMap,
         timeout: Duration,
     ) -> Result<Response, ModelError> {
-        let mut request = self
-            .client
-            .post(url.clone())
-            .headers(headers)
-            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
-            .body(body);
-        if let Some(credentials) = &self.origin.credentials {
-            let token = credentials.token(&self.client, &self.origin).await?;
-            request = request.header(AUTHORIZATION, key_header("Bearer ", &token, &self.origin)?);
+        let request = || {
+            self.client
+                .post(url.clone())
+                .headers(headers.clone())
+                .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+                .body(body.clone())
+        };
+        let Some(credentials) = &self.origin.credentials else {
+            return send(request(), url, timeout, &self.origin).await;
+        };
+        let token = credentials.token(&self.client, &self.origin).await?;
+        let authorized = request().header(AUTHORIZATION, key_header("Bearer ", &token, &self.origin)?);
+        let response = respond(authorized, url, timeout, &self.origin).await?;
+        match response.status() {
+            status if status.is_success() => Ok(response),
+            StatusCode::UNAUTHORIZED => {
+                // The token was withdrawn before it expired.
+                credentials.forget(&token);
+                let token = credentials.token(&self.client, &self.origin).await?;
+                let authorized = request().header(AUTHORIZATION, key_header("Bearer ", &token, &self.origin)?);
+                send(authorized, url, timeout, &self.origin).await
+            }
+            _ => Err(refusal(response, &self.origin).await),
         }
-        send(request, url, timeout, &self.origin).await
     }
 
     /// Returns the HTTP options of a request.

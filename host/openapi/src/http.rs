@@ -72,15 +72,31 @@ impl Http {
     /// # Errors
     /// As [`Self::send`].
     pub(crate) async fn send_by(&self, request: &Request, deadline: Instant) -> Result<Answer, ApiError> {
+        self.send_limited(request, deadline, self.transport.limits.max_answer).await
+    }
+
+    /// Sends a request with credentials whose answer has a document.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub(crate) async fn send_for_document(&self, request: &Request) -> Result<Answer, ApiError> {
+        let answer = self.send_limited(request, self.deadline(), self.transport.limits.max_document).await;
+        answer.map_err(|error| match error {
+            ApiError::AnswerTooLarge(limit) => ApiError::DocumentTooLarge(limit),
+            error => error,
+        })
+    }
+
+    async fn send_limited(&self, request: &Request, deadline: Instant, limit: usize) -> Result<Answer, ApiError> {
         self.until(deadline, async {
             let placement = self.authenticator.place(&self.transport).await?;
             let token = placement.token.clone();
-            let answer = self.exchange(request, placement).await?;
+            let answer = self.exchange(request, placement, limit).await?;
             let Some(token) = token.filter(|_| answer.status == StatusCode::UNAUTHORIZED) else { return Ok(answer) };
             // The token was withdrawn before it expired.
             self.authenticator.forget(&token);
             let placement = self.authenticator.place(&self.transport).await?;
-            self.exchange(request, placement).await
+            self.exchange(request, placement, limit).await
         })
         .await
     }
@@ -117,7 +133,7 @@ impl Http {
         tokio::time::timeout_at(deadline, work).await.unwrap_or(Err(given_up))
     }
 
-    async fn exchange(&self, request: &Request, mut placement: Placement) -> Result<Answer, ApiError> {
+    async fn exchange(&self, request: &Request, mut placement: Placement, limit: usize) -> Result<Answer, ApiError> {
         let mut request = request.clone();
         for (name, setting) in &self.headers {
             let key = format!("headers.{name}");
@@ -140,7 +156,7 @@ impl Http {
             }
             request.headers.insert(name, header);
         }
-        let answer = self.transport.follow(&request, &placement, self.transport.limits.max_answer).await;
+        let answer = self.transport.follow(&request, &placement, limit).await;
         answer.map(|answer| answer.without(&placement.secrets)).map_err(|error| match error {
             ApiError::Communication(reason) => ApiError::Communication(redact(reason, &placement.secrets)),
             ApiError::Redirect(target) => ApiError::Redirect(redact(target, &placement.secrets)),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::document::Document;
 use crate::error::ApiError;
-use crate::http::Http;
+use crate::http::{Answer, Http};
 use crate::request::Request;
 
 /// How often an operation is asked for its result.
@@ -107,15 +107,19 @@ impl Integration {
     /// # Errors
     /// If a service refuses a request, or answers otherwise than it should.
     pub(crate) async fn document(&self, http: &Http) -> Result<Document, ApiError> {
+        self.check()?;
         match &self.resource {
             IntegrationResource::Integration { name, triggers } => {
                 let url = self.url(Service::Regional, &format!("{}:generateOpenApiSpec", self.parent()))?;
                 let resource = json!({"integrationResource": name, "triggerId": triggers});
                 let body = json!({"apiTriggerResources": [resource], "fileFormat": "JSON"});
-                let answer = self.send(http, Request::new(Method::POST, url).with_json(&body)).await?;
-                let text = answer.get("openApiSpec").and_then(Value::as_str);
+                let request = Request::new(Method::POST, url).with_json(&body);
+                let answer = self.decode(http.send_for_document(&request).await?)?;
+                let text = answer.get("openApiSpec").and_then(Value::as_str).map(ToOwned::to_owned);
                 let text = text.ok_or_else(|| ApiError::Unreadable("the answer has no `openApiSpec`".into()))?;
-                Document::parse(text.as_bytes(), None)
+                // A large text takes seconds.
+                let parse = tokio::task::spawn_blocking(move || Document::parse(text.as_bytes(), None));
+                parse.await.map_err(|error| ApiError::Invalid(error.to_string()))?
             }
             IntegrationResource::Connection { name, entity_operations, actions } => {
                 let connection = format!("{}/connections/{name}", self.parent());
@@ -170,7 +174,26 @@ impl Integration {
     }
 
     async fn send(&self, http: &Http, request: Request) -> Result<Value, ApiError> {
-        let answer = http.send(&request).await?;
+        self.decode(http.send(&request).await?)
+    }
+
+    /// Checks what becomes a part of the names of hosts and of paths.
+    fn check(&self) -> Result<(), ApiError> {
+        let is_id = |value: &str, others: &str| {
+            value.starts_with(|char: char| char.is_ascii_alphanumeric())
+                && value.chars().all(|char| char.is_ascii_alphanumeric() || others.contains(char))
+        };
+        for (key, value, others) in [("project", &self.project, "-.:"), ("location", &self.location, "-")] {
+            if !is_id(value, others) {
+                let reason = format!("`{}` is not the id of a {key} of Google Cloud", excerpt(value, 60));
+                return Err(ApiError::Setting { key: key.into(), reason });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the JSON of an answer.
+    fn decode(&self, answer: Answer) -> Result<Value, ApiError> {
         let text = excerpt(String::from_utf8_lossy(&answer.body).trim(), MAX_EXCERPT);
         match answer.status.as_u16() {
             200..300 => serde_json::from_slice(&answer.body)

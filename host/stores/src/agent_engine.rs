@@ -114,6 +114,8 @@ impl AgentEngine {
             match self.send(activity, builder).await {
                 // What was refused with 429 was not carried out; anything else may have been.
                 Err((error, Some(StatusCode::TOO_MANY_REQUESTS))) if attempt < MAX_ATTEMPTS => drop(error),
+                // The token was withdrawn before it expired. It is forgotten.
+                Err((error, Some(StatusCode::UNAUTHORIZED))) if attempt == 1 => drop(error),
                 Err((error, status)) if attempt < MAX_ATTEMPTS && can_repeat(method, status) => drop(error),
                 Err((error, _)) => return Err(error),
                 Ok(answer) => return Ok(answer),
@@ -156,6 +158,9 @@ impl AgentEngine {
         let response = response.map_err(|error| failed(format!("no answer: {}", causes(&error.without_url()))))?;
         let status = response.status();
         let body = read(response).await.map_err(failed)?;
+        if status == StatusCode::UNAUTHORIZED {
+            self.tokens.forget(&token);
+        }
         if !status.is_success() {
             return Err((self.status_error(activity, status, &body, &token), Some(status)));
         }

@@ -475,7 +475,7 @@ fn rules_of_cors_that_cannot_be_meant_are_errors() {
     assert_eq!(error("{mapping: /run}"), of(missing));
     for origin in ["app.example", "https://app.example/", "https://*.example", "null"] {
         let problem = format!(
-            "`{origin}` is no origin; write the scheme, the host and the port, without a path, as in http://localhost:4200, \
+            "`{origin}` is not a valid origin; write the scheme, the host and the port, without a path, as in http://localhost:4200, \
              or `*` for all"
         );
         assert_eq!(error(&format!("{{origins: ['{origin}']}}")), of(&problem));

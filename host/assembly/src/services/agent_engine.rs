@@ -27,6 +27,10 @@ mod opening {
             let token = self.0.token().await;
             token.map_err(|error| StoreError::backend("cannot get an access token for Agent Engine", error.message))
         }
+
+        fn forget(&self, token: &str) {
+            self.0.forget(token);
+        }
     }
 
     fn tokens() -> Arc<dyn AccessTokens> {

@@ -31,6 +31,10 @@ mod opening {
                 .await
                 .map_err(|error| StoreError::backend("get an access token for Firestore", error.message))
         }
+
+        fn forget(&self, token: &str) {
+            self.0.forget(token);
+        }
     }
 
     async fn database(uri: &str) -> Result<(FirestoreClient, FirestoreProperties), StoreError> {

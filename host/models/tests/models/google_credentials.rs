@@ -113,6 +113,20 @@ async fn a_service_account_exchanges_a_signed_assertion_for_a_token() {
 }
 
 #[tokio::test]
+async fn a_token_that_is_refused_is_replaced_once() {
+    let server = TokenServer::granting().await;
+    let refusal = || MockResponse::json("{}").status(401);
+    let provider = MockProvider::start([refusal(), hello(), refusal(), refusal()]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(&folder, user_file(&server.url));
+    let model = model(&provider, settings(&path));
+    let response = generate(model.as_ref(), user_request("hi")).await.unwrap();
+    assert_eq!((texts(&[response]), server.forms().len()), (vec!["hello".to_owned()], 2));
+    let error = generate(model.as_ref(), user_request("hi")).await.unwrap_err();
+    assert_eq!((error.kind, server.forms().len(), provider.requests().len()), (ModelErrorKind::Auth, 3, 4));
+}
+
+#[tokio::test]
 async fn a_user_exchanges_a_refresh_token_for_a_token() {
     let server = TokenServer::granting().await;
     let provider = MockProvider::start([hello()]).await;

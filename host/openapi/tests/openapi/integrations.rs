@@ -160,6 +160,35 @@ async fn an_integration_has_a_tool_for_each_trigger() {
 }
 
 #[tokio::test]
+async fn the_document_of_an_integration_has_the_limit_of_documents() {
+    let large =
+        || axum::Json(json!({"openApiSpec": format!("openapi: 3.1.0\n# {}", "x".repeat(2 << 20))})).into_response();
+    let server = Server::start(move |_| large()).await;
+    let resource = || IntegrationResource::Integration { name: "orders".into(), triggers: Vec::new() };
+    let mut api = api(&server, resource());
+    assert_eq!(api.reason().await, "its document has no `paths`");
+    api.config.limits.max_document = 1 << 20;
+    let expected = "its document is larger than 1048576 bytes; raise `max_document` to allow more";
+    assert_eq!(api.reason().await, expected);
+}
+
+#[tokio::test]
+async fn a_location_cannot_become_another_host() {
+    let server = google().await;
+    for (project, location, key) in
+        [("p", "evil.example/x", "location"), ("p", "us.a", "location"), ("p/../q", "us", "project")]
+    {
+        let mut api = api(&server, connection(&[], &["AssignIssue"]));
+        let DocumentSource::Integration(integration) = &mut api.config.document else { unreachable!() };
+        (integration.project, integration.location) = (project.into(), location.into());
+        let value = if key == "project" { project } else { location };
+        let expected = format!("`{key}` is invalid: `{value}` is not the id of a {key} of Google Cloud");
+        assert_eq!(api.reason().await, expected);
+    }
+    assert_eq!(server.requests(), Vec::<Value>::new());
+}
+
+#[tokio::test]
 async fn a_refusal_names_what_to_check() {
     let failing = |answer: fn() -> Response| async move {
         let server = Server::start(move |_| answer()).await;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hatchery_core::StoreError;
 use reqwest::redirect::Policy;
-use reqwest::{Client, Url};
+use reqwest::{Client, StatusCode, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
@@ -29,6 +29,8 @@ const EMULATOR_VARIABLE: &str = "FIRESTORE_EMULATOR_HOST";
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long an attempt of a request that is repeated may take at least.
+const MIN_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Maximum number and bytes of the writes of one commit. Firestore accepts 10 MiB, its emulator 4.
 const MAX_COMMIT_WRITES: usize = 400;
@@ -49,6 +51,9 @@ pub trait AccessTokens: Send + Sync {
     /// # Errors
     /// [`StoreError::Backend`] if there are no credentials.
     async fn token(&self) -> Result<String, StoreError>;
+
+    /// Forgets a token that was not accepted, so that the next one is another. By default it does nothing.
+    fn forget(&self, _token: &str) {}
 }
 
 /// A client of one Firestore database. Cheap to clone; clones share their connections.
@@ -281,21 +286,22 @@ impl FirestoreClient {
     pub(super) async fn commit(&self, writes: &[Write]) -> Result<Commit, StoreError> {
         let doing = "write to Firestore";
         let full: Vec<_> = writes.iter().map(|write| self.full_write(write)).collect();
-        let response: CommitResponse = match self.send("", "commit", &json!({"writes": full}), doing).await {
-            Ok(response) => response,
-            Err(Failure::Api(error)) => match error.status.as_str() {
-                "ABORTED" | "ALREADY_EXISTS" | "FAILED_PRECONDITION" | "NOT_FOUND" => return Ok(Commit::Conflict),
-                "INVALID_ARGUMENT" if writes.iter().any(|write| write.bytes() > MAX_DOCUMENT_BYTES) => {
-                    return Err(too_large(&error));
+        let response: CommitResponse =
+            match self.send("", "commit", &json!({"writes": full}), doing, REQUEST_TIMEOUT).await {
+                Ok(response) => response,
+                Err(Failure::Api(error)) => match error.status.as_str() {
+                    "ABORTED" | "ALREADY_EXISTS" | "FAILED_PRECONDITION" | "NOT_FOUND" => return Ok(Commit::Conflict),
+                    "INVALID_ARGUMENT" if writes.iter().any(|write| write.bytes() > MAX_DOCUMENT_BYTES) => {
+                        return Err(too_large(&error));
+                    }
+                    _ => return Err(store_error(doing, error)),
+                },
+                Err(Failure::Network(error)) => {
+                    tracing::warn!(%error, "Firestore has not answered a commit");
+                    return Err(unavailable());
                 }
-                _ => return Err(store_error(doing, error)),
-            },
-            Err(Failure::Network(error)) => {
-                tracing::warn!(%error, "Firestore has not answered a commit");
-                return Err(unavailable());
-            }
-            Err(Failure::Store(error)) => return Err(error),
-        };
+                Err(Failure::Store(error)) => return Err(error),
+            };
         let first = response.write_results.into_iter().next();
         Ok(Commit::Made(first.map(|result| result.update_time).unwrap_or_default()))
     }
@@ -310,7 +316,8 @@ impl FirestoreClient {
     ) -> Result<T, StoreError> {
         let mut backoff = Backoff::new();
         loop {
-            match self.send(parent, method, request, doing).await {
+            let timeout = backoff.left().max(MIN_ATTEMPT_TIMEOUT);
+            match self.send(parent, method, request, doing, timeout).await {
                 Ok(response) => return Ok(response),
                 Err(failure) if failure.is_temporary() && backoff.wait().await => {}
                 Err(failure) => return Err(failure.into_error(doing)),
@@ -324,16 +331,28 @@ impl FirestoreClient {
         method: &str,
         request: &Json,
         doing: &str,
+        timeout: Duration,
     ) -> Result<T, Failure> {
-        let failed = |error: reqwest::Error| Failure::Network(error.without_url());
-        let token = match &self.0.authentication {
-            Authentication::Emulator => EMULATOR_TOKEN.to_owned(),
-            Authentication::Tokens(tokens) => tokens.token().await.map_err(Failure::Store)?,
+        let post = |token: String| async move {
+            let failed = |error: reqwest::Error| Failure::Network(error.without_url());
+            let request = self.0.http.post(self.url(parent, method)).bearer_auth(token).json(request);
+            let response = request.timeout(timeout).send().await.map_err(failed)?;
+            Ok::<_, Failure>((response.status(), response.bytes().await.map_err(failed)?))
         };
-        let url = self.url(parent, method);
-        let response = self.0.http.post(url).bearer_auth(token).json(request).send().await.map_err(failed)?;
-        let status = response.status();
-        let body = response.bytes().await.map_err(failed)?;
+        let (status, body) = match &self.0.authentication {
+            Authentication::Emulator => post(EMULATOR_TOKEN.to_owned()).await?,
+            Authentication::Tokens(tokens) => {
+                let token = tokens.token().await.map_err(Failure::Store)?;
+                match post(token.clone()).await? {
+                    (StatusCode::UNAUTHORIZED, _) => {
+                        // The token was withdrawn before it expired.
+                        tokens.forget(&token);
+                        post(tokens.token().await.map_err(Failure::Store)?).await?
+                    }
+                    answer => answer,
+                }
+            }
+        };
         if status.is_success() {
             return serde_json::from_slice(&body).map_err(|error| Failure::Store(unreadable(doing, error)));
         }

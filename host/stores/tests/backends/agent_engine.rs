@@ -185,6 +185,9 @@ async fn a_failure_that_passes_is_not_seen() {
     assert_eq!(server.events("s1").len(), 1);
     server.fail_operation(503);
     create(&sessions, "s2").await;
+    server.fail(401, json!({}));
+    sessions.append(&key, &message("again")).await.unwrap();
+    assert_eq!(server.events("s1").len(), 2);
 }
 
 #[tokio::test]

@@ -300,6 +300,26 @@ async fn state_keys_that_firestore_reserves_are_stored() {
 }
 
 #[tokio::test]
+async fn a_rewind_that_another_host_completes_is_not_done_again() {
+    let Some(proxy) = Proxy::start().await else { return };
+    let project = format!("test-{}", uuid::Uuid::new_v4());
+    let first = FirestoreSessionService::new(proxy.client_of(&project));
+    let second = FirestoreSessionService::new(emulator::project(&project).unwrap());
+    let key = create(&second, "ann", "s1").await;
+    append(&second, &key, (0..450).map(|number| event(&number.to_string()))).await;
+    proxy.fail_next(":commit", Fault::AnswerHeld);
+    let meanwhile = async {
+        proxy.held().await;
+        let revision = second.append(&key, &event("new")).await;
+        proxy.release();
+        revision
+    };
+    let (rewound, revision) = tokio::join!(first.rewind(&key, 5), meanwhile);
+    assert_eq!((rewound.unwrap().revision, revision.unwrap()), (5, 6));
+    assert_eq!(ids(&second, &key, EventWindow::All).await.len(), 6);
+}
+
+#[tokio::test]
 async fn a_rewind_deletes_what_the_undone_run_has_recorded() {
     let Some(([sessions, _], project)) = two_hosts() else { return };
     let key = create(&sessions, "ann", "s1").await;
@@ -469,6 +489,16 @@ async fn a_client_without_access_tokens_or_with_a_wrong_name_is_an_error() {
     let error = message(FirestoreClient::builder("project").emulator("127.0.0.1:x"));
     assert!(error.starts_with("`127.0.0.1:x` is not the address of a Firestore emulator ("), "{error}");
     assert!(error.ends_with("): write it as `127.0.0.1:8080`"), "{error}");
+}
+
+#[tokio::test]
+async fn a_database_that_does_not_answer_is_busy() {
+    // Connections to it are accepted by the system.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let sessions = FirestoreSessionService::new(FirestoreClient::builder("project").emulator(address).build().unwrap());
+    let error = sessions.get(&SessionKey::new("app", "ann", "s1"), EventWindow::All).await.err().unwrap();
+    assert_eq!(error.code(), "STORE_BUSY", "{error}");
 }
 
 #[tokio::test]

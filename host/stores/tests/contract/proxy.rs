@@ -6,12 +6,15 @@ use hatchery_stores::firestore::FirestoreClient;
 use hatchery_test_support::firestore_emulator;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 
 /// What happens to a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The emulator gets it, but its answer is lost.
     AnswerLost,
+    /// The emulator gets it, but its answer is held until [`Proxy::release`].
+    AnswerHeld,
     /// The answer is an error, and the emulator does not get it.
     Unavailable,
 }
@@ -21,8 +24,11 @@ pub struct Proxy {
     shared: Arc<Shared>,
 }
 
-#[derive(Default)]
 struct Shared {
+    /// A permit for each answer that is held.
+    held: Semaphore,
+    /// A permit for each answer that may go on.
+    released: Semaphore,
     fault: Mutex<Option<(&'static str, Fault)>>,
     /// The methods that were called, and the number of documents in the answers.
     reads: Mutex<Vec<(&'static str, usize)>>,
@@ -36,7 +42,8 @@ impl Proxy {
         let emulator = firestore_emulator()?;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let shared = Arc::new(Shared::default());
+        let (fault, reads) = Default::default();
+        let shared = Arc::new(Shared { held: Semaphore::new(0), released: Semaphore::new(0), fault, reads });
         let of_requests = shared.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -48,8 +55,22 @@ impl Proxy {
 
     /// Returns a client of a new project.
     pub fn client(&self) -> FirestoreClient {
-        let project = format!("test-{}", uuid::Uuid::new_v4());
+        self.client_of(&format!("test-{}", uuid::Uuid::new_v4()))
+    }
+
+    /// Returns a client of a project.
+    pub fn client_of(&self, project: &str) -> FirestoreClient {
         FirestoreClient::builder(project).emulator(&self.address).build().unwrap()
+    }
+
+    /// Waits until an answer is held.
+    pub async fn held(&self) {
+        self.shared.held.acquire().await.unwrap().forget();
+    }
+
+    /// Lets an answer go on that is held.
+    pub fn release(&self) {
+        self.shared.released.add_permits(1);
     }
 
     /// Makes the next call of a method fail.
@@ -81,6 +102,10 @@ async fn serve(mut stream: TcpStream, emulator: &str, shared: Arc<Shared>) {
     let text = response.text().await.unwrap();
     if fault == Some(Fault::AnswerLost) {
         return;
+    }
+    if fault == Some(Fault::AnswerHeld) {
+        shared.held.add_permits(1);
+        shared.released.acquire().await.unwrap().forget();
     }
     let documents = text.matches("\"found\": {").count() + text.matches("\"document\": {").count();
     shared.reads.lock().unwrap().push((method, documents));

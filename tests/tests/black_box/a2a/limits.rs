@@ -2,7 +2,6 @@
 
 use anyhow::{Context, Result};
 use hatchery_tests::Host;
-use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{VERSIONS, Version, artifact_texts, body, folder, result, server};
@@ -73,11 +72,12 @@ async fn notifications_that_a_dead_host_has_not_delivered_are_sent_by_the_next_o
             break;
         }
     }
+    host.get("/apps/echo/users/A2A_PUSH/sessions").await?.error(404, "USER_RESERVED")?;
     // The configuration with its token is deleted.
-    let sessions = "/apps/echo/users/A2A_PUSH/sessions";
+    let ids = json!({"taskId": task["id"]});
     loop {
-        let listed = host.send(host.request(Method::GET, sessions)).await?.json(200)?;
-        if listed == json!([]) {
+        let listed = result(&host, "echo", "ListTaskPushNotificationConfigs", &ids).await?;
+        if listed.pointer("/configs/0").is_none() {
             return Ok(());
         }
     }

@@ -98,7 +98,7 @@ fn check_origin(origin: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "`{}` is no origin; write the scheme, the host and the port, without a path, as in http://localhost:4200, or `*` for all",
+        "`{}` is not a valid origin; write the scheme, the host and the port, without a path, as in http://localhost:4200, or `*` for all",
         origin.escape_debug()
     ))
 }

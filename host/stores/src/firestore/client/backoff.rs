@@ -18,6 +18,11 @@ impl Backoff {
         Self { end: Instant::now() + MAX_WAIT, delay: FIRST_DELAY }
     }
 
+    /// Returns the time that is left for attempts.
+    pub(in crate::firestore) fn left(&self) -> Duration {
+        self.end.saturating_duration_since(Instant::now())
+    }
+
     /// Waits before the next attempt. Returns false, at once, if there should be none.
     pub(in crate::firestore) async fn wait(&mut self) -> bool {
         if Instant::now() + self.delay > self.end {

@@ -50,7 +50,10 @@ impl Failure {
     pub(super) fn into_error(self, doing: &str) -> StoreError {
         match self {
             Self::Api(error) => store_error(doing, error),
-            Self::Network(error) => StoreError::backend(doing, error),
+            Self::Network(error) => {
+                tracing::warn!(%error, "Firestore has not answered: {doing}");
+                unavailable()
+            }
             Self::Store(error) => error,
         }
     }

@@ -181,7 +181,7 @@ impl Store {
     }
 
     /// Writes a session's document and others, in one commit if they fit. If they don't, the session has the `status` until
-    /// all are written. Returns false, and has written nothing, if a condition did not hold.
+    /// all are written. Returns false if a condition did not hold: nothing is changed then, but for an incomplete copy.
     async fn write_in_steps(
         &self,
         key: &SessionKey,
@@ -202,11 +202,14 @@ impl Store {
             return Ok(false);
         }
         let others = commits.into_iter().flatten().collect();
-        match self.find_any(key, &[], &[]).await? {
-            Some((stored, _)) if stored.status == status => self.complete_steps(&stored, others, listing).await,
+        let is_complete = match self.find_any(key, &[], &[]).await? {
+            Some((stored, _)) if stored.status == status => self.complete_steps(&stored, others, listing).await?,
             // Another host has completed it, or removed it.
-            _ => Ok(false),
-        }
+            _ => false,
+        };
+        // The first commit decides about a rewind. To do it again would remove what was appended after another host has
+        // completed it.
+        Ok(is_complete || status == Status::Trimming)
     }
 
     /// Makes the other writes of several commits, and then marks the session as complete, with its place in lists if it has
