@@ -80,7 +80,7 @@ for (const theme of ["light", "dark"]) {
   await visit(`runs?app=trip-planner&user=${user}`);
   await page.locator("main li a").first().click();
   await page.getByRole("button", { name: /^estimate_cost/ }).first().click();
-  await page.getByRole("region", { name: "Step" }).waitFor();
+  await page.getByRole("region", { name: "Step", exact: true }).waitFor();
   await page.locator("main").evaluate((main) => main.scrollTo(0, 0));
   await shoot(`run-${theme}`);
   await visit(`runs?app=dice&user=${user}`);

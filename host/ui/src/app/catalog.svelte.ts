@@ -22,6 +22,7 @@ class CatalogStore {
   changes = $state.raw<Change[]>([]);
   /** Seconds since 1970, for ages. */
   now = $state(Date.now() / 1000);
+  #reading: Promise<void> | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   get rejected(): number {
@@ -64,8 +65,14 @@ class CatalogStore {
     this.#timer = setTimeout(() => void this.refresh(), BATCH_MS);
   }
 
-  async refresh(): Promise<void> {
+  /** Reads the catalog. Answers that overtake each other would look like changes, so it is read once at a time. */
+  refresh(): Promise<void> {
     clearTimeout(this.#timer);
+    this.#reading = (this.#reading ?? Promise.resolve()).then(() => this.#read());
+    return this.#reading;
+  }
+
+  async #read(): Promise<void> {
     try {
       const catalog = await readCatalog();
       this.now = Date.now() / 1000;

@@ -4,8 +4,8 @@ import { followHappenings } from "../api/host";
 import { HostError } from "../api/http";
 import type { Happening } from "../api/types";
 
-/** Happenings that the page keeps. */
-const MAX_KEPT = 200;
+/** Happenings that the page keeps, as many as the host. */
+const MAX_KEPT = 1000;
 const RETRY_MS = 1500;
 
 type Listener = (happening: Happening) => void;
