@@ -4,6 +4,7 @@ import { listApps, readCatalog } from "../api/host";
 import { describeError } from "../api/http";
 import type { App, Catalog } from "../api/types";
 import { happenings } from "./happenings.svelte";
+import { login } from "./login.svelte";
 import { type Change, findChanges, isRejected } from "../model/changes";
 
 const INTERVAL = 1500;
@@ -94,7 +95,8 @@ class CatalogStore {
       clearTimeout(this.#timer);
       const isVisible = document.visibilityState === "visible";
       const interval = this.isLoading ? FAST_INTERVAL : this.#interval;
-      if (isVisible) this.#timer = setTimeout(() => void this.refresh(), interval);
+      // Refused requests count towards the limits of the host.
+      if (isVisible && login.message === undefined) this.#timer = setTimeout(() => void this.refresh(), interval);
     }
   }
 }
