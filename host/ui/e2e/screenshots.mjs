@@ -111,7 +111,10 @@ for (const theme of ["light", "dark"]) {
   await page.getByRole("form").scrollIntoViewIfNeeded();
   if (theme === "dark") await shoot(`tool-${theme}`);
   await visit("evals/dice");
+  const evaluated = page.waitForResponse((response) => response.url().endsWith("/eval-sets/rolls/run"));
   await page.getByRole("button", { name: "Run all" }).click();
+  await (await evaluated).finished();
+  await page.getByRole("button", { name: /just now/ }).waitFor();
   await page.getByRole("button", { name: "dice_then_primes", exact: true }).click();
   await page.getByRole("region", { name: "Run 1 of dice_then_primes" }).waitFor();
   await shoot(`evals-${theme}`);
