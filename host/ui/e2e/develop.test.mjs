@@ -95,9 +95,9 @@ test("a tool is called by a form, with its result, its state and where its time 
     await page.getByRole("button", { name: "Try roll_die…" }).click();
     const form = page.getByRole("form", { name: "Try roll_die" });
     assert.equal(await form.getByLabel(/^sides/).inputValue(), "6");
-    await form.getByLabel(/^sides/).fill("1");
+    await form.getByLabel(/^sides/).fill("-1");
     await form.getByRole("button", { name: "Call" }).click();
-    await page.getByRole("alert").getByText("a die has two sides or more, not 1").waitFor();
+    await page.getByRole("alert").getByText("-1 is less than the minimum of 0").waitFor();
     await form.getByLabel(/^sides/).fill("20");
     await form.getByRole("button", { name: "Call" }).click();
     await page.getByText(/, CPU \d/).waitFor();
@@ -138,13 +138,13 @@ test("a YAML agent is built: the host's errors with their line, saving, and tryi
       await page.getByRole("button", { name: "Create" }).click();
       const editor = page.getByRole("textbox", { name: "root_agent.yaml" });
       await editor.waitFor();
-      assert.match(page.url(), /\/build\/fresh$/);
+      await page.waitForURL(/\/build\/fresh$/);
       await page.getByText("valid", { exact: true }).waitFor();
       const good = await editor.inputValue();
       await editor.fill(`${good}tools: [{ name: no/such }]\n`);
       await page.getByRole("button", { name: /^root_agent\.yaml:6:\d+/ }).click();
       await page.waitForFunction(() => document.activeElement?.matches("textarea") && document.activeElement.selectionStart > 0);
-      assert(await page.getByRole("button", { name: "Save" }).isDisabled());
+      assert(await page.getByRole("button", { name: "Save", exact: true }).isDisabled());
       await assertAccessible(page, "an error in a YAML agent");
       await editor.fill(`${good}tools: [{ name: dice/roll_die }]\n`);
       await page.getByText("valid", { exact: true }).waitFor();
@@ -155,7 +155,7 @@ test("a YAML agent is built: the host's errors with their line, saving, and tryi
       replaceFile(host.file("fresh/root_agent.yaml"), `${good}# by hand\n`);
       await editor.fill(`${good}# by the page\n`);
       await page.getByText("valid", { exact: true }).waitFor();
-      await page.getByRole("button", { name: "Save" }).click();
+      await page.getByRole("button", { name: "Save", exact: true }).click();
       await page.getByRole("alert").getByText("`root_agent.yaml` has changed since it was read; read it again").waitFor();
       await page.getByRole("button", { name: "Read the files again" }).click();
       await page.waitForFunction(() => document.querySelector("textarea")?.value.endsWith("# by hand\n"));
