@@ -50,7 +50,7 @@ mod tests {
     fn read(content_type: &'static str, body: &str) -> Result<Vec<(String, String)>, String> {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-        files(&headers, body.as_bytes()).map_err(|error| error.to_string())
+        files(&headers, body.as_bytes()).map_err(|error| error.detail)
     }
 
     #[test]
