@@ -44,7 +44,16 @@ test("texts of components, models and files are shown as text", async () => {
       await assertAccessible(page, "hostile texts");
       await say(page, `text ${TEXTS.length}`);
       await page.getByText(/^x{1000}/).waitFor();
-      for (const place of ["components", "agents/hostile", "runs?app=hostile&user=me", "sessions?app=hostile&user=me"]) {
+      const session = page.url().split("/").at(-1);
+      const { runs } = await host.json(`/apps/hostile/users/me/sessions/${session}/runs`);
+      for (const { id } of runs.slice(0, 3)) {
+        await page.goto(`${host.url}/dev-ui/runs/hostile/users/me/sessions/${session}/${id}`);
+        const steps = page.getByRole("region", { name: "Steps" }).getByRole("button");
+        await steps.first().waitFor();
+        for (const step of await steps.all()) await step.click();
+        assert.equal(await page.locator("main script, main img, main iframe").count(), 0);
+      }
+      for (const place of ["components", "agents/hostile", "runs?app=hostile&user=me", "sessions?app=hostile&user=me", "usage?app=hostile&user=me", "evals/hostile", "build/hostile"]) {
         await page.goto(`${host.url}/dev-ui/${place}`);
         await page.getByRole("heading").first().waitFor();
         await page.waitForFunction(() => document.querySelector("main")?.innerText.length > 40);

@@ -136,7 +136,7 @@ test("a run shows where its time went", () =>
     await where.getByText(/Measured by the host/).waitFor();
     await where.getByText("waiting for its turn").waitFor();
     await page.getByRole("button", { name: /check_prime .*tool/ }).click();
-    const step = page.getByRole("region", { name: "Step" });
+    const step = page.getByRole("region", { name: "Step", exact: true });
     await step.getByText("Arguments").waitFor();
     await assertAccessible(page, "run");
     // The address leads back to the step.
@@ -147,9 +147,11 @@ test("a run shows where its time went", () =>
     await step.getByText(/^\d+ new since the call before$/).waitFor();
     await step.getByText("2 tools: roll_die, check_prime").waitFor();
     // A component has its time on the processor.
-    await page.getByRole("button", { name: /dice component .*guest/ }).first().press("ArrowDown");
-    await page.keyboard.press("Enter");
+    const guest = page.getByRole("button", { name: /dice component .*guest/ }).first();
+    await guest.click();
     await step.getByText(/CPU .* waiting/).waitFor();
+    await guest.press("ArrowDown");
+    assert(!(await guest.evaluate((button) => button === document.activeElement)), "the arrow key moves to the next step");
     await step.getByRole("button", { name: "Close" }).click();
     await step.waitFor({ state: "hidden" });
   }));

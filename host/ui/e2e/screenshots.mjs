@@ -80,7 +80,7 @@ for (const theme of ["light", "dark"]) {
   await visit(`runs?app=trip-planner&user=${user}`);
   await page.locator("main li a").first().click();
   await page.getByRole("button", { name: /^estimate_cost/ }).first().click();
-  await page.getByRole("region", { name: "Step" }).waitFor();
+  await page.getByRole("region", { name: "Step", exact: true }).waitFor();
   await page.locator("main").evaluate((main) => main.scrollTo(0, 0));
   await shoot(`run-${theme}`);
   await visit(`runs?app=dice&user=${user}`);
@@ -111,7 +111,10 @@ for (const theme of ["light", "dark"]) {
   await page.getByRole("form").scrollIntoViewIfNeeded();
   if (theme === "dark") await shoot(`tool-${theme}`);
   await visit("evals/dice");
+  const evaluated = page.waitForResponse((response) => response.url().endsWith("/eval-sets/rolls/run"));
   await page.getByRole("button", { name: "Run all" }).click();
+  await (await evaluated).finished();
+  await page.getByRole("button", { name: /just now/ }).waitFor();
   await page.getByRole("button", { name: "dice_then_primes", exact: true }).click();
   await page.getByRole("region", { name: "Run 1 of dice_then_primes" }).waitFor();
   await shoot(`evals-${theme}`);

@@ -92,6 +92,8 @@ export interface RunRequest {
   parts: Part[];
   streaming: boolean;
   signal: AbortSignal;
+  /** Whether the run goes on when the page is closed. */
+  isKept?: boolean;
   /** Called with the id of the run once the host has accepted the request. */
   onAccepted: (runId: string) => void;
 }
@@ -112,8 +114,7 @@ export async function* run(request: RunRequest): AsyncGenerator<SessionEvent> {
     runId,
     newMessage: { role: "user", parts },
     streaming,
-    // A page that is closed cancels its run.
-    cancelOnDisconnect: true,
+    cancelOnDisconnect: !request.isKept,
   };
   const response = await sendRequest("POST", "run_sse", body, signal);
   // An answer to a call of a waiting run continues that run, whatever id the request has.

@@ -4,6 +4,7 @@ import { listApps, readCatalog } from "../api/host";
 import { describeError } from "../api/http";
 import type { App, Catalog } from "../api/types";
 import { happenings } from "./happenings.svelte";
+import { login } from "./login.svelte";
 import { type Change, findChanges, isRejected } from "../model/changes";
 
 const INTERVAL = 1500;
@@ -22,6 +23,7 @@ class CatalogStore {
   changes = $state.raw<Change[]>([]);
   /** Seconds since 1970, for ages. */
   now = $state(Date.now() / 1000);
+  #reading: Promise<void> | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   get rejected(): number {
@@ -64,8 +66,14 @@ class CatalogStore {
     this.#timer = setTimeout(() => void this.refresh(), BATCH_MS);
   }
 
-  async refresh(): Promise<void> {
+  /** Reads the catalog. Answers that overtake each other would look like changes, so it is read once at a time. */
+  refresh(): Promise<void> {
     clearTimeout(this.#timer);
+    this.#reading = (this.#reading ?? Promise.resolve()).then(() => this.#read());
+    return this.#reading;
+  }
+
+  async #read(): Promise<void> {
     try {
       const catalog = await readCatalog();
       this.now = Date.now() / 1000;
@@ -87,7 +95,8 @@ class CatalogStore {
       clearTimeout(this.#timer);
       const isVisible = document.visibilityState === "visible";
       const interval = this.isLoading ? FAST_INTERVAL : this.#interval;
-      if (isVisible) this.#timer = setTimeout(() => void this.refresh(), interval);
+      // Refused requests count towards the limits of the host.
+      if (isVisible && login.message === undefined) this.#timer = setTimeout(() => void this.refresh(), interval);
     }
   }
 }

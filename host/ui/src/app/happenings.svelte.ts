@@ -4,8 +4,8 @@ import { followHappenings } from "../api/host";
 import { HostError } from "../api/http";
 import type { Happening } from "../api/types";
 
-/** Happenings that the page keeps. */
-const MAX_KEPT = 200;
+/** Happenings that the page keeps, as many as the host. */
+const MAX_KEPT = 1000;
 const RETRY_MS = 1500;
 
 type Listener = (happening: Happening) => void;
@@ -36,16 +36,16 @@ class HappeningStore {
     const connect = async () => {
       clearTimeout(timer);
       const { signal } = abort;
-      let isSupported = true;
+      let isWelcome = true;
       try {
         await this.#follow(signal);
       } catch (error) {
-        // A host of another version has no such route.
-        isSupported = !(error instanceof HostError && error.status === 404);
+        // The host wants a login, or another version of it has no such route.
+        isWelcome = !(error instanceof HostError && error.status >= 400 && error.status < 500);
       }
       if (signal.aborted) return;
       this.#setConnected(false);
-      if (isSupported) timer = setTimeout(() => void connect(), RETRY_MS);
+      if (isWelcome) timer = setTimeout(() => void connect(), RETRY_MS);
     };
     const wake = () => {
       abort.abort();

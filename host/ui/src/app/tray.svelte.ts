@@ -1,10 +1,11 @@
 // What waits for a person: confirmations of all sessions that have run since the host started, and recent failures.
 
-import { listRuns, readSession, run, type SessionKey } from "../api/host";
+import { listRuns, listSessions, readSession, run, type SessionKey } from "../api/host";
 import { describeError } from "../api/http";
 import type { Happening } from "../api/types";
 import { buildTurns, confirmationAnswer, type ItemOf, openConfirmations } from "../model/conversation";
 import { newRunId } from "../model/run-id";
+import { catalog } from "./catalog.svelte";
 import { happenings } from "./happenings.svelte";
 
 export interface Waiting {
@@ -60,7 +61,7 @@ class Tray {
     this.waiting = this.waiting.filter((other) => other.item !== item);
     try {
       const parts = confirmationAnswer(item, confirmed, confirmed ? item.payload : undefined);
-      const request = { key, runId: newRunId(), parts, streaming: false, signal: new AbortController().signal, onAccepted: () => {} };
+      const request = { key, runId: newRunId(), parts, streaming: false, isKept: true, signal: new AbortController().signal, onAccepted: () => {} };
       for await (const _event of run(request)) continue;
       this.error = "";
     } catch (error) {
@@ -82,9 +83,11 @@ function isSame(one: SessionKey, other: SessionKey): boolean {
   return one.app === other.app && one.user === other.user && one.session === other.session;
 }
 
-/** Returns the open confirmations of a session. None if it is gone. */
+/** Returns the open confirmations of a session. None if it is gone, as that of a single call of a tool is. */
 async function openOf(key: SessionKey): Promise<Waiting[]> {
   try {
+    if (!catalog.apps.some(({ name }) => name === key.app)) return [];
+    if (!(await listSessions(key.app, key.user)).some(({ id }) => id === key.session)) return [];
     const { runs } = await listRuns(key, 20);
     if (!runs.some(({ state }) => state === "waiting")) return [];
     const { events } = await readSession(key);

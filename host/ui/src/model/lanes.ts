@@ -1,0 +1,72 @@
+// The revisions of components over time, from what has happened.
+
+import type { Happening } from "../api/types";
+
+export interface Block {
+  sha256: string;
+  /** Seconds since 1970. */
+  start: number;
+  /** `undefined` while it serves. */
+  end?: number;
+}
+
+export interface Mark {
+  time: number;
+  /** Why a file was rejected. */
+  reason: string;
+}
+
+export interface Lane {
+  name: string;
+  blocks: Block[];
+  marks: Mark[];
+}
+
+/** Returns a lane for each component whose code has changed or whose file was rejected, by name. */
+export function buildLanes(happenings: readonly Happening[]): Lane[] {
+  const lanes = new Map<string, Lane>();
+  const lane = (name: string) => {
+    const known = lanes.get(name) ?? { name, blocks: [], marks: [] };
+    lanes.set(name, known);
+    return known;
+  };
+  const end = ({ blocks }: Lane, time: number) => {
+    const last = blocks.at(-1);
+    if (last && last.end === undefined) last.end = time;
+  };
+  for (const happening of [...happenings].sort((one, other) => one.id - other.id)) {
+    const { time } = happening;
+    switch (happening.kind) {
+      case "componentAdded":
+        lane(happening.name).blocks.push({ sha256: happening.sha256, start: time });
+        break;
+      case "componentReplaced": {
+        const replaced = lane(happening.name);
+        end(replaced, time);
+        replaced.blocks.push({ sha256: happening.to, start: time });
+        break;
+      }
+      case "componentRemoved":
+        end(lane(happening.name), time);
+        break;
+      case "fileRejected":
+        lane(happening.name).marks.push({ time, reason: happening.reason });
+        break;
+      case "fileLoading":
+      case "fileLoaded":
+      case "fileRemoved":
+      case "revisionDrained":
+      case "runEnded":
+      case "callFailed":
+    }
+  }
+  const hasChanged = ({ blocks, marks }: Lane) => blocks.length > 1 || marks.length > 0 || blocks.some(({ end }) => end !== undefined);
+  return [...lanes.values()].filter(hasChanged).sort((one, other) => one.name.localeCompare(other.name));
+}
+
+/** Returns the time from which on lanes are drawn: the first change, with some room before it. */
+export function beginOf(lanes: readonly Lane[], now: number): number {
+  const times = lanes.flatMap(({ blocks, marks }) => [...blocks.slice(1).map(({ start }) => start), ...blocks.flatMap(({ end }) => end ?? []), ...marks.map(({ time }) => time)]);
+  const first = Math.min(now, ...times);
+  return first - Math.max(5, (now - first) * 0.15);
+}
