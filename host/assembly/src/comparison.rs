@@ -74,20 +74,22 @@ fn summary(inspection: &Inspection) -> RevisionSummary {
 
 fn changes(before: &Value, after: &Value) -> Vec<ItemChange> {
     let lists = LISTS.iter().flat_map(|(list, kind)| {
-        let [before, after] = [before, after].map(|inspection| by_name(&inspection[*list]));
+        let [before, after] = [before, after].map(|inspection| by_name(inspection.get(*list)));
         compare(kind, before, after)
     });
     let requested = |inspection: &Value| -> BTreeMap<String, Value> {
-        let entries = inspection["grants"]["requested"].as_object();
+        let entries = inspection.pointer("/grants/requested").and_then(Value::as_object);
         entries.into_iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect()
     };
     lists.chain(compare("grant", requested(before), requested(after))).collect()
 }
 
 /// Returns the items of a list by name. A text is its own name.
-fn by_name(list: &Value) -> BTreeMap<String, Value> {
-    let named = |item: &Value| Some((item.as_str().or_else(|| item["name"].as_str())?.to_owned(), item.clone()));
-    list.as_array().into_iter().flatten().filter_map(named).collect()
+fn by_name(list: Option<&Value>) -> BTreeMap<String, Value> {
+    let named = |item: &Value| {
+        Some((item.as_str().or_else(|| item.get("name").and_then(Value::as_str))?.to_owned(), item.clone()))
+    };
+    list.and_then(Value::as_array).into_iter().flatten().filter_map(named).collect()
 }
 
 fn compare(kind: &'static str, mut before: BTreeMap<String, Value>, after: BTreeMap<String, Value>) -> Vec<ItemChange> {

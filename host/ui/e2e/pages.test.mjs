@@ -147,7 +147,7 @@ test("a run shows where its time went", () =>
     await step.getByText(/^\d+ new since the call before$/).waitFor();
     await step.getByText("2 tools: roll_die, check_prime").waitFor();
     // A component has its time on the processor.
-    const guest = page.getByRole("button", { name: /dice component .*guest/ }).first();
+    const guest = page.getByRole("button", { name: /^dice .*guest/ }).first();
     await guest.click();
     await step.getByText(/CPU .* waiting/).waitFor();
     await guest.press("ArrowDown");

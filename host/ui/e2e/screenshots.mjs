@@ -107,7 +107,7 @@ for (const theme of ["light", "dark"]) {
   await visit("components/dice");
   await page.getByRole("button", { name: "Try roll_die…" }).click();
   await page.getByRole("button", { name: "Call" }).click();
-  await page.getByText(/CPU .*s$/).waitFor();
+  await page.getByText(/, CPU \d/).waitFor();
   await page.getByRole("form").scrollIntoViewIfNeeded();
   if (theme === "dark") await shoot(`tool-${theme}`);
   await visit("evals/dice");
