@@ -60,10 +60,10 @@ pub use byte_size::ByteSize;
 pub use config::{
     A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPushConfig, ApiConfig, ApiConfirmation,
     ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AppConfig, AuditConfig, AuthConfig, Authority, BasicConfig,
-    ComponentConfig, Config, ConfigError, CorsConfig, DevUi, DurabilityConfig, FILE_NAME as CONFIG_FILE, McpConfig,
-    McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig, ModelsConfig,
-    OAuth2ClientPlacement, OAuth2Config, OpenApiConfig, QuotaOverrides, RegistryConfig, ServerConfig,
-    ServiceAccountConfig, ToolExecutionConfig, ValueConfig,
+    ComponentConfig, Config, ConfigError, CorsConfig, DevUi, DurabilityConfig, FILE_NAME as CONFIG_FILE,
+    IntegrationConfig, IntegrationOperation, McpConfig, McpConfirmation, McpExposeConfig, McpHandshake,
+    McpHttpTransport, McpServerConfig, ModelsConfig, OAuth2ClientPlacement, OAuth2Config, OpenApiConfig,
+    QuotaOverrides, RegistryConfig, ServerConfig, ServiceAccountConfig, ToolExecutionConfig, ValueConfig,
 };
 pub use host::{
     Host, HostBuilder, HostError, NAMES_FILE, known_apps, protected_paths, unknown_apps, unknown_components,

@@ -97,7 +97,11 @@ fn config_secrets(config: &Config) -> Vec<ProtectedPath> {
         let path = api.auth.service_account.as_ref()?.file.clone()?;
         Some(ProtectedPath { purpose: format!("a key (`openapi.apis.{name}.auth.service_account.file`)"), path })
     });
-    own.chain(accounts).collect()
+    let of_integrations = config.integrations.iter().filter_map(|(name, integration)| {
+        let path = integration.service_account.as_ref()?.file.clone()?;
+        Some(ProtectedPath { purpose: format!("a key (`integrations.{name}.service_account.file`)"), path })
+    });
+    own.chain(accounts).chain(of_integrations).collect()
 }
 
 /// Returns the files that decide where the host sends requests, and with them credentials.
@@ -174,6 +178,10 @@ mod tests {
             (
                 "openapi: {apis: {a: {document: 'https://a', auth: {service_account: {file: data/a.json}}}}}",
                 "a key (`openapi.apis.a.auth.service_account.file`)",
+            ),
+            (
+                "integrations: {a: {project: p, location: l, connection: c, service_account: {file: data/a.json}}}",
+                "a key (`integrations.a.service_account.file`)",
             ),
         ] {
             for access in ["read", "write"] {
