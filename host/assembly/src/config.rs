@@ -6,6 +6,7 @@ mod app;
 mod audit;
 mod component;
 mod error;
+mod integrations;
 mod mcp;
 mod openapi;
 mod quotas;
@@ -31,6 +32,7 @@ pub use app::{AppConfig, ToolExecutionConfig};
 pub use audit::AuditConfig;
 pub use component::ComponentConfig;
 pub use error::ConfigError;
+pub use integrations::{IntegrationConfig, IntegrationOperation};
 pub use mcp::{McpConfig, McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig};
 pub use openapi::{
     ApiConfig, ApiConfirmation, ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AuthConfig, BasicConfig,
@@ -101,6 +103,8 @@ pub struct Config {
     pub mcp: McpConfig,
     pub a2a: A2aConfig,
     pub openapi: OpenApiConfig,
+    /// Integrations and connections of Google Cloud by name. Agents refer to them by these names.
+    pub integrations: BTreeMap<String, IntegrationConfig>,
     pub registry: RegistryConfig,
     pub server: ServerConfig,
     pub audit: AuditConfig,
@@ -221,6 +225,7 @@ impl Config {
         config.mcp.check().map_err(|message| invalid(None, message))?;
         config.a2a.check().map_err(|message| invalid(None, message))?;
         config.openapi.check().map_err(|message| invalid(None, message))?;
+        integrations::check(&config.integrations).map_err(|message| invalid(None, message))?;
         config.server.check().map_err(|message| invalid(None, message))?;
         let folder = file.parent().unwrap_or(Path::new(""));
         config.resolve_paths(folder);
@@ -243,6 +248,7 @@ impl Config {
         self.a2a.resolve_paths(folder);
         self.openapi.resolve_paths(folder);
         self.server.resolve_paths(folder);
+        integrations::resolve_paths(&mut self.integrations, folder);
         if let Some(file) = &mut self.audit.file {
             *file = folder.join(&*file);
         }

@@ -65,10 +65,10 @@ pub use config::{
     A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPushConfig, ApiConfig, ApiConfirmation,
     ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AppConfig, AuditConfig, AuthConfig, Authority, BasicConfig,
     ClientKeyConfig, ComponentConfig, Config, ConfigError, CorsConfig, DevUi, DurabilityConfig,
-    FILE_NAME as CONFIG_FILE, McpConfig, McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport,
-    McpServerConfig, ModelsConfig, OAuth2ClientPlacement, OAuth2Config, OidcConfig, OpenApiConfig, QuotaOverrides,
-    RegistryConfig, Role, ServerAuthConfig, ServerConfig, ServiceAccountConfig, TlsConfig, TokenAlgorithm,
-    ToolExecutionConfig, ValueConfig,
+    FILE_NAME as CONFIG_FILE, IntegrationConfig, IntegrationOperation, McpConfig, McpConfirmation, McpExposeConfig,
+    McpHandshake, McpHttpTransport, McpServerConfig, ModelsConfig, OAuth2ClientPlacement, OAuth2Config, OidcConfig,
+    OpenApiConfig, QuotaOverrides, RegistryConfig, Role, ServerAuthConfig, ServerConfig, ServiceAccountConfig,
+    TlsConfig, TokenAlgorithm, ToolExecutionConfig, ValueConfig,
 };
 pub use host::{
     Host, HostBuilder, HostError, NAMES_FILE, known_apps, protected_paths, unknown_apps, unknown_components,

@@ -107,7 +107,7 @@ impl Integration {
     /// # Errors
     /// If a service refuses a request, or answers otherwise than it should.
     pub(crate) async fn document(&self, http: &Http) -> Result<Document, ApiError> {
-        self.check()?;
+        self.check().map_err(|reason| ApiError::Setting { key: "integration".into(), reason })?;
         match &self.resource {
             IntegrationResource::Integration { name, triggers } => {
                 let url = self.url(Service::Regional, &format!("{}:generateOpenApiSpec", self.parent()))?;
@@ -178,15 +178,17 @@ impl Integration {
     }
 
     /// Checks what becomes a part of the names of hosts and of paths.
-    fn check(&self) -> Result<(), ApiError> {
+    ///
+    /// # Errors
+    /// The reason, with the key.
+    pub fn check(&self) -> Result<(), String> {
         let is_id = |value: &str, others: &str| {
             value.starts_with(|char: char| char.is_ascii_alphanumeric())
                 && value.chars().all(|char| char.is_ascii_alphanumeric() || others.contains(char))
         };
         for (key, value, others) in [("project", &self.project, "-.:"), ("location", &self.location, "-")] {
             if !is_id(value, others) {
-                let reason = format!("`{}` is not the id of a {key} of Google Cloud", excerpt(value, 60));
-                return Err(ApiError::Setting { key: key.into(), reason });
+                return Err(format!("`{}` is not the id of a {key} of Google Cloud", excerpt(value, 60)));
             }
         }
         Ok(())

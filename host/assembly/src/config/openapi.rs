@@ -19,7 +19,7 @@ use crate::byte_size::ByteSize;
 use crate::egress::HostEgress;
 
 /// Where tokens for Google Cloud are requested, unless a credentials file says otherwise.
-const GOOGLE_TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
+pub(super) const GOOGLE_TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
 
 /// The scope of tokens for all of Google Cloud.
 const GOOGLE_SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
@@ -346,7 +346,7 @@ impl ServiceAccountConfig {
     ///
     /// # Errors
     /// If there is not exactly one of file and text.
-    fn credentials(&self) -> Result<Credentials, String> {
+    pub(super) fn credentials(&self) -> Result<Credentials, String> {
         let key = match (&self.file, &self.json) {
             (Some(file), None) => KeySource::File(file.clone()),
             (None, Some(json)) => KeySource::Json(json.into()),

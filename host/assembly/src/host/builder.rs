@@ -346,6 +346,11 @@ impl HostBuilder {
             openapi.start();
         }
         openapi.register(self.extensions.get_or_insert_default());
+        let (integrations, integration_policies) = openapi::integrations(&config.integrations);
+        if self.watch {
+            integrations.start();
+        }
+        integrations.register(self.extensions.get_or_insert_default());
         let Extensions { agent_classes, plugins, .. } = self.extensions.clone().unwrap_or_default();
         let mut registered_plugins = crate::plugins::registered().clone();
         registered_plugins.extend(plugins);
@@ -409,6 +414,7 @@ impl HostBuilder {
                         a2a_policies,
                         push_policy: push_policy.clone(),
                         api_policies,
+                        integration_policies,
                         state,
                     }
                     .run(stamps),

@@ -32,6 +32,7 @@ pub(super) struct ConfigWatcher {
     pub(super) a2a_policies: Policies,
     pub(super) push_policy: Option<Arc<HostEgress>>,
     pub(super) api_policies: Policies,
+    pub(super) integration_policies: Policies,
     /// Reports a file that cannot be used.
     pub(super) state: ConfigState,
 }
@@ -123,6 +124,15 @@ impl ConfigWatcher {
                 tracing::warn!(api = name, "an API was removed or is not trusted: it gets no more requests");
             }
         }
+        for (name, policy) in &self.integration_policies {
+            let integration = config.integrations.get(name).filter(|integration| integration.refusal.is_none());
+            if policy.restrict(integration.and_then(|integration| integration.policy().ok())) {
+                tracing::warn!(
+                    integration = name,
+                    "an integration was removed or is not trusted: it gets no more requests"
+                );
+            }
+        }
         if self.push_policy.as_ref().is_some_and(|policy| policy.restrict(config.a2a.push_policy())) {
             tracing::warn!("`a2a.push` was removed or is not trusted: no more push notifications are sent");
         }
@@ -154,6 +164,7 @@ fn sections_with_restart(initial: &Config, now: &Config) -> Vec<&'static str> {
         ("`mcp`", initial.mcp != now.mcp),
         ("`a2a`", initial.a2a != now.a2a),
         ("`openapi`", initial.openapi != now.openapi),
+        ("`integrations`", initial.integrations != now.integrations),
         ("`registry`", initial.registry != now.registry),
         ("`server`", without_auth(&initial.server) != without_auth(&now.server)),
         (

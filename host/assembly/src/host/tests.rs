@@ -290,3 +290,32 @@ async fn access_that_the_configuration_has_no_longer_is_withdrawn() {
     assert_eq!(code(errors(&host, "far", "last").await.1), "A2A_NOT_ALLOWED");
     host.close().await;
 }
+
+#[tokio::test]
+async fn an_agent_uses_an_integration_of_the_configuration() {
+    let agent = |name: &str| {
+        format!(
+            "name: clerk\nmodel: native\ninstruction: Help.\ntools:\n  \
+             - {{name: ApplicationIntegrationToolset, args: {{integration: {name}}}}}\n"
+        )
+    };
+    // Nothing listens on port 1.
+    let config = "integrations: {jira: {project: p, location: us-central1, connection: jira, actions: [Assign], \
+                  endpoint: 'http://127.0.0.1:1'}}\n";
+    let folder = folder(&[
+        ("clerk/root_agent.yaml", &agent("jira")),
+        ("lost/root_agent.yaml", &agent("crm")),
+        ("operator.yaml", config),
+    ]);
+    let source = ConfigSource::new(folder.path()).with_file(Some(folder.path().join("operator.yaml")));
+    let builder = Host::builder().config_source(source).storage(Storage::InMemory).code_cache(None);
+    let model = Arc::new(Scripted::new().default_reply("Hello"));
+    let host = builder.model("native", model).open().await.unwrap();
+    let error = errors(&host, "clerk", "first").await.1.unwrap();
+    assert_eq!(error.code(), "OPENAPI_UNAVAILABLE");
+    let cause = "the API `jira` is not available: the request failed: ";
+    assert!(error.to_string().contains(cause), "{error}");
+    let report = host.apps().report();
+    let lost = report.files.iter().find(|file| file.name == "lost").unwrap().reason.as_deref().unwrap();
+    assert!(lost.contains("hatchery.yaml has no integration `crm`; available: `jira`"), "{lost}");
+}

@@ -1,6 +1,7 @@
 //! Detection of settings that access anything outside of the folder of the configuration.
 
-use std::collections::BTreeMap;
+mod connections;
+
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
@@ -8,10 +9,9 @@ use hatchery_registry::SignaturePolicy;
 use hatchery_wasm::policy::Variable;
 use hatchery_wasm::{CompileLimits, Grants, InstanceSettings};
 
-use crate::config::{
-    A2aAgentConfig, ApiConfig, Config, DevUi, McpServerConfig, ServerConfig, ValueConfig, without_credentials,
-};
+use crate::config::{Config, DevUi, ServerConfig, without_credentials};
 use crate::plugins;
+use connections::{external_agent, external_api, external_integration, external_server};
 
 /// A setting that accesses something outside of the folder of its configuration, or raises a limit of the whole host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +52,10 @@ pub enum Section {
     OpenApi {
         api: String,
     },
+    /// An integration or a connection of Google Cloud.
+    Integration {
+        integration: String,
+    },
     /// Push notifications of A2A tasks.
     A2aPush,
     /// The URL in the cards of the host.
@@ -81,6 +85,7 @@ impl ExternalAccess {
                 | Section::McpServer { .. }
                 | Section::A2aAgent { .. }
                 | Section::OpenApi { .. }
+                | Section::Integration { .. }
         )
     }
 }
@@ -127,6 +132,11 @@ pub(super) fn external_access(config: &Config, folder: &Path) -> Vec<ExternalAcc
     for (name, api) in &config.openapi.apis {
         for (key, value) in external_api(api, folder) {
             add(Section::OpenApi { api: name.clone() }, &format!("openapi.apis.{name}.{key}"), value);
+        }
+    }
+    for (name, integration) in &config.integrations {
+        for (key, value) in external_integration(integration) {
+            add(Section::Integration { integration: name.clone() }, &format!("integrations.{name}.{key}"), value);
         }
     }
     if let Some(url) = &config.a2a.public_url {
@@ -191,68 +201,6 @@ pub(super) fn external_access(config: &Config, folder: &Path) -> Vec<ExternalAcc
         add(Section::Audit, "audit.enabled", "false".into());
     }
     found
-}
-
-/// Returns the process or the connection of an MCP server and the variables that it gets, as key and value.
-fn external_server(server: &McpServerConfig) -> Vec<(String, String)> {
-    let command = server.command.iter().map(|command| {
-        let words = std::iter::once(command.display().to_string()).chain(server.args.iter().cloned());
-        ("command".to_owned(), words.collect::<Vec<_>>().join(" "))
-    });
-    let url = server.url.iter().map(|url| ("url".to_owned(), without_credentials(url)));
-    let variables = |key: &'static str, settings: &BTreeMap<String, ValueConfig>| {
-        let from = settings.iter().filter_map(|(name, value)| Some((name, value.variable()?)));
-        from.map(|(name, from)| (format!("{key}.{name}"), format!("from {from}"))).collect::<Vec<_>>()
-    };
-    let variables = variables("env", &server.env).into_iter().chain(variables("headers", &server.headers));
-    command.chain(url).chain(variables).collect()
-}
-
-/// Returns the hosts that a remote agent reaches and the variables that it gets, as key and value.
-fn external_agent(agent: &A2aAgentConfig, folder: &Path) -> Vec<(String, String)> {
-    let is_outside = agent.file().is_none_or(|file| is_outside(&file, folder));
-    let card = is_outside.then(|| ("card".to_owned(), without_credentials(&agent.card)));
-    let hosts = [("network", list(&agent.network)), ("private_network", list(&agent.private_network))];
-    let hosts = hosts.into_iter().filter(|(_, hosts)| !hosts.is_empty()).map(|(key, hosts)| (key.to_owned(), hosts));
-    let from = agent.headers.iter().filter_map(|(name, value)| Some((name, value.variable()?)));
-    let variables = from.map(|(name, from)| (format!("headers.{name}"), format!("from {from}")));
-    card.into_iter().chain(hosts).chain(variables).collect()
-}
-
-/// Returns the hosts that an API reaches and the variables that it gets, as key and value.
-fn external_api(api: &ApiConfig, folder: &Path) -> Vec<(String, String)> {
-    let is_outside = api.file().is_none_or(|file| is_outside(&file, folder));
-    let document = is_outside.then(|| ("document".to_owned(), without_credentials(&api.document)));
-    let base_url = api.base_url.iter().map(|url| ("base_url".to_owned(), without_credentials(url)));
-    let hosts = [("network", list(&api.network)), ("private_network", list(&api.private_network))];
-    let hosts = hosts.into_iter().filter(|(_, hosts)| !hosts.is_empty()).map(|(key, hosts)| (key.to_owned(), hosts));
-    let token_url = api
-        .auth
-        .oauth2
-        .iter()
-        .map(|client| ("auth.oauth2.token_url".to_owned(), without_credentials(&client.token_url)));
-    // Also if it is inside of the folder: the host would act as this account.
-    let account = api.auth.service_account.iter().map(|account| match (&account.file, &account.json) {
-        (Some(file), _) => ("auth.service_account.file".to_owned(), file.display().to_string()),
-        (None, Some(json)) => {
-            let origin = json.variable().map_or_else(|| "a key in the file".into(), |name| format!("from {name}"));
-            ("auth.service_account.json".to_owned(), origin)
-        }
-        (None, None) => ("auth.service_account".to_owned(), "no key".to_owned()),
-    });
-    let credentials = api.auth.variables().into_iter().filter(|(key, _)| *key != "service_account.json");
-    let credentials = credentials.map(|(key, from)| (format!("auth.{key}"), format!("from {from}")));
-    let from = api.headers.iter().filter_map(|(name, value)| Some((name, value.variable()?)));
-    let variables = from.map(|(name, from)| (format!("headers.{name}"), format!("from {from}")));
-    document
-        .into_iter()
-        .chain(base_url)
-        .chain(hosts)
-        .chain(token_url)
-        .chain(account)
-        .chain(credentials)
-        .chain(variables)
-        .collect()
 }
 
 fn list(entries: &[impl ToString]) -> String {
@@ -409,7 +357,9 @@ mod tests {
              client_id: me, client_secret: {{from: SECRET}}}}}}}}, \
              cloud: {{document: cloud.json, auth: {{service_account: {{file: key.json}}}}}}, \
              literal: {{document: a.json, auth: {{service_account: {{json: '{{}}'}}}}}}, \
-             variable: {{document: a.json, auth: {{service_account: {{json: {{from: ACCOUNT}}}}}}}}, near: {{document: near.json}}}}}}\n"
+             variable: {{document: a.json, auth: {{service_account: {{json: {{from: ACCOUNT}}}}}}}}, near: {{document: near.json}}}}}}\n\
+             integrations: {{jira: {{project: p, location: l, connection: jira, service_account: {{file: key.json}}}}, \
+             orders: {{project: p, location: l, integration: orders, endpoint: 'http://me:secret@localhost:1'}}}}\n"
         );
         assert_eq!(
             requested(&folder, &text),
@@ -443,6 +393,10 @@ mod tests {
                 "openapi.apis.shop.auth.bearer: from SHOP_TOKEN",
                 "openapi.apis.shop.headers.X-Team: from TEAM",
                 "openapi.apis.variable.auth.service_account.json: from ACCOUNT",
+                "integrations.jira.connection: projects/p/locations/l/connections/jira",
+                "integrations.jira.service_account.file: agents/key.json",
+                "integrations.orders.integration: projects/p/locations/l/integrations/orders",
+                "integrations.orders.endpoint: http://…@localhost:1",
                 "a2a.public_url: https://…@hosts.example",
                 "a2a.push.network: hooks.example",
                 "components.web.grants.network: *",

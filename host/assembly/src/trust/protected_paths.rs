@@ -97,6 +97,10 @@ fn config_secrets(config: &Config) -> Vec<ProtectedPath> {
         let path = api.auth.service_account.as_ref()?.file.clone()?;
         Some(ProtectedPath { purpose: format!("a key (`openapi.apis.{name}.auth.service_account.file`)"), path })
     });
+    let of_integrations = config.integrations.iter().filter_map(|(name, integration)| {
+        let path = integration.service_account.as_ref()?.file.clone()?;
+        Some(ProtectedPath { purpose: format!("a key (`integrations.{name}.service_account.file`)"), path })
+    });
     let keys = config.server.auth.iter().flat_map(|auth| &auth.keys).filter_map(|key| {
         let purpose = format!("the API key `{}` (`server.auth.keys`)", key.name);
         Some(ProtectedPath { purpose, path: key.file.clone()? })
@@ -105,7 +109,7 @@ fn config_secrets(config: &Config) -> Vec<ProtectedPath> {
         purpose: "the private key of the server (`server.tls`)".into(),
         path: tls.key.clone(),
     });
-    own.chain(accounts).chain(keys).chain(tls).collect()
+    own.chain(accounts).chain(of_integrations).chain(keys).chain(tls).collect()
 }
 
 /// Returns the files that decide where the host sends requests, and with them credentials.
@@ -182,6 +186,10 @@ mod tests {
             (
                 "openapi: {apis: {a: {document: 'https://a', auth: {service_account: {file: data/a.json}}}}}",
                 "a key (`openapi.apis.a.auth.service_account.file`)",
+            ),
+            (
+                "integrations: {a: {project: p, location: l, connection: c, service_account: {file: data/a.json}}}",
+                "a key (`integrations.a.service_account.file`)",
             ),
         ] {
             for access in ["read", "write"] {

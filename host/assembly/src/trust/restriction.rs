@@ -42,6 +42,11 @@ pub(super) fn restrict(config: &mut Config, external: &[ExternalAccess], reason:
                     settings.refusal = Some(api_refusal(api, reason));
                 }
             }
+            Section::Integration { integration } => {
+                if let Some(settings) = config.integrations.get_mut(integration) {
+                    settings.refusal = Some(integration_refusal(integration, reason));
+                }
+            }
             Section::A2aPublicUrl => config.a2a.public_url = None,
             Section::A2aPush => config.a2a.push = A2aPushConfig::default(),
             Section::Registry => {
@@ -128,6 +133,14 @@ fn api_refusal(api: &str, reason: &UntrustedReason) -> String {
     format!(
         "the API `{api}` is not used: {FILE_NAME} requests access outside of its folder for it, but {reason}; the operator \
          can review and allow it with `hatchery trust DIR`"
+    )
+}
+
+/// Returns why an integration is not used.
+fn integration_refusal(integration: &str, reason: &UntrustedReason) -> String {
+    format!(
+        "the integration `{integration}` is not used: {FILE_NAME} requests access outside of its folder for it, but {reason}; \
+         the operator can review and allow it with `hatchery trust DIR`"
     )
 }
 

@@ -182,7 +182,7 @@ async fn a_location_cannot_become_another_host() {
         let DocumentSource::Integration(integration) = &mut api.config.document else { unreachable!() };
         (integration.project, integration.location) = (project.into(), location.into());
         let value = if key == "project" { project } else { location };
-        let expected = format!("`{key}` is invalid: `{value}` is not the id of a {key} of Google Cloud");
+        let expected = format!("`integration` is invalid: `{value}` is not the id of a {key} of Google Cloud");
         assert_eq!(api.reason().await, expected);
     }
     assert_eq!(server.requests(), Vec::<Value>::new());

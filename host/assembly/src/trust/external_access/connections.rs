@@ -1,0 +1,88 @@
+//! Access of MCP servers, remote agents, APIs and integrations.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::{is_outside, list};
+use crate::config::{
+    A2aAgentConfig, ApiConfig, IntegrationConfig, McpServerConfig, ServiceAccountConfig, ValueConfig,
+    without_credentials,
+};
+
+/// Returns the process or the connection of an MCP server and the variables that it gets, as key and value.
+pub(super) fn external_server(server: &McpServerConfig) -> Vec<(String, String)> {
+    let command = server.command.iter().map(|command| {
+        let words = std::iter::once(command.display().to_string()).chain(server.args.iter().cloned());
+        ("command".to_owned(), words.collect::<Vec<_>>().join(" "))
+    });
+    let url = server.url.iter().map(|url| ("url".to_owned(), without_credentials(url)));
+    let variables = |key: &'static str, settings: &BTreeMap<String, ValueConfig>| {
+        let from = settings.iter().filter_map(|(name, value)| Some((name, value.variable()?)));
+        from.map(|(name, from)| (format!("{key}.{name}"), format!("from {from}"))).collect::<Vec<_>>()
+    };
+    let variables = variables("env", &server.env).into_iter().chain(variables("headers", &server.headers));
+    command.chain(url).chain(variables).collect()
+}
+
+/// Returns the hosts that a remote agent reaches and the variables that it gets, as key and value.
+pub(super) fn external_agent(agent: &A2aAgentConfig, folder: &Path) -> Vec<(String, String)> {
+    let is_outside = agent.file().is_none_or(|file| is_outside(&file, folder));
+    let card = is_outside.then(|| ("card".to_owned(), without_credentials(&agent.card)));
+    let hosts = [("network", list(&agent.network)), ("private_network", list(&agent.private_network))];
+    let hosts = hosts.into_iter().filter(|(_, hosts)| !hosts.is_empty()).map(|(key, hosts)| (key.to_owned(), hosts));
+    let from = agent.headers.iter().filter_map(|(name, value)| Some((name, value.variable()?)));
+    let variables = from.map(|(name, from)| (format!("headers.{name}"), format!("from {from}")));
+    card.into_iter().chain(hosts).chain(variables).collect()
+}
+
+/// Returns the hosts that an API reaches and the variables that it gets, as key and value.
+pub(super) fn external_api(api: &ApiConfig, folder: &Path) -> Vec<(String, String)> {
+    let is_outside = api.file().is_none_or(|file| is_outside(&file, folder));
+    let document = is_outside.then(|| ("document".to_owned(), without_credentials(&api.document)));
+    let base_url = api.base_url.iter().map(|url| ("base_url".to_owned(), without_credentials(url)));
+    let hosts = [("network", list(&api.network)), ("private_network", list(&api.private_network))];
+    let hosts = hosts.into_iter().filter(|(_, hosts)| !hosts.is_empty()).map(|(key, hosts)| (key.to_owned(), hosts));
+    let token_url = api
+        .auth
+        .oauth2
+        .iter()
+        .map(|client| ("auth.oauth2.token_url".to_owned(), without_credentials(&client.token_url)));
+    let account = api.auth.service_account.iter().map(|account| external_account("auth.", account));
+    let credentials = api.auth.variables().into_iter().filter(|(key, _)| *key != "service_account.json");
+    let credentials = credentials.map(|(key, from)| (format!("auth.{key}"), format!("from {from}")));
+    let from = api.headers.iter().filter_map(|(name, value)| Some((name, value.variable()?)));
+    let variables = from.map(|(name, from)| (format!("headers.{name}"), format!("from {from}")));
+    document
+        .into_iter()
+        .chain(base_url)
+        .chain(hosts)
+        .chain(token_url)
+        .chain(account)
+        .chain(credentials)
+        .chain(variables)
+        .collect()
+}
+
+/// Returns the account that the host would act as, as key and value, also if its key is inside of the folder.
+fn external_account(prefix: &str, account: &ServiceAccountConfig) -> (String, String) {
+    let (key, value) = match (&account.file, &account.json) {
+        (Some(file), _) => (".file", file.display().to_string()),
+        (None, Some(json)) => {
+            (".json", json.variable().map_or_else(|| "a key in the file".into(), |name| format!("from {name}")))
+        }
+        (None, None) => ("", "no key".to_owned()),
+    };
+    (format!("{prefix}service_account{key}"), value)
+}
+
+/// Returns what an integration reaches, and the account that it needs, as key and value.
+pub(super) fn external_integration(integration: &IntegrationConfig) -> Vec<(String, String)> {
+    let IntegrationConfig { project, location, .. } = integration;
+    let resources = [("integration", &integration.integration), ("connection", &integration.connection)];
+    let resources = resources.into_iter().filter_map(|(key, name)| Some((key, name.as_ref()?)));
+    let resources =
+        resources.map(|(key, name)| (key.to_owned(), format!("projects/{project}/locations/{location}/{key}s/{name}")));
+    let account = integration.service_account.iter().map(|account| external_account("", account));
+    let endpoint = integration.endpoint.iter().map(|url| ("endpoint".to_owned(), without_credentials(url)));
+    resources.chain(account).chain(endpoint).collect()
+}
