@@ -3,7 +3,7 @@ import { defineConfig } from "vitest/config";
 
 /** The host that `npm run dev` talks to. */
 const host = process.env.HATCHERY_URL ?? "http://127.0.0.1:8080";
-const api = ["/apps", "/components", "/dev/", "/happenings", "/list-apps", "/metrics", "/run", "/run_live", "/run_sse", "/version"];
+const api = ["/apps", "/components", "/dev/", "/events", "/list-apps", "/metrics", "/run", "/run_live", "/run_sse", "/version"];
 
 export default defineConfig({
   // Relative, so that the page works below any prefix; the host adds a `<base>`.

@@ -1,7 +1,7 @@
 //! The host: a served folder, native agents and their services, ready to run.
 
 mod builder;
-mod catalog_happenings;
+mod catalog_events;
 mod error;
 mod native;
 mod reload;
@@ -17,7 +17,7 @@ use hatchery_engine::{App, CatalogSource, Factories, Run, RunRequest, Runner};
 use hatchery_eval::Evaluations;
 use hatchery_mcp::McpServers;
 use hatchery_openapi::Apis;
-use hatchery_telemetry::{Happenings, TraceStore};
+use hatchery_telemetry::{HostEvents, TraceStore};
 use hatchery_wasm::CatalogHandle;
 use tokio::sync::watch;
 
@@ -43,7 +43,7 @@ pub struct Host {
     runner: Runner,
     evaluations: Evaluations,
     traces: TraceStore,
-    happenings: Happenings,
+    host_events: HostEvents,
     scripts: Scripts,
     mcp_servers: McpServers,
     a2a_agents: A2aAgents,
@@ -111,8 +111,8 @@ impl Host {
     }
 
     /// Returns the log of what happens: changes of files and components, ends of runs, failed calls of components.
-    pub fn happenings(&self) -> &Happenings {
-        &self.happenings
+    pub fn host_events(&self) -> &HostEvents {
+        &self.host_events
     }
 
     /// Returns the spans of runs, if they are [traced](HostBuilder::trace).

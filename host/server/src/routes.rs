@@ -8,7 +8,7 @@ mod components;
 mod dev_ui;
 mod evaluation;
 mod graph;
-mod happenings;
+mod host_events;
 mod live;
 mod login;
 mod mcp;
@@ -48,7 +48,7 @@ fn groups() -> ApiRouter {
         .merge(dev_ui::routes())
         .merge(evaluation::routes())
         .merge(graph::routes())
-        .merge(happenings::routes())
+        .merge(host_events::routes())
         .merge(live::routes())
         .merge(login::routes())
         .merge(mcp::routes())

@@ -8,7 +8,7 @@ use hatchery_engine::{App, RunPermit, Runner};
 use hatchery_eval::{EvalStore, Evaluations};
 use hatchery_mcp::{McpEndpoint, McpServers, McpService};
 use hatchery_openapi::Apis;
-use hatchery_telemetry::{Happenings, Metrics, TraceStore};
+use hatchery_telemetry::{HostEvents, Metrics, TraceStore};
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Authentication;
@@ -44,7 +44,7 @@ struct Shared {
     auth: OnceLock<Authentication>,
     /// Empty until the server is bound, and afterwards if it speaks HTTP.
     tls: OnceLock<Tls>,
-    happenings: Happenings,
+    host_events: HostEvents,
     drafts: Drafts,
     /// Cancelled when the server stops.
     stop: CancellationToken,
@@ -75,7 +75,7 @@ impl AppState {
             metrics,
             auth,
             tls,
-            happenings: Happenings::default(),
+            host_events: HostEvents::default(),
             drafts: Drafts::default(),
             stop: CancellationToken::new(),
         };
@@ -207,15 +207,15 @@ impl AppState {
 
     /// Serves this log of what happens. To be called before the state is shared.
     #[must_use]
-    pub fn with_happenings(mut self, happenings: Happenings) -> Self {
+    pub fn with_host_events(mut self, host_events: HostEvents) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.happenings = happenings;
+            shared.host_events = host_events;
         }
         self
     }
 
-    pub(crate) fn happenings(&self) -> &Happenings {
-        &self.shared.happenings
+    pub(crate) fn host_events(&self) -> &HostEvents {
+        &self.shared.host_events
     }
 
     pub(crate) fn drafts(&self) -> &Drafts {

@@ -2,12 +2,12 @@
 //!
 //! [`SpanExporter`]: hatchery_core::SpanExporter
 
-mod happenings;
+mod host_events;
 mod metrics;
 mod otlp;
 mod trace_store;
 
-pub use happenings::{Happening, HappeningKind, Happenings, Update};
+pub use host_events::{HostEvent, HostEventKind, HostEvents, Update};
 pub use metrics::{GaugeValue, Metrics};
 pub use otlp::{OtlpError, OtlpExporter};
 pub use trace_store::TraceStore;

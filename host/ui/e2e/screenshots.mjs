@@ -50,7 +50,7 @@ async function open(colorScheme, viewport, user) {
   const visit = async (place) => {
     await page.goto(`${host.url}/dev-ui/${place}`);
     await page.getByRole("heading").first().waitFor();
-    // The stream of happenings never ends, so there is no idle network.
+    // The stream of events never ends, so there is no idle network.
     await page.waitForFunction(() => document.querySelector("main")?.innerText.length > 20 && !document.querySelector("main .spinner"));
   };
   return { context, page, shoot, visit };

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import type { Happening } from "../src/api/types";
+import type { HostEvent } from "../src/api/types";
 import { beginOf, buildLanes } from "../src/model/lanes";
 
 describe("lanes of components", () => {
-  const happenings: Happening[] = [
+  const hostEvents: HostEvent[] = [
     { id: 5, time: 40, kind: "componentRemoved", name: "gone", sha256: "aa" },
     { id: 4, time: 30, kind: "fileRejected", path: "dice.wasm", name: "dice", reason: "no", previousServes: true },
     { id: 3, time: 20, kind: "componentReplaced", name: "dice", from: "aa", to: "bb" },
@@ -11,7 +11,7 @@ describe("lanes of components", () => {
     { id: 1, time: 10, kind: "componentAdded", name: "dice", sha256: "aa" },
     { id: 0, time: 10, kind: "componentAdded", name: "still", sha256: "cc" },
   ];
-  const lanes = buildLanes(happenings);
+  const lanes = buildLanes(hostEvents);
 
   it("have the revisions one after the other, and rejections", () => {
     expect(lanes).toEqual([

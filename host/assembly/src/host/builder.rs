@@ -17,10 +17,10 @@ use hatchery_models::ModelProvider;
 use hatchery_stores::firestore::{
     FirestoreClient, FirestoreMemoryService, FirestoreProperties, FirestoreSessionService,
 };
-use hatchery_telemetry::{Happenings, TraceStore};
+use hatchery_telemetry::{HostEvents, TraceStore};
 use hatchery_wasm::{CatalogHandle, CatalogModels, DeterministicMode, LoadOptions, Progress, Worker};
 
-use super::catalog_happenings::record_changes;
+use super::catalog_events::record_changes;
 use super::native::{AppsOf, ConfigState, HostApps, HostCatalog, HostPlugins, NativeModels};
 use super::reload::{ConfigWatcher, FileStamps};
 use super::{Host, HostError, follow_changes};
@@ -378,10 +378,10 @@ impl HostBuilder {
         let mut runner = Runner::with_signer(services, self.native_plugins(configured)?, signer)
             .with_turn_lease(config.server.turn_lease);
         let traces = TraceStore::default();
-        let happenings = Happenings::default();
+        let host_events = HostEvents::default();
         let mut exporters = self.exporters;
         if self.watch {
-            exporters.push(Arc::new(happenings.clone()));
+            exporters.push(Arc::new(host_events.clone()));
         }
         if self.is_traced {
             exporters.push(Arc::new(traces.clone()));
@@ -398,7 +398,7 @@ impl HostBuilder {
         if let Some(catalog) = catalog.as_ref().filter(|_| self.watch) {
             catalog.watch();
             let changes = catalog.subscribe_to_changes();
-            tokio::spawn(record_changes(changes, apps.clone(), happenings.clone()));
+            tokio::spawn(record_changes(changes, apps.clone(), host_events.clone()));
             tokio::spawn(follow_changes(catalog.subscribe(), apps.clone(), runner.clone()));
             if let (Some(stamps), Some(source)) = (stamps, self.source) {
                 let (catalog, scripts) = (catalog.clone(), scripts.clone());
@@ -430,7 +430,7 @@ impl HostBuilder {
             runner,
             evaluations,
             traces,
-            happenings,
+            host_events,
             scripts,
             mcp_servers,
             a2a_agents,

@@ -125,7 +125,7 @@ pub async fn serve(
         .with_apis(host.openapi().clone())
         .with_evaluations(host.evaluations().clone())
         .with_traces(host.traces().clone())
-        .with_happenings(host.happenings().clone())
+        .with_host_events(host.host_events().clone())
         .with_metrics(metrics);
     let server = Server::bind(address, state.clone()).await?;
     let address = server.local_addr();

@@ -77,7 +77,7 @@ mod tests {
             "/dev/apps/dice/graph",
             "/dev/apps/dice/builder/save",
             "/components/dice/tools/roll/call",
-            "/happenings",
+            "/events",
             "/metrics",
             "/dev/apps/dice/users/u/sessions/s/events/e/graph",
             "/apps/dice/eval_sets",

@@ -92,8 +92,8 @@ async fn every_operation_answers_as_the_document_says() {
     ] {
         described.call(id, path, None).await;
     }
-    // No happening is kept, so that the stream would not end: its answer is tested with the happenings.
-    described.called.insert("happenings.follow".into());
+    // The stream does not end; `host_events` tests it.
+    described.called.insert("host.follow".into());
     let comparison = "/components/kitchen/compare?from=c0ffee&to=c0ffee";
     described.call("components.compare", comparison, None).await;
     described.call("components.call", "/components/kitchen/tools/boil/call", Some(json!({"args": {}}))).await;

@@ -11,7 +11,7 @@ mod dev_ui;
 mod errors;
 mod evaluation;
 mod graph;
-mod happenings;
+mod host_events;
 mod metrics;
 mod quotas;
 mod runs;

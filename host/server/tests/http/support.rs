@@ -360,7 +360,7 @@ impl FolderServer {
         let host = hatchery::Host::builder().folder(folder).watch(true).trace(true).open().await.unwrap();
         let state = AppState::new(host.runner().clone(), host.apps().clone(), config)
             .with_traces(host.traces().clone())
-            .with_happenings(host.happenings().clone());
+            .with_host_events(host.host_events().clone());
         let server = Server::bind("127.0.0.1:0".parse().unwrap(), state).await.unwrap();
         let address = server.local_addr();
         tokio::spawn(server.serve(std::future::pending()));

@@ -2,7 +2,7 @@
 
 import { getJson, HostError, path, sendJson, sendRequest } from "./http";
 import { readData } from "./sse";
-import type { App, Catalog, ComponentDetail, Happening, Json, JsonObject, Part, Session, SessionEvent, TraceSpan } from "./types";
+import type { App, Catalog, ComponentDetail, HostEvent, Json, JsonObject, Part, Session, SessionEvent, TraceSpan } from "./types";
 
 export interface SessionKey {
   app: string;
@@ -18,14 +18,14 @@ export const readComponent = (name: string) => getJson<ComponentDetail>(`compone
 export const rollBack = (name: string, to: string) => sendJson("POST", `components/${path(name)}/rollback`, { to });
 export const readVersion = () => getJson<{ version: string }>("version");
 
-/** Yields what happens in the host after a happening, until the connection ends. A gap is `undefined`. */
-export async function* followHappenings(after: number, signal: AbortSignal, onOpen: () => void): AsyncGenerator<Happening | undefined> {
-  const { body } = await sendRequest("GET", `happenings?after=${after}`, undefined, signal);
+/** Yields what happens in the host after a event, until the connection ends. A gap is `undefined`. */
+export async function* followHostEvents(after: number, signal: AbortSignal, onOpen: () => void): AsyncGenerator<HostEvent | undefined> {
+  const { body } = await sendRequest("GET", `events?after=${after}`, undefined, signal);
   if (!body) return;
   onOpen();
   for await (const data of readData(body)) {
-    const value = JSON.parse(data) as Partial<Happening>;
-    yield value.kind === undefined ? undefined : (value as Happening);
+    const value = JSON.parse(data) as Partial<HostEvent>;
+    yield value.kind === undefined ? undefined : (value as HostEvent);
   }
 }
 

@@ -181,7 +181,7 @@ interface RunPlace {
 }
 
 /** Something that has happened in the host. */
-export type Happening = { id: number; time: number } & (
+export type HostEvent = { id: number; time: number } & (
   | { kind: "fileLoading" | "fileLoaded" | "fileRemoved"; path: string; name: string }
   | { kind: "fileRejected"; path: string; name: string; reason: string; previousServes: boolean }
   | { kind: "componentAdded" | "componentRemoved" | "revisionDrained"; name: string; sha256: string }

@@ -3,7 +3,7 @@
 import { listApps, readCatalog } from "../api/host";
 import { describeError } from "../api/http";
 import type { App, Catalog } from "../api/types";
-import { happenings } from "./happenings.svelte";
+import { hostEvents } from "./host-events.svelte";
 import { login } from "./login.svelte";
 import { type Change, findChanges, isRejected } from "../model/changes";
 
@@ -40,16 +40,16 @@ class CatalogStore {
       if (document.visibilityState === "visible") void this.refresh();
     };
     document.addEventListener("visibilitychange", wake);
-    happenings.onConnection(wake);
-    const stop = happenings.listen(({ kind, time }) => {
+    hostEvents.onConnection(wake);
+    const stop = hostEvents.listen(({ kind, time }) => {
       // What happened before the page was opened is part of the first report.
       if (kind !== "runEnded" && kind !== "callFailed" && time > this.now - 60) this.#refreshSoon();
     });
-    const stopHappenings = happenings.start();
+    const stopHostEvents = hostEvents.start();
     void this.refresh();
     return () => {
       stop();
-      stopHappenings();
+      stopHostEvents();
       document.removeEventListener("visibilitychange", wake);
       clearTimeout(this.#timer);
     };
@@ -57,10 +57,10 @@ class CatalogStore {
 
   /** How long to wait for the next reading: the host tells of changes while it is connected. */
   get #interval(): number {
-    return happenings.isConnected && !this.error ? CONNECTED_INTERVAL : INTERVAL;
+    return hostEvents.isConnected && !this.error ? CONNECTED_INTERVAL : INTERVAL;
   }
 
-  /** Reads the catalog once for happenings that arrive together. */
+  /** Reads the catalog once for events that arrive together. */
   #refreshSoon(): void {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => void this.refresh(), BATCH_MS);

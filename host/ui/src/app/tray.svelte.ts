@@ -2,18 +2,18 @@
 
 import { listRuns, listSessions, readSession, run, type SessionKey } from "../api/host";
 import { describeError } from "../api/http";
-import type { Happening } from "../api/types";
+import type { HostEvent } from "../api/types";
 import { buildTurns, confirmationAnswer, type ItemOf, openConfirmations } from "../model/conversation";
 import { newRunId } from "../model/run-id";
 import { catalog } from "./catalog.svelte";
-import { happenings } from "./happenings.svelte";
+import { hostEvents } from "./host-events.svelte";
 
 export interface Waiting {
   key: SessionKey;
   item: ItemOf<"confirmation">;
 }
 
-export type Failure = Extract<Happening, { kind: "runEnded" | "fileRejected" }>;
+export type Failure = Extract<HostEvent, { kind: "runEnded" | "fileRejected" }>;
 
 /** Sessions that are looked at when the page is opened, those that ran last. */
 const MAX_SESSIONS = 30;
@@ -29,16 +29,16 @@ class Tray {
   /** Failures before this time were seen, in seconds. */
   #seen = $state(Date.now() / 1000);
 
-  failures = $derived(happenings.recent.filter((happening): happening is Failure => isFailure(happening) && happening.time > this.#seen).slice(0, MAX_FAILURES));
+  failures = $derived(hostEvents.recent.filter((event): event is Failure => isFailure(event) && event.time > this.#seen).slice(0, MAX_FAILURES));
 
   get count(): number {
     return this.waiting.length + this.failures.length;
   }
 
   start(): () => void {
-    return happenings.listen((happening) => {
-      if (happening.kind !== "runEnded" || happening.user.includes("-eval-")) return;
-      const { app, user, session } = happening;
+    return hostEvents.listen((event) => {
+      if (event.kind !== "runEnded" || event.user.includes("-eval-")) return;
+      const { app, user, session } = event;
       const id = JSON.stringify([app, user, session]);
       this.#sessions.delete(id);
       this.#sessions.set(id, { app, user, session });
@@ -74,9 +74,9 @@ class Tray {
   }
 }
 
-function isFailure(happening: Happening): boolean {
-  if (happening.kind === "fileRejected") return true;
-  return happening.kind === "runEnded" && happening.error !== undefined && happening.error !== "CANCELLED";
+function isFailure(event: HostEvent): boolean {
+  if (event.kind === "fileRejected") return true;
+  return event.kind === "runEnded" && event.error !== undefined && event.error !== "CANCELLED";
 }
 
 function isSame(one: SessionKey, other: SessionKey): boolean {

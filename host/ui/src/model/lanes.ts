@@ -1,6 +1,6 @@
 // The revisions of components over time, from what has happened.
 
-import type { Happening } from "../api/types";
+import type { HostEvent } from "../api/types";
 
 export interface Block {
   sha256: string;
@@ -23,7 +23,7 @@ export interface Lane {
 }
 
 /** Returns a lane for each component whose code has changed or whose file was rejected, by name. */
-export function buildLanes(happenings: readonly Happening[]): Lane[] {
+export function buildLanes(hostEvents: readonly HostEvent[]): Lane[] {
   const lanes = new Map<string, Lane>();
   const lane = (name: string) => {
     const known = lanes.get(name) ?? { name, blocks: [], marks: [] };
@@ -34,23 +34,23 @@ export function buildLanes(happenings: readonly Happening[]): Lane[] {
     const last = blocks.at(-1);
     if (last && last.end === undefined) last.end = time;
   };
-  for (const happening of [...happenings].sort((one, other) => one.id - other.id)) {
-    const { time } = happening;
-    switch (happening.kind) {
+  for (const event of [...hostEvents].sort((one, other) => one.id - other.id)) {
+    const { time } = event;
+    switch (event.kind) {
       case "componentAdded":
-        lane(happening.name).blocks.push({ sha256: happening.sha256, start: time });
+        lane(event.name).blocks.push({ sha256: event.sha256, start: time });
         break;
       case "componentReplaced": {
-        const replaced = lane(happening.name);
+        const replaced = lane(event.name);
         end(replaced, time);
-        replaced.blocks.push({ sha256: happening.to, start: time });
+        replaced.blocks.push({ sha256: event.to, start: time });
         break;
       }
       case "componentRemoved":
-        end(lane(happening.name), time);
+        end(lane(event.name), time);
         break;
       case "fileRejected":
-        lane(happening.name).marks.push({ time, reason: happening.reason });
+        lane(event.name).marks.push({ time, reason: event.reason });
         break;
       case "fileLoading":
       case "fileLoaded":

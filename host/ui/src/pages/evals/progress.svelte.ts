@@ -1,6 +1,6 @@
 // The progress of an evaluation: its turns that have ended, as the host tells. It outlives the page.
 
-import { happenings } from "../../app/happenings.svelte";
+import { hostEvents } from "../../app/host-events.svelte";
 
 class Progress {
   isRunning = $state(false);
@@ -11,9 +11,9 @@ class Progress {
   async watch(app: string, total: number, work: () => Promise<unknown>): Promise<void> {
     if (this.isRunning) return;
     [this.isRunning, this.done, this.total] = [true, 0, total];
-    const stop = happenings.listen((happening) => {
+    const stop = hostEvents.listen((event) => {
       // The runs of an evaluation have users of their own.
-      const isTurn = happening.kind === "runEnded" && happening.app === app && happening.user.includes("-eval-");
+      const isTurn = event.kind === "runEnded" && event.app === app && event.user.includes("-eval-");
       if (isTurn) this.done = Math.min(this.total, this.done + 1);
     });
     try {

@@ -1,4 +1,4 @@
-//! What happens in the host, as a stream of server-sent events that can be continued.
+//! The events of the host, as a stream of server-sent events that can be continued.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use hatchery_telemetry::{Happening, Happenings};
+use hatchery_telemetry::{HostEvent, HostEvents};
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -28,17 +28,17 @@ pub(super) fn routes() -> ApiRouter {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct FollowQuery {
-    /// The id of the happening after which the stream begins.
+    /// The id of the event after which the stream begins.
     after: Option<u64>,
 }
 
-/// Returns the happenings that are kept, and those that follow, until the server stops. Their ids are those of the events.
+/// Returns the events of the host that are kept, and those that follow, until the server stops.
 #[utoipa::path(
     get,
-    path = "/happenings",
-    tag = "happenings",
+    path = "/events",
+    tag = "host",
     params(FollowQuery),
-    responses((status = 200, description = "The happenings", body = String, content_type = "text/event-stream"))
+    responses((status = 200, description = "The events of the host", body = String, content_type = "text/event-stream"))
 )]
 async fn follow(
     State(state): State<AppState>,
@@ -47,8 +47,8 @@ async fn follow(
 ) -> Result<Response, ApiError> {
     let after = last_event_id(&headers)?.or(query.after).unwrap_or_default();
     let reader = Reader {
-        happenings: state.happenings().clone(),
-        newest: state.happenings().subscribe(),
+        events: state.host_events().clone(),
+        newest: state.host_events().subscribe(),
         stop: state.stop().clone(),
         keep_alive: state.config().keep_alive,
         after,
@@ -62,11 +62,11 @@ async fn follow(
 }
 
 struct Reader {
-    happenings: Happenings,
+    events: HostEvents,
     newest: watch::Receiver<u64>,
     stop: CancellationToken,
     keep_alive: Duration,
-    /// The id of the last happening that was sent.
+    /// The id of the last event that was sent.
     after: u64,
     is_new: bool,
 }
@@ -77,12 +77,12 @@ impl Reader {
         let is_first = std::mem::take(&mut self.is_new);
         loop {
             self.newest.mark_unchanged();
-            let update = self.happenings.after(self.after);
-            if let Some(last) = update.happenings.last() {
+            let update = self.events.after(self.after);
+            if let Some(last) = update.events.last() {
                 self.after = last.id;
                 let gap = if update.has_gap { "event: gap\ndata: {}\n\n" } else { "" };
-                let events = update.happenings.iter().map(|happening| event(happening));
-                return Some([gap.to_owned()].into_iter().chain(events).collect::<String>().into());
+                let frames = update.events.iter().map(|event| frame(event));
+                return Some([gap.to_owned()].into_iter().chain(frames).collect::<String>().into());
             }
             if is_first {
                 // The client sees at once that it is connected.
@@ -97,8 +97,8 @@ impl Reader {
     }
 }
 
-fn event(happening: &Happening) -> String {
+fn frame(event: &HostEvent) -> String {
     // Texts and numbers can always be written.
-    let json = serde_json::to_string(happening).unwrap_or_default();
-    format!("id: {}\ndata: {json}\n\n", happening.id)
+    let json = serde_json::to_string(event).unwrap_or_default();
+    format!("id: {}\ndata: {json}\n\n", event.id)
 }

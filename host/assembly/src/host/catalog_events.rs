@@ -1,55 +1,51 @@
-//! What has happened in the catalog, from the difference of two reports.
+//! Events of the host about its catalog, from the difference of two reports.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hatchery_telemetry::{HappeningKind, Happenings};
+use hatchery_telemetry::{HostEventKind, HostEvents};
 use tokio::sync::watch;
 
 use crate::source::{AppSource, CatalogReport, FileReport};
 
 /// Records what happens in the catalog until it is dropped.
-pub(super) async fn record_changes(
-    mut changes: watch::Receiver<u64>,
-    apps: Arc<dyn AppSource>,
-    happenings: Happenings,
-) {
+pub(super) async fn record_changes(mut changes: watch::Receiver<u64>, apps: Arc<dyn AppSource>, events: HostEvents) {
     let mut before = CatalogReport::default();
     // What was loaded before the subscription has happened too.
     changes.mark_changed();
     while changes.changed().await.is_ok() {
         changes.mark_unchanged();
         let after = apps.report();
-        for happening in differences(&before, &after) {
-            happenings.add(happening);
+        for event in differences(&before, &after) {
+            events.add(event);
         }
         before = after;
     }
 }
 
 /// Returns what has happened between two reports.
-fn differences(before: &CatalogReport, after: &CatalogReport) -> Vec<HappeningKind> {
+fn differences(before: &CatalogReport, after: &CatalogReport) -> Vec<HostEventKind> {
     let mut found = file_differences(before, after);
     let mut old: BTreeMap<_, _> = before.components.iter().map(|it| (&it.name, &it.sha256)).collect();
     for component in &after.components {
         let (name, sha256) = (component.name.clone(), component.sha256.clone());
         match old.remove(&component.name) {
-            None => found.push(HappeningKind::ComponentAdded { name, sha256 }),
+            None => found.push(HostEventKind::ComponentAdded { name, sha256 }),
             Some(from) if *from != sha256 => {
-                found.push(HappeningKind::ComponentReplaced { name, from: from.clone(), to: sha256 });
+                found.push(HostEventKind::ComponentReplaced { name, from: from.clone(), to: sha256 });
             }
             Some(_) => {}
         }
     }
     let removed = old.into_iter().map(|(name, sha256)| (name.clone(), sha256.clone()));
-    found.extend(removed.map(|(name, sha256)| HappeningKind::ComponentRemoved { name, sha256 }));
+    found.extend(removed.map(|(name, sha256)| HostEventKind::ComponentRemoved { name, sha256 }));
     let is_gone = |name: &str, sha256: &str| !after.draining.iter().any(|it| it.name == name && it.sha256 == sha256);
     let drained = before.draining.iter().filter(|it| is_gone(&it.name, &it.sha256));
-    found.extend(drained.map(|it| HappeningKind::RevisionDrained { name: it.name.clone(), sha256: it.sha256.clone() }));
+    found.extend(drained.map(|it| HostEventKind::RevisionDrained { name: it.name.clone(), sha256: it.sha256.clone() }));
     found
 }
 
-fn file_differences(before: &CatalogReport, after: &CatalogReport) -> Vec<HappeningKind> {
+fn file_differences(before: &CatalogReport, after: &CatalogReport) -> Vec<HostEventKind> {
     let mut old: BTreeMap<_, _> = before.files.iter().map(|file| (&file.path, file)).collect();
     let mut found = Vec::new();
     for file in &after.files {
@@ -59,24 +55,24 @@ fn file_differences(before: &CatalogReport, after: &CatalogReport) -> Vec<Happen
                 && known.since == file.since
         };
         if !known.is_some_and(is_same) {
-            found.extend(file_happening(file, known));
+            found.extend(file_event(file, known));
         }
     }
     let removed = old.into_values().map(|file| (file.path.clone(), file.name.clone()));
-    found.extend(removed.map(|(path, name)| HappeningKind::FileRemoved { path, name }));
+    found.extend(removed.map(|(path, name)| HostEventKind::FileRemoved { path, name }));
     found
 }
 
-fn file_happening(file: &FileReport, known: Option<&FileReport>) -> Option<HappeningKind> {
+fn file_event(file: &FileReport, known: Option<&FileReport>) -> Option<HostEventKind> {
     let (path, name) = (file.path.clone(), file.name.clone());
     let is_loading = |state: &str| matches!(state, "pending" | "compiling");
     match (file.state.as_str(), &file.reason) {
-        ("loaded", _) => Some(HappeningKind::FileLoaded { path, name }),
+        ("loaded", _) => Some(HostEventKind::FileLoaded { path, name }),
         (state, None) if is_loading(state) => {
             let has_begun = known.is_none_or(|known| !is_loading(&known.state));
-            has_begun.then_some(HappeningKind::FileLoading { path, name })
+            has_begun.then_some(HostEventKind::FileLoading { path, name })
         }
-        (_, reason) => Some(HappeningKind::FileRejected {
+        (_, reason) => Some(HostEventKind::FileRejected {
             path,
             name,
             reason: reason.clone().unwrap_or_default(),
@@ -104,7 +100,7 @@ mod tests {
     }
 
     fn kinds(before: &CatalogReport, after: &CatalogReport) -> Vec<String> {
-        let kind = |happening| serde_json::to_value(happening).unwrap()["kind"].as_str().unwrap().to_owned();
+        let kind = |event| serde_json::to_value(event).unwrap()["kind"].as_str().unwrap().to_owned();
         differences(before, after).into_iter().map(kind).collect()
     }
 

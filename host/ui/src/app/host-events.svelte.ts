@@ -1,30 +1,30 @@
-// What happens in the host, from one connection that is continued when it breaks and rests while the page is hidden.
+// The events of the host, from one connection that is continued when it breaks and rests while the page is hidden.
 
-import { followHappenings } from "../api/host";
+import { followHostEvents } from "../api/host";
 import { HostError } from "../api/http";
-import type { Happening } from "../api/types";
+import type { HostEvent } from "../api/types";
 
-/** Happenings that the page keeps, as many as the host. */
+/** Events that the page keeps, as many as the host. */
 const MAX_KEPT = 1000;
 const RETRY_MS = 1500;
 
-type Listener = (happening: Happening) => void;
+type Listener = (event: HostEvent) => void;
 
-class HappeningStore {
+class HostEventStore {
   /** The newest first. */
-  recent = $state.raw<Happening[]>([]);
+  recent = $state.raw<HostEvent[]>([]);
   isConnected = $state(false);
   #listeners = new Set<Listener>();
   #connectionListeners = new Set<() => void>();
   #last = 0;
 
-  /** Calls `listener` with each happening from now on. Returns a function that ends it. */
+  /** Calls `listener` with each event from now on. Returns a function that ends it. */
   listen(listener: Listener): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  /** Calls `listener` when the connection begins or ends, and when happenings were missed. */
+  /** Calls `listener` when the connection begins or ends, and when events were missed. */
   onConnection(listener: () => void): void {
     this.#connectionListeners.add(listener);
   }
@@ -63,14 +63,14 @@ class HappeningStore {
   }
 
   async #follow(signal: AbortSignal): Promise<void> {
-    for await (const happening of followHappenings(this.#last, signal, () => this.#setConnected(true))) {
-      if (!happening) {
+    for await (const event of followHostEvents(this.#last, signal, () => this.#setConnected(true))) {
+      if (!event) {
         this.#setConnected(true);
         continue;
       }
-      this.#last = happening.id;
-      this.recent = [happening, ...this.recent].slice(0, MAX_KEPT);
-      for (const listener of this.#listeners) listener(happening);
+      this.#last = event.id;
+      this.recent = [event, ...this.recent].slice(0, MAX_KEPT);
+      for (const listener of this.#listeners) listener(event);
     }
   }
 
@@ -80,4 +80,4 @@ class HappeningStore {
   }
 }
 
-export const happenings = new HappeningStore();
+export const hostEvents = new HostEventStore();

@@ -38,7 +38,7 @@ async fn changes_of_files_and_ends_of_runs_are_streamed_and_continued() {
     fs::write(folder.path().join("answers.yaml"), "turns:\n  - reply: Hi\n").unwrap();
     let server =
         FolderServer::start(folder.path(), ServerConfig { dev_ui: Some(DevUi::Full), ..ServerConfig::default() }).await;
-    let mut stream = server.get("/happenings").await;
+    let mut stream = server.get("/events").await;
     assert_eq!(stream.headers()["content-type"], "text/event-stream");
     loop {
         let events = read(&mut stream, 1).await;
@@ -52,8 +52,8 @@ async fn changes_of_files_and_ends_of_runs_are_streamed_and_continued() {
     let ended = read(&mut stream, 1).await.remove(0);
     assert_eq!((&ended["kind"], &ended["app"], &ended["session"]), (&json!("runEnded"), &json!("hello"), &json!("s")));
     fs::write(&file, "name: hello\nmodle: x\n").unwrap();
-    let after = format!("/happenings?after={}", ended["id"]);
-    for mut stream in [server.get(&after).await, server.get_after("/happenings", &ended["id"].to_string()).await] {
+    let after = format!("/events?after={}", ended["id"]);
+    for mut stream in [server.get(&after).await, server.get_after("/events", &ended["id"].to_string()).await] {
         let mut events = read(&mut stream, 1).await;
         while events.last().unwrap()["kind"] != "fileRejected" {
             events = read(&mut stream, 1).await;
@@ -68,8 +68,8 @@ async fn changes_of_files_and_ends_of_runs_are_streamed_and_continued() {
 #[tokio::test]
 async fn an_id_that_is_no_number_is_refused_and_the_stream_ends_with_the_server() {
     let mut host = Host::start().await;
-    problem(host.get("/happenings?after=x").await, 422, "INVALID_REQUEST").await;
-    let mut stream = host.get("/happenings").await;
+    problem(host.get("/events?after=x").await, 422, "INVALID_REQUEST").await;
+    let mut stream = host.get("/events").await;
     assert!(stream.chunk().await.unwrap().unwrap().starts_with(b": connected"));
     host.stop();
     while tokio::time::timeout(TIMEOUT, stream.chunk()).await.expect("the stream does not end").unwrap().is_some() {}

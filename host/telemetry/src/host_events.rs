@@ -8,38 +8,38 @@ use hatchery_core::{SpanData, SpanExporter, SpanOperation, Timestamp, TraceParen
 use serde::Serialize;
 use tokio::sync::watch;
 
-/// Most happenings that are kept.
-const MAX_HAPPENINGS: usize = 1000;
+/// Maximum number of events that are kept.
+const MAX_EVENTS: usize = 1000;
 
-/// The newest happenings of a host. Cheap to clone; clones share them. Of more than 1,000 the oldest are dropped.
+/// The newest events of a host. Cheap to clone; clones share them. Of more than 1,000 the oldest are dropped.
 #[derive(Clone)]
-pub struct Happenings(Arc<Inner>);
+pub struct HostEvents(Arc<Inner>);
 
 struct Inner {
     log: Mutex<Log>,
-    /// The id of the newest happening.
+    /// The id of the newest event.
     newest: watch::Sender<u64>,
 }
 
 struct Log {
-    happenings: VecDeque<Arc<Happening>>,
+    events: VecDeque<Arc<HostEvent>>,
     next: u64,
 }
 
 /// Something that has happened.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Happening {
-    /// Increases with each happening, also over restarts of the host.
+pub struct HostEvent {
+    /// Increases with each event, also over restarts of the host.
     pub id: u64,
     pub time: Timestamp,
     #[serde(flatten)]
-    pub kind: HappeningKind,
+    pub kind: HostEventKind,
 }
 
 /// What has happened.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum HappeningKind {
+pub enum HostEventKind {
     /// A file was found or has changed, and is being loaded.
     FileLoading { path: String, name: String },
     /// A file is loaded.
@@ -84,54 +84,54 @@ pub enum HappeningKind {
 /// What happened after a place in the log.
 #[derive(Debug, Default, PartialEq)]
 pub struct Update {
-    /// True if happenings after that place are not kept any more.
+    /// True if events after that place are not kept any more.
     pub has_gap: bool,
-    pub happenings: Vec<Arc<Happening>>,
+    pub events: Vec<Arc<HostEvent>>,
 }
 
-impl Default for Happenings {
+impl Default for HostEvents {
     fn default() -> Self {
         // Ids are larger than those of the process before, unless there was more than one in each microsecond.
         let first = u64::try_from(Timestamp::now().as_micros()).unwrap_or_default().max(1);
-        let log = Mutex::new(Log { happenings: VecDeque::new(), next: first });
+        let log = Mutex::new(Log { events: VecDeque::new(), next: first });
         Self(Arc::new(Inner { log, newest: watch::Sender::new(first - 1) }))
     }
 }
 
-impl Happenings {
-    /// Adds a happening.
-    pub fn add(&self, kind: HappeningKind) {
+impl HostEvents {
+    /// Adds an event.
+    pub fn add(&self, kind: HostEventKind) {
         let mut log = self.0.log.lock_unpoisoned();
         let id = log.next;
         log.next += 1;
-        log.happenings.push_back(Arc::new(Happening { id, time: Timestamp::now(), kind }));
-        if log.happenings.len() > MAX_HAPPENINGS {
-            log.happenings.pop_front();
+        log.events.push_back(Arc::new(HostEvent { id, time: Timestamp::now(), kind }));
+        if log.events.len() > MAX_EVENTS {
+            log.events.pop_front();
         }
         // Within the lock, so that the ids arrive in order.
         self.0.newest.send_replace(id);
     }
 
-    /// Returns a receiver of the id of the newest happening.
+    /// Returns a receiver of the id of the newest event.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.0.newest.subscribe()
     }
 
-    /// Returns what happened after the happening with this id; everything that is kept if it is 0.
+    /// Returns what happened after the event with this id; everything that is kept if it is 0.
     pub fn after(&self, id: u64) -> Update {
         let log = self.0.log.lock_unpoisoned();
-        let oldest = log.happenings.front().map_or(log.next, |happening| happening.id);
-        let happenings = log.happenings.iter().filter(|happening| happening.id > id).cloned().collect();
-        Update { has_gap: id != 0 && id + 1 < oldest, happenings }
+        let oldest = log.events.front().map_or(log.next, |event| event.id);
+        let events = log.events.iter().filter(|event| event.id > id).cloned().collect();
+        Update { has_gap: id != 0 && id + 1 < oldest, events }
     }
 }
 
-impl SpanExporter for Happenings {
+impl SpanExporter for HostEvents {
     fn export(&self, span: &Arc<SpanData>) {
         let (session, run) = (&span.trace.session, &span.trace.invocation_id);
         let [app, user, id] = [&session.app, &session.user, &session.id].map(|part| part.to_string());
         match (span.operation, &span.error) {
-            (SpanOperation::Run, error) => self.add(HappeningKind::RunEnded {
+            (SpanOperation::Run, error) => self.add(HostEventKind::RunEnded {
                 app,
                 user,
                 session: id,
@@ -140,7 +140,7 @@ impl SpanExporter for Happenings {
                 error: error.as_ref().map(|error| error.code.to_string()),
                 message: error.as_ref().map(|error| error.message.to_string()),
             }),
-            (SpanOperation::Guest, Some(error)) => self.add(HappeningKind::CallFailed {
+            (SpanOperation::Guest, Some(error)) => self.add(HostEventKind::CallFailed {
                 component: span.get("hatchery.component").and_then(|name| name.as_str()).unwrap_or_default().to_owned(),
                 app,
                 user,
@@ -177,47 +177,47 @@ mod tests {
 
     use super::*;
 
-    fn loaded(name: &str) -> HappeningKind {
-        HappeningKind::FileLoaded { path: format!("{name}.wasm"), name: name.into() }
+    fn loaded(name: &str) -> HostEventKind {
+        HostEventKind::FileLoaded { path: format!("{name}.wasm"), name: name.into() }
     }
 
     fn names(update: &Update) -> Vec<String> {
-        let name = |happening: &Arc<Happening>| match &happening.kind {
-            HappeningKind::FileLoaded { name, .. } => name.clone(),
+        let name = |event: &Arc<HostEvent>| match &event.kind {
+            HostEventKind::FileLoaded { name, .. } => name.clone(),
             other => format!("{other:?}"),
         };
-        update.happenings.iter().map(name).collect()
+        update.events.iter().map(name).collect()
     }
 
     #[test]
     fn the_log_is_read_from_any_place_and_reports_gaps() {
-        let log = Happenings::default();
+        let log = HostEvents::default();
         assert_eq!(log.after(0), Update::default());
         (0..3).for_each(|number| log.add(loaded(&number.to_string())));
         let all = log.after(0);
         assert_eq!((names(&all), all.has_gap), (vec!["0".into(), "1".into(), "2".into()], false));
-        let first = all.happenings[0].id;
+        let first = all.events[0].id;
         assert_eq!(names(&log.after(first + 1)), ["2"]);
-        assert!(log.after(first + 2).happenings.is_empty());
+        assert!(log.after(first + 2).events.is_empty());
         (3..1002).for_each(|number| log.add(loaded(&number.to_string())));
         let later = log.after(first);
-        assert!(later.has_gap && names(&later)[0] == "2" && later.happenings.len() == 1000);
+        assert!(later.has_gap && names(&later)[0] == "2" && later.events.len() == 1000);
         assert!(!log.after(first + 1).has_gap, "the one after it is the oldest that is kept");
     }
 
     #[tokio::test]
     async fn a_follower_is_told_of_the_newest() {
-        let log = Happenings::default();
+        let log = HostEvents::default();
         let mut newest = log.subscribe();
         newest.mark_unchanged();
         log.add(loaded("dice"));
         newest.changed().await.unwrap();
-        assert_eq!(*newest.borrow(), log.after(0).happenings[0].id);
+        assert_eq!(*newest.borrow(), log.after(0).events[0].id);
     }
 
     #[test]
     fn ends_of_runs_and_failed_calls_of_components_happen() {
-        let log = Happenings::default();
+        let log = HostEvents::default();
         let trace = SpanContext::new(Arc::new(log.clone()), SessionKey::new("dice", "ada", "s"), "e-1", None);
         let mut run = trace.start(SpanOperation::Run, "");
         drop(run.context().start(SpanOperation::Guest, "dice"));
@@ -227,7 +227,7 @@ mod tests {
         drop(call);
         run.set_error(&RunError::Cancelled);
         drop(run);
-        let json = serde_json::to_value(log.after(0).happenings).unwrap();
+        let json = serde_json::to_value(log.after(0).events).unwrap();
         let (call, run) = (&json[0], &json[1]);
         assert_eq!(
             (&call["kind"], &call["component"], &call["error"]),
