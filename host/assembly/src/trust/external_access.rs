@@ -359,7 +359,7 @@ mod tests {
              literal: {{document: a.json, auth: {{service_account: {{json: '{{}}'}}}}}}, \
              variable: {{document: a.json, auth: {{service_account: {{json: {{from: ACCOUNT}}}}}}}}, near: {{document: near.json}}}}}}\n\
              integrations: {{jira: {{project: p, location: l, connection: jira, service_account: {{file: key.json}}}}, \
-             orders: {{project: p, location: l, integration: orders, endpoint: 'http://me:secret@localhost:1'}}}}\n"
+             orders: {{project: p, location: l, integration: orders, endpoint: 'http://localhost:1'}}}}\n"
         );
         assert_eq!(
             requested(&folder, &text),
@@ -396,7 +396,7 @@ mod tests {
                 "integrations.jira.connection: projects/p/locations/l/connections/jira",
                 "integrations.jira.service_account.file: agents/key.json",
                 "integrations.orders.integration: projects/p/locations/l/integrations/orders",
-                "integrations.orders.endpoint: http://…@localhost:1",
+                "integrations.orders.endpoint: http://localhost:1",
                 "a2a.public_url: https://…@hosts.example",
                 "a2a.push.network: hooks.example",
                 "components.web.grants.network: *",
