@@ -62,9 +62,10 @@ pub use config::{
     ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AppConfig, AuditConfig, AuthConfig, Authority, BasicConfig,
     ComponentConfig, Config, ConfigError, CorsConfig, DevUi, DurabilityConfig, FILE_NAME as CONFIG_FILE, McpConfig,
     McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig, ModelsConfig,
-    OAuth2ClientPlacement, OAuth2Config, OpenApiConfig, QuotaOverrides, RegistryConfig, ServerConfig,
+    OAuth2ClientPlacement, OAuth2Config, OpenApiConfig, QuotaOverrides, RegistryConfig, RetentionConfig, ServerConfig,
     ServiceAccountConfig, ToolExecutionConfig, ValueConfig,
 };
+pub use hatchery_stores::adk_sessions;
 pub use host::{
     Host, HostBuilder, HostError, NAMES_FILE, known_apps, protected_paths, unknown_apps, unknown_components,
     user_code_cache,

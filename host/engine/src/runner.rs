@@ -11,10 +11,12 @@ mod open_calls;
 mod paused_run;
 mod request;
 mod resumption;
+mod retention;
 mod run_bus;
 mod run_records;
 mod session_access;
 mod session_close;
+mod session_history;
 mod session_queue;
 mod turn;
 

@@ -43,6 +43,7 @@ mod headers;
 mod json;
 mod live;
 mod observe;
+mod retention;
 mod routes;
 mod service;
 

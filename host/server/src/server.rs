@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use crate::connections::Connections;
 use crate::service::HttpService;
 use crate::state::AppState;
-use crate::{background_runs, descriptors};
+use crate::{background_runs, descriptors, retention};
 
 /// How long cancelled runs have to report the cancellation to their clients.
 const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_secs(2);
@@ -71,6 +71,7 @@ impl Server {
         tokio::select! {
             never = connections.accept(self.listener) => match never {},
             () = background_runs::continue_interrupted(&self.state) => {}
+            () = retention::delete_expired(&self.state) => {}
             () = shutdown => {}
         }
         let runner = self.state.runner();

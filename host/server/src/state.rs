@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hatchery::RetentionConfig;
 use hatchery_a2a::{A2aAgents, A2aEndpoint, A2aService};
 use hatchery_core::{EventWindow, Services, Session, SessionKey};
 use hatchery_engine::{App, RunPermit, Runner};
@@ -36,6 +37,7 @@ struct Shared {
     evaluations: Evaluations,
     traces: TraceStore,
     metrics: Metrics,
+    retention: RetentionConfig,
 }
 
 impl AppState {
@@ -60,6 +62,7 @@ impl AppState {
             evaluations,
             traces,
             metrics,
+            retention: RetentionConfig::default(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -118,6 +121,19 @@ impl AppState {
             shared.metrics = metrics;
         }
         self
+    }
+
+    /// Deletes sessions by these rules. To be called before the state is shared.
+    #[must_use]
+    pub fn with_retention(mut self, retention: RetentionConfig) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.retention = retention;
+        }
+        self
+    }
+
+    pub(crate) fn retention(&self) -> &RetentionConfig {
+        &self.shared.retention
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

@@ -120,6 +120,7 @@ pub async fn serve(
         .with_apis(host.openapi().clone())
         .with_evaluations(host.evaluations().clone())
         .with_traces(host.traces().clone())
+        .with_retention(host.config().retention)
         .with_metrics(metrics);
     let server = Server::bind(address, state).await?;
     let address = server.local_addr();

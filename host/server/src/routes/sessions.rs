@@ -1,4 +1,6 @@
-//! Sessions: create, import, list, read, update and delete.
+//! Sessions: create, list, read, update and delete. `history` has imports, forks and rewinds.
+
+mod history;
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -6,8 +8,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use hatchery_core::{
-    Event, EventActions, EventData, EventWindow, JsonMap, Session, SessionKey, StateScope, Timestamp, USER_AUTHOR,
-    remove_proof,
+    Event, EventActions, EventData, EventWindow, JsonMap, Session, SessionImport, SessionKey, Timestamp, USER_AUTHOR,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -29,6 +30,7 @@ pub(super) fn routes() -> Router<AppState> {
             get(read).post(create_with_id).patch(update).delete(delete),
         )
         .route("/apps/{app}/users/{user}/sessions/{session}/close", post(close))
+        .merge(history::routes())
 }
 
 #[derive(Default, Deserialize)]
@@ -49,61 +51,15 @@ async fn create(
     body: RawJson,
 ) -> Result<Response, ApiError> {
     let body = if body.is_empty() { CreateBody::default() } else { body.parse()? };
-    let mut events = body.events.unwrap_or_default();
-    let mut initial_state = body.state.unwrap_or_default();
-    if !events.is_empty() && !body.overwrite_shared_state {
-        let deltas = events.iter_mut().map(|event| &mut event.actions.state_delta);
-        deltas.chain([&mut initial_state]).for_each(remove_shared_keys);
-    }
-    if let Some(index) = events.iter().position(|event| event.partial) {
-        return Err(ApiError::bad_input(format!("events[{index}] is partial; only complete events can be imported")));
-    }
+    let events = body.events.unwrap_or_default();
+    let initial_state = body.state.unwrap_or_default();
     state.app(&app)?;
-    if !events.is_empty() {
-        check_import(&state, &app, &user, body.session_id.as_deref().unwrap_or_default(), events.len())?;
-    }
-    let sessions = &state.services().sessions;
-    let session = sessions.create(&app, &user, body.session_id.as_deref(), initial_state).await?;
     if events.is_empty() {
-        return json::session(&session);
+        let sessions = &state.services().sessions;
+        return json::session(&sessions.create(&app, &user, body.session_id.as_deref(), initial_state).await?);
     }
-    if let Err(error) = import(&state, &session.key, events).await {
-        sessions.delete(&session.key).await?;
-        return Err(error);
-    }
-    json::session(&state.session(&session.key, EventWindow::All).await?)
-}
-
-/// Removes the keys that other sessions share.
-fn remove_shared_keys(state: &mut JsonMap) {
-    state.retain(|key, _| !matches!(StateScope::of(key).0, StateScope::App | StateScope::User));
-}
-
-/// Checks that the operator allows imports: imported events can claim anything about agents, tools and users.
-fn check_import(state: &AppState, app: &str, user: &str, session: &str, count: usize) -> Result<(), ApiError> {
-    let detail = format!("{count} events");
-    if state.config().allow_import {
-        tracing::info!(target: "hatchery::audit", app, user, session, decision = "allowed", detail, "import");
-        return Ok(());
-    }
-    tracing::warn!(target: "hatchery::audit", app, user, session, decision = "refused", detail, "import");
-    let error = ApiError::new(StatusCode::FORBIDDEN, "IMPORT_NOT_ALLOWED", "sessions cannot be created with events");
-    Err(error.advise("to let clients import sessions, set `server: { allow_import: true }` in hatchery.yaml"))
-}
-
-async fn import(state: &AppState, key: &SessionKey, events: Vec<EventData>) -> Result<(), ApiError> {
-    // Sessions and summaries depend on the order of times.
-    let now = Timestamp::now();
-    for mut event in events {
-        remove_proof(&mut event);
-        event.timestamp = event.timestamp.min(now);
-        if let Some(compaction) = &mut event.actions.compaction {
-            compaction.start_timestamp = compaction.start_timestamp.min(now);
-            compaction.end_timestamp = compaction.end_timestamp.min(now);
-        }
-        append(state, key, event).await?;
-    }
-    Ok(())
+    let import = SessionImport::new(initial_state, events)?;
+    history::store(&state, (&app, &user), body.session_id.as_deref(), import, body.overwrite_shared_state).await
 }
 
 /// Appends an event of a client. Rejects events that could not be read again.
@@ -160,15 +116,12 @@ async fn read(
     QueryParams(query): QueryParams<ReadQuery>,
 ) -> Result<Response, ApiError> {
     let window = match (query.after_timestamp, query.num_recent_events) {
-        (Some(time), _) => EventWindow::Since(time),
+        (Some(time), Some(count)) => EventWindow::RecentSince { count, time },
+        (Some(time), None) => EventWindow::Since(time),
         (None, Some(count)) => EventWindow::Recent(count),
         (None, None) => EventWindow::All,
     };
-    let mut session = state.session(&SessionKey::new(app, user, id), window).await?;
-    if let Some(count) = query.num_recent_events {
-        session.events = session.events.skip(session.events.len().saturating_sub(count));
-    }
-    json::session(&session)
+    json::session(&state.session(&SessionKey::new(app, user, id), window).await?)
 }
 
 #[derive(Deserialize)]
@@ -212,15 +165,6 @@ async fn delete(
     state.app(&app)?;
     let key = SessionKey::new(app, user, id);
     state.services().sessions.delete(&key).await?;
-    delete_artifacts(&state, &key).await?;
+    state.runner().delete_artifacts(&key).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// Deletes the artifacts of a session. They would be unreachable and count towards the quota of the user.
-async fn delete_artifacts(state: &AppState, key: &SessionKey) -> Result<(), ApiError> {
-    let artifacts = &state.services().artifacts;
-    for name in artifacts.list(key).await?.iter().filter(|name| !name.starts_with("user:")) {
-        artifacts.delete(key, name).await?;
-    }
-    Ok(())
 }

@@ -11,6 +11,7 @@ mod graph;
 mod metrics;
 mod quotas;
 mod runs;
+mod session_history;
 mod sessions;
 mod shutdown;
 mod slow_clients;
