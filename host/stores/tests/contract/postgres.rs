@@ -150,18 +150,18 @@ async fn a_window_reads_only_the_rows_that_it_returns() {
     let sessions = PostgresSessions::open(&uri).await.unwrap();
     let client = raw(&uri).await;
     let key = create(&sessions, "ann", "s1").await;
-    append(&sessions, &key, (0..400).map(event_at)).await;
+    append(&sessions, &key, (1..=400).map(event_at)).await;
     // The table is so small that reading all of it would cost as little.
     client.batch_execute("ANALYZE; SET enable_seqscan = off").await.unwrap();
     // The statistics of a session's reads are those of its server process, so they are read in one of the test.
     let plan = async |condition: &str| {
         let explain =
             format!("EXPLAIN (ANALYZE, FORMAT JSON) SELECT json FROM events WHERE session = 1 AND {condition}");
-        let row = client.query_one(&explain, &[]).await.unwrap();
+        let row = client.query_one(explain.as_str(), &[]).await.unwrap();
         let plan: serde_json::Value = row.get(0);
         plan[0]["Plan"].clone()
     };
-    for (condition, rows) in [("revision > 380", 20), ("time >= 390", 10)] {
+    for (condition, rows) in [("revision > 380", 20), ("time >= 391", 10)] {
         let plan = plan(condition).await;
         let text = plan.to_string();
         assert_eq!(plan["Actual Rows"].as_f64(), Some(f64::from(rows)), "{text}");
@@ -169,9 +169,9 @@ async fn a_window_reads_only_the_rows_that_it_returns() {
     }
     let count = async |window| sessions.get(&key, window).await.unwrap().unwrap().events.len();
     let time = Timestamp::from_micros(395);
-    assert_eq!(count(EventWindow::RecentSince { count: 20, time }).await, 5);
+    assert_eq!(count(EventWindow::RecentSince { count: 20, time }).await, 6);
     assert_eq!(count(EventWindow::RecentSince { count: 3, time }).await, 3);
-    assert_eq!(count(EventWindow::Since(time)).await, 5);
+    assert_eq!(count(EventWindow::Since(time)).await, 6);
 }
 
 #[tokio::test]
