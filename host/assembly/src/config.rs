@@ -10,6 +10,7 @@ mod integrations;
 mod mcp;
 mod openapi;
 mod quotas;
+mod retention;
 mod server;
 mod value;
 
@@ -39,6 +40,7 @@ pub use openapi::{
     OAuth2ClientPlacement, OAuth2Config, OpenApiConfig, ServiceAccountConfig,
 };
 pub use quotas::{DurabilityConfig, QuotaOverrides};
+pub use retention::RetentionConfig;
 pub use server::{
     ClientKeyConfig, CorsConfig, DevUi, OidcConfig, Role, ServerAuthConfig, ServerConfig, TlsConfig, TokenAlgorithm,
 };
@@ -92,6 +94,8 @@ pub struct Config {
     pub quotas: QuotaOverrides,
     /// The kind of crash that sessions in SQLite survive.
     pub durability: DurabilityConfig,
+    /// When a server deletes sessions.
+    pub retention: RetentionConfig,
     /// Limits that all components share.
     pub instances: InstanceSettings,
     /// Limits of compiling a component.
@@ -271,7 +275,8 @@ fn check_not_writable_by(component: &str, grants: &Grants, folder: &Path, file: 
     Err(ConfigError::Invalid { file: file.to_owned(), location: None, message })
 }
 
-/// Resolves the path of a `sqlite:` or `file:` URI, and of the properties file of a `firestore:` URI, against `folder`.
+/// Resolves the path of a `sqlite:` or `file:` URI, of the properties file of a `firestore:` URI, and of the certificates of a
+/// `postgres:` URI against `folder`.
 /// Returns other URIs and absolute paths unchanged.
 fn resolve_uri(folder: &Path, uri: &str) -> String {
     match uri.split_once(':') {
@@ -280,18 +285,20 @@ fn resolve_uri(folder: &Path, uri: &str) -> String {
             let slashes = if path.is_absolute() { "//" } else { "" };
             format!("{scheme}:{slashes}{}", path.display())
         }
-        Some(("firestore", rest)) => match rest.split_once('?') {
-            Some((database, query)) => {
-                let parameters = query.split('&').map(|parameter| match parameter.strip_prefix("properties=") {
-                    Some(file) => format!("properties={}", folder.join(file).display()),
-                    None => parameter.to_owned(),
-                });
-                format!("firestore:{database}?{}", parameters.collect::<Vec<_>>().join("&"))
-            }
-            None => uri.to_owned(),
-        },
+        Some(("firestore", _)) => resolve_parameter(folder, uri, "properties="),
+        Some(("postgres" | "postgresql", _)) => resolve_parameter(folder, uri, "sslrootcert="),
         _ => uri.to_owned(),
     }
+}
+
+/// Resolves the path in the parameter of a URI that begins so.
+fn resolve_parameter(folder: &Path, uri: &str, start: &str) -> String {
+    let Some((location, query)) = uri.split_once('?') else { return uri.to_owned() };
+    let parameters = query.split('&').map(|parameter| match parameter.strip_prefix(start) {
+        Some(file) => format!("{start}{}", folder.join(file).display()),
+        None => parameter.to_owned(),
+    });
+    format!("{location}?{}", parameters.collect::<Vec<_>>().join("&"))
 }
 
 /// The path of a `sqlite:` or `file:` URI. `None` for services without files.
@@ -309,8 +316,14 @@ pub(crate) fn properties_of_uri(uri: &str) -> Option<PathBuf> {
     (!file.is_empty()).then(|| file.into())
 }
 
-/// Replaces the credentials in `scheme://user:password@host/…` by `…`.
+/// Replaces the credentials in `scheme://user:password@host/…` by `…`, and the value of a parameter `password`.
 pub(crate) fn without_credentials(uri: &str) -> String {
+    if let Some((location, query)) = uri.split_once('?') {
+        let is_password = |parameter: &str| parameter.starts_with("password=");
+        let hide = |parameter| if is_password(parameter) { "password=…" } else { parameter };
+        let parameters: Vec<_> = query.split('&').map(hide).collect();
+        return format!("{}?{}", without_credentials(location), parameters.join("&"));
+    }
     match (uri.split_once("://"), uri.rfind('@')) {
         (Some((scheme, _)), Some(at)) => format!("{scheme}://…{}", uri.get(at..).unwrap_or_default()),
         _ => uri.to_owned(),

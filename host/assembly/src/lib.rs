@@ -67,9 +67,10 @@ pub use config::{
     ClientKeyConfig, ComponentConfig, Config, ConfigError, CorsConfig, DevUi, DurabilityConfig,
     FILE_NAME as CONFIG_FILE, IntegrationConfig, IntegrationOperation, McpConfig, McpConfirmation, McpExposeConfig,
     McpHandshake, McpHttpTransport, McpServerConfig, ModelsConfig, OAuth2ClientPlacement, OAuth2Config, OidcConfig,
-    OpenApiConfig, QuotaOverrides, RegistryConfig, Role, ServerAuthConfig, ServerConfig, ServiceAccountConfig,
-    TlsConfig, TokenAlgorithm, ToolExecutionConfig, ValueConfig,
+    OpenApiConfig, QuotaOverrides, RegistryConfig, RetentionConfig, Role, ServerAuthConfig, ServerConfig,
+    ServiceAccountConfig, TlsConfig, TokenAlgorithm, ToolExecutionConfig, ValueConfig,
 };
+pub use hatchery_stores::adk_sessions;
 pub use host::{
     Host, HostBuilder, HostError, NAMES_FILE, known_apps, protected_paths, unknown_apps, unknown_components,
     user_code_cache,

@@ -424,6 +424,11 @@ mod tests {
         let error = open(&config, &Storage::InMemory, &Scripts::default()).await.map(|_| ()).unwrap_err().to_string();
         assert!(error.starts_with("session_service `oracle://…@db/x`: "), "{error}");
         assert!(!error.contains("tiger"), "{error}");
+        let uri = "postgres://scott:tiger@db/x?schema=s&password=tiger";
+        let config = Config { memory_service: Some(uri.into()), ..Config::default() };
+        let error = open(&config, &Storage::InMemory, &Scripts::default()).await.map(|_| ()).unwrap_err().to_string();
+        let shown = "memory_service `postgres://…@db/x?schema=s&password=…`: invalid name `postgres:…`: a PostgreSQL service is";
+        assert!(error.starts_with(shown) && !error.contains("tiger"), "{error}");
     }
 
     #[test]

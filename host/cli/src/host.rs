@@ -42,16 +42,16 @@ pub fn trust_store() -> Option<TrustStore> {
 /// Services and where they store their data. Arguments override `hatchery.yaml`.
 #[derive(Debug, Default, clap::Args)]
 pub struct StorageArgs {
-    /// Where to store sessions: `memory:`, `sqlite:relative.db`, `sqlite:///absolute.db` or
-    /// `agentengine://PROJECT/LOCATION/ENGINE`
+    /// Where to store sessions: `memory:`, `sqlite:relative.db`, `sqlite:///absolute.db`,
+    /// `postgres://user@host/database` or `agentengine://PROJECT/LOCATION/ENGINE`
     #[arg(long, value_name = "URI")]
     session_service: Option<String>,
     /// Where to store artifacts: `memory:`, `file:relative`, `file:///absolute`, `s3://bucket/prefix`, `gs://bucket/prefix`
     /// or `az://container/prefix`
     #[arg(long, value_name = "URI")]
     artifact_service: Option<String>,
-    /// Where to store long-term memory: `memory:`, `sqlite:relative.db`, `sqlite:///absolute.db` or
-    /// `agentengine://PROJECT/LOCATION/ENGINE`
+    /// Where to store long-term memory: `memory:`, `sqlite:relative.db`, `sqlite:///absolute.db`,
+    /// `postgres://user@host/database` or `agentengine://PROJECT/LOCATION/ENGINE`
     #[arg(long, value_name = "URI")]
     memory_service: Option<String>,
     /// Folder for the data of services without a URI (default: DIR/.hatchery) and for compiled code (default: the

@@ -14,6 +14,7 @@ use crate::event::{Event, EventData};
 use crate::id::SessionKey;
 use crate::journal::CallJournal;
 use crate::json::JsonMap;
+use crate::retention::{ExpiredSession, ExpiryRule};
 use crate::state::{State, StateScope, state_entry_bytes};
 use crate::stored_run::RunService;
 use crate::time::Timestamp;
@@ -358,6 +359,16 @@ pub trait SessionService: Send + Sync {
     async fn close_session(&self, key: &SessionKey) -> Result<(), StoreError> {
         let _ = key;
         Ok(())
+    }
+
+    /// Returns at most `limit` sessions of an app that a rule wants deleted and that no turn holds, those without an event
+    /// for longest first.
+    ///
+    /// # Errors
+    /// [`StoreError::InvalidRequest`] if the service cannot find them, as by default.
+    async fn expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
+        let _ = (app, rule, limit);
+        Err(StoreError::InvalidRequest("this session service cannot find sessions by retention rules".into()))
     }
 
     /// Deletes a session with its events. Succeeds if it does not exist. Shared state is kept.

@@ -125,6 +125,12 @@ impl From<&JsonMap> for State {
     }
 }
 
+impl From<&State> for JsonMap {
+    fn from(state: &State) -> Self {
+        state.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect()
+    }
+}
+
 impl Serialize for State {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.iter())

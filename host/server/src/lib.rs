@@ -48,6 +48,7 @@ mod live;
 mod log_throttle;
 mod observe;
 mod peer;
+mod retention;
 #[allow(unused_qualifications, reason = "the attributes of operations expand to them")]
 mod routes;
 mod service;

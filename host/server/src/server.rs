@@ -13,7 +13,7 @@ use crate::connections::Connections;
 use crate::service::HttpService;
 use crate::state::AppState;
 use crate::tls::Tls;
-use crate::{background_runs, descriptors};
+use crate::{background_runs, descriptors, retention};
 
 /// How long cancelled runs have to report the cancellation to their clients.
 const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_secs(2);
@@ -87,6 +87,7 @@ impl Server {
             never = connections.accept(self.listener) => match never {},
             () = background_runs::continue_interrupted(&self.state) => {}
             () = follow_certificate => {}
+            () = retention::delete_expired(&self.state) => {}
             () = shutdown => {}
         }
         self.state.stop().cancel();

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use hatchery::RetentionConfig;
 use hatchery_a2a::{A2aAgents, A2aEndpoint, A2aService};
 use hatchery_core::{EventWindow, Services, Session, SessionKey};
 use hatchery_engine::{App, RunPermit, Runner};
@@ -48,6 +49,7 @@ struct Shared {
     drafts: Drafts,
     /// Cancelled when the server stops.
     stop: CancellationToken,
+    retention: RetentionConfig,
 }
 
 impl AppState {
@@ -78,6 +80,7 @@ impl AppState {
             host_events: HostEvents::default(),
             drafts: Drafts::default(),
             stop: CancellationToken::new(),
+            retention: RetentionConfig::default(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -195,6 +198,19 @@ impl AppState {
             shared.metrics = metrics;
         }
         self
+    }
+
+    /// Deletes sessions by these rules. To be called before the state is shared.
+    #[must_use]
+    pub fn with_retention(mut self, retention: RetentionConfig) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.retention = retention;
+        }
+        self
+    }
+
+    pub(crate) fn retention(&self) -> &RetentionConfig {
+        &self.shared.retention
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

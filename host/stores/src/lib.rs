@@ -1,10 +1,12 @@
-//! Session, artifact and memory services: in memory, on disk, in Firestore, in object stores, and in Vertex AI Agent Engine.
+//! Session, artifact and memory services: in memory, on disk, in PostgreSQL, in Firestore, in object stores, and in Vertex AI
+//! Agent Engine.
 //!
 //! Each service is selected by a URI (see [`open_sessions`], [`open_artifacts`], [`open_memory`]), implements a trait
 //! of `hatchery_core`, and passes the contract tests of its kind. Nothing here caches data that another process could
 //! change, except for the totals that [`quotas`] are checked against, and what the next append to a session in Firestore
 //! begins with, which the database compares.
 
+pub mod adk_sessions;
 #[cfg(feature = "agent-engine")]
 mod agent_engine;
 pub mod artifacts;
@@ -16,6 +18,8 @@ mod keyed_lock;
 mod loopback;
 pub mod memory;
 pub mod permissions;
+#[cfg(feature = "postgres")]
+mod postgres;
 pub mod quotas;
 pub mod sessions;
 mod sqlite;
@@ -32,10 +36,14 @@ pub use artifacts::ObjectArtifacts;
 pub use artifacts::{DirectoryArtifacts, MemoryArtifacts};
 #[cfg(feature = "agent-engine")]
 pub use memory::AgentEngineMemory;
+#[cfg(feature = "postgres")]
+pub use memory::PostgresMemory;
 pub use memory::{KeywordMemory, SqliteMemory};
 pub use quotas::{AppQuotas, Quota, Quotas};
 #[cfg(feature = "agent-engine")]
 pub use sessions::AgentEngineSessions;
+#[cfg(feature = "postgres")]
+pub use sessions::PostgresSessions;
 pub use sessions::{MemorySessions, SqliteSessions};
 pub use sqlite::Durability;
 pub use uri::{open_artifacts, open_memory, open_memory_with, open_sessions, open_sessions_with};

@@ -3,12 +3,16 @@
 #[cfg(feature = "agent-engine")]
 mod agent_engine;
 mod keyword;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod sqlite;
 pub(crate) mod tokenizer;
 
 #[cfg(feature = "agent-engine")]
 pub use agent_engine::AgentEngineMemory;
 pub use keyword::KeywordMemory;
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresMemory;
 pub use sqlite::SqliteMemory;
 
 /// Maximum number of entries that a search returns.

@@ -11,13 +11,16 @@ use crate::{
 };
 
 pub(crate) const SESSIONS: &str = "a session service is one of `memory:`, `sqlite:///absolute/path.db`, \
-     `sqlite:relative/path.db`, `firestore://project/database` and `agentengine://project/location/engine`";
+     `sqlite:relative/path.db`, `postgres://user@host/database`, `firestore://project/database` and \
+     `agentengine://project/location/engine`";
 pub(crate) const ARTIFACTS: &str = "an artifact service is one of `memory:`, `file:///absolute/folder`, `file:relative/folder`, \
      `s3://bucket/prefix`, `gs://bucket/prefix` and `az://container/prefix`";
 pub(crate) const MEMORY: &str = "a memory service is one of `memory:`, `sqlite:///absolute/path.db`, \
-     `sqlite:relative/path.db`, `firestore://project/database` and `agentengine://project/location/engine`";
+     `sqlite:relative/path.db`, `postgres://user@host/database`, `firestore://project/database` and \
+     `agentengine://project/location/engine`";
 
-/// Opens the session service of a URI: `memory:`, `sqlite:///absolute/path.db` or `sqlite:relative/path.db`.
+/// Opens the session service of a URI: `memory:`, `sqlite:///absolute/path.db` or `sqlite:relative/path.db`; with the feature
+/// `postgres` also `postgres://user@host/database`.
 ///
 /// # Errors
 /// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] and
@@ -34,6 +37,7 @@ pub async fn open_sessions_with(uri: &str, durability: Durability) -> Result<Arc
     match split(uri) {
         ("memory", "") => Ok(Arc::new(MemorySessions::new())),
         ("sqlite", rest) => Ok(Arc::new(SqliteSessions::open_with(path(uri, rest, SESSIONS)?, durability).await?)),
+        ("postgres" | "postgresql", rest) if rest.starts_with("//") => postgres_sessions(uri).await,
         ("firestore", _) => Err(needs_client("FirestoreSessionService")),
         ("agentengine", _) => Err(needs_tokens("AgentEngineSessions")),
         _ => Err(invalid(uri, SESSIONS)),
@@ -73,7 +77,8 @@ async fn open_objects(uri: &str) -> Result<Arc<dyn ArtifactService>, StoreError>
     )))
 }
 
-/// Opens the memory service of a URI: `memory:`, `sqlite:///absolute/path.db` or `sqlite:relative/path.db`.
+/// Opens the memory service of a URI: `memory:`, `sqlite:///absolute/path.db` or `sqlite:relative/path.db`; with the feature
+/// `postgres` also `postgres://user@host/database`.
 ///
 /// # Errors
 /// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] and
@@ -90,10 +95,40 @@ pub async fn open_memory_with(uri: &str, durability: Durability) -> Result<Arc<d
     match split(uri) {
         ("memory", "") => Ok(Arc::new(KeywordMemory::new())),
         ("sqlite", rest) => Ok(Arc::new(SqliteMemory::open_with(path(uri, rest, MEMORY)?, durability).await?)),
+        ("postgres" | "postgresql", rest) if rest.starts_with("//") => postgres_memory(uri).await,
         ("firestore", _) => Err(needs_client("FirestoreMemoryService")),
         ("agentengine", _) => Err(needs_tokens("AgentEngineMemory")),
         _ => Err(invalid(uri, MEMORY)),
     }
+}
+
+#[cfg(feature = "postgres")]
+async fn postgres_sessions(uri: &str) -> Result<Arc<dyn SessionService>, StoreError> {
+    Ok(Arc::new(crate::PostgresSessions::open(uri).await?))
+}
+
+#[cfg(feature = "postgres")]
+async fn postgres_memory(uri: &str) -> Result<Arc<dyn MemoryService>, StoreError> {
+    Ok(Arc::new(crate::PostgresMemory::open(uri).await?))
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn postgres_sessions(_: &str) -> Result<Arc<dyn SessionService>, StoreError> {
+    Err(needs_postgres())
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn postgres_memory(_: &str) -> Result<Arc<dyn MemoryService>, StoreError> {
+    Err(needs_postgres())
+}
+
+#[cfg(not(feature = "postgres"))]
+fn needs_postgres() -> StoreError {
+    StoreError::InvalidRequest(
+        "`postgres:` needs the cargo feature `postgres`, which this program was built without; build it with \
+         `--features postgres`, or use `sqlite:`"
+            .into(),
+    )
 }
 
 /// Returns the path of a URI with this scheme. `None` for other URIs.

@@ -69,3 +69,37 @@ async fn sessions_are_listed_shown_exported_and_deleted_beside_a_running_server(
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn sessions_are_forked_rewound_and_imported_beside_a_running_server() -> Result<()> {
+    let (folder, host) = serve().await?;
+    host.ask("desk", "first", "The lamp is red").await?;
+    host.ask("desk", "first", "The rug is blue").await?;
+    let events = host.session("desk", "first").await?["events"].as_array().cloned().unwrap_or_default();
+    ensure!(events.len() == 4, "{events:?}");
+    let id = events[1]["id"].as_str().unwrap_or_default();
+
+    let forked = sessions(&folder, &["fork", "first", "--event", id, "--as", "second"]).await?;
+    assert_eq!(forked.stdout, "created session second with 2 events\n", "{}", forked.stderr);
+    ensure!(host.session("desk", "second").await?["events"] == json!(events[..2]));
+    let exported = sessions(&folder, &["export", "first"]).await?.stdout;
+    folder.write("first.json", exported)?;
+
+    let rewound = sessions(&folder, &["rewind", "first", "--revision", "1"]).await?;
+    assert_eq!(rewound.stdout, "session first has 1 event now\n", "{}", rewound.stderr);
+    ensure!(host.session("desk", "first").await?["events"] == json!(events[..1]));
+    host.ask("desk", "first", "The cup is green").await?;
+    ensure!(host.session("desk", "first").await?["events"].as_array().map(Vec::len) == Some(3));
+
+    let taken = sessions(&folder, &["import", "first.json"]).await?;
+    ensure!(!taken.success && taken.stderr.contains("name another id with --session"), "{}", taken.stderr);
+    let imported = sessions(&folder, &["import", "first.json", "--session", "third"]).await?;
+    let line = format!("imported session third of user {USER} in app desk with 4 events\n");
+    assert_eq!(imported.stdout, line, "{}", imported.stderr);
+    let third = host.session("desk", "third").await?;
+    ensure!(third["events"].as_array().map(Vec::len) == Some(4), "{third}");
+    for args in [&["rewind", "first"][..], &["rewind", "none", "--revision", "0"], &["import", "desk/answers.yaml"]] {
+        ensure!(!sessions(&folder, args).await?.success, "{args:?}");
+    }
+    Ok(())
+}

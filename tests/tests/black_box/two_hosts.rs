@@ -1,5 +1,9 @@
-//! Two hosts on one data folder: turns of a session do not interleave, and a host that was frozen or killed loses its
-//! turn to the other one.
+//! Two hosts on one SQLite file or PostgreSQL database: turns of a session do not interleave, and a host that was frozen or
+//! killed loses its turn to the other one.
+
+#[allow(dead_code, clippy::unwrap_used, clippy::panic)]
+#[path = "../../../host/test-support/src/postgres_server.rs"]
+mod postgres_server;
 
 use anyhow::{Context, Result};
 use hatchery_tests::event;
@@ -23,14 +27,57 @@ const TICKER: [(&str, &str); 3] = [
     ),
 ];
 
-async fn two_hosts() -> Result<(Host, Host)> {
+/// Runs each test, a function of the URI of the session service, on a SQLite file and on a PostgreSQL database.
+macro_rules! on_shared_sessions {
+    ($($test:ident),+ $(,)?) => {
+        mod sqlite {
+            $(
+                #[tokio::test]
+                async fn $test() -> anyhow::Result<()> {
+                    super::$test(None).await
+                }
+            )+
+        }
+
+        mod postgres {
+            $(
+                #[tokio::test]
+                async fn $test() -> anyhow::Result<()> {
+                    let Some(server) = super::postgres_server::postgres() else { return Ok(()) };
+                    // A schema of its own.
+                    super::$test(Some(&format!("{server}?schema={}", stringify!($test)))).await
+                }
+            )+
+        }
+    };
+}
+
+on_shared_sessions!(
+    messages_to_two_hosts_are_answered_one_after_the_other,
+    another_host_continues_the_session_of_a_killed_one,
+    a_frozen_host_loses_its_turn_and_reports_it_to_its_client,
+);
+
+async fn serve(folder: &Folder, service: Option<&str>) -> Result<Host> {
+    match service {
+        None => Host::serve(folder).await,
+        Some(uri) => Host::serve_with_args(folder, &[], &["--session-service", uri]).await,
+    }
+}
+
+async fn two_hosts(service: Option<&str>) -> Result<(Host, Host)> {
+    let folder = folder()?;
+    Ok((serve(&folder, service).await?, serve(&folder, service).await?))
+}
+
+fn folder() -> Result<Folder> {
     let folder = Folder::empty()?;
     for (name, text) in TICKER {
         folder.write(name, text)?;
     }
     folder.write("slow/root_agent.yaml", "name: slow\nmodel: scripted:slow/answers.yaml\ninstruction: Echo.\n")?;
     folder.write("slow/answers.yaml", "turns:\n  - delay_ms: 700\n    reply: 'You said {user}.'\n")?;
-    Ok((Host::serve(&folder).await?, Host::serve(&folder).await?))
+    Ok(folder)
 }
 
 async fn transcript(host: &Host, app: &str) -> Result<Vec<String>> {
@@ -38,9 +85,8 @@ async fn transcript(host: &Host, app: &str) -> Result<Vec<String>> {
     Ok(events.iter().map(event::text).collect())
 }
 
-#[tokio::test]
-async fn messages_to_two_hosts_are_answered_one_after_the_other() -> Result<()> {
-    let (one, two) = two_hosts().await?;
+async fn messages_to_two_hosts_are_answered_one_after_the_other(service: Option<&str>) -> Result<()> {
+    let (one, two) = two_hosts(service).await?;
     one.create_session("slow", "s").await?;
     let reply = |text: &str| vec![text.to_owned(), format!("You said {text}.")];
     let (first, second) = tokio::join!(one.run("slow", "s", "ONE"), two.run("slow", "s", "TWO"));
@@ -52,9 +98,8 @@ async fn messages_to_two_hosts_are_answered_one_after_the_other() -> Result<()> 
     Ok(())
 }
 
-#[tokio::test]
-async fn another_host_continues_the_session_of_a_killed_one() -> Result<()> {
-    let (one, two) = two_hosts().await?;
+async fn another_host_continues_the_session_of_a_killed_one(service: Option<&str>) -> Result<()> {
+    let (one, two) = two_hosts(service).await?;
     one.create_session("ticker", "s").await?;
     let mut ticks = one.stream("ticker", "s", "go", false).await?;
     ticks.next().await?.context("the ticks do not end")?;
@@ -64,10 +109,8 @@ async fn another_host_continues_the_session_of_a_killed_one() -> Result<()> {
     Ok(())
 }
 
-#[cfg(unix)]
-#[tokio::test]
-async fn a_frozen_host_loses_its_turn_and_reports_it_to_its_client() -> Result<()> {
-    let (one, two) = two_hosts().await?;
+async fn a_frozen_host_loses_its_turn_and_reports_it_to_its_client(service: Option<&str>) -> Result<()> {
+    let (one, two) = two_hosts(service).await?;
     one.create_session("ticker", "s").await?;
     let mut stream = one.stream("ticker", "s", "go", false).await?;
     stream.next().await?.context("the ticks do not end")?;
@@ -87,5 +130,33 @@ async fn a_frozen_host_loses_its_turn_and_reports_it_to_its_client() -> Result<(
     for host in [&one, &two] {
         host.run("ticker", "s", "enough").await?;
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_run_continues_when_its_database_was_killed_and_started_again() -> Result<()> {
+    let Some(mut server) = postgres_server::PostgresServer::start(&[]) else { return Ok(()) };
+    let uri = server.uri();
+    let folder = folder()?;
+    let host = serve(&folder, Some(&uri)).await?;
+    host.create_session("ticker", "s").await?;
+    let mut ticks = host.stream("ticker", "s", "go", false).await?;
+    let mut received = Vec::new();
+    for killed in [true, false] {
+        for _ in 0..5 {
+            let tick = ticks.next().await?.context("the ticks do not end")?;
+            received.push(tick["id"].clone());
+        }
+        if killed {
+            server.kill();
+            server.restart();
+        }
+    }
+    host.kill().await?;
+    let next = serve(&folder, Some(&uri)).await?;
+    let stored: Vec<Value> =
+        events_in(&next.session("ticker", "s").await?)?.iter().map(|event| event["id"].clone()).collect();
+    let kept: Vec<_> = stored.iter().filter(|id| received.contains(id)).cloned().collect();
+    assert_eq!(kept, received, "every event that a client has received is stored, once and in order");
     Ok(())
 }

@@ -264,6 +264,11 @@ fn relative_paths_are_resolved_against_the_folder_of_the_file() {
     let resolved = "firestore://p/d?properties=/srv/agents/a.properties&root=r";
     assert_eq!(config.session_service.as_deref(), Some(resolved));
     assert_eq!(config.memory_service.as_deref(), Some("firestore://p"));
+    let uri = "session_service: postgres://u@h/d?schema=s&sslrootcert=ca.pem\nmemory_service: postgresql://u@h/d\n";
+    let config = parse(uri).unwrap();
+    let resolved = "postgres://u@h/d?schema=s&sslrootcert=/srv/agents/ca.pem";
+    assert_eq!(config.session_service.as_deref(), Some(resolved));
+    assert_eq!(config.memory_service.as_deref(), Some("postgresql://u@h/d"));
     let plugins = "plugins: [{name: recorder, args: {folder: recorded}}, {name: replay, args: {folder: /var/b}}]";
     let folders: Vec<_> = parse(plugins).unwrap().plugins.iter().map(|plugin| plugin.args["folder"].clone()).collect();
     assert_eq!(folders, ["/srv/agents/recorded", "/var/b"]);

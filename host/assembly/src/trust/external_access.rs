@@ -436,6 +436,7 @@ mod tests {
             ("artifact_service", "s3://bucket/prefix"),
             ("artifact_service", "gs://bucket"),
             ("artifact_service", "az://container/prefix"),
+            ("session_service", "postgres://db/agents"),
             ("session_service", "agentengine://project/location/1"),
             ("memory_service", "agentengine://project/location/1"),
         ] {

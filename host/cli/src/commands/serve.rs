@@ -126,6 +126,7 @@ pub async fn serve(
         .with_evaluations(host.evaluations().clone())
         .with_traces(host.traces().clone())
         .with_host_events(host.host_events().clone())
+        .with_retention(host.config().retention)
         .with_metrics(metrics);
     let server = Server::bind(address, state.clone()).await?;
     let address = server.local_addr();

@@ -1,8 +1,11 @@
-//! `hatchery sessions`: lists, shows, exports and deletes stored sessions. Works beside a running server.
+//! `hatchery sessions`: lists, shows, exports, imports, forks, rewinds and deletes stored sessions. Works beside a running
+//! server.
+
+mod import;
 
 use std::io::Write;
 
-use hatchery_core::{Event, EventWindow, PartData, Services, Session, SessionKey};
+use hatchery_core::{Event, EventWindow, PartData, Services, Session, SessionKey, SessionPoint};
 use serde_json::{Value, json};
 
 use crate::commands::Outcome;
@@ -13,6 +16,10 @@ use crate::terminal::{BOLD, DIM, escape_control, http_date, plain_stdout, plural
 #[command(after_help = "Examples:\n  hatchery sessions list --app reception --user ada\n  \
                         hatchery sessions show first --app reception --user ada\n  \
                         hatchery sessions export first --app reception --user ada > first.json\n  \
+                        hatchery sessions import first.json\n  \
+                        hatchery sessions import adk.db --app reception\n  \
+                        hatchery sessions fork first --app reception --user ada --revision 4 --as second\n  \
+                        hatchery sessions rewind first --app reception --user ada --event 5f0c\n  \
                         hatchery sessions delete first --app reception --user ada\n\n\
     Uses the sessions of the folder's server, which may be running.")]
 pub struct Args {
@@ -28,6 +35,12 @@ enum Action {
     Show(SessionArgs),
     /// Print a session with all events and its state as JSON
     Export(SessionArgs),
+    /// Store the session of an export, or the sessions of a SQLite database that ADK for Python has written
+    Import(import::Args),
+    /// Create a session with the events of another one, all of them or up to one
+    Fork(ForkArgs),
+    /// Remove the events of a session after one, and restore its state; artifacts and `user:` and `app:` state stay
+    Rewind(RewindArgs),
     /// Delete a session with its artifacts; what memory has of it stays
     Delete(SessionArgs),
 }
@@ -50,11 +63,52 @@ struct SessionArgs {
     folder: ServiceArgs,
 }
 
+/// The last event to keep.
+#[derive(clap::Args)]
+#[group(multiple = false)]
+struct PointArgs {
+    /// The id of the last event to keep
+    #[arg(long, value_name = "ID")]
+    event: Option<String>,
+    /// The number of the last event to keep, from 1 on; 0 keeps none
+    #[arg(long, value_name = "NUMBER")]
+    revision: Option<u64>,
+}
+
+impl PointArgs {
+    fn point(&self) -> Option<SessionPoint> {
+        let event = self.event.clone().map(SessionPoint::EventId);
+        event.or_else(|| self.revision.map(SessionPoint::Revision))
+    }
+}
+
+#[derive(clap::Args)]
+struct ForkArgs {
+    #[command(flatten)]
+    session: SessionArgs,
+    #[command(flatten)]
+    point: PointArgs,
+    /// The id of the new session; a new one by default
+    #[arg(long = "as", value_name = "SESSION")]
+    fork: Option<String>,
+}
+
+#[derive(clap::Args)]
+struct RewindArgs {
+    #[command(flatten)]
+    session: SessionArgs,
+    #[command(flatten)]
+    point: PointArgs,
+}
+
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     match args.action {
         Action::List(args) => list(&args).await,
         Action::Show(args) => show(&args).await,
         Action::Export(args) => export(&args).await,
+        Action::Import(args) => import::run(&args).await,
+        Action::Fork(args) => fork(&args).await,
+        Action::Rewind(args) => rewind(&args).await,
         Action::Delete(args) => delete(&args).await,
     }
 }
@@ -87,6 +141,33 @@ async fn export(args: &SessionArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Success)
 }
 
+async fn fork(args: &ForkArgs) -> anyhow::Result<Outcome> {
+    let SessionArgs { session, owner, folder } = &args.session;
+    let services = folder.services().await?;
+    let key = owner.session(session);
+    ensure_exists(&services, &key).await?;
+    let point = args.point.point();
+    let fork = SessionPoint::fork(point.as_ref(), &*services.sessions, &key, args.fork.as_deref()).await?;
+    let events = pluralize(usize::try_from(fork.revision)?, "event", "events");
+    let line = format!("created session {} with {events}", escape_control(&fork.key.id));
+    folder.print(&json!({ "sessionId": &*fork.key.id, "revision": fork.revision }), [line])
+}
+
+async fn rewind(args: &RewindArgs) -> anyhow::Result<Outcome> {
+    let SessionArgs { session, owner, folder } = &args.session;
+    let Some(point) = args.point.point() else {
+        anyhow::bail!("name the last event to keep with --event or --revision");
+    };
+    let services = folder.services().await?;
+    let key = owner.session(session);
+    ensure_exists(&services, &key).await?;
+    let revision = point.revision(&*services.sessions, &key).await?;
+    let rewound = services.sessions.rewind(&key, revision).await?;
+    let events = pluralize(usize::try_from(rewound.revision)?, "event", "events");
+    let line = format!("session {} has {events} now", escape_control(&key.id));
+    folder.print(&json!({ "sessionId": &*key.id, "revision": rewound.revision }), [line])
+}
+
 async fn delete(args: &SessionArgs) -> anyhow::Result<Outcome> {
     let services = args.folder.services().await?;
     let key = args.owner.session(&args.session);
@@ -105,6 +186,14 @@ async fn delete(args: &SessionArgs) -> anyhow::Result<Outcome> {
 async fn find(services: &Services, key: &SessionKey) -> anyhow::Result<Session> {
     match services.sessions.get(key, EventWindow::All).await? {
         Some(session) => Ok(session),
+        None => Err(unknown_session(services, key).await),
+    }
+}
+
+/// Returns an error that lists the sessions that exist if this one does not.
+async fn ensure_exists(services: &Services, key: &SessionKey) -> anyhow::Result<()> {
+    match services.sessions.get(key, EventWindow::Recent(0)).await? {
+        Some(_) => Ok(()),
         None => Err(unknown_session(services, key).await),
     }
 }

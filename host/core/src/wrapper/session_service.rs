@@ -10,6 +10,7 @@ use crate::event::Event;
 use crate::id::SessionKey;
 use crate::journal::CallJournal;
 use crate::json::JsonMap;
+use crate::retention::{ExpiredSession, ExpiryRule};
 use crate::session::{EventWindow, Session, SessionCursor, SessionPage, SessionService};
 use crate::stored_run::RunService;
 use crate::turn::TurnStart;
@@ -60,6 +61,11 @@ pub trait WrapperSessionService: Send + Sync {
     /// See [`SessionService::close_session`].
     async fn close_session(&self, key: &SessionKey) -> Result<(), StoreError> {
         self.inner().close_session(key).await
+    }
+
+    /// See [`SessionService::expired`].
+    async fn expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
+        self.inner().expired(app, rule, limit).await
     }
 
     /// See [`SessionService::delete`].
@@ -143,6 +149,10 @@ impl<T: WrapperSessionService> SessionService for T {
 
     async fn close_session(&self, key: &SessionKey) -> Result<(), StoreError> {
         WrapperSessionService::close_session(self, key).await
+    }
+
+    async fn expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
+        WrapperSessionService::expired(self, app, rule, limit).await
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {

@@ -1,12 +1,13 @@
-//! Sessions: create, import, list, read, update and delete.
+//! Sessions: create, list, read, update and delete. `history` has imports, forks and rewinds.
+
+mod history;
 
 use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use hatchery_core::{
-    Event, EventActions, EventData, EventWindow, JsonMap, Session, SessionKey, StateScope, Timestamp, USER_AUTHOR,
-    remove_proof,
+    Event, EventActions, EventData, EventWindow, JsonMap, Session, SessionImport, SessionKey, Timestamp, USER_AUTHOR,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -30,6 +31,7 @@ pub(super) fn routes() -> ApiRouter {
         .routes(routes!(list, create).layer(Extension(LargeBody)))
         .routes(routes!(read, create_with_id, update, delete))
         .routes(routes!(close))
+        .merge(history::routes())
 }
 
 #[derive(Default, Deserialize, ToSchema)]
@@ -64,72 +66,17 @@ async fn create(
     body: RawJson,
 ) -> Result<Response, ApiError> {
     let body = if body.is_empty() { CreateBody::default() } else { body.parse()? };
-    let mut events = body.events.unwrap_or_default();
-    let mut initial_state = body.state.unwrap_or_default();
-    if !events.is_empty() && !body.overwrite_shared_state {
-        let deltas = events.iter_mut().map(|event| &mut event.actions.state_delta);
-        deltas.chain([&mut initial_state]).for_each(remove_shared_keys);
-    }
-    if let Some(index) = events.iter().position(|event| event.partial) {
-        return Err(ApiError::bad_input(format!("events[{index}] is partial; only complete events can be imported")));
-    }
+    let events = body.events.unwrap_or_default();
+    let initial_state = body.state.unwrap_or_default();
     principal.check_state(&initial_state)?;
     state.app(&app)?;
-    if !events.is_empty() {
-        let key = SessionKey::new(app.as_str(), user.as_str(), body.session_id.as_deref().unwrap_or_default());
-        check_import(&state, &principal, &key, events.len())?;
-    }
-    let sessions = &state.services().sessions;
-    let session = sessions.create(&app, &user, body.session_id.as_deref(), initial_state).await?;
     if events.is_empty() {
-        return json::session(&session);
+        let sessions = &state.services().sessions;
+        return json::session(&sessions.create(&app, &user, body.session_id.as_deref(), initial_state).await?);
     }
-    if let Err(error) = import(&state, &session.key, events).await {
-        sessions.delete(&session.key).await?;
-        return Err(error);
-    }
-    json::session(&state.session(&session.key, EventWindow::All).await?)
-}
-
-/// Removes the keys that other sessions share.
-fn remove_shared_keys(state: &mut JsonMap) {
-    state.retain(|key, _| !matches!(StateScope::of(key).0, StateScope::App | StateScope::User));
-}
-
-/// Checks that the operator imports events or lets all clients do it: imported events can claim anything about agents,
-/// tools and users.
-fn check_import(state: &AppState, principal: &Principal, key: &SessionKey, count: usize) -> Result<(), ApiError> {
-    let (app, user, session, detail) = (&*key.app, &*key.user, &*key.id, format!("{count} events"));
-    let is_allowed = match principal {
-        Principal::Operator(_) => true,
-        Principal::Client(_) => false,
-        Principal::Anybody => state.config().allow_import,
-    };
-    if is_allowed {
-        tracing::info!(target: "hatchery::audit", app, user, session, decision = "allowed", detail, "import");
-        return Ok(());
-    }
-    tracing::warn!(target: "hatchery::audit", app, user, session, decision = "refused", detail, "import");
-    let error = ApiError::new(StatusCode::FORBIDDEN, "IMPORT_NOT_ALLOWED", "sessions cannot be created with events");
-    Err(error.advise(match principal {
-        Principal::Client(_) => "only credentials with the role `operate` may import sessions",
-        _ => "to let clients import sessions, set `server: { allow_import: true }` in hatchery.yaml",
-    }))
-}
-
-async fn import(state: &AppState, key: &SessionKey, events: Vec<EventData>) -> Result<(), ApiError> {
-    // Sessions and summaries depend on the order of times.
-    let now = Timestamp::now();
-    for mut event in events {
-        remove_proof(&mut event);
-        event.timestamp = event.timestamp.min(now);
-        if let Some(compaction) = &mut event.actions.compaction {
-            compaction.start_timestamp = compaction.start_timestamp.min(now);
-            compaction.end_timestamp = compaction.end_timestamp.min(now);
-        }
-        append(state, key, event).await?;
-    }
-    Ok(())
+    let import = SessionImport::new(initial_state, events)?;
+    let target = (&principal, app.as_str(), user.as_str());
+    history::store(&state, target, body.session_id.as_deref(), import, body.overwrite_shared_state).await
 }
 
 /// Appends an event of a client. Rejects events that could not be read again.
@@ -216,15 +163,12 @@ async fn read(
     QueryParams(query): QueryParams<ReadQuery>,
 ) -> Result<Response, ApiError> {
     let window = match (query.after_timestamp, query.num_recent_events) {
-        (Some(time), _) => EventWindow::Since(time),
+        (Some(time), Some(count)) => EventWindow::RecentSince { count, time },
+        (Some(time), None) => EventWindow::Since(time),
         (None, Some(count)) => EventWindow::Recent(count),
         (None, None) => EventWindow::All,
     };
-    let mut session = state.session(&SessionKey::new(app, user, id), window).await?;
-    if let Some(count) = query.num_recent_events {
-        session.events = session.events.skip(session.events.len().saturating_sub(count));
-    }
-    json::session(&session)
+    json::session(&state.session(&SessionKey::new(app, user, id), window).await?)
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -291,15 +235,6 @@ async fn delete(
     state.app(&app)?;
     let key = SessionKey::new(app, user, id);
     state.services().sessions.delete(&key).await?;
-    delete_artifacts(&state, &key).await?;
+    state.runner().delete_artifacts(&key).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// Deletes the artifacts of a session. They would be unreachable and count towards the quota of the user.
-async fn delete_artifacts(state: &AppState, key: &SessionKey) -> Result<(), ApiError> {
-    let artifacts = &state.services().artifacts;
-    for name in artifacts.list(key).await?.iter().filter(|name| !name.starts_with("user:")) {
-        artifacts.delete(key, name).await?;
-    }
-    Ok(())
 }

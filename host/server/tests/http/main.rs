@@ -15,6 +15,7 @@ mod host_events;
 mod metrics;
 mod quotas;
 mod runs;
+mod session_history;
 mod sessions;
 mod shutdown;
 mod slow_clients;

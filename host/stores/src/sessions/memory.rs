@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use hatchery_core::sync::{MutexExt, RwLockExt};
 use hatchery_core::{
-    CallJournal, Event, EventWindow, JsonMap, MAX_TURN_LEASE, RunService, Session, SessionKey, SessionService,
-    SessionUsage, State, StateScope, StateUsage, StoreError, Timestamp, Turn, TurnStart, Usage, UserUsage,
+    CallJournal, Event, EventWindow, ExpiredSession, ExpiryRule, JsonMap, MAX_TURN_LEASE, RunService, Session,
+    SessionKey, SessionService, SessionUsage, State, StateScope, StateUsage, StoreError, Timestamp, Turn, TurnStart,
+    Usage, UserUsage,
 };
 use imbl::Vector;
 
@@ -331,6 +332,38 @@ impl SessionService for MemorySessions {
         // A stable sort: sessions updated at the same time stay in the order of their ids.
         sessions.sort_by_key(|session| std::cmp::Reverse(session.last_update_time));
         Ok(sessions)
+    }
+
+    async fn expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
+        let first = SessionKey::new(app, "", "");
+        let sessions = self.sessions.read_unpoisoned();
+        let of_app = sessions.range(&first..).take_while(|(key, _)| *key.app == *app).map(|(_, stored)| stored.clone());
+        let of_app: Vec<_> = of_app.collect();
+        drop(sessions);
+        let now = Instant::now();
+        let mut by_user: BTreeMap<Arc<str>, Vec<(ExpiredSession, bool)>> = BTreeMap::new();
+        for stored in of_app {
+            let stored = stored.lock_unpoisoned();
+            if !stored.is_deleted {
+                let (key, updated) = (stored.session.key.clone(), stored.session.last_update_time);
+                let is_held = stored.leased_until.is_some_and(|until| until > now);
+                by_user.entry(key.user.clone()).or_default().push((ExpiredSession { key, updated }, is_held));
+            }
+        }
+        let keeps = rule.user_sessions.map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX));
+        let mut expired = Vec::new();
+        for mut sessions in by_user.into_values() {
+            sessions.sort_by(|(one, _), (other, _)| (other.updated, &one.key.id).cmp(&(one.updated, &other.key.id)));
+            let is_idle = |updated| rule.idle_since.is_some_and(|since| updated < since);
+            let chosen = sessions
+                .into_iter()
+                .enumerate()
+                .filter(|(place, (session, is_held))| !is_held && (*place >= keeps || is_idle(session.updated)));
+            expired.extend(chosen.map(|(_, (session, _))| session));
+        }
+        expired.sort_by_key(|session| session.updated);
+        expired.truncate(limit);
+        Ok(expired)
     }
 
     async fn fork(&self, key: &SessionKey, revision: u64, id: Option<&str>) -> Result<Session, StoreError> {

@@ -23,17 +23,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    CallJournal, Event, EventWindow, JsonMap, RunService, Session, SessionCursor, SessionKey, SessionPage,
-    SessionService, State, StoreError, Timestamp, TurnStart, Usage,
+    CallJournal, Event, EventWindow, ExpiredSession, ExpiryRule, JsonMap, RunService, Session, SessionCursor,
+    SessionKey, SessionPage, SessionService, State, StoreError, Timestamp, TurnStart, Usage,
 };
 use imbl::Vector;
 use rusqlite::{CachedStatement, Connection, Params, Row, params};
-use sha2::{Digest, Sha256};
 
 use self::history::Restoration;
 use self::presence::Presence;
 use self::state::StateChange;
-use super::{new_session_id, reject_partial, too_few_events};
+use super::{id_hash, new_session_id, own_state_json, reject_partial, too_few_events};
 use crate::sqlite::{Database, Durability, Failure, Schema};
 
 /// The schema of session databases: "HtSe".
@@ -141,8 +140,7 @@ impl SessionService for SqliteSessions {
     async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
         let key = SessionKey::new(app, user, new_session_id(id));
         let created = Timestamp::now();
-        let (own_key, change, initial) =
-            (key.clone(), StateChange::of(&state), StateChange::json(&State::from(&state)));
+        let (own_key, change, initial) = (key.clone(), StateChange::of(&state), own_state_json(&State::from(&state)));
         let inserted = self.write("create the session", &key, move |connection| {
             let Some(row) = insert_row(connection, &own_key, created, &initial)? else { return Ok(None) };
             change.apply(connection, &own_key, row)?;
@@ -202,6 +200,12 @@ impl SessionService for SqliteSessions {
 
     async fn close_session(&self, _: &SessionKey) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    async fn expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
+        let (own_app, rule) = (app.to_owned(), *rule);
+        let found = self.database.read(move |connection| reads::expired(connection, &own_app, &rule, limit)).await;
+        found.map_err(self.database.error(format_args!("find sessions to delete of appName={app}")))
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
@@ -366,12 +370,6 @@ fn insert_event(
     connection.prepare_cached(queries::COUNT_USER_EVENT)?.execute(params![key.app, key.user, bytes])?;
     change.apply(connection, key, row)?;
     Ok(Append::Stored(revision.cast_unsigned()))
-}
-
-/// Returns the hash by which the id of an event is found.
-fn id_hash(id: &str) -> i64 {
-    let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(Sha256::digest(id));
-    i64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// Runs a statement to its end. Returns its first row, if it has one.

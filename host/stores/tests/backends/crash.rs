@@ -1,29 +1,40 @@
-//! A process that is killed while it appends.
+//! A process that is killed while it appends, and a database server that is.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use hatchery_core::{Event, EventActions, EventData, EventWindow, JsonMap, SessionKey, SessionService, State};
-use hatchery_stores::SqliteSessions;
+use hatchery_stores::open_sessions;
 use tokio::runtime::Runtime;
 
-/// Names the database in the process that is killed.
-const CHILD: &str = "HATCHERY_STORES_CRASH_DATABASE";
+/// The URI of the sessions in the process that is killed.
+const CHILD: &str = "HATCHERY_STORES_CRASH_SERVICE";
 
-const ROUNDS: u32 = 20;
+/// How often a process is killed, unless it is the default.
+const ROUNDS: &str = "HATCHERY_CRASH_ROUNDS";
+
+const DEFAULT_ROUNDS: usize = 20;
+
 const SESSIONS: usize = 8;
+
+/// Session, event and revision of an append that was acknowledged.
+type Stored = (String, String, u64);
+
+fn rounds() -> usize {
+    std::env::var(ROUNDS).map_or(DEFAULT_ROUNDS, |rounds| rounds.parse().unwrap())
+}
 
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Appends to several sessions until the process is killed, and prints what was acknowledged.
-fn append_for_ever(file: PathBuf) {
+/// Appends to several sessions until the process is killed, and prints what was acknowledged. An append that has failed is
+/// repeated, as a client does.
+fn append_for_ever(uri: &str) {
     runtime().block_on(async {
-        let sessions = Arc::new(SqliteSessions::open(&file).await.unwrap());
+        let sessions = open_sessions(uri).await.unwrap();
         for number in 0..SESSIONS {
             let sessions = sessions.clone();
             tokio::spawn(async move {
@@ -33,7 +44,7 @@ fn append_for_ever(file: PathBuf) {
                     let actions =
                         EventActions { state_delta: state_delta.into_iter().collect(), ..EventActions::default() };
                     let event = Event::new(EventData { actions, ..EventData::default() });
-                    let revision = sessions.append(&key, &event).await.unwrap();
+                    let revision = append(&*sessions, &key, &event).await;
                     let mut output = std::io::stdout().lock();
                     writeln!(output, "stored {} {} {revision}", key.id, event.id).unwrap();
                     output.flush().unwrap();
@@ -44,38 +55,62 @@ fn append_for_ever(file: PathBuf) {
     });
 }
 
-/// Starts a process that appends, kills it after `count` acknowledged events, and returns all acknowledged ones.
-fn kill_after(count: usize, file: &Path) -> Vec<(String, String, u64)> {
-    let test = "crash::acknowledged_events_survive_the_kill_of_their_process";
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args([test, "--exact", "--nocapture"])
-        .env(CHILD, file)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let mut stored = Vec::new();
-    for line in lines {
-        // The last line may be cut off.
-        if let Some([session, event, revision]) = line.strip_prefix("stored ").and_then(|line| {
-            let words: Vec<&str> = line.split(' ').collect();
-            <[&str; 3]>::try_from(words).ok()
-        }) && let Ok(revision) = revision.parse()
-            && event.len() == 36
-        {
-            stored.push((session.to_owned(), event.to_owned(), revision));
-        }
-        if stored.len() == count {
-            child.kill().unwrap();
+async fn append(sessions: &dyn SessionService, key: &SessionKey, event: &Arc<Event>) -> u64 {
+    loop {
+        match sessions.append(key, event).await {
+            Ok(revision) => return revision,
+            Err(error) => assert!(matches!(error.code(), "STORE_BUSY" | "STORE_FAILED"), "{error}"),
         }
     }
-    child.wait().unwrap();
-    assert!(stored.len() >= count, "the process has ended by itself");
-    stored
 }
 
-async fn check(file: &Path, stored: &[(String, String, u64)]) {
-    let sessions = SqliteSessions::open(file).await.unwrap();
+/// A process that appends.
+struct Appender {
+    child: Child,
+    lines: Box<dyn Iterator<Item = String>>,
+    stored: Vec<Stored>,
+}
+
+impl Appender {
+    /// Starts a process that runs a test of this file as [`append_for_ever`].
+    fn start(test: &str, uri: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([&format!("crash::{test}"), "--exact", "--nocapture"])
+            .env(CHILD, uri)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        Self { child, lines: Box::new(lines), stored: Vec::new() }
+    }
+
+    /// Waits for this many acknowledged events.
+    fn wait_for(&mut self, count: usize) {
+        while self.stored.len() < count {
+            let line = self.lines.next().expect("the process has ended by itself");
+            self.stored.extend(parse(&line));
+        }
+    }
+
+    /// Kills the process, and returns all acknowledged events.
+    fn kill(mut self) -> Vec<Stored> {
+        self.child.kill().unwrap();
+        self.stored.extend(self.lines.filter_map(|line| parse(&line)));
+        self.child.wait().unwrap();
+        self.stored
+    }
+}
+
+/// Parses a line of the process. The last one may be cut off.
+fn parse(line: &str) -> Option<Stored> {
+    let words: Vec<&str> = line.strip_prefix("stored ")?.split(' ').collect();
+    let [session, event, revision]: [&str; 3] = words.try_into().ok()?;
+    let revision = revision.parse().ok().filter(|_| event.len() == 36)?;
+    Some((session.to_owned(), event.to_owned(), revision))
+}
+
+async fn check(uri: &str, stored: &[Stored]) {
+    let sessions = open_sessions(uri).await.unwrap();
     let mut by_session: BTreeMap<&str, Vec<(&str, u64)>> = BTreeMap::new();
     for (session, event, revision) in stored {
         by_session.entry(session).or_default().push((event, *revision));
@@ -90,25 +125,50 @@ async fn check(file: &Path, stored: &[(String, String, u64)]) {
         }
         let mut replay = State::default();
         session.events.iter().for_each(|event| replay.apply(&event.actions.state_delta));
-        assert_eq!(session.state.get("count"), replay.get("count"), "the state is that of the events");
+        for (key, value) in replay.iter() {
+            assert_eq!(session.state.get(key), Some(value), "the state is that of the events");
+        }
     }
 }
 
 #[test]
 fn acknowledged_events_survive_the_kill_of_their_process() {
-    if let Some(file) = std::env::var_os(CHILD) {
-        return append_for_ever(file.into());
+    if let Ok(uri) = std::env::var(CHILD) {
+        return append_for_ever(&uri);
     }
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("sessions.db");
+    let uri = format!("sqlite://{}/sessions.db", folder.path().display());
     let runtime = runtime();
-    for round in 0..ROUNDS {
-        let stored = kill_after(moment(round), &file);
-        runtime.block_on(check(&file, &stored));
+    for round in 0..rounds() {
+        let mut appender = Appender::start("acknowledged_events_survive_the_kill_of_their_process", &uri);
+        appender.wait_for(moment(round));
+        runtime.block_on(check(&uri, &appender.kill()));
+    }
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn acknowledged_events_survive_the_kill_of_their_process_and_of_the_database_server() {
+    if let Ok(uri) = std::env::var(CHILD) {
+        return append_for_ever(&uri);
+    }
+    let Some(mut server) = hatchery_test_support::PostgresServer::start(&[]) else { return };
+    let uri = server.uri();
+    let runtime = runtime();
+    for round in 0..rounds() {
+        let test = "acknowledged_events_survive_the_kill_of_their_process_and_of_the_database_server";
+        let mut appender = Appender::start(test, &uri);
+        appender.wait_for(moment(round));
+        if round % 2 == 1 {
+            server.kill();
+            server.restart();
+            appender.wait_for(moment(round) + 100);
+        }
+        runtime.block_on(check(&uri, &appender.kill()));
     }
 }
 
 /// Returns different moments, from the first events to some hundreds later.
-fn moment(round: u32) -> usize {
-    1 + (round as usize * 37) % 300
+fn moment(round: usize) -> usize {
+    1 + (round * 37) % 300
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod adk_sessions;
 #[cfg(feature = "agent-engine")]
 mod agent_engine;
 mod agreement;

@@ -4,11 +4,11 @@ use hatchery_core::{EventWindow, JsonMap, Part, SessionKey, StoreError};
 use hatchery_stores::{open_artifacts, open_memory, open_sessions};
 
 const SESSIONS: &str = "a session service is one of `memory:`, `sqlite:///absolute/path.db`, `sqlite:relative/path.db`, \
-     `firestore://project/database` and `agentengine://project/location/engine`";
+     `postgres://user@host/database`, `firestore://project/database` and `agentengine://project/location/engine`";
 const ARTIFACTS: &str = "an artifact service is one of `memory:`, `file:///absolute/folder`, `file:relative/folder`, \
      `s3://bucket/prefix`, `gs://bucket/prefix` and `az://container/prefix`";
 const MEMORY: &str = "a memory service is one of `memory:`, `sqlite:///absolute/path.db`, `sqlite:relative/path.db`, \
-     `firestore://project/database` and `agentengine://project/location/engine`";
+     `postgres://user@host/database`, `firestore://project/database` and `agentengine://project/location/engine`";
 
 fn message<T>(result: Result<T, StoreError>) -> String {
     let Err(error @ StoreError::InvalidName { .. }) = result else { panic!("this should be an invalid name") };
@@ -132,6 +132,6 @@ async fn an_object_store_without_its_feature_is_an_error_that_names_it() {
 
 #[tokio::test]
 async fn a_password_in_a_uri_is_not_repeated() {
-    let error = message(open_sessions("postgres://ann:secret@host/db").await);
-    assert_eq!(error, format!("invalid name `postgres:…`: {SESSIONS}"));
+    let error = message(open_sessions("mysql://ann:secret@host/db").await);
+    assert_eq!(error, format!("invalid name `mysql:…`: {SESSIONS}"));
 }

@@ -28,6 +28,8 @@ every_backend!(
         Arc::default(),
     ),
     firestore(_folder) => emulated!(sessions),
+    postgres(_folder) => in_postgres!(sessions),
+    postgres_behind_quotas(_folder) => crate::support::behind_quotas(in_postgres!(sessions)),
 );
 
 fn journal(sessions: &dyn SessionService) -> &dyn CallJournal {

@@ -36,7 +36,35 @@ macro_rules! emulated {
     };
 }
 
+/// Creates a service in a new schema of PostgreSQL. Ends the test if there is no server.
+macro_rules! in_postgres {
+    ($service:ident) => {
+        match crate::database::$service().await {
+            Some(service) => service,
+            None => return,
+        }
+    };
+}
+
 mod artifacts;
+#[cfg(feature = "postgres")]
+mod database;
+#[cfg(not(feature = "postgres"))]
+mod database {
+    //! What the tests of PostgreSQL use when it is not built.
+
+    pub async fn sessions() -> Option<hatchery_stores::MemorySessions> {
+        None
+    }
+
+    pub async fn memory() -> Option<hatchery_stores::KeywordMemory> {
+        None
+    }
+
+    pub async fn memory_with_text_search() -> Option<hatchery_stores::KeywordMemory> {
+        None
+    }
+}
 #[cfg(feature = "firestore")]
 mod emulator;
 #[cfg(not(feature = "firestore"))]
@@ -65,9 +93,12 @@ mod memory;
 #[allow(dead_code)]
 #[path = "../servers/object_stores.rs"]
 mod object_stores;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "firestore")]
 mod proxy;
 mod quotas;
+mod retention;
 mod runs;
 mod session_state;
 mod sessions;

@@ -32,6 +32,8 @@ every_backend!(
     keyword(_folder) => hatchery_stores::KeywordMemory::new(),
     sqlite(folder) => hatchery_stores::SqliteMemory::open(folder.join("memory.db")).await.unwrap(),
     firestore(_folder) => emulated!(memory),
+    postgres(_folder) => in_postgres!(memory),
+    postgres_with_text_search(_folder) => in_postgres!(memory_with_text_search),
 );
 
 fn message(author: &str, micros: i64, parts: Vec<Part>) -> Arc<Event> {

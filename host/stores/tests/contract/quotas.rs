@@ -40,6 +40,10 @@ every_backend!(
         artifacts: Arc::new(MemoryArtifacts::new()),
     },
     files(folder) => files(folder).await,
+    postgres(folder) => Backend {
+        sessions: Arc::new(in_postgres!(sessions)),
+        artifacts: Arc::new(DirectoryArtifacts::open(folder.join("artifacts")).await.unwrap()),
+    },
 );
 
 async fn files(folder: &Path) -> Backend {

@@ -22,6 +22,8 @@ every_backend!(
     sqlite_behind_quotas(folder) =>
         behind_quotas(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
     firestore(_folder) => emulated!(sessions),
+    postgres(_folder) => in_postgres!(sessions),
+    postgres_behind_quotas(_folder) => crate::support::behind_quotas(in_postgres!(sessions)),
 );
 
 // Agent Engine shares no state between sessions.

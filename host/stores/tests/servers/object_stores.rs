@@ -129,7 +129,7 @@ fn start_azurite() -> Result<Server, String> {
 }
 
 /// Returns the folder of a program in the target folder, in which `install` has succeeded once.
-fn installed(name: &str, install: fn(&Path) -> Result<(), String>) -> Result<PathBuf, String> {
+pub fn installed(name: &str, install: fn(&Path) -> Result<(), String>) -> Result<PathBuf, String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let (lock, mark) = (folder.with_extension("lock"), folder.join("installed"));
     let lock = File::create(&lock).map_err(|error| format!("{}: {error}", lock.display()))?;
@@ -143,7 +143,7 @@ fn installed(name: &str, install: fn(&Path) -> Result<(), String>) -> Result<Pat
     Ok(folder)
 }
 
-fn run(command: &mut Command) -> Result<(), String> {
+pub fn run(command: &mut Command) -> Result<(), String> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{command:?}: {error}"))?;
     let log = String::from_utf8_lossy(&output.stderr);
     if output.status.success() { Ok(()) } else { Err(format!("{command:?}: {}", log.trim())) }

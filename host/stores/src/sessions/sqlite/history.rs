@@ -1,12 +1,12 @@
 //! Forks and rewinds: sessions as they were at an earlier event.
 
-use hatchery_core::{JsonMap, MAX_TURN_LEASE, SessionKey, State, StateScope, Timestamp};
+use hatchery_core::{MAX_TURN_LEASE, SessionKey, State, StateScope, Timestamp};
 use rusqlite::types::Type;
 use rusqlite::{Connection, params};
-use serde::Deserialize;
 
 use super::state::{StateChange, read_own};
 use super::{first, insert_row, queries};
+use crate::sessions::{own_state_json, state_delta_of};
 
 /// The result of a fork or a rewind.
 pub(super) enum Restoration {
@@ -30,19 +30,6 @@ struct SessionRow {
     initial_state: Option<String>,
 }
 
-/// The part of an event that changes state.
-#[derive(Deserialize)]
-struct StateEvent {
-    #[serde(default)]
-    actions: StateActions,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct StateActions {
-    state_delta: Option<JsonMap>,
-}
-
 /// Creates the session `fork` with the first `revision` events of `key`.
 pub(super) fn fork(
     connection: &Connection,
@@ -56,7 +43,7 @@ pub(super) fn fork(
         return Ok(Restoration::TooFewEvents(source.revision.cast_unsigned()));
     }
     let (initial, own) = states_at(connection, &source, revision)?;
-    let initial = StateChange::json(&initial);
+    let initial = own_state_json(&initial);
     let Some(row) = insert_row(connection, fork, created, &initial)? else { return Ok(Restoration::Exists) };
     connection.prepare_cached(queries::COPY_EVENT_IDS)?.execute(params![row, source.row, revision])?;
     connection.prepare_cached(queries::COPY_EVENTS)?.execute(params![row, source.row, revision])?;
@@ -118,9 +105,7 @@ fn find(connection: &Connection, key: &SessionKey) -> rusqlite::Result<Option<Se
 fn states_at(connection: &Connection, session: &SessionRow, revision: i64) -> rusqlite::Result<(State, State)> {
     let mut select = connection.prepare_cached(queries::EVENTS)?;
     let rows = select.query_map(params![session.row, 0, i64::MIN, -1], |row| {
-        // An event that cannot be read changes nothing.
-        let event = serde_json::from_slice::<StateEvent>(row.get_ref(1)?.as_bytes()?);
-        Ok((row.get::<_, i64>(0)?, event.ok().and_then(|event| event.actions.state_delta).unwrap_or_default()))
+        Ok((row.get::<_, i64>(0)?, state_delta_of(row.get_ref(1)?.as_bytes()?)))
     })?;
     let deltas = rows.collect::<rusqlite::Result<Vec<_>>>()?;
     let initial = match &session.initial_state {

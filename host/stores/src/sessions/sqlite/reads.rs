@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hatchery_core::{
-    Event, EventWindow, Session, SessionCursor, SessionKey, SessionPage, SessionUsage, State, StateUsage, Timestamp,
-    Usage, UserUsage,
+    Event, EventWindow, ExpiredSession, ExpiryRule, Session, SessionCursor, SessionKey, SessionPage, SessionUsage,
+    State, StateUsage, Timestamp, Usage, UserUsage,
 };
 use imbl::Vector;
 use rusqlite::{Connection, Row, params};
 
 use super::{first, queries, state};
+use crate::sessions::parse_event;
 use crate::sqlite::read_transaction;
 
 /// Reads a session with its state and the events of a window.
@@ -25,7 +26,7 @@ pub(super) fn session(
         let found: Option<(i64, i64, i64, i64)> = first(&mut find, params![key.app, key.user, key.id], four)?;
         let Some((row, revision, created, updated)) = found else { return Ok(None) };
         let state = state::read(connection, &key, row)?;
-        let events = events(connection, row, revision, window)?;
+        let events = events(connection, &key, (row, revision), window)?;
         Ok(Some(Session {
             key,
             state,
@@ -40,8 +41,8 @@ pub(super) fn session(
 /// Revisions count events without a gap, so every window without a time is a range of them.
 fn events(
     connection: &Connection,
-    row: i64,
-    revision: i64,
+    key: &SessionKey,
+    (row, revision): (i64, i64),
     window: EventWindow,
 ) -> rusqlite::Result<Vector<Arc<Event>>> {
     let before_newest = |count: usize| revision.saturating_sub_unsigned(count as u64);
@@ -61,17 +62,9 @@ fn events(
     let rows = select.query_map(params![row, after, since, limit], |stored| {
         let revision: i64 = stored.get(0)?;
         let json = Bytes::copy_from_slice(stored.get_ref(1)?.as_bytes()?);
-        Ok(parse_event(row, revision.cast_unsigned(), json))
+        Ok(parse_event(key, revision.cast_unsigned(), json))
     })?;
     rows.collect()
-}
-
-/// Parses an event. One that cannot be read is replaced by a placeholder, so that its session stays readable.
-fn parse_event(session: i64, revision: u64, json: Bytes) -> Arc<Event> {
-    Event::from_json(json.clone()).unwrap_or_else(|error| {
-        tracing::error!(session, revision, %error, "a stored event cannot be read and is left out");
-        Event::unreadable(&json, revision, &error.to_string())
-    })
 }
 
 /// Reads a user's sessions in an app, without events, most recently updated first.
@@ -121,6 +114,25 @@ pub(super) fn list_page(
         let next = sessions.last().filter(|_| has_more).map(SessionCursor::after);
         Ok(SessionPage { sessions, next })
     })
+}
+
+/// Reads the sessions of an app that a rule wants deleted.
+pub(super) fn expired(
+    connection: &Connection,
+    app: &str,
+    rule: &ExpiryRule,
+    limit: usize,
+) -> rusqlite::Result<Vec<ExpiredSession>> {
+    let idle_since = rule.idle_since.map_or(i64::MIN, Timestamp::as_micros);
+    let at_most = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    let (keeps, limit) = (rule.user_sessions.map_or(i64::MAX, at_most), at_most(limit as u64));
+    let mut select = connection.prepare_cached(queries::EXPIRED)?;
+    let now = Timestamp::now().as_micros();
+    let rows = select.query_map(params![app, idle_since, keeps, now, limit], |row| {
+        let (user, id): (String, String) = (row.get(0)?, row.get(1)?);
+        Ok(ExpiredSession { key: SessionKey::new(app, user, id), updated: Timestamp::from_micros(row.get(2)?) })
+    })?;
+    rows.collect()
 }
 
 /// Reads the columns of a list.

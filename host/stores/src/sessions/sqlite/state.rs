@@ -45,14 +45,6 @@ impl StateChange {
         Self::of(&state.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect())
     }
 
-    /// Returns a session's own keys of a state as a JSON object.
-    pub(super) fn json(state: &State) -> String {
-        let mut own = state.clone();
-        own.retain(|name| StateScope::of(name).0 == StateScope::Session);
-        // Values with string keys can always be written.
-        serde_json::to_string(&own).unwrap_or_else(|_| "{}".into())
-    }
-
     /// Applies the change to the rows of the session, its user and its app.
     pub(super) fn apply(&self, connection: &Connection, key: &SessionKey, row: i64) -> rusqlite::Result<()> {
         for KeyChange { table, key: name, value } in &self.0 {

@@ -1,0 +1,45 @@
+//! The key `retention` of `hatchery.yaml`: when a server deletes sessions.
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+
+/// When a server deletes sessions. By default it never does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RetentionConfig {
+    /// After so many days without an event.
+    #[serde(deserialize_with = "positive")]
+    pub max_idle_days: Option<u32>,
+    /// When their user has more than so many in the app: those that were used least recently.
+    #[serde(deserialize_with = "positive")]
+    pub user_sessions: Option<u64>,
+}
+
+/// Reads a number that is not 0: that would delete every session.
+fn positive<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default + PartialEq>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let number: Option<T> = Deserialize::deserialize(deserializer)?;
+    if number.as_ref().is_some_and(|number| *number == T::default()) {
+        return Err(D::Error::custom("must be at least 1; leave it out to keep sessions"));
+    }
+    Ok(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::Config;
+
+    #[test]
+    fn rules_are_days_and_a_number_of_sessions() {
+        let parse = |yaml: &str| Config::parse(yaml, Path::new("hatchery.yaml")).map(|config| config.retention);
+        let rules = RetentionConfig { max_idle_days: Some(90), user_sessions: Some(200) };
+        assert_eq!(parse("retention: {max_idle_days: 90, user_sessions: 200}").unwrap(), rules);
+        assert_eq!(parse("").unwrap(), RetentionConfig::default());
+        let error = parse("retention: {max_idle_days: 0}").unwrap_err().to_string();
+        assert!(error.contains("must be at least 1; leave it out to keep sessions"), "{error}");
+    }
+}

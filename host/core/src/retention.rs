@@ -1,0 +1,22 @@
+//! Rules by which stored sessions are deleted.
+
+use crate::id::SessionKey;
+use crate::time::Timestamp;
+
+/// Which sessions of an app are to be deleted. A session is if one of the rules says so.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ExpiryRule {
+    /// Those without an event since this time.
+    pub idle_since: Option<Timestamp>,
+    /// Those of a user beyond this number, the most recently updated ones kept.
+    pub user_sessions: Option<u64>,
+}
+
+/// A session that is to be deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExpiredSession {
+    /// The session.
+    pub key: SessionKey,
+    /// The time of its newest event. A later one means that it is in use again.
+    pub updated: Timestamp,
+}

@@ -1,0 +1,65 @@
+//! Deletion of sessions by retention rules.
+
+use std::time::Duration;
+
+use hatchery_core::{EventWindow, ExpiredSession, ExpiryRule, SessionKey, StoreError, TurnStart};
+
+use super::Runner;
+use super::session_access::QueuePosition;
+
+/// How long a session is held for its deletion.
+const DELETION_LEASE: Duration = Duration::from_secs(10);
+
+/// Most sessions of an app that are deleted at a time.
+const MAX_DELETIONS: usize = 100;
+
+impl Runner {
+    /// Deletes sessions of an app that a rule wants deleted, with their artifacts, at most 100 of them. Those that are in use
+    /// stay. Each deletion is in the audit log. Returns how many were deleted.
+    ///
+    /// # Errors
+    /// Those of the services, and [`StoreError::InvalidRequest`] if the session service has no retention.
+    pub async fn delete_expired(&self, app: &str, rule: &ExpiryRule) -> Result<usize, StoreError> {
+        let mut deleted = 0;
+        for session in self.services().sessions.expired(app, rule, MAX_DELETIONS).await? {
+            deleted += usize::from(self.delete_if_unused(&session).await?);
+        }
+        Ok(deleted)
+    }
+
+    /// Deletes a session, unless it is in use or has got another event. Returns true if it was deleted.
+    async fn delete_if_unused(&self, ExpiredSession { key, updated }: &ExpiredSession) -> Result<bool, StoreError> {
+        // A run of this host waits until the session is gone.
+        let Ok(QueuePosition::Acquired(cached, _guard)) = self.0.enqueue(key, false).await else { return Ok(false) };
+        let previous = cached.last_turn.as_ref().map(|lease| lease.fence());
+        let sessions = &self.services().sessions;
+        let turn = match sessions.begin_turn(key, previous, DELETION_LEASE).await {
+            Ok(TurnStart::Begun(turn)) => turn,
+            Ok(TurnStart::Held { .. }) | Err(StoreError::SessionNotFound(_)) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let now = sessions.get(key, EventWindow::Recent(0)).await?;
+        if now.is_none_or(|now| now.last_update_time != *updated) {
+            sessions.renew_turn(key, turn.fence, Duration::ZERO).await?;
+            return Ok(false);
+        }
+        sessions.delete(key).await?;
+        self.delete_artifacts(key).await?;
+        let SessionKey { app, user, id } = key;
+        let detail = format!("newest event at {}", updated.as_micros());
+        tracing::info!(target: "hatchery::audit", %app, %user, session = %id, decision = "deleted", detail, "retention");
+        Ok(true)
+    }
+
+    /// Deletes the artifacts of a session. They would be unreachable and count towards the quota of the user.
+    ///
+    /// # Errors
+    /// Those of the service.
+    pub async fn delete_artifacts(&self, key: &SessionKey) -> Result<(), StoreError> {
+        let artifacts = &self.services().artifacts;
+        for name in artifacts.list(key).await?.iter().filter(|name| !name.starts_with("user:")) {
+            artifacts.delete(key, name).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,44 @@
+//! Rewinds and forks of sessions that this host may be using.
+
+use hatchery_core::{RunError, Session, SessionKey, SessionPoint, StoreError};
+
+use super::Runner;
+use super::session_access::QueuePosition;
+
+impl Runner {
+    /// Removes the events of a session after a point, as [`SessionService::rewind`](hatchery_core::SessionService::rewind).
+    ///
+    /// # Errors
+    /// [`StoreError::SessionNotFound`], [`StoreError::Busy`] while a run of the session is in progress,
+    /// [`StoreError::InvalidRequest`] if the session has no such point, and others of the service.
+    pub async fn rewind_session(&self, key: &SessionKey, point: &SessionPoint) -> Result<Session, RunError> {
+        let QueuePosition::Acquired(cached, _guard) = self.0.enqueue(key, false).await? else {
+            return Err(StoreError::session_in_use(key).into());
+        };
+        // The last turn of this host is held for a moment, for the next one.
+        if let Some(lease) = &cached.last_turn {
+            match lease.end().await {
+                Ok(()) | Err(StoreError::Fenced(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let sessions = &*self.0.services.sessions;
+        let revision = point.revision(sessions, key).await?;
+        Ok(sessions.rewind(key, revision).await?)
+    }
+
+    /// Creates a session with the events of another one up to a point, or all of them, as
+    /// [`SessionService::fork`](hatchery_core::SessionService::fork).
+    ///
+    /// # Errors
+    /// [`StoreError::SessionNotFound`], [`StoreError::SessionExists`], [`StoreError::InvalidRequest`] if the session has no
+    /// such point, and others of the service.
+    pub async fn fork_session(
+        &self,
+        key: &SessionKey,
+        point: Option<&SessionPoint>,
+        id: Option<&str>,
+    ) -> Result<Session, RunError> {
+        Ok(SessionPoint::fork(point, &*self.0.services.sessions, key, id).await?)
+    }
+}

@@ -1,0 +1,46 @@
+//! Deletes sessions by the rules of the operator.
+
+use std::time::Duration;
+
+use hatchery::RetentionConfig;
+use hatchery_core::{ExpiryRule, StoreError, Timestamp};
+use tokio::time::MissedTickBehavior;
+
+use crate::state::AppState;
+
+/// How often the server looks for sessions to delete.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// Deletes sessions for ever, if there are rules.
+pub(crate) async fn delete_expired(state: &AppState) {
+    let rules = *state.retention();
+    if rules == RetentionConfig::default() {
+        return std::future::pending().await;
+    }
+    let mut ticks = tokio::time::interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        for app in state.source().app_names() {
+            match state.runner().delete_expired(&app, &rule(&rules)).await {
+                Ok(0) => {}
+                Ok(count) => tracing::info!(app, count, "deleted sessions by the rules of `retention`"),
+                Err(error @ StoreError::InvalidRequest(_)) => {
+                    tracing::error!(code = error.code(), "`retention` has no effect: {error}");
+                    return std::future::pending().await;
+                }
+                Err(error) => tracing::warn!(app, code = error.code(), "sessions were not deleted: {error}"),
+            }
+        }
+    }
+}
+
+fn rule(config: &RetentionConfig) -> ExpiryRule {
+    let age = |days: u32| Duration::from_secs(u64::from(days) * 24 * 60 * 60);
+    let now = Timestamp::now().as_micros();
+    let since = |days| now.saturating_sub(i64::try_from(age(days).as_micros()).unwrap_or(i64::MAX));
+    ExpiryRule {
+        idle_since: config.max_idle_days.map(|days| Timestamp::from_micros(since(days))),
+        user_sessions: config.user_sessions,
+    }
+}

@@ -1,0 +1,93 @@
+//! Routes that rewind, fork and import sessions.
+
+use hatchery::ServerConfig;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::{Host, problem, run_body};
+
+const SESSION: &str = "/apps/says/users/u/sessions/s";
+
+/// A host that lets clients import sessions, with a session of two turns.
+async fn host() -> (Host, Value) {
+    let host = Host::with(ServerConfig { allow_import: true, ..ServerConfig::default() }).await;
+    host.session("says").await;
+    for text in ["hello", "bye"] {
+        host.post_json("/run", &run_body("says", text)).await;
+    }
+    let session = host.get_json(SESSION).await;
+    (host, session)
+}
+
+fn ids(session: &Value) -> Vec<&str> {
+    session["events"].as_array().unwrap().iter().map(|event| event["id"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_session_is_rewound_to_an_event_right_after_a_run_and_continues_there() {
+    let (host, session) = host().await;
+    let all = ids(&session);
+    let kept = all.len() / 2;
+    assert_eq!(session["state"], json!({"said": "bye"}));
+    let rewound = host.post_json(&format!("{SESSION}/rewind"), &json!({"eventId": all[kept - 1]})).await;
+    assert_eq!((ids(&rewound), &rewound["state"]), (all[..kept].to_vec(), &json!({"said": "hello"})));
+    host.post_json("/run", &run_body("says", "again")).await;
+    let continued = host.get_json(SESSION).await;
+    assert_eq!((ids(&continued).len(), &continued["state"]), (all.len(), &json!({"said": "again"})));
+    assert_eq!(ids(&continued)[..kept], all[..kept]);
+    let empty = host.post_json(&format!("{SESSION}/rewind"), &json!({"revision": 0})).await;
+    assert_eq!((&empty["events"], &empty["state"]), (&json!([]), &json!({})));
+}
+
+#[tokio::test]
+async fn a_session_is_forked_at_an_event_or_at_its_end() {
+    let (host, session) = host().await;
+    let all = ids(&session);
+    let fork = host.post_json(&format!("{SESSION}/fork"), &json!({"eventId": all[0], "sessionId": "early"})).await;
+    assert_eq!((&fork["id"], ids(&fork)), (&json!("early"), all[..1].to_vec()));
+    let whole = host.request(Method::POST, &format!("{SESSION}/fork")).send().await.unwrap();
+    let whole: Value = whole.json().await.unwrap();
+    assert_eq!((ids(&whole), &whole["state"]), (all.clone(), &session["state"]));
+    assert_eq!(host.get_json(SESSION).await, session, "the session stays as it is");
+    problem(host.post(&format!("{SESSION}/fork"), &json!({"sessionId": "early"})).await, 409, "SESSION_EXISTS").await;
+}
+
+#[tokio::test]
+async fn an_event_that_a_session_does_not_have_is_an_error() {
+    let (host, session) = host().await;
+    let too_late = format!("the session has {} events, so there is no event 99", ids(&session).len());
+    for route in ["rewind", "fork"] {
+        for (body, start) in [
+            (json!({"eventId": "none"}), "the session has no event `none`: name one of its events"),
+            (json!({"revision": 99}), too_late.as_str()),
+        ] {
+            let error = problem(host.post(&format!("{SESSION}/{route}"), &body).await, 403, "REFUSED").await;
+            assert!(error["detail"].as_str().unwrap().starts_with(start), "{error}");
+        }
+        let both = json!({"eventId": "x", "revision": 1});
+        problem(host.post(&format!("{SESSION}/{route}"), &both).await, 400, "BAD_INPUT").await;
+        let unknown = host.post(&format!("/apps/says/users/u/sessions/none/{route}"), &json!({"revision": 0})).await;
+        problem(unknown, 404, "SESSION_NOT_FOUND").await;
+    }
+    problem(host.post(&format!("{SESSION}/rewind"), &json!({})).await, 400, "BAD_INPUT").await;
+    assert_eq!(host.get_json(SESSION).await, session);
+}
+
+#[tokio::test]
+async fn an_export_is_imported_with_the_state_of_each_event() {
+    let (host, mut exported) = host().await;
+    for event in exported["events"].as_array_mut().unwrap() {
+        event.as_object_mut().unwrap().remove("customMetadata");
+    }
+    let copy = "/apps/says/users/u/sessions/copy";
+    let imported = host.post_json(&format!("{copy}/import"), &exported).await;
+    assert_eq!((&imported["id"], &imported["events"]), (&json!("copy"), &exported["events"]));
+    assert_eq!(imported["state"], exported["state"]);
+    let half = ids(&exported).len() / 2;
+    let rewound = host.post_json(&format!("{copy}/rewind"), &json!({ "revision": half })).await;
+    assert_eq!(rewound["state"], json!({"said": "hello"}));
+    problem(host.post(&format!("{copy}/import"), &exported).await, 409, "SESSION_EXISTS").await;
+
+    let strict = Host::start().await;
+    problem(strict.post(&format!("{copy}/import"), &exported).await, 403, "IMPORT_NOT_ALLOWED").await;
+}

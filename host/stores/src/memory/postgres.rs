@@ -1,0 +1,224 @@
+//! Keyword search in PostgreSQL, by its full text index.
+//!
+//! The host splits texts into words, as for the other backends. With a configuration of text search, such as `english`, the
+//! lexemes of the words are in the index too, so that "run" finds "running". An index entry has the number of its owner, so
+//! a search reads the entries of one user that have one of its words.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hatchery_core::{Event, MemoryEntry, MemoryService, RememberedSession, Session, SessionKey, StoreError, Timestamp};
+use sha2::{Digest, Sha256};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::MAX_RESULTS;
+use super::tokenizer::{entry_words, query_words};
+use crate::postgres::{Database, Doing, Failure, OnSession, OnUser, PostgresAddress, Repeat, Schema, escape, unescape};
+
+static SCHEMA: Schema =
+    Schema { noun: "memory database", part: "memory", migrations: &[include_str!("postgres/0001_entries.sql")] };
+
+/// The longest word that is stored as it is. PostgreSQL has a limit of 2 kB.
+const MAX_WORD_BYTES: usize = 1024;
+
+/// The most bytes of the words of an entry. PostgreSQL has a limit of 1 MB, and lexemes are stored beside the words.
+const MAX_WORDS_BYTES: usize = 300_000;
+
+const REMEMBER: &str = "SELECT remember($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+
+const RECALL: &str = "SELECT out_author, out_time, out_content FROM recall($1, $2, $3, $4, $5)";
+
+/// Selects the sessions with entries, of one app and one user if these are given.
+const LIST_SESSIONS: &str = "\
+    SELECT app, user_id, session, count(*), max(time) FROM owners JOIN entries USING (owner) \
+    WHERE ($1::TEXT IS NULL OR app = $1) AND ($2::TEXT IS NULL OR user_id = $2) \
+    GROUP BY owner, session ORDER BY 5 DESC, session";
+
+const LIST_ENTRIES: &str = "\
+    SELECT author, time, content FROM owners JOIN entries USING (owner) \
+    WHERE app = $1 AND user_id = $2 AND session = $3 ORDER BY time, entry";
+
+/// Selects nothing, and fails if there is no such configuration of text search.
+const CHECK_TEXT_SEARCH: &str = "SELECT WHERE ($1::TEXT)::REGCONFIG IS NULL";
+
+/// A [`MemoryService`] in a PostgreSQL database that finds entries with at least one word of the query: those with most of
+/// the words first, then the newest. Returns up to 100 entries.
+pub struct PostgresMemory {
+    database: Database,
+    /// The configuration of text search.
+    text_search: Option<String>,
+}
+
+/// Columns of new entries.
+#[derive(Default)]
+struct NewEntries {
+    events: Vec<String>,
+    authors: Vec<String>,
+    times: Vec<i64>,
+    contents: Vec<String>,
+    words: Vec<String>,
+}
+
+impl NewEntries {
+    /// Encodes events. Those without words are left out.
+    fn of<'a>(events: impl Iterator<Item = &'a Arc<Event>>) -> Self {
+        let mut new = Self::default();
+        for event in events {
+            let Some(content) = event.content.as_deref() else { continue };
+            let words = entry_words(content);
+            let Ok(json) = serde_json::to_string(content) else { continue };
+            if words.is_empty() {
+                continue;
+            }
+            new.events.push(escape(&event.id).into_owned());
+            new.authors.push(escape(&event.author).into_owned());
+            new.times.push(event.timestamp.as_micros());
+            new.contents.push(json);
+            new.words.push(joined(words.iter()));
+        }
+        new
+    }
+}
+
+/// Returns words, separated by spaces; those that come first if they are too many.
+fn joined<'a>(words: impl Iterator<Item = &'a Box<str>>) -> String {
+    let mut joined = String::new();
+    for word in words.map(|word| lexeme(word)) {
+        if joined.len() + word.len() >= MAX_WORDS_BYTES {
+            break;
+        }
+        if !joined.is_empty() {
+            joined.push(' ');
+        }
+        joined.push_str(&word);
+    }
+    joined
+}
+
+/// Returns a word as it is stored: the hash of a very long one.
+fn lexeme(word: &str) -> String {
+    if word.len() <= MAX_WORD_BYTES {
+        return word.to_owned();
+    }
+    Sha256::digest(word).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl PostgresMemory {
+    /// Opens the database of a URI such as `postgres://user@host/database`, as
+    /// [`PostgresSessions::open`](crate::PostgresSessions::open). Its parameter `text_search` names a configuration of text
+    /// search, such as `english`.
+    ///
+    /// # Errors
+    /// As [`PostgresSessions::open`](crate::PostgresSessions::open), and [`StoreError::InvalidRequest`] if the database has
+    /// no such configuration.
+    pub async fn open(uri: &str) -> Result<Self, StoreError> {
+        let address = PostgresAddress::parse(uri, |name| std::env::var(name).ok())?;
+        let text_search = address.text_search.clone();
+        let database = Database::open(address, &SCHEMA).await?;
+        if let Some(name) = &text_search {
+            let found = database.pool.query(CHECK_TEXT_SEARCH, &[name], Repeat::Safe).await;
+            found.map_err(|failure| no_text_search(&database, name, failure))?;
+        }
+        Ok(Self { database, text_search })
+    }
+
+    /// Inserts entries, after the deletion of those of the session if they are to be replaced.
+    async fn insert<'a>(
+        &self,
+        session: &SessionKey,
+        events: impl Iterator<Item = &'a Arc<Event>>,
+        replaces: bool,
+    ) -> Result<(), StoreError> {
+        let NewEntries { events, authors, times, contents, words } = NewEntries::of(events);
+        let values: [&(dyn ToSql + Sync); 10] = [
+            &&*session.app,
+            &&*session.user,
+            &&*session.id,
+            &replaces,
+            &self.text_search,
+            &events,
+            &authors,
+            &times,
+            &contents,
+            &words,
+        ];
+        let doing = OnSession("add to the memory", session);
+        self.database.query(&doing, Repeat::Safe, REMEMBER, &values).await.map(drop)
+    }
+
+    fn entries_of(&self, doing: Doing<'_>, rows: &[Row]) -> Result<Vec<MemoryEntry>, StoreError> {
+        let entries = rows.iter().map(read_entry).collect::<Result<Vec<_>, _>>();
+        entries.map_err(|failure| self.database.error(doing, failure))
+    }
+}
+
+#[async_trait]
+impl MemoryService for PostgresMemory {
+    async fn add_session(&self, session: &Session) -> Result<(), StoreError> {
+        self.insert(&session.key, session.events.iter(), true).await
+    }
+
+    async fn add_events(&self, session: &SessionKey, events: &[Arc<Event>]) -> Result<(), StoreError> {
+        self.insert(session, events.iter(), false).await
+    }
+
+    async fn delete_session(&self, session: &SessionKey) -> Result<(), StoreError> {
+        self.insert(session, [].into_iter(), true).await
+    }
+
+    async fn sessions(&self, app: Option<&str>, user: Option<&str>) -> Result<Vec<RememberedSession>, StoreError> {
+        let doing = "list the sessions of the memory";
+        let rows = self.database.query(&doing, Repeat::Safe, LIST_SESSIONS, &[&app, &user]).await?;
+        let read = |row: &Row| {
+            let (app, user, id): (&str, &str, &str) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            Ok(RememberedSession {
+                key: SessionKey::new(app, user, id),
+                entries: row.try_get::<_, i64>(3)?.cast_unsigned(),
+                newest: Timestamp::from_micros(row.try_get(4)?),
+            })
+        };
+        let sessions = rows.iter().map(read).collect::<Result<Vec<_>, Failure>>();
+        sessions.map_err(|failure| self.database.error(&doing, failure))
+    }
+
+    async fn entries(&self, session: &SessionKey) -> Result<Vec<MemoryEntry>, StoreError> {
+        let doing = OnSession("list the entries of the memory", session);
+        let values: [&(dyn ToSql + Sync); 3] = [&&*session.app, &&*session.user, &&*session.id];
+        let rows = self.database.query(&doing, Repeat::Safe, LIST_ENTRIES, &values).await?;
+        self.entries_of(&doing, &rows)
+    }
+
+    async fn search(&self, app: &str, user: &str, query: &str) -> Result<Vec<MemoryEntry>, StoreError> {
+        let words: Vec<String> = query_words(query).iter().map(|word| lexeme(word)).collect();
+        if words.is_empty() {
+            return Ok(Vec::new());
+        }
+        let doing = OnUser { operation: "search the memory", app, user };
+        let values: [&(dyn ToSql + Sync); 5] = [&app, &user, &self.text_search, &words, &(MAX_RESULTS as i64)];
+        let rows = self.database.query(&doing, Repeat::Safe, RECALL, &values).await?;
+        self.entries_of(&doing, &rows)
+    }
+}
+
+/// Returns the error of a configuration of text search that cannot be used.
+fn no_text_search(database: &Database, name: &str, failure: Failure) -> StoreError {
+    if failure.is_unknown_object() {
+        return StoreError::InvalidRequest(format!(
+            "{} has no configuration of text search `{name}`: `SELECT cfgname FROM pg_ts_config` lists those that it has",
+            database.pool.name()
+        ));
+    }
+    database.error(&"find the configuration of text search", failure)
+}
+
+fn read_entry(row: &Row) -> Result<MemoryEntry, Failure> {
+    let content = serde_json::from_str(row.try_get(2)?)
+        .map_err(|error| StoreError::backend("a stored message cannot be read", error))?;
+    let author: &str = row.try_get(0)?;
+    Ok(MemoryEntry {
+        content,
+        author: Some(unescape(author).into_owned()).filter(|author| !author.is_empty()),
+        timestamp: Timestamp::from_micros(row.try_get(1)?),
+    })
+}

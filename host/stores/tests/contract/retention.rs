@@ -1,0 +1,65 @@
+//! Session services: sessions that retention rules want deleted.
+
+use hatchery_core::{ExpiryRule, SessionKey, SessionService, Timestamp, TurnStart};
+
+use crate::support::{LONG, append, behind_quotas, create, event_at};
+
+every_backend!(
+    [
+        sessions_without_an_event_for_long_are_found_oldest_first,
+        sessions_beyond_the_number_of_their_user_are_found,
+        a_session_that_a_turn_holds_is_not_found,
+    ],
+    memory(_folder) => hatchery_stores::MemorySessions::new(),
+    sqlite(folder) => hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap(),
+    sqlite_behind_quotas(folder) =>
+        behind_quotas(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
+    postgres(_folder) => in_postgres!(sessions),
+);
+
+/// Creates sessions whose newest events are at these times, and one of another app.
+async fn create_all(sessions: &dyn SessionService) {
+    for (user, id, micros) in [("ann", "a3", 300), ("ann", "a1", 100), ("ann", "a2", 200), ("bob", "b1", 150)] {
+        let key = create(sessions, user, id).await;
+        append(sessions, &key, [event_at(micros)]).await;
+    }
+    let key = sessions.create("other", "ann", Some("o"), Default::default()).await.unwrap().key;
+    append(sessions, &key, [event_at(1)]).await;
+}
+
+async fn expired(sessions: &dyn SessionService, rule: ExpiryRule, limit: usize) -> Vec<(String, i64)> {
+    let found = sessions.expired("app", &rule, limit).await.unwrap();
+    found.into_iter().map(|session| (session.key.id.to_string(), session.updated.as_micros())).collect()
+}
+
+fn before(micros: i64) -> ExpiryRule {
+    ExpiryRule { idle_since: Some(Timestamp::from_micros(micros)), ..ExpiryRule::default() }
+}
+
+fn at_most(count: u64) -> ExpiryRule {
+    ExpiryRule { user_sessions: Some(count), ..ExpiryRule::default() }
+}
+
+async fn sessions_without_an_event_for_long_are_found_oldest_first(sessions: &dyn SessionService) {
+    create_all(sessions).await;
+    let all = [("a1".to_owned(), 100), ("b1".to_owned(), 150)];
+    assert_eq!(expired(sessions, before(200), 10).await, all);
+    assert_eq!(expired(sessions, before(200), 1).await, all[..1]);
+    assert!(expired(sessions, before(100), 10).await.is_empty());
+    assert!(expired(sessions, ExpiryRule::default(), 10).await.is_empty());
+}
+
+async fn sessions_beyond_the_number_of_their_user_are_found(sessions: &dyn SessionService) {
+    create_all(sessions).await;
+    assert_eq!(expired(sessions, at_most(1), 10).await, [("a1".to_owned(), 100), ("a2".to_owned(), 200)]);
+    assert!(expired(sessions, at_most(3), 10).await.is_empty());
+    let both = ExpiryRule { idle_since: Some(Timestamp::from_micros(160)), user_sessions: Some(2) };
+    assert_eq!(expired(sessions, both, 10).await, [("a1".to_owned(), 100), ("b1".to_owned(), 150)]);
+}
+
+async fn a_session_that_a_turn_holds_is_not_found(sessions: &dyn SessionService) {
+    create_all(sessions).await;
+    let key = SessionKey::new("app", "ann", "a1");
+    assert!(matches!(sessions.begin_turn(&key, None, LONG).await.unwrap(), TurnStart::Begun(_)));
+    assert_eq!(expired(sessions, before(160), 10).await, [("b1".to_owned(), 150)]);
+}

@@ -1,0 +1,223 @@
+//! PostgreSQL servers in temporary folders, which run until the tests end. The Debian package `postgresql` is installed
+//! when it is missing and can be.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::SystemTime;
+
+/// A server that is there already: its URI.
+const VARIABLE: &str = "HATCHERY_TEST_POSTGRES";
+/// What the server prints when it answers requests.
+const READY: &str = "database system is ready to accept connections";
+/// Runs a server until the standard input ends, which is when the tests end, however they do.
+const SUPERVISE: &str = "\"$@\" 2>&1 & child=$!; read -r _; kill -INT $child; wait $child";
+/// The account of the server if the tests run as root, with which it does not start.
+const ACCOUNT: &str = "postgres";
+/// How often a server is started again while the processes of one that was killed still end.
+const ATTEMPTS: u32 = 100;
+
+/// A running server.
+pub struct PostgresServer {
+    programs: PathBuf,
+    folder: PathBuf,
+    port: u16,
+    arguments: Vec<String>,
+    /// Its standard input keeps the server running. `None` while the server is stopped.
+    supervisor: Option<Child>,
+}
+
+/// Returns the URI of a server that the tests of a process share; `None`, after a message, if there is none.
+pub fn postgres() -> Option<&'static str> {
+    static SERVER: OnceLock<Option<(String, Option<PostgresServer>)>> = OnceLock::new();
+    let server = SERVER.get_or_init(|| match std::env::var(VARIABLE) {
+        Ok(uri) if !uri.is_empty() => Some((uri, None)),
+        _ => PostgresServer::start(&[]).map(|server| (server.uri(), Some(server))),
+    });
+    server.as_ref().map(|(uri, _)| uri.as_str())
+}
+
+impl PostgresServer {
+    /// Starts a server of its own, with settings such as `ssl=on`. Returns `None`, after a message, if there is none.
+    pub fn start(settings: &[&str]) -> Option<Self> {
+        Self::start_with(settings, |_| {})
+    }
+
+    /// As [`PostgresServer::start`], after its data folder was prepared.
+    pub fn start_with(settings: &[&str], prepare: impl FnOnce(&Path)) -> Option<Self> {
+        let programs = match programs() {
+            Ok(programs) => programs,
+            Err(reason) => {
+                skip(&reason);
+                return None;
+            }
+        };
+        let folder = new_folder();
+        let mut init = as_account(&programs.join("initdb"));
+        init.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "-U", ACCOUNT, "-D"]);
+        run(init.arg(folder.join("data"))).unwrap();
+        prepare(&folder.join("data"));
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let arguments = settings.iter().flat_map(|setting| ["-c".to_owned(), (*setting).to_owned()]).collect();
+        let mut server = Self { programs, folder, port, arguments, supervisor: None };
+        server.restart();
+        Some(server)
+    }
+
+    /// Returns the URI of the server's database.
+    pub fn uri(&self) -> String {
+        format!("postgres://{ACCOUNT}@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// Returns the port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Returns the folder with the socket, and the folder `data`.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Kills the server, as a crash of its machine does, except that the disk keeps what was written to it.
+    pub fn kill(&mut self) {
+        let pid = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
+        let pid = pid.lines().next().unwrap().to_owned();
+        run(Command::new("kill").args(["-9", &pid])).unwrap();
+        self.end();
+    }
+
+    /// Starts the server that was killed.
+    pub fn restart(&mut self) {
+        for _ in 0..ATTEMPTS {
+            match self.try_start() {
+                Ok(supervisor) => {
+                    self.supervisor = Some(supervisor);
+                    return;
+                }
+                Err(log) => {
+                    let is_ending = log.contains("pre-existing shared memory block") || log.contains("already exists");
+                    assert!(is_ending, "{log}");
+                }
+            }
+        }
+        panic!("the processes of the server that was killed do not end: {}", self.folder.display());
+    }
+
+    fn try_start(&self) -> Result<Child, String> {
+        let server = as_account(&self.programs.join("postgres"));
+        let mut supervisor = Command::new("sh");
+        supervisor.args(["-c", SUPERVISE, "sh"]).arg(server.get_program()).args(server.get_args());
+        supervisor.arg("-D").arg(self.folder.join("data")).args(["-k", self.folder.to_str().unwrap()]);
+        supervisor.args(["-p", &self.port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
+        supervisor.args(["-c", "fsync=off", "-c", "max_connections=200"]).args(&self.arguments);
+        let mut supervisor = supervisor.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(supervisor.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut log = String::new();
+        loop {
+            match output.next() {
+                Some(line) if line.contains(READY) => break,
+                // Clients that come too early are refused by such lines too.
+                Some(line) if line.contains("FATAL") && !line.contains("the database system is") => {
+                    drop(supervisor.stdin.take());
+                    supervisor.wait().unwrap();
+                    return Err(line);
+                }
+                Some(line) => log.push_str(&line),
+                None => return Err(log),
+            }
+        }
+        // It stops when it cannot write.
+        std::thread::spawn(move || output.for_each(drop));
+        Ok(supervisor)
+    }
+
+    fn end(&mut self) {
+        if let Some(mut supervisor) = self.supervisor.take() {
+            drop(supervisor.stdin.take());
+            supervisor.wait().unwrap();
+        }
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        self.end();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Writes to the terminal, also if the output of tests is captured.
+#[allow(clippy::explicit_write, reason = "`eprintln` is captured in tests")]
+fn skip(reason: &str) {
+    writeln!(std::io::stderr(), "SKIPPED: the tests of PostgreSQL: {reason}; or set {VARIABLE}").unwrap();
+}
+
+/// Returns the folder of `initdb` and `postgres`, after their installation if they are missing.
+fn programs() -> Result<PathBuf, String> {
+    if let Some(folder) = find_programs() {
+        return Ok(folder);
+    }
+    if !is_root() {
+        return Err("PostgreSQL is not installed (apt-get install postgresql)".into());
+    }
+    let lock =
+        fs::File::create(std::env::temp_dir().join("hatchery-postgres.lock")).map_err(|error| error.to_string())?;
+    lock.lock().map_err(|error| error.to_string())?;
+    if find_programs().is_none() {
+        let mut install = Command::new("apt-get");
+        install.env("DEBIAN_FRONTEND", "noninteractive").args([
+            "install",
+            "-y",
+            "--no-install-recommends",
+            "postgresql",
+        ]);
+        run(&mut install)?;
+    }
+    find_programs().ok_or_else(|| "the package `postgresql` has no `initdb`".to_owned())
+}
+
+/// Returns the folder of the newest version, which Debian has outside of the search path.
+fn find_programs() -> Option<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().filter_map(Result::ok);
+    let mut versions: Vec<_> = versions.map(|entry| entry.path().join("bin")).collect();
+    versions.sort();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = versions.into_iter().rev().chain(std::env::split_paths(&path));
+    folders.into_iter().find(|folder| folder.join("initdb").is_file() && folder.join("postgres").is_file())
+}
+
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+/// Returns a command that runs a program under the account of the server if these are the tests of root.
+fn as_account(program: &Path) -> Command {
+    if !is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", ACCOUNT, "--regid", ACCOUNT, "--clear-groups"]).arg(program);
+    command
+}
+
+/// Creates a folder of the account of the server.
+fn new_folder() -> PathBuf {
+    let nanos = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos();
+    let folder = std::env::temp_dir().join(format!("hatchery-pg-{}-{nanos}", std::process::id()));
+    fs::create_dir(&folder).unwrap();
+    if is_root() {
+        run(Command::new("chown").arg(ACCOUNT).arg(&folder)).unwrap();
+    }
+    folder
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output =
+        command.current_dir("/").stdin(Stdio::null()).output().map_err(|error| format!("{command:?}: {error}"))?;
+    let log = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(format!("{command:?}: {}", log.trim())) }
+}
