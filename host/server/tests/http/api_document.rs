@@ -161,6 +161,11 @@ async fn every_operation_answers_as_the_document_says() {
     described.call("evaluation.delete_case", &format!("{sets}/set/eval-cases/one"), None).await;
     described.call("evaluation.delete_set", &format!("{sets}/set"), None).await;
 
+    let fork = described.call("sessions.fork", &format!("{session}/fork"), Some(json!({"sessionId": "copy"}))).await;
+    assert!(fork["events"].as_array().is_some_and(|events| !events.is_empty()), "{fork}");
+    described.call("sessions.rewind", &format!("{session}/rewind"), Some(json!({"revision": 1}))).await;
+    let import = json!({"events": fork["events"]});
+    described.call("sessions.import", "/apps/says/users/u/sessions/imported/import", Some(import)).await;
     described.call("sessions.close", &format!("{session}/close"), None).await;
     described.call("sessions.delete", session, None).await;
 
