@@ -81,7 +81,7 @@ async function importProgram(folder, module, work, tools) {
   } catch (error) {
     // The program is imported from a copy; messages name the files as the project does.
     const stack = (error.stack ?? String(error)).replaceAll(`${pathToFileURL(folder).href}/`, "").replaceAll(`${folder}/`, "");
-    console.error(stack.split("\n").filter((line) => !/node:internal|hatchery-guest\/src\/build\.js/.test(line)).join("\n"));
+    console.error(stack.split("\n").filter((line) => !/node:internal|node_modules\/hatchery-guest\//.test(line)).join("\n"));
     fail(`\`${module}\` cannot be imported`);
   }
   const kinds = Object.keys(EXPORTS).filter((kind) => Object.keys(imported.default?.[kind] ?? {}).length);

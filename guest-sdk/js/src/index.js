@@ -162,13 +162,22 @@ export function component(definition) {
   return Object.freeze({ ...exports, isComponent: true });
 }
 
+/** Throws if an agent refers to something that has no name. */
+function checkReferences(agent) {
+  try {
+    agentToWit(agent);
+  } catch (error) {
+    const start = `agent \`${agent.name}\`: `;
+    throw error.message.startsWith(start) ? error : new TypeError(`${start}${error.message}`);
+  }
+}
+
 function add(items, key, item) {
   const [kinds, builder] = EXPORTS[key];
   if (!kinds.includes(item?.kind)) throw new TypeError(`\`${key}\` has an item of another kind; create its items with ${builder}`);
   if (items[item.name] === item) return;
   if (items[item.name]) throw new TypeError(`two ${key} are named \`${item.name}\`; rename one of them`);
   items[item.name] = item;
-  // Throws if it refers to something that has no name.
-  if (key === "agents") agentToWit(item);
+  if (key === "agents") checkReferences(item);
   for (const child of item.subAgents ?? []) if (typeof child !== "string") add(items, key, child);
 }

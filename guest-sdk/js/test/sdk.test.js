@@ -100,7 +100,7 @@ test("errors have codes", () => {
 });
 
 test("a reference to something without a name is refused", () => {
-  assert.throws(() => component({ agents: [llmAgent({ name: "x", tools: ["b", 5] })] }), /5 has no name; use an item of this component/);
+  assert.throws(() => component({ agents: [llmAgent({ name: "x", tools: ["b", 5] })] }), /^TypeError: agent `x`: 5 has no name; use an item of this component/);
   assert.throws(() => component({ agents: [llmAgent({ name: "x", planner: "guess" })] }), /agent `x`: "guess" is not a planner/);
 });
 
