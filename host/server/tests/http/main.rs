@@ -8,6 +8,7 @@ mod dev_ui;
 mod errors;
 mod evaluation;
 mod graph;
+mod live;
 mod metrics;
 mod quotas;
 mod runs;
