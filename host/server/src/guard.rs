@@ -42,9 +42,8 @@ impl Guard {
         headers: &HeaderMap,
         is_shared: bool,
     ) -> Result<(), ApiError> {
-        let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-        let host = uri.authority().map(Authority::as_str).or(text(header::HOST));
-        if let Some(host) = host
+        let text = |name| text(headers, name);
+        if let Some(host) = host(uri, headers)
             && !self.allows_any
             && !host.parse::<Authority>().is_ok_and(|authority| self.allows(&authority))
         {
@@ -54,13 +53,12 @@ impl Guard {
         if is_shared {
             return Ok(());
         }
-        if let Some(origin) = text(header::ORIGIN) {
-            let authority = origin.strip_prefix("http://").or(origin.strip_prefix("https://"));
-            if !authority.zip(host).is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host)) {
-                let detail = format!("origin `{origin}` not allowed; only pages of this server may send requests");
-                let error = refusal("ORIGIN_NOT_ALLOWED", detail);
-                return Err(error.advise("add it to server.cors in hatchery.yaml to allow it"));
-            }
+        if let Some(origin) = text(header::ORIGIN)
+            && !is_own_origin(uri, headers)
+        {
+            let detail = format!("origin `{origin}` not allowed; only pages of this server may send requests");
+            let error = refusal("ORIGIN_NOT_ALLOWED", detail);
+            return Err(error.advise("add it to server.cors in hatchery.yaml to allow it"));
         }
         let opens_page = || {
             method == Method::GET
@@ -85,6 +83,22 @@ impl Guard {
         };
         is_local(authority.host()) || self.allowed.iter().any(matches)
     }
+}
+
+/// Returns true if a request has the `Origin` of the server's own pages.
+pub(crate) fn is_own_origin(uri: &Uri, headers: &HeaderMap) -> bool {
+    let origin = text(headers, header::ORIGIN);
+    let authority = origin.and_then(|origin| origin.strip_prefix("http://").or(origin.strip_prefix("https://")));
+    authority.zip(host(uri, headers)).is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host))
+}
+
+/// Returns the name and the port under which the client knows the server.
+fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
+    uri.authority().map(Authority::as_str).or(text(headers, header::HOST))
+}
+
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name).map(|value| value.to_str().unwrap_or("?"))
 }
 
 fn is_local(host: &str) -> bool {

@@ -17,7 +17,7 @@ use tracing::Instrument;
 use crate::body::{BodyBudget, BodyMemory};
 use crate::cors::{self, Cors};
 use crate::error::ApiError;
-use crate::guard::Guard;
+use crate::guard::{self, Guard};
 use crate::observe::RequestLog;
 use crate::state::AppState;
 use crate::{headers, routes};
@@ -56,7 +56,8 @@ impl HttpService {
     /// Answers a request unless it comes from a page that may not send it.
     async fn route(&self, request: Request) -> Response {
         let headers = request.headers();
-        let rule = self.cors.rule(request.uri().path(), headers);
+        let is_own = guard::is_own_origin(request.uri(), headers);
+        let rule = if is_own { None } else { self.cors.rule(request.uri().path(), headers) };
         let mut response = match (self.guard.check(request.method(), request.uri(), headers, rule.is_some()), rule) {
             (Err(error), _) => error.into_response(),
             (Ok(()), None) => self.dispatch(request).await,

@@ -69,7 +69,7 @@ impl CorsConfig {
                     || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
             };
             if let Some(name) = names.iter().find(is_token) {
-                return Err(format!("`{}` in `{key}` is no name", name.escape_debug()));
+                return Err(format!("`{}` in `{key}` is not a valid name", name.escape_debug()));
             }
         }
         Ok(())
@@ -98,7 +98,7 @@ fn check_origin(origin: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "`{}` is no origin; write the scheme, the host and the port, without a path, as in http://localhost:4200, or `*` for all",
+        "`{}` is not an origin; write the scheme, the host and the port, without a path, as in http://localhost:4200, or `*` for all",
         origin.escape_debug()
     ))
 }
