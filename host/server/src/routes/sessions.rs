@@ -212,15 +212,7 @@ async fn delete(
     state.app(&app)?;
     let key = SessionKey::new(app, user, id);
     state.services().sessions.delete(&key).await?;
-    delete_artifacts(&state, &key).await?;
+    // They would be unreachable, and count towards the quota of the user.
+    state.services().artifacts.delete_all(&key).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// Deletes the artifacts of a session. They would be unreachable and count towards the quota of the user.
-async fn delete_artifacts(state: &AppState, key: &SessionKey) -> Result<(), ApiError> {
-    let artifacts = &state.services().artifacts;
-    for name in artifacts.list(key).await?.iter().filter(|name| !name.starts_with("user:")) {
-        artifacts.delete(key, name).await?;
-    }
-    Ok(())
 }
