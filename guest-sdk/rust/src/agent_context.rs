@@ -1,7 +1,6 @@
 //! The context of a custom agent's run.
 //!
-//! The host reads events one by one. Emitting an event waits until the host has taken it, so an agent is never ahead of
-//! its readers by more than one event.
+//! Emitting an event waits until the host has stored it. Of small partial events, up to 16 may be ahead of what is sent.
 
 use std::ops::Deref;
 use std::rc::Rc;
@@ -37,8 +36,8 @@ impl AgentContext {
         self.emit(Event::text(text)).await
     }
 
-    /// Emits an event and waits until the host has taken it. Unless it is partial, state that was set before is stored
-    /// with it.
+    /// Emits an event and waits until the host has stored it, or, if it is a small partial one, has room for it. Unless it
+    /// is partial, state that was set before is stored with it.
     ///
     /// # Errors
     /// `CANCELLED` if the host wants no more events: return this error.

@@ -86,6 +86,16 @@ pub trait ArtifactService: Send + Sync {
     /// Returns the names of the artifacts of the session and its user, sorted.
     async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError>;
 
+    /// Deletes the artifacts of a session, but not those of its user, and returns their names.
+    async fn delete_all(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {
+        let mut names = self.list(session).await?;
+        names.retain(|name| !name.starts_with("user:"));
+        for name in &names {
+            self.delete(session, name).await?;
+        }
+        Ok(names)
+    }
+
     /// Returns the version numbers in ascending order; empty if the artifact does not exist.
     async fn versions(&self, session: &SessionKey, name: &str) -> Result<Vec<u64>, StoreError>;
 

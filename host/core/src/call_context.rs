@@ -20,7 +20,7 @@ use crate::memory::MemoryEntry;
 use crate::model::{LlmRequest, LlmResponse, Model, ResponseStream, StreamingMode};
 use crate::state::{State, is_state_removal};
 use crate::sync::MutexExt;
-use crate::trace::{SpanContext, SpanOperation};
+use crate::trace::{Span, SpanContext, SpanOperation};
 
 /// The context of one call of a tool or a callback, or of one run of an agent. Changes are collected as the
 /// [`EventActions`] of the event that reports the call. They are visible at once to code that reads state through the
@@ -209,11 +209,7 @@ impl CallContext {
         let request = LlmRequest::clone(&request);
         let responses = self.invocation.generate(&self.agent, model, request, streaming_mode).await;
         let responses = responses.inspect_err(|error| span.set_error(error))?;
-        let observe = move |response: &Result<LlmResponse, ModelError>| match response {
-            Ok(response) => response.usage_metadata.iter().for_each(|usage| span.set_usage(usage)),
-            Err(error) => span.set_error(&error.clone().into()),
-        };
-        Ok(responses.inspect(observe).boxed())
+        Ok(stream::unfold((responses, span), next_in_span).boxed())
     }
 
     /// Returns the context of a call of an item that the configuration uses with arguments: `args` of a tool in an
@@ -368,6 +364,26 @@ impl CallContext {
         let key = &self.invocation.session_key;
         self.invocation.services.memory.search(&key.app, &key.user, query).await
     }
+}
+
+/// Returns the next response of a call in its span, which ends with the complete response.
+async fn next_in_span(
+    (mut responses, mut span): (ResponseStream, Span),
+) -> Option<(Result<LlmResponse, ModelError>, (ResponseStream, Span))> {
+    let Some(response) = responses.next().await else {
+        span.finish();
+        return None;
+    };
+    match &response {
+        Ok(response) => {
+            response.usage_metadata.iter().for_each(|usage| span.set_usage(usage));
+            if !response.partial {
+                span.end();
+            }
+        }
+        Err(error) => span.set_error(&error.clone().into()),
+    }
+    Some((response, (responses, span)))
 }
 
 /// Records the responses of a model call when the last one has arrived. A failed call is not recorded.

@@ -293,6 +293,24 @@ impl UsageMetadata {
         let parts = [self.prompt_token_count, self.thoughts_token_count, self.candidates_token_count];
         self.total_token_count.unwrap_or_else(|| parts.into_iter().flatten().fold(0, u64::saturating_add))
     }
+
+    /// Adds the tokens of a later report. Of an unknown key, the later value counts.
+    pub fn add(&mut self, later: &Self) {
+        let sum = |one: Option<u64>, other: Option<u64>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.saturating_add(other)),
+            (one, other) => one.or(other),
+        };
+        let has_total = self.total_token_count.is_some() || later.total_token_count.is_some();
+        let total = has_total.then(|| self.total().saturating_add(later.total()));
+        self.prompt_token_count = sum(self.prompt_token_count, later.prompt_token_count);
+        self.candidates_token_count = sum(self.candidates_token_count, later.candidates_token_count);
+        self.thoughts_token_count = sum(self.thoughts_token_count, later.thoughts_token_count);
+        self.cached_content_token_count = sum(self.cached_content_token_count, later.cached_content_token_count);
+        self.total_token_count = total;
+        for (key, value) in &later.extra {
+            self.extra.insert(key.clone(), value.clone());
+        }
+    }
 }
 
 /// An immutable event with cached JSON. Shared as `Arc<Event>`, never cloned.
@@ -303,6 +321,11 @@ pub struct Event {
 }
 
 impl Event {
+    /// Returns the length of the JSON if it is in memory; 0 otherwise.
+    pub(crate) fn cached_json_len(&self) -> usize {
+        self.json.get().map_or(0, Bytes::len)
+    }
+
     /// Creates an event from `data`, and adds an id and the current time if they are missing.
     pub fn new(mut data: EventData) -> Arc<Self> {
         if data.id.is_empty() {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 pub type JsonMap = Map<String, Value>;
 
 /// Returns the length of the value's JSON in bytes without creating the JSON; 0 for a value that JSON cannot represent.
-pub(crate) fn json_len<T: Serialize + ?Sized>(value: &T) -> usize {
+pub fn json_len<T: Serialize + ?Sized>(value: &T) -> usize {
     let mut counter = Counter(0);
     serde_json::to_writer(&mut counter, value).map_or(0, |()| counter.0)
 }

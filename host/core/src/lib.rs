@@ -88,10 +88,11 @@ pub use id::{HOST_USER, IdKind, InvalidId, MAX_ID_BYTES, SessionKey};
 pub use invocation::{Invocation, InvocationWriter, NewInvocation, RemainingLimits, RevisionGap};
 pub use item::ItemKind;
 pub use journal::{CallJournal, CallRecord, EarlierCall, RunJournal, hash_arguments};
-pub use json::JsonMap;
+pub use json::{JsonMap, json_len};
 pub use json_schema::to_json_schema;
 pub use live::{
-    LiveConnectConfig, LiveConnection, LiveQueueClosed, LiveRequest, LiveRequestQueue, LiveResponse, Transcription,
+    LiveConnectConfig, LiveConnection, LiveQueueClosed, LiveRequest, LiveRequestQueue, LiveResponse, QueuedRequest,
+    Reservation, Transcription,
 };
 pub use memory::{MemoryEntry, MemoryService, RememberedSession};
 pub use message::{ClientMessage, check_message, invalid_message};

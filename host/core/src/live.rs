@@ -16,7 +16,7 @@ use crate::content::{Content, FunctionCall};
 use crate::error::ModelError;
 use crate::event::UsageMetadata;
 
-pub use queue::{LiveQueueClosed, LiveRequestQueue};
+pub use queue::{LiveQueueClosed, LiveRequestQueue, QueuedRequest, Reservation};
 pub use request::LiveRequest;
 
 /// The settings of live connections in a run. Values of Gemini's `LiveConnectConfig` are passed through.

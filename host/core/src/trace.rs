@@ -174,7 +174,7 @@ struct Place {
     event_ids: Mutex<Vec<String>>,
 }
 
-/// A span in progress. It ends when it is dropped.
+/// A span in progress. It is exported when it is dropped; one that is dropped before its end was cancelled.
 #[must_use]
 pub struct Span {
     context: SpanContext,
@@ -287,9 +287,16 @@ impl Span {
         self.data.is_some()
     }
 
-    /// Ends the time of the span before it is dropped.
+    /// Ends the time of the span before it is exported.
     pub fn end(&mut self) {
         self.ended = self.is_recorded().then(Instant::now);
+    }
+
+    /// Ends the span, unless it has ended, and exports it.
+    pub fn finish(mut self) {
+        if self.ended.is_none() {
+            self.end();
+        }
     }
 
     /// Sets attributes of the span. Not called if it is not recorded.
@@ -372,6 +379,10 @@ impl Drop for Span {
         let (Some(mut data), Some(place)) = (self.data.take(), &self.context.0) else { return };
         let (started, now) = (self.started.unwrap_or_else(Instant::now), Instant::now());
         data.duration = self.ended.unwrap_or(now).duration_since(started);
+        if self.ended.is_none() && data.error.is_none() {
+            let error = RunError::Cancelled;
+            data.error = Some(SpanError { code: error.code().into(), message: error.client_message() });
+        }
         if let Some(kind) = data.operation.time_kind() {
             place.trace.times.add(kind, data.duration);
         }

@@ -35,33 +35,55 @@ pub(crate) fn run_agent(
         if run.invocation.is_ended() {
             return Err(RunError::Stopped);
         }
-        // Agents that have transferred, the first at the bottom. They are kept here and not on the stack, because two
-        // agents that keep transferring to each other would overflow it.
-        let mut callers: Vec<AgentRun> = Vec::new();
-        let mut current = AgentRun::new(&run, id, &scope, &scope.span);
-        let mut outcome = current.attribute_failure(current.start()).await?;
-        loop {
-            match outcome {
-                AgentOutcome::Transfer(target) => {
-                    let next = AgentRun::new(&run, target, &scope, current.cx.call.span());
-                    callers.push(std::mem::replace(&mut current, next));
-                    outcome = current.attribute_failure(current.start()).await?;
-                }
-                AgentOutcome::Paused => return Ok(AgentOutcome::Paused),
-                AgentOutcome::Escalated => {
-                    let Some(caller) = callers.pop() else { return Ok(outcome) };
-                    current = caller;
-                    outcome = current.attribute_failure(current.resume()).await?;
-                }
-                AgentOutcome::Done => {
-                    let Some(caller) = callers.pop() else { return Ok(outcome) };
-                    current = caller;
-                    outcome = current.attribute_failure(current.finish(AgentOutcome::Done)).await?;
-                }
-            }
-        }
+        let current = AgentRun::new(&run, id, &scope, &scope.span);
+        let mut stack = AgentStack { callers: Vec::new(), current };
+        let result = stack.run(&run, &scope).await;
+        stack.end_spans(result.as_ref().err());
+        result
     }
     .boxed()
+}
+
+/// Agents that transfer to each other. They are kept here and not on the stack of the thread, because two that keep
+/// transferring would overflow it.
+struct AgentStack {
+    /// Those that have transferred, the first at the bottom.
+    callers: Vec<AgentRun>,
+    current: AgentRun,
+}
+
+impl AgentStack {
+    async fn run(&mut self, run: &Arc<RunContext>, scope: &AgentScope) -> Result<AgentOutcome, RunError> {
+        let mut outcome = self.current.attribute_failure(self.current.start()).await?;
+        loop {
+            outcome = match outcome {
+                AgentOutcome::Transfer(target) => {
+                    let next = AgentRun::new(run, target, scope, self.current.cx.call.span());
+                    self.callers.push(std::mem::replace(&mut self.current, next));
+                    self.current.attribute_failure(self.current.start()).await?
+                }
+                AgentOutcome::Escalated if self.return_to_caller() => {
+                    self.current.attribute_failure(self.current.resume()).await?
+                }
+                AgentOutcome::Done if self.return_to_caller() => {
+                    self.current.attribute_failure(self.current.finish(AgentOutcome::Done)).await?
+                }
+                AgentOutcome::Paused | AgentOutcome::Escalated | AgentOutcome::Done => return Ok(outcome),
+            };
+        }
+    }
+
+    /// Ends the current agent in favour of the one that has transferred to it. Returns false if there is none.
+    fn return_to_caller(&mut self) -> bool {
+        let Some(caller) = self.callers.pop() else { return false };
+        std::mem::replace(&mut self.current, caller).end_span(None);
+        true
+    }
+
+    /// Ends the spans of all agents, with the failure that passes them if there is one.
+    fn end_spans(&self, error: Option<&RunError>) {
+        self.callers.iter().chain([&self.current]).for_each(|agent| agent.end_span(error));
+    }
 }
 
 /// The run of one agent, without the agents that it transfers to.
@@ -99,6 +121,15 @@ impl AgentRun {
         let cx = AgentContext { call, sink: scope.sink.clone() };
         let is_finished = AtomicBool::new(false);
         Self { run: run.clone(), id, replay: scope.replay.clone(), cx, is_finished, span: Mutex::new(span) }
+    }
+
+    /// Ends the span. `error` is the failure that passes the agent.
+    fn end_span(&self, error: Option<&RunError>) {
+        let mut span = self.span.lock_unpoisoned();
+        if let Some(error) = error {
+            span.set_error(error);
+        }
+        span.end();
     }
 
     fn agent(&self) -> &Agent {

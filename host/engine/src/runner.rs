@@ -355,7 +355,8 @@ impl Runner {
         };
         let (parent, task_scope) = nested.unzip();
         let (client, events) = mpsc::channel(MAX_UNREAD_EVENTS);
-        let active_run = ActiveRun::new(&self.0);
+        let active_run = live.as_ref().map(|live| live.active_run.clone());
+        let active_run = active_run.unwrap_or_else(|| Arc::new(ActiveRun::new(&self.0)));
         let runner = self.0.clone();
         let caller_cancel = request.cancel.clone();
         let request = RunRequest { cancel: caller_cancel.child_token(), ..request };
@@ -420,7 +421,7 @@ impl Drop for RunPermit {
     }
 }
 
-/// Counts a run until it is dropped.
+/// Counts a run until it is dropped. A live run and its turns are one.
 struct ActiveRun(Arc<RunnerInner>);
 
 impl ActiveRun {

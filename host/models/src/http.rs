@@ -52,7 +52,8 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// Uses a client of the caller. It must not follow redirects.
+    /// Uses a client of the caller. It must not follow redirects. Live models need one that is limited to HTTP/1.1, which
+    /// WebSockets are opened with.
     pub(crate) fn with_client(client: Client) -> Self {
         let client = Arc::new(OnceLock::from(client));
         Self { http1: client.clone(), client }
@@ -339,7 +340,7 @@ async fn first_byte<T>(response: impl Future<Output = T>, timeout: Duration, ori
 }
 
 /// Returns the delays between attempts.
-fn backoff(retry: &RetryOptions) -> ExponentialBuilder {
+pub(crate) fn backoff(retry: &RetryOptions) -> ExponentialBuilder {
     let delay = |seconds: Option<f64>, default| seconds.map_or(default, Duration::from_secs_f64);
     let attempts = retry.attempts.map_or(MAX_ATTEMPTS, |attempts| attempts as usize);
     let backoff = ExponentialBuilder::new()

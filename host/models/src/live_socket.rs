@@ -11,6 +11,7 @@ use futures::{SinkExt, StreamExt};
 use hatchery_core::{LiveConnection, LiveRequest, LiveResponse, ModelError, ModelErrorKind};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
@@ -21,11 +22,22 @@ use crate::http::WebSocket;
 const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum time for closing a connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Most requests that are not sent yet, and most responses that are not read yet.
-const MAX_PENDING: usize = 32;
+/// Maximum time for sending a frame.
+const SEND_TIMEOUT: Duration = Duration::from_secs(15);
+/// The interval of pings.
+const PING_INTERVAL: Duration = Duration::from_secs(15);
+/// How many pings in a row may stay without a frame of the server.
+const MAX_UNANSWERED_PINGS: u32 = 2;
+/// Most requests that are not sent yet. They are of up to a frame of the client each.
+const MAX_UNSENT: usize = 4;
+/// Most responses that are not read yet.
+const MAX_UNREAD: usize = 32;
 
 /// The frames of a provider.
 pub(crate) trait LiveProtocol: Send + 'static {
+    /// Checks whether the model takes this kind of input. The error names what it does not take.
+    fn check(request: &LiveRequest) -> Result<(), String>;
+
     /// Returns the frames of a request. The error names what cannot be sent.
     fn encode(&mut self, request: &LiveRequest) -> Result<Vec<String>, String>;
 
@@ -37,7 +49,7 @@ pub(crate) trait LiveProtocol: Send + 'static {
         false
     }
 
-    /// Opens a connection that continues the last one. The default has none.
+    /// Opens a connection that continues the last one, which remains if that fails. The default has none.
     fn resume(&mut self) -> impl Future<Output = Result<Option<WebSocket>, ModelError>> + Send {
         async { Ok(None) }
     }
@@ -45,6 +57,8 @@ pub(crate) trait LiveProtocol: Send + 'static {
 
 /// A connection that a task serves.
 pub(crate) struct SocketConnection {
+    origin: Arc<Origin>,
+    check: fn(&LiveRequest) -> Result<(), String>,
     /// `None` once it is closed.
     requests: Mutex<Option<mpsc::Sender<LiveRequest>>>,
     responses: Mutex<mpsc::Receiver<Result<LiveResponse, ModelError>>>,
@@ -53,16 +67,18 @@ pub(crate) struct SocketConnection {
 
 impl SocketConnection {
     /// Serves a connection whose setup is complete.
-    pub(crate) fn spawn(
-        protocol: impl LiveProtocol,
+    pub(crate) fn spawn<P: LiveProtocol>(
+        protocol: P,
         socket: WebSocket,
         origin: Arc<Origin>,
     ) -> Box<dyn LiveConnection> {
-        let (requests, incoming) = mpsc::channel(MAX_PENDING);
-        let (outgoing, responses) = mpsc::channel(MAX_PENDING);
-        let link = Link { protocol, socket, origin };
+        let (requests, incoming) = mpsc::channel(MAX_UNSENT);
+        let (outgoing, responses) = mpsc::channel(MAX_UNREAD);
+        let link = Link { protocol, socket, origin: origin.clone(), unanswered_pings: 0 };
         let task = tokio::spawn(link.serve(incoming, outgoing));
         Box::new(Self {
+            origin,
+            check: P::check,
             requests: Mutex::new(Some(requests)),
             responses: Mutex::new(responses),
             task: Mutex::new(task),
@@ -73,6 +89,7 @@ impl SocketConnection {
 #[async_trait]
 impl LiveConnection for SocketConnection {
     async fn send(&self, request: LiveRequest) -> Result<(), ModelError> {
+        (self.check)(&request).map_err(|reason| self.origin.error(ModelErrorKind::BadRequest, reason))?;
         let requests = self.requests.lock().await.clone();
         if let Some(requests) = requests {
             // What has ended the connection is its last response.
@@ -105,6 +122,7 @@ struct Link<P> {
     protocol: P,
     socket: WebSocket,
     origin: Arc<Origin>,
+    unanswered_pings: u32,
 }
 
 /// What happens next.
@@ -112,6 +130,7 @@ enum Step {
     Request(Option<LiveRequest>),
     Frame(Result<Option<Bytes>, ModelError>),
     Delivered(bool),
+    Ping,
 }
 
 impl<P: LiveProtocol> Link<P> {
@@ -122,7 +141,15 @@ impl<P: LiveProtocol> Link<P> {
         responses: mpsc::Sender<Result<LiveResponse, ModelError>>,
     ) {
         let mut undelivered = VecDeque::new();
+        let mut pings = interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
+        pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            if undelivered.is_empty()
+                && self.protocol.is_leaving()
+                && let Err(error) = self.resume().await
+            {
+                tracing::debug!(%error, "a live connection cannot be continued yet, and is used as long as it lasts");
+            }
             let step = tokio::select! {
                 request = requests.recv() => Step::Request(request),
                 permit = responses.reserve(), if !undelivered.is_empty() => match (permit, undelivered.pop_front()) {
@@ -132,7 +159,10 @@ impl<P: LiveProtocol> Link<P> {
                     }
                     _ => Step::Delivered(false),
                 },
-                frame = next_frame(&mut self.socket, &self.origin), if undelivered.is_empty() => Step::Frame(frame),
+                frame = next_frame(&mut self.socket, &self.origin, &mut self.unanswered_pings), if undelivered.is_empty() => {
+                    Step::Frame(frame)
+                }
+                _ = pings.tick() => Step::Ping,
             };
             let result = match step {
                 Step::Request(Some(request)) => match self.protocol.encode(&request) {
@@ -147,7 +177,7 @@ impl<P: LiveProtocol> Link<P> {
                 Step::Frame(Ok(Some(json))) => match self.protocol.decode(&json) {
                     Ok(messages) => {
                         undelivered.extend(messages.into_iter().map(Ok));
-                        if self.protocol.is_leaving() { self.resume().await.map(drop) } else { Ok(()) }
+                        Ok(())
                     }
                     Err(error) => Err(error),
                 },
@@ -156,9 +186,14 @@ impl<P: LiveProtocol> Link<P> {
                     resumed => resumed.map(drop),
                 },
                 Step::Frame(Err(error)) => self.recover(error).await,
+                // While nothing is received, no answer can be.
+                Step::Ping => self.ping(undelivered.is_empty()).await,
             };
             if let Err(error) = result {
-                let _ = responses.send(Err(error)).await;
+                for response in undelivered.drain(..).chain([Err(error)]) {
+                    // Fails if the agent has left.
+                    let _ = responses.send(response).await;
+                }
                 break;
             }
         }
@@ -168,11 +203,37 @@ impl<P: LiveProtocol> Link<P> {
     /// Sends the frames of a request, on a continued connection if this one is broken.
     async fn send(&mut self, frames: Vec<String>) -> Result<(), ModelError> {
         for frame in frames {
-            let Err(error) = self.socket.send(Message::text(frame.clone())).await else { continue };
-            self.recover(broken(&self.origin, &error)).await?;
-            self.socket.send(Message::text(frame)).await.map_err(|error| broken(&self.origin, &error))?;
+            let Err(error) = self.send_message(Message::text(frame.clone())).await else { continue };
+            self.recover(error).await?;
+            self.send_message(Message::text(frame)).await?;
         }
         Ok(())
+    }
+
+    async fn send_message(&mut self, message: Message) -> Result<(), ModelError> {
+        match tokio::time::timeout(SEND_TIMEOUT, self.socket.send(message)).await {
+            Ok(sent) => sent.map_err(|error| broken(&self.origin, &error)),
+            Err(_) => Err(self.silent()),
+        }
+    }
+
+    /// Pings the server, and continues a connection in which it has answered none of the last pings.
+    async fn ping(&mut self, is_receiving: bool) -> Result<(), ModelError> {
+        if self.unanswered_pings >= MAX_UNANSWERED_PINGS {
+            return self.recover(self.silent()).await;
+        }
+        if is_receiving {
+            self.unanswered_pings += 1;
+        }
+        match self.send_message(Message::Ping(Bytes::new())).await {
+            Ok(()) => Ok(()),
+            Err(error) => self.recover(error).await,
+        }
+    }
+
+    fn silent(&self) -> ModelError {
+        let message = format!("the live connection to {} broke: it does not answer", self.origin.provider());
+        self.origin.error(ModelErrorKind::Network, message)
     }
 
     /// Continues a broken connection.
@@ -188,15 +249,21 @@ impl<P: LiveProtocol> Link<P> {
     async fn resume(&mut self) -> Result<bool, ModelError> {
         let Some(socket) = self.protocol.resume().await? else { return Ok(false) };
         tracing::debug!(model = self.origin.model, "a live connection is continued");
-        self.socket = socket;
+        (self.socket, self.unanswered_pings) = (socket, 0);
         Ok(true)
     }
 }
 
-/// Returns the next frame of the server. `None` if it has closed the connection as it should.
-pub(crate) async fn next_frame(socket: &mut WebSocket, origin: &Origin) -> Result<Option<Bytes>, ModelError> {
+/// Returns the next frame of the server. `None` if it has closed the connection as it should. Any frame answers pings.
+async fn next_frame(
+    socket: &mut WebSocket,
+    origin: &Origin,
+    unanswered_pings: &mut u32,
+) -> Result<Option<Bytes>, ModelError> {
     loop {
-        return match socket.next().await {
+        let frame = socket.next().await;
+        *unanswered_pings = 0;
+        return match frame {
             // JSON may come as binary frames, too.
             Some(Ok(Message::Text(text))) => Ok(Some(text.into())),
             Some(Ok(Message::Binary(bytes))) => Ok(Some(bytes)),
@@ -226,7 +293,7 @@ pub(crate) async fn next_setup_frame(socket: &mut WebSocket, origin: &Origin) ->
     let closed = || {
         origin.error(ModelErrorKind::Network, format!("{} has closed the connection at its setup", origin.provider()))
     };
-    next_frame(socket, origin).await?.ok_or_else(closed)
+    next_frame(socket, origin, &mut 0).await?.ok_or_else(closed)
 }
 
 /// Awaits the setup of a connection for a limited time.

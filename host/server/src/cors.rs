@@ -55,8 +55,8 @@ impl Cors {
         Self(config.iter().map(Rule::new).collect())
     }
 
-    /// Returns the first rule for the path and the `Origin` of a request. `None` if only pages of the server itself may
-    /// send it.
+    /// Returns the first rule for the path and the `Origin` of a request from another origin. `None` if only pages of the
+    /// server itself may send it.
     pub(crate) fn rule(&self, path: &str, headers: &HeaderMap) -> Option<&Rule> {
         if self.0.is_empty() {
             return None;
@@ -132,7 +132,7 @@ impl Rule {
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
         let (method, names) =
             (text(header::ACCESS_CONTROL_REQUEST_METHOD), text(header::ACCESS_CONTROL_REQUEST_HEADERS));
-        self.check(&method.parse().map_err(|_| refusal("the announced method is no method".into()))?)?;
+        self.check(&method.parse().map_err(|_| refusal("the announced method is not a valid HTTP method".into()))?)?;
         let announced = || names.split(',').map(str::trim).filter(|name| !name.is_empty());
         if let Some(name) = announced().find(|name| !self.headers.has(name)) {
             let detail = format!("pages of other origins may not send the header `{}`", name.escape_debug());

@@ -2,7 +2,6 @@
 //! header, or `Sec-Fetch-Site` for requests without an origin, such as images). Programs other than browsers send
 //! neither `Origin` nor `Sec-Fetch-Site`.
 
-use axum::extract::Request;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
 
@@ -15,27 +14,6 @@ const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 /// Returns true for pages that a link on another site may open.
 fn is_page(path: &str) -> bool {
     matches!(path, "/" | "/dev-ui") || path.starts_with("/dev-ui/")
-}
-
-/// Returns the host that a request names.
-fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
-    uri.authority().map(Authority::as_str).or(text(headers, header::HOST))
-}
-
-/// Returns a header. `?`, which no header that is compared with it is, for one that is no text.
-fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
-    headers.get(name).map(|value| value.to_str().unwrap_or("?"))
-}
-
-fn is_origin_of(origin: &str, host: Option<&str>) -> bool {
-    let authority = origin.strip_prefix("http://").or(origin.strip_prefix("https://"));
-    authority.zip(host).is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host))
-}
-
-/// Returns true if a request comes from a page of the host that it names.
-pub(crate) fn is_own_origin(request: &Request) -> bool {
-    let host = host(request.uri(), request.headers());
-    text(request.headers(), header::ORIGIN).is_some_and(|origin| is_origin_of(origin, host))
 }
 
 /// Checks the `Host`, `Origin` and `Sec-Fetch-*` headers.
@@ -65,8 +43,7 @@ impl Guard {
         is_shared: bool,
     ) -> Result<(), ApiError> {
         let text = |name| text(headers, name);
-        let host = host(uri, headers);
-        if let Some(host) = host
+        if let Some(host) = host(uri, headers)
             && !self.allows_any
             && !host.parse::<Authority>().is_ok_and(|authority| self.allows(&authority))
         {
@@ -76,12 +53,12 @@ impl Guard {
         if is_shared {
             return Ok(());
         }
-        if let Some(origin) = text(header::ORIGIN) {
-            if !is_origin_of(origin, host) {
-                let detail = format!("origin `{origin}` not allowed; only pages of this server may send requests");
-                let error = refusal("ORIGIN_NOT_ALLOWED", detail);
-                return Err(error.advise("add it to server.cors in hatchery.yaml to allow it"));
-            }
+        if let Some(origin) = text(header::ORIGIN)
+            && !is_own_origin(uri, headers)
+        {
+            let detail = format!("origin `{origin}` not allowed; only pages of this server may send requests");
+            let error = refusal("ORIGIN_NOT_ALLOWED", detail);
+            return Err(error.advise("add it to server.cors in hatchery.yaml to allow it"));
         }
         let opens_page = || {
             method == Method::GET
@@ -106,6 +83,23 @@ impl Guard {
         };
         is_local(authority.host()) || self.allowed.iter().any(matches)
     }
+}
+
+/// Returns true if a request has the `Origin` of the server's own pages.
+pub(crate) fn is_own_origin(uri: &Uri, headers: &HeaderMap) -> bool {
+    let origin = text(headers, header::ORIGIN);
+    let authority = origin.and_then(|origin| origin.strip_prefix("http://").or(origin.strip_prefix("https://")));
+    authority.zip(host(uri, headers)).is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host))
+}
+
+/// Returns the name and the port under which the client knows the server.
+fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
+    uri.authority().map(Authority::as_str).or(text(headers, header::HOST))
+}
+
+/// Returns a header, or `?`, which is no valid value of it, if it is not ASCII.
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name).map(|value| value.to_str().unwrap_or("?"))
 }
 
 fn is_local(host: &str) -> bool {

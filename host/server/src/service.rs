@@ -61,7 +61,8 @@ impl HttpService {
     /// Answers a request unless it comes from a page that may not send it.
     async fn route(&self, request: Request) -> Response {
         let headers = request.headers();
-        let rule = self.cors.rule(request.uri().path(), headers);
+        let is_own = guard::is_own_origin(request.uri(), headers);
+        let rule = if is_own { None } else { self.cors.rule(request.uri().path(), headers) };
         let mut response = match (self.guard.check(request.method(), request.uri(), headers, rule.is_some()), rule) {
             (Err(error), _) => error.into_response(),
             (Ok(()), None) => self.dispatch(request, true).await,
@@ -73,10 +74,7 @@ impl HttpService {
                 } else {
                     match rule.check(request.method()) {
                         // Browsers send the cookies of a neighbouring port unasked.
-                        Ok(()) => {
-                            let accepts_login = rule.allows_credentials() || guard::is_own_origin(&request);
-                            self.dispatch(request, accepts_login).await
-                        }
+                        Ok(()) => self.dispatch(request, rule.allows_credentials()).await,
                         Err(error) => error.into_response(),
                     }
                 };

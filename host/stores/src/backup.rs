@@ -34,11 +34,14 @@ pub async fn back_up_database(uri: &str, target: &Path) -> Result<Backup, StoreE
     let target = target.to_owned();
     let context = format!("cannot copy {} to {}", file.display(), target.display());
     let copy = move || {
+        let name = target.to_str().ok_or_else(|| {
+            io::Error::new(ErrorKind::InvalidInput, "SQLite needs a path in UTF-8; choose another folder")
+        })?;
         permissions::create_file(&target)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let database = Connection::open_with_flags(&file, flags).map_err(io::Error::other)?;
         // It writes into an empty file, but into no other.
-        database.execute("VACUUM INTO ?1", [target.to_string_lossy()]).map_err(io::Error::other)?;
+        database.execute("VACUUM INTO ?1", [name]).map_err(io::Error::other)?;
         File::open(&target)?.sync_all()
     };
     blocking(context, copy).await.map(|()| Backup::Copied)
@@ -59,7 +62,8 @@ pub async fn back_up_artifacts(uri: &str, target: &Path) -> Result<Backup, Store
     blocking(context, move || copy_folder(&folder, &target)).await.map(|()| Backup::Copied)
 }
 
-/// Copies a folder with everything below it. Files that are gone when their turn comes are left out.
+/// Copies a folder with everything below it. Files that are gone when their turn comes are left out, and symbolic links,
+/// with a warning.
 ///
 /// # Errors
 /// If a file cannot be read or written.
@@ -80,6 +84,8 @@ pub fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
             copy_folder(&source, &target)?;
         } else if kind.is_file() {
             copy_file(&source, &target)?;
+        } else {
+            tracing::warn!(path = %source.display(), "it is neither a file nor a folder, and is not copied");
         }
     }
     Ok(())

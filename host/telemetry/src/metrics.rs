@@ -19,6 +19,70 @@ const MAX_NAMES: usize = 100;
 /// The value of a label for all names beyond [`MAX_NAMES`].
 const OTHER: &str = "other";
 
+/// The codes of the host itself, sorted. Components choose their own ones, which are counted together.
+const ERROR_CODES: [&str; 54] = [
+    "AGENT_FAILED",
+    "BAD_INPUT",
+    "CALLBACK_FAILED",
+    "CANCELLED",
+    "CODE_FAILED",
+    "COMPONENT_BUSY",
+    "COMPONENT_CPU",
+    "COMPONENT_FAILED",
+    "COMPONENT_LIMIT",
+    "COMPONENT_MEMORY",
+    "COMPONENT_REPLACED",
+    "COMPONENT_TIMEOUT",
+    "COMPONENT_TRAPPED",
+    "CYCLE",
+    "EVENT_EXISTS",
+    "HTTP_FAILED",
+    "INSTRUCTION_INCOMPLETE",
+    "INTERNAL",
+    "INVALID_EVENT",
+    "INVALID_MESSAGE",
+    "INVALID_NAME",
+    "INVALID_TOOLS",
+    "LIMIT_REACHED",
+    "MCP_UNAVAILABLE",
+    "MODEL_AUTH",
+    "MODEL_BAD_REQUEST",
+    "MODEL_BAD_RESPONSE",
+    "MODEL_NETWORK",
+    "MODEL_RATE_LIMITED",
+    "MODEL_SERVER_ERROR",
+    "MODEL_TIMEOUT",
+    "MODEL_UNKNOWN",
+    "NOT_FOUND",
+    "OPENAPI_UNAVAILABLE",
+    "OUTPUT_SCHEMA_UNUSABLE",
+    "PLUGIN_MISSING",
+    "QUOTA_EXCEEDED",
+    "READER_TOO_SLOW",
+    "READ_ONLY",
+    "REFUSED",
+    "REPLAY_MISMATCH",
+    "RUN_GIVEN_UP",
+    "SESSION_EXISTS",
+    "SESSION_IN_USE",
+    "SESSION_NOT_FOUND",
+    "STOPPED",
+    "STORE_BUSY",
+    "STORE_FAILED",
+    "STORE_FULL",
+    "TOOL_FAILED",
+    "TOOL_NAME_CLASH",
+    "TRANSFER_NOT_ALLOWED",
+    "TURN_TAKEN_OVER",
+    "UNREADABLE_EVENT",
+];
+
+/// The value of the label `error` for the codes of components.
+const COMPONENT_ERROR: &str = "COMPONENT_ERROR";
+
+/// The value of the label `error` for the reasons that providers give.
+const MODEL_ERROR: &str = "MODEL_ERROR";
+
 /// Upper bounds of the buckets of durations in seconds, from a callback to a research agent.
 const BUCKETS: [f64; 12] = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0];
 
@@ -32,7 +96,8 @@ struct Inner {
     models: Calls,
     tools: Calls,
     components: Calls,
-    errors: Names,
+    /// Names of models that code has chosen.
+    code_models: Names,
     tokens: Family<[(&'static str, Name); 2], Counter>,
     run_time: Family<[(&'static str, Name); 2], Counter<f64, std::sync::atomic::AtomicU64>>,
 }
@@ -72,8 +137,8 @@ impl Default for Metrics {
             ("component_calls", "Calls into components that have ended"),
             ("component_call_duration", "Time of calls into components"),
         );
-        let errors = Names::default();
-        Self(Arc::new(Inner { registry, runs, models, tools, components, errors, tokens, run_time }))
+        let code_models = Names::default();
+        Self(Arc::new(Inner { registry, runs, models, tools, components, code_models, tokens, run_time }))
     }
 }
 
@@ -100,7 +165,7 @@ impl Metrics {
 
 impl Inner {
     fn count_run(&self, span: &SpanData) {
-        let app = self.runs.count(&span.trace.session.app, span, &self.errors);
+        let app = self.runs.count(&span.trace.session.app, span);
         for kind in TimeKind::ALL {
             if let Some(time) = span.get(kind.attribute()).and_then(|time| time.as_u64()).filter(|time| *time > 0) {
                 let labels = [("app", app.clone()), ("kind", Name(kind.name().into()))];
@@ -111,7 +176,10 @@ impl Inner {
 
     fn count_model_call(&self, span: &SpanData) {
         let model = span.get("gen_ai.request.model").and_then(|model| model.as_str()).unwrap_or_default();
-        let model = self.models.count(model, span, &self.errors);
+        // Code may choose any name, and must not use up those of agents.
+        let is_code = span.operation == SpanOperation::CodeModel;
+        let model = if is_code { self.code_models.get(model) } else { self.models.names.get(model) };
+        let model = self.models.count_named(model, span);
         for (kind, attribute) in [("input", "gen_ai.usage.input_tokens"), ("output", "gen_ai.usage.output_tokens")] {
             if let Some(tokens) = span.get(attribute).and_then(|tokens| tokens.as_u64()) {
                 let labels = [("model", model.clone()), ("type", Name(kind.into()))];
@@ -128,8 +196,8 @@ impl SpanExporter for Metrics {
         match span.operation {
             SpanOperation::Run => metrics.count_run(span),
             SpanOperation::Model | SpanOperation::CodeModel => metrics.count_model_call(span),
-            SpanOperation::Tool => drop(metrics.tools.count(text("gen_ai.tool.name"), span, &metrics.errors)),
-            SpanOperation::Guest => drop(metrics.components.count(text("hatchery.component"), span, &metrics.errors)),
+            SpanOperation::Tool => drop(metrics.tools.count(text("gen_ai.tool.name"), span)),
+            SpanOperation::Guest => drop(metrics.components.count(text("hatchery.component"), span)),
             SpanOperation::Agent | SpanOperation::Http => {}
         }
     }
@@ -170,12 +238,25 @@ impl Calls {
     }
 
     /// Counts a call that has ended. Its error is empty if it did not fail. Returns the value of its label.
-    fn count(&self, name: &str, span: &SpanData, errors: &Names) -> Name {
-        let name = self.names.get(name);
-        let error = errors.get(span.error.as_ref().map_or("", |error| &error.code));
+    fn count(&self, name: &str, span: &SpanData) -> Name {
+        self.count_named(self.names.get(name), span)
+    }
+
+    fn count_named(&self, name: Name, span: &SpanData) -> Name {
+        let error = Name(error_label(span).into());
         self.total.get_or_create(&[(self.label, name.clone()), ("error", error)]).inc();
         self.seconds.get_or_create(&[(self.label, name.clone())]).observe(span.duration.as_secs_f64());
         name
+    }
+}
+
+/// Returns the value of the label `error`; empty if the call has not failed.
+fn error_label(span: &SpanData) -> &'static str {
+    let Some(error) = &span.error else { return "" };
+    match ERROR_CODES.binary_search(&error.code.as_str()) {
+        Ok(index) => ERROR_CODES.get(index).copied().unwrap_or_default(),
+        Err(_) if matches!(span.operation, SpanOperation::Model | SpanOperation::CodeModel) => MODEL_ERROR,
+        Err(_) => COMPONENT_ERROR,
     }
 }
 
@@ -245,8 +326,8 @@ mod tests {
             data.set("gen_ai.request.model", "scripted");
             data.set("gen_ai.usage.input_tokens", 7_u64);
         });
-        drop(call);
-        drop(tool(run.context(), "roll \"die\""));
+        call.finish();
+        tool(run.context(), "roll \"die\"").finish();
         run.set_error(&RunError::Cancelled);
         drop(run);
         let text = metrics.encode([GaugeValue { name: "components", help: "Components", value: 3 }]).unwrap();
@@ -269,11 +350,46 @@ mod tests {
         let metrics = Metrics::default();
         let trace = trace(&metrics, "dice");
         for number in 0..103 {
-            drop(tool(&trace, &number.to_string()));
+            tool(&trace, &number.to_string()).finish();
         }
         let text = metrics.encode([]).unwrap();
         assert_eq!(value(&text, "hatchery_tool_calls_total{tool=\"99\",error=\"\"}"), Some("1"));
         assert_eq!(value(&text, "hatchery_tool_calls_total{tool=\"other\",error=\"\"}"), Some("3"));
         assert_eq!(value(&text, "hatchery_tool_calls_total{tool=\"100\",error=\"\"}"), None);
+    }
+    #[test]
+    fn codes_and_models_that_components_choose_use_up_no_values_of_others() {
+        let metrics = Metrics::default();
+        let trace = trace(&metrics, "dice");
+        for number in 0..200 {
+            let mut call = tool(&trace, "roll");
+            call.fail(&format!("CODE_{number}"), || "it failed".into());
+            call.finish();
+            let mut call = trace.start(SpanOperation::CodeModel, "");
+            call.record(|data| data.set("gen_ai.request.model", format!("ollama/{number}")));
+            call.fail("SAFETY", || "blocked".into());
+            call.finish();
+        }
+        let mut call = tool(&trace, "roll");
+        call.fail("COMPONENT_TRAPPED", || "it trapped".into());
+        call.finish();
+        let mut call = trace.start(SpanOperation::Model, "");
+        call.record(|data| data.set("gen_ai.request.model", "scripted"));
+        call.finish();
+        let text = metrics.encode([]).unwrap();
+        for (series, expected) in [
+            ("hatchery_tool_calls_total{tool=\"roll\",error=\"COMPONENT_ERROR\"}", "200"),
+            ("hatchery_tool_calls_total{tool=\"roll\",error=\"COMPONENT_TRAPPED\"}", "1"),
+            ("hatchery_model_calls_total{model=\"ollama/99\",error=\"MODEL_ERROR\"}", "1"),
+            ("hatchery_model_calls_total{model=\"other\",error=\"MODEL_ERROR\"}", "100"),
+            ("hatchery_model_calls_total{model=\"scripted\",error=\"\"}", "1"),
+        ] {
+            assert_eq!(value(&text, series), Some(expected), "{series} in {text}");
+        }
+    }
+
+    #[test]
+    fn the_codes_of_the_host_are_sorted() {
+        assert!(ERROR_CODES.is_sorted());
     }
 }

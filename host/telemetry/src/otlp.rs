@@ -1,28 +1,32 @@
 //! Export of spans over OTLP/HTTP (protobuf), as OpenTelemetry's environment variables configure it.
 
 mod client;
+mod queue;
 mod sampler;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery_core::{AttributeValue, SpanData, SpanExporter, SpanOperation, TraceParent};
+use hatchery_core::{AttributeValue, SpanContent, SpanData, SpanError, SpanExporter, SpanOperation, TraceParent};
 use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
 use opentelemetry::{Array, InstrumentationScope, KeyValue, StringValue, Value};
 use opentelemetry_otlp::{WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{BatchSpanProcessor, SpanEvents, SpanLinks, SpanProcessor};
+use opentelemetry_sdk::trace::{SpanEvents, SpanExporter as _, SpanLinks};
 use thiserror::Error;
 use tokio::runtime::Handle;
 
 use client::Client;
+use queue::{BatchSettings, ExportQueue};
 use sampler::Sampling;
 
 /// The variables that switch the export on. That of traces takes precedence.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
 const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
+
+const EXPORTER: &str = "OTEL_TRACES_EXPORTER";
 
 /// The only protocol that is built in.
 const PROTOCOL: &str = "http/protobuf";
@@ -47,8 +51,7 @@ pub enum OtlpError {
 /// Sends the spans of sampled runs to a collector, in batches and from a thread of its own. Spans are dropped if the
 /// collector is slower than the runs.
 pub struct OtlpExporter {
-    processor: BatchSpanProcessor,
-    scope: InstrumentationScope,
+    queue: ExportQueue,
     sampling: Sampling,
     captures_content: bool,
 }
@@ -67,39 +70,58 @@ impl OtlpExporter {
     /// If a variable has a value that is not supported.
     pub fn from_environment(runtime: Handle) -> Result<Option<Self>, OtlpError> {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
-        let is_off = set("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"))
-            || set("OTEL_TRACES_EXPORTER").is_some_and(|value| value != "otlp");
-        if is_off || ENDPOINTS.iter().all(|name| set(name).is_none()) {
+        let is_off = set("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
+        if is_off || ENDPOINTS.iter().all(|name| set(name).is_none()) || !is_chosen(&set)? {
             return Ok(None);
         }
-        for variable in PROTOCOLS {
-            if let Some(value) = set(variable).filter(|value| value != PROTOCOL) {
-                let next_step =
-                    "set it to http/protobuf, and the endpoint to the collector's port for HTTP, usually 4318";
-                return Err(OtlpError::Unsupported { variable, value, next_step });
-            }
+        if let Some((variable, value)) = first(&set, PROTOCOLS)
+            && value != PROTOCOL
+        {
+            let next_step = "set it to http/protobuf, and the endpoint to the collector's port for HTTP, usually 4318";
+            return Err(OtlpError::Unsupported { variable, value, next_step });
         }
+        let settings = BatchSettings::from_environment(&set)?;
         let sampling = Sampling::from_environment(&set)?;
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let client = Client::new(&set, runtime).map_err(|error| OtlpError::Exporter(error.to_string()))?;
-        let exporter = opentelemetry_otlp::SpanExporter::builder()
+        let client = Client::new(&set, runtime.clone())?;
+        let mut exporter = opentelemetry_otlp::SpanExporter::builder()
             .with_http()
             .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
             .with_http_client(client)
             .build()
             .map_err(|error| OtlpError::Exporter(error.to_string()))?;
-        let mut processor = BatchSpanProcessor::builder(exporter).build();
-        processor.set_resource(&resource(&set));
+        exporter.set_resource(&resource(&set));
         let captures_content = set(CAPTURE).is_some_and(|value| value.eq_ignore_ascii_case("true"));
-        let scope = InstrumentationScope::builder("hatchery").with_version(hatchery_core::VERSION).build();
-        Ok(Some(Self { processor, scope, sampling, captures_content }))
+        let queue = ExportQueue::start(exporter, Converter::new(captures_content), settings, runtime)
+            .map_err(|error| OtlpError::Exporter(error.to_string()))?;
+        Ok(Some(Self { queue, sampling, captures_content }))
     }
 
     /// Sends the spans that have ended. Blocks for at most five seconds. Later spans are dropped.
     pub fn shut_down(&self) {
-        if let Err(error) = self.processor.shutdown_with_timeout(SHUTDOWN_TIMEOUT) {
+        if let Err(error) = self.queue.close(SHUTDOWN_TIMEOUT) {
             tracing::warn!("the last spans were not exported: {error}");
         }
+    }
+}
+
+/// Converts spans to those of OpenTelemetry.
+#[derive(Debug, Clone)]
+struct Converter {
+    scope: InstrumentationScope,
+    captures_content: bool,
+}
+
+impl Converter {
+    fn new(captures_content: bool) -> Self {
+        let scope = InstrumentationScope::builder("hatchery").with_version(hatchery_core::VERSION).build();
+        Self { scope, captures_content }
+    }
+
+    /// Returns about how many bytes of a span are exported.
+    fn size(&self, span: &SpanData) -> usize {
+        let content = span.content.as_ref().filter(|_| !self.captures_content).map_or(0, SpanContent::size);
+        span.size().saturating_sub(content)
     }
 
     fn convert(&self, span: &SpanData) -> opentelemetry_sdk::trace::SpanData {
@@ -108,8 +130,12 @@ impl OtlpExporter {
         let remote = trace.parent.filter(|_| span.parent_span_id.is_none()).map(|parent| parent.span_id);
         let parent = span.parent_span_id.or(remote);
         let content = span.content.iter().filter(|_| self.captures_content).flat_map(|content| content.attributes());
-        let attributes = span.attributes().into_iter().chain(content);
-        let status = span.error.as_ref().map_or(Status::Unset, |error| Status::error(error.message.clone()));
+        // The words of a failure may repeat what was sent to models and tools. Those of HTTP requests are the host's.
+        let has_message = self.captures_content || span.operation == SpanOperation::Http;
+        let own = span.attributes().into_iter().filter(|(key, _)| has_message || *key != "error.message");
+        let attributes = own.chain(content);
+        let message = |error: &SpanError| if has_message { error.message.clone() } else { String::new() };
+        let status = span.error.as_ref().map_or(Status::Unset, |error| Status::error(message(error)));
         opentelemetry_sdk::trace::SpanData {
             span_context: SpanContext::new(
                 trace_id,
@@ -136,8 +162,9 @@ impl OtlpExporter {
 
 impl SpanExporter for OtlpExporter {
     fn export(&self, span: &Arc<SpanData>) {
-        if span.trace.is_sampled {
-            self.processor.on_end(self.convert(span));
+        // Another exporter may have wanted the trace.
+        if self.sampling.is_sampled(span.trace.id, span.trace.parent.as_ref()) {
+            self.queue.add(span);
         }
     }
 
@@ -150,10 +177,42 @@ impl SpanExporter for OtlpExporter {
     }
 }
 
+/// Returns the first of these variables that is set.
+fn first<const N: usize>(
+    set: &impl Fn(&str) -> Option<String>,
+    variables: [&'static str; N],
+) -> Option<(&'static str, String)> {
+    variables.into_iter().find_map(|variable| Some((variable, set(variable)?)))
+}
+
+/// Returns the number of a variable; `None` if it is not set.
+fn number(set: &impl Fn(&str) -> Option<String>, variable: &'static str) -> Result<Option<u64>, OtlpError> {
+    let Some(value) = set(variable) else { return Ok(None) };
+    match value.trim().parse() {
+        Ok(number) => Ok(Some(number)),
+        Err(_) => {
+            let next_step = "set it to a whole number, or leave it out";
+            Err(OtlpError::Unsupported { variable, value, next_step })
+        }
+    }
+}
+
+/// Returns true if OTEL_TRACES_EXPORTER, a list, has OTLP or is not set.
+fn is_chosen(set: &impl Fn(&str) -> Option<String>) -> Result<bool, OtlpError> {
+    let Some(value) = set(EXPORTER) else { return Ok(true) };
+    let names: Vec<_> = value.split(',').map(str::trim).collect();
+    if names.iter().all(|name| ["otlp", "none"].contains(name)) {
+        return Ok(names.contains(&"otlp"));
+    }
+    let next_step = "set it to otlp, or to none to export nothing";
+    Err(OtlpError::Unsupported { variable: EXPORTER, value, next_step })
+}
+
 /// Returns the service that the spans belong to: `hatchery`, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES name it.
 fn resource(set: &impl Fn(&str) -> Option<String>) -> Resource {
     let is_named = set("OTEL_SERVICE_NAME").is_some()
-        || set("OTEL_RESOURCE_ATTRIBUTES").is_some_and(|attributes| attributes.contains("service.name="));
+        || set("OTEL_RESOURCE_ATTRIBUTES")
+            .is_some_and(|attributes| attributes.split(',').any(|pair| pair.trim().starts_with("service.name=")));
     let builder = Resource::builder();
     let builder = if is_named { builder } else { builder.with_service_name("hatchery") };
     builder.with_attribute(KeyValue::new("service.version", hatchery_core::VERSION)).build()

@@ -21,7 +21,8 @@ async fn serve_folder(folder: &Folder, config: &str) -> Result<Host> {
         .write("parrot/root_agent.yaml", "name: parrot\nmodel: scripted:parrot/answers.yaml\ninstruction: Repeat.\n")?;
     folder.write(
         "parrot/answers.yaml",
-        "turns:\n  - when: {user: slow}\n    delay_ms: 600000\n    reply: late\n  - reply: 'You said: {user}'\n",
+        "turns:\n  - when: {user: slow}\n    delay_ms: 600000\n    reply: late\n  - when: {user: pause}\n    delay_ms: 3000\n    \
+         reply: after a pause\n  - reply: 'You said: {user}'\n",
     )?;
     Host::serve(folder).await
 }
@@ -109,7 +110,10 @@ async fn what_is_wrong_with_a_connection_is_told_in_its_close_frame() -> Result<
     ] {
         expect_close(&mut Live::open(&host, query).await?, code, &reason).await?;
     }
-    let answer = host.get("/run_live?app_name=parrot").await?.json(426)?;
+    let answer = host.get("/run_live?app_name=parrot").await?;
+    let upgrade = answer.headers.get("upgrade").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    ensure!(upgrade.as_deref() == Some("websocket"), "{upgrade:?}");
+    let answer = answer.json(426)?;
     ensure!(answer["code"] == "UPGRADE_REQUIRED", "{answer}");
     Ok(())
 }
@@ -310,6 +314,85 @@ async fn a_host_that_stops_finishes_no_new_turn_and_says_so() -> Result<()> {
     ensure!(event::texts(&idle.ask("hello").await?) == ["You said: hello"]);
     let stopping = tokio::spawn(host.stop());
     expect_close(&mut idle, 1001, "the server stops; connect again").await?;
+    ensure!(stopping.await??, "its exit code is not 0");
+    Ok(())
+}
+
+/// Sends a request again and again until the host closes the connection, which it does with this code and reason.
+async fn send_until_closed(mut live: Live, request: &Value, code: u16, reason: &str) -> Result<()> {
+    for _ in 0..2000 {
+        // Fails once the host has closed the connection.
+        if live.send(request).await.is_err() {
+            break;
+        }
+    }
+    expect_close(&mut live, code, reason).await
+}
+
+#[tokio::test]
+async fn a_message_that_never_ends_closes_the_connection() -> Result<()> {
+    let host = serve("server: {small_body_limit: 2 KiB, body_limit: 8 KiB}\n").await?;
+    host.create_session("parrot", "s").await?;
+    let text = |text: &str| json!({"content": {"parts": [{"text": text}]}, "partial": true});
+    let live = Live::connect(&host, "parrot", "s").await?;
+    let too_large = "the parts of a message have at most 8192 bytes together";
+    send_until_closed(live, &text(&"x".repeat(1 << 10)), 1008, too_large).await?;
+    let mut live = Live::connect(&host, "parrot", "s").await?;
+    live.send(&json!({"activityStart": {}})).await?;
+    let image = json!({"blob": {"mimeType": "image/png", "data": "A".repeat(1 << 10)}});
+    send_until_closed(live, &image, 1008, too_large).await?;
+    ensure!(host.session("parrot", "s").await?["events"].as_array().is_none_or(Vec::is_empty));
+    Ok(())
+}
+
+#[tokio::test]
+async fn parts_of_a_message_use_the_memory_of_bodies_until_it_is_answered() -> Result<()> {
+    let host = serve("server: {small_body_limit: 64 KiB, body_limit: 1 MiB, body_memory: 1 MiB}\n").await?;
+    host.create_session("parrot", "s").await?;
+    let part = json!({"content": {"parts": [{"text": "x".repeat(32 << 10)}]}, "partial": true});
+    let live = Live::connect(&host, "parrot", "s").await?;
+    send_until_closed(live, &part, 1013, "other requests use all memory for request bodies").await?;
+    let free = async {
+        loop {
+            let mut live = Live::connect(&host, "parrot", "s").await?;
+            if live.ask("hello").await.is_ok() {
+                return anyhow::Ok(live);
+            }
+        }
+    };
+    let mut live = tokio::time::timeout(TIMEOUT, free).await.context("the memory is never free")??;
+    for _ in 0..100 {
+        live.send(&part).await?;
+        live.say("x").await?;
+        ensure!(event::texts(&live.turn().await?).len() == 1, "the memory is free again after each answer");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_turn_of_a_connection_does_not_count_as_another_run() -> Result<()> {
+    let host = serve("server: {max_concurrent_runs: 2}\n").await?;
+    host.create_session("parrot", "s").await?;
+    host.create_session("parrot", "other").await?;
+    let mut live = Live::connect(&host, "parrot", "s").await?;
+    live.say("slow").await?;
+    wait_for_state(&host, "running").await?;
+    ensure!(event::texts(&host.run("parrot", "other", "hello").await?) == ["You said: hello"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_host_that_stops_ends_the_turn_and_begins_none_that_waits() -> Result<()> {
+    let host = serve("").await?;
+    host.create_session("parrot", "s").await?;
+    let mut live = Live::connect(&host, "parrot", "s").await?;
+    for text in ["pause", "second", "third"] {
+        live.say(text).await?;
+    }
+    wait_for_state(&host, "running").await?;
+    let stopping = tokio::spawn(host.stop());
+    ensure!(event::texts(&live.turn().await?) == ["after a pause"]);
+    let Frame::Close(1001, _) = live.next().await? else { anyhow::bail!("another turn has begun") };
     ensure!(stopping.await??, "its exit code is not 0");
     Ok(())
 }

@@ -10,6 +10,7 @@ use axum::response::Response;
 use hatchery_tests::host::{TIMEOUT, USER};
 use hatchery_tests::{Folder, Frame, Host, Live, event, paths};
 use serde_json::{Value, json};
+use tokio::net::TcpStream;
 use tokio::sync::{Mutex, mpsc};
 
 /// The server's ends of connections.
@@ -314,6 +315,30 @@ async fn a_host_that_stops_closes_the_connection_to_the_model() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_host_that_stops_lets_the_model_finish_its_turn() -> Result<()> {
+    let gemini = Gemini::start().await?;
+    let host = gemini.host("").await?;
+    let mut live = Live::connect(&host, "voice", "s").await?;
+    live.say("Hello").await?;
+    let mut model = gemini.accepted().await?;
+    model.expect(user("Hello")).await?;
+    model.say("Good ")?;
+    next_event(&mut live).await?;
+    let address = host.url.trim_start_matches("http://").to_owned();
+    let stopping = tokio::spawn(host.stop());
+    let refused = async { while TcpStream::connect(&address).await.is_ok() {} };
+    tokio::time::timeout(TIMEOUT, refused).await?;
+    model.say("bye")?;
+    model.send(json!({"serverContent": {"turnComplete": true}}))?;
+    let whole = json!({"text": "Good bye", "finished": true});
+    expect_events(&mut live, &[json!({"partial": true}), json!({"outputTranscription": whole, "turnComplete": true})])
+        .await?;
+    ensure!(live.closed().await? == (1001, "the server stops; connect again".to_owned()));
+    ensure!(stopping.await??);
+    Ok(())
+}
+
+#[tokio::test]
 async fn turns_of_a_live_model_count_as_model_calls() -> Result<()> {
     let gemini = Gemini::start().await?;
     let host = gemini.host("apps: {voice: {max_llm_calls: 1}}\n").await?;
@@ -327,5 +352,22 @@ async fn turns_of_a_live_model_count_as_model_calls() -> Result<()> {
     }
     let (code, reason) = live.closed().await?;
     ensure!(code == 1011 && reason.contains("Max number of llm calls"), "{code} {reason}");
+    let metrics = host.get("/metrics").await?.text;
+    let calls = "hatchery_model_calls_total{model=\"gemini-2.5-flash-native-audio-preview-12-2025\",error=\"\"} 1";
+    ensure!(metrics.contains(calls), "{metrics}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_live_model_cannot_take_closes_the_connection_as_wrong_input() -> Result<()> {
+    let gemini = Gemini::start().await?;
+    let host = gemini.host("").await?;
+    let mut live = Live::connect(&host, "voice", "s").await?;
+    live.say("Hello").await?;
+    let mut model = gemini.accepted().await?;
+    model.expect(user("Hello")).await?;
+    live.send(&json!({"blob": {"mimeType": "application/pdf", "data": "AQI="}})).await?;
+    let (code, reason) = live.closed().await?;
+    ensure!(code == 1008 && reason.contains("no `application/pdf`"), "{code} {reason}");
     Ok(())
 }

@@ -82,7 +82,13 @@ async fn run_and_stop(url: &str, variables: &[(&str, &str)], headers: &[(&str, &
 async fn spans_are_exported_over_otlp_at_the_latest_when_the_host_stops() -> Result<()> {
     let collector = Collector::default();
     let url = collector.start().await?;
-    let variables = [("OTEL_EXPORTER_OTLP_HEADERS", "x-api-key=s%3Dcret"), ("OTEL_SERVICE_NAME", "my-agents")];
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x-api-key=s%3Dcret"),
+        ("OTEL_SERVICE_NAME", "my-agents"),
+        // That of traces counts.
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf"),
+    ];
     let parent = [("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")];
     run_and_stop(&url, &variables, &parent).await?;
     let requests = collector.requests();
@@ -120,7 +126,11 @@ async fn spans_are_exported_over_otlp_at_the_latest_when_the_host_stops() -> Res
 async fn what_is_sent_to_models_is_exported_only_on_request() -> Result<()> {
     let collector = Collector::default();
     let url = collector.start().await?;
-    run_and_stop(&url, &[("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true")], &[]).await?;
+    let variables = [
+        ("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "peer.service.name=other"),
+    ];
+    run_and_stop(&url, &variables, &[]).await?;
     let call = collector.span("call_llm")?;
     let request = text(&call.attributes, "gcp.vertex.agent.llm_request").context("the request")?;
     assert!(request.contains("Roll a die with 20 sides"), "{request}");
@@ -145,13 +155,24 @@ async fn runs_that_are_not_sampled_are_not_exported() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_failed_run_is_exported_with_its_error() -> Result<()> {
+async fn a_failed_run_is_exported_with_its_code_and_its_words_only_on_request() -> Result<()> {
+    for captures in ["false", "true"] {
+        fail_and_stop(captures).await?;
+    }
+    Ok(())
+}
+
+/// Checks what is exported of a failed run, with and without content.
+async fn fail_and_stop(captures: &str) -> Result<()> {
     let collector = Collector::default();
     let url = collector.start().await?;
     let folder = Folder::empty()?;
     folder.write("broken/root_agent.yaml", "name: broken\nmodel: scripted:broken/script.yaml\ninstruction: Fail.\n")?;
     folder.write("broken/script.yaml", "turns:\n  - error: {code: 400, message: no luck}\n")?;
-    let host = Host::serve_with_environment(&folder, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &url)]).await?;
+    let host = {
+        let capture = ("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", captures);
+        Host::serve_with_environment(&folder, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &url), capture]).await?
+    };
     host.create_session("broken", "s1").await?;
     host.post("/run", &message("broken", "s1", "Hi")).await?.error(502, "MODEL_BAD_REQUEST")?;
     let metrics = host.get("/metrics").await?;
@@ -165,7 +186,10 @@ async fn a_failed_run_is_exported_with_its_error() -> Result<()> {
         let span = collector.span(name)?;
         let status = span.status.as_ref().context("a status")?;
         assert_eq!(status.code(), StatusCode::Error, "{name}");
-        assert!(status.message.contains("no luck"), "{status:?}");
+        let message = text(&span.attributes, "error.message").unwrap_or_default();
+        for words in [&*status.message, message] {
+            assert_eq!(words.contains("no luck"), captures == "true", "{status:?} {message}");
+        }
         assert_eq!(text(&span.attributes, "error.type"), Some("MODEL_BAD_REQUEST"), "{name}");
     }
     Ok(())
@@ -183,6 +207,16 @@ async fn a_host_does_not_start_with_variables_that_it_cannot_follow() -> Result<
              port for HTTP, usually 4318",
         ),
         ("OTEL_TRACES_SAMPLER", "xray", "OTEL_TRACES_SAMPLER=xray is not supported: set it to always_on"),
+        (
+            "OTEL_TRACES_EXPORTER",
+            "otlp,console",
+            "OTEL_TRACES_EXPORTER=otlp,console is not supported: set it to otlp, or to none to export nothing",
+        ),
+        (
+            "OTEL_EXPORTER_OTLP_TIMEOUT",
+            "10s",
+            "OTEL_EXPORTER_OTLP_TIMEOUT=10s is not supported: set it to a whole number, or leave it out",
+        ),
     ] {
         let output =
             hatchery_with(&folder.served(), &["serve", ".", "--port", "0"], &[endpoint, (variable, value)]).await?;

@@ -488,7 +488,7 @@ fn rules_of_cors_that_cannot_be_meant_are_errors() {
     let error_of_mapping = |mapping: &str| error(&format!("{{origins: ['*'], mapping: '{mapping}'}}"));
     assert_eq!(error_of_mapping("run"), of("`mapping` is `run`, but must begin with `/`, as in `/**`"));
     assert_eq!(error_of_mapping("/**/users"), of("`mapping` is `/**/users`, but `**` may only be at its end"));
-    assert_eq!(error("{origins: ['*'], methods: ['GE T']}"), of("`GE T` in `methods` is no name"));
+    assert_eq!(error("{origins: ['*'], methods: ['GE T']}"), of("`GE T` in `methods` is not a valid name"));
     assert!(error("{origin: x}").contains("unknown field `origin`"));
 }
 

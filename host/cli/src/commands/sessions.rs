@@ -171,13 +171,12 @@ async fn rewind(args: &RewindArgs) -> anyhow::Result<Outcome> {
 async fn delete(args: &SessionArgs) -> anyhow::Result<Outcome> {
     let services = args.folder.services().await?;
     let key = args.owner.session(&args.session);
-    find(&services, &key).await?;
-    let mut artifacts = services.artifacts.list(&key).await?;
-    artifacts.retain(|name| !name.starts_with("user:"));
-    services.sessions.delete(&key).await?;
-    for name in &artifacts {
-        services.artifacts.delete(&key, name).await?;
+    if services.sessions.get(&key, EventWindow::Recent(0)).await?.is_none() {
+        return Err(unknown_session(&services, &key).await);
     }
+    // First, because a session that is not there cannot be deleted again.
+    let artifacts = services.artifacts.delete_all(&key).await?;
+    services.sessions.delete(&key).await?;
     let count = pluralize(artifacts.len(), "artifact", "artifacts");
     let line = format!("deleted session {} with {count}", escape_control(&key.id));
     args.folder.print(&json!({ "sessionId": &*key.id, "artifacts": artifacts }), [line])

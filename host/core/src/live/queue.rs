@@ -1,6 +1,10 @@
 //! The queue of a live run's requests.
 
+use std::any::Any;
+use std::fmt;
+use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::channel::mpsc;
@@ -18,6 +22,30 @@ use crate::sync::MutexExt;
 #[error("the live run takes no more requests: its queue is closed")]
 pub struct LiveQueueClosed;
 
+/// What is kept until a request is handled, such as memory that is reserved for it. Released with the last clone.
+pub type Reservation = Arc<dyn Any + Send + Sync>;
+
+/// A request in a queue, with what is reserved for it.
+#[derive(Clone)]
+pub struct QueuedRequest {
+    /// The request.
+    pub request: LiveRequest,
+    /// Kept until the request is stored or sent to a model.
+    pub reservations: Vec<Reservation>,
+}
+
+impl fmt::Debug for QueuedRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueuedRequest").field("request", &self.request).finish_non_exhaustive()
+    }
+}
+
+impl From<LiveRequest> for QueuedRequest {
+    fn from(request: LiveRequest) -> Self {
+        Self { request, reservations: Vec::new() }
+    }
+}
+
 /// The requests of a live run, in the order in which they were sent. Clones share the queue. It has a limited length, and
 /// senders wait while it is full.
 #[derive(Debug, Clone)]
@@ -25,10 +53,11 @@ pub struct LiveRequestQueue(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    sender: futures::lock::Mutex<mpsc::Sender<LiveRequest>>,
-    receiver: futures::lock::Mutex<mpsc::Receiver<LiveRequest>>,
-    returned: Mutex<Option<LiveRequest>>,
+    sender: futures::lock::Mutex<mpsc::Sender<QueuedRequest>>,
+    receiver: futures::lock::Mutex<mpsc::Receiver<QueuedRequest>>,
+    returned: Mutex<Option<QueuedRequest>>,
     closed: CancellationToken,
+    is_stopped: AtomicBool,
 }
 
 impl LiveRequestQueue {
@@ -41,6 +70,7 @@ impl LiveRequestQueue {
             receiver: receiver.into(),
             returned: Mutex::default(),
             closed: CancellationToken::new(),
+            is_stopped: AtomicBool::new(false),
         }))
     }
 
@@ -53,10 +83,45 @@ impl LiveRequestQueue {
             self.close();
             return Ok(());
         }
-        let sending = async { self.0.sender.lock().await.feed(request).await.map_err(|_| LiveQueueClosed) };
+        let sending = async { self.0.sender.lock().await.feed(request.into()).await.map_err(|_| LiveQueueClosed) };
         match select(pin!(self.0.closed.cancelled()), pin!(sending)).await {
             Either::Left(_) => Err(LiveQueueClosed),
             Either::Right((sent, _)) => sent,
+        }
+    }
+
+    /// Waits until there is a place for a request.
+    ///
+    /// # Errors
+    /// If the queue is closed.
+    pub async fn ready(&self) -> Result<(), LiveQueueClosed> {
+        let waiting = async {
+            let mut sender = self.0.sender.lock().await;
+            poll_fn(|cx| sender.poll_ready(cx)).await.map_err(|_| LiveQueueClosed)
+        };
+        match select(pin!(self.0.closed.cancelled()), pin!(waiting)).await {
+            Either::Left(_) => Err(LiveQueueClosed),
+            Either::Right((is_ready, _)) => is_ready,
+        }
+    }
+
+    /// Appends a request without waiting, as [`LiveRequestQueue::send`] does. Returns it if there is no place for it.
+    ///
+    /// # Errors
+    /// If the queue is closed.
+    pub fn try_send(&self, request: QueuedRequest) -> Result<Option<QueuedRequest>, LiveQueueClosed> {
+        if matches!(request.request, LiveRequest::Close) {
+            self.close();
+            return Ok(None);
+        }
+        if self.is_closed() {
+            return Err(LiveQueueClosed);
+        }
+        let Some(mut sender) = self.0.sender.try_lock() else { return Ok(Some(request)) };
+        match sender.try_send(request) {
+            Ok(()) => Ok(None),
+            Err(error) if error.is_full() => Ok(Some(error.into_inner())),
+            Err(_) => Err(LiveQueueClosed),
         }
     }
 
@@ -73,26 +138,40 @@ impl LiveRequestQueue {
         self.0.closed.cancel();
     }
 
+    /// Closes the queue, and discards the requests that are in it.
+    pub fn stop(&self) {
+        self.0.is_stopped.store(true, Ordering::SeqCst);
+        self.close();
+    }
+
+    /// Returns true if the queue was closed by [`LiveRequestQueue::stop`].
+    pub fn is_stopped(&self) -> bool {
+        self.0.is_stopped.load(Ordering::SeqCst)
+    }
+
     /// Returns true if the queue takes no more requests.
     pub fn is_closed(&self) -> bool {
         self.0.closed.is_cancelled()
     }
 
-    /// Removes and returns the first request, once there is one. `None` if the queue is closed and empty. Loses nothing
-    /// if the future is dropped.
-    pub async fn next(&self) -> Option<LiveRequest> {
+    /// Removes and returns the first request, once there is one. `None` if the queue is closed and empty, or stopped.
+    /// Loses nothing if the future is dropped.
+    pub async fn next(&self) -> Option<QueuedRequest> {
+        if self.is_stopped() {
+            return None;
+        }
         if let Some(request) = self.0.returned.lock_unpoisoned().take() {
             return Some(request);
         }
         let mut receiver = self.0.receiver.lock().await;
         match select(receiver.next(), pin!(self.0.closed.cancelled())).await {
-            Either::Left((request, _)) => request,
+            Either::Left((request, _)) => request.filter(|_| !self.is_stopped()),
             Either::Right(_) => None,
         }
     }
 
     /// Returns a request to the front of the queue, for the agent that answers it.
-    pub fn put_back(&self, request: LiveRequest) {
+    pub fn put_back(&self, request: QueuedRequest) {
         *self.0.returned.lock_unpoisoned() = Some(request);
     }
 }
@@ -104,6 +183,45 @@ mod tests {
 
     use super::*;
 
+    async fn next(queue: &LiveRequestQueue) -> Option<LiveRequest> {
+        queue.next().await.map(|queued| queued.request)
+    }
+
+    #[test]
+    fn a_request_for_which_there_is_no_place_is_returned_with_its_reservation() {
+        block_on(async {
+            let queue = LiveRequestQueue::new(1);
+            let memory: Reservation = Arc::new(());
+            let request = || QueuedRequest { request: LiveRequest::ActivityStart, reservations: vec![memory.clone()] };
+            queue.ready().await.unwrap();
+            assert!(queue.try_send(request()).unwrap().is_none());
+            let returned = queue.try_send(request()).unwrap().unwrap();
+            assert_eq!((Arc::strong_count(&memory), returned.request), (3, LiveRequest::ActivityStart));
+            {
+                let mut waiting = pin!(queue.ready());
+                assert!(poll!(waiting.as_mut()).is_pending());
+                drop(queue.next().await);
+                assert_eq!(waiting.await, Ok(()));
+            }
+            assert!(queue.try_send(request()).unwrap().is_none());
+            queue.close();
+            assert_eq!(queue.ready().await, Err(LiveQueueClosed));
+            assert_eq!(queue.try_send(request()).err(), Some(LiveQueueClosed));
+        });
+    }
+
+    #[test]
+    fn a_queue_that_is_stopped_has_no_more_requests() {
+        block_on(async {
+            let queue = LiveRequestQueue::new(2);
+            queue.send(LiveRequest::ActivityStart).await.unwrap();
+            queue.put_back(LiveRequest::ActivityEnd.into());
+            queue.stop();
+            assert!(queue.is_closed() && queue.is_stopped());
+            assert_eq!(next(&queue).await, None);
+        });
+    }
+
     #[test]
     fn requests_are_read_in_order_also_after_the_end() {
         block_on(async {
@@ -113,11 +231,11 @@ mod tests {
             queue.send(LiveRequest::Close).await.unwrap();
             assert_eq!(queue.content(Content::user("late")).await, Err(LiveQueueClosed));
             let first = queue.next().await.unwrap();
-            assert_eq!(first, LiveRequest::content(Content::user("one")));
+            assert_eq!(first.request, LiveRequest::content(Content::user("one")));
             queue.put_back(first.clone());
-            assert_eq!(queue.next().await, Some(first));
-            assert_eq!(queue.next().await, Some(LiveRequest::ActivityStart));
-            assert_eq!(queue.next().await, None);
+            assert_eq!(next(&queue).await, Some(first.request));
+            assert_eq!(next(&queue).await, Some(LiveRequest::ActivityStart));
+            assert_eq!(next(&queue).await, None);
         });
     }
 
@@ -129,7 +247,7 @@ mod tests {
             queue.send(LiveRequest::ActivityEnd).await.unwrap();
             let mut third = pin!(queue.send(LiveRequest::AudioStreamEnd));
             assert!(poll!(third.as_mut()).is_pending());
-            assert_eq!(queue.next().await, Some(LiveRequest::ActivityStart));
+            assert_eq!(next(&queue).await, Some(LiveRequest::ActivityStart));
             assert_eq!(third.await, Ok(()));
             let mut waiting = pin!(queue.send(LiveRequest::AudioStreamEnd));
             assert!(poll!(waiting.as_mut()).is_pending());

@@ -97,7 +97,7 @@ impl SpanContent {
     }
 
     /// Returns about how many bytes of memory the content takes, as if nothing else shared it.
-    pub(super) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         match self {
             Self::Model { request, response, .. } => {
                 let contents = request.contents.iter().map(|content| content_size(content));
@@ -107,7 +107,7 @@ impl SpanContent {
                 let config =
                     request.config.response_schema.as_ref().map_or(0, value_size) + map_size(&request.config.extra);
                 let response = match response {
-                    Some(Kept::Value(event)) => event_size(event),
+                    Some(Kept::Value(event)) => event_size(event) + event.cached_json_len(),
                     Some(Kept::Omitted(_)) | None => 0,
                 };
                 size_of::<LlmRequest>()
@@ -227,8 +227,14 @@ fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
+/// Returns about how many bytes an event takes without its cached JSON.
 fn event_size(event: &Event) -> usize {
-    size_of::<EventData>() + event.content.as_ref().map_or(0, |content| content_size(content))
+    let content = event.content.as_ref().map_or(0, |content| content_size(content));
+    let values =
+        [&event.grounding_metadata, &event.custom_metadata, &event.input_transcription, &event.output_transcription];
+    let values: usize = values.into_iter().flatten().map(|value| value_size(value)).sum();
+    let state = map_size(&event.actions.state_delta);
+    size_of::<EventData>() + content + values + state
 }
 
 fn tool_size(tool: &FunctionDeclaration) -> usize {

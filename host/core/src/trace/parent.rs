@@ -27,7 +27,7 @@ impl fmt::Display for TraceParent {
     }
 }
 
-/// A header that is not as the recommendation wants it.
+/// A header that is not a valid `traceparent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("`traceparent` is not VERSION-TRACE-SPAN-FLAGS in lower-case hexadecimal digits")]
 pub struct InvalidTraceParent;
@@ -60,7 +60,14 @@ pub(super) fn trace_id(session: &SessionKey, invocation_id: &str) -> u128 {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     let fields = [&*session.app, &*session.user, &*session.id, invocation_id];
     let bytes = fields.into_iter().flat_map(|field| field.bytes().chain([0]));
-    bytes.fold(OFFSET, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME)).max(1)
+    mix(bytes.fold(OFFSET, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME))).max(1)
+}
+
+/// Spreads the last bytes over all bits of a hash. Samplers compare a part of the bits.
+fn mix(hash: u128) -> u128 {
+    /// Odd, and the golden ratio in 128 bits.
+    const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+    (0..2).fold(hash, |hash, _| (hash ^ (hash >> 64)).wrapping_mul(FACTOR))
 }
 
 /// Returns a random id.
@@ -105,6 +112,22 @@ mod tests {
             [&*zero_trace, &zero_span, &upper, &longer, &reserved, short, "", "00-+bf92f3577b34da6a3ce929d0e0e4736-"]
         {
             assert_eq!(text.parse::<TraceParent>(), Err(InvalidTraceParent), "{text}");
+        }
+    }
+
+    #[test]
+    fn similar_runs_have_traces_that_are_spread_evenly() {
+        let session = SessionKey::new("app", "ada", "s");
+        let ids: Vec<_> = (0..10_000).map(|number| trace_id(&session, &format!("run-{number}"))).collect();
+        for (part, of) in [("low", 0), ("high", 64)] {
+            let share = |ratio: f64| {
+                let bound = (ratio * 2_f64.powi(63)) as u128;
+                ids.iter().filter(|id| ((**id >> of) & u128::from(u64::MAX)) >> 1 < bound).count()
+            };
+            let shares = [share(0.1), share(0.5), share(0.9)];
+            for (share, expected) in shares.into_iter().zip([1000, 5000, 9000]) {
+                assert!(share.abs_diff(expected) < 300, "{part}: {shares:?}");
+            }
         }
     }
 

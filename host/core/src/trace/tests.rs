@@ -77,6 +77,22 @@ fn spans_are_exported_when_they_end_with_their_parent_and_the_events_of_their_in
 }
 
 #[test]
+fn a_span_that_is_dropped_before_its_end_was_cancelled() {
+    let (collector, context) = trace();
+    context.start(SpanOperation::Tool, "finished").finish();
+    let mut ended = context.start(SpanOperation::Tool, "ended");
+    ended.end();
+    drop(ended);
+    drop(context.start(SpanOperation::Tool, "dropped"));
+    let mut failed = context.start(SpanOperation::Tool, "failed");
+    failed.fail("CODE", || "it failed".into());
+    drop(failed);
+    let spans = collector.spans.lock_unpoisoned();
+    let codes: Vec<_> = spans.iter().map(|span| span.error.as_ref().map(|error| &*error.code)).collect();
+    assert_eq!(codes, [None, None, Some("CANCELLED"), Some("CODE")]);
+}
+
+#[test]
 fn without_an_exporter_nothing_is_recorded() {
     let context = SpanContext::default();
     let mut span = context.start_at(SpanOperation::Tool, "t", None);
@@ -215,7 +231,7 @@ fn a_response_has_its_tokens_and_its_reason() {
         usage_metadata: Some(Box::new(usage)),
         ..EventData::default()
     }));
-    drop(span);
+    span.finish();
     for (key, value) in [
         ("gen_ai.response.finish_reasons", json!(["stop"])),
         ("gen_ai.usage.input_tokens", json!(7)),
@@ -250,4 +266,18 @@ fn a_large_response_and_large_arguments_become_their_size() {
     drop(span);
     assert!(json_attribute(&collector, "gen_ai.tool.call.arguments")["omittedBytes"].as_u64().unwrap() > 70_000);
     assert_eq!(json_attribute(&collector, "gen_ai.tool.call.result"), json!({"rolled": 4}));
+}
+
+#[test]
+fn the_size_of_a_span_has_all_that_its_event_keeps_in_memory() {
+    let (collector, context) = trace();
+    let metadata = Some(Box::new(json!({"key": "x".repeat(30_000)})));
+    let event = Event::new(EventData { custom_metadata: metadata, ..EventData::default() });
+    assert!(event.json().len() > 30_000);
+    let mut span = context.start(SpanOperation::Model, "");
+    span.set_request(&Arc::default());
+    span.set_response(&event);
+    span.finish();
+    let size = collector.spans.lock_unpoisoned()[0].size();
+    assert!((60_000..70_000).contains(&size), "{size}");
 }

@@ -7,20 +7,27 @@
 mod speech;
 mod tools;
 
+use std::collections::{HashSet, VecDeque};
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{
-    Aggregator, Content, Event, EventData, LiveConnection, LiveRequest, LiveResponse, LlmRequest, LlmResponse,
-    ModelError, ModelErrorKind, Part, PartData, RunError, USER_AUTHOR, UsageMetadata, new_event_id,
+    Aggregator, Content, Event, EventData, FunctionCall, LiveConnection, LiveRequest, LiveResponse, LlmRequest,
+    LlmResponse, ModelError, ModelErrorKind, Part, PartData, QueuedRequest, RunError, Span, SpanOperation, USER_AUTHOR,
+    UsageMetadata, new_event_id,
 };
 use serde_json::json;
 
 use super::model_call::response_event;
 use super::{LoopDriver, request};
-use crate::run::{AgentOutcome, LiveInput};
+use crate::run::{AgentOutcome, LiveInput, LiveMessage};
 use speech::Speech;
 use tools::{FinishedBatch, RunningTools};
+
+/// Most messages of the model that are kept while a request is sent.
+const MAX_RECEIVED: usize = 32;
 
 impl LoopDriver<'_> {
     /// Converses until the queue of `input` is closed, the agent transfers, or the user answers a call of a tool.
@@ -36,18 +43,23 @@ impl LoopDriver<'_> {
             call.invocation.count_llm_call(&call.agent)?;
             return self.answer_in_place(input, first.is_some(), response).await;
         }
-        match call.invocation.connect(&call.agent, model.as_ref(), request.clone()).await {
-            Ok(connection) => Conversation::new(self, input, &*connection, &request).run(first).await,
-            Err(RunError::Model(error)) => {
-                let response = self.recover_model_call(&request, error).await?;
-                self.answer_in_place(input, first.is_some(), response).await
-            }
-            Err(error) => Err(error),
-        }
+        let request = Arc::new(request);
+        let started = Instant::now();
+        let error = match call.invocation.connect(&call.agent, model.as_ref(), LlmRequest::clone(&request)).await {
+            Ok(connection) => return Conversation::new(self, input, &*connection, &request).run(first).await,
+            Err(error) => error,
+        };
+        let mut span = call.span().start_at(SpanOperation::Model, "", Some(started));
+        span.set_request(&request);
+        span.set_error(&error);
+        span.finish();
+        let RunError::Model(error) = error else { return Err(error) };
+        let response = self.recover_model_call(&request, error).await?;
+        self.answer_in_place(input, first.is_some(), response).await
     }
 
     /// Emits the answer of a callback in place of the model's. If the user has begun to speak, nobody listens: the queue
-    /// is closed.
+    /// is stopped.
     async fn answer_in_place(
         &self,
         input: &LiveInput,
@@ -55,7 +67,7 @@ impl LoopDriver<'_> {
         response: LlmResponse,
     ) -> Result<AgentOutcome, RunError> {
         if is_speaking {
-            input.queue.close();
+            input.queue.stop();
         }
         self.emit_response(new_event_id(), LlmResponse { turn_complete: Some(true), ..response }).await?;
         Ok(AgentOutcome::Done)
@@ -67,10 +79,10 @@ struct Conversation<'a> {
     driver: &'a LoopDriver<'a>,
     input: &'a LiveInput,
     connection: &'a dyn LiveConnection,
-    request: &'a LlmRequest,
+    request: &'a Arc<LlmRequest>,
     tools: RunningTools<'a>,
-    /// Parts of a message that is not complete yet.
-    message: Vec<Part>,
+    /// Messages of the model that came while a request was sent.
+    received: VecDeque<Option<Result<LiveResponse, ModelError>>>,
     /// What the user has said, as far as it is not stored.
     heard: Speech,
     /// What the model has said, as far as it is not stored.
@@ -78,9 +90,13 @@ struct Conversation<'a> {
     /// What the model has written, as far as it is not stored, and the id of its event.
     written: (String, Aggregator),
     usage: Option<UsageMetadata>,
+    /// What the model does now, up to its calls of tools or the end of its turn.
+    span: Option<Span>,
     /// The number of turns that the model has begun.
     turns: u32,
     is_in_turn: bool,
+    /// True once the conversation ends with the turn of the model.
+    is_ending: bool,
 }
 
 /// How a turn of the model ends.
@@ -95,7 +111,7 @@ impl<'a> Conversation<'a> {
         driver: &'a LoopDriver<'a>,
         input: &'a LiveInput,
         connection: &'a dyn LiveConnection,
-        request: &'a LlmRequest,
+        request: &'a Arc<LlmRequest>,
     ) -> Self {
         Self {
             driver,
@@ -103,20 +119,28 @@ impl<'a> Conversation<'a> {
             connection,
             request,
             tools: RunningTools::default(),
-            message: Vec::new(),
+            received: VecDeque::new(),
             heard: Speech::default(),
             spoken: Speech::default(),
             written: (new_event_id(), Aggregator::default()),
             usage: None,
+            span: None,
             turns: 0,
             is_in_turn: false,
+            is_ending: false,
         }
     }
 
     /// Converses. `first` is the first request.
-    async fn run(mut self, first: Option<LiveRequest>) -> Result<AgentOutcome, RunError> {
+    async fn run(mut self, first: Option<QueuedRequest>) -> Result<AgentOutcome, RunError> {
         let cancel = self.driver.cx.call.invocation.cancel.clone();
-        let outcome = cancel.run_until_cancelled(self.exchange(first)).await.ok_or(RunError::Cancelled)?;
+        let outcome = cancel.run_until_cancelled(self.exchange(first)).await.unwrap_or(Err(RunError::Cancelled));
+        if let Err(error) = &outcome
+            && let Some(mut span) = self.span.take()
+        {
+            span.set_error(error);
+            span.finish();
+        }
         let outcome = match outcome {
             Err(RunError::Model(error)) => {
                 self.end_turn(TurnEnd::default()).await?;
@@ -132,27 +156,48 @@ impl<'a> Conversation<'a> {
     }
 
     /// Passes requests and responses on, until one of them ends the conversation.
-    async fn exchange(&mut self, first: Option<LiveRequest>) -> Result<AgentOutcome, RunError> {
+    async fn exchange(&mut self, first: Option<QueuedRequest>) -> Result<AgentOutcome, RunError> {
         if let Some(first) = first {
             self.forward(first).await?;
         }
         loop {
-            let ended = tokio::select! {
-                biased;
-                batch = self.tools.next() => self.respond(batch).await?,
-                response = self.connection.receive() => match response {
-                    Some(response) => self.handle(response?).await?,
-                    None if self.input.queue.is_closed() => Some(AgentOutcome::Done),
-                    None => return Err(self.closed_by_model().into()),
-                },
-                request = self.input.queue.next() => match request {
-                    Some(request) => self.forward(request).await?,
-                    None => Some(AgentOutcome::Done),
+            let ended = match self.received.pop_front() {
+                Some(received) => self.handle_received(received).await?,
+                None => tokio::select! {
+                    biased;
+                    batch = self.tools.next() => self.respond(batch).await?,
+                    received = self.connection.receive() => self.handle_received(received).await?,
+                    request = self.input.queue.next(), if !self.is_ending => match request {
+                        Some(request) => self.forward(request).await?,
+                        None => self.end_with_turn(),
+                    },
                 },
             };
             if let Some(outcome) = ended {
                 return Ok(outcome);
             }
+            if self.is_ending && !self.is_in_turn {
+                return Ok(AgentOutcome::Done);
+            }
+        }
+    }
+
+    /// Ends the conversation after the queue: at once if the client has closed it, after the current turn of the model if
+    /// the host stops.
+    fn end_with_turn(&mut self) -> Option<AgentOutcome> {
+        self.is_ending = self.input.queue.is_stopped();
+        (!self.is_ending).then_some(AgentOutcome::Done)
+    }
+
+    /// Handles what the connection has received; `None` if the model has closed it.
+    async fn handle_received(
+        &mut self,
+        received: Option<Result<LiveResponse, ModelError>>,
+    ) -> Result<Option<AgentOutcome>, RunError> {
+        match received {
+            Some(response) => self.handle(response?).await,
+            None if self.input.queue.is_closed() => Ok(Some(AgentOutcome::Done)),
+            None => Err(self.closed_by_model().into()),
         }
     }
 
@@ -163,25 +208,43 @@ impl<'a> Conversation<'a> {
 
     /// Sends a request to the model. A message is stored first. An answer to a call of a tool ends the conversation: the
     /// next run begins with it.
-    async fn forward(&mut self, request: LiveRequest) -> Result<Option<AgentOutcome>, RunError> {
-        let request = match request {
-            LiveRequest::Content { content, .. } if content.function_responses().next().is_some() => {
-                self.input.queue.put_back(LiveRequest::content(content));
-                return Ok(Some(AgentOutcome::Done));
-            }
+    async fn forward(&mut self, queued: QueuedRequest) -> Result<Option<AgentOutcome>, RunError> {
+        let QueuedRequest { request, reservations } = queued;
+        let (request, _reservations) = match request {
             LiveRequest::Content { content, partial, state_delta } => {
-                self.message.extend(content.parts);
-                if partial {
-                    return Ok(None);
+                let mut pending = self.input.pending.lock_unpoisoned();
+                pending.add(content.parts, state_delta, reservations)?;
+                let message = if partial { None } else { pending.take() };
+                drop(pending);
+                let Some(message) = message else { return Ok(None) };
+                if message.content.function_responses().next().is_some() {
+                    self.input.queue.put_back(message.into());
+                    return Ok(Some(AgentOutcome::Done));
                 }
-                let message = Content::new(USER_AUTHOR, std::mem::take(&mut self.message));
-                let stored = self.input.messages.append(self.driver.run, message, state_delta).await?;
-                LiveRequest::content(Arc::unwrap_or_clone(stored))
+                let LiveMessage { content, state_delta, reservations } = message;
+                let stored = self.input.messages.append(self.driver.run, content, state_delta).await?;
+                (LiveRequest::content(Arc::unwrap_or_clone(stored)), reservations)
             }
-            request => request,
+            request => (request, reservations),
         };
-        self.connection.send(request).await?;
-        Ok(None)
+        match self.send(request).await {
+            Err(error) if error.kind == ModelErrorKind::BadRequest => Err(RunError::BadInput(error.message)),
+            sent => Ok(sent.map(|()| None)?),
+        }
+    }
+
+    /// Sends a request to the model, and keeps what the model says meanwhile.
+    async fn send(&mut self, request: LiveRequest) -> Result<(), ModelError> {
+        let connection = self.connection;
+        let mut sending = pin!(connection.send(request));
+        loop {
+            let is_receiving = self.received.len() < MAX_RECEIVED && !matches!(self.received.back(), Some(None));
+            tokio::select! {
+                biased;
+                sent = &mut sending => return sent,
+                received = connection.receive(), if is_receiving => self.received.push_back(received),
+            }
+        }
     }
 
     /// Handles a message of the model. Returns the outcome if it ends the conversation.
@@ -198,18 +261,9 @@ impl<'a> Conversation<'a> {
             LiveResponse::OutputTranscription(chunk) => {
                 self.begin_turn()?;
                 let event = self.spoken.add(&chunk);
-                self.emit_spoken(event, TurnEnd::default()).await?;
+                self.emit_spoken(event, TurnEnd::default(), None).await?;
             }
-            LiveResponse::ToolCalls(calls) => {
-                self.begin_turn()?;
-                self.end_turn(TurnEnd::default()).await?;
-                self.is_in_turn = true;
-                let parts = calls.into_iter().map(|call| PartData::FunctionCall(call).into()).collect();
-                let response = LlmResponse { content: Some(Content::new("model", parts)), ..LlmResponse::default() };
-                let response = self.driver.call_after_model(response).await?;
-                let event = self.driver.emit_response(new_event_id(), response).await?;
-                self.tools.start(self.driver, event);
-            }
+            LiveResponse::ToolCalls(calls) => self.handle_calls(calls).await?,
             LiveResponse::ToolCallsCancelled(ids) => self.tools.cancel(ids),
             LiveResponse::Interrupted => {
                 self.end_turn(TurnEnd { interrupted: Some(true), ..TurnEnd::default() }).await?;
@@ -220,14 +274,41 @@ impl<'a> Conversation<'a> {
             LiveResponse::Usage(usage) => {
                 let call = &self.driver.cx.call;
                 call.invocation.count_live_tokens(&call.agent, &usage)?;
-                self.usage = Some(usage);
+                self.usage.get_or_insert_default().add(&usage);
             }
         }
         Ok(None)
     }
 
-    /// Counts a turn of the model as a call. The first one was counted with the connection.
+    /// Starts calls of tools. A callback may have removed some, for which the model would wait for ever.
+    async fn handle_calls(&mut self, calls: Vec<FunctionCall>) -> Result<(), RunError> {
+        self.begin_turn()?;
+        self.store_words(TurnEnd::default(), None).await?;
+        let parts = calls.iter().cloned().map(|call| PartData::FunctionCall(call).into()).collect();
+        let content = Some(Content::new("model", parts));
+        let response = LlmResponse { content, usage_metadata: self.usage.take(), ..LlmResponse::default() };
+        let response = self.driver.call_after_model(response).await?;
+        let event = self.driver.emit_response(new_event_id(), response).await?;
+        self.end_span(Some(&event));
+        let kept: HashSet<_> = event.function_calls().filter_map(|call| call.id.as_deref()).collect();
+        let is_removed = |call: &FunctionCall| call.id.as_deref().is_some_and(|id| !kept.contains(id));
+        let removed: Vec<_> = calls.into_iter().filter(is_removed).map(tools::removed).collect();
+        if !kept.is_empty() {
+            self.tools.start(self.driver, event.clone());
+        }
+        if !removed.is_empty() {
+            self.send(LiveRequest::ToolResponses(removed)).await?;
+        }
+        Ok(())
+    }
+
+    /// Begins what the model does next. A turn counts as a call; the first one was counted with the connection.
     fn begin_turn(&mut self) -> Result<(), RunError> {
+        if self.span.is_none() {
+            let mut span = self.driver.cx.call.span().start(SpanOperation::Model, "");
+            span.set_request(self.request);
+            self.span = Some(span);
+        }
         if std::mem::replace(&mut self.is_in_turn, true) {
             return Ok(());
         }
@@ -258,21 +339,41 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Stores what was said and written. The last event tells how the turn has ended.
+    /// Ends the span of what the model has done, with its last event.
+    fn end_span(&mut self, event: Option<&Arc<Event>>) {
+        let Some(mut span) = self.span.take() else { return };
+        if let Some(event) = event {
+            span.record(|data| data.set("gcp.vertex.agent.event_id", event.id.clone()));
+            span.set_response(event);
+        }
+        span.finish();
+    }
+
+    /// Stores what was said and written. The last event tells how the turn has ended, and what it has used.
     async fn end_turn(&mut self, end: TurnEnd) -> Result<(), RunError> {
         self.is_in_turn = false;
+        let usage = self.usage.take();
+        let event = self.store_words(end, usage).await?;
+        self.end_span(event.as_ref());
+        Ok(())
+    }
+
+    /// Stores what was said and written. Returns the last event.
+    async fn store_words(
+        &mut self,
+        end: TurnEnd,
+        usage: Option<UsageMetadata>,
+    ) -> Result<Option<Arc<Event>>, RunError> {
         let heard = self.heard.finish();
         self.emit_heard(heard).await?;
         let (id, written) = std::mem::replace(&mut self.written, (new_event_id(), Aggregator::default()));
         let (spoken, written) = (self.spoken.finish(), written.finish());
-        let Some(mut response) = written else { return self.emit_spoken(spoken, end).await };
-        self.emit_spoken(spoken, TurnEnd::default()).await?;
-        response.turn_complete = end.turn_complete;
-        response.interrupted = end.interrupted;
-        response.usage_metadata = self.usage.take();
-        let response = self.driver.call_after_model(LlmResponse { partial: false, ..response }).await?;
-        self.driver.emit_response(id, response).await?;
-        Ok(())
+        let Some(response) = written else { return self.emit_spoken(spoken, end, usage).await };
+        self.emit_spoken(spoken, TurnEnd::default(), None).await?;
+        let TurnEnd { turn_complete, interrupted } = end;
+        let response = LlmResponse { partial: false, turn_complete, interrupted, usage_metadata: usage, ..response };
+        let response = self.driver.call_after_model(response).await?;
+        self.driver.emit_response(id, response).await.map(Some)
     }
 
     /// Emits what the user has said, as an event of the user.
@@ -291,16 +392,21 @@ impl<'a> Conversation<'a> {
     }
 
     /// Emits what the model has said, and the end of its turn. An end alone is not stored.
-    async fn emit_spoken(&mut self, event: Option<EventData>, end: TurnEnd) -> Result<(), RunError> {
-        let is_end = end.turn_complete.is_some() || end.interrupted.is_some();
+    async fn emit_spoken(
+        &mut self,
+        event: Option<EventData>,
+        TurnEnd { turn_complete, interrupted }: TurnEnd,
+        usage: Option<UsageMetadata>,
+    ) -> Result<Option<Arc<Event>>, RunError> {
+        let is_end = turn_complete.is_some() || interrupted.is_some();
         let data = match event {
             Some(data) => data,
             None if is_end => EventData { partial: true, ..EventData::default() },
-            None => return Ok(()),
+            None => return Ok(None),
         };
-        let usage_metadata = if is_end { self.usage.take().map(Box::new) } else { None };
-        let TurnEnd { turn_complete, interrupted } = end;
-        self.driver.cx.emit(EventData { turn_complete, interrupted, usage_metadata, ..data }).await.map(drop)
+        let usage_metadata = usage.map(Box::new);
+        let data = EventData { turn_complete, interrupted, usage_metadata, ..data };
+        self.driver.cx.emit(data).await.map(Some)
     }
 
     /// Sends the results of tools to the model. A tool may have transferred to another agent.
@@ -325,7 +431,7 @@ impl<'a> Conversation<'a> {
         }
         let responses = self.tools.expected(&event);
         if !responses.is_empty() {
-            self.connection.send(LiveRequest::ToolResponses(responses)).await?;
+            self.send(LiveRequest::ToolResponses(responses)).await?;
         }
         Ok(None)
     }

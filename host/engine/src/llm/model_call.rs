@@ -41,6 +41,7 @@ impl LoopDriver<'_> {
         let response = self.call_after_model(response).await?;
         let event = self.emit_response(event_id, response).await?;
         span.set_response(&event);
+        span.finish();
         Ok(event)
     }
 

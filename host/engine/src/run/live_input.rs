@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use hatchery_core::{Content, JsonMap, LiveRequest, LiveRequestQueue, RunError};
+use hatchery_core::{Content, JsonMap, LiveRequestQueue, QueuedRequest, RunError};
 
-use super::RunContext;
+use super::{PendingMessage, RunContext};
 
 /// Stores messages of the user that arrive while a run is in progress.
 #[async_trait]
@@ -13,7 +13,7 @@ pub(crate) trait MessageLog: Send + Sync {
     /// Passes a message to the plugins, and appends it to the session with changes of state. Returns it as it is stored.
     ///
     /// # Errors
-    /// If a plugin fails, or the message cannot be stored.
+    /// If the message is invalid, a plugin fails, or the message cannot be stored.
     async fn append(&self, run: &RunContext, message: Content, state: JsonMap) -> Result<Arc<Content>, RunError>;
 }
 
@@ -21,6 +21,8 @@ pub(crate) trait MessageLog: Send + Sync {
 pub(crate) struct LiveInput {
     pub(crate) queue: LiveRequestQueue,
     /// The request that has begun the run, if that is not a message.
-    pub(crate) first: Mutex<Option<LiveRequest>>,
+    pub(crate) first: Arc<Mutex<Option<QueuedRequest>>>,
+    /// The message whose parts arrive.
+    pub(crate) pending: Arc<Mutex<PendingMessage>>,
     pub(crate) messages: Arc<dyn MessageLog>,
 }

@@ -7,9 +7,11 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{
     AgentId, Blob, CallContext, CallerOrigin, Content, Event, EventData, EventWindow, JsonMap, LiveRequest,
-    LiveRequestQueue, Part, PartData, RunConfig, RunError, SessionKey, StoreError, StreamingMode, USER_AUTHOR,
+    LiveRequestQueue, PartData, QueuedRequest, RunConfig, RunError, SessionKey, StoreError, StreamingMode, TraceParent,
+    USER_AUTHOR, check_message,
 };
 use imbl::Vector;
 use tokio::sync::mpsc;
@@ -17,10 +19,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::agent_selection::agents_to_run;
 use super::event_log::{EventLog, EventSender};
+use super::request::check_state;
 use super::turn::{UserInput, append_user_message, with_role};
-use super::{MAX_UNREAD_EVENTS, Run, RunKind, RunRequest, Runner};
+use super::{ActiveRun, MAX_UNREAD_EVENTS, Run, RunKind, RunRequest, Runner};
 use crate::app::App;
-use crate::run::{LiveInput, MessageLog, RunContext, is_live};
+use crate::run::{LiveInput, LiveMessage, MessageLog, PendingMessage, RunContext, is_live};
+
+/// Most bytes of a message by default.
+const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
 /// A request for a live run.
 #[derive(Debug, Clone)]
@@ -33,6 +39,10 @@ pub struct LiveRunRequest {
     pub config: RunConfig,
     /// How the request reached the host.
     pub origin: CallerOrigin,
+    /// The span of the caller that the turns are part of.
+    pub trace_parent: Option<TraceParent>,
+    /// Most bytes of a message, as JSON, whose parts arrive one by one. The default is 16 MiB.
+    pub max_message_bytes: usize,
     /// Cancels the turn in progress, and ends the run.
     pub cancel: CancellationToken,
 }
@@ -45,6 +55,8 @@ impl LiveRunRequest {
             session: session.into(),
             config: RunConfig::default(),
             origin: CallerOrigin::default(),
+            trace_parent: None,
+            max_message_bytes: MAX_MESSAGE_BYTES,
             cancel: CancellationToken::new(),
         }
     }
@@ -53,7 +65,8 @@ impl LiveRunRequest {
 impl Runner {
     /// Starts a live run, which answers the requests of `queue` until that is closed. Its events are those of its turns,
     /// chunks included; an event with `turn_complete` ends each turn. A turn that fails ends the run with its error. A
-    /// text turn leaves the session to others until the next one; a live model keeps it.
+    /// text turn leaves the session to others until the next one; a live model keeps it. It counts as one run until its
+    /// end.
     ///
     /// # Errors
     /// If an id is invalid, or the session does not exist and `auto_create_session` is off.
@@ -73,7 +86,13 @@ impl Runner {
         let (client, events) = mpsc::channel(MAX_UNREAD_EVENTS);
         let cancel = request.cancel.child_token();
         let request = LiveRunRequest { cancel: cancel.clone(), ..request };
-        let conversation = Conversation { runner: self.clone(), app, key, request, queue, client: client.clone() };
+        let start = LiveStart {
+            queue,
+            first: Arc::default(),
+            pending: Arc::new(Mutex::new(PendingMessage::new(request.max_message_bytes))),
+            active_run: Arc::new(ActiveRun::new(&self.0)),
+        };
+        let conversation = Conversation { runner: self.clone(), app, key, request, start, client: client.clone() };
         tokio::spawn(async move {
             let result = tokio::select! {
                 result = conversation.run() => result,
@@ -99,33 +118,26 @@ struct Conversation {
     app: Arc<App>,
     key: SessionKey,
     request: LiveRunRequest,
-    queue: LiveRequestQueue,
+    /// Shared with each turn.
+    start: LiveStart,
     client: EventSender,
-}
-
-/// The message of a turn, while its parts arrive.
-#[derive(Default)]
-struct PendingTurn {
-    parts: Vec<Part>,
-    state_delta: JsonMap,
-    /// True between the start and the end of an activity: all that arrives in between is one message.
-    is_open: bool,
 }
 
 /// What a turn begins with.
 enum TurnInput {
-    /// A message of the user, with changes of state.
-    Message(Content, JsonMap),
+    /// A message of the user.
+    Message(LiveMessage),
     /// Another request, for a live agent.
-    Request(LiveRequest),
+    Request(QueuedRequest),
 }
 
 impl Conversation {
     async fn run(self) -> Result<(), RunError> {
-        let mut pending = PendingTurn::default();
-        while let Some(request) = self.queue.next().await {
+        // True between the start and the end of an activity: all that arrives in between is one message.
+        let mut is_open = false;
+        while let Some(request) = self.start.queue.next().await {
             let app = self.current_app();
-            if let Some(input) = self.input(&app, &mut pending, request).await? {
+            if let Some(input) = self.input(&app, &mut is_open, request).await? {
                 self.run_turn(app, input).await?;
             }
         }
@@ -142,35 +154,36 @@ impl Conversation {
     async fn input(
         &self,
         app: &App,
-        pending: &mut PendingTurn,
-        request: LiveRequest,
+        is_open: &mut bool,
+        QueuedRequest { request, reservations }: QueuedRequest,
     ) -> Result<Option<TurnInput>, RunError> {
+        let pending = || self.start.pending.lock_unpoisoned();
         match request {
             LiveRequest::Content { content, partial, state_delta } => {
-                pending.parts.extend(content.parts);
-                pending.state_delta.extend(state_delta);
-                Ok((!partial && !pending.is_open).then(|| pending.take()).flatten())
+                pending().add(content.parts, state_delta, reservations)?;
+                let is_complete = !partial && !*is_open;
+                Ok(is_complete.then(|| pending().take()).flatten().map(TurnInput::Message))
             }
             LiveRequest::ActivityEnd => {
-                pending.is_open = false;
-                Ok(pending.take())
+                *is_open = false;
+                Ok(pending().take().map(TurnInput::Message))
             }
-            LiveRequest::ActivityStart | LiveRequest::Blob(_) if !pending.is_open => {
+            LiveRequest::ActivityStart | LiveRequest::Blob(_) if !*is_open => {
                 let agent = self.next_agent(app).await?;
                 match request {
                     request if is_live(&app.tree, agent, self.runner.services().models.as_ref()) => {
-                        Ok(Some(TurnInput::Request(request)))
+                        Ok(Some(TurnInput::Request(QueuedRequest { request, reservations })))
                     }
                     LiveRequest::Blob(blob) => Err(not_live(app, agent, &blob)),
                     _ => {
-                        pending.is_open = true;
+                        *is_open = true;
                         Ok(None)
                     }
                 }
             }
             LiveRequest::Blob(blob) if is_media_stream(&blob) => Err(not_live(app, self.next_agent(app).await?, &blob)),
             LiveRequest::Blob(blob) => {
-                pending.parts.push(PartData::InlineData(blob).into());
+                pending().add(vec![PartData::InlineData(blob).into()], JsonMap::new(), reservations)?;
                 Ok(None)
             }
             // The activity has begun already, nothing was streamed, or the queue has ended.
@@ -197,17 +210,20 @@ impl Conversation {
 
     /// Runs a turn, and passes its events on.
     async fn run_turn(&self, app: Arc<App>, input: TurnInput) -> Result<(), RunError> {
-        let LiveRunRequest { user, session, config, origin, cancel } = self.request.clone();
+        let LiveRunRequest { user, session, config, origin, trace_parent, max_message_bytes: _, cancel } =
+            self.request.clone();
         let live = Some(config.live.clone().unwrap_or_default());
         let config = RunConfig { streaming_mode: StreamingMode::On, live, ..config };
-        let (message, state_delta, first) = match input {
-            TurnInput::Message(message, state_delta) => (Some(message), state_delta, None),
-            TurnInput::Request(request) => (None, JsonMap::new(), Some(request)),
+        let (message, state_delta, first, _reservations) = match input {
+            TurnInput::Message(LiveMessage { content, state_delta, reservations }) => {
+                (Some(content), state_delta, None, reservations)
+            }
+            TurnInput::Request(request) => (None, JsonMap::new(), Some(request), Vec::new()),
         };
         let new = RunRequest::new(user, session, Content::default());
-        let request = RunRequest { message, state_delta, config, origin, cancel, ..new };
-        let start = LiveStart { queue: self.queue.clone(), first };
-        let mut run = self.runner.start(app.clone(), request, RunKind::Live(start)).await?;
+        let request = RunRequest { message, state_delta, config, origin, trace_parent, cancel, ..new };
+        *self.start.first.lock_unpoisoned() = first;
+        let mut run = self.runner.start(app.clone(), request, RunKind::Live(self.start.clone())).await?;
         let mut last: Option<Arc<Event>> = None;
         let mut is_complete = false;
         while let Some(event) = run.next().await {
@@ -215,6 +231,10 @@ impl Conversation {
             is_complete |= event.turn_complete == Some(true);
             last = Some(event.clone());
             self.send(event).await?;
+        }
+        if self.start.first.lock_unpoisoned().take().is_some() {
+            // A plugin or a callback has answered in place of the agent. The user goes on speaking, and nobody listens.
+            self.start.queue.stop();
         }
         if is_complete {
             return Ok(());
@@ -241,26 +261,22 @@ fn is_media_stream(blob: &Blob) -> bool {
     ["audio/", "video/"].iter().any(|kind| blob.mime_type.starts_with(kind))
 }
 
-impl PendingTurn {
-    /// Removes and returns the message, unless it has no parts.
-    fn take(&mut self) -> Option<TurnInput> {
-        let Self { parts, state_delta, .. } = std::mem::take(self);
-        (!parts.is_empty()).then(|| TurnInput::Message(Content::new(USER_AUTHOR, parts), state_delta))
-    }
-}
-
-/// The requests of a live run, as its turn begins.
+/// What the turns of a live run share.
+#[derive(Clone)]
 pub(super) struct LiveStart {
     queue: LiveRequestQueue,
-    /// The request that begins the turn, if that is not a message.
-    first: Option<LiveRequest>,
+    /// The request that begins the turn, if that is not a message, until an agent takes it.
+    first: Arc<Mutex<Option<QueuedRequest>>>,
+    /// The message whose parts arrive.
+    pending: Arc<Mutex<PendingMessage>>,
+    pub(super) active_run: Arc<ActiveRun>,
 }
 
 impl LiveStart {
     /// Returns the input of the run, whose messages are stored in `log`.
     pub(super) fn into_input(self, cx: &CallContext, log: &EventLog) -> LiveInput {
         let messages = Arc::new(LiveMessages { cx: cx.clone(), log: log.clone() });
-        LiveInput { queue: self.queue, first: Mutex::new(self.first), messages }
+        LiveInput { queue: self.queue, first: self.first, pending: self.pending, messages }
     }
 }
 
@@ -273,6 +289,8 @@ struct LiveMessages {
 #[async_trait]
 impl MessageLog for LiveMessages {
     async fn append(&self, run: &RunContext, message: Content, state: JsonMap) -> Result<Arc<Content>, RunError> {
+        check_message(&message)?;
+        check_state(&state)?;
         let message = Some(Arc::new(with_role(message, USER_AUTHOR)));
         let input = UserInput { message, state_delta: state, beginning: None };
         let stored = append_user_message(run, &self.cx, &self.log, input, false).await?;

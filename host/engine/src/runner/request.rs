@@ -89,13 +89,7 @@ impl RunRequest {
                 return Err(RunError::BadInput(message));
             }
         }
-        match self.state_delta.iter().find(|(_, value)| is_json_too_deep(value)) {
-            Some((key, _)) => Err(RunError::BadInput(format!(
-                "the value of the state key `{}` is nested more than {MAX_JSON_DEPTH} levels deep",
-                key.escape_debug()
-            ))),
-            None => Ok(()),
-        }
+        check_state(&self.state_delta)
     }
 
     /// Checks that each function response of the message belongs to a call of the session that waits for the user: a
@@ -112,6 +106,20 @@ impl RunRequest {
             }
         }
         Ok(())
+    }
+}
+
+/// Checks changes of state that come with a message.
+///
+/// # Errors
+/// If a value is nested too deeply.
+pub(super) fn check_state(state_delta: &JsonMap) -> Result<(), RunError> {
+    match state_delta.iter().find(|(_, value)| is_json_too_deep(value)) {
+        Some((key, _)) => Err(RunError::BadInput(format!(
+            "the value of the state key `{}` is nested more than {MAX_JSON_DEPTH} levels deep",
+            key.escape_debug()
+        ))),
+        None => Ok(()),
     }
 }
 

@@ -235,6 +235,7 @@ impl RunnerInner {
         *slot = Some(CachedSession { session, views: run.take_views(), bytes, last_turn });
         // The state is stored, so followers find it.
         drop(publisher);
+        span.finish();
         result.map(|is_finished| is_finished.then_some(journal))
     }
 

@@ -268,10 +268,10 @@ impl ToolPipeline {
         let result = invocation.cancel.run_until_cancelled(self.tool.call(args, cx)).await.ok_or(RunError::Cancelled);
         match &result {
             Ok(Ok(response)) => span.set_result(response),
-            Ok(Err(ToolError::Recoverable(message))) => span.fail("TOOL_FAILED", || message.clone()),
-            Ok(Err(ToolError::Fatal { code, message, .. })) => span.fail(code, || message.clone()),
+            Ok(Err(error)) => span.set_error(&error.clone().into()),
             Err(error) => span.set_error(error),
         }
+        span.finish();
         result
     }
 

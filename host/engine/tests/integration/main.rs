@@ -30,6 +30,7 @@ mod journal;
 mod late_results;
 mod limits;
 mod live;
+mod live_requests;
 mod llm;
 mod logs;
 mod messages;

@@ -2,6 +2,7 @@
 
 mod agents;
 mod interruption;
+pub mod live;
 
 use std::sync::Arc;
 

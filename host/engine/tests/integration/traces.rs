@@ -1,10 +1,11 @@
 //! Spans of runs.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use hatchery_core::{
-    Agent, Content, Event, JsonMap, ModelErrorKind, RunConfig, RunError, SpanData, SpanExporter, SpanOperation, Tool,
-    ToolError, TraceParent,
+    Agent, Content, Event, JsonMap, ModelErrorKind, RunConfig, RunError, SpanData, SpanExporter, SpanOperation,
+    StoreError, Tool, ToolError, TraceParent,
 };
 use hatchery_engine::build::{custom, function_tool, llm, parallel, sequential};
 use hatchery_engine::{AgentTool, App, RunRequest, Runner};
@@ -63,7 +64,7 @@ fn json_attribute(span: &SpanData, key: &str) -> Value {
 async fn run(root: Agent, request: RunRequest) -> (Arc<Collector>, Result<Vec<Arc<Event>>, RunError>) {
     let collector = Arc::new(Collector::default());
     let runner = Runner::new(services()).with_span_exporter(collector.clone());
-    let config = RunConfig { auto_create_session: true, ..RunConfig::default() };
+    let config = RunConfig { auto_create_session: true, ..request.config.clone() };
     let app = Arc::new(App::new("app", root).unwrap());
     let events = runner.run(app, RunRequest { config, ..request }).await.unwrap().collect().await;
     runner.drain().await;
@@ -167,6 +168,53 @@ async fn failures_are_those_of_the_spans_they_pass() {
     let failed: Vec<_> = calls.iter().filter(|span| span.error.is_some()).map(|span| span.name.to_string()).collect();
     assert_eq!(failed, ["execute_tool ask", "call_llm", "invoke_agent asker", "invocation"]);
     assert_eq!(collector.span("invocation").error.clone().unwrap().code, error.code());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_dropped_at_a_time_limit_is_cancelled_and_no_success() {
+    let tool = function_tool("wait", "Waits.", |_: JsonMap, _| std::future::pending::<Result<Value, ToolError>>());
+    let model = Scripted::sequence([Reply::call("wait", json!({}))]);
+    let inner = llm("inner").model_instance("scripted", Arc::new(model)).tool(tool);
+    let root = sequential("root").sub_agent(inner).build().unwrap();
+    let config = RunConfig { max_run_time: Duration::from_secs(7), ..RunConfig::default() };
+    let (collector, result) = run(root, RunRequest { config, ..RunRequest::new(USER, "s", Content::user("?")) }).await;
+    assert_eq!(result.unwrap_err().code(), "LIMIT_REACHED");
+    let code = |name: &str| collector.span(name).error.as_ref().map(|error| error.code.clone()).unwrap_or_default();
+    for name in ["execute_tool wait", "invoke_agent inner", "invoke_agent root"] {
+        assert_eq!(code(name), "CANCELLED", "{name}");
+    }
+    assert_eq!((code("call_llm"), code("invocation")), (String::new(), "LIMIT_REACHED".to_owned()));
+}
+
+#[tokio::test]
+async fn a_failure_of_an_agent_is_one_of_the_agent_that_has_transferred_to_it() {
+    let model = Scripted::sequence([Reply::error(ModelErrorKind::Server, "the model is away")]);
+    let helper = llm("helper").description("Helps.").model_instance("scripted", Arc::new(model));
+    let model = Scripted::new().default_reply(Reply::call("transfer_to_agent", json!({"agent_name": "helper"})));
+    let root = llm("asker").model_instance("scripted", Arc::new(model)).sub_agent(helper).build().unwrap();
+    let (collector, result) = run(root, RunRequest::new(USER, "s", Content::user("?"))).await;
+    let error = result.unwrap_err();
+    for name in ["invoke_agent helper", "invoke_agent asker", "invocation"] {
+        assert_eq!(collector.span(name).error.as_ref().unwrap().code, error.code(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn details_of_the_storage_are_in_no_span() {
+    let tool = function_tool("save", "Saves.", |_: JsonMap, _| async {
+        Err::<Value, _>(ToolError::from(StoreError::backend("table `secret`", "disk /srv/secret")))
+    });
+    let model = Scripted::sequence([Reply::call("save", json!({}))]);
+    let root = llm("saver").model_instance("scripted", Arc::new(model)).tool(tool).build().unwrap();
+    let (collector, result) = run(root, RunRequest::new(USER, "s", Content::user("Save!"))).await;
+    assert!(result.is_err());
+    let spans = collector.0.lock().unwrap().clone();
+    for error in spans.iter().filter_map(|span| span.error.as_ref()) {
+        assert_eq!(
+            (&*error.code, &*error.message),
+            ("STORE_FAILED", "the storage failed; the server's log holds the cause")
+        );
+    }
 }
 
 #[tokio::test]

@@ -1,15 +1,19 @@
 //! Live connections to Gemini. A connection that the server ends is continued with the newest handle, which the agent does
 //! not notice.
 
+use backon::BackoffBuilder;
 use hatchery_core::{
     HttpOptions, JsonMap, LiveConnection, LiveRequest, LiveResponse, LlmRequest, ModelError, ModelErrorKind,
 };
 use reqwest::Url;
 
-use super::wire::live::{ServerFrame, history_frame, request_frame, setup_frame};
+use super::wire::live::{ServerFrame, check_input, history_frame, request_frame, setup_frame};
 use crate::failure::Origin;
-use crate::http::{Endpoint, WebSocket};
+use crate::http::{Endpoint, WebSocket, backoff};
 use crate::live_socket::{LiveProtocol, SocketConnection, next_setup_frame, send_frame, within_setup_time};
+
+/// How often a connection is continued in a row without a message of the model.
+const MAX_RESUMPTIONS: u32 = 3;
 
 /// Where and how a connection is opened.
 pub(super) struct Dialer {
@@ -57,30 +61,36 @@ struct GeminiProtocol {
     is_leaving: bool,
     /// True while the model speaks.
     is_in_turn: bool,
-    /// True if nothing was received since the connection was continued.
-    is_fresh: bool,
+    /// How often the connection was continued since the model has last sent something.
+    resumptions: u32,
 }
 
 impl GeminiProtocol {
     fn new(dialer: Dialer) -> Self {
-        Self { dialer, handle: None, is_leaving: false, is_in_turn: false, is_fresh: false }
+        Self { dialer, handle: None, is_leaving: false, is_in_turn: false, resumptions: 0 }
     }
 }
 
 impl LiveProtocol for GeminiProtocol {
+    fn check(request: &LiveRequest) -> Result<(), String> {
+        check_input(request)
+    }
+
     fn encode(&mut self, request: &LiveRequest) -> Result<Vec<String>, String> {
         Ok(request_frame(request)?.into_iter().collect())
     }
 
     fn decode(&mut self, json: &[u8]) -> Result<Vec<LiveResponse>, ModelError> {
         let mut frame = parse(json, &self.dialer.endpoint.origin)?;
-        self.is_fresh = false;
         self.is_leaving |= frame.go_away.is_some();
         if let Some(update) = frame.session_resumption_update.take() {
             self.handle = update.handle().or(self.handle.take());
         }
         let responses = frame.into_responses();
         for response in &responses {
+            if !matches!(response, LiveResponse::Usage(_)) {
+                self.resumptions = 0;
+            }
             match response {
                 LiveResponse::TurnComplete | LiveResponse::Interrupted => self.is_in_turn = false,
                 LiveResponse::Content(_) | LiveResponse::OutputTranscription(_) | LiveResponse::ToolCalls(_) => {
@@ -99,9 +109,19 @@ impl LiveProtocol for GeminiProtocol {
 
     /// Without a handle, a connection that the server leaves is used as long as it lasts.
     async fn resume(&mut self) -> Result<Option<WebSocket>, ModelError> {
-        let Some(handle) = self.handle.as_deref().filter(|_| !self.is_fresh) else { return Ok(None) };
+        let Some(handle) = self.handle.as_deref().filter(|_| self.resumptions < MAX_RESUMPTIONS) else {
+            return Ok(None);
+        };
+        // The first time at once.
+        if let Some(earlier) = self.resumptions.checked_sub(1) {
+            let retry = self.dialer.options.retry_options.clone().unwrap_or_default();
+            let Some(delay) = backoff(&retry).build().nth(earlier as usize) else { return Ok(None) };
+            tokio::time::sleep(delay).await;
+        }
+        self.resumptions += 1;
+        self.is_leaving = false;
         let socket = self.dialer.dial(Some(handle)).await?;
-        (self.is_leaving, self.is_in_turn, self.is_fresh) = (false, false, true);
+        self.is_in_turn = false;
         Ok(Some(socket))
     }
 }

@@ -143,16 +143,7 @@ impl RealtimeProtocol {
             let content = Content::new("user", vec![PartData::InlineData(blob.clone()).into()]);
             return message_items(content);
         }
-        let mut parameters = blob.mime_type.split(';').map(str::trim);
-        if parameters.next() != Some("audio/pcm") {
-            return Err(format!("the Realtime API takes `audio/pcm` and images, and no `{}`", blob.mime_type));
-        }
-        let rate =
-            parameters.find_map(|parameter| parameter.strip_prefix("rate=")?.parse().ok()).unwrap_or(DEFAULT_RATE);
-        if !RATES.contains(&rate) {
-            return Err(format!("audio has {} to {} samples a second, not {rate}", RATES.start(), RATES.end()));
-        }
-        let audio = self.resampler.convert(&blob.data, rate);
+        let audio = self.resampler.convert(&blob.data, rate(blob)?);
         Ok(vec![json!({"type": "input_audio_buffer.append", "audio": base64_bytes::encode(&audio)}).to_string()])
     }
 
@@ -207,7 +198,27 @@ impl RealtimeProtocol {
     }
 }
 
+/// Returns the rate of a chunk of audio.
+fn rate(blob: &Blob) -> Result<u32, String> {
+    let mut parameters = blob.mime_type.split(';').map(str::trim);
+    if parameters.next() != Some("audio/pcm") {
+        return Err(format!("the Realtime API takes `audio/pcm` and images, and no `{}`", blob.mime_type));
+    }
+    let rate = parameters.find_map(|parameter| parameter.strip_prefix("rate=")?.parse().ok()).unwrap_or(DEFAULT_RATE);
+    if !RATES.contains(&rate) {
+        return Err(format!("audio has {} to {} samples a second, not {rate}", RATES.start(), RATES.end()));
+    }
+    Ok(rate)
+}
+
 impl LiveProtocol for RealtimeProtocol {
+    fn check(request: &LiveRequest) -> Result<(), String> {
+        match request {
+            LiveRequest::Blob(blob) if !blob.mime_type.starts_with("image/") => rate(blob).map(drop),
+            _ => Ok(()),
+        }
+    }
+
     fn encode(&mut self, request: &LiveRequest) -> Result<Vec<String>, String> {
         match request {
             LiveRequest::Content { content, partial, .. } => {

@@ -33,6 +33,8 @@ enum Step {
     Close(u16, &'static str),
     /// Ends the connection without a close frame.
     Break,
+    /// Neither reads nor writes any more.
+    Hang,
 }
 
 /// The number of a connection with what went wrong in its script, if anything.
@@ -126,6 +128,7 @@ async fn play(socket: &mut WebSocket, step: Step) -> Result<(), String> {
             socket.send(Message::Close(Some(CloseFrame { code, reason: reason.into() }))).await
         }
         Step::Break => return Ok(()),
+        Step::Hang => std::future::pending().await,
     };
     sent.map_err(|error| error.to_string())
 }
@@ -151,6 +154,12 @@ fn script(begin: Vec<Step>, rest: Vec<Step>) -> Vec<Step> {
 
 fn empty_request() -> LlmRequest {
     LlmRequest { live_connect_config: Some(LiveConnectConfig::default().with_defaults()), ..LlmRequest::default() }
+}
+
+/// A request whose connection is continued without long delays.
+fn impatient_request() -> LlmRequest {
+    let retry = json!({"httpOptions": {"retryOptions": {"initialDelay": 0.001, "jitter": 0.0}}});
+    LlmRequest { config: serde_json::from_value(retry).unwrap(), ..empty_request() }
 }
 
 fn text_frame(text: &str) -> Value {
@@ -270,8 +279,7 @@ async fn each_kind_of_input_is_a_frame_of_its_own() {
     let blob = |mime_type: &str, data: &'static [u8]| {
         LiveRequest::Blob(Blob { mime_type: mime_type.into(), data: data.into(), display_name: None })
     };
-    connection.send(blob("application/pdf", b"x")).await.unwrap();
-    let error = receive(&*connection).await.unwrap().unwrap_err();
+    let error = connection.send(blob("application/pdf", b"x")).await.unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::BadRequest);
     assert_eq!(error.message, "a live connection takes audio and images, and no `application/pdf`");
     for request in [
@@ -366,11 +374,13 @@ async fn a_connection_that_the_server_leaves_is_continued_after_the_turn() {
                 Step::Close(1000, ""),
             ],
         ),
-        // What was received in between allows another one, and nothing was received here.
-        script(begin(json!({"handle": "h2"})), vec![Step::Close(1011, "overloaded")]),
+        // What was said in between allows three more, and nothing is said here.
+        script(begin(json!({"handle": "h2"})), vec![Step::Send(handle("h3")), Step::Close(1011, "overloaded")]),
+        script(begin(json!({"handle": "h3"})), vec![Step::Send(handle("h4")), Step::Break]),
+        script(begin(json!({"handle": "h4"})), vec![Step::Send(handle("h5")), Step::Close(1011, "overloaded")]),
     ])
     .await;
-    let connection = server.connect(empty_request()).await.unwrap();
+    let connection = server.connect(impatient_request()).await.unwrap();
     assert_eq!(received(&*connection, 3).await, [output("Hel"), output("lo"), LiveResponse::TurnComplete]);
     connection.send(said("more")).await.unwrap();
     assert_eq!(received(&*connection, 1).await, [output("again")]);
@@ -379,6 +389,42 @@ async fn a_connection_that_the_server_leaves_is_continued_after_the_turn() {
     assert_eq!(error.message, "Gemini has closed the connection: overloaded");
     assert_eq!(receive(&*connection).await, None);
     server.check().await;
+}
+
+#[tokio::test]
+async fn what_was_said_is_not_lost_if_a_connection_cannot_be_continued() {
+    let handle = json!({"sessionResumptionUpdate": {"newHandle": "h1", "resumable": true}});
+    let turn = json!({"serverContent": {"outputTranscription": {"text": "one"}, "turnComplete": true}, "goAway": {}});
+    let server = Server::start(vec![
+        script(
+            begin(json!({})),
+            vec![
+                Step::Send(handle),
+                Step::Send(turn),
+                Step::Expect(text_frame("still there?")),
+                Step::Send(json!({
+                    "serverContent": {"outputTranscription": {"text": "two"}, "turnComplete": true}
+                })),
+            ],
+        ),
+        vec![Step::Expect(setup(json!({"handle": "h1"}))), Step::Close(1011, "overloaded")],
+    ])
+    .await;
+    let connection = server.connect(impatient_request()).await.unwrap();
+    assert_eq!(received(&*connection, 2).await, [output("one"), LiveResponse::TurnComplete]);
+    connection.send(said("still there?")).await.unwrap();
+    assert_eq!(received(&*connection, 2).await, [output("two"), LiveResponse::TurnComplete]);
+    server.check().await;
+}
+
+#[tokio::test]
+async fn a_server_that_answers_no_pings_has_left() {
+    let server = Server::start(vec![script(begin(json!({})), vec![Step::Hang])]).await;
+    let connection = server.connect(empty_request()).await.unwrap();
+    tokio::time::pause();
+    let error = connection.receive().await.unwrap().unwrap_err();
+    assert_eq!(error.kind, ModelErrorKind::Network);
+    assert_eq!(error.message, "the live connection to Gemini broke: it does not answer");
 }
 
 #[tokio::test]

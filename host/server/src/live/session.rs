@@ -1,6 +1,7 @@
 //! One connection of a live run.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Error;
@@ -9,7 +10,7 @@ use axum::extract::ws::{Message, Utf8Bytes, WebSocket};
 use axum::http::StatusCode;
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, StreamExt};
-use hatchery_core::{Event, LiveRequest, LiveRequestQueue, RunError};
+use hatchery_core::{Event, LiveRequest, LiveRequestQueue, QueuedRequest, Reservation, RunError};
 use hatchery_engine::Run;
 use serde_json::json;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
@@ -44,8 +45,8 @@ pub(crate) struct LiveSession {
     receiver: SplitStream<WebSocket>,
     queue: LiveRequestQueue,
     limits: LiveLimits,
-    /// Requests that have been received and do not fit into the queue yet. Nothing is received until they do.
-    pending: VecDeque<LiveRequest>,
+    /// Requests of a frame that do not fit into the queue yet. Nothing is received until they do.
+    pending: VecDeque<QueuedRequest>,
     unanswered_pings: u32,
     idle_since: Instant,
 }
@@ -53,8 +54,9 @@ pub(crate) struct LiveSession {
 /// What happens next in a connection.
 enum Step {
     Received(Option<Result<Message, Error>>),
-    Queued(bool),
-    Emitted(Option<Result<std::sync::Arc<Event>, RunError>>),
+    /// There is a place in the queue; false if it is closed.
+    Ready(bool),
+    Emitted(Option<Result<Arc<Event>, RunError>>),
     Ping,
     Stop,
     Idle,
@@ -96,12 +98,8 @@ impl LiveSession {
             let step = self.next_step(run, &mut pings, stop, early_end.is_some()).await;
             let ended = match step {
                 Step::Received(frame) => self.handle_frame(frame).await,
-                Step::Queued(is_open) => {
-                    if is_open {
-                        self.pending.pop_front()
-                    } else {
-                        self.pending.drain(..).last()
-                    };
+                Step::Ready(is_open) => {
+                    self.enqueue(is_open);
                     None
                 }
                 Step::Emitted(Some(Ok(event))) => self.send_event(&event).await,
@@ -111,7 +109,7 @@ impl LiveSession {
                 Step::Ping => self.ping().await,
                 Step::Stop => {
                     early_end = Some(LiveEnd::Stopped);
-                    self.queue.close();
+                    self.queue.stop();
                     None
                 }
                 Step::Idle => {
@@ -126,6 +124,19 @@ impl LiveSession {
         }
     }
 
+    /// Moves requests into the queue as far as they fit. What comes after its end is discarded.
+    fn enqueue(&mut self, is_open: bool) {
+        if !is_open {
+            self.pending.clear();
+        }
+        while let Some(request) = self.pending.pop_front() {
+            if let Ok(Some(request)) = self.queue.try_send(request) {
+                self.pending.push_front(request);
+                return;
+            }
+        }
+    }
+
     /// Waits for what happens next. Once the connection `is_ending`, only the current turn is awaited.
     async fn next_step(
         &mut self,
@@ -134,20 +145,12 @@ impl LiveSession {
         stop: &CancellationToken,
         is_ending: bool,
     ) -> Step {
-        let next = self.pending.front().cloned();
-        let is_receiving = next.is_none();
-        let queue = &self.queue;
-        let enqueue = async move {
-            match next {
-                Some(request) => queue.send(request).await.is_ok(),
-                None => std::future::pending().await,
-            }
-        };
+        let is_receiving = self.pending.is_empty();
         tokio::select! {
             event = run.next() => Step::Emitted(event),
             frame = self.receiver.next(), if is_receiving => Step::Received(frame),
-            is_open = enqueue => Step::Queued(is_open),
-            _ = pings.tick(), if is_receiving => Step::Ping,
+            ready = self.queue.ready(), if !is_receiving => Step::Ready(ready.is_ok()),
+            _ = pings.tick() => Step::Ping,
             () = stop.cancelled(), if !is_ending => Step::Stop,
             () = sleep_until(self.idle_since + self.limits.idle), if !is_ending => Step::Idle,
         }
@@ -167,11 +170,7 @@ impl LiveSession {
         if text.len() > self.limits.frame {
             return Some(LiveEnd::TooLarge(self.limits.frame));
         }
-        let parsed = match reserve_message(&self.limits.memory, text.as_bytes()) {
-            Ok(_memory) => LiveRequest::from_json(&text).map_err(ApiError::from),
-            Err(error) => Err(error),
-        };
-        match parsed {
+        match self.parse(&text) {
             Ok(requests) => {
                 self.pending.extend(requests);
                 None
@@ -184,6 +183,13 @@ impl LiveSession {
                 self.send(Message::text(message.to_string())).await
             }
         }
+    }
+
+    /// Returns the requests of a frame. They hold the memory of the frame until the last of them is handled.
+    fn parse(&self, text: &str) -> Result<impl Iterator<Item = QueuedRequest> + use<>, ApiError> {
+        let memory: Reservation = Arc::new(reserve_message(&self.limits.memory, text.as_bytes())?);
+        let requests = LiveRequest::from_json(text)?;
+        Ok(requests.into_iter().map(move |request| QueuedRequest { request, reservations: vec![memory.clone()] }))
     }
 
     /// Returns the end for a frame that cannot be received.
@@ -206,12 +212,15 @@ impl LiveSession {
         self.send(Message::Text(json)).await
     }
 
-    /// Pings the client. It is gone if it has answered none of the last pings.
+    /// Pings the client. It is gone if it has answered none of the last pings. While nothing is received, it is only gone
+    /// if it cannot be sent to.
     async fn ping(&mut self) -> Option<LiveEnd> {
         if self.unanswered_pings >= MAX_UNANSWERED_PINGS {
             return Some(LiveEnd::Disconnected);
         }
-        self.unanswered_pings += 1;
+        if self.pending.is_empty() {
+            self.unanswered_pings += 1;
+        }
         self.send(Message::Ping(Bytes::new())).await
     }
 

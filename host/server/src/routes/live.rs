@@ -8,14 +8,14 @@ use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{WebSocket, WebSocketUpgrade, close_code};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use hatchery_core::{CallerOrigin, LiveConnectConfig, LiveRequestQueue, RunConfig};
+use hatchery_core::{CallerOrigin, LiveConnectConfig, LiveRequestQueue, RunConfig, TraceParent};
 use hatchery_engine::{App, LiveRunRequest};
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
+use super::run::trace_parent;
 use crate::api_document::ApiRouter;
 use crate::auth::Principal;
 use crate::connections::ConnectionPermit;
@@ -38,6 +38,7 @@ async fn run_live(
     State(state): State<AppState>,
     principal: Principal,
     QueryParams(query): QueryParams<Vec<(String, String)>>,
+    headers: HeaderMap,
     permit: Option<Extension<Arc<ConnectionPermit>>>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
@@ -45,21 +46,33 @@ async fn run_live(
         Ok(upgrade) => upgrade,
         Err(rejection) => {
             let detail = format!("open a WebSocket: {}", rejection.body_text());
-            return ApiError::new(StatusCode::UPGRADE_REQUIRED, "UPGRADE_REQUIRED", detail).into_response();
+            let error = ApiError::new(StatusCode::UPGRADE_REQUIRED, "UPGRADE_REQUIRED", detail);
+            let upgrade = [
+                (header::UPGRADE, HeaderValue::from_static("websocket")),
+                (header::CONNECTION, HeaderValue::from_static("upgrade")),
+            ];
+            return (upgrade, error).into_response();
         }
     };
+    let trace_parent = trace_parent(&headers);
     let max_frame = state.config().small_body_limit.bytes();
     let upgrade = upgrade
         .max_message_size(max_frame.saturating_mul(RECEIVED_FRAMES))
         .max_frame_size(max_frame.saturating_mul(RECEIVED_FRAMES));
     upgrade.on_upgrade(move |socket| async move {
-        converse(state, &principal, socket, &query).await;
+        converse(state, &principal, socket, &query, trace_parent).await;
         drop(permit);
     })
 }
 
 /// Serves a connection until its end.
-async fn converse(state: AppState, principal: &Principal, socket: WebSocket, query: &[(String, String)]) {
+async fn converse(
+    state: AppState,
+    principal: &Principal,
+    socket: WebSocket,
+    query: &[(String, String)],
+    trace_parent: Option<TraceParent>,
+) {
     let connection = state.live().open();
     let queue = LiveRequestQueue::new(MAX_UNREAD_REQUESTS);
     let config = state.config();
@@ -71,17 +84,22 @@ async fn converse(state: AppState, principal: &Principal, socket: WebSocket, que
     };
     let session = LiveSession::new(socket, queue.clone(), limits);
     let (app, request) = match request(&state, principal, query) {
-        Ok(request) => request,
+        Ok((app, request)) => {
+            let max_message_bytes = state.config().body_limit.bytes();
+            (app, LiveRunRequest { trace_parent, max_message_bytes, ..request })
+        }
         Err(end) => return session.close(&end).await,
     };
-    // The connection counts as a run as long as it is open.
-    let _permit = match state.acquire_run_permit() {
+    let permit = match state.acquire_run_permit() {
         Ok(permit) => permit,
         Err(error) => return session.close(&LiveEnd::Refused(close_code::AGAIN, error.detail)).await,
     };
     // A client that hangs up cancels what it does not hear.
     let _guard = request.cancel.clone().drop_guard();
-    match state.runner().run_live(app, request, queue).await {
+    let started = state.runner().run_live(app, request, queue).await;
+    // The run counts from here on, as long as the connection is open.
+    drop(permit);
+    match started {
         Ok(run) => session.serve(run, connection.stop.clone()).await,
         Err(error) => session.close(&LiveEnd::Failed(error)).await,
     }
@@ -99,8 +117,7 @@ fn request(
     let config = RunConfig { live: Some(live_config(query)?), ..RunConfig::default() };
     let app = principal.check_app(app).and_then(|()| state.app(app)).map_err(|error| LiveEnd::no_app(&error))?;
     principal.check_user(user).map_err(|error| LiveEnd::Refused(close_code::POLICY, error.detail))?;
-    let (user, session, cancel) = (user.to_owned(), session.to_owned(), CancellationToken::new());
-    Ok((app, LiveRunRequest { user, session, config, origin: CallerOrigin::Http, cancel }))
+    Ok((app, LiveRunRequest { config, origin: CallerOrigin::Http, ..LiveRunRequest::new(user, session) }))
 }
 
 fn live_config(query: &[(String, String)]) -> Result<LiveConnectConfig, LiveEnd> {

@@ -126,8 +126,8 @@ fn with_idempotency_key(body: RunBody, headers: &HeaderMap) -> Result<RunBody, A
     Ok(RunBody { run_id: Some(key.trim().trim_matches('"').to_owned()), ..body })
 }
 
-/// Returns the span of the caller. A header that is invalid is ignored, as the recommendation wants it.
-fn trace_parent(headers: &HeaderMap) -> Option<TraceParent> {
+/// Returns the span of the caller. The W3C recommends to ignore an invalid header.
+pub(super) fn trace_parent(headers: &HeaderMap) -> Option<TraceParent> {
     headers.get(TraceParent::HEADER)?.to_str().ok()?.parse().ok()
 }
 

@@ -235,6 +235,7 @@ async fn delete(
     state.app(&app)?;
     let key = SessionKey::new(app, user, id);
     state.services().sessions.delete(&key).await?;
-    state.runner().delete_artifacts(&key).await?;
+    // They would be unreachable, and count towards the quota of the user.
+    state.services().artifacts.delete_all(&key).await?;
     Ok(StatusCode::NO_CONTENT)
 }

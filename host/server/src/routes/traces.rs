@@ -5,7 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use hatchery_core::{JsonMap, SpanData};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -23,6 +24,9 @@ pub(super) fn routes() -> ApiRouter {
         .routes(routes!(session_of_app))
         .routes(routes!(event_of_app))
 }
+
+/// Most bytes of spans in an answer.
+const MAX_BYTES: usize = 16 << 20;
 
 /// A span as clients read it. They refuse the whole answer if a value is `null`.
 #[derive(Serialize, ToSchema)]
@@ -69,8 +73,27 @@ fn nanoseconds(time: SystemTime) -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn views(spans: Vec<Arc<SpanData>>) -> Json<Vec<SpanView>> {
-    Json(spans.iter().map(|span| SpanView::from(&**span)).collect())
+/// Returns the answer with the newest of these spans. What was sent and received is serialised where it blocks no other
+/// request.
+async fn views(spans: Vec<Arc<SpanData>>) -> Result<Response, ApiError> {
+    let serialize = move || {
+        let views: Vec<_> = newest(&spans, MAX_BYTES).iter().map(|span| SpanView::from(&**span)).collect();
+        serde_json::to_vec(&views)
+    };
+    let json = tokio::task::spawn_blocking(serialize).await.map_err(|_| ApiError::internal())?;
+    let json = json.map_err(|_| ApiError::internal())?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
+}
+
+/// Returns the last of these spans that have at most `limit` bytes together, at least one.
+fn newest(spans: &[Arc<SpanData>], limit: usize) -> &[Arc<SpanData>] {
+    let mut bytes = 0_usize;
+    let kept = spans.iter().rev().take_while(|span| {
+        let is_first = bytes == 0;
+        bytes = bytes.saturating_add(span.size());
+        is_first || bytes <= limit
+    });
+    spans.get(spans.len().saturating_sub(kept.count())..).unwrap_or_default()
 }
 
 /// Returns the spans of the sessions with this id, of all apps. Empty if there are none.
@@ -80,8 +103,8 @@ fn views(spans: Vec<Arc<SpanData>>) -> Json<Vec<SpanView>> {
     tag = "traces",
     responses((status = 200, description = "The spans", body = [SpanView]))
 )]
-async fn session(State(state): State<AppState>, Params(session): Params<String>) -> Json<Vec<SpanView>> {
-    views(state.traces().session(None, &session))
+async fn session(State(state): State<AppState>, Params(session): Params<String>) -> Result<Response, ApiError> {
+    views(state.traces().session(None, &session)).await
 }
 
 /// Returns the spans of a session of an app. Empty if there are none.
@@ -94,9 +117,9 @@ async fn session(State(state): State<AppState>, Params(session): Params<String>)
 async fn session_of_app(
     State(state): State<AppState>,
     Params((app, session)): Params<(String, String)>,
-) -> Result<Json<Vec<SpanView>>, ApiError> {
+) -> Result<Response, ApiError> {
     state.app(&app)?;
-    Ok(views(state.traces().session(Some(&app), &session)))
+    views(state.traces().session(Some(&app), &session)).await
 }
 
 /// Returns the attributes of the span that led to an event.
@@ -131,4 +154,29 @@ fn attributes_of(span: Option<Arc<SpanData>>, event: &str) -> Result<Json<JsonMa
         ApiError::new(StatusCode::NOT_FOUND, "TRACE_NOT_FOUND", message)
     };
     Ok(Json(attributes(&*span.ok_or_else(not_found)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use hatchery_core::{SessionKey, SpanContext, SpanOperation};
+    use hatchery_telemetry::TraceStore;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_has_the_newest_spans_that_fit_and_at_least_one() {
+        let store = TraceStore::default();
+        let trace = SpanContext::new(Arc::new(store.clone()), SessionKey::new("app", "ada", "s"), "e-1", None);
+        for number in 0..3 {
+            trace.start(SpanOperation::Tool, number).finish();
+        }
+        let spans = store.session(None, "s");
+        let size = spans[0].size();
+        for (limit, expected) in [(3 * size, 3), (3 * size - 1, 2), (size, 1), (0, 1)] {
+            let kept = newest(&spans, limit);
+            assert_eq!(kept.len(), expected, "{limit}");
+            assert!(Arc::ptr_eq(&kept[kept.len() - 1], &spans[2]));
+        }
+        assert!(newest(&[], 0).is_empty());
+    }
 }

@@ -121,3 +121,14 @@ async fn without_rules_no_page_of_another_origin_gets_in() {
     assert!(!answer.headers().contains_key("vary"));
     problem(answer, 403, "ORIGIN_NOT_ALLOWED").await;
 }
+
+#[tokio::test]
+async fn rules_do_not_restrict_the_pages_of_the_server_itself() {
+    let host = host(vec![CorsConfig { methods: vec!["GET".into()], ..rule("*") }]).await;
+    let own = format!("http://{}", host.address);
+    let created = host.request(Method::POST, "/apps/says/users/u/sessions/s").header("origin", own);
+    let created = created.header("sec-fetch-site", "same-origin").json(&json!({})).send().await.unwrap();
+    assert_eq!((created.status().as_u16(), shared_with(created.headers())), (200, None));
+    let foreign = host.request(Method::POST, "/apps/says/users/u/sessions/t").header("origin", APP);
+    problem(foreign.json(&json!({})).send().await.unwrap(), 403, "CORS_NOT_ALLOWED").await;
+}

@@ -12,6 +12,7 @@ mod errors;
 mod evaluation;
 mod graph;
 mod host_events;
+mod live;
 mod metrics;
 mod quotas;
 mod runs;

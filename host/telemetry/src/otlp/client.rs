@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
+use reqwest::redirect::Policy;
 use tokio::runtime::Handle;
+
+use super::{OtlpError, first, number};
 
 /// Most bytes of a collector's answer.
 const MAX_ANSWER: usize = 64 << 10;
@@ -23,9 +26,14 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(set: &impl Fn(&str) -> Option<String>, runtime: Handle) -> reqwest::Result<Self> {
-        let timeout = TIMEOUTS.iter().find_map(|name| set(name)?.trim().parse().ok()).map(Duration::from_millis);
-        let http = reqwest::Client::builder().timeout(timeout.unwrap_or(TIMEOUT)).build()?;
+    pub(super) fn new(set: &impl Fn(&str) -> Option<String>, runtime: Handle) -> Result<Self, OtlpError> {
+        let timeout = match first(set, TIMEOUTS) {
+            Some((variable, _)) => number(set, variable)?.map(Duration::from_millis),
+            None => None,
+        };
+        // A redirect would get headers with keys.
+        let builder = reqwest::Client::builder().timeout(timeout.unwrap_or(TIMEOUT)).redirect(Policy::none());
+        let http = builder.build().map_err(|error| OtlpError::Exporter(error.to_string()))?;
         Ok(Self { http, runtime })
     }
 }

@@ -160,6 +160,7 @@ impl RequestSender {
             }
             Err(fault) => span.fail(fault.code(), || fault.to_string()),
         }
+        span.finish();
         match &result {
             Err(HttpFault::Denied(denial)) => {
                 denial.report(&self.log);

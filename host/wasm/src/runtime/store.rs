@@ -351,6 +351,7 @@ impl GuestSpan {
         if let Err(error) = &result {
             self.span.fail(error.code(), || error.for_callers());
         }
+        self.span.end();
         result
     }
 }

@@ -69,7 +69,7 @@ impl CorsConfig {
                     || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
             };
             if let Some(name) = names.iter().find(is_token) {
-                return Err(format!("`{}` in `{key}` is no name", name.escape_debug()));
+                return Err(format!("`{}` in `{key}` is not a valid name", name.escape_debug()));
             }
         }
         Ok(())

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use hatchery_core::{Content, Event, FunctionResponse, JsonMap, PartData, RunError, USER_AUTHOR};
+use hatchery_core::{Content, Event, FunctionCall, FunctionResponse, JsonMap, PartData, RunError, USER_AUTHOR};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::llm::LoopDriver;
+use crate::tools::pipeline::error_map;
 
 /// The calls of one message of the model, once they have ended.
 pub(super) enum FinishedBatch {
@@ -73,6 +74,12 @@ impl<'a> RunningTools<'a> {
             |response: &&FunctionResponse| response.id.as_deref().is_none_or(|id| !self.cancelled.contains(id));
         event.function_responses().filter(is_expected).cloned().collect()
     }
+}
+
+/// Returns the response to a call that does not happen, because a callback has removed it.
+pub(super) fn removed(FunctionCall { id, name, .. }: FunctionCall) -> FunctionResponse {
+    let response = error_map("the call was not allowed, and has not happened");
+    FunctionResponse { id, name, response, ..FunctionResponse::default() }
 }
 
 /// Returns a message in which each call of an event has the same response.

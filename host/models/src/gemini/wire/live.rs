@@ -93,7 +93,16 @@ pub(in crate::gemini) fn history_frame(request: &LlmRequest) -> Result<Option<St
     write(&ClientFrame::ClientContent { turns, turn_complete }).map(Some)
 }
 
-/// Returns the frame of a request; `None` for the end, which is not a frame.
+/// Checks whether a connection takes this kind of input.
+pub(in crate::gemini) fn check_input(request: &LiveRequest) -> Result<(), String> {
+    let LiveRequest::Blob(blob) = request else { return Ok(()) };
+    if ["audio/", "image/", "video/"].iter().any(|kind| blob.mime_type.starts_with(kind)) {
+        return Ok(());
+    }
+    Err(format!("a live connection takes audio and images, and no `{}`", blob.mime_type))
+}
+
+/// Returns the frame of a request that was checked; `None` for the end, which is not a frame.
 pub(in crate::gemini) fn request_frame(request: &LiveRequest) -> Result<Option<String>, String> {
     let frame = match request {
         LiveRequest::Content { content, partial, .. } => {
@@ -102,12 +111,7 @@ pub(in crate::gemini) fn request_frame(request: &LiveRequest) -> Result<Option<S
         LiveRequest::Blob(blob) if blob.mime_type.starts_with("audio/") => {
             ClientFrame::RealtimeInput(RealtimeInput::Audio(BlobJson::of(blob)))
         }
-        LiveRequest::Blob(blob) if ["image/", "video/"].iter().any(|kind| blob.mime_type.starts_with(kind)) => {
-            ClientFrame::RealtimeInput(RealtimeInput::Video(BlobJson::of(blob)))
-        }
-        LiveRequest::Blob(blob) => {
-            return Err(format!("a live connection takes audio and images, and no `{}`", blob.mime_type));
-        }
+        LiveRequest::Blob(blob) => ClientFrame::RealtimeInput(RealtimeInput::Video(BlobJson::of(blob))),
         LiveRequest::ActivityStart => ClientFrame::RealtimeInput(RealtimeInput::ActivityStart {}),
         LiveRequest::ActivityEnd => ClientFrame::RealtimeInput(RealtimeInput::ActivityEnd {}),
         LiveRequest::AudioStreamEnd => ClientFrame::RealtimeInput(RealtimeInput::AudioStreamEnd(true)),
