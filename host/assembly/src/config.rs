@@ -31,7 +31,10 @@ pub use app::{AppConfig, ToolExecutionConfig};
 pub use audit::AuditConfig;
 pub use component::ComponentConfig;
 pub use error::ConfigError;
-pub use mcp::{McpConfig, McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig};
+pub use mcp::{
+    McpConfig, McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpOAuthConfig, McpOAuthGrant,
+    McpServerConfig,
+};
 pub use openapi::{
     ApiConfig, ApiConfirmation, ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AuthConfig, BasicConfig,
     OAuth2ClientPlacement, OAuth2Config, OpenApiConfig, ServiceAccountConfig,

@@ -61,10 +61,11 @@ pub use config::{
     A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPushConfig, ApiConfig, ApiConfirmation,
     ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AppConfig, AuditConfig, AuthConfig, Authority, BasicConfig,
     ComponentConfig, Config, ConfigError, CorsConfig, DevUi, DurabilityConfig, FILE_NAME as CONFIG_FILE, McpConfig,
-    McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig, ModelsConfig,
-    OAuth2ClientPlacement, OAuth2Config, OpenApiConfig, QuotaOverrides, RegistryConfig, ServerConfig,
+    McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpOAuthConfig, McpOAuthGrant, McpServerConfig,
+    ModelsConfig, OAuth2ClientPlacement, OAuth2Config, OpenApiConfig, QuotaOverrides, RegistryConfig, ServerConfig,
     ServiceAccountConfig, ToolExecutionConfig, ValueConfig,
 };
+pub use hatchery_mcp::Browser;
 pub use host::{
     Host, HostBuilder, HostError, NAMES_FILE, known_apps, protected_paths, unknown_apps, unknown_components,
     user_code_cache,

@@ -333,7 +333,7 @@ impl HostBuilder {
             Some(signer) => signer,
             None => host_key::open(&config, &storage, |name| std::env::var_os(name))?,
         };
-        let mcp_servers = config.mcp.servers();
+        let mcp_servers = config.mcp.servers(&storage);
         if self.watch {
             mcp_servers.start();
         }
