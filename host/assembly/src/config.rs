@@ -9,6 +9,7 @@ mod error;
 mod mcp;
 mod openapi;
 mod quotas;
+mod retrieval;
 mod server;
 mod value;
 
@@ -40,6 +41,7 @@ pub use openapi::{
     OAuth2ClientPlacement, OAuth2Config, OpenApiConfig, ServiceAccountConfig,
 };
 pub use quotas::{DurabilityConfig, QuotaOverrides};
+pub use retrieval::RetrievalConfig;
 pub use server::{CorsConfig, DevUi, ServerConfig};
 pub use value::ValueConfig;
 
@@ -102,6 +104,8 @@ pub struct Config {
     pub mcp: McpConfig,
     pub a2a: A2aConfig,
     pub openapi: OpenApiConfig,
+    /// Folders that agents search by `FilesRetrieval`, by name.
+    pub retrieval: BTreeMap<String, RetrievalConfig>,
     pub registry: RegistryConfig,
     pub server: ServerConfig,
     pub audit: AuditConfig,
@@ -222,6 +226,9 @@ impl Config {
         config.mcp.check().map_err(|message| invalid(None, message))?;
         config.a2a.check().map_err(|message| invalid(None, message))?;
         config.openapi.check().map_err(|message| invalid(None, message))?;
+        for (name, retrieval) in &config.retrieval {
+            retrieval.check(name).map_err(|message| invalid(None, message))?;
+        }
         config.server.check().map_err(|message| invalid(None, message))?;
         let folder = file.parent().unwrap_or(Path::new(""));
         config.resolve_paths(folder);
@@ -243,6 +250,9 @@ impl Config {
         self.mcp.resolve_paths(folder);
         self.a2a.resolve_paths(folder);
         self.openapi.resolve_paths(folder);
+        for retrieval in self.retrieval.values_mut() {
+            retrieval.folder = folder.join(&retrieval.folder);
+        }
         for file in [&mut self.server.secret_file, &mut self.audit.file].into_iter().flatten() {
             *file = folder.join(&*file);
         }

@@ -53,6 +53,7 @@ mod host;
 mod host_key;
 mod mcp;
 mod openapi;
+mod retrieval;
 mod source;
 mod storage;
 
@@ -62,8 +63,8 @@ pub use config::{
     ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AppConfig, AuditConfig, AuthConfig, Authority, BasicConfig,
     ComponentConfig, Config, ConfigError, CorsConfig, DevUi, DurabilityConfig, FILE_NAME as CONFIG_FILE, McpConfig,
     McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpOAuthConfig, McpOAuthGrant, McpServerConfig,
-    ModelsConfig, OAuth2ClientPlacement, OAuth2Config, OpenApiConfig, QuotaOverrides, RegistryConfig, ServerConfig,
-    ServiceAccountConfig, ToolExecutionConfig, ValueConfig,
+    ModelsConfig, OAuth2ClientPlacement, OAuth2Config, OpenApiConfig, QuotaOverrides, RegistryConfig, RetrievalConfig,
+    ServerConfig, ServiceAccountConfig, ToolExecutionConfig, ValueConfig,
 };
 pub use hatchery_mcp::Browser;
 pub use host::{

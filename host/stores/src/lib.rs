@@ -17,6 +17,7 @@ mod loopback;
 pub mod memory;
 pub mod permissions;
 pub mod quotas;
+pub mod retrieval;
 pub mod sessions;
 mod sqlite;
 mod uri;

@@ -29,6 +29,7 @@ use crate::catalog;
 use crate::config::Config;
 use crate::host_key;
 use crate::openapi;
+use crate::retrieval;
 use crate::services::{self, Scripts, ServiceOverrides, ServiceSource};
 use crate::source::AppSource;
 use crate::storage::{DATA_FOLDER, EVALUATIONS_FOLDER, Storage};
@@ -344,6 +345,7 @@ impl HostBuilder {
             openapi.start();
         }
         openapi.register(self.extensions.get_or_insert_default());
+        retrieval::register(&config.retrieval, &storage, self.extensions.get_or_insert_default());
         let Extensions { agent_classes, plugins, .. } = self.extensions.clone().unwrap_or_default();
         let mut registered_plugins = crate::plugins::registered().clone();
         registered_plugins.extend(plugins);

@@ -151,6 +151,7 @@ fn sections_with_restart(initial: &Config, now: &Config) -> Vec<&'static str> {
         ("`mcp`", initial.mcp != now.mcp),
         ("`a2a`", initial.a2a != now.a2a),
         ("`openapi`", initial.openapi != now.openapi),
+        ("`retrieval`", initial.retrieval != now.retrieval),
         ("`registry`", initial.registry != now.registry),
         ("`server`", initial.server != now.server),
         (
