@@ -11,6 +11,7 @@ mod mcp;
 mod openapi;
 mod quotas;
 mod retention;
+mod retrieval;
 mod server;
 mod value;
 
@@ -34,13 +35,17 @@ pub use audit::AuditConfig;
 pub use component::ComponentConfig;
 pub use error::ConfigError;
 pub use integrations::{IntegrationConfig, IntegrationOperation};
-pub use mcp::{McpConfig, McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpServerConfig};
+pub use mcp::{
+    McpConfig, McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpOAuthConfig, McpOAuthGrant,
+    McpServerConfig,
+};
 pub use openapi::{
     ApiConfig, ApiConfirmation, ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AuthConfig, BasicConfig,
     OAuth2ClientPlacement, OAuth2Config, OpenApiConfig, ServiceAccountConfig,
 };
 pub use quotas::{DurabilityConfig, QuotaOverrides};
 pub use retention::RetentionConfig;
+pub use retrieval::RetrievalConfig;
 pub use server::{
     ClientKeyConfig, CorsConfig, DevUi, OidcConfig, Role, ServerAuthConfig, ServerConfig, TlsConfig, TokenAlgorithm,
 };
@@ -109,6 +114,8 @@ pub struct Config {
     pub openapi: OpenApiConfig,
     /// Integrations and connections of Google Cloud by name. Agents refer to them by these names.
     pub integrations: BTreeMap<String, IntegrationConfig>,
+    /// Folders that agents search by `FilesRetrieval`, by name.
+    pub retrieval: BTreeMap<String, RetrievalConfig>,
     pub registry: RegistryConfig,
     pub server: ServerConfig,
     pub audit: AuditConfig,
@@ -230,6 +237,9 @@ impl Config {
         config.a2a.check().map_err(|message| invalid(None, message))?;
         config.openapi.check().map_err(|message| invalid(None, message))?;
         integrations::check(&config.integrations).map_err(|message| invalid(None, message))?;
+        for (name, retrieval) in &config.retrieval {
+            retrieval.check(name).map_err(|message| invalid(None, message))?;
+        }
         config.server.check().map_err(|message| invalid(None, message))?;
         let folder = file.parent().unwrap_or(Path::new(""));
         config.resolve_paths(folder);
@@ -253,6 +263,9 @@ impl Config {
         self.openapi.resolve_paths(folder);
         self.server.resolve_paths(folder);
         integrations::resolve_paths(&mut self.integrations, folder);
+        for retrieval in self.retrieval.values_mut() {
+            retrieval.folder = folder.join(&retrieval.folder);
+        }
         if let Some(file) = &mut self.audit.file {
             *file = folder.join(&*file);
         }

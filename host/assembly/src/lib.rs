@@ -55,6 +55,7 @@ mod host;
 mod host_key;
 mod mcp;
 mod openapi;
+mod retrieval;
 mod source;
 mod storage;
 
@@ -66,10 +67,12 @@ pub use config::{
     ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AppConfig, AuditConfig, AuthConfig, Authority, BasicConfig,
     ClientKeyConfig, ComponentConfig, Config, ConfigError, CorsConfig, DevUi, DurabilityConfig,
     FILE_NAME as CONFIG_FILE, IntegrationConfig, IntegrationOperation, McpConfig, McpConfirmation, McpExposeConfig,
-    McpHandshake, McpHttpTransport, McpServerConfig, ModelsConfig, OAuth2ClientPlacement, OAuth2Config, OidcConfig,
-    OpenApiConfig, QuotaOverrides, RegistryConfig, RetentionConfig, Role, ServerAuthConfig, ServerConfig,
-    ServiceAccountConfig, TlsConfig, TokenAlgorithm, ToolExecutionConfig, ValueConfig,
+    McpHandshake, McpHttpTransport, McpOAuthConfig, McpOAuthGrant, McpServerConfig, ModelsConfig,
+    OAuth2ClientPlacement, OAuth2Config, OidcConfig, OpenApiConfig, QuotaOverrides, RegistryConfig, RetentionConfig,
+    RetrievalConfig, Role, ServerAuthConfig, ServerConfig, ServiceAccountConfig, TlsConfig, TokenAlgorithm,
+    ToolExecutionConfig, ValueConfig,
 };
+pub use hatchery_mcp::Browser;
 pub use hatchery_stores::adk_sessions;
 pub use host::{
     Host, HostBuilder, HostError, NAMES_FILE, known_apps, protected_paths, unknown_apps, unknown_components,

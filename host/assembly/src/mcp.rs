@@ -6,13 +6,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hatchery_core::{CallerOrigin, Tool};
 use hatchery_engine::{App, AppDirectory, CatalogSource};
-use hatchery_mcp::{Exposure, McpCatalog, McpService};
+use hatchery_mcp::{Browser, Exposure, McpCatalog, McpError, McpService};
 use hatchery_wasm::CatalogHandle;
 use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::host::Host;
 use crate::source::AppSource;
+use crate::storage::Storage;
 
 /// The apps of the host, and the tools of its components.
 struct ExposedCatalog {
@@ -67,6 +68,22 @@ fn exposure(config: &Config, tools: Vec<String>) -> Exposure {
 }
 
 impl Host {
+    /// Lets a person grant access to an MCP server of a configuration. The tokens are kept in `storage`, where a host with
+    /// this configuration finds them.
+    ///
+    /// # Errors
+    /// If there is no such server, it cannot be reached, or access is not granted.
+    pub async fn login(
+        config: &Config,
+        storage: &Storage,
+        server: &str,
+        browser: &dyn Browser,
+    ) -> Result<(), McpError> {
+        // Reqwest has no provider of its own. An application may have installed another one.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        config.mcp.servers(storage).login(server, browser).await
+    }
+
     /// Returns the host as an MCP server, for clients that reach it by `origin`. It offers the apps and tools that the
     /// configuration exposes, and the tools that match these patterns.
     pub fn mcp_service(&self, origin: CallerOrigin, tools: Vec<String>) -> McpService {

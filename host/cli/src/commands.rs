@@ -9,6 +9,7 @@ mod doctor;
 mod eval;
 mod grant;
 mod inspect;
+mod login;
 mod mcp;
 mod memory;
 mod models;
@@ -64,6 +65,8 @@ pub enum Command {
     Grant(grant::Args),
     /// Allow or deny a folder's hatchery.yaml access outside of the folder
     Trust(trust::Args),
+    /// Grant the host access to an MCP server by OAuth, in a browser
+    Login(login::Args),
     /// Compile components into the cache ahead of time
     Compile(compile::Args),
     /// Upload a component to a registry
@@ -100,6 +103,7 @@ impl Command {
             Self::Eval(args) => Some(args.dotenv()),
             Self::Doctor(args) => Some(args.dotenv()),
             Self::Mcp(args) => Some(args.dotenv()),
+            Self::Login(args) => Some(args.dotenv()),
             _ => None,
         }
     }
@@ -124,6 +128,7 @@ impl Command {
             Self::Models(args) => models::run(&args),
             Self::Grant(args) => grant::run(args).await,
             Self::Trust(args) => trust::run(args),
+            Self::Login(args) => login::run(args).await,
             Self::Compile(args) => compile::run(args).await,
             Self::Push(args) => push::run(args).await,
             Self::Pull(args) => pull::run(args).await,

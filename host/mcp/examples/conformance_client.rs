@@ -1,13 +1,22 @@
 //! The client that the conformance suite runs: an agent that calls every tool of the server at the URL, through this
-//! crate's toolset. Fails if a call fails.
+//! crate's toolset. Fails if a call fails, also after access was granted.
 
+use std::net::IpAddr;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use hatchery_core::{CallContext, RunError, Tool, Toolset};
+use async_trait::async_trait;
+use hatchery_core::sync::MutexExt;
+use hatchery_core::{
+    CallContext, ConfigValue, Content, FunctionResponse, PartData, REQUEST_CONFIRMATION, RunError, Tool, Toolset,
+};
 use hatchery_engine::build::custom;
-use hatchery_mcp::{Handshake, HttpServer, McpToolset, ServerConfig, ToolsetOptions, Transport};
-use hatchery_test_support::Harness;
+use hatchery_mcp::{
+    Browser, Egress, Handshake, HttpServer, McpToolset, OAuthConfig, OAuthGrant, ServerConfig, ToolsetOptions,
+    Transport, Url,
+};
+use hatchery_models::scripted::{Reply, Scripted};
+use hatchery_test_support::{Harness, llm_on};
 use serde_json::{Map, Value, json};
 
 /// Returns arguments that match the types of a schema.
@@ -34,6 +43,58 @@ async fn call_all(toolset: &dyn Toolset, cx: &CallContext) -> Result<(), RunErro
     Ok(())
 }
 
+/// The most logins that one run may need.
+const MAX_LOGINS: usize = 3;
+
+/// A person who grants whatever is asked: the suite's authorization servers redirect at once.
+struct Granting;
+
+#[async_trait]
+impl Browser for Granting {
+    fn redirect_uri(&self) -> String {
+        "http://localhost:3000/callback".into()
+    }
+
+    async fn authorize(&self, url: &str) -> Result<String, String> {
+        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build();
+        let answer = client.map_err(|error| error.to_string())?.get(url).send().await;
+        let answer = answer.map_err(|error| error.to_string())?;
+        let target = answer.headers().get("location").and_then(|location| location.to_str().ok());
+        target.map(str::to_owned).ok_or_else(|| "there is no redirect".into())
+    }
+}
+
+/// Allows everything: the suite's servers are on this machine.
+struct Anywhere;
+
+impl Egress for Anywhere {
+    fn check_url(&self, _: &Url) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn check_address(&self, _: &Url, _: IpAddr) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+fn scenario() -> String {
+    std::env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default()
+}
+
+/// Returns the settings for a scenario.
+fn oauth() -> OAuthConfig {
+    let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
+    let context: Value = serde_json::from_str(&context).unwrap_or_default();
+    let text = |key: &str| context.get(key).and_then(Value::as_str).map(|text| ConfigValue::Text(text.into()));
+    let mut oauth = OAuthConfig::new(Arc::new(Anywhere));
+    oauth.client_metadata_url = Some("https://conformance-test.local/client-metadata.json".into());
+    (oauth.client_id, oauth.client_secret) = (text("client_id"), text("client_secret"));
+    if scenario().starts_with("auth/client-credentials") {
+        oauth.grant = OAuthGrant::ClientCredentials;
+    }
+    oauth
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
@@ -41,23 +102,82 @@ async fn main() -> ExitCode {
     let is_modern = std::env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").is_ok_and(|version| version.as_str() >= "2026");
     let mut config = ServerConfig::new(Transport::Http(HttpServer { url, ..HttpServer::default() }));
     config.handshake = if is_modern { Handshake::Discover } else { Handshake::Initialize };
+    config.oauth = Some(oauth());
+    config.elicitation = true;
     let toolset = Arc::new(McpToolset::new("conformance", config, ToolsetOptions::default()));
-    let agent = custom("caller", {
-        let toolset = toolset.clone();
-        move |cx| {
-            let toolset = toolset.clone();
-            async move { call_all(toolset.as_ref(), &cx.call).await }
-        }
-    });
-    let Ok(agent) = agent.build() else { return ExitCode::FAILURE };
-    let harness = Harness::new(agent).await;
-    let outcome = harness.start("go").await.collect().await;
+    let mut outcome = run(&toolset).await;
+    for _ in 0..MAX_LOGINS {
+        let Err(error) = outcome else { break };
+        eprintln!("{error}");
+        outcome = match toolset.login(&Granting).await {
+            Ok(()) => run(&toolset).await,
+            Err(error) => {
+                outcome = Err(error.to_string());
+                break;
+            }
+        };
+    }
     toolset.close().await;
     match outcome {
-        Ok(_) => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Calls every tool once.
+async fn run(toolset: &Arc<McpToolset>) -> Result<(), String> {
+    let tools: Arc<Mutex<Vec<(String, Map<String, Value>)>>> = Arc::default();
+    let is_asked = scenario().contains("elicitation") || scenario().starts_with("sep-2322");
+    let agent = custom("caller", {
+        let (toolset, tools) = (toolset.clone(), tools.clone());
+        move |cx| {
+            let (toolset, tools) = (toolset.clone(), tools.clone());
+            async move {
+                if !is_asked {
+                    return call_all(toolset.as_ref(), &cx.call).await;
+                }
+                let listed = toolset.tools(&cx.call).await?;
+                let calls = listed.iter().map(|tool| {
+                    let schema = tool.declaration().parameters.clone().unwrap_or_default();
+                    (tool.declaration().name.clone(), arguments(&schema))
+                });
+                tools.lock_unpoisoned().extend(calls);
+                Ok(())
+            }
+        }
+    });
+    let harness = Harness::new(agent.build().map_err(|error| error.to_string())?).await;
+    harness.start("go").await.collect().await.map_err(|error| error.to_string())?;
+    let tools = std::mem::take(&mut *tools.lock_unpoisoned());
+    for (name, args) in tools {
+        call_as_model(toolset, &name, args).await?;
+    }
+    Ok(())
+}
+
+/// Lets a model call a tool, and a person accept what its server asks.
+async fn call_as_model(toolset: &Arc<McpToolset>, name: &str, args: Map<String, Value>) -> Result<(), String> {
+    let model = Arc::new(Scripted::sequence([Reply::call(name, Value::Object(args)), Reply::from("done")]));
+    let harness = Harness::new(llm_on("caller", &model, |llm| llm.toolsets.push(toolset.clone()))).await;
+    let mut events = harness.run("go").await;
+    while let Some(id) = events.iter().find_map(|event| {
+        let call = event.function_calls().find(|call| call.name == REQUEST_CONFIRMATION)?;
+        call.id.clone()
+    }) {
+        let response = FunctionResponse {
+            id: Some(id),
+            name: REQUEST_CONFIRMATION.into(),
+            response: Map::from_iter([("confirmed".to_owned(), true.into())]),
+            ..FunctionResponse::default()
+        };
+        events = harness.send(Content::new("user", vec![PartData::FunctionResponse(response).into()])).await;
+    }
+    let mut responses = events.iter().flat_map(|event| event.function_responses());
+    match responses.find_map(|response| response.response.get("error")) {
+        Some(error) => Err(format!("{name}: {error}")),
+        None => Ok(()),
     }
 }

@@ -2,10 +2,12 @@
 
 mod connection;
 mod content;
+mod elicitation;
 mod error;
 mod flood;
 mod handler;
 mod listing;
+mod oauth;
 mod servers;
 mod sse;
 mod stdio;
@@ -14,5 +16,6 @@ mod tool;
 mod toolset;
 
 pub use error::McpError;
+pub use oauth::Browser;
 pub use servers::{McpServers, ServerStatus};
 pub use toolset::{McpToolset, ToolsetOptions};

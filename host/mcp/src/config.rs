@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hatchery_core::ConfigValue;
+use hatchery_egress::Egress;
+use rmcp::transport::auth::InMemoryCredentialStore;
 
 /// An MCP server whose tools agents use.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct ServerConfig {
     /// How to reach the server.
     pub transport: Transport,
@@ -17,15 +20,19 @@ pub struct ServerConfig {
     pub confirmation: Confirmation,
     /// Limits of its answers.
     pub limits: Limits,
+    /// Whether the server may ask a person during a call. Up to revision 2025-11-25 its calls are then made one at a time.
+    pub elicitation: bool,
     /// How the connection begins.
     pub handshake: Handshake,
+    /// How the host gets tokens, for a server over streamable HTTP. `None` means that it needs none, or has a header.
+    pub oauth: Option<OAuthConfig>,
 }
 
 impl ServerConfig {
     /// Creates the settings of a server with all of its tools, without confirmation, with default limits.
     pub fn new(transport: Transport) -> Self {
         let (confirmation, limits, handshake) = (Confirmation::None, Limits::default(), Handshake::default());
-        Self { transport, tools: None, confirmation, limits, handshake }
+        Self { transport, tools: None, confirmation, limits, elicitation: false, handshake, oauth: None }
     }
 }
 
@@ -72,6 +79,60 @@ pub struct HttpServer {
     pub url: String,
     /// Headers of every request.
     pub headers: BTreeMap<String, ConfigValue>,
+}
+
+/// How the host gets access tokens for a server.
+#[derive(Clone)]
+pub struct OAuthConfig {
+    pub grant: OAuthGrant,
+    /// The host's id at the authorization server. `None` means that the host registers itself.
+    pub client_id: Option<ConfigValue>,
+    pub client_secret: Option<ConfigValue>,
+    /// The URL of a document that describes the host, which some authorization servers accept instead of an id.
+    pub client_metadata_url: Option<String>,
+    /// What to ask for. Empty means what the server demands.
+    pub scopes: Vec<String>,
+    /// Where requests to the authorization server may go, which the MCP server names.
+    pub egress: Arc<dyn Egress>,
+    /// The file with the tokens. `None` keeps them in memory.
+    pub tokens: Option<PathBuf>,
+    /// The tokens, if there is no file.
+    pub(crate) memory: InMemoryCredentialStore,
+}
+
+impl OAuthConfig {
+    /// Creates the settings of a host that registers itself, and keeps the tokens of a person's login in memory.
+    pub fn new(egress: Arc<dyn Egress>) -> Self {
+        Self {
+            grant: OAuthGrant::default(),
+            client_id: None,
+            client_secret: None,
+            client_metadata_url: None,
+            scopes: Vec::new(),
+            egress,
+            tokens: None,
+            memory: InMemoryCredentialStore::new(),
+        }
+    }
+}
+
+impl std::fmt::Debug for OAuthConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { grant, client_id, scopes, tokens, .. } = self;
+        let mut debug = f.debug_struct("OAuthConfig");
+        debug.field("grant", grant).field("client_id", client_id).field("scopes", scopes).field("tokens", tokens);
+        debug.finish_non_exhaustive()
+    }
+}
+
+/// Who grants access.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OAuthGrant {
+    /// A person, who logs in once.
+    #[default]
+    AuthorizationCode,
+    /// The host, with a client id and a secret of its own.
+    ClientCredentials,
 }
 
 /// The tools whose calls a person must confirm.

@@ -9,6 +9,9 @@ mod client;
 mod config;
 mod server;
 
-pub use client::{McpError, McpServers, McpToolset, ServerStatus, ToolsetOptions};
-pub use config::{Confirmation, Handshake, HttpServer, Limits, ServerConfig, StdioServer, Transport};
+pub use client::{Browser, McpError, McpServers, McpToolset, ServerStatus, ToolsetOptions};
+pub use config::{
+    Confirmation, Handshake, HttpServer, Limits, OAuthConfig, OAuthGrant, ServerConfig, StdioServer, Transport,
+};
+pub use hatchery_egress::{Egress, Url};
 pub use server::{ANONYMOUS_USER, Exposure, McpCatalog, McpEndpoint, McpService};

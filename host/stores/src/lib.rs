@@ -21,6 +21,7 @@ pub mod permissions;
 #[cfg(feature = "postgres")]
 mod postgres;
 pub mod quotas;
+pub mod retrieval;
 pub mod sessions;
 mod sqlite;
 mod uri;

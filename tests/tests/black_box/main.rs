@@ -32,6 +32,7 @@ mod preemption;
 mod recordings;
 mod refused_files;
 mod registry;
+mod retrieval;
 mod rollback;
 mod samples;
 mod sessions;

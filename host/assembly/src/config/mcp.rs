@@ -4,12 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hatchery_mcp::{Confirmation, Handshake, HttpServer, Limits, McpServers, ServerConfig, StdioServer, Transport};
+use hatchery_mcp::{
+    Confirmation, Handshake, HttpServer, Limits, McpServers, OAuthConfig, OAuthGrant, ServerConfig, StdioServer,
+    Transport,
+};
 use hatchery_wasm::limits::units;
+use hatchery_wasm::policy::{HostPattern, OutboundPolicy, PrivateEntry, entries_for};
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 
 use super::value::{ValueConfig, settings};
 use crate::byte_size::ByteSize;
+use crate::egress::HostEgress;
+use crate::storage::Storage;
+
+/// The folder of tokens in the data folder.
+const TOKENS_FOLDER: &str = "mcp";
 
 /// The Model Context Protocol: servers whose tools agents use, and the apps and tools that clients may use.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -55,6 +65,10 @@ pub struct McpServerConfig {
     pub transport: McpHttpTransport,
     /// Headers of every request to it.
     pub headers: BTreeMap<String, ValueConfig>,
+    /// Whether the server may ask a person during a call. Default: false.
+    pub elicitation: bool,
+    /// How the host gets access tokens for a server at a `url`. Default: it has none.
+    pub oauth: Option<McpOAuthConfig>,
     /// How the connection begins. Default: `initialize`.
     pub handshake: McpHandshake,
     /// The tools that agents may use. Default: all.
@@ -79,6 +93,82 @@ pub struct McpServerConfig {
     /// The reason why the server is not used. It cannot be set in the file.
     #[serde(skip)]
     pub refusal: Option<String>,
+}
+
+/// How the host gets access tokens for a server.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct McpOAuthConfig {
+    /// Who grants access. Default: a person, by `hatchery login`.
+    pub grant: McpOAuthGrant,
+    /// The host's id at the authorization server. Default: the host registers itself.
+    pub client_id: Option<ValueConfig>,
+    /// The secret that belongs to it.
+    pub client_secret: Option<ValueConfig>,
+    /// The URL of a document that describes the host, which some authorization servers accept instead of an id.
+    pub client_metadata_url: Option<String>,
+    /// What to ask for. Default: what the server demands.
+    pub scopes: Vec<String>,
+    /// The authorization server, if it is not the host of the `url`, as in the grant `network`.
+    pub network: Vec<HostPattern>,
+    /// Hosts and addresses outside of the public internet, as in the grant `private_network`.
+    pub private_network: Vec<PrivateEntry>,
+}
+
+/// Who grants access.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum McpOAuthGrant {
+    /// A person, who logs in once.
+    #[default]
+    AuthorizationCode,
+    /// The host, by `client_id` and `client_secret`.
+    ClientCredentials,
+}
+
+impl McpOAuthConfig {
+    /// Returns the values that come from variables, by their keys.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let values = [("client_id", &self.client_id), ("client_secret", &self.client_secret)];
+        values.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?.variable()?)))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let is_complete = self.client_id.is_some() && self.client_secret.is_some();
+        if self.grant == McpOAuthGrant::ClientCredentials && !is_complete {
+            return Err("`oauth`: the grant `client_credentials` needs `client_id` and `client_secret`".into());
+        }
+        if self.client_secret.is_some() && self.client_id.is_none() {
+            return Err("`oauth`: a `client_secret` belongs to a `client_id`".into());
+        }
+        Ok(())
+    }
+
+    /// Returns the settings for a server. Tokens are bound to its URL.
+    fn settings(&self, name: &str, url: &str, storage: &Storage) -> Result<OAuthConfig, String> {
+        let (own, private) = entries_for(url)?;
+        let network = self.network.iter().cloned().chain([own]).collect();
+        let private_network = self.private_network.iter().cloned().chain(private).collect();
+        let policy = OutboundPolicy { network, private_network };
+        let mut settings = OAuthConfig::new(HostEgress::new(policy, format!("mcp.servers.{name}.oauth")));
+        settings.grant = match self.grant {
+            McpOAuthGrant::AuthorizationCode => OAuthGrant::AuthorizationCode,
+            McpOAuthGrant::ClientCredentials => OAuthGrant::ClientCredentials,
+        };
+        settings.client_id = self.client_id.as_ref().map(Into::into);
+        settings.client_secret = self.client_secret.as_ref().map(Into::into);
+        settings.client_metadata_url = self.client_metadata_url.clone();
+        settings.scopes = self.scopes.clone();
+        settings.tokens = match storage {
+            Storage::Directory(folder) if settings.grant == OAuthGrant::AuthorizationCode => {
+                let hash = Sha256::digest(url.as_bytes());
+                let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+                Some(folder.join(TOKENS_FOLDER).join(format!("{name}-{hash}.json")))
+            }
+            Storage::Directory(_) | Storage::InMemory => None,
+        };
+        Ok(settings)
+    }
 }
 
 /// The transport to a server at a URL.
@@ -166,10 +256,10 @@ impl McpConfig {
         }
     }
 
-    /// Returns the servers, with the reasons why some of them are not used.
-    pub(crate) fn servers(&self) -> McpServers {
+    /// Returns the servers, with the reasons why some of them are not used. Tokens for them are kept in `storage`.
+    pub fn servers(&self, storage: &Storage) -> McpServers {
         let used = self.servers.iter().filter(|(_, server)| server.refusal.is_none());
-        let used = used.filter_map(|(name, server)| Some((name.clone(), server.settings()?)));
+        let used = used.filter_map(|(name, server)| Some((name.clone(), server.settings(name, storage)?)));
         let refused = self.servers.iter().filter_map(|(name, server)| Some((name.clone(), server.refusal.clone()?)));
         McpServers::new(used).with_refused(refused)
     }
@@ -177,12 +267,15 @@ impl McpConfig {
 
 impl McpServerConfig {
     /// Returns the settings of the server. `None` if they are invalid, which is an error when the file is read.
-    pub(super) fn settings(&self) -> Option<ServerConfig> {
+    pub(super) fn settings(&self, name: &str, storage: &Storage) -> Option<ServerConfig> {
         let default = Limits::default();
+        let oauth = self.oauth.as_ref().zip(self.url.as_ref());
         Some(ServerConfig {
             transport: self.transport().ok()?,
+            oauth: oauth.map(|(oauth, url)| oauth.settings(name, url, storage)).transpose().ok()?,
             tools: self.tools.clone(),
             confirmation: (&self.require_confirmation).into(),
+            elicitation: self.elicitation,
             handshake: self.handshake.into(),
             limits: Limits {
                 connect_timeout: self.connect_timeout.unwrap_or(default.connect_timeout),
@@ -196,6 +289,12 @@ impl McpServerConfig {
     }
 
     fn transport(&self) -> Result<Transport, String> {
+        if let Some(oauth) = &self.oauth {
+            oauth.check()?;
+            if self.url.is_none() || self.transport != McpHttpTransport::StreamableHttp {
+                return Err("`oauth` belongs to a `url` over streamable HTTP".into());
+            }
+        }
         match (&self.command, &self.url) {
             (Some(command), None) => match self.headers.is_empty() {
                 true => Ok(Transport::Stdio(StdioServer {

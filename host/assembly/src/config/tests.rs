@@ -8,6 +8,7 @@ use hatchery_openapi::{Confirmation, Credentials, DocumentSource, KeyLocation};
 use super::*;
 use crate::byte_size::ByteSize;
 use crate::egress::HostEgress;
+use crate::storage::Storage;
 
 fn parse(text: &str) -> Result<Config, String> {
     Config::parse(text, Path::new("/srv/agents/hatchery.yaml")).map_err(|error| error.to_string())
@@ -288,7 +289,9 @@ fn mcp_servers_are_processes_or_urls() {
          tools: [search], max_message: 1 MiB, require_confirmation: true}\n    git: {command: git-mcp, cwd: repo}\n",
     )
     .unwrap();
-    let settings = |(name, server): (&String, &McpServerConfig)| (name.clone(), server.settings().unwrap());
+    let settings = |(name, server): (&String, &McpServerConfig)| {
+        (name.clone(), server.settings(name, &Storage::InMemory).unwrap())
+    };
     let servers: BTreeMap<_, _> = config.mcp.servers.iter().map(settings).collect();
     let hatchery_mcp::Transport::Stdio(files) = &servers["files"].transport else { panic!("{servers:?}") };
     assert_eq!(
@@ -302,12 +305,26 @@ fn mcp_servers_are_processes_or_urls() {
     assert_eq!((web.url.as_str(), &web.headers["X-Key"]), ("https://mcp.example", &key));
     assert_eq!((servers["web"].limits.max_message, servers["web"].confirmation.is_required("search")), (1 << 20, true));
     let old = parse("mcp: {servers: {old: {url: 'http://localhost/sse', transport: sse}}}").unwrap();
-    assert!(matches!(old.mcp.servers["old"].settings().unwrap().transport, hatchery_mcp::Transport::Sse(_)));
+    assert!(matches!(
+        old.mcp.servers["old"].settings("old", &Storage::InMemory).unwrap().transport,
+        hatchery_mcp::Transport::Sse(_)
+    ));
     let hatchery_mcp::Transport::Stdio(git) = &servers["git"].transport else { panic!("{servers:?}") };
     assert_eq!(
         (git.command.as_path(), git.cwd.as_deref()),
         (Path::new("git-mcp"), Some(Path::new("/srv/agents/repo")))
     );
+}
+
+#[test]
+fn tokens_of_an_mcp_server_are_bound_to_its_url() {
+    let file = |url: &str| {
+        let config = parse(&format!("mcp: {{servers: {{a: {{url: '{url}', oauth: {{scopes: [read]}}}}}}}}")).unwrap();
+        let settings = config.mcp.servers["a"].settings("a", &Storage::Directory("/data".into())).unwrap();
+        settings.oauth.unwrap().tokens.unwrap()
+    };
+    assert_eq!(file("https://a.example/mcp").parent(), Some(Path::new("/data/mcp")));
+    assert_ne!(file("https://a.example/mcp"), file("https://b.example/mcp"));
 }
 
 #[test]
@@ -326,6 +343,18 @@ fn an_mcp_server_has_exactly_one_transport() {
     assert_eq!(
         error("{a: {url: 'http://x', args: [v]}}"),
         format!("{file}.a: `args`, `env` and `cwd` belong to a `command`; remove them, or the `url`")
+    );
+    assert_eq!(
+        error("{a: {command: x, oauth: {}}}"),
+        format!("{file}.a: `oauth` belongs to a `url` over streamable HTTP")
+    );
+    assert_eq!(
+        error("{a: {url: 'http://x', oauth: {grant: client_credentials}}}"),
+        format!("{file}.a: `oauth`: the grant `client_credentials` needs `client_id` and `client_secret`")
+    );
+    assert_eq!(
+        error("{a: {url: 'http://x', oauth: {client_secret: s}}}"),
+        format!("{file}.a: `oauth`: a `client_secret` belongs to a `client_id`")
     );
     assert_eq!(error("{a: {url: 'ftp://x'}}"), format!("{file}.a: `url` must begin with http:// or https://"));
     assert_eq!(

@@ -30,6 +30,7 @@ use crate::catalog;
 use crate::config::Config;
 use crate::host_key;
 use crate::openapi;
+use crate::retrieval;
 use crate::services::{self, Scripts, ServiceOverrides, ServiceSource};
 use crate::source::AppSource;
 use crate::storage::{DATA_FOLDER, EVALUATIONS_FOLDER, Storage};
@@ -334,7 +335,7 @@ impl HostBuilder {
             Some(signer) => signer,
             None => host_key::open(&config, &storage, |name| std::env::var_os(name))?,
         };
-        let mcp_servers = config.mcp.servers();
+        let mcp_servers = config.mcp.servers(&storage);
         if self.watch {
             mcp_servers.start();
         }
@@ -351,6 +352,7 @@ impl HostBuilder {
             integrations.start();
         }
         integrations.register(self.extensions.get_or_insert_default());
+        retrieval::register(&config.retrieval, &storage, self.extensions.get_or_insert_default());
         let Extensions { agent_classes, plugins, .. } = self.extensions.clone().unwrap_or_default();
         let mut registered_plugins = crate::plugins::registered().clone();
         registered_plugins.extend(plugins);

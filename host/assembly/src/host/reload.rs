@@ -166,6 +166,7 @@ fn sections_with_restart(initial: &Config, now: &Config) -> Vec<&'static str> {
         ("`a2a`", initial.a2a != now.a2a),
         ("`openapi`", initial.openapi != now.openapi),
         ("`integrations`", initial.integrations != now.integrations),
+        ("`retrieval`", initial.retrieval != now.retrieval),
         ("`registry`", initial.registry != now.registry),
         ("`server`", without_auth(&initial.server) != without_auth(&now.server)),
         (

@@ -348,7 +348,8 @@ mod tests {
              compile: {{time: 61s, threads: 1000, max_file_size: 1GiB, max_function_size: 2MiB, max_functions: 1000000}}\n\
              audit: {{enabled: false, file: /dev/null}}\n\
              mcp: {{servers: {{files: {{command: npx, args: [-y, server], env: {{HOME: {{from: HOME}}, LANG: C}}}}, \
-             web: {{url: 'https://me:secret@mcp.example', headers: {{Authorization: {{from: TOKEN, prefix: 'Bearer '}}}}}}}}}}\n\
+             web: {{url: 'https://me:secret@mcp.example', headers: {{Authorization: {{from: TOKEN, prefix: 'Bearer '}}}}, oauth: {{client_id: me, \
+             client_secret: {{from: MCP_SECRET}}, network: [login.example]}}}}}}}}\n\
              a2a: {{public_url: 'https://me:secret@hosts.example', push: {{network: [hooks.example]}}, agents: {{far: {{card: 'https://a2a.example/card', network: ['*.a2a.example'], \
              headers: {{X-Key: {{from: KEY}}}}}}, near: {{card: card.json}}}}}}\n\
              openapi: {{apis: {{shop: {{document: shop.json, base_url: 'https://shop.example', network: ['*.shop.example'], \
@@ -380,6 +381,8 @@ mod tests {
                 "mcp.servers.files.env.HOME: from HOME",
                 "mcp.servers.web.url: https://…@mcp.example",
                 "mcp.servers.web.headers.Authorization: from TOKEN",
+                "mcp.servers.web.oauth.network: login.example",
+                "mcp.servers.web.oauth.client_secret: from MCP_SECRET",
                 "a2a.agents.far.card: https://a2a.example/card",
                 "a2a.agents.far.network: *.a2a.example",
                 "a2a.agents.far.headers.X-Key: from KEY",

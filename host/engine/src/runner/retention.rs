@@ -44,22 +44,10 @@ impl Runner {
             return Ok(false);
         }
         sessions.delete(key).await?;
-        self.delete_artifacts(key).await?;
+        self.services().artifacts.delete_all(key).await?;
         let SessionKey { app, user, id } = key;
         let detail = format!("newest event at {}", updated.as_micros());
         tracing::info!(target: "hatchery::audit", %app, %user, session = %id, decision = "deleted", detail, "retention");
         Ok(true)
-    }
-
-    /// Deletes the artifacts of a session. They would be unreachable and count towards the quota of the user.
-    ///
-    /// # Errors
-    /// Those of the service.
-    pub async fn delete_artifacts(&self, key: &SessionKey) -> Result<(), StoreError> {
-        let artifacts = &self.services().artifacts;
-        for name in artifacts.list(key).await?.iter().filter(|name| !name.starts_with("user:")) {
-            artifacts.delete(key, name).await?;
-        }
-        Ok(())
     }
 }

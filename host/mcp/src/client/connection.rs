@@ -9,16 +9,20 @@ use hatchery_core::sync::MutexExt;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use rmcp::RoleClient;
 use rmcp::model::ProtocolVersion;
-use rmcp::service::{ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer, RunningService};
+use rmcp::service::{ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer, RunningService, ServiceError};
 use rmcp::transport::async_rw::AsyncRwTransport;
-use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, InsufficientScopeError, StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
+};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 
 use super::McpError;
+use super::elicitation::{CurrentCall, CurrentCallGuard, Elicitation};
 use super::flood::FloodGuard;
 use super::handler::{GuardedHandler, Handler};
 use super::listing::ToolListing;
+use super::oauth::Authorization;
 use super::sse::SseTransport;
 use super::stdio::{self, Process};
 use crate::config::{Handshake, HttpServer, Limits, ServerConfig, Transport};
@@ -33,14 +37,18 @@ pub(super) struct ConnectionState {
     are_tools_stale: AtomicBool,
     /// True once a request was made.
     is_used: AtomicBool,
+    /// Whether the server may ask a person, and the call that it may ask about.
+    pub(super) elicitation: Option<Arc<CurrentCall>>,
     /// Closes the connection.
     close: CancellationToken,
 }
 
 impl ConnectionState {
-    fn new(limits: &Limits) -> Arc<Self> {
+    fn new(config: &ServerConfig) -> Arc<Self> {
+        let limits = &config.limits;
         Arc::new(Self {
             flood: FloodGuard::new(limits.max_notifications),
+            elicitation: config.elicitation.then(Arc::default),
             limits: limits.clone(),
             failure: Mutex::default(),
             are_tools_stale: AtomicBool::new(false),
@@ -85,9 +93,7 @@ impl Connection {
         self.state.is_used.store(true, Ordering::Release);
         let mut tools = self.tools.lock().await;
         // Since 2026-07-28 a list says for how long it is valid, which the library observes.
-        let has_lifetime =
-            self.peer.peer_info().is_some_and(|info| info.protocol_version == ProtocolVersion::V_2026_07_28);
-        if self.state.are_tools_stale.swap(false, Ordering::AcqRel) || has_lifetime {
+        if self.state.are_tools_stale.swap(false, Ordering::AcqRel) || self.is_stateless() {
             *tools = None;
         }
         if let Some(tools) = tools.as_ref() {
@@ -95,6 +101,17 @@ impl Connection {
         }
         let listing = Arc::new(ToolListing::fetch(self).await?);
         Ok(tools.insert(listing).clone())
+    }
+
+    /// Returns true for revision 2026-07-28, in which a server does not call its client.
+    pub(super) fn is_stateless(&self) -> bool {
+        self.peer.peer_info().is_some_and(|info| info.protocol_version == ProtocolVersion::V_2026_07_28)
+    }
+
+    /// Waits until the server may ask a person about this call. `None` if it need not, or must not.
+    pub(super) async fn admit_questions(&self, elicitation: &Arc<Elicitation>) -> Option<CurrentCallGuard> {
+        let current = self.state.elicitation.as_ref().filter(|_| !self.is_stateless())?;
+        Some(current.begin(elicitation.clone()).await)
     }
 
     /// Returns the names of the tools that were listed last, for reports.
@@ -111,6 +128,30 @@ impl Connection {
     pub(super) fn failure(&self) -> McpError {
         self.state.failure()
     }
+
+    /// Closes the connection if the server refuses the host's token, so that the next one gets another. Returns the
+    /// server's challenge.
+    pub(super) fn refusal(&self, error: &ServiceError) -> Option<String> {
+        let ServiceError::TransportSend(error) = error else { return None };
+        let challenge = challenge(error.error.as_ref())?;
+        self.state.fail(McpError::LoginRequired(challenge.clone()));
+        Some(challenge)
+    }
+}
+
+/// Returns what a server has answered to a request without the rights that it needs.
+fn challenge(error: &(dyn Error + 'static)) -> Option<String> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(required) = error.downcast_ref::<AuthRequiredError>() {
+            return Some(required.www_authenticate_header.clone());
+        }
+        if let Some(scope) = error.downcast_ref::<InsufficientScopeError>() {
+            return Some(scope.www_authenticate_header.clone());
+        }
+        next = error.source();
+    }
+    None
 }
 
 /// The owner of a connection.
@@ -130,7 +171,7 @@ impl OpenConnection {
         let connect = async {
             match &config.transport {
                 Transport::Stdio(stdio) => {
-                    let state = ConnectionState::new(limits);
+                    let state = ConnectionState::new(config);
                     let mut started = stdio::start(server, stdio, limits.max_message, &state)?;
                     let transport =
                         AsyncRwTransport::new_client(started.stdout, started.stdin).with_max_line_length(usize::MAX);
@@ -141,14 +182,30 @@ impl OpenConnection {
                     }
                 }
                 Transport::Http(http) => {
-                    let state = ConnectionState::new(limits);
-                    let transport = http_transport(http, limits)?;
-                    let served = handler(server, &state).serve_with_lifecycle(transport, lifecycle(config)).await;
-                    let service = served.map_err(|error| McpError::Handshake(describe_handshake(&error)))?;
+                    let state = ConnectionState::new(config);
+                    let (client, settings) = http_transport(http, limits)?;
+                    let handler = handler(server, &state);
+                    let served = match &config.oauth {
+                        None => {
+                            let transport = StreamableHttpClientTransport::with_client(client, settings);
+                            handler.serve_with_lifecycle(transport, lifecycle(config)).await
+                        }
+                        Some(oauth) => {
+                            let endpoint = settings.uri.clone();
+                            let authorization = Authorization { config: oauth, endpoint: &endpoint, limits };
+                            let client = authorization.client(client).await?;
+                            let transport = StreamableHttpClientTransport::with_client(client, settings);
+                            handler.serve_with_lifecycle(transport, lifecycle(config)).await
+                        }
+                    };
+                    let service = served.map_err(|error| match error.auth_challenge() {
+                        Some(challenge) => McpError::LoginRequired(challenge.to_owned()),
+                        None => McpError::Handshake(describe_handshake(&error)),
+                    })?;
                     Ok((service, state, None))
                 }
                 Transport::Sse(http) => {
-                    let state = ConnectionState::new(limits);
+                    let state = ConnectionState::new(config);
                     let (client, headers) = http_client(http, limits)?;
                     let transport = SseTransport::open(client, headers, &http.url, limits.max_message, &state).await?;
                     let served =
@@ -245,13 +302,13 @@ pub(super) fn describe_causes(error: &dyn Error) -> String {
 fn http_transport(
     server: &HttpServer,
     limits: &Limits,
-) -> Result<StreamableHttpClientTransport<reqwest::Client>, McpError> {
+) -> Result<(reqwest::Client, StreamableHttpClientTransportConfig), McpError> {
     let (client, headers) = http_client(server, limits)?;
     let headers = headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     let config = StreamableHttpClientTransportConfig::with_uri(endpoint(&server.url))
         .custom_headers(headers)
         .max_sse_event_size(limits.max_message);
-    Ok(StreamableHttpClientTransport::with_client(client, config))
+    Ok((client, config))
 }
 
 /// Returns an HTTP client for a server, and the headers of every request to it.
@@ -274,7 +331,7 @@ fn http_client(server: &HttpServer, limits: &Limits) -> Result<(reqwest::Client,
 }
 
 /// Returns the URL, with the path `/mcp` if it has none.
-fn endpoint(url: &str) -> String {
+pub(super) fn endpoint(url: &str) -> String {
     match reqwest::Url::parse(url) {
         Ok(mut parsed) if parsed.path() == "/" => {
             parsed.set_path("/mcp");

@@ -33,6 +33,14 @@ pub enum McpError {
     /// The handshake failed.
     #[error("the handshake failed: {0}")]
     Handshake(String),
+    /// The server wants a token, or one with more rights. The text is its challenge.
+    #[error(
+        "it requires authorization, and answered `{0}`; configure `oauth` or a header, or log in again with `hatchery login`"
+    )]
+    LoginRequired(String),
+    /// The host cannot get a token.
+    #[error("the host is not authorized: {0}")]
+    Authorization(String),
     /// The connection was not ready in time.
     #[error("it did not complete the handshake within {} s; raise `connect_timeout` if it needs longer", .0.as_secs())]
     ConnectTimeout(Duration),
@@ -68,6 +76,7 @@ impl McpError {
     pub(super) fn for_callers(&self) -> String {
         match self {
             Self::Variable { .. } | Self::Header(_) | Self::HttpClient(_) => "its configuration is incomplete".into(),
+            Self::LoginRequired(_) | Self::Authorization(_) => "the host is not authorized to use it".into(),
             Self::Start { .. } => "it cannot be started".into(),
             Self::Handshake(_) | Self::ConnectTimeout(_) => "the handshake failed".into(),
             Self::Closed(_) => "it closed the connection".into(),

@@ -1,12 +1,13 @@
-//! Requests and notifications of a server: only pings are answered.
+//! Requests and notifications of a server: pings are answered, and questions to a person if the server may ask.
 
 #![expect(deprecated, reason = "servers of earlier revisions use roots and log messages")]
 
 use std::sync::Arc;
 
 use rmcp::model::{
-    ClientConfig, ErrorData, Implementation, ListRootsRequestMethod, ListRootsResult, LoggingMessageNotificationParam,
-    ProgressNotificationParam, ProtocolVersion,
+    ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
+    ErrorData, FormElicitationCapability, Implementation, ListRootsRequestMethod, ListRootsResult,
+    LoggingMessageNotificationParam, ProgressNotificationParam, ProtocolVersion,
 };
 use rmcp::service::{NotificationContext, RequestContext, ServiceRole};
 use rmcp::{ClientHandler, RoleClient, Service};
@@ -40,7 +41,7 @@ impl Service<RoleClient> for GuardedHandler {
     }
 }
 
-/// Answers a server. Roots, sampling and elicitation are not offered, as the handshake declares.
+/// Answers a server. Roots and sampling are not offered, as the handshake declares.
 pub(super) struct Handler {
     pub(super) server: Arc<str>,
     pub(super) state: Arc<ConnectionState>,
@@ -49,12 +50,25 @@ pub(super) struct Handler {
 impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
         let implementation = Implementation::new("hatchery", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(Default::default(), implementation)
-            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+        let mut capabilities = ClientCapabilities::default();
+        let form = || ElicitationCapability::new().with_form(FormElicitationCapability::new());
+        capabilities.elicitation = self.state.elicitation.as_ref().map(|_| form());
+        ClientConfig::new(capabilities, implementation).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
     async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
         Err(ErrorData::method_not_found::<ListRootsRequestMethod>())
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let call = self.state.elicitation.as_ref().and_then(|current| current.get());
+        let Some(call) = call else { return Ok(ElicitResult::new(ElicitationAction::Decline)) };
+        let message = "a person is asked; the call is cancelled, and made again with the answer";
+        call.answer(&request).ok_or_else(|| ErrorData::internal_error(message, None))
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::supervisor::{ConnectionStatus, Server};
 use super::toolset::{McpToolset, ToolsetOptions};
+use super::{Browser, McpError};
 use crate::config::{Confirmation, ServerConfig};
 
 /// The name of the toolset in agent files, and its spellings in ADK.
@@ -121,6 +122,23 @@ impl McpServers {
             tools: Vec::new(),
         });
         self.servers.iter().map(status).chain(refused).collect()
+    }
+
+    /// Lets a person grant the host access to a server, if the server demands that.
+    ///
+    /// # Errors
+    /// If there is no such server, it is down for another reason, or access is not granted.
+    pub async fn login(&self, name: &str, browser: &dyn Browser) -> Result<(), McpError> {
+        if let Some(refusal) = self.refused.get(name) {
+            return Err(McpError::Authorization(refusal.clone()));
+        }
+        match self.servers.get(name) {
+            Some(server) => server.login(browser).await,
+            None => {
+                let message = format!("hatchery.yaml has no MCP server `{name}`; {}", self.list_servers());
+                Err(McpError::Authorization(message))
+            }
+        }
     }
 
     /// Closes the connection to one server for good, because it must not be used any more.

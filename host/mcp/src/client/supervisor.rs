@@ -1,15 +1,17 @@
 //! Keeps one connection to a server: opens it at the first use, and again when it has ended.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use hatchery_core::sync::MutexExt;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::McpError;
-use super::connection::{Connection, OpenConnection};
-use crate::config::ServerConfig;
+use super::connection::{Connection, OpenConnection, endpoint};
+use super::oauth::Authorization;
+use super::{Browser, McpError};
+use crate::config::{ServerConfig, Transport};
 
 /// Delays between attempts to connect, which double from the first to the last.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
@@ -38,6 +40,8 @@ pub(super) struct Server {
     pub(super) config: ServerConfig,
     status: watch::Sender<ConnectionStatus>,
     is_started: AtomicBool,
+    /// What the server has answered to a call without the rights that it needs.
+    challenge: Mutex<Option<String>>,
     /// Asks for an attempt to connect now.
     wake: Notify,
     stop: CancellationToken,
@@ -50,6 +54,7 @@ impl Server {
             config,
             status: watch::Sender::new(ConnectionStatus::Idle),
             is_started: AtomicBool::new(false),
+            challenge: Mutex::default(),
             wake: Notify::new(),
             stop: CancellationToken::new(),
         })
@@ -91,6 +96,41 @@ impl Server {
                 return Err(McpError::Stopped);
             }
         }
+    }
+
+    /// Keeps what the server has answered to a call without the rights that it needs.
+    pub(super) fn set_challenge(&self, challenge: String) {
+        *self.challenge.lock_unpoisoned() = Some(challenge);
+    }
+
+    /// Lets a person grant access to the server, if it demands that.
+    ///
+    /// # Errors
+    /// If the server is down for another reason, has no settings for it, or access is not granted.
+    pub(super) async fn login(self: &Arc<Self>, browser: &dyn Browser) -> Result<(), McpError> {
+        // What a call was refused for says more than what the handshake demands.
+        let known = self.challenge.lock_unpoisoned().take();
+        let challenge = match known {
+            Some(challenge) => challenge,
+            None => match OpenConnection::open(&self.name, &self.config).await {
+                Ok(open) => {
+                    let stop = CancellationToken::new();
+                    stop.cancel();
+                    open.run(&stop).await;
+                    return Ok(());
+                }
+                Err(McpError::LoginRequired(challenge)) => challenge,
+                Err(error) => return Err(error),
+            },
+        };
+        let (Transport::Http(http), Some(oauth)) = (&self.config.transport, &self.config.oauth) else {
+            return Err(McpError::LoginRequired(challenge));
+        };
+        let endpoint = endpoint(&http.url);
+        let authorization = Authorization { config: oauth, endpoint: &endpoint, limits: &self.config.limits };
+        authorization.login(&challenge, browser).await?;
+        self.wake.notify_one();
+        Ok(())
     }
 
     /// Closes the connection and ends the process. Returns when both are done.

@@ -8,15 +8,19 @@ use hatchery_core::{CallContext, FunctionDeclaration, JsonMap, Tool, ToolError};
 use hatchery_engine::validation::check_value;
 use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification, CancelledNotificationParam,
-    ClientRequest, RequestId, RequestParamsMeta, ServerResult,
+    CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotification,
+    CancelledNotificationParam, ClientRequest, RequestId, RequestParamsMeta, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
 use serde_json::{Value, json};
 
 use super::connection::{Connection, describe_causes};
 use super::content::{self, FILES, File};
+use super::elicitation::Elicitation;
 use super::supervisor::Server;
+
+/// How often a call may ask for input before it ends.
+const MAX_ROUNDS: usize = 8;
 
 /// A tool of a server, as one toolset offers it.
 pub(super) struct McpTool {
@@ -49,7 +53,13 @@ impl Tool for McpTool {
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
         let connection = self.server.connection().await.map_err(|error| self.unavailable(&error.for_callers()))?;
-        let result = self.request(&connection, args, cx.span().header()).await?;
+        let elicitation = Arc::new(Elicitation::resume(cx).await?);
+        let result = self.request_with_input(&connection, args, &elicitation, cx).await?;
+        if let Some(waiting) = elicitation.pause(&self.server.name, cx)? {
+            return Ok(waiting);
+        }
+        // Without a question there is a result.
+        let result = result.ok_or_else(|| self.failed(&connection, &ServiceError::UnexpectedResponse))?;
         let converted = content::convert(result).map_err(ToolError::Recoverable)?;
         if let (Some(schema), Some(structured)) =
             (&self.declaration.response, converted.response.get(content::STRUCTURED))
@@ -76,18 +86,49 @@ impl McpTool {
         ))
     }
 
-    /// Calls the tool. A call whose future is dropped is cancelled at the server.
-    async fn request(
+    /// Calls the tool, and again with what it asks for. `None` if a person is to be asked first.
+    async fn request_with_input(
         &self,
         connection: &Connection,
         args: JsonMap,
-        trace_parent: Option<String>,
-    ) -> Result<CallToolResult, ToolError> {
-        let limits = &connection.limits;
+        elicitation: &Arc<Elicitation>,
+        cx: &CallContext,
+    ) -> Result<Option<CallToolResult>, ToolError> {
+        let _admission = connection.admit_questions(elicitation).await;
         let mut params = CallToolRequestParams::new(self.name.clone()).with_arguments(args);
-        if let Some(parent) = trace_parent {
+        if let Some(parent) = cx.span().header() {
             params.set_traceparent(&parent);
         }
+        for _ in 0..MAX_ROUNDS {
+            let required = tokio::select! {
+                result = self.request(connection, params.clone()) => match result? {
+                    CallToolResponse::InputRequired(required) => required,
+                    CallToolResponse::Complete(result) => return Ok(Some(result)),
+                    _ => return Err(self.failed(connection, &ServiceError::UnexpectedResponse)),
+                },
+                () = elicitation.asked() => return Ok(None),
+            };
+            if !self.server.config.elicitation {
+                let (server, tool) = (&self.server.name, &self.name);
+                let message =
+                    format!("the tool `{tool}` asks a person, which the MCP server `{server}` may not do here");
+                return Err(ToolError::Recoverable(message));
+            }
+            let responses = elicitation.answers(&required.input_requests.unwrap_or_default());
+            let refuse = |reason| ToolError::Recoverable(format!("the tool `{}` {reason}", self.name));
+            let Some(responses) = responses.map_err(refuse)? else { return Ok(None) };
+            (params.input_responses, params.request_state) = (Some(responses), required.request_state);
+        }
+        Err(ToolError::Recoverable(format!("the tool `{}` asked for input {MAX_ROUNDS} times", self.name)))
+    }
+
+    /// Sends one request. A call whose future is dropped is cancelled at the server.
+    async fn request(
+        &self,
+        connection: &Connection,
+        params: CallToolRequestParams,
+    ) -> Result<CallToolResponse, ToolError> {
+        let limits = &connection.limits;
         let options = PeerRequestOptions::with_timeout(limits.call_timeout)
             .reset_timeout_on_progress()
             .with_max_total_timeout(limits.max_call_time);
@@ -98,13 +139,17 @@ impl McpTool {
         let result = handle.await_response().await;
         abandoned.id = None;
         match result {
-            Ok(ServerResult::CallToolResult(result)) => Ok(result),
+            Ok(ServerResult::CallToolResult(result)) => Ok(result.into()),
+            Ok(ServerResult::InputRequiredResult(required)) => Ok(required.into()),
             Ok(_) => Err(self.failed(connection, &ServiceError::UnexpectedResponse)),
             Err(error) => Err(self.failed(connection, &error)),
         }
     }
 
     fn failed(&self, connection: &Connection, error: &ServiceError) -> ToolError {
+        if let Some(challenge) = connection.refusal(error) {
+            self.server.set_challenge(challenge);
+        }
         let (server, tool) = (&self.server.name, &self.name);
         ToolError::Recoverable(match error {
             ServiceError::McpError(error) => {
@@ -162,7 +207,8 @@ impl Drop for AbandonedCall<'_> {
     fn drop(&mut self) {
         let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) else { return };
         let peer = self.peer.clone();
-        let params = CancelledNotificationParam::new(Some(id), Some("the run was cancelled".into()));
+        let params =
+            CancelledNotificationParam::new(Some(id), Some("the run was cancelled, or waits for a person".into()));
         runtime.spawn(async move { peer.send_notification(CancelledNotification::new(params).into()).await });
     }
 }

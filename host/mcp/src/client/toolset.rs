@@ -11,11 +11,11 @@ use hatchery_core::{
 };
 use serde_json::Value;
 
-use super::McpError;
 use super::content::FILES;
 use super::listing::{ListedTool, ToolListing};
 use super::supervisor::Server;
 use super::tool::{McpTool, artifact_prefix};
+use super::{Browser, McpError};
 use crate::config::{Confirmation, ServerConfig};
 
 /// Which tools of a server an agent uses, and how.
@@ -54,6 +54,14 @@ impl McpToolset {
     pub(super) fn shared(server: Arc<Server>, options: ToolsetOptions) -> Self {
         let name = format!("mcp:{}", server.name);
         Self { name, server, options, owns_server: false, created: Mutex::default() }
+    }
+
+    /// Lets a person grant the host access to the server, if the server demands that.
+    ///
+    /// # Errors
+    /// If the server is down for another reason, has no settings for it, or access is not granted.
+    pub async fn login(&self, browser: &dyn Browser) -> Result<(), McpError> {
+        self.server.login(browser).await
     }
 
     async fn listing(&self) -> Result<Arc<ToolListing>, McpError> {

@@ -3,7 +3,9 @@
 
 mod args;
 mod client;
+mod elicitation;
 mod erratic;
 mod http;
+mod oauth;
 mod server;
 mod support;

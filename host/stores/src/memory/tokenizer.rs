@@ -14,6 +14,11 @@ pub(crate) fn entry_words(content: &Content) -> BTreeSet<Box<str>> {
     texts.flat_map(|text| tokenize(text, TextKind::Entry)).collect()
 }
 
+/// Returns the words by which a text is found.
+pub(crate) fn text_words(text: &str) -> BTreeSet<Box<str>> {
+    tokenize(text, TextKind::Entry)
+}
+
 /// Returns the words of a query: the longest ones if there are too many, because they find the fewest entries.
 pub(crate) fn query_words(query: &str) -> BTreeSet<Box<str>> {
     let words = tokenize(query, TextKind::Query);

@@ -18,5 +18,6 @@ mod fake_engine;
 mod object_stores;
 #[cfg(feature = "object-store")]
 mod objects;
+mod retrieval;
 mod sqlite;
 mod uris;

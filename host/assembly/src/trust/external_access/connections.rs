@@ -21,7 +21,13 @@ pub(super) fn external_server(server: &McpServerConfig) -> Vec<(String, String)>
         from.map(|(name, from)| (format!("{key}.{name}"), format!("from {from}"))).collect::<Vec<_>>()
     };
     let variables = variables("env", &server.env).into_iter().chain(variables("headers", &server.headers));
-    command.chain(url).chain(variables).collect()
+    let oauth = server.oauth.iter().flat_map(|oauth| {
+        let hosts = [("network", list(&oauth.network)), ("private_network", list(&oauth.private_network))];
+        let hosts = hosts.into_iter().filter(|(_, hosts)| !hosts.is_empty());
+        let variables = oauth.variables().map(|(key, from)| (key, format!("from {from}")));
+        hosts.chain(variables).map(|(key, value)| (format!("oauth.{key}"), value)).collect::<Vec<_>>()
+    });
+    command.chain(url).chain(variables).chain(oauth).collect()
 }
 
 /// Returns the hosts that a remote agent reaches and the variables that it gets, as key and value.

@@ -1,0 +1,82 @@
+//! The folders of the configuration that agents search.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hatchery_core::{JsonMap, Toolset};
+use hatchery_engine::Extensions;
+use hatchery_stores::retrieval::{FilesRetrieval, FolderIndex, RetrievalToolset};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::config::RetrievalConfig;
+use crate::storage::Storage;
+
+/// The name of the toolset in agent files, and its spellings in ADK.
+const TOOLSET: &str = "FilesRetrieval";
+const ALIASES: [&str; 2] = ["retrieval.FilesRetrieval", "google.adk.tools.retrieval.FilesRetrieval"];
+
+/// The folder of indexes in the data folder.
+const INDEXES_FOLDER: &str = "retrieval";
+
+/// Arguments of the toolset in agent files.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolsetArgs {
+    index: Option<String>,
+    #[serde(alias = "maxResults")]
+    max_results: Option<usize>,
+}
+
+/// Registers the toolset `FilesRetrieval`, which takes arguments, and the toolset `retrieval:NAME` for each folder. All
+/// agents share the index of a folder.
+pub(crate) fn register(configs: &BTreeMap<String, RetrievalConfig>, storage: &Storage, extensions: &mut Extensions) {
+    let index = |(name, config): (&String, &RetrievalConfig)| {
+        let file = match storage {
+            Storage::Directory(folder) => Some(folder.join(INDEXES_FOLDER).join(format!("{name}.db"))),
+            Storage::InMemory => None,
+        };
+        (name.clone(), (config.description.clone(), Arc::new(FolderIndex::new(config.source(), file))))
+    };
+    let indexes: Arc<BTreeMap<_, _>> = Arc::new(configs.iter().map(index).collect());
+    for name in configs.keys() {
+        let (indexes, name) = (indexes.clone(), name.clone());
+        extensions.toolsets.register(format!("retrieval:{name}"), move |args| create(&indexes, Some(&name), args));
+    }
+    extensions.toolsets.register(TOOLSET, move |args| create(&indexes, None, args));
+    for alias in ALIASES {
+        extensions.toolsets.register_alias(alias, TOOLSET);
+    }
+}
+
+/// Creates the toolset of a folder. The only one needs no name.
+fn create(
+    indexes: &BTreeMap<String, (String, Arc<FolderIndex>)>,
+    name: Option<&String>,
+    args: JsonMap,
+) -> Result<Arc<dyn Toolset>, String> {
+    let ToolsetArgs { index, max_results } =
+        serde_json::from_value(Value::Object(args)).map_err(|error| error.to_string())?;
+    let available = || match indexes.is_empty() {
+        true => "none".to_owned(),
+        false => indexes.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
+    };
+    let name = name.or(index.as_ref());
+    let found = match (name, indexes.len()) {
+        (Some(name), _) => indexes.get_key_value(name),
+        (None, 1) => indexes.first_key_value(),
+        (None, _) => None,
+    };
+    let (name, (description, index)) = found.ok_or_else(|| match name {
+        Some(name) => format!("hatchery.yaml has no folder `{name}` below `retrieval`; available: {}", available()),
+        None => format!(
+            "`index` is missing: the name of a folder below `retrieval` in hatchery.yaml; available: {}",
+            available()
+        ),
+    })?;
+    let mut tool = FilesRetrieval::new(name, description, index.clone());
+    if let Some(max_results) = max_results {
+        tool = tool.with_max_results(max_results);
+    }
+    Ok(Arc::new(RetrievalToolset::new(name, tool)))
+}

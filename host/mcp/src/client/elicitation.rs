@@ -1,0 +1,193 @@
+//! Elicitation: what a server asks a person during a call, as a confirmation of the call.
+//!
+//! A question ends the call at the server, and the run pauses as for any confirmation, so that waiting holds nothing in
+//! memory. With the answer the call is made again, and its question is answered at once. The questions and answers of a
+//! call are in the session's state until it has ended.
+
+use std::sync::{Arc, Mutex};
+
+use hatchery_core::sync::MutexExt;
+use hatchery_core::{CallContext, JsonMap, ToolError};
+use hatchery_engine::validation::check_value;
+use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, InputRequest, InputRequests, InputResponses};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, OwnedMutexGuard};
+
+/// Most questions of one call.
+const MAX_QUESTIONS: usize = 8;
+
+/// What the state keys of calls begin with that wait for a person.
+const STATE_PREFIX: &str = "mcp_elicitation:";
+
+/// A question with a form.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Question {
+    message: String,
+    schema: Value,
+}
+
+impl Question {
+    /// Returns the question of a request. `None` if it wants a person to open a URL.
+    fn of(request: &ElicitRequestParams) -> Option<Self> {
+        let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request else { return None };
+        Some(Self { message: message.clone(), schema: serde_json::to_value(requested_schema).ok()? })
+    }
+
+    /// Returns an answer with the defaults of the schema for what it leaves out.
+    fn complete(&self, answer: JsonMap) -> Value {
+        let properties = self.schema.get("properties").and_then(Value::as_object);
+        let defaults = properties.into_iter().flatten();
+        let defaults = defaults.filter_map(|(key, schema)| Some((key.clone(), schema.get("default")?.clone())));
+        let mut complete: JsonMap = defaults.collect();
+        complete.extend(answer);
+        Value::Object(complete)
+    }
+}
+
+/// A question with what a person has answered. `None` is a refusal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Answer {
+    question: Question,
+    content: Option<Value>,
+}
+
+/// The questions of one call.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Questions {
+    answers: Vec<Answer>,
+    /// The question that a person is asked.
+    open: Option<Question>,
+}
+
+/// What a server may ask during one call.
+pub(super) struct Elicitation {
+    questions: Mutex<Questions>,
+    /// Notified when the server has asked a question without an answer.
+    asked: Notify,
+    /// True if a person can be asked.
+    is_possible: bool,
+}
+
+impl Elicitation {
+    /// Continues with the questions of a call, after a person has decided about one.
+    ///
+    /// # Errors
+    /// What is wrong with the answer, for the model.
+    pub(super) async fn resume(cx: &CallContext) -> Result<Self, ToolError> {
+        let stored = state_key(cx).and_then(|key| cx.state(&key));
+        let mut questions: Questions =
+            stored.and_then(|stored| serde_json::from_value(stored).ok()).unwrap_or_default();
+        if let (Some(decision), Some(question)) = (cx.confirmation(), questions.open.take()) {
+            let content = match (&decision.payload, decision.confirmed) {
+                (_, false) => None,
+                (Some(Value::Object(answer)), true) => Some(question.complete(answer.clone())),
+                (_, true) => Some(question.complete(JsonMap::new())),
+            };
+            if let Some(content) = &content {
+                check_value(&question.schema, content.clone(), cx).await.map_err(|reason| {
+                    ToolError::Recoverable(format!("the person's answer does not match the form: {reason}"))
+                })?;
+            }
+            questions.answers.push(Answer { question, content });
+        }
+        let is_possible = cx.function_call_id.is_some() && !cx.invocation.is_in_tool;
+        Ok(Self { questions: Mutex::new(questions), asked: Notify::new(), is_possible })
+    }
+
+    /// Returns the answer to a request. `None` if a person is to be asked.
+    pub(super) fn answer(&self, request: &ElicitRequestParams) -> Option<ElicitResult> {
+        let decline = Some(ElicitResult::new(ElicitationAction::Decline));
+        let Some(question) = Question::of(request) else { return decline };
+        let mut questions = self.questions.lock_unpoisoned();
+        if let Some(answer) = questions.answers.iter().find(|answer| answer.question == question) {
+            return Some(match &answer.content {
+                Some(content) => ElicitResult::new(ElicitationAction::Accept).with_content(content.clone()),
+                None => ElicitResult::new(ElicitationAction::Decline),
+            });
+        }
+        if !self.is_possible || questions.answers.len() >= MAX_QUESTIONS {
+            return decline;
+        }
+        questions.open.get_or_insert(question);
+        drop(questions);
+        self.asked.notify_one();
+        None
+    }
+
+    /// Returns the answers to the requests of a call that needs input. `None` if a person is to be asked.
+    ///
+    /// # Errors
+    /// If it needs something else than answers of a person.
+    pub(super) fn answers(&self, requests: &InputRequests) -> Result<Option<InputResponses>, String> {
+        let mut responses = InputResponses::new();
+        for (key, request) in requests {
+            let InputRequest::Elicitation(request) = request else {
+                return Err("needs something else than the answers of a person".into());
+            };
+            let Some(answer) = self.answer(&request.params) else { return Ok(None) };
+            responses.insert(key.clone(), json!(answer));
+        }
+        Ok(Some(responses))
+    }
+
+    /// Waits until the server has asked a question without an answer.
+    pub(super) async fn asked(&self) {
+        self.asked.notified().await;
+    }
+
+    /// Asks the person, if there is an open question, and returns the result of the call until then. Otherwise the call has
+    /// ended, and its questions are forgotten.
+    pub(super) fn pause(&self, server: &str, cx: &CallContext) -> Result<Option<Value>, ToolError> {
+        let questions = self.questions.lock_unpoisoned();
+        let Some(key) = state_key(cx) else { return Ok(None) };
+        let Some(question) = &questions.open else {
+            if !questions.answers.is_empty() {
+                cx.set_state(key, Value::Null);
+            }
+            return Ok(None);
+        };
+        let payload = json!({"server": server, "requestedSchema": question.schema});
+        cx.request_confirmation(format!("{server} asks: {}", question.message), Some(payload))
+            .map_err(|error| ToolError::Recoverable(error.client_message()))?;
+        cx.set_state(key, json!(*questions));
+        Ok(Some(json!({"status": format!("waiting for a person to answer: {}", question.message)})))
+    }
+}
+
+fn state_key(cx: &CallContext) -> Option<String> {
+    cx.function_call_id.as_ref().map(|id| format!("{STATE_PREFIX}{id}"))
+}
+
+/// The call that a server may ask about. Requests of a server do not say which call they belong to, so there is one at a
+/// time.
+#[derive(Default)]
+pub(super) struct CurrentCall {
+    turn: Arc<tokio::sync::Mutex<()>>,
+    elicitation: Mutex<Option<Arc<Elicitation>>>,
+}
+
+impl CurrentCall {
+    /// Waits until no other call may be asked about.
+    pub(super) async fn begin(self: &Arc<Self>, elicitation: Arc<Elicitation>) -> CurrentCallGuard {
+        let turn = self.turn.clone().lock_owned().await;
+        *self.elicitation.lock_unpoisoned() = Some(elicitation);
+        CurrentCallGuard { call: self.clone(), _turn: turn }
+    }
+
+    pub(super) fn get(&self) -> Option<Arc<Elicitation>> {
+        self.elicitation.lock_unpoisoned().clone()
+    }
+}
+
+/// Ends the turn of a call when it is dropped.
+pub(super) struct CurrentCallGuard {
+    call: Arc<CurrentCall>,
+    _turn: OwnedMutexGuard<()>,
+}
+
+impl Drop for CurrentCallGuard {
+    fn drop(&mut self) {
+        *self.call.elicitation.lock_unpoisoned() = None;
+    }
+}

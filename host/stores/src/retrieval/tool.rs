@@ -1,0 +1,106 @@
+//! `FilesRetrieval`: a tool with which any model searches the texts of a folder.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hatchery_core::{CallContext, FunctionDeclaration, JsonMap, RunError, Tool, ToolError, Toolset};
+use serde_json::{Value, json};
+
+use super::{FolderIndex, Passage};
+
+/// Passages of an answer, unless the agent's file says otherwise, and the most that it can say.
+const DEFAULT_RESULTS: usize = 5;
+const MAX_RESULTS: usize = 20;
+
+/// A search in a folder. Each passage of the answer has its source: a file and its lines.
+pub struct FilesRetrieval {
+    index: Arc<FolderIndex>,
+    qualified_name: String,
+    declaration: Arc<FunctionDeclaration>,
+    max_results: usize,
+}
+
+impl FilesRetrieval {
+    /// Creates the tool `search_NAME` for the index of this name. `description` says what the folder is about.
+    pub fn new(name: &str, description: &str, index: Arc<FolderIndex>) -> Self {
+        let about = match description.trim() {
+            "" => format!("the files of `{name}`"),
+            description => description.to_owned(),
+        };
+        let declaration = FunctionDeclaration {
+            name: format!("search_{}", name.replace('-', "_")),
+            description: format!("Searches {about}. Returns the passages that fit best, with their files and lines."),
+            parameters: Some(json!({
+                "type": "object",
+                "properties": {"query": {"type": "string", "description": "Words to look for."}},
+                "required": ["query"],
+            })),
+            response: None,
+        };
+        let qualified_name = format!("retrieval:{name}/{}", declaration.name);
+        let declaration = Arc::new(declaration);
+        Self { index, qualified_name, declaration, max_results: DEFAULT_RESULTS }
+    }
+
+    /// Changes the number of passages of an answer, up to 20.
+    #[must_use]
+    pub fn with_max_results(self, max_results: usize) -> Self {
+        Self { max_results: max_results.clamp(1, MAX_RESULTS), ..self }
+    }
+}
+
+#[async_trait]
+impl Tool for FilesRetrieval {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.declaration
+    }
+
+    fn qualified_name(&self) -> Cow<'_, str> {
+        Cow::Borrowed(&self.qualified_name)
+    }
+
+    async fn call(&self, args: JsonMap, _: &CallContext) -> Result<Value, ToolError> {
+        let query = args.get("query").and_then(Value::as_str).unwrap_or_default();
+        if query.trim().is_empty() {
+            return Err(ToolError::Recoverable("`query` is empty; it needs words to look for".into()));
+        }
+        let found = self.index.search(query, self.max_results).await.map_err(|error| {
+            tracing::warn!(index = self.qualified_name, "a folder cannot be searched: {error}");
+            ToolError::Recoverable("the files cannot be searched now; the log of the host says why".into())
+        })?;
+        Ok(json!({ "passages": found.iter().map(passage).collect::<Vec<_>>() }))
+    }
+}
+
+/// The tool as a toolset, as which agents name it.
+pub struct RetrievalToolset {
+    name: String,
+    tool: Arc<dyn Tool>,
+}
+
+impl RetrievalToolset {
+    /// Creates the toolset `retrieval:NAME`.
+    pub fn new(name: &str, tool: FilesRetrieval) -> Self {
+        Self { name: format!("retrieval:{name}"), tool: Arc::new(tool) }
+    }
+}
+
+#[async_trait]
+impl Toolset for RetrievalToolset {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn tool_names(&self) -> Option<Vec<String>> {
+        Some(vec![self.tool.declaration().name.clone()])
+    }
+
+    async fn tools(&self, _: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
+        Ok(vec![self.tool.clone()])
+    }
+}
+
+fn passage(Passage { source, first_line, last_line, text }: &Passage) -> Value {
+    json!({"source": source, "lines": format!("{first_line}-{last_line}"), "text": text})
+}

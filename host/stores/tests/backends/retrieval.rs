@@ -1,0 +1,108 @@
+//! Folders that agents search: what is found, and what is read again.
+
+use std::path::Path;
+
+use hatchery_stores::retrieval::{FolderIndex, FolderSource};
+use tempfile::TempDir;
+
+struct Fixture {
+    root: TempDir,
+    index: FolderIndex,
+}
+
+impl Fixture {
+    fn new(files: &[(&str, &str)]) -> Self {
+        Self::with(files, |source| source)
+    }
+
+    fn with(files: &[(&str, &str)], change: impl FnOnce(FolderSource) -> FolderSource) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            write(root.path(), name, text);
+        }
+        let index = Self::open(root.path(), change);
+        Self { root, index }
+    }
+
+    fn open(root: &Path, change: impl FnOnce(FolderSource) -> FolderSource) -> FolderIndex {
+        FolderIndex::new(change(FolderSource::new(root.join("files"))), Some(root.join("index.db")))
+    }
+
+    async fn sources(&self, query: &str) -> Vec<String> {
+        self.index.search(query, 10).await.unwrap().into_iter().map(|passage| passage.source).collect()
+    }
+}
+
+fn write(root: &Path, name: &str, text: &str) {
+    let file = root.join("files").join(name);
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(file, text).unwrap();
+}
+
+#[tokio::test]
+async fn the_best_passages_come_first_with_their_lines() {
+    let long = "filler ".repeat(200);
+    let fixture = Fixture::new(&[
+        ("a.md", &format!("# Ferries\n\n{long}\n\nThe ferry to Ulvik sails at noon.\n")),
+        ("deep/b.txt", "The ferry was late."),
+        ("c.md", "Nothing about ships."),
+    ]);
+    let found = fixture.index.search("When does the Ulvik ferry sail?", 10).await.unwrap();
+    let best = &found[0];
+    assert_eq!((best.source.as_str(), best.first_line, best.last_line), ("a.md", 5, 5));
+    assert_eq!(best.text, "The ferry to Ulvik sails at noon.");
+    assert!(found.iter().any(|passage| passage.source == "deep/b.txt"));
+    assert!(found.iter().all(|passage| passage.source != "c.md"));
+    assert_eq!(fixture.index.search("ferry", 1).await.unwrap().len(), 1);
+    assert_eq!(fixture.sources("?!").await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn forms_of_english_words_and_parts_of_unspaced_texts_are_found() {
+    let fixture = Fixture::new(&[("a.md", "She was travelling."), ("b.md", "東京都に住んでいます")]);
+    assert_eq!(fixture.sources("travels").await, ["a.md"]);
+    assert_eq!(fixture.sources("東京").await, ["b.md"]);
+}
+
+#[tokio::test]
+async fn only_files_that_have_changed_are_read_again() {
+    let fixture = Fixture::new(&[("a.md", "apples"), ("b.md", "bananas"), ("c.md", "cherries")]);
+    assert_eq!(fixture.index.update().await.unwrap(), 3);
+    assert_eq!(fixture.index.update().await.unwrap(), 0);
+    write(fixture.root.path(), "a.md", "apricots and more");
+    std::fs::remove_file(fixture.root.path().join("files/b.md")).unwrap();
+    assert_eq!(fixture.index.update().await.unwrap(), 1);
+    assert_eq!(fixture.sources("apples bananas apricots").await, ["a.md"]);
+    // Another process finds the index.
+    fixture.index.close().await;
+    let again = Fixture::open(fixture.root.path(), |source| source);
+    assert_eq!(again.update().await.unwrap(), 0);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn hidden_linked_binary_large_and_unwanted_files_are_left_out() {
+    let large = format!("secret {}", "x".repeat(100));
+    let files = [
+        (".env", "secret"),
+        (".git/a.md", "secret"),
+        ("large.md", large.as_str()),
+        ("a.md", "secret"),
+        ("a.log", "secret"),
+    ];
+    let fixture =
+        Fixture::with(&files, |source| FolderSource { include: vec!["*.md".into()], max_file: 100, ..source });
+    write(fixture.root.path(), "../outside.md", "secret");
+    std::os::unix::fs::symlink("../outside.md", fixture.root.path().join("files/linked.md")).unwrap();
+    std::fs::write(fixture.root.path().join("files/binary.md"), b"secret \xff\xfe").unwrap();
+    assert_eq!(fixture.sources("secret").await, ["a.md"]);
+}
+
+#[tokio::test]
+async fn a_folder_with_too_many_files_and_one_that_is_missing_are_named() {
+    let fixture = Fixture::with(&[("a", "x"), ("b", "x")], |source| FolderSource { max_files: 1, ..source });
+    let error = fixture.index.search("x", 1).await.unwrap_err().to_string();
+    assert!(error.contains("has more than 1 files to search; choose fewer by `include`"), "{error}");
+    let error = Fixture::new(&[]).index.search("x", 1).await.unwrap_err().to_string();
+    assert!(error.contains("cannot be read"), "{error}");
+}
