@@ -4,7 +4,9 @@
 //! Chunks are sent and not stored. A stored event has the whole text, or the whole transcription of speech, once the
 //! model calls a tool, is interrupted or has finished its turn.
 
+mod recording;
 mod speech;
+mod streams;
 mod tools;
 
 use std::sync::Arc;
@@ -19,7 +21,9 @@ use serde_json::json;
 use super::model_call::response_event;
 use super::{LoopDriver, request};
 use crate::run::{AgentOutcome, LiveInput};
+use recording::{RecordedAudio, Recording};
 use speech::Speech;
+use streams::RunningStreams;
 use tools::{FinishedBatch, RunningTools};
 
 impl LoopDriver<'_> {
@@ -69,6 +73,7 @@ struct Conversation<'a> {
     connection: &'a dyn LiveConnection,
     request: &'a LlmRequest,
     tools: RunningTools<'a>,
+    streams: RunningStreams,
     /// Parts of a message that is not complete yet.
     message: Vec<Part>,
     /// What the user has said, as far as it is not stored.
@@ -77,6 +82,8 @@ struct Conversation<'a> {
     spoken: Speech,
     /// What the model has written, as far as it is not stored, and the id of its event.
     written: (String, Aggregator),
+    /// The speech of the user and of the model; `None` if it is not saved.
+    recordings: Option<[Recording; 2]>,
     usage: Option<UsageMetadata>,
     /// The number of turns that the model has begun.
     turns: u32,
@@ -97,16 +104,19 @@ impl<'a> Conversation<'a> {
         connection: &'a dyn LiveConnection,
         request: &'a LlmRequest,
     ) -> Self {
+        let is_recorded = driver.cx.call.invocation.run_config.save_live_audio_as_artifacts;
         Self {
             driver,
             input,
             connection,
             request,
             tools: RunningTools::default(),
+            streams: RunningStreams::of(&driver.cx.call.invocation.live_streams),
             message: Vec::new(),
             heard: Speech::default(),
             spoken: Speech::default(),
             written: (new_event_id(), Aggregator::default()),
+            recordings: is_recorded.then(|| [Recording::of("input"), Recording::of("output")]),
             usage: None,
             turns: 0,
             is_in_turn: false,
@@ -149,6 +159,10 @@ impl<'a> Conversation<'a> {
                     Some(request) => self.forward(request).await?,
                     None => Some(AgentOutcome::Done),
                 },
+                message = self.streams.next() => {
+                    self.connection.send(message).await?;
+                    None
+                }
             };
             if let Some(outcome) = ended {
                 return Ok(outcome);
@@ -178,8 +192,15 @@ impl<'a> Conversation<'a> {
                 let stored = self.input.messages.append(self.driver.run, message, state_delta).await?;
                 LiveRequest::content(Arc::unwrap_or_clone(stored))
             }
+            LiveRequest::Blob(blob) => {
+                let run = self.run_id();
+                let recorded = self.recordings.as_mut().and_then(|[input, _]| input.add(&blob, run));
+                self.save(recorded).await?;
+                LiveRequest::Blob(blob)
+            }
             request => request,
         };
+        self.streams.pass_on(&request);
         self.connection.send(request).await?;
         Ok(None)
     }
@@ -245,6 +266,13 @@ impl<'a> Conversation<'a> {
             partial: true,
             ..LlmResponse::default()
         };
+        for part in &media {
+            if let PartData::InlineData(blob) = &part.data {
+                let run = self.run_id();
+                let recorded = self.recordings.as_mut().and_then(|[_, output]| output.add(blob, run));
+                self.save(recorded).await?;
+            }
+        }
         if !media.is_empty() {
             self.driver.cx.emit(response_event(new_event_id(), chunk(media))).await?;
         }
@@ -261,6 +289,7 @@ impl<'a> Conversation<'a> {
     /// Stores what was said and written. The last event tells how the turn has ended.
     async fn end_turn(&mut self, end: TurnEnd) -> Result<(), RunError> {
         self.is_in_turn = false;
+        self.save_recordings().await?;
         let heard = self.heard.finish();
         self.emit_heard(heard).await?;
         let (id, written) = std::mem::replace(&mut self.written, (new_event_id(), Aggregator::default()));
@@ -272,6 +301,27 @@ impl<'a> Conversation<'a> {
         response.usage_metadata = self.usage.take();
         let response = self.driver.call_after_model(LlmResponse { partial: false, ..response }).await?;
         self.driver.emit_response(id, response).await?;
+        Ok(())
+    }
+
+    fn run_id(&self) -> &'a str {
+        &self.driver.cx.call.invocation.id
+    }
+
+    /// Saves what was said since the last turn. The next event has the names of the artifacts.
+    async fn save_recordings(&mut self) -> Result<(), RunError> {
+        let run = self.run_id();
+        let recorded = self.recordings.as_mut().map(|recordings| recordings.each_mut().map(|side| side.finish(run)));
+        for audio in recorded.into_iter().flatten() {
+            self.save(audio).await?;
+        }
+        Ok(())
+    }
+
+    async fn save(&mut self, audio: Option<RecordedAudio>) -> Result<(), RunError> {
+        if let Some(RecordedAudio { name, part }) = audio {
+            self.driver.cx.call.save_artifact(&name, &part).await?;
+        }
         Ok(())
     }
 
@@ -290,17 +340,22 @@ impl<'a> Conversation<'a> {
         self.driver.cx.sink.emit(Event::new(data)).await.map(drop)
     }
 
-    /// Emits what the model has said, and the end of its turn. An end alone is not stored.
+    /// Emits what the model has said, and the end of its turn. An end alone is not stored, unless there are artifacts.
     async fn emit_spoken(&mut self, event: Option<EventData>, end: TurnEnd) -> Result<(), RunError> {
         let is_end = end.turn_complete.is_some() || end.interrupted.is_some();
         let data = match event {
             Some(data) => data,
+            None if self.has_artifacts() => EventData::default(),
             None if is_end => EventData { partial: true, ..EventData::default() },
             None => return Ok(()),
         };
         let usage_metadata = if is_end { self.usage.take().map(Box::new) } else { None };
         let TurnEnd { turn_complete, interrupted } = end;
         self.driver.cx.emit(EventData { turn_complete, interrupted, usage_metadata, ..data }).await.map(drop)
+    }
+
+    fn has_artifacts(&self) -> bool {
+        !self.driver.cx.call.actions().artifact_delta.is_empty()
     }
 
     /// Sends the results of tools to the model. A tool may have transferred to another agent.
@@ -327,6 +382,7 @@ impl<'a> Conversation<'a> {
         if !responses.is_empty() {
             self.connection.send(LiveRequest::ToolResponses(responses)).await?;
         }
+        self.streams.adopt();
         Ok(None)
     }
 }
