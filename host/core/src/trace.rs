@@ -321,7 +321,7 @@ impl Span {
     /// Sets attributes of a model call from its progress.
     pub fn set_progress(&mut self, progress: &ModelCallProgress) {
         self.record(|data| {
-            data.set_some("gen_ai.provider.name", progress.provider());
+            data.set_some(data::PROVIDER_NAME, progress.provider());
             data.set_some("gen_ai.response.time_to_first_chunk", progress.first_chunk().map(|time| time.as_secs_f64()));
             data.set_some("hatchery.model.retries", Some(progress.retries()).filter(|retries| *retries > 0));
         });
