@@ -25,6 +25,9 @@ const DEFAULT_MAX_TOKENS: u64 = 8192;
 /// Keys that `httpOptions.extraBody` may not set.
 const RESERVED_KEYS: [&str; 7] = ["model", "messages", "contents", "input", "system", "tools", "stream"];
 
+/// The formats of answers with signatures, as the library names them.
+const SIGNING_APIS: [&str; 3] = ["anthropic.messages", "gemini.generate_content", "openai.responses"];
+
 /// A block of an answer with what its provider wants back, and who has sent it.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SignedBlock {
@@ -249,9 +252,15 @@ fn media(data: DocumentSourceKind, kind: MediaType) -> UserContent {
     }
 }
 
-/// Returns a part with its block as signature, if a provider wants something of it back.
+/// Returns a part with its block as signature, if the provider wants something of it back: the signature of a thought or
+/// of a call, or an encrypted thought.
 pub(super) fn signed(part: Part, block: &AssistantContent, origin: &Origin) -> Result<Part, ConversionError> {
-    if block.native_item().is_none() && !matches!(block, AssistantContent::Opaque(_)) {
+    let is_signed = match block {
+        AssistantContent::Reasoning(_) | AssistantContent::ToolCall(_) => block.native_item().is_some(),
+        AssistantContent::Opaque(_) => true,
+        _ => false,
+    };
+    if !is_signed || !SIGNING_APIS.contains(&origin.api.as_str()) {
         return Ok(part);
     }
     let signed = SignedBlock { origin: origin.clone(), block: block.clone() };

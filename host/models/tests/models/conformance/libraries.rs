@@ -30,7 +30,10 @@ mod common {
             api_key: Some("the-key".into()),
             ..Connection::default()
         };
-        let settings = Settings { libraries: [("GROQ".into(), connection)].into(), ..Settings::default() };
+        let settings = Settings {
+            libraries: ["GROQ", "TOGETHER"].map(|prefix| (prefix.to_owned(), connection.clone())).into(),
+            ..Settings::default()
+        };
         let settings =
             settings.with_base_url(Service::Anthropic, provider.url.as_str()).with_key(Service::Anthropic, "the-key");
         ModelProviders::with_defaults(settings).model(name).unwrap()
@@ -143,13 +146,14 @@ mod genai {
         let body = |streamed| {
             let mut body = chat_body(streamed);
             body["stream"] = json!(streamed);
+            body["tools"][0]["function"]["strict"] = json!(false);
             body
         };
         let mut response = chat_response();
         response.as_object_mut().unwrap().shift_remove("modelVersion");
         [Fixture {
-            label: "Groq (by genai)",
-            model: |provider| common::model(provider, "genai:groq::llama-3.3"),
+            label: "Together (by genai)",
+            model: |provider| common::model(provider, "genai:together::llama-3.3"),
             targets: ["/chat/completions"; 2],
             header: ("authorization", "Bearer the-key"),
             bodies: [body(false), body(true)],
@@ -204,10 +208,10 @@ mod genai {
             MockResponse::events([common::chat_text("one"), "data: {\"choices\":\n\n".into()]),
         ])
         .await;
-        let model = common::model(&provider, "genai:groq::llama-3.3");
+        let model = common::model(&provider, "genai:together::llama-3.3");
         let items = stream(model.as_ref(), user_request("hi")).await;
         let error = items[1].as_ref().unwrap_err();
-        assert_eq!(error.message, "the answer of Groq (by genai) ended before it was complete");
+        assert_eq!(error.message, "the answer of Together (by genai) ended before it was complete");
         let items = stream(model.as_ref(), user_request("hi")).await;
         assert_eq!(items[1].as_ref().unwrap_err().kind, ModelErrorKind::BadResponse);
     }
@@ -248,7 +252,7 @@ mod genai {
         let mut answer = openai::answer();
         answer["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] = json!("{\"sides\":");
         let provider = MockProvider::start([MockResponse::json(answer)]).await;
-        let model = common::model(&provider, "genai:groq::llama-3.3");
+        let model = common::model(&provider, "genai:together::llama-3.3");
         let error = generate(model.as_ref(), user_request("hi")).await.unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::BadResponse, "{error}");
     }
@@ -266,12 +270,20 @@ mod rig {
     const CLAUDE: &str = "rig:anthropic:claude-x";
 
     pub fn fixtures() -> [Fixture; 1] {
+        let body = |streamed| {
+            let mut body = chat_body(streamed);
+            body["messages"][0]["content"] = json!([{ "type": "text", "text": "Be brief." }]);
+            body["messages"][1]["content"][1]["image_url"]["detail"] = json!("auto");
+            // The library has no names of files.
+            body["messages"][1]["content"][2]["file"]["filename"] = json!("document.pdf");
+            body
+        };
         [Fixture {
             label: "groq (by rig)",
             model: |provider| common::model(provider, "rig:groq:llama-3.3"),
             targets: ["/chat/completions"; 2],
             header: ("authorization", "Bearer the-key"),
-            bodies: [chat_body(false), chat_body(true)],
+            bodies: [body(false), body(true)],
             answer: openai::answer(),
             events: openai::events(),
             response: chat_response(),
