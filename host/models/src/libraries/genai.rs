@@ -25,7 +25,7 @@ use crate::provider::ModelProvider;
 use crate::service::{Service, ServiceInfo};
 use crate::settings::{Connection, Settings};
 use ::genai::adapter::AdapterKind;
-use ::genai::chat::{ChatOptions, ChatRequest};
+use ::genai::chat::{ChatOptions, ChatRequest, ChatStreamEvent};
 use ::genai::resolver::{AuthData, ProviderConfig};
 use ::genai::{Client, Error, ModelIden, webc};
 
@@ -183,8 +183,11 @@ impl GenaiModel {
             StreamingMode::On => {
                 let opening = async {
                     let mut events = self.client.exec_chat_stream(iden, chat, Some(options)).await?.stream;
-                    // The request is sent when the stream is polled.
-                    let first = events.next().await.transpose()?;
+                    // The request is sent when the stream is polled, after the event of the start.
+                    let mut first = events.next().await.transpose()?;
+                    while matches!(first, Some(ChatStreamEvent::Start | ChatStreamEvent::Heartbeat)) {
+                        first = events.next().await.transpose()?;
+                    }
                     Ok((first, events))
                 };
                 let opened = first_byte(silent(opening), timeout, origin).await?;
