@@ -114,6 +114,9 @@ const HOST: &str = "host: the hatchery command";
 
 /// The feature with the allocator of what is shipped or measured.
 const ALLOCATOR: &str = "hatchery-cli/jemalloc";
+
+/// The features with the models of third-party libraries.
+const MODEL_LIBRARIES: &str = "hatchery-models/genai,hatchery-models/rig";
 const LANGUAGES: &str = "components in Python and JavaScript";
 
 fn main() -> ExitCode {
@@ -150,7 +153,7 @@ fn test(workspace: &Workspace, args: &[OsString]) -> anyhow::Result<()> {
     let projects = Projects::all(workspace, components.folder());
     // Arguments choose some of cargo's tests.
     let is_complete = args.is_empty();
-    let mut steps = Steps::new(if is_complete { 9 } else { 7 });
+    let mut steps = Steps::new(if is_complete { 10 } else { 7 });
     steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
     steps.run(&format!("components: {components}"), || components.build(workspace))?;
     steps.run("tests of samples with a workspace of their own", || components.test_standalone(workspace))?;
@@ -162,6 +165,11 @@ fn test(workspace: &Workspace, args: &[OsString]) -> anyhow::Result<()> {
         step::run_command(cargo.args(args).env(components::FOLDER_VARIABLE, components.folder()))
     })?;
     if is_complete {
+        // Apart, so that everything else is built without these libraries.
+        steps.run("tests of the models of libraries", || {
+            let test = ["test", "--workspace", "--test", "models", "--features", MODEL_LIBRARIES];
+            step::run_command(workspace.cargo(test).args(["--", "conformance", "secrets"]))
+        })?;
         steps.run("the developer UI: its checks, and whether dist is built from it", || {
             ui::check_if_possible(workspace)
         })?;

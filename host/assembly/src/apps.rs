@@ -139,7 +139,7 @@ mod tests {
         let apps = apps(
             "app_defaults: {max_llm_calls: 9, tool_execution: sequential}\n\
              apps: {dice: {resumable: true, max_llm_calls: 3, max_tokens: 100, max_events: 7, max_run_bytes: 1 MiB,\n    \
-             max_rounds: 5, max_run_time: 2 min, save_input_blobs_as_artifacts: true}}\n",
+             max_rounds: 5, max_model_retries: 4, max_run_time: 2 min, save_input_blobs_as_artifacts: true}}\n",
         );
         let dice = &apps.app("dice").unwrap().settings;
         assert!(dice.resumable);
@@ -150,6 +150,7 @@ mod tests {
             max_events: Some(7),
             max_run_bytes: Some(1 << 20),
             max_rounds: Some(5),
+            max_model_retries: Some(4),
             max_run_time: Some(Duration::from_secs(120)),
             tool_execution: sequential,
             save_input_blobs_as_artifacts: Some(true),

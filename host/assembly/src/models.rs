@@ -36,8 +36,9 @@ pub fn unusable_models(apps: &[Arc<App>], models: &dyn ModelResolver) -> Vec<Unu
 pub fn models_of(apps: &[Arc<App>]) -> BTreeMap<String, Vec<String>> {
     let mut users: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for app in apps {
-        for model in app.tree.iter().filter_map(|(_, agent)| model_of(agent)) {
-            let users = users.entry(model.name().to_owned()).or_default();
+        let models = app.tree.iter().filter_map(|(_, agent)| model_of(agent));
+        for name in models.flat_map(|model| std::iter::once(model.name()).chain(model.names().skip(1))) {
+            let users = users.entry(name.to_owned()).or_default();
             if !users.contains(&app.name) {
                 users.push(app.name.clone());
             }

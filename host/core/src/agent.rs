@@ -12,10 +12,11 @@ use crate::agent_context::AgentContext;
 use crate::call_context::CallContext;
 use crate::callback::Callbacks;
 use crate::code::CodeExecution;
-use crate::error::RunError;
+use crate::error::{ModelError, RunError};
 use crate::event::USER_AUTHOR;
 use crate::examples::Examples;
-use crate::model::{GenerateContentConfig, Model};
+use crate::fallback::FallbackModel;
+use crate::model::{GenerateContentConfig, Model, ModelCapabilities, ModelResolver};
 use crate::tool::{Tool, Toolset};
 
 /// An agent with its sub agents, before it is added to an [`AgentTree`].
@@ -194,6 +195,8 @@ pub enum Planner {
 pub enum ModelRef {
     /// Looked up by name before each model call.
     Named(String),
+    /// The same, with names of models that take over, in this order, if the first one fails before it has answered.
+    WithFallback(String, Vec<String>),
     /// Used directly, under the given name.
     Object(String, Arc<dyn Model>),
 }
@@ -202,7 +205,43 @@ impl ModelRef {
     /// Returns the model's name.
     pub fn name(&self) -> &str {
         match self {
-            Self::Named(name) | Self::Object(name, _) => name,
+            Self::Named(name) | Self::WithFallback(name, _) | Self::Object(name, _) => name,
+        }
+    }
+
+    /// Returns the names that are looked up, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let (name, others): (_, &[String]) = match self {
+            Self::Named(name) => (Some(name), &[]),
+            Self::WithFallback(name, others) => (Some(name), others),
+            Self::Object(..) => (None, &[]),
+        };
+        name.into_iter().chain(others).map(String::as_str)
+    }
+
+    /// Returns the model.
+    ///
+    /// # Errors
+    /// If there is no model of the name; of several, if there is none of any.
+    pub fn resolve(&self, models: &dyn ModelResolver) -> Result<Arc<dyn Model>, ModelError> {
+        match self {
+            Self::Named(name) => models.model(name),
+            Self::WithFallback(..) => {
+                let all = self.names().map(|name| (name.to_owned(), models.model(name)));
+                FallbackModel::new(all).map(|model| Arc::new(model) as _)
+            }
+            Self::Object(_, model) => Ok(model.clone()),
+        }
+    }
+
+    /// Returns what the model supports, as [`ModelResolver::capabilities`] does; of several, what all of them support.
+    pub fn capabilities(&self, models: &dyn ModelResolver) -> ModelCapabilities {
+        match self {
+            Self::Named(_) | Self::WithFallback(..) => {
+                let all = self.names().map(|name| models.capabilities(name));
+                all.reduce(FallbackModel::common_capabilities).unwrap_or_default()
+            }
+            Self::Object(_, model) => model.capabilities(),
         }
     }
 }

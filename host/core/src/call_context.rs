@@ -10,17 +10,18 @@ use crate::agent_context::AgentHost;
 use crate::caller::Caller;
 use crate::confirmation::ToolConfirmation;
 use crate::content::Part;
-use crate::error::{ModelError, ModelErrorKind, RunError, StoreError};
+use crate::error::{ModelError, ModelErrorKind, RunError, StoreError, ToolError};
 use crate::event::EventActions;
 use crate::id::SessionKey;
 use crate::invocation::Invocation;
 use crate::journal::{EarlierCall, RunJournal, hash_arguments, hash_hex};
 use crate::json::JsonMap;
+use crate::live::{LiveRequestQueue, LiveResults};
 use crate::memory::MemoryEntry;
 use crate::model::{LlmRequest, LlmResponse, Model, ResponseStream, StreamingMode};
 use crate::state::{State, is_state_removal};
 use crate::sync::MutexExt;
-use crate::trace::{Span, SpanContext, SpanOperation};
+use crate::trace::{ModelCallProgress, Span, SpanContext, SpanOperation};
 
 /// The context of one call of a tool or a callback, or of one run of an agent. Changes are collected as the
 /// [`EventActions`] of the event that reports the call. They are visible at once to code that reads state through the
@@ -204,12 +205,28 @@ impl CallContext {
         if !span.is_recorded() {
             return self.invocation.generate(&self.agent, model, request, streaming_mode).await;
         }
-        let request = Arc::new(request);
+        let progress = span.begin_model_call();
+        let request = Arc::new(LlmRequest { progress: progress.clone(), ..request });
         span.set_request(&request);
         let request = LlmRequest::clone(&request);
         let responses = self.invocation.generate(&self.agent, model, request, streaming_mode).await;
-        let responses = responses.inspect_err(|error| span.set_error(error))?;
-        Ok(stream::unfold((responses, span), next_in_span).boxed())
+        let mut call = CodeModelCall { span, progress };
+        let responses = responses.inspect_err(|error| call.span.set_error(error))?;
+        Ok(stream::unfold((responses, call), next_in_span).boxed())
+    }
+
+    /// Starts a streaming tool: a live model gets its results one after the other, while the conversation goes on. `start`
+    /// gets a queue with what the user sends meanwhile. Returns the result of the call. The tool ends with its stream, by
+    /// the built-in tool `stop_streaming`, or with the conversation.
+    ///
+    /// # Errors
+    /// [`ToolError::Recoverable`] outside of a live conversation.
+    pub fn stream_results(
+        &self,
+        tool: &str,
+        start: impl FnOnce(LiveRequestQueue) -> LiveResults,
+    ) -> Result<Value, ToolError> {
+        self.invocation.live_streams.start(tool, start)
     }
 
     /// Returns the context of a call of an item that the configuration uses with arguments: `args` of a tool in an
@@ -368,22 +385,24 @@ impl CallContext {
 
 /// Returns the next response of a call in its span, which ends with the complete response.
 async fn next_in_span(
-    (mut responses, mut span): (ResponseStream, Span),
-) -> Option<(Result<LlmResponse, ModelError>, (ResponseStream, Span))> {
+    (mut responses, mut call): (ResponseStream, CodeModelCall),
+) -> Option<(Result<LlmResponse, ModelError>, (ResponseStream, CodeModelCall))> {
     let Some(response) = responses.next().await else {
-        span.finish();
+        call.end();
         return None;
     };
     match &response {
         Ok(response) => {
-            response.usage_metadata.iter().for_each(|usage| span.set_usage(usage));
-            if !response.partial {
-                span.end();
+            response.usage_metadata.iter().for_each(|usage| call.span.set_usage(usage));
+            if response.partial {
+                call.progress.set_responded();
+            } else {
+                call.end();
             }
         }
-        Err(error) => span.set_error(&error.clone().into()),
+        Err(error) => call.span.set_error(&error.clone().into()),
     }
-    Some((response, (responses, span)))
+    Some((response, (responses, call)))
 }
 
 /// Records the responses of a model call when the last one has arrived. A failed call is not recorded.
@@ -407,4 +426,25 @@ fn record_responses(journal: Arc<RunJournal>, key: String, model: String, respon
         }
     });
     recorded.boxed()
+}
+
+/// The span of a model call by code, which gets its last attributes when it ends.
+struct CodeModelCall {
+    span: Span,
+    progress: ModelCallProgress,
+}
+
+impl CodeModelCall {
+    /// Ends the span, unless it has ended.
+    fn end(&mut self) {
+        if !self.span.has_ended() {
+            self.span.end();
+        }
+    }
+}
+
+impl Drop for CodeModelCall {
+    fn drop(&mut self) {
+        self.span.set_progress(&self.progress);
+    }
 }

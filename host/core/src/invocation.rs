@@ -17,6 +17,7 @@ use crate::event::{Event, EventData, new_invocation_id};
 use crate::id::SessionKey;
 use crate::journal::RunJournal;
 use crate::json::JsonMap;
+use crate::live::LiveStreams;
 use crate::plugin::Plugin;
 use crate::provenance::{Claim, EventSigner};
 use crate::run_config::RunConfig;
@@ -73,6 +74,8 @@ pub struct Invocation {
     pub journal: Option<Arc<RunJournal>>,
     /// Where the spans of the run begin.
     pub span: SpanContext,
+    /// The streaming tools of a live run.
+    pub live_streams: LiveStreams,
     /// True once an event has ended the run.
     is_ended: AtomicBool,
     user_content: RwLock<Arc<Content>>,
@@ -166,6 +169,7 @@ impl Invocation {
             lease,
             journal,
             span,
+            live_streams: LiveStreams::default(),
             is_ended: AtomicBool::new(false),
             user_content: RwLock::new(user_content),
             session: RwLock::new(session),
@@ -231,6 +235,7 @@ impl Invocation {
             lease: None,
             journal: None,
             span: self.span.clone(),
+            live_streams: LiveStreams::default(),
             is_ended: AtomicBool::new(false),
             user_content: RwLock::new(user_content),
             session: RwLock::new(session),

@@ -19,6 +19,7 @@ mod error;
 mod event;
 mod examples;
 mod extra;
+mod fallback;
 mod http_options;
 mod id;
 mod invocation;
@@ -83,6 +84,7 @@ pub use event::{
 };
 pub use examples::{Example, ExampleProvider, Examples};
 pub use extra::{Extra, KnownKeys, known_key};
+pub use fallback::FallbackModel;
 pub use http_options::{HttpOptions, RetryOptions};
 pub use id::{HOST_USER, IdKind, InvalidId, MAX_ID_BYTES, SessionKey};
 pub use invocation::{Invocation, InvocationWriter, NewInvocation, RemainingLimits, RevisionGap};
@@ -91,8 +93,8 @@ pub use journal::{CallJournal, CallRecord, EarlierCall, RunJournal, hash_argumen
 pub use json::{JsonMap, json_len};
 pub use json_schema::to_json_schema;
 pub use live::{
-    LiveConnectConfig, LiveConnection, LiveQueueClosed, LiveRequest, LiveRequestQueue, LiveResponse, QueuedRequest,
-    Reservation, Transcription,
+    LiveConnectConfig, LiveConnection, LiveQueueClosed, LiveRequest, LiveRequestQueue, LiveResponse, LiveResults,
+    LiveStream, LiveStreams, QueuedRequest, Reservation, Transcription,
 };
 pub use memory::{MemoryEntry, MemoryService, RememberedSession};
 pub use message::{ClientMessage, check_message, invalid_message};
@@ -118,8 +120,8 @@ pub use text::{encode_segment, excerpt};
 pub use time::{Timestamp, UptimeInstant};
 pub use tool::{Tool, ToolAuthorizer, Toolset};
 pub use trace::{
-    AttributeValue, InvalidTraceParent, Kept, Span, SpanContent, SpanContext, SpanData, SpanError, SpanExporter,
-    SpanOperation, TimeKind, Trace, TraceParent,
+    AttributeValue, InvalidTraceParent, Kept, ModelCallProgress, Span, SpanContent, SpanContext, SpanData, SpanError,
+    SpanExporter, SpanOperation, TimeKind, Trace, TraceParent,
 };
 pub use turn::{MAX_TURN_LEASE, Turn, TurnLease, TurnStart};
 pub use usage::{ArtifactUsage, SessionUsage, StateUsage, Usage, UserUsage};

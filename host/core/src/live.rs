@@ -7,6 +7,7 @@
 
 mod queue;
 mod request;
+mod streams;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,7 @@ use crate::event::UsageMetadata;
 
 pub use queue::{LiveQueueClosed, LiveRequestQueue, QueuedRequest, Reservation};
 pub use request::LiveRequest;
+pub use streams::{LiveResults, LiveStream, LiveStreams};
 
 /// The settings of live connections in a run. Values of Gemini's `LiveConnectConfig` are passed through.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -16,6 +16,7 @@ use crate::http_options::HttpOptions;
 use crate::json::JsonMap;
 use crate::json_schema::to_json_schema;
 use crate::live::{LiveConnectConfig, LiveConnection};
+use crate::trace::ModelCallProgress;
 
 /// A request to a model. Cloning is cheap: the history is shared.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -36,6 +37,8 @@ pub struct LlmRequest {
     pub live_connect_config: Option<LiveConnectConfig>,
     /// The capabilities of the model that gets the request, for the tools that prepare it. Not sent.
     pub capabilities: ModelCapabilities,
+    /// Where the model tells how the call goes on. Not sent.
+    pub progress: ModelCallProgress,
 }
 
 impl LlmRequest {

@@ -24,10 +24,15 @@ pub struct RunConfig {
     pub max_run_bytes: u64,
     /// Maximum number of rounds of all loop agents of the run together; 0 means no limit.
     pub max_rounds: u32,
+    /// Maximum number of requests to models that are sent again after an error, in all calls of the run together; 0 means
+    /// no limit.
+    pub max_model_retries: u32,
     /// Maximum wall time of the run, without the time that it is paused; zero means no limit.
     pub max_run_time: Duration,
     /// Whether files in the user's message are saved as artifacts, so that the session stores only their names.
     pub save_input_blobs_as_artifacts: bool,
+    /// Whether the speech of a live run is saved as artifacts.
+    pub save_live_audio_as_artifacts: bool,
     /// Whether the responses of consecutive function calls follow the last of the calls in a prompt. `None` leaves this
     /// to [`ModelCapabilities::response_grouping`](crate::ModelCapabilities::response_grouping).
     pub group_function_responses: Option<bool>,
@@ -46,8 +51,10 @@ impl Default for RunConfig {
             max_events: 2_000,
             max_run_bytes: 32 << 20,
             max_rounds: 10_000,
+            max_model_retries: 100,
             max_run_time: Duration::from_secs(60 * 60),
             save_input_blobs_as_artifacts: false,
+            save_live_audio_as_artifacts: false,
             group_function_responses: None,
             live: None,
         }

@@ -25,6 +25,8 @@ pub struct RunUsage {
     pub event_bytes: AtomicU64,
     /// Rounds of loop agents.
     pub rounds: AtomicU32,
+    /// Requests to models that were sent again.
+    pub model_retries: AtomicU32,
     /// The limit of events or bytes that was exceeded first.
     exceeded: OnceLock<ExceededLimit>,
 }
@@ -75,6 +77,7 @@ impl From<UsageSnapshot> for RunUsage {
             event_bytes: snapshot.event_bytes.into(),
             // A run that is resumed replays its rounds, and counts them again.
             rounds: AtomicU32::new(0),
+            model_retries: AtomicU32::new(0),
             exceeded: OnceLock::new(),
         }
     }

@@ -7,6 +7,7 @@
 
 mod content;
 mod data;
+mod model_call;
 mod parent;
 
 use std::fmt::Display;
@@ -25,6 +26,7 @@ use crate::sync::MutexExt;
 
 pub use content::{Kept, SpanContent};
 pub use data::{AttributeValue, SpanData, SpanError, SpanOperation};
+pub use model_call::ModelCallProgress;
 pub use parent::{InvalidTraceParent, TraceParent};
 
 /// Most event ids of a span.
@@ -292,6 +294,11 @@ impl Span {
         self.ended = self.is_recorded().then(Instant::now);
     }
 
+    /// Returns true if the time of the span has ended.
+    pub fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
     /// Ends the span, unless it has ended, and exports it.
     pub fn finish(mut self) {
         if self.ended.is_none() {
@@ -316,6 +323,20 @@ impl Span {
     /// Sets the failure with which the span ends, by its stable code.
     pub fn fail(&mut self, code: &str, message: impl FnOnce() -> String) {
         self.record(|data| data.error = Some(SpanError { code: code.to_owned(), message: message() }));
+    }
+
+    /// Begins to record the progress of a model call, which is part of its request.
+    pub fn begin_model_call(&self) -> ModelCallProgress {
+        ModelCallProgress::begin(&self.context)
+    }
+
+    /// Sets attributes of a model call from its progress.
+    pub fn set_progress(&mut self, progress: &ModelCallProgress) {
+        self.record(|data| {
+            data.set_some(data::PROVIDER_NAME, progress.provider());
+            data.set_some("gen_ai.response.time_to_first_chunk", progress.first_chunk().map(|time| time.as_secs_f64()));
+            data.set_some("hatchery.model.retries", Some(progress.retries()).filter(|retries| *retries > 0));
+        });
     }
 
     /// Sets attributes of the request to a model, and keeps the request if content is captured.

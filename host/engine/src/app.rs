@@ -58,6 +58,8 @@ pub struct RunSettings {
     pub max_run_bytes: Option<u64>,
     /// Most rounds of loop agents in a run; 0 means no limit.
     pub max_rounds: Option<u32>,
+    /// Most requests to models that are sent again after an error; 0 means no limit.
+    pub max_model_retries: Option<u32>,
     /// Most wall time of a run; zero means no limit.
     pub max_run_time: Option<Duration>,
     /// Whether the tool calls of one model response run in parallel.
@@ -75,6 +77,7 @@ impl RunSettings {
             max_events: self.max_events.unwrap_or(config.max_events),
             max_run_bytes: self.max_run_bytes.unwrap_or(config.max_run_bytes),
             max_rounds: self.max_rounds.unwrap_or(config.max_rounds),
+            max_model_retries: self.max_model_retries.unwrap_or(config.max_model_retries),
             max_run_time: self.max_run_time.unwrap_or(config.max_run_time),
             tool_execution: self.tool_execution.unwrap_or(config.tool_execution),
             save_input_blobs_as_artifacts: self

@@ -109,15 +109,14 @@ impl GoogleCredentials {
         let url = Url::parse(&format!("http://{host}{METADATA_PATH}")).map_err(|error| {
             origin.error(ModelErrorKind::Auth, format!("GCE_METADATA_HOST is not a usable host ({error})"))
         })?;
-        let request = client.get(url.clone()).header("Metadata-Flavor", "Google");
-        Ok(PreparedRequest { request, url, secrets: Vec::new() })
+        let request = client.get(url).header("Metadata-Flavor", "Google");
+        Ok(PreparedRequest { request, secrets: Vec::new() })
     }
 }
 
 /// A request for an access token, with the secrets in it.
 struct PreparedRequest {
     request: RequestBuilder,
-    url: Url,
     secrets: Vec<Secret>,
 }
 
@@ -126,7 +125,7 @@ impl PreparedRequest {
         let request = client.post(token.url.clone()).header(CONTENT_TYPE, "application/x-www-form-urlencoded");
         let secrets =
             token.form.iter().filter(|(name, _)| SECRET_FIELDS.contains(name)).map(|(_, value)| value.clone());
-        Self { request: request.body(token.body()), url: token.url.clone(), secrets: secrets.collect() }
+        Self { request: request.body(token.body()), secrets: secrets.collect() }
     }
 
     async fn send(self, origin: &Origin) -> Result<TokenResponse, ModelError> {
@@ -138,7 +137,7 @@ impl PreparedRequest {
             let kind = if error.kind == ModelErrorKind::BadRequest { ModelErrorKind::Auth } else { error.kind };
             ModelError { kind, message: format!("{hint} ({})", error.message), ..error }
         };
-        let response = http::send(self.request, &self.url, TIMEOUT, &origin).await.map_err(failed)?;
+        let response = http::send(self.request, TIMEOUT, &origin).await.map_err(failed)?;
         let body = http::read_limited(response, MAX_TOKEN_BYTES, &origin).await.map_err(failed)?;
         serde_json::from_slice(&body).map_err(|_| failed(origin.bad_response("it is not an access token")))
     }

@@ -5,39 +5,37 @@
 
 mod address;
 mod json;
+mod retries;
 mod web_socket;
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
-use backon::{ExponentialBuilder, Retryable};
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, Stream, StreamExt};
-use hatchery_core::{GenerateContentConfig, HttpOptions, ModelError, ModelErrorKind, RetryOptions};
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use hatchery_core::{GenerateContentConfig, HttpOptions, ModelCallProgress, ModelError, ModelErrorKind, TraceParent};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, ClientBuilder, RequestBuilder, Response, StatusCode, Url, redirect};
 
 use self::address::{check_key_destination, endpoint_url};
 pub(crate) use self::json::to_json;
+use self::retries::retry;
+pub(crate) use self::retries::retry_after;
 pub(crate) use self::web_socket::WebSocket;
 use crate::Secret;
 use crate::failure::Origin;
 use crate::google_credentials::GoogleCredentials;
-use crate::retry::{self, BASE_DELAY, ErrorCategory, MAX_DELAY, RetryStrategy};
-use crate::service::Service;
+use crate::service::{Service, ServiceInfo};
 use crate::settings::Connection;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time until the first byte of a response.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Maximum time between two chunks of a body.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-const MAX_ATTEMPTS: usize = 3;
-/// Maximum time since the first attempt at which a retry may be scheduled.
-const RETRY_PERIOD: Duration = Duration::from_secs(90);
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum size of a response that is not streamed.
 const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 /// Maximum size of an error body. The rest is not read.
@@ -98,6 +96,9 @@ pub(crate) enum Authentication {
     Header(&'static str),
     /// An access token of Google Cloud.
     Google(Arc<GoogleCredentials>),
+    /// By a library, which gets the key.
+    #[cfg(any(feature = "genai", feature = "rig"))]
+    Library,
 }
 
 /// The base URL of one provider, with the headers of its requests.
@@ -119,7 +120,17 @@ impl Endpoint {
         authentication: Authentication,
         http: &Http,
     ) -> Result<Self, ModelError> {
-        let info = service.info();
+        Self::of(model, service.info(), connection, authentication, http)
+    }
+
+    /// Creates the endpoint of a model of this service. Does not connect.
+    pub(crate) fn of(
+        model: &str,
+        info: &'static ServiceInfo,
+        connection: &Connection,
+        authentication: Authentication,
+        http: &Http,
+    ) -> Result<Self, ModelError> {
         let Connection { base_url, api_key, headers: fixed_headers } = connection;
         let mut origin = Origin {
             model: model.to_owned(),
@@ -142,6 +153,8 @@ impl Endpoint {
             }
             (Authentication::Google(credentials), _) => origin.credentials = Some(credentials),
             (Authentication::Bearer | Authentication::Header(_), None) => {}
+            #[cfg(any(feature = "genai", feature = "rig"))]
+            (Authentication::Library, _) => {}
         }
         let endpoint = Self {
             client: http.client(&origin)?,
@@ -174,27 +187,46 @@ impl Endpoint {
     }
 
     /// Sends a POST request with a JSON body. Returns a response with a success status, before its body is read.
-    pub(crate) async fn post(&self, url: &Url, body: Bytes, options: &HttpOptions) -> Result<Response, ModelError> {
-        let headers = self.request_headers(options)?;
-        let timeout = options.timeout.map_or(FIRST_BYTE_TIMEOUT, Duration::from_millis);
-        let send = || self.send(url, body.clone(), headers.clone(), timeout);
-        let retry = options.retry_options.clone().unwrap_or_default();
-        let started = Instant::now();
-        send.retry(backoff(&retry))
-            .when(|error: &ModelError| is_retried(error, &retry, started.elapsed()))
-            .adjust(|error: &ModelError, delay| match error.retry_after {
-                Some(retry_after) => delay.and((retry_after <= MAX_DELAY).then_some(retry_after)),
-                None => match ErrorCategory::from(error.kind).strategy() {
-                    RetryStrategy::FixedDelay if retry.initial_delay.is_none() => delay.map(|_| BASE_DELAY),
-                    _ => delay,
-                },
-            })
-            .notify(|error, delay| tracing::debug!(%error, ?delay, "retrying the model call"))
-            .await
+    pub(crate) async fn post(
+        &self,
+        url: &Url,
+        body: Bytes,
+        options: &HttpOptions,
+        progress: &ModelCallProgress,
+    ) -> Result<Response, ModelError> {
+        let headers = self.request_headers(options, progress)?;
+        let timeout = self.timeout(options);
+        self.retry(options, progress, || self.send(url, body.clone(), headers.clone(), timeout)).await
+    }
+
+    /// Sends a request up to the number of times in the options, until an attempt succeeds or fails for good.
+    pub(crate) async fn retry<T, F: Future<Output = Result<T, ModelError>>>(
+        &self,
+        options: &HttpOptions,
+        progress: &ModelCallProgress,
+        send: impl FnMut() -> F,
+    ) -> Result<T, ModelError> {
+        progress.set_provider(self.origin.service.provider);
+        retry(&options.retry_options.clone().unwrap_or_default(), progress, send).await
+    }
+
+    /// Returns the time in which a response must begin.
+    pub(crate) fn timeout(&self, options: &HttpOptions) -> Duration {
+        options.timeout.map_or(FIRST_BYTE_TIMEOUT, Duration::from_millis)
+    }
+
+    /// Returns the client of the requests.
+    #[cfg(any(feature = "genai", feature = "rig"))]
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 
     /// Returns the headers of a request.
-    fn request_headers(&self, options: &HttpOptions) -> Result<HeaderMap, ModelError> {
+    pub(crate) fn request_headers(
+        &self,
+        options: &HttpOptions,
+        progress: &ModelCallProgress,
+    ) -> Result<HeaderMap, ModelError> {
         let mut headers = self.headers.clone();
         for (name, value) in &options.headers {
             let header = HeaderName::try_from(name).ok().zip(HeaderValue::try_from(value).ok());
@@ -203,6 +235,9 @@ impl Endpoint {
             })?;
             // Keys of the provider are never replaced.
             headers.entry(name).or_insert(value);
+        }
+        if let Some(value) = progress.trace_parent().and_then(|parent| HeaderValue::try_from(parent).ok()) {
+            headers.entry(TraceParent::HEADER).or_insert(value);
         }
         Ok(headers)
     }
@@ -222,11 +257,11 @@ impl Endpoint {
                 .body(body.clone())
         };
         let Some(credentials) = &self.origin.credentials else {
-            return send(request(), url, timeout, &self.origin).await;
+            return send(request(), timeout, &self.origin).await;
         };
         let token = credentials.token(&self.client, &self.origin).await?;
         let authorized = request().header(AUTHORIZATION, key_header("Bearer ", &token, &self.origin)?);
-        let response = respond(authorized, url, timeout, &self.origin).await?;
+        let response = respond(authorized, timeout, &self.origin).await?;
         match response.status() {
             status if status.is_success() => Ok(response),
             StatusCode::UNAUTHORIZED => {
@@ -234,7 +269,7 @@ impl Endpoint {
                 credentials.forget(&token);
                 let token = credentials.token(&self.client, &self.origin).await?;
                 let authorized = request().header(AUTHORIZATION, key_header("Bearer ", &token, &self.origin)?);
-                send(authorized, url, timeout, &self.origin).await
+                send(authorized, timeout, &self.origin).await
             }
             _ => Err(refusal(response, &self.origin).await),
         }
@@ -267,26 +302,29 @@ impl Endpoint {
 /// Sends a request. Returns a response with a success status, before its body is read.
 pub(crate) async fn send(
     request: RequestBuilder,
-    url: &Url,
     timeout: Duration,
     origin: &Arc<Origin>,
 ) -> Result<Response, ModelError> {
-    let response = respond(request, url, timeout, origin).await?;
+    let response = respond(request, timeout, origin).await?;
     if response.status().is_success() { Ok(response) } else { Err(refusal(response, origin).await) }
 }
 
 /// Sends a request. Returns a response with any status, before its body is read.
-async fn respond(
-    request: RequestBuilder,
-    url: &Url,
-    timeout: Duration,
-    origin: &Origin,
-) -> Result<Response, ModelError> {
-    first_byte(request.send(), timeout, origin).await?.map_err(|error| {
-        let host = url.host_str().unwrap_or_default();
-        let message = format!("cannot reach {} at {host}: {}", origin.provider(), chain(&error.without_url()));
-        origin.error(ModelErrorKind::Network, message)
-    })
+async fn respond(request: RequestBuilder, timeout: Duration, origin: &Origin) -> Result<Response, ModelError> {
+    first_byte(request.send(), timeout, origin).await?.map_err(|error| unreachable(error, origin))
+}
+
+/// Returns the error of a request without a response.
+pub(crate) fn unreachable(error: reqwest::Error, origin: &Origin) -> ModelError {
+    let host = error.url().and_then(Url::host_str).unwrap_or_default().to_owned();
+    let message = format!("cannot reach {} at {host}: {}", origin.provider(), chain(&error.without_url()));
+    origin.error(ModelErrorKind::Network, message)
+}
+
+/// Returns the error of a response whose body has no end.
+pub(crate) fn broken(error: reqwest::Error, origin: &Origin) -> ModelError {
+    let message = format!("the connection to {} broke: {}", origin.provider(), chain(&error.without_url()));
+    origin.error(ModelErrorKind::Network, message)
 }
 
 /// Returns the error of a response with an error status.
@@ -332,44 +370,15 @@ fn key_header(prefix: &str, key: &Secret, origin: &Origin) -> Result<HeaderValue
 }
 
 /// Waits for a response to begin, for at most `timeout`.
-async fn first_byte<T>(response: impl Future<Output = T>, timeout: Duration, origin: &Origin) -> Result<T, ModelError> {
+pub(crate) async fn first_byte<T>(
+    response: impl Future<Output = T>,
+    timeout: Duration,
+    origin: &Origin,
+) -> Result<T, ModelError> {
     tokio::time::timeout(timeout, response).await.map_err(|_| {
         let message = format!("{} did not answer within {} s", origin.provider(), timeout.as_secs_f64());
         origin.error(ModelErrorKind::Timeout, message)
     })
-}
-
-/// Returns the delays between attempts.
-pub(crate) fn backoff(retry: &RetryOptions) -> ExponentialBuilder {
-    let delay = |seconds: Option<f64>, default| seconds.map_or(default, Duration::from_secs_f64);
-    let attempts = retry.attempts.map_or(MAX_ATTEMPTS, |attempts| attempts as usize);
-    let backoff = ExponentialBuilder::new()
-        .with_min_delay(delay(retry.initial_delay, BASE_DELAY))
-        .with_max_delay(delay(retry.max_delay, MAX_DELAY))
-        .with_factor(retry.exp_base.map_or(2.0, |base| base.max(1.0) as f32))
-        .with_max_times(attempts.saturating_sub(1));
-    if retry.jitter == Some(0.0) { backoff } else { backoff.with_jitter() }
-}
-
-/// Returns true if a request is sent again after this error, `elapsed` since the first attempt.
-fn is_retried(error: &ModelError, options: &RetryOptions, elapsed: Duration) -> bool {
-    let can_succeed = match (&options.http_status_codes, error.status) {
-        (Some(codes), Some(status)) => codes.contains(&status),
-        (_, _) => retry::is_retryable(error.kind.into()),
-    };
-    can_succeed && elapsed < RETRY_PERIOD
-}
-
-/// Parses `Retry-After`, which is a number of seconds or a date.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    match value.parse::<u64>() {
-        Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => {
-            let date = httpdate::parse_http_date(value).ok()?;
-            Some(date.duration_since(SystemTime::now()).unwrap_or_default())
-        }
-    }
 }
 
 /// Returns the bytes of a body. An error is the last item.
@@ -378,13 +387,7 @@ fn body_stream(
     origin: Arc<Origin>,
 ) -> impl Stream<Item = Result<Bytes, ModelError>> + Send + use<> {
     let error_origin = origin.clone();
-    let bytes = response.bytes_stream().map(move |chunk| {
-        chunk.map_err(|error| {
-            let message =
-                format!("the connection to {} broke: {}", error_origin.provider(), chain(&error.without_url()));
-            error_origin.error(ModelErrorKind::Network, message)
-        })
-    });
+    let bytes = response.bytes_stream().map(move |chunk| chunk.map_err(|error| broken(error, &error_origin)));
     with_idle_timeout(Box::pin(bytes), origin)
 }
 
@@ -457,6 +460,7 @@ mod tests {
             model: "m".into(),
             service: &ServiceInfo {
                 name: "Someone",
+                provider: "someone",
                 key_variables: &["KEY"],
                 url_variable: "URL",
                 default_url: Err("https://someone.example"),
@@ -506,30 +510,6 @@ mod tests {
         assert!(body == "abcdef" && matches!(end, BodyEnd::Complete));
         let (body, end) = collect(chunks(), 5).await;
         assert!(body == "abcde" && matches!(end, BodyEnd::TooLong));
-    }
-
-    #[test]
-    fn no_request_is_sent_again_after_ninety_seconds() {
-        let error = ModelError::new(ModelErrorKind::Timeout, "m", "slow");
-        let codes = RetryOptions { http_status_codes: Some(vec![404]), ..RetryOptions::default() };
-        let not_found = ModelError { status: Some(404), ..error.clone() };
-        for (error, options) in [(error, RetryOptions::default()), (not_found, codes)] {
-            assert!(is_retried(&error, &options, RETRY_PERIOD - Duration::from_millis(1)));
-            assert!(!is_retried(&error, &options, RETRY_PERIOD));
-        }
-    }
-
-    #[test]
-    fn retry_after_is_read_as_seconds_or_as_a_date() {
-        let read = |value: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(RETRY_AFTER, value.parse().unwrap());
-            retry_after(&headers)
-        };
-        assert_eq!(read("7"), Some(Duration::from_secs(7)));
-        assert_eq!(read("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
-        assert!(read("Tue, 31 Dec 2999 23:59:59 GMT").unwrap() > MAX_DELAY);
-        assert_eq!(read("soon"), None);
     }
 
     #[test]

@@ -71,9 +71,10 @@ impl<F: WireFormat> Model for HttpModel<F> {
             .body(&request, &options, streaming_mode)
             .map_err(|message| origin.error(ModelErrorKind::BadRequest, message))?;
         // The conversation is not kept in memory while the model answers.
+        let progress = request.progress.clone();
         drop(request);
         let url = self.format.url(&self.endpoint, streaming_mode).await?;
-        let response = self.endpoint.post(&url, body, &options).await?;
+        let response = self.endpoint.post(&url, body, &options, &progress).await?;
         match streaming_mode {
             StreamingMode::Off => {
                 let body = self.endpoint.read_body(response).await?;

@@ -10,6 +10,7 @@
 //! | `gpt-realtime*` and other names with `realtime` | Realtime API of OpenAI, for live connections |
 //! | `openai-responses/*` | responses API of OpenAI |
 //! | `ollama/*`, `vllm/*`, `llamacpp/*`, `openrouter/*` | chat completions of these servers |
+//! | `genai:*`, `rig:*` | models of third-party [`libraries`], behind cargo features |
 //! | `apigee/*` | an Apigee gateway in front of Gemini, Vertex AI or OpenAI |
 //!
 //! Providers over HTTP share one client. A request is sent up to three times until the first byte of a response
@@ -21,7 +22,6 @@ mod apigee;
 mod capabilities;
 mod encoding;
 mod failure;
-mod fallback;
 mod files;
 mod finish;
 #[doc(hidden)]
@@ -32,6 +32,7 @@ mod google_tokens;
 mod hashed_ngrams;
 mod http;
 mod http_model;
+pub mod libraries;
 mod live_socket;
 mod nulls;
 mod openai;
@@ -48,7 +49,6 @@ mod signatures;
 mod sse;
 mod vertex;
 
-pub use fallback::FallbackModel;
 pub use google_tokens::GoogleTokens;
 pub use hashed_ngrams::HashedNgrams;
 pub use hatchery_egress::Secret;

@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, RwLock};
 
 use hatchery_core::sync::RwLockExt;
-use hatchery_core::{Embedder, Model, ModelCapabilities, ModelError, ModelErrorKind, ModelResolver};
+use hatchery_core::{Embedder, FallbackModel, Model, ModelCapabilities, ModelError, ModelErrorKind, ModelResolver};
 
 use crate::anthropic::AnthropicProvider;
 use crate::apigee::ApigeeProvider;
-use crate::fallback::FallbackModel;
 use crate::gemini::GeminiProvider;
 use crate::hashed_ngrams::HashedNgrams;
 use crate::http::Http;
@@ -92,6 +91,10 @@ impl ModelProviders {
             Box::new(ResponsesProvider::new(&settings, http.clone())),
         ];
         built_in.extend(ChatProvider::all(&settings, &http).map(|provider| Box::new(provider) as _));
+        #[cfg(feature = "genai")]
+        built_in.push(Box::new(crate::libraries::genai::GenaiProvider::new(&settings, http.clone())));
+        #[cfg(feature = "rig")]
+        built_in.push(Box::new(crate::libraries::rig::RigProvider::new(&settings, http.clone())));
         built_in.push(Box::new(ApigeeProvider::new(&settings, http, vertex)));
         Self { built_in, fallbacks: settings.fallbacks, ..Self::default() }
     }

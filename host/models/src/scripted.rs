@@ -243,6 +243,7 @@ async fn play_turns(
 #[async_trait]
 impl Model for Scripted {
     async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError> {
+        request.progress.set_provider("scripted");
         if let Some(requests) = &self.requests {
             requests.lock_unpoisoned().push(request.clone());
         }

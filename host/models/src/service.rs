@@ -29,6 +29,8 @@ pub enum Service {
 pub(crate) struct ServiceInfo {
     /// The name in messages.
     pub(crate) name: &'static str,
+    /// The name in traces and metrics: `gen_ai.provider.name`.
+    pub(crate) provider: &'static str,
     /// The variables of the key. The first that is set is used.
     pub(crate) key_variables: &'static [&'static str],
     pub(crate) url_variable: &'static str,
@@ -91,6 +93,7 @@ impl Service {
         match self {
             Self::Gemini => &ServiceInfo {
                 name: "Gemini",
+                provider: "gcp.gemini",
                 key_variables: &["GOOGLE_API_KEY", "GEMINI_API_KEY"],
                 url_variable: "GOOGLE_GEMINI_BASE_URL",
                 default_url: Ok("https://generativelanguage.googleapis.com"),
@@ -98,6 +101,7 @@ impl Service {
             },
             Self::Vertex => &ServiceInfo {
                 name: "Vertex AI",
+                provider: "gcp.vertex_ai",
                 key_variables: &[],
                 url_variable: "GOOGLE_VERTEX_BASE_URL",
                 default_url: Ok("https://aiplatform.googleapis.com"),
@@ -105,6 +109,7 @@ impl Service {
             },
             Self::OpenAi => &ServiceInfo {
                 name: "OpenAI",
+                provider: "openai",
                 key_variables: &["OPENAI_API_KEY"],
                 url_variable: "OPENAI_BASE_URL",
                 default_url: Ok("https://api.openai.com/v1"),
@@ -112,6 +117,7 @@ impl Service {
             },
             Self::Anthropic => &ServiceInfo {
                 name: "Anthropic",
+                provider: "anthropic",
                 key_variables: &["ANTHROPIC_API_KEY"],
                 url_variable: "ANTHROPIC_BASE_URL",
                 default_url: Ok("https://api.anthropic.com"),
@@ -119,6 +125,7 @@ impl Service {
             },
             Self::Ollama => &ServiceInfo {
                 name: "Ollama",
+                provider: "ollama",
                 key_variables: &["OLLAMA_API_KEY"],
                 url_variable: "OLLAMA_BASE_URL",
                 default_url: Err("http://localhost:11434/v1"),
@@ -126,6 +133,7 @@ impl Service {
             },
             Self::Vllm => &ServiceInfo {
                 name: "vLLM",
+                provider: "vllm",
                 key_variables: &["VLLM_API_KEY"],
                 url_variable: "VLLM_BASE_URL",
                 default_url: Err("http://localhost:8000/v1"),
@@ -133,6 +141,7 @@ impl Service {
             },
             Self::LlamaCpp => &ServiceInfo {
                 name: "llama.cpp",
+                provider: "llamacpp",
                 key_variables: &["LLAMACPP_API_KEY"],
                 url_variable: "LLAMACPP_BASE_URL",
                 default_url: Err("http://localhost:8080/v1"),
@@ -140,6 +149,7 @@ impl Service {
             },
             Self::OpenRouter => &ServiceInfo {
                 name: "OpenRouter",
+                provider: "openrouter",
                 key_variables: &["OPENROUTER_API_KEY"],
                 url_variable: "OPENROUTER_BASE_URL",
                 default_url: Ok("https://openrouter.ai/api/v1"),
@@ -147,6 +157,7 @@ impl Service {
             },
             Self::Apigee => &ServiceInfo {
                 name: "Apigee",
+                provider: "apigee",
                 key_variables: &["APIGEE_API_KEY"],
                 url_variable: "APIGEE_PROXY_URL",
                 default_url: Err("https://gateway.example/path"),

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use hatchery_egress::Secret;
 
-use crate::service::Service;
+use crate::libraries;
+use crate::service::{Service, ServiceInfo};
 
 /// A provider's base URL with its origin. API keys are only sent to a URL that the operator chose.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -123,6 +124,8 @@ pub struct GoogleCloud {
 pub struct Settings {
     /// Connections by service.
     pub connections: BTreeMap<Service, Connection>,
+    /// Connections of providers that only the model libraries have, by the beginning of their variables, such as `GROQ`.
+    pub libraries: BTreeMap<String, Connection>,
     /// Access to Google Cloud.
     pub google_cloud: GoogleCloud,
     /// Names of models that take over, in this order, if the model of a name fails before it has answered.
@@ -143,24 +146,28 @@ impl Settings {
     /// Reads the same variables from `variable`.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
         let value = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
-        let connection = |service: Service| {
-            let info = service.info();
+        let connection = |info: &ServiceInfo| Connection {
+            base_url: value(info.url_variable).map(BaseUrl::from),
+            api_key: info.key_variables.iter().find_map(|name| value(name)).map(Secret::from),
+            headers: BTreeMap::new(),
+        };
+        let connection_of = |service: Service| {
             let headers = match service {
                 Service::Apigee => value("APIGEE_HEADERS").map(|headers| read_headers(&headers)).unwrap_or_default(),
                 _ => BTreeMap::new(),
             };
-            Connection {
-                base_url: value(info.url_variable).map(BaseUrl::from),
-                api_key: info.key_variables.iter().find_map(|name| value(name)).map(Secret::from),
-                headers,
-            }
+            Connection { headers, ..connection(service.info()) }
         };
         let is_true = |value: String| matches!(value.to_ascii_lowercase().as_str(), "true" | "1");
         let home = || value("HOME").map(|home| PathBuf::from(home).join(".config/gcloud"));
         Self {
             connections: Service::ALL
                 .into_iter()
-                .map(|service| (service, connection(service)))
+                .map(|service| (service, connection_of(service)))
+                .filter(|(_, connection)| *connection != Connection::default())
+                .collect(),
+            libraries: libraries::services()
+                .map(|info| (libraries::prefix(info).to_owned(), connection(info)))
                 .filter(|(_, connection)| *connection != Connection::default())
                 .collect(),
             google_cloud: GoogleCloud {

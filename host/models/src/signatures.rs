@@ -13,16 +13,22 @@ pub(crate) enum SignatureKind {
     RedactedThinking,
     /// A thought that OpenAI has encrypted.
     Reasoning,
+    /// Signatures of the library genai, as a JSON array.
+    Genai,
+    /// A block of an answer of the library rig, with its origin, as JSON.
+    Rig,
 }
 
 impl SignatureKind {
-    const ALL: [Self; 3] = [Self::Thinking, Self::RedactedThinking, Self::Reasoning];
+    const ALL: [Self; 5] = [Self::Thinking, Self::RedactedThinking, Self::Reasoning, Self::Genai, Self::Rig];
 
     fn mark(self) -> &'static str {
         match self {
             Self::Thinking => "thinking:",
             Self::RedactedThinking => "redacted-thinking:",
             Self::Reasoning => "reasoning:",
+            Self::Genai => "genai:",
+            Self::Rig => "rig:",
         }
     }
 

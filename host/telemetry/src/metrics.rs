@@ -1,5 +1,7 @@
 //! Metrics of runs in the text format of OpenMetrics, which Prometheus reads. They are counted from the spans of runs.
 
+mod gen_ai;
+
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +14,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+
+use self::gen_ai::ModelCalls;
 
 /// Most values of a label. Further ones are counted as [`OTHER`], because each value takes memory for ever.
 const MAX_NAMES: usize = 100;
@@ -92,6 +96,9 @@ pub struct Metrics(Arc<Inner>);
 
 struct Inner {
     registry: Registry,
+    /// Metrics whose names have no prefix.
+    conventional: Registry,
+    model_calls: ModelCalls,
     runs: Calls,
     models: Calls,
     tools: Calls,
@@ -137,8 +144,21 @@ impl Default for Metrics {
             ("component_calls", "Calls into components that have ended"),
             ("component_call_duration", "Time of calls into components"),
         );
+        let mut conventional = Registry::default();
+        let model_calls = ModelCalls::new(&mut conventional, &mut registry);
         let code_models = Names::default();
-        Self(Arc::new(Inner { registry, runs, models, tools, components, code_models, tokens, run_time }))
+        Self(Arc::new(Inner {
+            registry,
+            conventional,
+            model_calls,
+            runs,
+            models,
+            tools,
+            components,
+            code_models,
+            tokens,
+            run_time,
+        }))
     }
 }
 
@@ -157,6 +177,7 @@ impl Metrics {
         }
         let mut text = String::new();
         encode_registry(&mut text, &self.0.registry)?;
+        encode_registry(&mut text, &self.0.conventional)?;
         encode_registry(&mut text, &now)?;
         encode_eof(&mut text)?;
         Ok(text)
@@ -180,6 +201,7 @@ impl Inner {
         let is_code = span.operation == SpanOperation::CodeModel;
         let model = if is_code { self.code_models.get(model) } else { self.models.names.get(model) };
         let model = self.models.count_named(model, span);
+        self.model_calls.count(span, &model, Name(error_label(span).into()));
         for (kind, attribute) in [("input", "gen_ai.usage.input_tokens"), ("output", "gen_ai.usage.output_tokens")] {
             if let Some(tokens) = span.get(attribute).and_then(|tokens| tokens.as_u64()) {
                 let labels = [("model", model.clone()), ("type", Name(kind.into()))];
@@ -325,17 +347,26 @@ mod tests {
         call.record(|data| {
             data.set("gen_ai.request.model", "scripted");
             data.set("gen_ai.usage.input_tokens", 7_u64);
+            data.set("gen_ai.provider.name", "anthropic");
+            data.set("gen_ai.response.time_to_first_chunk", 0.3);
+            data.set("hatchery.model.retries", 2_u64);
         });
         call.finish();
         tool(run.context(), "roll \"die\"").finish();
         run.set_error(&RunError::Cancelled);
         drop(run);
         let text = metrics.encode([GaugeValue { name: "components", help: "Components", value: 3 }]).unwrap();
+        let call = "gen_ai_operation_name=\"generate_content\",gen_ai_provider_name=\"anthropic\",gen_ai_request_model=\"scripted\"";
         for (series, expected) in [
             ("hatchery_runs_total{app=\"dice\",error=\"CANCELLED\"}", "1"),
             ("hatchery_run_duration_seconds_count{app=\"dice\"}", "1"),
             ("hatchery_model_calls_total{model=\"scripted\",error=\"\"}", "1"),
             ("hatchery_model_tokens_total{model=\"scripted\",type=\"input\"}", "7"),
+            ("hatchery_model_retries_total{provider=\"anthropic\",model=\"scripted\"}", "2"),
+            (format!("gen_ai_client_operation_duration_seconds_count{{{call},error_type=\"\"}}").as_str(), "1"),
+            (format!("gen_ai_client_operation_time_to_first_chunk_seconds_sum{{{call}}}").as_str(), "0.3"),
+            (format!("gen_ai_client_operation_time_to_first_chunk_seconds_bucket{{le=\"0.32\",{call}}}").as_str(), "1"),
+            (format!("gen_ai_client_token_usage_sum{{{call},gen_ai_token_type=\"input\"}}").as_str(), "7.0"),
             ("hatchery_tool_calls_total{tool=\"roll \\\"die\\\"\",error=\"\"}", "1"),
             ("hatchery_components", "3"),
         ] {

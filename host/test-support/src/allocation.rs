@@ -1,9 +1,10 @@
 //! A global allocator that counts the bytes of the process.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicIsize, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 
 static ALLOCATED: AtomicIsize = AtomicIsize::new(0);
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
 /// The system's allocator with a counter. A test program that uses it has one test, because all threads are counted.
 pub struct CountingAllocator;
@@ -13,12 +14,18 @@ impl CountingAllocator {
     pub fn allocated() -> isize {
         ALLOCATED.load(Ordering::Relaxed)
     }
+
+    /// Returns the number of allocations since the process began.
+    pub fn allocations() -> usize {
+        ALLOCATIONS.load(Ordering::Relaxed)
+    }
 }
 
 // SAFETY: passes every call on to the system's allocator as it is.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the caller's promise about the layout.
         unsafe { System.alloc(layout) }
     }

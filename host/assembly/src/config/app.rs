@@ -38,6 +38,9 @@ pub struct AppConfig {
     /// Maximum number of rounds of loop agents per run. Default: 10,000; 0 means unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_rounds: Option<u32>,
+    /// Maximum number of requests to models that are sent again after an error, per run. Default: 100; 0 means unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_model_retries: Option<u32>,
     /// Maximum wall time of a run. Default: 1 h; 0 s means unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_run_time: Option<RunTime>,
@@ -143,6 +146,7 @@ impl AppConfig {
             max_events: self.max_events.or(defaults.max_events),
             max_run_bytes: self.max_run_bytes.or(defaults.max_run_bytes),
             max_rounds: self.max_rounds.or(defaults.max_rounds),
+            max_model_retries: self.max_model_retries.or(defaults.max_model_retries),
             max_run_time: self.max_run_time.or(defaults.max_run_time),
             quotas: self.quotas.with_defaults(&defaults.quotas),
             save_input_blobs_as_artifacts: self
@@ -164,6 +168,7 @@ impl AppConfig {
                 max_events: self.max_events,
                 max_run_bytes: self.max_run_bytes.map(|size| size.bytes() as u64),
                 max_rounds: self.max_rounds,
+                max_model_retries: self.max_model_retries,
                 max_run_time: self.max_run_time.map(|time| time.0),
                 tool_execution: self.tool_execution.map(Into::into),
                 save_input_blobs_as_artifacts: self.save_input_blobs_as_artifacts,

@@ -167,8 +167,8 @@ fn an_unknown_setting_of_an_app_is_an_error_with_its_position() {
     assert_eq!(
         error,
         "/srv/agents/hatchery.yaml:3:5: apps.dice: unknown field `max_calls`, expected one of `resumable`, `max_llm_calls`, \
-         `max_tokens`, `max_events`, `max_run_bytes`, `max_rounds`, `max_run_time`, `quotas`, `save_input_blobs_as_artifacts`, \
-         `tool_execution`, `compaction`, `memory`"
+         `max_tokens`, `max_events`, `max_run_bytes`, `max_rounds`, `max_model_retries`, `max_run_time`, `quotas`, \
+         `save_input_blobs_as_artifacts`, `tool_execution`, `compaction`, `memory`"
     );
     let error = parse("app_defaults: {tool_execution: both}").unwrap_err();
     assert!(

@@ -149,6 +149,9 @@ impl Invocation {
         self.check_tokens(agent)?;
         self.count_llm_call(agent)?;
         self.ensure_turn().await?;
+        // Runs of agents that are called as tools share the retries of the run around them.
+        let outermost = self.and_parents().last().unwrap_or(self);
+        request.progress.limit_retries(&outermost.usage, outermost.run_config.max_model_retries);
         match self.cancel.run_until_cancelled(model.generate(request, streaming_mode)).await {
             Some(responses) => Ok(self.count_tokens(responses?)),
             None => Err(RunError::Cancelled),

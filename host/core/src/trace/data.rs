@@ -30,6 +30,9 @@ pub enum SpanOperation {
     Http,
 }
 
+/// The attribute with the provider of a model call.
+pub(super) const PROVIDER_NAME: &str = "gen_ai.provider.name";
+
 impl SpanOperation {
     /// Returns the value of `gen_ai.operation.name`; `None` for operations that the conventions do not have.
     pub fn name(self) -> Option<&'static str> {
@@ -230,8 +233,9 @@ impl SpanData {
         let Trace { session, invocation_id, .. } = &*self.trace;
         let mut attributes = Vec::with_capacity(self.attributes.len() + 8);
         attributes.extend(self.operation.name().map(|name| ("gen_ai.operation.name", name.into())));
+        // That of a model call is known once it has begun.
+        attributes.extend(self.get(PROVIDER_NAME).is_none().then(|| (PROVIDER_NAME, "hatchery".into())));
         attributes.extend([
-            ("gen_ai.provider.name", "hatchery".into()),
             ("gen_ai.conversation.id", session.id.clone().into()),
             ("gcp.vertex.agent.session_id", session.id.clone().into()),
             ("gcp.vertex.agent.invocation_id", invocation_id.clone().into()),

@@ -4,7 +4,9 @@
 //! Chunks are sent and not stored. A stored event has the whole text, or the whole transcription of speech, once the
 //! model calls a tool, is interrupted or has finished its turn.
 
+mod recording;
 mod speech;
+mod streams;
 mod tools;
 
 use std::collections::{HashSet, VecDeque};
@@ -23,7 +25,9 @@ use serde_json::json;
 use super::model_call::response_event;
 use super::{LoopDriver, request};
 use crate::run::{AgentOutcome, LiveInput, LiveMessage};
+use recording::{RecordedAudio, Recording};
 use speech::Speech;
+use streams::RunningStreams;
 use tools::{FinishedBatch, RunningTools};
 
 /// Most messages of the model that are kept while a request is sent.
@@ -83,12 +87,15 @@ struct Conversation<'a> {
     tools: RunningTools<'a>,
     /// Messages of the model that came while a request was sent.
     received: VecDeque<Option<Result<LiveResponse, ModelError>>>,
+    streams: RunningStreams,
     /// What the user has said, as far as it is not stored.
     heard: Speech,
     /// What the model has said, as far as it is not stored.
     spoken: Speech,
     /// What the model has written, as far as it is not stored, and the id of its event.
     written: (String, Aggregator),
+    /// The speech of the user and of the model; `None` if it is not saved.
+    recordings: Option<[Recording; 2]>,
     usage: Option<UsageMetadata>,
     /// What the model does now, up to its calls of tools or the end of its turn.
     span: Option<Span>,
@@ -113,6 +120,7 @@ impl<'a> Conversation<'a> {
         connection: &'a dyn LiveConnection,
         request: &'a Arc<LlmRequest>,
     ) -> Self {
+        let is_recorded = driver.cx.call.invocation.run_config.save_live_audio_as_artifacts;
         Self {
             driver,
             input,
@@ -120,9 +128,11 @@ impl<'a> Conversation<'a> {
             request,
             tools: RunningTools::default(),
             received: VecDeque::new(),
+            streams: RunningStreams::of(&driver.cx.call.invocation.live_streams),
             heard: Speech::default(),
             spoken: Speech::default(),
             written: (new_event_id(), Aggregator::default()),
+            recordings: is_recorded.then(|| [Recording::of("input"), Recording::of("output")]),
             usage: None,
             span: None,
             turns: 0,
@@ -171,6 +181,10 @@ impl<'a> Conversation<'a> {
                         Some(request) => self.forward(request).await?,
                         None => self.end_with_turn(),
                     },
+                    message = self.streams.next() => {
+                        self.send(message).await?;
+                        None
+                    }
                 },
             };
             if let Some(outcome) = ended {
@@ -225,8 +239,15 @@ impl<'a> Conversation<'a> {
                 let stored = self.input.messages.append(self.driver.run, content, state_delta).await?;
                 (LiveRequest::content(Arc::unwrap_or_clone(stored)), reservations)
             }
+            LiveRequest::Blob(blob) => {
+                let run = self.run_id();
+                let recorded = self.recordings.as_mut().and_then(|[input, _]| input.add(&blob, run));
+                self.save(recorded).await?;
+                (LiveRequest::Blob(blob), reservations)
+            }
             request => (request, reservations),
         };
+        self.streams.pass_on(&request);
         match self.send(request).await {
             Err(error) if error.kind == ModelErrorKind::BadRequest => Err(RunError::BadInput(error.message)),
             sent => Ok(sent.map(|()| None)?),
@@ -326,6 +347,13 @@ impl<'a> Conversation<'a> {
             partial: true,
             ..LlmResponse::default()
         };
+        for part in &media {
+            if let PartData::InlineData(blob) = &part.data {
+                let run = self.run_id();
+                let recorded = self.recordings.as_mut().and_then(|[_, output]| output.add(blob, run));
+                self.save(recorded).await?;
+            }
+        }
         if !media.is_empty() {
             self.driver.cx.emit(response_event(new_event_id(), chunk(media))).await?;
         }
@@ -352,6 +380,7 @@ impl<'a> Conversation<'a> {
     /// Stores what was said and written. The last event tells how the turn has ended, and what it has used.
     async fn end_turn(&mut self, end: TurnEnd) -> Result<(), RunError> {
         self.is_in_turn = false;
+        self.save_recordings().await?;
         let usage = self.usage.take();
         let event = self.store_words(end, usage).await?;
         self.end_span(event.as_ref());
@@ -376,6 +405,27 @@ impl<'a> Conversation<'a> {
         self.driver.emit_response(id, response).await.map(Some)
     }
 
+    fn run_id(&self) -> &'a str {
+        &self.driver.cx.call.invocation.id
+    }
+
+    /// Saves what was said since the last turn. The next event has the names of the artifacts.
+    async fn save_recordings(&mut self) -> Result<(), RunError> {
+        let run = self.run_id();
+        let recorded = self.recordings.as_mut().map(|recordings| recordings.each_mut().map(|side| side.finish(run)));
+        for audio in recorded.into_iter().flatten() {
+            self.save(audio).await?;
+        }
+        Ok(())
+    }
+
+    async fn save(&mut self, audio: Option<RecordedAudio>) -> Result<(), RunError> {
+        if let Some(RecordedAudio { name, part }) = audio {
+            self.driver.cx.call.save_artifact(&name, &part).await?;
+        }
+        Ok(())
+    }
+
     /// Emits what the user has said, as an event of the user.
     async fn emit_heard(&mut self, event: Option<EventData>) -> Result<(), RunError> {
         let Some(data) = event else { return Ok(()) };
@@ -391,7 +441,7 @@ impl<'a> Conversation<'a> {
         self.driver.cx.sink.emit(Event::new(data)).await.map(drop)
     }
 
-    /// Emits what the model has said, and the end of its turn. An end alone is not stored.
+    /// Emits what the model has said, and the end of its turn. An end alone is not stored, unless there are artifacts.
     async fn emit_spoken(
         &mut self,
         event: Option<EventData>,
@@ -401,12 +451,17 @@ impl<'a> Conversation<'a> {
         let is_end = turn_complete.is_some() || interrupted.is_some();
         let data = match event {
             Some(data) => data,
+            None if self.has_artifacts() => EventData::default(),
             None if is_end => EventData { partial: true, ..EventData::default() },
             None => return Ok(None),
         };
         let usage_metadata = usage.map(Box::new);
         let data = EventData { turn_complete, interrupted, usage_metadata, ..data };
         self.driver.cx.emit(data).await.map(Some)
+    }
+
+    fn has_artifacts(&self) -> bool {
+        !self.driver.cx.call.actions().artifact_delta.is_empty()
     }
 
     /// Sends the results of tools to the model. A tool may have transferred to another agent.
@@ -433,6 +488,7 @@ impl<'a> Conversation<'a> {
         if !responses.is_empty() {
             self.send(LiveRequest::ToolResponses(responses)).await?;
         }
+        self.streams.adopt();
         Ok(None)
     }
 }

@@ -22,8 +22,9 @@ impl LoopDriver<'_> {
             call.invocation.count_llm_call(&call.agent)?;
             return self.emit_response(event_id, response).await;
         }
-        let request = Arc::new(request);
         let mut span = call.span().start(SpanOperation::Model, "");
+        request.progress = span.begin_model_call();
+        let request = Arc::new(request);
         span.record(|data| data.set("gcp.vertex.agent.event_id", event_id.clone()));
         span.set_request(&request);
         let mut aggregator = Aggregator::default();
@@ -33,6 +34,7 @@ impl LoopDriver<'_> {
             aggregator.finish().ok_or_else(|| empty().into())
         });
         span.end();
+        span.set_progress(&request.progress);
         let response = match result.inspect_err(|error| span.set_error(error)) {
             Ok(response) => self.recover_blocked(&request, response).await?,
             Err(RunError::Model(error)) => self.recover_model_call(&request, error).await?,
@@ -60,6 +62,9 @@ impl LoopDriver<'_> {
         let mut splitter = planning::StreamSplitter::new(self.llm.planner.as_ref());
         while let Some(response) = cancel.run_until_cancelled(responses.next()).await.ok_or(RunError::Cancelled)? {
             let mut response = response?;
+            if response.partial {
+                request.progress.set_responded();
+            }
             assign_call_ids(&mut response);
             if streaming_mode == StreamingMode::On && response.partial {
                 let chunk = self.call_after_model(response.clone()).await?;

@@ -14,15 +14,14 @@ impl RunContext {
     /// may replace it.
     pub(crate) fn resolve_model(&self, id: AgentId, cx: &CallContext) -> Result<(String, Arc<dyn Model>), RunError> {
         let (name, model) = match model_ref(&self.app.tree, id) {
-            Some(ModelRef::Named(name)) => (name, self.invocation.services.models.model(name)),
-            Some(ModelRef::Object(name, model)) => (name, Ok(model.clone())),
+            Some(model) => (model.name(), model.resolve(self.invocation.services.models.as_ref())),
             None => {
                 let message =
                     format!("no model found for agent `{}` or its ancestors; give one of them a `model`", cx.agent);
                 return Err(ModelError::new(ModelErrorKind::UnknownModel, "none", message).into());
             }
         };
-        Ok((name.clone(), self.plugins.model(cx, name, model)?))
+        Ok((name.to_owned(), self.plugins.model(cx, name, model)?))
     }
 }
 
@@ -43,11 +42,7 @@ fn can_converse(tree: &AgentTree, id: AgentId) -> bool {
 
 /// Returns true if the agent answers a live run in a live conversation, as its declared model is live.
 pub(crate) fn is_live(tree: &AgentTree, id: AgentId, models: &dyn ModelResolver) -> bool {
-    let has_live_model = || match model_ref(tree, id) {
-        Some(ModelRef::Named(name)) => models.capabilities(name).live,
-        Some(ModelRef::Object(_, model)) => model.capabilities().live,
-        None => false,
-    };
+    let has_live_model = || model_ref(tree, id).is_some_and(|model| model.capabilities(models).live);
     can_converse(tree, id) && has_live_model()
 }
 

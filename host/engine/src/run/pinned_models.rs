@@ -23,7 +23,7 @@ impl PinnedModels {
                 AgentKind::Custom(custom) => custom.model.as_ref(),
                 AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } => None,
             };
-            if let Some(ModelRef::Named(name)) = model {
+            for name in model.into_iter().flat_map(ModelRef::names) {
                 // An agent whose model is not available fails when it calls it.
                 let _ = pinned.model(name);
             }

@@ -8,6 +8,7 @@ mod long_running;
 mod memory;
 mod model_tools;
 mod require_confirmation;
+mod stop_streaming;
 
 use std::sync::{Arc, LazyLock};
 
@@ -24,6 +25,7 @@ pub use long_running::LongRunning;
 pub use memory::{LoadMemory, PreloadMemory};
 pub use model_tools::{DataStoreSpec, ModelTool, VertexAiSearch};
 pub use require_confirmation::RequireConfirmation;
+pub use stop_streaming::StopStreaming;
 
 /// The tools that need no arguments, by name.
 static TOOLS: LazyLock<Factories<Arc<dyn Tool>>> = LazyLock::new(|| {
@@ -32,6 +34,7 @@ static TOOLS: LazyLock<Factories<Arc<dyn Tool>>> = LazyLock::new(|| {
     register::<LoadArtifacts>(&mut tools, "load_artifacts");
     register::<LoadMemory>(&mut tools, "load_memory");
     register::<PreloadMemory>(&mut tools, "preload_memory");
+    register::<StopStreaming>(&mut tools, stop_streaming::NAME);
     for model_tool in
         [ModelTool::google_search, ModelTool::google_maps_grounding, ModelTool::url_context, ModelTool::code_execution]
     {

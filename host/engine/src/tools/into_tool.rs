@@ -6,7 +6,7 @@ use hatchery_core::Tool;
 
 use super::builtin::{
     AtMostOnce, ExampleTool, ExitLoop, LoadArtifacts, LoadMemory, LongRunning, ModelTool, PreloadMemory,
-    RequireConfirmation,
+    RequireConfirmation, StopStreaming,
 };
 
 /// A tool for builders: a [`function_tool`](crate::build::function_tool), an [`AgentTool`](crate::AgentTool), a
@@ -51,4 +51,5 @@ impl_into_tool!(
     ModelTool,
     PreloadMemory,
     RequireConfirmation,
+    StopStreaming,
 );

@@ -184,6 +184,7 @@ fn chatters(code: ChattingAgent) -> Agent {
 fn runs_are_bounded_by_default() {
     let config = RunConfig::default();
     assert_eq!((config.max_events, config.max_run_bytes), (2_000, 32 << 20));
+    assert_eq!(config.max_model_retries, 100);
     assert_eq!((config.max_rounds, config.max_run_time), (10_000, Duration::from_secs(3_600)));
 }
 

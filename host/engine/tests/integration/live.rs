@@ -1,10 +1,20 @@
 //! Live runs: conversations with a live model, and text models turn by turn, through the hooks, tools and limits of runs.
 
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use futures::stream;
 use hatchery_core::{
-    Blob, Content, HookPoint, LiveRequest, LiveRequestQueue, LiveResponse, Part, PartData, REQUEST_CONFIRMATION,
-    RunError,
+    Agent, Blob, CallContext, Content, Event, FunctionCall, FunctionDeclaration, HookPoint, JsonMap, LiveConnection,
+    LiveRequest, LiveRequestQueue, LiveResponse, LlmAgent, LlmRequest, Model, ModelCapabilities, ModelError, ModelRef,
+    Part, PartData, REQUEST_CONFIRMATION, ResponseStream, RunError, SessionKey, StreamingMode, Tool, ToolError,
+    Transcription,
 };
-use hatchery_engine::LiveRunRequest;
+use hatchery_engine::builtin::StopStreaming;
+use hatchery_engine::{LiveRunRequest, Run};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 
@@ -139,6 +149,119 @@ async fn messages_in_a_conversation_are_stored_and_speech_counts_as_no_bytes() {
     let runs: Vec<_> = session.events.iter().map(|event| &event.invocation_id).collect();
     assert!(runs.windows(2).all(|pair| pair[0] == pair[1]), "{runs:?}");
     assert!(session.events.iter().all(|event| !event.partial));
+}
+
+/// Sends its model the number of requests that it has seen, at first none.
+struct Watch {
+    declaration: Arc<FunctionDeclaration>,
+    ended: Arc<AtomicBool>,
+}
+
+/// Notes that a stream was dropped.
+struct NoteOnDrop(Arc<AtomicBool>);
+
+impl Drop for NoteOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl Tool for Watch {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.declaration
+    }
+
+    async fn call(&self, _: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
+        let note = NoteOnDrop(self.ended.clone());
+        cx.stream_results("watch", move |input| {
+            let count = stream::unfold((0, input, note), |(seen, input, note)| async move {
+                if seen > 0 {
+                    input.next().await?;
+                }
+                Some((json!({"seen": seen}), (seen + 1, input, note)))
+            });
+            count.boxed()
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_streaming_tool_sends_results_until_the_model_stops_it() {
+    let returned = |seen: i32| {
+        let text = format!("Function watch returned: {{\"seen\":{seen}}}");
+        Step::Expect(LiveRequest::content(Content::user(text)))
+    };
+    let pending = json!({"status": "The function is running asynchronously and the results are pending."});
+    let model = LiveModel::new([vec![
+        call("c1", "watch", json!({})),
+        result("c1", "watch", pending),
+        returned(0),
+        said("I watch"),
+        complete(),
+        Step::Expect(audio()),
+        returned(1),
+        call("c2", "stop_streaming", json!({"function_name": "watch"})),
+        result("c2", "stop_streaming", json!({"status": "Stopped watch."})),
+        call("c3", "stop_streaming", json!({"function_name": "watch"})),
+        result("c3", "stop_streaming", json!({"error": "the function `watch` is not running"})),
+        complete(),
+    ]]);
+    let ended = Arc::new(AtomicBool::default());
+    let declaration = Arc::new(FunctionDeclaration { name: "watch".into(), ..FunctionDeclaration::default() });
+    let watch = Arc::new(Watch { declaration, ended: ended.clone() });
+    let root = model.agent("root", |llm| llm.tools = vec![watch, Arc::new(StopStreaming::default())]);
+    let app = Harness::new(root).await;
+    let mut live = Live::start(&app).await;
+    assert_eq!(live.ask("hi").await.last().unwrap(), "root: “I watch”");
+    live.queue.send(audio()).await.unwrap();
+    live.turn().await;
+    live.finish().await;
+    app.runner.drain().await;
+    assert!(ended.load(Ordering::SeqCst), "the stream is dropped");
+}
+
+#[tokio::test]
+async fn a_streaming_tool_outside_of_a_live_conversation_is_an_error_that_the_model_reads() {
+    let declaration = Arc::new(FunctionDeclaration { name: "watch".into(), ..FunctionDeclaration::default() });
+    let watch = Arc::new(Watch { declaration, ended: Arc::default() });
+    let model = Scripted::sequence([Reply::call("watch", json!({})), Reply::text("sorry")]);
+    let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![watch])).await;
+    let expected = "this tool works in live conversations only, with a model that hears and speaks";
+    assert!(app.transcript("hi").await[1].contains(expected));
+}
+
+#[tokio::test]
+async fn speech_is_saved_as_artifacts_if_the_run_asks_for_it() {
+    let chunk =
+        |byte: u8| Blob { mime_type: "audio/pcm;rate=24000".into(), data: vec![byte; 2].into(), display_name: None };
+    let says = |byte| {
+        let part = Part::from(PartData::InlineData(chunk(byte)));
+        Step::Send(LiveResponse::Content(Content::new("model", vec![part])))
+    };
+    let script = || vec![Step::Expect(LiveRequest::Blob(chunk(1))), says(2), says(3), said("hello"), complete()];
+    for is_saved in [false, true] {
+        let model = LiveModel::new([script()]);
+        let mut app = Harness::new(model.agent("root", |_| {})).await;
+        app.config.save_live_audio_as_artifacts = is_saved;
+        let mut live = Live::start(&app).await;
+        live.queue.send(LiveRequest::Blob(chunk(1))).await.unwrap();
+        assert_eq!(live.turn().await, ["root: “hello”"]);
+        live.finish().await;
+        let session = app.session().await;
+        let saved: Vec<_> = session.events.iter().flat_map(|event| event.actions.artifact_delta.keys()).collect();
+        if !is_saved {
+            assert_eq!(saved, [""; 0]);
+            continue;
+        }
+        let run = &session.events[0].invocation_id;
+        assert_eq!(saved, [&format!("live_input_{run}_0.pcm"), &format!("live_output_{run}_0.pcm")]);
+        let artifacts = &app.runner.services().artifacts;
+        let key = SessionKey::new(app.app.name.as_str(), USER, SESSION);
+        let output = artifacts.load(&key, saved[1], None).await.unwrap().unwrap();
+        let spoken = Blob { data: vec![2, 2, 3, 3].into(), ..chunk(0) };
+        assert_eq!(output.data, PartData::InlineData(spoken));
+    }
 }
 
 #[tokio::test]

@@ -3,7 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hatchery_core::{AgentKind, Model, ModelError, ModelRef, ModelResolver, Services};
+use async_trait::async_trait;
+use futures::StreamExt;
+use futures::stream;
+use hatchery_core::{
+    AgentKind, LlmRequest, LlmResponse, Model, ModelError, ModelErrorKind, ModelRef, ModelResolver, ResponseStream,
+    Services, StreamingMode,
+};
 use hatchery_engine::Runner;
 use hatchery_engine::build::custom;
 use hatchery_models::scripted::Scripted;
@@ -46,4 +52,68 @@ async fn models_get_json_schema_for_schemas_in_geminis_words() {
     let root = llm_on("root", &model, |llm| llm.output_schema = Some(json!({"type": "OBJECT", "nullable": true})));
     Harness::new(root).await.run("hi").await;
     assert_eq!(model.requests()[0].config.response_schema, Some(json!({"type": ["object", "null"]})));
+}
+
+/// A model that is down, one without a key, and one that answers.
+struct ByName;
+
+#[async_trait]
+impl Model for ByName {
+    async fn generate(&self, request: LlmRequest, _: StreamingMode) -> Result<ResponseStream, ModelError> {
+        Err(ModelError::new(ModelErrorKind::Server, request.model, "down"))
+    }
+}
+
+impl ModelResolver for ByName {
+    fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        match name {
+            "down" => Ok(Arc::new(Self)),
+            "works" => Ok(Arc::new(Scripted::new().default_reply("hello"))),
+            _ => Err(ModelError::new(ModelErrorKind::Auth, name, "no key")),
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_models_of_a_fallback_take_over_in_order() {
+    let root = |others: [&str; 2]| {
+        let model = ModelRef::WithFallback("down".into(), others.map(String::from).into());
+        llm_with("root", Scripted::new(), |llm| llm.model = Some(model))
+    };
+    let mut app = Harness::new(root(["keyless", "works"])).await;
+    app.runner = Runner::new(Services { models: Arc::new(ByName), ..app.runner.services().clone() });
+    assert_eq!(app.transcript("hi").await, ["root: hello"]);
+    let mut app = Harness::new(root(["keyless", "down"])).await;
+    app.runner = Runner::new(Services { models: Arc::new(ByName), ..app.runner.services().clone() });
+    let (_, error) = app.expect_error("hi").await;
+    assert_eq!(error.to_string(), "model `down`: down; `down`: down");
+}
+
+/// Answers with the number of retries that it could make, two at most.
+struct Flaky;
+
+#[async_trait]
+impl Model for Flaky {
+    async fn generate(&self, request: LlmRequest, _: StreamingMode) -> Result<ResponseStream, ModelError> {
+        let mut retries = 0;
+        while retries < 2 && request.progress.exhausted_retries().is_none() {
+            request.progress.count_retry();
+            retries += 1;
+        }
+        Ok(stream::iter([Ok(LlmResponse::text(retries.to_string()))]).boxed())
+    }
+}
+
+#[tokio::test]
+async fn all_model_calls_of_a_run_share_its_retries() {
+    let flaky = |name: &str| {
+        llm_with(name, Scripted::new(), |llm| llm.model = Some(ModelRef::Object("flaky".into(), Arc::new(Flaky))))
+    };
+    let root = workflow("flow", AgentKind::Sequential, vec![flaky("a"), flaky("b"), flaky("c")]);
+    let mut app = Harness::new(root).await;
+    assert_eq!(app.transcript("hi").await, ["a: 2", "b: 2", "c: 2"]);
+    app.config.max_model_retries = 3;
+    assert_eq!(app.transcript("hi").await, ["a: 2", "b: 1", "c: 0"]);
+    app.config.max_model_retries = 0;
+    assert_eq!(app.transcript("hi").await, ["a: 2", "b: 2", "c: 2"]);
 }

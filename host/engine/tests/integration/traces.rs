@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hatchery_core::{
     Agent, Content, Event, JsonMap, ModelErrorKind, RunConfig, RunError, SpanData, SpanExporter, SpanOperation,
-    StoreError, Tool, ToolError, TraceParent,
+    StoreError, StreamingMode, Tool, ToolError, TraceParent,
 };
 use hatchery_engine::build::{custom, function_tool, llm, parallel, sequential};
 use hatchery_engine::{AgentTool, App, RunRequest, Runner};
@@ -62,6 +62,14 @@ fn json_attribute(span: &SpanData, key: &str) -> Value {
 }
 
 async fn run(root: Agent, request: RunRequest) -> (Arc<Collector>, Result<Vec<Arc<Event>>, RunError>) {
+    run_with(root, request, RunConfig::default()).await
+}
+
+async fn run_with(
+    root: Agent,
+    request: RunRequest,
+    config: RunConfig,
+) -> (Arc<Collector>, Result<Vec<Arc<Event>>, RunError>) {
     let collector = Arc::new(Collector::default());
     let runner = Runner::new(services()).with_span_exporter(collector.clone());
     let config = RunConfig { auto_create_session: true, ..request.config.clone() };
@@ -74,6 +82,18 @@ async fn run(root: Agent, request: RunRequest) -> (Arc<Collector>, Result<Vec<Ar
 async fn traced(root: Agent, text: &str) -> (Arc<Collector>, Vec<Arc<Event>>) {
     let (collector, events) = run(root, RunRequest::new(USER, "s", Content::user(text))).await;
     (collector, events.unwrap())
+}
+
+#[tokio::test]
+async fn the_span_of_a_streamed_call_has_the_time_to_its_first_chunk() {
+    let model = Scripted::new().default_reply("one two three");
+    let root = llm("root").model_instance("scripted", Arc::new(model)).build().unwrap();
+    let config = RunConfig { streaming_mode: StreamingMode::On, ..RunConfig::default() };
+    let (collector, events) = run_with(root, RunRequest::new(USER, "s", Content::user("hi")), config).await;
+    assert!(events.unwrap().iter().any(|event| event.partial));
+    let call = collector.span("call_llm");
+    let first = attribute(&call, "gen_ai.response.time_to_first_chunk").as_f64().unwrap();
+    assert!(first <= call.duration.as_secs_f64(), "{first} s in {:?}", call.duration);
 }
 
 #[tokio::test]
@@ -101,6 +121,8 @@ async fn spans_are_nested_as_the_calls_are() {
     let ids: Vec<_> = calls.iter().map(|span| attribute(span, "gcp.vertex.agent.event_id")).collect();
     assert_eq!(ids, [&*events[1].id, &*events[3].id], "each call has the id of its event");
     assert!(calls.iter().all(|call| call.name == "call_llm"));
+    assert!(calls.iter().all(|call| attribute(call, "gen_ai.provider.name") == "scripted"));
+    assert!(calls.iter().all(|call| attribute(call, "gen_ai.response.time_to_first_chunk").is_null()));
     let request = json_attribute(calls[1], "gcp.vertex.agent.llm_request");
     assert_eq!(
         request["contents"].as_array().unwrap().last().unwrap()["parts"][0]["functionResponse"]["name"],

@@ -68,6 +68,15 @@ fn as_llm(kind: &AgentKind) -> &LlmAgent {
 }
 
 #[test]
+fn an_agent_may_name_models_that_take_over() {
+    let text = "name: root\nmodel: a\nfallback: [b, c]\ninstruction: x\n";
+    let folder = folder(&[("root_agent.yaml", text)]);
+    let agent = load(folder.path()).unwrap().agent;
+    let model = as_llm(&agent.kind).model.clone().unwrap();
+    assert_eq!((model.name(), model.names().collect::<Vec<_>>()), ("a", vec!["a", "b", "c"]));
+}
+
+#[test]
 fn files_in_excluded_folders_are_refused() {
     let folder = folder(&[
         ("root_agent.yaml", "name: root\ninstruction: x\nsub_agents: [{config_path: data/sub.yaml}]\n"),

@@ -1,7 +1,7 @@
 //! Requests and responses that are one JSON value.
 
 use bytes::Bytes;
-use hatchery_core::{HttpOptions, ModelError, ModelErrorKind};
+use hatchery_core::{HttpOptions, ModelCallProgress, ModelError, ModelErrorKind};
 use reqwest::Url;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,7 +21,7 @@ impl Endpoint {
         request: &impl Serialize,
     ) -> Result<R, ModelError> {
         let body = to_json(request).map_err(|message| self.origin.error(ModelErrorKind::BadRequest, message))?;
-        let response = self.post(url, body, &HttpOptions::default()).await?;
+        let response = self.post(url, body, &HttpOptions::default(), &ModelCallProgress::default()).await?;
         let body = self.read_body(response).await?;
         serde_json::from_slice(&body).map_err(|error| self.origin.bad_response(error))
     }

@@ -9,7 +9,7 @@ use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
-use hatchery_core::{HttpOptions, ModelError, ModelErrorKind};
+use hatchery_core::{HttpOptions, ModelCallProgress, ModelError, ModelErrorKind};
 
 use super::{Endpoint, FIRST_BYTE_TIMEOUT, MAX_BODY_BYTES, chain, key_header, refusal, respond};
 
@@ -24,7 +24,7 @@ impl Endpoint {
         let key = generate_key();
         let mut request = client
             .get(url.clone())
-            .headers(self.request_headers(options)?)
+            .headers(self.request_headers(options, &ModelCallProgress::default())?)
             .header(CONNECTION, "Upgrade")
             .header(UPGRADE, "websocket")
             .header(SEC_WEBSOCKET_VERSION, "13")
@@ -33,7 +33,7 @@ impl Endpoint {
             let token = credentials.token(&self.client, origin).await?;
             request = request.header(AUTHORIZATION, key_header("Bearer ", &token, origin)?);
         }
-        let response = respond(request, url, FIRST_BYTE_TIMEOUT, origin).await?;
+        let response = respond(request, FIRST_BYTE_TIMEOUT, origin).await?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             return Err(refusal(response, origin).await);
         }

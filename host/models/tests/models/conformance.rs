@@ -2,6 +2,7 @@
 
 pub mod anthropic;
 mod gemini;
+mod libraries;
 mod openai;
 mod responses;
 
@@ -49,7 +50,12 @@ pub struct Fixture {
     pub error_event: String,
 }
 
+/// Returns the fixtures of all providers, and of the models of libraries.
 fn fixtures() -> Vec<Fixture> {
+    own_fixtures().into_iter().chain(libraries::fixtures()).collect()
+}
+
+fn own_fixtures() -> Vec<Fixture> {
     vec![
         gemini::on_api(),
         gemini::on_vertex(),
@@ -170,7 +176,10 @@ async fn the_deltas_of_a_stream_join_to_the_same_response() {
 
 #[tokio::test]
 async fn a_stream_has_the_same_deltas_wherever_it_is_cut() {
-    for fixture in [gemini::on_api(), anthropic::on_api(), openai::on_api(), responses::on_api()] {
+    for fixture in [gemini::on_api(), anthropic::on_api(), openai::on_api(), responses::on_api()]
+        .into_iter()
+        .chain(libraries::fixtures())
+    {
         let uncut = deltas_of_all_splits(&fixture.events.concat(), fixture.model).await;
         assert_eq!(serde_json::to_value(joined(uncut)).unwrap(), fixture.response, "{}", fixture.label);
     }
@@ -178,7 +187,7 @@ async fn a_stream_has_the_same_deltas_wherever_it_is_cut() {
 
 #[tokio::test]
 async fn an_empty_answer_has_no_content_and_is_complete() {
-    for fixture in fixtures() {
+    for fixture in own_fixtures() {
         let (answer, end) = &fixture.empty;
         let provider = MockProvider::start([MockResponse::json(answer), events(end), events(&[])]).await;
         let model = (fixture.model)(&provider);
@@ -194,7 +203,7 @@ async fn an_empty_answer_has_no_content_and_is_complete() {
 
 #[tokio::test]
 async fn a_chunk_of_four_mebibytes_arrives_whole() {
-    for fixture in fixtures() {
+    for fixture in own_fixtures() {
         let text = "ü".repeat(2 * 1024 * 1024);
         let provider = MockProvider::start([MockResponse::events([(fixture.text_event)(&text)])]).await;
         let deltas = deltas((fixture.model)(&provider).as_ref(), user_request("hi")).await;
@@ -312,7 +321,7 @@ async fn an_error_in_a_stream_follows_the_earlier_responses() {
 
 #[tokio::test]
 async fn an_answer_that_cannot_be_parsed_is_a_bad_response() {
-    for fixture in fixtures() {
+    for fixture in own_fixtures() {
         let broken = || "data: {\"type\":\n\n".to_owned();
         let provider = MockProvider::start([
             MockResponse::json("["),

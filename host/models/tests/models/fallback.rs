@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hatchery_core::{
-    Model, ModelCapabilities, ModelError, ModelErrorKind, ModelResolver, ResponseGrouping, StreamingMode,
+    FallbackModel, Model, ModelCapabilities, ModelError, ModelErrorKind, ModelResolver, ResponseGrouping, StreamingMode,
 };
 use hatchery_models::scripted::{Reply, Scripted};
-use hatchery_models::{FallbackModel, ModelProvider, ModelProviders, Service, Settings};
+use hatchery_models::{ModelProvider, ModelProviders, Service, Settings};
 
 use crate::support::{call_error, generate, stream, texts, user_request};
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::{Json, Router};
 use hatchery_core::{Model, ModelErrorKind, ModelResolver, StreamingMode};
 use hatchery_models::{BaseUrl, GoogleCloud, ModelProviders, Service, Settings};
@@ -24,10 +25,10 @@ impl TokenServer {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/token", listener.local_addr().unwrap());
         let forms = Arc::default();
-        let state = (Arc::clone(&forms), axum::http::StatusCode::from_u16(status).unwrap(), response);
+        let state = (Arc::clone(&forms), StatusCode::from_u16(status).unwrap(), response);
         let respond = async |State((forms, status, response)): State<(Arc<Mutex<Vec<_>>>, _, Value)>, form: String| {
             forms.lock().unwrap().push(form);
-            (status, Json(response)) as (axum::http::StatusCode, _)
+            (status, Json(response)) as (StatusCode, _)
         };
         let router = Router::new().fallback(respond).with_state(state);
         tokio::spawn(async move { axum::serve(listener, router).await });

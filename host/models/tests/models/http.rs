@@ -1,9 +1,13 @@
 //! Requests over HTTP: retries, timeouts, options and network errors.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::StreamExt;
-use hatchery_core::{ModelErrorKind, ModelResolver, StreamingMode};
+use hatchery_core::{
+    LlmRequest, ModelErrorKind, ModelResolver, RunUsage, SessionKey, SpanContext, SpanData, SpanExporter,
+    SpanOperation, StreamingMode, TraceParent,
+};
 use hatchery_models::{ModelProviders, Service, Settings};
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -34,8 +38,64 @@ async fn a_rate_limited_request_is_retried_and_succeeds() {
     assert!(question.iter().all(|again| again.body == question[0].body));
 }
 
+/// Keeps spans.
+#[derive(Default)]
+struct Collector(Mutex<Vec<Arc<SpanData>>>);
+
+impl SpanExporter for Collector {
+    fn export(&self, span: &Arc<SpanData>) {
+        self.0.lock().unwrap().push(span.clone());
+    }
+
+    fn captures_content(&self) -> bool {
+        false
+    }
+
+    fn is_sampled(&self, _: u128, _: Option<&TraceParent>) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_call_tells_its_provider_and_its_retries_and_carries_the_context_of_its_trace() {
+    let provider = MockProvider::start([busy(), busy(), hello()]).await;
+    let collector = Arc::new(Collector::default());
+    let trace = SpanContext::new(collector.clone(), SessionKey::new("app", "ada", "s"), "e-1", None);
+    let mut span = trace.start(SpanOperation::Model, "");
+    let request = LlmRequest { progress: span.begin_model_call(), ..user_request("hi") };
+    let progress = request.progress.clone();
+    generate(provider.gemini().as_ref(), request).await.unwrap();
+    span.set_progress(&progress);
+    let header = span.context().header().unwrap();
+    drop(span);
+    let spans = collector.0.lock().unwrap();
+    assert_eq!(spans[0].get("gen_ai.provider.name").and_then(|name| name.as_str()), Some("gcp.gemini"));
+    assert_eq!(spans[0].get("hatchery.model.retries").and_then(|retries| retries.as_u64()), Some(2));
+    assert!(provider.requests().iter().all(|request| request.headers["traceparent"] == header));
+}
+
+#[tokio::test]
+async fn a_request_is_not_sent_again_once_the_run_has_used_its_retries() {
+    let provider = MockProvider::start([busy(), busy(), hello()]).await;
+    let mut request = user_request("hi");
+    let usage = Arc::new(RunUsage::default());
+    request.progress.limit_retries(&usage, 1);
+    let error = call_error(provider.gemini().as_ref(), request, StreamingMode::Off).await;
+    let expected =
+        "Gemini answered HTTP 429: slow down; not sent again: the run has used its 1 retries (`max_model_retries`)";
+    assert_eq!((error.kind, error.message.as_str()), (ModelErrorKind::RateLimited, expected));
+    assert_eq!(provider.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn a_call_outside_of_a_trace_carries_no_context() {
+    let provider = MockProvider::start([hello()]).await;
+    generate(provider.gemini().as_ref(), user_request("hi")).await.unwrap();
+    assert!(!provider.requests()[0].headers.contains_key("traceparent"));
+}
+
 /// Returns a request with these HTTP options.
-fn with_options(options: serde_json::Value) -> hatchery_core::LlmRequest {
+fn with_options(options: serde_json::Value) -> LlmRequest {
     let mut request = user_request("hi");
     request.config.extra.insert("httpOptions".into(), options);
     request

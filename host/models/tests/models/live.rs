@@ -4,22 +4,24 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{Request, State};
 use axum::response::Response;
+use axum::routing::get;
+use axum::{Json, Router};
 use hatchery_core::{
     Blob, Content, FunctionCall, FunctionDeclaration, FunctionResponse, JsonMap, LiveConnectConfig, LiveConnection,
     LiveRequest, LiveResponse, LlmRequest, ModelError, ModelErrorKind, ModelResolver, PartData, StreamingMode,
     Transcription,
 };
-use hatchery_models::{ModelProviders, Service, Settings};
+use hatchery_models::{GoogleCloud, ModelProviders, Service, Settings};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::support::user_request;
+use crate::support::{METADATA_PATH, user_request};
 
 const MODEL: &str = "gemini-2.5-flash-native-audio-preview-12-2025";
+const VERTEX_MODEL: &str = "vertex/gemini-live-2.5-flash";
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A step of a server's script.
@@ -78,9 +80,31 @@ impl Server {
         let connections = scripts.len();
         let (sender, reports) = mpsc::unbounded_channel();
         let left = Arc::new(Mutex::new(scripts.into_iter().enumerate().collect()));
-        let router = Router::new().fallback(accept).with_state(Scripts { left, reports: sender, handshake });
+        let token = json!({"access_token": "the-token", "expires_in": 3_599});
+        let token = get(move || std::future::ready(Json(token.clone())));
+        let router = Router::new().route(METADATA_PATH, token).fallback(accept).with_state(Scripts {
+            left,
+            reports: sender,
+            handshake,
+        });
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { settings, model, reports, connections }
+    }
+
+    /// Starts a server for Vertex AI, with the metadata server of the machine.
+    async fn start_vertex(scripts: Vec<Vec<Step>>) -> Self {
+        let path = "/ws/google.cloud.aiplatform.v1beta1.LlmBidiService/BidiGenerateContent";
+        let handshake = [path, "authorization", "Bearer the-token"];
+        let mut server = Self::start_for(Service::Vertex, VERTEX_MODEL, "", handshake, scripts).await;
+        let url = server.settings.connections[&Service::Vertex].base_url.clone().unwrap();
+        server.settings.connections.get_mut(&Service::Vertex).unwrap().api_key = None;
+        server.settings.google_cloud = GoogleCloud {
+            project: Some("my-project".into()),
+            location: Some("europe-west4".into()),
+            metadata_host: url.as_str().strip_prefix("http://").map(Into::into),
+            ..GoogleCloud::default()
+        };
+        server
     }
 
     async fn connect(&self, request: LlmRequest) -> Result<Box<dyn LiveConnection>, ModelError> {
@@ -194,6 +218,25 @@ fn audio(bytes: &[u8]) -> Content {
 fn audio_frame(data: &str) -> Value {
     let part = json!({"inlineData": {"mimeType": "audio/pcm;rate=24000", "data": data}});
     json!({"serverContent": {"modelTurn": {"role": "model", "parts": [part]}}})
+}
+
+#[tokio::test]
+async fn vertex_ai_gets_an_access_token_and_the_full_name_of_the_model() {
+    let name = "projects/my-project/locations/europe-west4/publishers/google/models/gemini-live-2.5-flash";
+    let mut setup = setup(json!({}));
+    setup["setup"]["model"] = json!(name);
+    let server = Server::start_vertex(vec![vec![
+        Step::Expect(setup),
+        Step::SendBinary(json!({"setupComplete": {}})),
+        Step::Expect(text_frame("hi")),
+        Step::Send(json!({"serverContent": {"outputTranscription": {"text": "hello"}}})),
+        Step::Send(json!({"serverContent": {"turnComplete": true}})),
+    ]])
+    .await;
+    let connection = server.connect(empty_request()).await.unwrap();
+    connection.send(said("hi")).await.unwrap();
+    assert_eq!(received(&*connection, 2).await, [output("hello"), LiveResponse::TurnComplete]);
+    server.check().await;
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::StreamExt;
 use hatchery_core::{ModelResolver, StreamingMode};
-use hatchery_models::{GoogleCloud, ModelProviders, Service, Settings};
+use hatchery_models::{Connection, GoogleCloud, ModelProviders, Service, Settings};
 use serde_json::json;
 
 use crate::support::{BodyEnd, MockProvider, MockResponse, event, user_request};
@@ -13,7 +13,7 @@ use crate::support::{BodyEnd, MockProvider, MockResponse, event, user_request};
 /// All keys, headers and tokens contain this.
 const SECRET: &str = "s3cret";
 
-const MODELS: [&str; 12] = [
+const MODELS: &[&str] = &[
     "gemini-2.5-flash",
     "vertex/gemini-2.5-flash",
     "vertex/claude-x",
@@ -26,6 +26,22 @@ const MODELS: [&str; 12] = [
     "llamacpp/x",
     "apigee/gemini/x",
     "apigee/vertex_ai/x",
+    #[cfg(feature = "genai")]
+    "genai:anthropic::x",
+    #[cfg(feature = "genai")]
+    "genai:gemini::x",
+    #[cfg(feature = "genai")]
+    "genai:groq::x",
+    #[cfg(feature = "genai")]
+    "genai:openai::x",
+    #[cfg(feature = "rig")]
+    "rig:anthropic:x",
+    #[cfg(feature = "rig")]
+    "rig:gemini:x",
+    #[cfg(feature = "rig")]
+    "rig:groq:x",
+    #[cfg(feature = "rig")]
+    "rig:openai:x",
 ];
 
 #[derive(Clone, Default)]
@@ -62,7 +78,13 @@ fn settings(provider: &MockProvider, folder: &tempfile::TempDir) -> Settings {
     let mut settings = Service::ALL.into_iter().fold(settings, |settings, service| {
         settings.with_base_url(service, provider.url.as_str()).with_key(service, format!("{service:?}-{SECRET}"))
     });
-    for connection in settings.connections.values_mut() {
+    let groq = Connection {
+        base_url: Some(provider.url.as_str().into()),
+        api_key: Some(format!("groq-{SECRET}").as_str().into()),
+        ..Connection::default()
+    };
+    settings.libraries.insert("GROQ".into(), groq);
+    for connection in settings.connections.values_mut().chain(settings.libraries.values_mut()) {
         connection.headers.insert("x-gateway".into(), format!("header-{SECRET}").as_str().into());
     }
     settings

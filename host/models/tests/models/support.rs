@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::serve::ListenerExt;
 use futures::stream::{self as streams, StreamExt};
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 /// Where the metadata server of Google Cloud has the access token.
-const METADATA_PATH: &str = "/computeMetadata/v1/instance/service-accounts/default/token";
+pub const METADATA_PATH: &str = "/computeMetadata/v1/instance/service-accounts/default/token";
 
 /// How a response body ends.
 pub enum BodyEnd {
@@ -95,7 +96,7 @@ impl MockResponse {
 #[derive(Debug, Clone)]
 pub struct ReceivedRequest {
     pub target: String,
-    pub headers: axum::http::HeaderMap,
+    pub headers: HeaderMap,
     pub body: Value,
 }
 

@@ -114,7 +114,8 @@ fn request(
     let app = required(query, "app_name", "appName")?;
     let user = required(query, "user_id", "userId")?;
     let session = required(query, "session_id", "sessionId")?;
-    let config = RunConfig { live: Some(live_config(query)?), ..RunConfig::default() };
+    let save_live_audio_as_artifacts = is_set(query, "save_live_blob", "saveLiveBlob");
+    let config = RunConfig { live: Some(live_config(query)?), save_live_audio_as_artifacts, ..RunConfig::default() };
     let app = principal.check_app(app).and_then(|()| state.app(app)).map_err(|error| LiveEnd::no_app(&error))?;
     principal.check_user(user).map_err(|error| LiveEnd::Refused(close_code::POLICY, error.detail))?;
     Ok((app, LiveRunRequest { config, origin: CallerOrigin::Http, ..LiveRunRequest::new(user, session) }))
@@ -127,15 +128,18 @@ fn live_config(query: &[(String, String)]) -> Result<LiveConnectConfig, LiveEnd>
         let reason = format!("modalities `{wrong}` is none of {}", MODALITIES.join(", "));
         return Err(LiveEnd::Refused(close_code::POLICY, reason));
     }
-    let is_set = |snake, camel| values(query, snake, camel).any(|value| value.eq_ignore_ascii_case("true"));
-    let proactive = is_set("proactive_audio", "proactiveAudio");
-    let affective = is_set("enable_affective_dialog", "enableAffectiveDialog");
+    let proactive = is_set(query, "proactive_audio", "proactiveAudio");
+    let affective = is_set(query, "enable_affective_dialog", "enableAffectiveDialog");
     Ok(LiveConnectConfig {
         response_modalities: modalities,
         proactivity: proactive.then(|| json!({"proactiveAudio": true})),
         enable_affective_dialog: affective.then_some(true),
         ..LiveConnectConfig::default()
     })
+}
+
+fn is_set(query: &[(String, String)], snake: &'static str, camel: &'static str) -> bool {
+    values(query, snake, camel).any(|value| value.eq_ignore_ascii_case("true"))
 }
 
 fn values<'a>(

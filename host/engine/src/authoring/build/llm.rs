@@ -40,6 +40,16 @@ impl LlmAgentBuilder {
         self
     }
 
+    /// Sets names of models that take over, in this order, if the model fails before it has answered. To be called after
+    /// [`model`](Self::model); without a model of this name it has no effect.
+    pub fn fallback(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        if let Some(ModelRef::Named(name)) = &self.llm.model {
+            let names = names.into_iter().map(Into::into).collect();
+            self.llm.model = Some(ModelRef::WithFallback(name.clone(), names));
+        }
+        self
+    }
+
     /// Sets the model as an object with this name.
     pub fn model_instance(mut self, name: impl Into<String>, model: Arc<dyn Model>) -> Self {
         self.llm.model = Some(ModelRef::Object(name.into(), model));

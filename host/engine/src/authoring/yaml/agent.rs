@@ -132,7 +132,7 @@ impl TreeLoader<'_> {
             }
         }
         Ok(LlmAgent {
-            model: non_empty(&config.model).map(ModelRef::Named),
+            model: self.model(config, source)?,
             instruction: template(&config.instruction),
             global_instruction: template(&config.global_instruction),
             code_execution: self.code_execution(config, source)?,
@@ -153,6 +153,22 @@ impl TreeLoader<'_> {
             callbacks: self.callbacks(config, |point| !point.is_for_all_agents(), source)?,
             capabilities: None,
         })
+    }
+
+    /// Returns the model that an agent names, with those that take over.
+    fn model(&self, config: &AgentConfig, source: &Source<'_>) -> Result<Option<ModelRef>, ConfigError> {
+        let name = config.model.clone().filter(|name| !name.trim().is_empty());
+        if config.fallback.iter().any(|name| name.trim().is_empty()) {
+            return Err(source.error("fallback", "", "`fallback` has an empty name; name models".into()));
+        }
+        match (name, config.fallback.as_slice()) {
+            (None, [_, ..]) => {
+                let message = "`fallback` needs a `model` in the same file; the model of another agent has its own";
+                Err(source.error("fallback", "", message.into()))
+            }
+            (name, []) => Ok(name.map(ModelRef::Named)),
+            (Some(name), others) => Ok(Some(ModelRef::WithFallback(name, others.to_vec()))),
+        }
     }
 
     fn schema(&self, key: &str, schema: &Option<Value>, source: &Source<'_>) -> Result<Option<Value>, ConfigError> {

@@ -25,6 +25,8 @@ pub(super) struct AgentConfig {
     #[serde(default, alias = "onAgentErrorCallbacks")]
     pub(super) on_agent_error_callbacks: Vec<NameRef>,
     pub(super) model: Option<String>,
+    #[serde(default)]
+    pub(super) fallback: Vec<String>,
     pub(super) instruction: Option<String>,
     #[serde(alias = "globalInstruction")]
     pub(super) global_instruction: Option<String>,
@@ -181,6 +183,7 @@ impl AgentConfig {
     pub(super) fn misplaced_key(&self) -> Option<(String, &'static str)> {
         let llm = [
             ("model", self.model.is_some()),
+            ("fallback", !self.fallback.is_empty()),
             ("instruction", self.instruction.is_some()),
             ("global_instruction", self.global_instruction.is_some()),
             ("include_contents", self.include_contents.is_some()),

@@ -63,10 +63,8 @@ impl Summarizer for LlmSummarizer {
         if lines.is_empty() {
             return Ok(None);
         }
-        let (name, model) = match &self.model {
-            ModelRef::Named(name) => (name.clone(), cx.invocation.services.models.model(name)?),
-            ModelRef::Object(name, model) => (name.clone(), model.clone()),
-        };
+        let model = self.model.resolve(cx.invocation.services.models.as_ref())?;
+        let name = self.model.name().to_owned();
         let prompt = self.prompt.replace(HISTORY_PLACEHOLDER, &lines.join("\n"));
         let request = LlmRequest {
             model: name.clone(),

@@ -156,6 +156,14 @@ fn errors_of_invalid_values_name_the_key() {
          `LoopAgent`"
     );
     assert_eq!(
+        error_of("name: root\ninstruction: x\nfallback: [b]\n"),
+        "root_agent.yaml:3:1: `fallback` needs a `model` in the same file; the model of another agent has its own"
+    );
+    assert_eq!(
+        error_of("name: root\nmodel: a\ninstruction: x\nfallback: ['']\n"),
+        "root_agent.yaml:4:1: `fallback` has an empty name; name models"
+    );
+    assert_eq!(
         error_of("name: root\ninstruction: x\nargs: { a: 1 }\n"),
         "root_agent.yaml:3:1: `args` is a key of registered agent classes, but this is a LlmAgent"
     );

@@ -76,7 +76,7 @@ fn usage() -> Value {
     })
 }
 
-fn answer() -> Value {
+pub fn answer() -> Value {
     json!({
         "id": "c-1", "object": "chat.completion", "created": 5, "model": "gpt-5-001",
         "choices": [{
@@ -93,14 +93,14 @@ fn answer() -> Value {
     })
 }
 
-fn chunk(delta: Value, finish: Value) -> Value {
+pub fn chunk(delta: Value, finish: Value) -> Value {
     json!({
         "id": "c-1", "object": "chat.completion.chunk", "created": 5, "model": "gpt-5-001",
         "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }], "usage": null,
     })
 }
 
-fn events() -> Vec<String> {
+pub fn events() -> Vec<String> {
     let call = |id: Option<&str>, name: Option<&str>, arguments: &str| json!({ "tool_calls": [{ "index": 0, "id": id, "function": { "name": name, "arguments": arguments } }] });
     let payloads = [
         chunk(json!({ "role": "assistant", "content": "", "refusal": null }), Value::Null),
@@ -116,7 +116,7 @@ fn events() -> Vec<String> {
     payloads.map(event).into_iter().chain(["data: [DONE]\n\n".to_owned()]).collect()
 }
 
-fn response() -> Value {
+pub fn response() -> Value {
     json!({
         "content": { "role": "model", "parts": [
             { "text": "hm", "thought": true },

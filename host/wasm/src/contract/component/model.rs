@@ -36,6 +36,7 @@ pub(super) struct ComponentModel {
 #[async_trait]
 impl Model for ComponentModel {
     async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError> {
+        request.progress.set_provider("component");
         let mut answer = self.begin(&request, streaming_mode);
         // A failure before the first response is an error of the request.
         let first = answer.next().await.transpose()?;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
-use hatchery_core::{
-    LiveConnection, LlmRequest, Model, ModelCapabilities, ModelError, ModelErrorKind, ResponseGrouping, ResponseStream,
-    StreamingMode,
-};
+
+use crate::error::{ModelError, ModelErrorKind};
+use crate::live::LiveConnection;
+use crate::model::{LlmRequest, Model, ModelCapabilities, ResponseGrouping, ResponseStream, StreamingMode};
 
 /// A model and its replacements. Each is called once per request, with its own retries, until one answers. A request
 /// that a model rejects as invalid, and a stream that breaks after its first response, are not sent to the next one.
@@ -38,7 +38,8 @@ impl FallbackModel {
     }
 
     /// Returns what two models both support.
-    pub(crate) fn common_capabilities(one: ModelCapabilities, other: ModelCapabilities) -> ModelCapabilities {
+    #[must_use]
+    pub fn common_capabilities(one: ModelCapabilities, other: ModelCapabilities) -> ModelCapabilities {
         let is_batched = [one, other].iter().any(|model| model.response_grouping == ResponseGrouping::Batched);
         ModelCapabilities {
             schema_with_tools: one.schema_with_tools && other.schema_with_tools,

@@ -1,0 +1,81 @@
+//! Recordings of speech, which become artifacts.
+
+use hatchery_core::{Blob, Part, PartData};
+
+/// Most bytes of a recording: three minutes of speech. What follows is another one.
+const MAX_BYTES: usize = 8 << 20;
+
+/// What one side says, as far as it is not saved.
+pub(super) struct Recording {
+    side: &'static str,
+    mime_type: String,
+    data: Vec<u8>,
+    saved: u32,
+}
+
+/// A recording with the name of its artifact.
+pub(super) struct RecordedAudio {
+    pub(super) name: String,
+    pub(super) part: Part,
+}
+
+impl Recording {
+    /// Begins to record a side: `input` or `output`.
+    pub(super) fn of(side: &'static str) -> Self {
+        Self { side, mime_type: String::new(), data: Vec::new(), saved: 0 }
+    }
+
+    /// Adds a chunk of audio; other files are not recorded. Returns what was said before if it is another format, or too
+    /// long with this chunk.
+    pub(super) fn add(&mut self, blob: &Blob, run: &str) -> Option<RecordedAudio> {
+        if !blob.mime_type.starts_with("audio/") {
+            return None;
+        }
+        let is_full = self.mime_type != blob.mime_type || self.data.len() + blob.data.len() > MAX_BYTES;
+        let earlier = if is_full { self.finish(run) } else { None };
+        self.mime_type.clone_from(&blob.mime_type);
+        self.data.extend_from_slice(&blob.data);
+        earlier
+    }
+
+    /// Ends the recording. `None` if nothing was said.
+    pub(super) fn finish(&mut self, run: &str) -> Option<RecordedAudio> {
+        if self.data.is_empty() {
+            return None;
+        }
+        let data = std::mem::take(&mut self.data).into();
+        let blob = Blob { mime_type: std::mem::take(&mut self.mime_type), data, display_name: None };
+        let name = format!("live_{}_{run}_{}.{}", self.side, self.saved, blob.extension());
+        self.saved += 1;
+        Some(RecordedAudio { name, part: PartData::InlineData(blob).into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(mime_type: &str, bytes: usize) -> Blob {
+        Blob { mime_type: mime_type.into(), data: vec![0; bytes].into(), display_name: None }
+    }
+
+    fn bytes(audio: &RecordedAudio) -> usize {
+        match &audio.part.data {
+            PartData::InlineData(blob) => blob.data.len(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_recording_ends_at_eight_mebibytes_and_with_its_format() {
+        let mut recording = Recording::of("input");
+        assert!(recording.finish("r").is_none());
+        assert!(recording.add(&chunk("image/png", 5), "r").is_none());
+        assert!(recording.add(&chunk("audio/pcm;rate=16000", MAX_BYTES), "r").is_none());
+        let full = recording.add(&chunk("audio/pcm;rate=16000", 3), "r").unwrap();
+        assert_eq!((full.name.as_str(), bytes(&full)), ("live_input_r_0.pcm", MAX_BYTES));
+        let other = recording.add(&chunk("audio/pcm;rate=24000", 2), "r").unwrap();
+        assert_eq!((other.name.as_str(), bytes(&other)), ("live_input_r_1.pcm", 3));
+        assert_eq!(bytes(&recording.finish("r").unwrap()), 2);
+    }
+}
