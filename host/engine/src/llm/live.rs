@@ -226,10 +226,11 @@ impl<'a> Conversation<'a> {
         let QueuedRequest { request, reservations } = queued;
         let (request, _reservations) = match request {
             LiveRequest::Content { content, partial, state_delta } => {
-                let mut pending = self.input.pending.lock_unpoisoned();
-                pending.add(content.parts, state_delta, reservations)?;
-                let message = if partial { None } else { pending.take() };
-                drop(pending);
+                let message = {
+                    let mut pending = self.input.pending.lock_unpoisoned();
+                    pending.add(content.parts, state_delta, reservations)?;
+                    if partial { None } else { pending.take() }
+                };
                 let Some(message) = message else { return Ok(None) };
                 if message.content.function_responses().next().is_some() {
                     self.input.queue.put_back(message.into());
