@@ -362,7 +362,7 @@ pub trait SessionService: Send + Sync {
     }
 
     /// Returns at most `limit` sessions of an app that a rule wants deleted and that no turn holds, those without an event
-    /// for longest first.
+    /// for longest first. None of the host's own user, [`HOST_USER`](crate::HOST_USER).
     ///
     /// # Errors
     /// [`StoreError::InvalidRequest`] if the service cannot find them, as by default.

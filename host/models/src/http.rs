@@ -25,6 +25,7 @@ pub(crate) use self::json::to_json;
 use self::retries::retry;
 pub(crate) use self::retries::retry_after;
 pub(crate) use self::web_socket::WebSocket;
+pub(crate) use retries::backoff;
 use crate::Secret;
 use crate::failure::Origin;
 use crate::google_credentials::GoogleCredentials;

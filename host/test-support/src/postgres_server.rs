@@ -13,8 +13,10 @@ use std::time::SystemTime;
 const VARIABLE: &str = "HATCHERY_TEST_POSTGRES";
 /// What the server prints when it answers requests.
 const READY: &str = "database system is ready to accept connections";
-/// Runs a server until the standard input ends, which is when the tests end, however they do.
-const SUPERVISE: &str = "\"$@\" 2>&1 & child=$!; read -r _; kill -INT $child; wait $child";
+/// Runs a server until the standard input ends, which is when the tests end, however they do. Then removes a folder, if it is
+/// given one.
+const SUPERVISE: &str =
+    "\"$@\" 2>&1 & child=$!; read -r _; kill -INT $child; wait $child; [ -z \"$REMOVED\" ] || rm -rf \"$REMOVED\"";
 /// The account of the server if the tests run as root, with which it does not start.
 const ACCOUNT: &str = "postgres";
 /// How often a server is started again while the processes of one that was killed still end.
@@ -26,6 +28,8 @@ pub struct PostgresServer {
     folder: PathBuf,
     port: u16,
     arguments: Vec<String>,
+    /// True if it is never dropped, so that its folder has to be removed by another process.
+    is_static: bool,
     /// Its standard input keeps the server running. `None` while the server is stopped.
     supervisor: Option<Child>,
 }
@@ -35,7 +39,7 @@ pub fn postgres() -> Option<&'static str> {
     static SERVER: OnceLock<Option<(String, Option<PostgresServer>)>> = OnceLock::new();
     let server = SERVER.get_or_init(|| match std::env::var(VARIABLE) {
         Ok(uri) if !uri.is_empty() => Some((uri, None)),
-        _ => PostgresServer::start(&[]).map(|server| (server.uri(), Some(server))),
+        _ => PostgresServer::start_as(true, &[], |_| {}).map(|server| (server.uri(), Some(server))),
     });
     server.as_ref().map(|(uri, _)| uri.as_str())
 }
@@ -48,6 +52,10 @@ impl PostgresServer {
 
     /// As [`PostgresServer::start`], after its data folder was prepared.
     pub fn start_with(settings: &[&str], prepare: impl FnOnce(&Path)) -> Option<Self> {
+        Self::start_as(false, settings, prepare)
+    }
+
+    fn start_as(is_static: bool, settings: &[&str], prepare: impl FnOnce(&Path)) -> Option<Self> {
         let programs = match programs() {
             Ok(programs) => programs,
             Err(reason) => {
@@ -62,7 +70,7 @@ impl PostgresServer {
         prepare(&folder.join("data"));
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let arguments = settings.iter().flat_map(|setting| ["-c".to_owned(), (*setting).to_owned()]).collect();
-        let mut server = Self { programs, folder, port, arguments, supervisor: None };
+        let mut server = Self { programs, folder, port, arguments, is_static, supervisor: None };
         server.restart();
         Some(server)
     }
@@ -110,6 +118,7 @@ impl PostgresServer {
     fn try_start(&self) -> Result<Child, String> {
         let server = as_account(&self.programs.join("postgres"));
         let mut supervisor = Command::new("sh");
+        supervisor.env("REMOVED", if self.is_static { self.folder.as_os_str() } else { "".as_ref() });
         supervisor.args(["-c", SUPERVISE, "sh"]).arg(server.get_program()).args(server.get_args());
         supervisor.arg("-D").arg(self.folder.join("data")).args(["-k", self.folder.to_str().unwrap()]);
         supervisor.args(["-p", &self.port.to_string(), "-c", "listen_addresses=127.0.0.1"]);

@@ -1,22 +1,19 @@
 //! Live runs: conversations with a live model, and text models turn by turn, through the hooks, tools and limits of runs.
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream;
 use hatchery_core::{
-    Agent, Blob, CallContext, Content, Event, FunctionCall, FunctionDeclaration, HookPoint, JsonMap, LiveConnection,
-    LiveRequest, LiveRequestQueue, LiveResponse, LlmAgent, LlmRequest, Model, ModelCapabilities, ModelError, ModelRef,
-    Part, PartData, REQUEST_CONFIRMATION, ResponseStream, RunError, SessionKey, StreamingMode, Tool, ToolError,
-    Transcription,
+    Blob, CallContext, Content, FunctionDeclaration, HookPoint, JsonMap, LiveRequest, LiveRequestQueue, LiveResponse,
+    Part, PartData, REQUEST_CONFIRMATION, RunError, SessionKey, Tool, ToolError,
 };
+use hatchery_engine::LiveRunRequest;
 use hatchery_engine::builtin::StopStreaming;
-use hatchery_engine::{LiveRunRequest, Run};
 use hatchery_models::scripted::{Reply, Scripted};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::live::*;
 use crate::support::*;

@@ -62,7 +62,8 @@ fn json_attribute(span: &SpanData, key: &str) -> Value {
 }
 
 async fn run(root: Agent, request: RunRequest) -> (Arc<Collector>, Result<Vec<Arc<Event>>, RunError>) {
-    run_with(root, request, RunConfig::default()).await
+    let config = request.config.clone();
+    run_with(root, request, config).await
 }
 
 async fn run_with(
@@ -72,7 +73,7 @@ async fn run_with(
 ) -> (Arc<Collector>, Result<Vec<Arc<Event>>, RunError>) {
     let collector = Arc::new(Collector::default());
     let runner = Runner::new(services()).with_span_exporter(collector.clone());
-    let config = RunConfig { auto_create_session: true, ..request.config.clone() };
+    let config = RunConfig { auto_create_session: true, ..config };
     let app = Arc::new(App::new("app", root).unwrap());
     let events = runner.run(app, RunRequest { config, ..request }).await.unwrap().collect().await;
     runner.drain().await;

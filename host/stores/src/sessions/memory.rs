@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use hatchery_core::sync::{MutexExt, RwLockExt};
 use hatchery_core::{
-    CallJournal, Event, EventWindow, ExpiredSession, ExpiryRule, JsonMap, MAX_TURN_LEASE, RunService, Session,
+    CallJournal, Event, EventWindow, ExpiredSession, ExpiryRule, HOST_USER, JsonMap, MAX_TURN_LEASE, RunService, Session,
     SessionKey, SessionService, SessionUsage, State, StateScope, StateUsage, StoreError, Timestamp, Turn, TurnStart,
     Usage, UserUsage,
 };
@@ -344,7 +344,7 @@ impl SessionService for MemorySessions {
         let mut by_user: BTreeMap<Arc<str>, Vec<(ExpiredSession, bool)>> = BTreeMap::new();
         for stored in of_app {
             let stored = stored.lock_unpoisoned();
-            if !stored.is_deleted {
+            if !stored.is_deleted && *stored.session.key.user != *HOST_USER {
                 let (key, updated) = (stored.session.key.clone(), stored.session.last_update_time);
                 let is_held = stored.leased_until.is_some_and(|until| until > now);
                 by_user.entry(key.user.clone()).or_default().push((ExpiredSession { key, updated }, is_held));

@@ -1,6 +1,6 @@
 //! Session services: sessions that retention rules want deleted.
 
-use hatchery_core::{ExpiryRule, SessionKey, SessionService, Timestamp, TurnStart};
+use hatchery_core::{ExpiryRule, HOST_USER, SessionKey, SessionService, Timestamp, TurnStart};
 
 use crate::support::{LONG, append, behind_quotas, create, event_at};
 
@@ -17,11 +17,15 @@ every_backend!(
     postgres(_folder) => in_postgres!(sessions),
 );
 
-/// Creates sessions whose newest events are at these times, and one of another app.
+/// Creates sessions whose newest events are at these times, one of another app, and two of the host itself.
 async fn create_all(sessions: &dyn SessionService) {
     for (user, id, micros) in [("ann", "a3", 300), ("ann", "a1", 100), ("ann", "a2", 200), ("bob", "b1", 150)] {
         let key = create(sessions, user, id).await;
         append(sessions, &key, [event_at(micros)]).await;
+    }
+    for id in ["h1", "h2"] {
+        let key = create(sessions, HOST_USER, id).await;
+        append(sessions, &key, [event_at(1)]).await;
     }
     let key = sessions.create("other", "ann", Some("o"), Default::default()).await.unwrap().key;
     append(sessions, &key, [event_at(1)]).await;

@@ -48,12 +48,13 @@ pub(super) const LIST: &str = "\
     UNION ALL SELECT 2, NULL, NULL, NULL, NULL, key, value FROM user_state WHERE app = $1 AND user_id = $2 \
     UNION ALL SELECT 2, NULL, NULL, NULL, NULL, key, value FROM app_state WHERE app = $1";
 
-/// Selects those of an app's sessions that are without an event since a time, or beyond a number of their user's, and that
-/// no turn holds.
+/// Selects those of an app's sessions, except for one user's, that are without an event since a time, or beyond a number of
+/// their user's, and that no turn holds.
 pub(super) const EXPIRED: &str = "\
     SELECT user_id, id, updated FROM ( \
       SELECT user_id, id, updated, leased_until, \
-        row_number() OVER (PARTITION BY user_id ORDER BY updated DESC, id) AS place FROM sessions WHERE app = $1) s \
+        row_number() OVER (PARTITION BY user_id ORDER BY updated DESC, id) AS place FROM sessions \
+      WHERE app = $1 AND user_id <> $5) s \
     WHERE (updated < $2 OR place > $3) AND leased_until <= now_micros() ORDER BY updated LIMIT $4";
 
 /// Selects the totals of a session, of its user and of its app.

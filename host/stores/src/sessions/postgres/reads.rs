@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hatchery_core::{
-    EventWindow, ExpiredSession, ExpiryRule, Session, SessionCursor, SessionKey, SessionPage, SessionUsage, State,
-    StateUsage, StoreError, Timestamp, Usage, UserUsage,
+    EventWindow, ExpiredSession, ExpiryRule, HOST_USER, Session, SessionCursor, SessionKey, SessionPage, SessionUsage,
+    State, StateUsage, StoreError, Timestamp, Usage, UserUsage,
 };
 use imbl::Vector;
 use tokio_postgres::Row;
@@ -148,7 +148,8 @@ pub(super) async fn expired(
     let at_most = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     let (keeps, limit) = (rule.user_sessions.map_or(i64::MAX, at_most), at_most(limit as u64));
     let doing = "find sessions to delete";
-    let rows = database.query(&doing, Repeat::Safe, queries::EXPIRED, &[&app, &idle_since, &keeps, &limit]).await?;
+    let values: [&(dyn ToSql + Sync); 5] = [&app, &idle_since, &keeps, &limit, &HOST_USER];
+    let rows = database.query(&doing, Repeat::Safe, queries::EXPIRED, &values).await?;
     let read = |row: &Row| {
         let key = SessionKey::new(app, row.try_get::<_, &str>(0)?, row.try_get::<_, &str>(1)?);
         Ok(ExpiredSession { key, updated: Timestamp::from_micros(row.try_get(2)?) })

@@ -24,12 +24,13 @@ pub(super) const LIST_PAGE: &str = "\
     SELECT session, id, revision, created, updated FROM sessions \
     WHERE app = ?1 AND user = ?2 AND (updated < ?3 OR updated = ?3 AND id > ?4) ORDER BY updated DESC, id LIMIT ?5";
 
-/// Selects those of an app's sessions that are without an event since a time, or beyond a number of their user's, and that
-/// no turn holds at another time.
+/// Selects those of an app's sessions, except for one user's, that are without an event since a time, or beyond a number of
+/// their user's, and that no turn holds at another time.
 pub(super) const EXPIRED: &str = "\
     SELECT user, id, updated FROM ( \
       SELECT user, id, updated, leased_until, \
-        row_number() OVER (PARTITION BY user ORDER BY updated DESC, id) AS place FROM sessions WHERE app = ?1) \
+        row_number() OVER (PARTITION BY user ORDER BY updated DESC, id) AS place FROM sessions \
+      WHERE app = ?1 AND user <> ?6) \
     WHERE (updated < ?2 OR place > ?3) AND leased_until <= ?4 ORDER BY updated LIMIT ?5";
 
 /// Selects a session's own state.

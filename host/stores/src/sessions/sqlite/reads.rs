@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hatchery_core::{
-    Event, EventWindow, ExpiredSession, ExpiryRule, Session, SessionCursor, SessionKey, SessionPage, SessionUsage,
-    State, StateUsage, Timestamp, Usage, UserUsage,
+    Event, EventWindow, ExpiredSession, ExpiryRule, HOST_USER, Session, SessionCursor, SessionKey, SessionPage,
+    SessionUsage, State, StateUsage, Timestamp, Usage, UserUsage,
 };
 use imbl::Vector;
 use rusqlite::{Connection, Row, params};
@@ -128,7 +128,7 @@ pub(super) fn expired(
     let (keeps, limit) = (rule.user_sessions.map_or(i64::MAX, at_most), at_most(limit as u64));
     let mut select = connection.prepare_cached(queries::EXPIRED)?;
     let now = Timestamp::now().as_micros();
-    let rows = select.query_map(params![app, idle_since, keeps, now, limit], |row| {
+    let rows = select.query_map(params![app, idle_since, keeps, now, limit, HOST_USER], |row| {
         let (user, id): (String, String) = (row.get(0)?, row.get(1)?);
         Ok(ExpiredSession { key: SessionKey::new(app, user, id), updated: Timestamp::from_micros(row.get(2)?) })
     })?;
