@@ -21,7 +21,7 @@ use crate::{ALLOCATOR, HOST, TOOLCHAIN};
 const PROFILE: &str = "dist";
 
 /// Maximum size of the command, in bytes.
-const MAX_BINARY: u64 = 60_000_000;
+const MAX_BINARY: u64 = 64_000_000;
 
 /// Files of the repository that are in the archive, besides the guides in `docs`.
 const DOCUMENTS: [&str; 3] = ["LICENSE", "README.md", "SECURITY.md"];
