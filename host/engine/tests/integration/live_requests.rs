@@ -120,7 +120,7 @@ async fn an_answer_to_a_call_keeps_its_changes_of_state() {
 async fn what_a_live_model_cannot_take_is_wrong_input() {
     let model = || LiveModel::new([vec![complete()]]);
     let blob = Blob { mime_type: "application/pdf".into(), data: vec![1].into(), display_name: None };
-    let deep = (0..100).fold(json!(1), |inner, _| json!([inner]));
+    let deep = (0..=hatchery_core::MAX_JSON_DEPTH).fold(json!(1), |inner, _| json!([inner]));
     for (request, expected) in [
         (LiveRequest::Blob(blob), "no documents"),
         (part("x", json!({"deep": deep}), false), "the value of the state key `deep` is nested more than"),
