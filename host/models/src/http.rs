@@ -25,12 +25,12 @@ pub(crate) use self::json::to_json;
 use self::retries::retry;
 pub(crate) use self::retries::retry_after;
 pub(crate) use self::web_socket::WebSocket;
-pub(crate) use retries::backoff;
 use crate::Secret;
 use crate::failure::Origin;
 use crate::google_credentials::GoogleCredentials;
 use crate::service::{Service, ServiceInfo};
 use crate::settings::Connection;
+pub(crate) use retries::backoff;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time until the first byte of a response.

@@ -86,12 +86,19 @@ mod tests {
     /// Routes that are not in the document: other protocols, pages, and second names of routes that are.
     fn undocumented() -> Vec<String> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/routes");
-        let files = fs::read_dir(folder).unwrap().map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
-        let routes = files.flat_map(|source| {
+        let routes = sources(&folder).into_iter().flat_map(|source| {
             let paths = source.split(".route(").skip(1).filter_map(|route| route.split('"').nth(1));
             paths.map(str::to_owned).collect::<Vec<_>>()
         });
         routes.collect()
+    }
+
+    /// Returns the texts of the files of a folder and of those below it.
+    fn sources(folder: &Path) -> Vec<String> {
+        let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        paths
+            .flat_map(|path| if path.is_dir() { sources(&path) } else { vec![fs::read_to_string(path).unwrap()] })
+            .collect()
     }
 
     #[test]

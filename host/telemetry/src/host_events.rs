@@ -220,7 +220,7 @@ mod tests {
         let log = HostEvents::default();
         let trace = SpanContext::new(Arc::new(log.clone()), SessionKey::new("dice", "ada", "s"), "e-1", None);
         let mut run = trace.start(SpanOperation::Run, "");
-        drop(run.context().start(SpanOperation::Guest, "dice"));
+        run.context().start(SpanOperation::Guest, "dice").finish();
         let mut call = run.context().start(SpanOperation::Guest, "dice");
         call.record(|data| data.set("hatchery.component", "dice"));
         call.fail("COMPONENT_CPU", || "it exceeded its limit".into());

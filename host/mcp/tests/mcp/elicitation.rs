@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hatchery_core::{Content, Event, FunctionResponse, PartData, REQUEST_CONFIRMATION};
+use hatchery_models::scripted::Reply;
 use hatchery_test_support::map;
 use serde_json::{Value, json};
 
@@ -24,7 +25,9 @@ fn question() -> Value {
 async fn asking_app() -> CallingApp {
     let mut config = erratic(&[]);
     config.elicitation = true;
-    CallingApp::new(toolset(config), &[("ask", question())]).await
+    // The model is called while the call waits, and again with its result.
+    let replies = [Reply::call("ask", question()), Reply::from("please answer"), Reply::from("done")];
+    CallingApp::with_replies(toolset(config), replies).await
 }
 
 /// Returns the id and the arguments of the call with which a person is asked.

@@ -46,7 +46,15 @@ pub struct CallingApp {
 impl CallingApp {
     /// Creates an app that makes these calls one after the other, each after a message.
     pub async fn new(toolset: Arc<dyn Toolset>, calls: &[(&str, Value)]) -> Self {
-        let replies = calls.iter().flat_map(|(name, args)| [Reply::call(*name, args.clone()), Reply::from("done")]);
+        Self::with_replies(
+            toolset,
+            calls.iter().flat_map(|(name, args)| [Reply::call(*name, args.clone()), Reply::from("done")]),
+        )
+        .await
+    }
+
+    /// Creates an app whose model gives these replies.
+    pub async fn with_replies(toolset: Arc<dyn Toolset>, replies: impl IntoIterator<Item = Reply>) -> Self {
         let model = Arc::new(Scripted::sequence(replies).record_requests());
         let agent = llm_on("caller", &model, |llm| llm.toolsets.push(toolset));
         Self { harness: Harness::new(agent).await, model }

@@ -235,6 +235,8 @@ async fn an_error_status_is_mapped_and_retried_by_its_category() {
             assert_eq!((error.kind, error.status), (kind, Some(status)), "{} {error}", fixture.label);
             let start = format!("{} answered HTTP {status}: no", fixture.label);
             assert!(error.message.starts_with(&start), "{error}");
+            // With credentials of Google, a token that is refused is replaced once.
+            let attempts = if status == 401 && fixture.label.starts_with("Vertex AI") { 2 } else { attempts };
             assert_eq!(provider.requests().len(), attempts, "{} {status}", fixture.label);
         }
     }

@@ -153,8 +153,8 @@ async fn a_user_exchanges_a_refresh_token_for_a_token() {
 }
 
 #[tokio::test]
-async fn a_token_that_expires_soon_is_replaced() {
-    let server = TokenServer::start(200, json!({ "access_token": "granted", "expires_in": 59 })).await;
+async fn a_token_that_has_expired_is_replaced() {
+    let server = TokenServer::start(200, json!({ "access_token": "granted", "expires_in": 0 })).await;
     let provider = MockProvider::start([hello(), hello()]).await;
     let folder = tempfile::tempdir().unwrap();
     let model = model(&provider, settings(&write(&folder, user_file(&server.url))));

@@ -192,7 +192,7 @@ struct SaveQuery {
     tag = "builder",
     params(SaveQuery),
     request_body(content = Object, content_type = "multipart/form-data"),
-    responses((status = 200, description = "The files are saved", body = bool))
+    responses((status = 200, description = "The files are saved", body = bool, content_type = "application/json"))
 )]
 async fn save(
     State(state): State<AppState>,
@@ -255,7 +255,7 @@ async fn save_files(
     post,
     path = "/dev/apps/{app}/builder/cancel",
     tag = "builder",
-    responses((status = 200, description = "The draft is gone", body = bool))
+    responses((status = 200, description = "The draft is gone", body = bool, content_type = "application/json"))
 )]
 async fn cancel(State(state): State<AppState>, Params(app): Params<String>) -> Result<Json<bool>, ApiError> {
     require_full(&state)?;

@@ -17,16 +17,20 @@ use crate::auth::{OPERATOR, keys};
 use crate::support::{FakeSource, Host, TIMEOUT, run_body};
 
 /// Writes a new certificate for `localhost` that is valid until a year, and returns a client that trusts no other.
-fn write_certificate(folder: &Path, year: i32) -> Client {
+fn write_certificate(folder: &Path, year: i32) -> Certificate {
     let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
     (params.not_before, params.not_after) = (date_time_ymd(2000, 1, 1), date_time_ymd(year, 1, 1));
     let key = KeyPair::generate().unwrap();
     let certificate = params.self_signed(&key).unwrap();
     fs::write(folder.join("key.pem"), key.serialize_pem()).unwrap();
     fs::write(folder.join("cert.pem"), certificate.pem()).unwrap();
-    let root = Certificate::from_der(certificate.der()).unwrap();
+    Certificate::from_der(certificate.der()).unwrap()
+}
+
+/// Returns a client that accepts this certificate only, and has no session that it could resume.
+fn client_of(root: &Certificate) -> Client {
     let client = Client::builder().no_proxy().timeout(TIMEOUT).redirect(reqwest::redirect::Policy::none());
-    client.tls_certs_only([root]).pool_max_idle_per_host(0).build().unwrap()
+    client.tls_certs_only([root.clone()]).build().unwrap()
 }
 
 fn config(folder: &Path) -> ServerConfig {
@@ -38,8 +42,8 @@ fn request(host: &Host, client: &Client, method: Method, path: &str) -> RequestB
     client.request(method, format!("https://localhost:{}{path}", host.address.port()))
 }
 
-async fn is_served(host: &Host, client: &Client) -> bool {
-    let answer = request(host, client, Method::GET, "/version").send().await;
+async fn is_served(host: &Host, root: &Certificate) -> bool {
+    let answer = request(host, &client_of(root), Method::GET, "/version").send().await;
     answer.is_ok_and(|answer| answer.status() == 200)
 }
 
@@ -52,7 +56,7 @@ async fn install_provider() -> Host {
 async fn runs_and_logins_work_over_tls_and_plain_http_does_not() {
     install_provider().await;
     let folder = tempfile::tempdir().unwrap();
-    let client = write_certificate(folder.path(), 2100);
+    let client = client_of(&write_certificate(folder.path(), 2100));
     let host = Host::with(ServerConfig { auth: Some(keys()), ..config(folder.path()) }).await;
     let post = |path: &str| request(&host, &client, Method::POST, path).bearer_auth(OPERATOR);
     assert_eq!(post("/apps/says/users/u/sessions/s").send().await.unwrap().status(), 200);

@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use hatchery_core::sync::{MutexExt, RwLockExt};
 use hatchery_core::{
-    CallJournal, Event, EventWindow, ExpiredSession, ExpiryRule, HOST_USER, JsonMap, MAX_TURN_LEASE, RunService, Session,
-    SessionKey, SessionService, SessionUsage, State, StateScope, StateUsage, StoreError, Timestamp, Turn, TurnStart,
-    Usage, UserUsage,
+    CallJournal, Event, EventWindow, ExpiredSession, ExpiryRule, HOST_USER, JsonMap, MAX_TURN_LEASE, RunService,
+    Session, SessionKey, SessionService, SessionUsage, State, StateScope, StateUsage, StoreError, Timestamp, Turn,
+    TurnStart, Usage, UserUsage,
 };
 use imbl::Vector;
 
