@@ -46,8 +46,8 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Returns the provider's name.
-    pub(crate) fn provider(&self) -> &'static str {
+    /// Returns the provider's name in messages.
+    pub(crate) fn provider_name(&self) -> &'static str {
         self.service.name
     }
 
@@ -60,7 +60,7 @@ impl Origin {
     pub(crate) fn bad_response(&self, message: impl std::fmt::Display) -> ModelError {
         self.error(
             ModelErrorKind::BadResponse,
-            format!("{} sent an answer that cannot be read: {message}", self.provider()),
+            format!("{} sent an answer that cannot be read: {message}", self.provider_name()),
         )
     }
 
@@ -79,7 +79,7 @@ impl Origin {
             Some(message) => message.to_owned(),
             None => String::from_utf8_lossy(body).trim().to_owned(),
         };
-        let mut message = format!("{} answered HTTP {status}", self.provider());
+        let mut message = format!("{} answered HTTP {status}", self.provider_name());
         if !reason.is_empty() {
             message.push_str(": ");
             message.push_str(&truncate(&reason));
@@ -116,7 +116,7 @@ impl Origin {
                 None => error.to_string(),
             },
         };
-        let message = format!("{} reports: {}", self.provider(), truncate(&message));
+        let message = format!("{} reports: {}", self.provider_name(), truncate(&message));
         ModelError { status: status.filter(|status| *status >= 400), ..self.error(kind, message) }
     }
 

@@ -318,13 +318,13 @@ async fn respond(request: RequestBuilder, timeout: Duration, origin: &Origin) ->
 /// Returns the error of a request without a response.
 pub(crate) fn unreachable(error: reqwest::Error, origin: &Origin) -> ModelError {
     let host = error.url().and_then(Url::host_str).unwrap_or_default().to_owned();
-    let message = format!("cannot reach {} at {host}: {}", origin.provider(), chain(&error.without_url()));
+    let message = format!("cannot reach {} at {host}: {}", origin.provider_name(), chain(&error.without_url()));
     origin.error(ModelErrorKind::Network, message)
 }
 
 /// Returns the error of a response whose body has no end.
 pub(crate) fn broken(error: reqwest::Error, origin: &Origin) -> ModelError {
-    let message = format!("the connection to {} broke: {}", origin.provider(), chain(&error.without_url()));
+    let message = format!("the connection to {} broke: {}", origin.provider_name(), chain(&error.without_url()));
     origin.error(ModelErrorKind::Network, message)
 }
 
@@ -352,7 +352,7 @@ pub(crate) async fn read_limited(
 fn secret_headers(headers: &BTreeMap<String, Secret>, origin: &Origin) -> Result<HeaderMap, ModelError> {
     let header = |(name, value): (&String, &Secret)| {
         let name = HeaderName::try_from(name).map_err(|_| {
-            let message = format!("the header `{name}` of {} cannot be sent", origin.provider());
+            let message = format!("the header `{name}` of {} cannot be sent", origin.provider_name());
             origin.error(ModelErrorKind::BadRequest, message)
         })?;
         Ok((name, key_header("", value, origin)?))
@@ -377,7 +377,7 @@ pub(crate) async fn first_byte<T>(
     origin: &Origin,
 ) -> Result<T, ModelError> {
     tokio::time::timeout(timeout, response).await.map_err(|_| {
-        let message = format!("{} did not answer within {} s", origin.provider(), timeout.as_secs_f64());
+        let message = format!("{} did not answer within {} s", origin.provider_name(), timeout.as_secs_f64());
         origin.error(ModelErrorKind::Timeout, message)
     })
 }
@@ -407,7 +407,7 @@ fn with_idle_timeout(
             Ok(Some(Err(error))) => Some((Err(error), None)),
             Err(_) => {
                 let seconds = IDLE_TIMEOUT.as_secs();
-                let message = format!("{} sent nothing for {seconds} s while it was answering", origin.provider());
+                let message = format!("{} sent nothing for {seconds} s while it was answering", origin.provider_name());
                 Some((Err(origin.error(ModelErrorKind::Timeout, message)), None))
             }
         }

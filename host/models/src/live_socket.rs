@@ -232,7 +232,7 @@ impl<P: LiveProtocol> Link<P> {
     }
 
     fn silent(&self) -> ModelError {
-        let message = format!("the live connection to {} broke: it does not answer", self.origin.provider());
+        let message = format!("the live connection to {} broke: it does not answer", self.origin.provider_name());
         self.origin.error(ModelErrorKind::Network, message)
     }
 
@@ -273,7 +273,7 @@ async fn next_frame(
                     CloseCode::Error | CloseCode::Again => ModelErrorKind::Server,
                     _ => ModelErrorKind::Network,
                 };
-                let message = format!("{} has closed the connection: {}", origin.provider(), frame.reason);
+                let message = format!("{} has closed the connection: {}", origin.provider_name(), frame.reason);
                 Err(origin.error(kind, message))
             }
             Some(Ok(Message::Close(_))) | None => Ok(None),
@@ -291,7 +291,10 @@ pub(crate) async fn send_frame(socket: &mut WebSocket, frame: String, origin: &O
 /// Returns the next frame of the setup, which the server must not end.
 pub(crate) async fn next_setup_frame(socket: &mut WebSocket, origin: &Origin) -> Result<Bytes, ModelError> {
     let closed = || {
-        origin.error(ModelErrorKind::Network, format!("{} has closed the connection at its setup", origin.provider()))
+        origin.error(
+            ModelErrorKind::Network,
+            format!("{} has closed the connection at its setup", origin.provider_name()),
+        )
     };
     next_frame(socket, origin, &mut 0).await?.ok_or_else(closed)
 }
@@ -302,12 +305,12 @@ pub(crate) async fn within_setup_time<T>(
     origin: &Origin,
 ) -> Result<T, ModelError> {
     let timed_out = |_| {
-        let message = format!("{} did not set up the connection within {SETUP_TIMEOUT:?}", origin.provider());
+        let message = format!("{} did not set up the connection within {SETUP_TIMEOUT:?}", origin.provider_name());
         origin.error(ModelErrorKind::Timeout, message)
     };
     tokio::time::timeout(SETUP_TIMEOUT, setup).await.map_err(timed_out)?
 }
 
 fn broken(origin: &Origin, error: &Error) -> ModelError {
-    origin.error(ModelErrorKind::Network, format!("the live connection to {} broke: {error}", origin.provider()))
+    origin.error(ModelErrorKind::Network, format!("the live connection to {} broke: {error}", origin.provider_name()))
 }

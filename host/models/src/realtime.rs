@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    LiveConnection, LlmRequest, Model, ModelCapabilities, ModelError, ModelErrorKind, ResponseStream, StreamingMode,
+    JsonMap, LiveConnection, LlmRequest, Model, ModelCapabilities, ModelError, ModelErrorKind, ResponseStream,
+    StreamingMode,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use self::protocol::RealtimeProtocol;
 use crate::http::Endpoint;
@@ -43,30 +44,25 @@ impl RealtimeModel {
     }
 
     /// Returns the settings of the session.
-    fn session(&self, request: &LlmRequest) -> Result<Value, String> {
+    fn session(&self, request: &LlmRequest) -> Result<JsonMap, String> {
         let live = request.live_connect_config.clone().unwrap_or_default();
         let speaks = live.modalities().iter().any(|modality| modality == "AUDIO");
         let format = json!({"type": "audio/pcm", "rate": AUDIO_RATE});
         let transcription = live.input_audio_transcription.filter(|settings| settings.get("model").is_some());
-        let mut output = json!({"format": format});
+        let mut output = JsonMap::from_iter([("format".to_owned(), format.clone())]);
         let voice = "/voiceConfig/prebuiltVoiceConfig/voiceName";
-        if let Some(voice) = live.speech_config.as_ref().and_then(|speech| speech.pointer(voice)) {
-            output["voice"] = voice.clone();
-        }
-        let mut session = json!({
-            "type": "realtime",
-            "model": self.model,
-            "output_modalities": [if speaks { "audio" } else { "text" }],
-            "audio": {
-                "input": {
-                    "format": format,
-                    "transcription": transcription.unwrap_or_else(|| json!({"model": TRANSCRIPTION_MODEL})),
-                },
-                "output": output,
-            },
-        });
+        let voice = live.speech_config.as_ref().and_then(|speech| speech.pointer(voice));
+        output.extend(voice.map(|voice| ("voice".to_owned(), voice.clone())));
+        let transcription = transcription.unwrap_or_else(|| json!({"model": TRANSCRIPTION_MODEL}));
+        let audio = json!({"input": {"format": format, "transcription": transcription}, "output": output});
+        let mut session = JsonMap::from_iter([
+            ("type".to_owned(), "realtime".into()),
+            ("model".to_owned(), self.model.as_str().into()),
+            ("output_modalities".to_owned(), json!([if speaks { "audio" } else { "text" }])),
+            ("audio".to_owned(), audio),
+        ]);
         if !request.system_instructions.is_empty() {
-            session["instructions"] = request.system_instructions.join("\n\n").into();
+            session.insert("instructions".into(), request.system_instructions.join("\n\n").into());
         }
         if let Some(tool) = request.model_tools.first() {
             return Err(format!("the Realtime API does not have the model tool {tool}; remove it"));
@@ -79,10 +75,10 @@ impl RealtimeModel {
                     "type": "function", "name": tool.name, "description": tool.description, "parameters": parameters
                 })
             });
-            session["tools"] = tools.collect();
+            session.insert("tools".into(), tools.collect());
         }
         if let Some(most) = request.config.max_output_tokens {
-            session["max_output_tokens"] = most.into();
+            session.insert("max_output_tokens".into(), most.into());
         }
         Ok(session)
     }
@@ -101,7 +97,7 @@ impl Model for RealtimeModel {
         let options = self.endpoint.options(&request.config)?;
         let mut session = self.session(&request).map_err(refused)?;
         for (key, value) in options.extra_body.iter().filter(|(key, _)| !RESERVED_KEYS.contains(&key.as_str())) {
-            session[key] = value.clone();
+            session.insert(key.clone(), value.clone());
         }
         let protocol = RealtimeProtocol::new(origin.clone());
         let history = protocol.history(&request).map_err(refused)?;

@@ -104,6 +104,6 @@ impl WireFormat for ResponsesFormat {
 pub(crate) fn conversation_items(request: &LlmRequest) -> Result<Vec<Value>, String> {
     let items = input::items(request)?;
     let items = items.into_iter().filter(|item| !matches!(item, input::Item::Reasoning { .. }));
-    let written = items.map(|item| serde_json::to_value(item)).collect::<Result<_, _>>();
+    let written = items.map(serde_json::to_value).collect::<Result<_, _>>();
     written.map_err(|error| format!("the conversation cannot be written as JSON: {error}"))
 }

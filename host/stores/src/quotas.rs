@@ -331,8 +331,8 @@ mod tests {
             "a session may hold at most 256 MiB of artifacts: delete some; raise `quotas.session_artifact_bytes`",
             "a user of an app may hold at most 10000 versions of artifacts: delete some; raise `quotas.user_artifacts`",
             "a user of an app may hold at most 1 GiB of artifacts: delete some; raise `quotas.user_artifact_bytes`",
-            "a user of an app may hold at most 0 active runs: wait until one has ended; raise `quotas.user_runs`",
-            "a user of an app may hold at most 0 tokens a day: try again tomorrow, UTC; raise `quotas.user_tokens_per_day`",
+            "a user of an app may have at most 0 active runs: wait until one has ended; raise `quotas.user_runs`",
+            "a user of an app may use at most 0 tokens a day: try again tomorrow, UTC; raise `quotas.user_tokens_per_day`",
         ];
         let expected: Vec<String> =
             expected.iter().map(|text| format!("{text} in hatchery.yaml to allow more")).collect();

@@ -14,7 +14,7 @@ const OPERATOR: &str = "operator-key-0123456789";
 const ALICE: &str = "alice-key-0123456789";
 const BOB: &str = "bob-key-0123456789";
 
-/// Alice may use `echo` and `greeting`, Bob `echo` only.
+/// Alice may use all apps, Bob `echo` only.
 const CONFIG: &str = "\
 server:
   auth:
@@ -146,7 +146,7 @@ async fn clients_of_mcp_see_their_apps_and_run_them_as_their_user() -> Result<()
     let host = serve().await?;
     host.post("/mcp", &json!({})).await?.error(401, "UNAUTHENTICATED")?;
     let (alice, bob) = (McpClient::connect(&host, ALICE).await?, McpClient::connect(&host, BOB).await?);
-    assert_eq!(alice.tools().await?, ["dice_roll_die", "run_echo", "run_greeting"]);
+    assert_eq!(alice.tools().await?, ["dice_check_prime", "dice_roll_die", "run_dice", "run_echo", "run_greeting"]);
     assert_eq!(bob.tools().await?, ["run_echo"]);
     for name in ["run_greeting", "dice_roll_die"] {
         let refused = bob.call("tools/call", json!({"name": name, "arguments": {"message": "hi"}})).await?;
@@ -207,7 +207,7 @@ async fn with_authentication_the_server_listens_on_every_address() -> Result<()>
     let host = Host::serve_with_args(&folder, &ENVIRONMENT, &args).await?;
     host.get("/list-apps").await?.error(401, "UNAUTHENTICATED")?;
     let named = host.request(Method::GET, "/list-apps").bearer_auth(ALICE).header("host", "agents.example");
-    assert_eq!(host.send(named).await?.json(200)?, json!(["echo", "greeting"]));
+    assert_eq!(host.send(named).await?.json(200)?, json!(["dice", "echo", "greeting"]));
     ensure!(!host.log().contains("has no authentication"), "{}", host.log());
     Ok(())
 }
@@ -224,7 +224,7 @@ async fn keys_are_withdrawn_and_added_by_a_signal() -> Result<()> {
     std::fs::write(&config, CONFIG.replace(bob, &format!("{bob}{carol}")))?;
     let args: [&OsStr; 2] = ["--config".as_ref(), config.as_os_str()];
     let host = Host::serve_with_args(&folder, &ENVIRONMENT, &args).await?;
-    assert_eq!(get(&host, "carol-key-0123456789", "/list-apps").await?.json(200)?, json!(["echo", "greeting"]));
+    assert_eq!(get(&host, "carol-key-0123456789", "/list-apps").await?.json(200)?, json!(["dice", "echo", "greeting"]));
     get(&host, BOB, "/list-apps").await?.json(200)?;
     std::fs::write(&key, "carol-next-key-0123456789\n")?;
     std::fs::write(&config, CONFIG.replace(bob, &carol))?;
@@ -266,7 +266,7 @@ async fn clients_reach_the_host_over_tls_with_its_certificate() -> Result<()> {
     let host = Host::serve_with_args(&folder, &ENVIRONMENT, &args).await?;
     ensure!(host.url.starts_with("https://127.0.0.1:"), "{}", host.url);
     let list = |client: &reqwest::Client| client.get(format!("{}/list-apps", host.url)).bearer_auth(ALICE).send();
-    assert_eq!(list(&first).await?.json::<Value>().await?, json!(["echo", "greeting"]));
+    assert_eq!(list(&first).await?.json::<Value>().await?, json!(["dice", "echo", "greeting"]));
     let card =
         first.get(format!("{}/a2a/echo/.well-known/agent-card.json", host.url)).bearer_auth(ALICE).send().await?;
     let url = card.json::<Value>().await?.pointer("/supportedInterfaces/0/url").cloned();

@@ -42,7 +42,7 @@ impl Endpoint {
             return Err(origin.bad_response("it does not accept the WebSocket"));
         }
         let upgraded = response.upgrade().await.map_err(|error| {
-            let message = format!("the connection to {} broke: {}", origin.provider(), chain(&error));
+            let message = format!("the connection to {} broke: {}", origin.provider_name(), chain(&error));
             origin.error(ModelErrorKind::Network, message)
         })?;
         let config =

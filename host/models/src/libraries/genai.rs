@@ -226,9 +226,8 @@ fn model_error(error: Error, origin: &Arc<Origin>) -> ModelError {
             Err(error) => match error.downcast::<reqwest::Error>() {
                 Ok(error) if error.is_body() || error.is_decode() => broken(*error, origin),
                 Ok(error) => unreachable(*error, origin),
-                Err(_) => {
-                    origin.error(ModelErrorKind::Network, format!("the answer of {} broke: {cause}", origin.provider()))
-                }
+                Err(_) => origin
+                    .error(ModelErrorKind::Network, format!("the answer of {} broke: {cause}", origin.provider_name())),
             },
         },
         Error::ChatResponse { body, .. } => origin.body_error(body.get("error").unwrap_or(&body)),

@@ -190,7 +190,7 @@ fn model_error(error: &ProviderError, origin: &Arc<Origin>) -> ModelError {
             }
         }
         ProviderError::Truncated => {
-            let message = format!("the answer of {} ended before it was complete", origin.provider());
+            let message = format!("the answer of {} ended before it was complete", origin.provider_name());
             origin.error(ModelErrorKind::Network, message)
         }
         ProviderError::Json(_) | ProviderError::Response(_) | ProviderError::Provider(_) => origin.bad_response(error),

@@ -134,7 +134,7 @@ impl RealtimeProtocol {
             ("invalid_request_error", _) => ModelErrorKind::BadRequest,
             _ => ModelErrorKind::Server,
         };
-        self.origin.error(kind, format!("{} reports: {message}", self.origin.provider()))
+        self.origin.error(kind, format!("{} reports: {message}", self.origin.provider_name()))
     }
 
     /// Returns the frames of a chunk of audio or an image.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::fake_engine::{ENGINE, FakeEngine, TOKEN, tokens};
 
 const SESSIONS: &str = "a session service is one of `memory:`, `sqlite:///absolute/path.db`, `sqlite:relative/path.db`, \
-     `firestore://project/database` and `agentengine://project/location/engine`";
+     `postgres://user@host/database`, `firestore://project/database` and `agentengine://project/location/engine`";
 const LEASE: Duration = Duration::from_secs(60);
 
 fn message(text: &str) -> Arc<Event> {

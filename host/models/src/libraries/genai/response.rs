@@ -55,7 +55,7 @@ impl StreamDecoder {
                 Some(Ok(event)) => event,
                 Some(Err(error)) => return self.end(Err(model_error(error, &self.origin))),
                 None => {
-                    let message = format!("the answer of {} ended before it was complete", self.origin.provider());
+                    let message = format!("the answer of {} ended before it was complete", self.origin.provider_name());
                     return self.end(Err(self.origin.error(ModelErrorKind::Network, message)));
                 }
             };

@@ -4,8 +4,7 @@ use std::future::{Future, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::StreamExt;
-use hatchery_core::ModelError;
+use futures::TryStreamExt;
 use http::header::{AUTHORIZATION, HeaderName};
 use http::request::Parts;
 use http::{HeaderMap, Request, Response};
@@ -17,7 +16,7 @@ use crate::http::{Endpoint, send};
 /// Headers in which the library sends keys.
 const KEY_HEADERS: [&str; 4] = ["x-api-key", "x-goog-api-key", "api-key", "ocp-apim-subscription-key"];
 
-/// Sends the requests of one call. Errors are [`ModelError`]s.
+/// Sends the requests of one call. Errors are [`ModelError`](hatchery_core::ModelError)s.
 #[derive(Clone)]
 pub(super) struct Transport {
     endpoint: Endpoint,
@@ -92,7 +91,7 @@ impl HttpClientExt for Transport {
             headers.clone_from(response.headers());
         }
         let chunks = self.endpoint.event_stream(response).map_err(Error::instance)?;
-        let chunks = chunks.map(|chunk: std::result::Result<Bytes, ModelError>| chunk.map_err(Error::instance));
+        let chunks = chunks.map_err(Error::instance);
         streamed.body(Box::pin(chunks) as _).map_err(Error::from)
     }
 }
