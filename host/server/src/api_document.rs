@@ -45,19 +45,23 @@ pub(crate) fn route(document: OpenApi) -> Router<AppState> {
 
 /// Adds what holds for all operations.
 fn complete(document: OpenApi) -> Value {
-    let mut document = serde_json::to_value(document).unwrap_or_default();
-    document["servers"] = json!([{"url": "."}]);
-    document["components"]["securitySchemes"] = json!({
-        "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, or a token of the configured issuer"},
-        "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},
-    });
+    let Ok(Value::Object(mut document)) = serde_json::to_value(document) else { return Value::Null };
+    document.insert("servers".into(), json!([{"url": "."}]));
     // A server without `server.auth` needs none.
-    document["security"] = json!([{"bearer": []}, {"apiKey": []}, {}]);
-    if let Some(paths) = document["paths"].as_object_mut() {
-        let described = std::mem::take(paths).into_iter().map(|(path, item)| describe_path(&path, item));
-        paths.extend(described.collect::<Vec<_>>());
+    document.insert("security".into(), json!([{"bearer": []}, {"apiKey": []}, {}]));
+    if let Some(Value::Object(components)) = document.get_mut("components") {
+        let schemes = json!({
+            "bearer": {
+                "type": "http", "scheme": "bearer", "description": "An API key, or a token of the configured issuer",
+            },
+            "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+        });
+        components.insert("securitySchemes".into(), schemes);
     }
-    document
+    if let Some(Value::Object(paths)) = document.get_mut("paths") {
+        *paths = std::mem::take(paths).into_iter().map(|(path, item)| describe_path(&path, item)).collect();
+    }
+    Value::Object(document)
 }
 
 /// Completes the operations of a path. A wildcard such as `{*path}` is a parameter like others.
@@ -66,19 +70,23 @@ fn describe_path(path: &str, mut item: Value) -> (String, Value) {
     let names = path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
     let parameters: Vec<_> =
         names.map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}})).collect();
-    for operation in item.as_object_mut().into_iter().flat_map(Map::values_mut) {
-        describe_operation(operation, &parameters);
-    }
+    let operations = item.as_object_mut().into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut);
+    operations.for_each(|operation| describe_operation(operation, &parameters));
     (path, item)
 }
 
-fn describe_operation(operation: &mut Value, path_parameters: &[Value]) {
-    let id = [&operation["tags"][0], &operation["operationId"]].map(|part| part.as_str().unwrap_or_default()).join(".");
-    operation["operationId"] = id.into();
-    let query = operation["parameters"].as_array().into_iter().flatten();
-    operation["parameters"] = path_parameters.iter().chain(query).cloned().collect();
-    operation["responses"]["default"] = json!({
-        "description": "An error",
-        "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
-    });
+fn describe_operation(operation: &mut Map<String, Value>, path_parameters: &[Value]) {
+    let tag = operation.get("tags").and_then(|tags| tags.get(0));
+    let id = [tag, operation.get("operationId")].map(|part| part.and_then(Value::as_str).unwrap_or_default()).join(".");
+    operation.insert("operationId".into(), id.into());
+    let query = operation.get("parameters").and_then(Value::as_array).into_iter().flatten();
+    let parameters = path_parameters.iter().chain(query).cloned().collect();
+    operation.insert("parameters".into(), parameters);
+    if let Some(Value::Object(responses)) = operation.get_mut("responses") {
+        let error = json!({
+            "description": "An error",
+            "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        });
+        responses.insert("default".into(), error);
+    }
 }

@@ -104,7 +104,7 @@ fn parse_target(path: &str) -> Target<'_> {
 #[serde(untagged)]
 #[expect(dead_code, reason = "the schema of a response")]
 enum ArtifactOrVersions {
-    Artifact(schemas::Part),
+    Artifact(Box<schemas::Part>),
     Versions(Vec<u64>),
 }
 
