@@ -50,7 +50,7 @@ fn own_service(id: ProviderId) -> Option<Service> {
     match id.vendor() {
         "openai" => Some(Service::OpenAi),
         "anthropic" => Some(Service::Anthropic),
-        "gemini" => Some(Service::Gemini),
+        "gcp.gemini" => Some(Service::Gemini),
         "openrouter" => Some(Service::OpenRouter),
         "ollama" => Some(Service::Ollama),
         "llamacpp" => Some(Service::LlamaCpp),

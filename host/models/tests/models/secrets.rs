@@ -37,7 +37,7 @@ const MODELS: &[&str] = &[
     #[cfg(feature = "rig")]
     "rig:anthropic:x",
     #[cfg(feature = "rig")]
-    "rig:gemini:x",
+    "rig:gcp.gemini:x",
     #[cfg(feature = "rig")]
     "rig:groq:x",
     #[cfg(feature = "rig")]
