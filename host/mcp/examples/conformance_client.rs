@@ -127,9 +127,12 @@ async fn main() -> ExitCode {
     }
 }
 
+/// The name of a tool and the arguments of a call.
+type Call = (String, Map<String, Value>);
+
 /// Calls every tool once.
 async fn run(toolset: &Arc<McpToolset>) -> Result<(), String> {
-    let tools: Arc<Mutex<Vec<(String, Map<String, Value>)>>> = Arc::default();
+    let tools = Arc::new(Mutex::new(Vec::<Call>::new()));
     let is_asked = scenario().contains("elicitation") || scenario().starts_with("sep-2322");
     let agent = custom("caller", {
         let (toolset, tools) = (toolset.clone(), tools.clone());

@@ -7,8 +7,9 @@ use hatchery_tests::{Folder, Host, event, paths};
 fn guide() -> Result<Folder> {
     let folder = Folder::empty()?;
     let text = std::fs::read_to_string(paths::repository().join("docs/tools.md"))?;
+    let (_, section) = text.split_once("# Files of a folder\n").context("the section about folders")?;
     let mut files = 0;
-    for block in text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+    for block in section.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
         let named = block.strip_prefix("# ").and_then(|block| block.split_once('\n'));
         if let Some((name, content)) = named.filter(|(name, _)| *name == "hatchery.yaml" || name.starts_with("helper/"))
         {
