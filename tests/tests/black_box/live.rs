@@ -254,13 +254,13 @@ async fn a_turn_that_fails_ends_the_connection_with_its_error() -> Result<()> {
 #[tokio::test]
 async fn the_next_turn_of_an_open_connection_runs_the_newest_agent() -> Result<()> {
     let folder = Folder::empty()?;
+    folder.write("parrot/new.yaml", "turns:\n  - reply: 'I am new'\n")?;
     let host = serve_folder(&folder, "").await?;
     host.create_session("parrot", "s").await?;
     let mut live = Live::connect(&host, "parrot", "s").await?;
     ensure!(event::texts(&live.ask("hello").await?) == ["You said: hello"]);
     let generation = |components: &Value| components["generation"].as_u64().unwrap_or_default();
     let before = generation(&host.components().await?);
-    folder.write("parrot/new.yaml", "turns:\n  - reply: 'I am new'\n")?;
     folder.put("parrot/root_agent.yaml", "name: parrot\nmodel: scripted:parrot/new.yaml\ninstruction: Repeat.\n")?;
     host.wait_until("there is a newer generation", |components| generation(components) > before).await?;
     ensure!(event::texts(&live.ask("hello").await?) == ["I am new"]);

@@ -74,7 +74,7 @@ async fn sessions_are_listed_shown_exported_and_deleted_beside_a_running_server(
 async fn sessions_are_forked_rewound_and_imported_beside_a_running_server() -> Result<()> {
     let (folder, host) = serve().await?;
     host.ask("desk", "first", "The lamp is red").await?;
-    host.ask("desk", "first", "The rug is blue").await?;
+    host.run("desk", "first", "The rug is blue").await?;
     let events = host.session("desk", "first").await?["events"].as_array().cloned().unwrap_or_default();
     ensure!(events.len() == 4, "{events:?}");
     let id = events[1]["id"].as_str().unwrap_or_default();
@@ -88,7 +88,7 @@ async fn sessions_are_forked_rewound_and_imported_beside_a_running_server() -> R
     let rewound = sessions(&folder, &["rewind", "first", "--revision", "1"]).await?;
     assert_eq!(rewound.stdout, "session first has 1 event now\n", "{}", rewound.stderr);
     ensure!(host.session("desk", "first").await?["events"] == json!(events[..1]));
-    host.ask("desk", "first", "The cup is green").await?;
+    host.run("desk", "first", "The cup is green").await?;
     ensure!(host.session("desk", "first").await?["events"].as_array().map(Vec::len) == Some(3));
 
     let taken = sessions(&folder, &["import", "first.json"]).await?;

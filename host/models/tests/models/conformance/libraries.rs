@@ -137,7 +137,7 @@ mod genai {
     use serde_json::{Value, json};
 
     use super::common::{self, anthropic_answer, anthropic_events, chat_body, chat_response};
-    use crate::conformance::{Fixture, anthropic, conversation, openai};
+    use crate::conformance::{Fixture, anthropic, openai};
     use crate::support::{MockProvider, MockResponse, content, deltas, generate, request, stream, user_request};
 
     const CLAUDE: &str = "genai:anthropic::claude-x";
@@ -264,7 +264,7 @@ mod rig {
     use serde_json::{Value, json};
 
     use super::common::{self, anthropic_answer, anthropic_events, chat_body, chat_response};
-    use crate::conformance::{Fixture, anthropic, openai};
+    use crate::conformance::{Fixture, anthropic, conversation, openai};
     use crate::support::{MockProvider, MockResponse, content, deltas, generate, request, stream, user_request};
 
     const CLAUDE: &str = "rig:anthropic:claude-x";
