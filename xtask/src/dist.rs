@@ -181,7 +181,7 @@ mod tests {
         let binary = folder.path().join("hatchery");
         fs::File::create(&binary).unwrap().set_len(MAX_BINARY + 1).unwrap();
         let error = check_size(&binary).unwrap_err().to_string();
-        assert!(error.ends_with("at most 75497472 are allowed"), "{error}");
+        assert!(error.ends_with("at most 64000000 are allowed"), "{error}");
     }
 
     #[test]
