@@ -1,88 +1,58 @@
-//! Costs of the SQLite session service, beside those of bare SQLite with the same rows:
-//! `cargo bench -p hatchery-stores --bench sqlite`.
+//! Costs of the SQLite session service, beside those of bare SQLite:
+//! `cargo bench --workspace --bench sqlite`.
 //!
-//! The columns are wall clock time and CPU time of all threads, per event. The schema and the rows are the same for
-//! all.
+//! The columns are wall clock time and CPU time of all threads, per event, and their ratios to a row of bare SQLite. Its
+//! rows are those of the service, or one insert for each event: a table with the JSON, by as many tasks, each insert
+//! committed by itself.
 
 #![allow(clippy::expect_used, clippy::panic)]
 
-use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+mod shared;
 
-use hatchery_core::{Event, EventWindow, JsonMap, SessionKey, SessionService, TurnStart};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hatchery_core::{JsonMap, SessionService, TurnStart};
 use hatchery_stores::quotas::QuotaSessions;
 use hatchery_stores::{Durability, SqliteSessions};
-use hatchery_test_support::typical_event;
 use rusqlite::{Connection, params};
-use rustix::time::{ClockId, clock_gettime};
+use shared::{Cost, SESSIONS, append, create, events, measure, print, print_header, run_all, split};
 use tokio::runtime::Runtime;
 
 const EVENTS: usize = 20_000;
-const SESSIONS: usize = 64;
 /// Appends that each wait for the disk are fewer.
 const SYNCED_EVENTS: usize = 2_000;
 
-/// The cost of one event.
-#[derive(Clone, Copy)]
-struct Cost {
-    wall: Duration,
-    cpu: Duration,
-}
-
 fn main() {
     let folder = tempfile::tempdir().expect("a folder");
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-    println!("{:<58} {:>9} {:>9} {:>7}", "per event", "wall", "CPU", "ratio");
+    let runtime = shared::runtime();
     for (durability, synchronous, events) in
         [(Durability::Process, "NORMAL", EVENTS), (Durability::Power, "FULL", SYNCED_EVENTS)]
     {
         let folder = folder.path().join(synchronous);
-        println!("durability {durability:?}");
+        print_header(&format!("per event, durability {durability:?}"));
         let single = bare(&runtime, &folder.join("single.db"), synchronous, events, 1);
-        print("bare SQLite, a transaction per event", single, single);
+        print("bare SQLite, the same rows, a transaction per event", single, single);
         let sessions = open(&runtime, &folder.join("one.db"), durability);
         print("one session", append(&runtime, &sessions, events, 1), single);
         let grouped = bare(&runtime, &folder.join("grouped.db"), synchronous, events, SESSIONS);
-        print("bare SQLite, 64 events per transaction", grouped, grouped);
+        print("bare SQLite, the same rows, 64 events per transaction", grouped, grouped);
         let sessions = open(&runtime, &folder.join("many.db"), durability);
-        print("64 sessions", append(&runtime, &sessions, events, SESSIONS), grouped);
+        let many = append(&runtime, &sessions, events, SESSIONS);
+        print("64 sessions", many, grouped);
         let sessions: Arc<dyn SessionService> =
             Arc::new(QuotaSessions::new(open(&runtime, &folder.join("quotas.db"), durability), Arc::default()));
         print("64 sessions of one user with quotas", append(&runtime, &sessions, events, SESSIONS), grouped);
         print("a turn of four events in 64 sessions, per event", turns(&runtime, &sessions, events), grouped);
+        let inserts = inserts(&runtime, &folder.join("inserts.db"), synchronous, events);
+        print("bare SQLite, 64 tasks, an insert each", inserts, inserts);
+        print("64 sessions, as above, to these inserts", many, inserts);
     }
-    reads(&runtime, &folder.path().join("reads.db"));
-}
-
-fn print(name: &str, cost: Cost, floor: Cost) {
-    let micros = |duration: Duration| format!("{:.1} µs", duration.as_secs_f64() * 1e6);
-    let ratio = cost.cpu.as_secs_f64() / floor.cpu.as_secs_f64();
-    println!("{name:<58} {:>9} {:>9} {ratio:>7.2}", micros(cost.wall), micros(cost.cpu));
 }
 
 fn open(runtime: &Runtime, file: &Path, durability: Durability) -> Arc<dyn SessionService> {
     Arc::new(runtime.block_on(SqliteSessions::open_with(file, durability)).expect("a database"))
-}
-
-/// Returns events whose JSON exists already.
-fn events(count: usize) -> Vec<Arc<Event>> {
-    let events: Vec<_> = (0..count).map(typical_event).collect();
-    events.iter().for_each(|event| drop(event.json().clone()));
-    events
-}
-
-/// Measures what `work` costs for each of `count` events.
-fn measure(count: usize, work: impl FnOnce()) -> Cost {
-    let cpu = || {
-        let time = clock_gettime(ClockId::ProcessCPUTime);
-        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-    };
-    let (started, before) = (Instant::now(), cpu());
-    work();
-    let count = count as u32;
-    Cost { wall: started.elapsed() / count, cpu: (cpu() - before) / count }
 }
 
 /// Writes the rows of events in a loop, `group` events per transaction.
@@ -127,102 +97,60 @@ fn bare(runtime: &Runtime, file: &Path, synchronous: &str, count: usize, group: 
     })
 }
 
-async fn create(sessions: &dyn SessionService, count: usize) -> Vec<SessionKey> {
-    let mut keys = Vec::new();
-    for _ in 0..count {
-        keys.push(sessions.create("app", "ann", None, JsonMap::new()).await.expect("a session").key);
-    }
-    keys
-}
-
-/// Appends events to sessions concurrently, in each of them one after the other.
-fn append(runtime: &Runtime, sessions: &Arc<dyn SessionService>, count: usize, concurrency: usize) -> Cost {
-    let keys = runtime.block_on(create(&**sessions, concurrency));
+/// Inserts the JSON of events by concurrent tasks that share a connection, each insert in a transaction of its own.
+fn inserts(runtime: &Runtime, file: &Path, synchronous: &str, count: usize) -> Cost {
+    let connection = Connection::open(file).expect("a database");
+    connection
+        .execute_batch(&format!(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = 16384; \
+             CREATE TABLE events (session INTEGER, revision INTEGER, json TEXT, PRIMARY KEY (session, revision))"
+        ))
+        .expect("a table");
+    let connection = Arc::new(Mutex::new(connection));
     let events = events(count);
-    let work: Vec<_> = keys.into_iter().zip(events.chunks(count.div_ceil(concurrency)).map(<[_]>::to_vec)).collect();
+    let work: Vec<_> = (1_i64..).zip(split(&events, SESSIONS)).collect();
     measure(count, || {
-        runtime.block_on(async {
-            let tasks: Vec<_> = work
-                .into_iter()
-                .map(|(key, events)| {
-                    let sessions = sessions.clone();
-                    tokio::spawn(async move {
-                        for event in &events {
-                            sessions.append(&key, event).await.expect("a revision");
-                        }
-                    })
-                })
-                .collect();
-            for task in tasks {
-                task.await.expect("a task");
-            }
-        });
+        run_all(
+            runtime,
+            work.into_iter().map(|(session, events)| {
+                let connection = connection.clone();
+                async move {
+                    for (revision, event) in (1_i64..).zip(&events) {
+                        let json = str::from_utf8(event.json()).expect("UTF-8");
+                        let connection = connection.lock().expect("a connection");
+                        let sql = "INSERT INTO events (session, revision, json) VALUES (?1, ?2, ?3)";
+                        let mut insert = connection.prepare_cached(sql).expect("a statement");
+                        insert.execute(params![session, revision, json]).expect("a row");
+                    }
+                }
+            }),
+        );
     })
 }
 
 /// Runs turns of four events in sessions concurrently.
 fn turns(runtime: &Runtime, sessions: &Arc<dyn SessionService>, count: usize) -> Cost {
     const LEASE: Duration = Duration::from_secs(30);
-    let keys = runtime.block_on(create(&**sessions, SESSIONS));
+    let keys = runtime.block_on(create(&**sessions, "ann", SESSIONS));
     let events = events(count);
-    let work: Vec<_> = keys.into_iter().zip(events.chunks(count.div_ceil(SESSIONS)).map(<[_]>::to_vec)).collect();
+    let work: Vec<_> = keys.into_iter().zip(split(&events, SESSIONS)).collect();
     measure(count, || {
-        runtime.block_on(async {
-            let tasks: Vec<_> = work
-                .into_iter()
-                .map(|(key, events)| {
-                    let sessions = sessions.clone();
-                    tokio::spawn(async move {
-                        let mut previous = None;
-                        for turn in events.chunks(4) {
-                            let turn_start = sessions.begin_turn(&key, previous, LEASE).await.expect("a turn");
-                            let TurnStart::Begun(turn_start) = turn_start else { panic!("nobody else holds a turn") };
-                            for event in turn {
-                                sessions.append_with(&key, event, Some(turn_start.fence)).await.expect("a revision");
-                            }
-                            previous = Some(turn_start.fence);
+        run_all(
+            runtime,
+            work.into_iter().map(|(key, events)| {
+                let sessions = sessions.clone();
+                async move {
+                    let mut previous = None;
+                    for turn in events.chunks(4) {
+                        let turn_start = sessions.begin_turn(&key, previous, LEASE).await.expect("a turn");
+                        let TurnStart::Begun(turn_start) = turn_start else { panic!("nobody else holds a turn") };
+                        for event in turn {
+                            sessions.append_with(&key, event, Some(turn_start.fence)).await.expect("a revision");
                         }
-                    })
-                })
-                .collect();
-            for task in tasks {
-                task.await.expect("a task");
-            }
-        });
+                        previous = Some(turn_start.fence);
+                    }
+                }
+            }),
+        );
     })
-}
-
-/// Prints how the costs of a session grow with its length.
-fn reads(runtime: &Runtime, file: &Path) {
-    const LENGTHS: [usize; 2] = [10, 10_000];
-    let sessions = open(runtime, file, Durability::Process);
-    println!("slopes, the same for every length at best");
-    let mut floor = None;
-    for length in LENGTHS {
-        let key = runtime.block_on(create(&*sessions, 1)).remove(0);
-        let work = events(length + 1_000);
-        let (before, measured) = work.split_at(length);
-        runtime.block_on(async {
-            for event in before {
-                sessions.append(&key, event).await.expect("a revision");
-            }
-        });
-        let read = measure(1_000, || {
-            runtime.block_on(async {
-                for _ in 0..1_000 {
-                    sessions.get(&key, EventWindow::Recent(10)).await.expect("a session");
-                }
-            });
-        });
-        let appended = measure(measured.len(), || {
-            runtime.block_on(async {
-                for event in measured {
-                    sessions.append(&key, event).await.expect("a revision");
-                }
-            });
-        });
-        let (first_read, first_append) = *floor.get_or_insert((read, appended));
-        print(&format!("reading the newest 10 of {length} events"), read, first_read);
-        print(&format!("appending after {length} events"), appended, first_append);
-    }
 }

@@ -4,29 +4,18 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Content, Event, EventActions, EventData, EventWindow, JsonMap, SessionService};
+use hatchery_core::{Event, EventWindow, JsonMap, SessionService};
 use hatchery_stores::MemorySessions;
-use hatchery_test_support::CountingAllocator;
-use serde_json::json;
+use hatchery_test_support::{CountingAllocator, short_event};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
-
-fn event(number: usize) -> Arc<Event> {
-    let state_delta = [("turn".to_owned(), json!(number))].into_iter().collect();
-    Event::new(EventData {
-        author: "user".into(),
-        content: Some(Arc::new(Content::user("Roll two dice, please."))),
-        actions: EventActions { state_delta, ..EventActions::default() },
-        ..EventData::default()
-    })
-}
 
 #[test]
 fn an_idle_session_with_ten_events_uses_at_most_eight_kilobytes() {
     const SESSIONS: usize = 1000;
     let before_events = CountingAllocator::allocated();
-    let events: Vec<Vec<Arc<Event>>> = (0..SESSIONS).map(|_| (0..10).map(event).collect()).collect();
+    let events: Vec<Vec<Arc<Event>>> = (0..SESSIONS).map(|_| (0..10).map(short_event).collect()).collect();
     let before = CountingAllocator::allocated();
     let sessions = MemorySessions::new();
     futures::executor::block_on(async {

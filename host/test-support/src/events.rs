@@ -1,9 +1,9 @@
-//! A typical event, and the short form of events.
+//! Typical events, and the short form of events.
 
 use std::sync::Arc;
 
-use hatchery_core::{Content, Event, EventData, JsonMap, Part, UsageMetadata};
-use serde_json::Value;
+use hatchery_core::{Content, Event, EventActions, EventData, JsonMap, Part, UsageMetadata};
+use serde_json::{Value, json};
 
 /// Returns a model response with metadata: about 500 bytes of JSON.
 pub fn typical_event(number: usize) -> Arc<Event> {
@@ -21,6 +21,17 @@ pub fn typical_event(number: usize) -> Arc<Event> {
             ..UsageMetadata::default()
         })),
         model_version: Some("scripted-1".into()),
+        ..EventData::default()
+    })
+}
+
+/// Returns a short message of a user that changes a key of the state.
+pub fn short_event(number: usize) -> Arc<Event> {
+    let state_delta = map(json!({ "turn": number }));
+    Event::new(EventData {
+        author: "user".into(),
+        content: Some(Arc::new(Content::user("Roll two dice, please."))),
+        actions: EventActions { state_delta, ..EventActions::default() },
         ..EventData::default()
     })
 }

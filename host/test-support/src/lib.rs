@@ -13,7 +13,7 @@ mod postgres_server;
 pub use agents::{declaration, llm, llm_on, llm_with, long_running, tool, tool_with_confirmation, workflow};
 pub use allocation::CountingAllocator;
 pub use audit::AuditCapture;
-pub use events::{brief, briefs, map, typical_event};
+pub use events::{brief, briefs, map, short_event, typical_event};
 pub use firestore_emulator::firestore_emulator;
 pub use harness::{Harness, SESSION, USER, services};
 pub use postgres_server::{PostgresServer, postgres};
