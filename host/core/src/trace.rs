@@ -24,7 +24,7 @@ use crate::json::JsonMap;
 use crate::model::LlmRequest;
 use crate::sync::MutexExt;
 
-pub use content::{Kept, SpanContent};
+pub use content::{BoundedValue, SpanContent};
 pub use data::{AttributeValue, SpanData, SpanError, SpanOperation};
 pub use model_call::ModelCallProgress;
 pub use parent::{InvalidTraceParent, TraceParent};
@@ -366,7 +366,7 @@ impl Span {
                     Some(SpanError { code: code.clone(), message: response.error_message.clone().unwrap_or_default() });
             }
             if let Some(SpanContent::Model { response: slot, .. }) = &mut data.content {
-                *slot = Some(Kept::Value(response.clone()));
+                *slot = Some(BoundedValue::Value(response.clone()));
             }
         });
     }

@@ -37,20 +37,20 @@ struct Kills {
 
 /// What happens to a request of a tool.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Fate {
+enum Action {
     Answer,
     KillBefore,
     KillAfter,
 }
 
 impl Kills {
-    fn fate(&mut self, arrival: &Arrival) -> Fate {
+    fn next_action(&mut self, arrival: &Arrival) -> Action {
         let is_new = self.effects.insert(arrival.name.clone());
         if !is_new || self.every == 0 || !self.effects.len().is_multiple_of(self.every) {
-            return Fate::Answer;
+            return Action::Answer;
         }
         self.kills += 1;
-        if self.kills.is_multiple_of(2) { Fate::KillAfter } else { Fate::KillBefore }
+        if self.kills.is_multiple_of(2) { Action::KillAfter } else { Action::KillBefore }
     }
 
     fn kills_after_response(&mut self) -> bool {
@@ -166,12 +166,12 @@ impl Client<'_> {
                 }
                 arrival = self.effects.next() => arrival?,
             };
-            let fate = kills.fate(&arrival);
-            match fate {
-                Fate::Answer => arrival.answer().await,
-                Fate::KillBefore | Fate::KillAfter => {
+            let action = kills.next_action(&arrival);
+            match action {
+                Action::Answer => arrival.answer().await,
+                Action::KillBefore | Action::KillAfter => {
                     self.record_order();
-                    if fate == Fate::KillAfter {
+                    if action == Action::KillAfter {
                         arrival.answer().await;
                     }
                     self.hosts.kill().await?;

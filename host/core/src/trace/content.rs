@@ -28,27 +28,27 @@ pub enum SpanContent {
         /// Number of older contents, which are not kept.
         omitted: usize,
         /// The event of the response, or its size if it is too large; `None` if there is none.
-        response: Option<Kept<Arc<Event>>>,
+        response: Option<BoundedValue<Arc<Event>>>,
     },
     /// A tool call.
     Tool {
         /// The arguments, or their size if they are too large.
-        arguments: Kept<JsonMap>,
+        arguments: BoundedValue<JsonMap>,
         /// The result; `None` if there is none.
-        result: Option<Kept<Value>>,
+        result: Option<BoundedValue<Value>>,
     },
 }
 
 /// A value, or the size of one that is too large to be kept.
 #[derive(Debug)]
-pub enum Kept<T> {
+pub enum BoundedValue<T> {
     /// The value.
     Value(T),
     /// About how many bytes it had.
     Omitted(usize),
 }
 
-impl<T: Clone + Serialize> Kept<T> {
+impl<T: Clone + Serialize> BoundedValue<T> {
     fn new(value: &T, size: usize) -> Self {
         if size > MAX_BYTES { Self::Omitted(size) } else { Self::Value(value.clone()) }
     }
@@ -63,12 +63,12 @@ impl<T: Clone + Serialize> Kept<T> {
 
 impl SpanContent {
     pub(super) fn tool(arguments: &JsonMap) -> Self {
-        Self::Tool { arguments: Kept::new(arguments, map_size(arguments)), result: None }
+        Self::Tool { arguments: BoundedValue::new(arguments, map_size(arguments)), result: None }
     }
 
     pub(super) fn set_tool_result(&mut self, value: &Value) {
         if let Self::Tool { result, .. } = self {
-            *result = Some(Kept::new(value, value_size(value)));
+            *result = Some(BoundedValue::new(value, value_size(value)));
         }
     }
 
@@ -76,7 +76,7 @@ impl SpanContent {
     pub(super) fn trim(self) -> Self {
         let Self::Model { request, response, .. } = self else { return self };
         let response = response.map(|response| match response {
-            Kept::Value(event) if event_size(&event) > MAX_BYTES => Kept::Omitted(event_size(&event)),
+            BoundedValue::Value(event) if event_size(&event) > MAX_BYTES => BoundedValue::Omitted(event_size(&event)),
             response => response,
         });
         let mut rest = MAX_BYTES;
@@ -107,8 +107,8 @@ impl SpanContent {
                 let config =
                     request.config.response_schema.as_ref().map_or(0, value_size) + map_size(&request.config.extra);
                 let response = match response {
-                    Some(Kept::Value(event)) => event_size(event) + event.cached_json_len(),
-                    Some(Kept::Omitted(_)) | None => 0,
+                    Some(BoundedValue::Value(event)) => event_size(event) + event.cached_json_len(),
+                    Some(BoundedValue::Omitted(_)) | None => 0,
                 };
                 size_of::<LlmRequest>()
                     + contents.chain(instructions).chain(tools).chain(model_tools).sum::<usize>()
@@ -117,12 +117,12 @@ impl SpanContent {
             }
             Self::Tool { arguments, result } => {
                 let arguments = match arguments {
-                    Kept::Value(arguments) => map_size(arguments),
-                    Kept::Omitted(_) => 0,
+                    BoundedValue::Value(arguments) => map_size(arguments),
+                    BoundedValue::Omitted(_) => 0,
                 };
                 let result = match result {
-                    Some(Kept::Value(result)) => value_size(result),
-                    Some(Kept::Omitted(_)) | None => 0,
+                    Some(BoundedValue::Value(result)) => value_size(result),
+                    Some(BoundedValue::Omitted(_)) | None => 0,
                 };
                 arguments + result
             }
@@ -137,8 +137,8 @@ impl SpanContent {
                 let mut attributes =
                     vec![("gcp.vertex.agent.llm_request", request_json(request, *omitted).to_string().into())];
                 let response = response.as_ref().map(|response| match response {
-                    Kept::Value(event) => bounded(&Response::of(event)),
-                    Kept::Omitted(size) => omitted_value(*size),
+                    BoundedValue::Value(event) => bounded(&Response::of(event)),
+                    BoundedValue::Omitted(size) => omitted_value(*size),
                 });
                 attributes
                     .extend(response.map(|response| ("gcp.vertex.agent.llm_response", response.to_string().into())));
