@@ -29,6 +29,8 @@ use crate::api_document::{self, ApiRouter};
 use crate::error::ApiError;
 use crate::state::AppState;
 
+pub(crate) use traces::SpanView;
+
 /// Returns all routes, with fallbacks for unknown paths and methods, and the document that describes them.
 pub(crate) fn all() -> Router<AppState> {
     let (router, document) = groups().split_for_parts();
