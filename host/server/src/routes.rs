@@ -5,6 +5,7 @@ mod apps;
 mod artifacts;
 mod builder;
 mod components;
+mod config;
 mod dev_ui;
 mod evaluation;
 mod graph;
@@ -47,6 +48,7 @@ fn groups() -> ApiRouter {
         .merge(artifacts::routes())
         .merge(builder::routes())
         .merge(components::routes())
+        .merge(config::routes())
         .merge(dev_ui::routes())
         .merge(evaluation::routes())
         .merge(graph::routes())

@@ -4,6 +4,7 @@
 #![expect(dead_code, reason = "only the schemas of these types are used")]
 
 mod components;
+mod settings;
 
 use std::collections::BTreeMap;
 
@@ -12,6 +13,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 pub(crate) use components::{Comparison, ComponentDetail, Components, HostEvent};
+pub(crate) use settings::Settings;
 
 /// An error.
 #[derive(ToSchema)]
