@@ -1,6 +1,7 @@
 // The unmodified web clients of ADK work with the host: every panel, without a failed request or an error in the console.
 
 import assert from "node:assert/strict";
+import fs from "node:fs";
 import path from "node:path";
 import { after, test } from "node:test";
 import { download, isOwnDefect, VERSIONS } from "./adk-clients.mjs";
@@ -107,7 +108,9 @@ async function openArtifact(page, host) {
   await page.goto(`${host.url}/dev-ui/?app=dice&userId=me&session=with-file`);
   await page.getByText(/You rolled/).first().waitFor();
   await page.getByRole("tab", { name: "Artifacts" }).click();
-  await page.getByText("milk and eggs").first().waitFor();
+  const downloaded = page.waitForEvent("download");
+  await icon(page, "file_download").first().click();
+  assert.equal(fs.readFileSync(await (await downloaded).path(), "utf8"), "milk and eggs");
 }
 
 async function evaluate(page) {
