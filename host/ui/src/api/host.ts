@@ -2,7 +2,7 @@
 
 import { getJson, HostError, path, sendJson, sendRequest } from "./http";
 import { readData } from "./sse";
-import type { App, Catalog, ComponentDetail, HostEvent, Json, JsonObject, Part, Session, SessionEvent, TraceSpan } from "./types";
+import type { App, Catalog, ComponentDetail, HostEvent, Json, JsonObject, Part, Session, SessionEvent, StoredRun, TraceSpan } from "./types";
 
 export interface SessionKey {
   app: string;
@@ -86,13 +86,6 @@ export const listVersions = (key: SessionKey, name: string) => getJson<number[]>
 
 export function readArtifact(key: SessionKey, name: string, version?: number): Promise<Part> {
   return getJson<Part>(artifactPath(key, name) + (version === undefined ? "" : `/versions/${version}`));
-}
-
-export interface StoredRun {
-  id: string;
-  state: "accepted" | "running" | "waiting" | "done" | "failed" | "cancelled";
-  error?: { code: string; message: string };
-  attempts: number;
 }
 
 export interface RunRequest {
