@@ -20,17 +20,24 @@ const DIST: &str = "dist";
 const MIN_NODE: u32 = 20;
 const CHROMIUM: &str = "/usr/bin/chromium";
 
-/// Checks the sources, runs the tests of the page's model and builds `dist`. With `check`, builds into a temporary
-/// folder and compares it with `dist` instead.
+/// Generates the types of the host's JSON, checks the sources, runs the tests of the page's model and builds `dist`. With
+/// `check`, generates and builds elsewhere and compares instead.
 ///
 /// # Errors
-/// If Node.js is missing, a check fails, or `dist` is not what the sources give.
+/// If Node.js is missing, a check fails, or the types or `dist` are not what the sources give.
 pub fn build(workspace: &Workspace, check: bool) -> anyhow::Result<()> {
     if let Some(reason) = missing_node() {
         bail!("the developer UI cannot be built: {reason}");
     }
     let folder = workspace.root.join(FOLDER);
     install(&folder)?;
+    crate::build_host(workspace)?;
+    let mut types = npm(&folder);
+    types.args(["run", "--silent", "types"]).env("HATCHERY_BINARY", workspace.host_binary()?);
+    if check {
+        types.args(["--", "--check"]);
+    }
+    step::run_command(&mut types)?;
     for script in ["check", "test"] {
         step::run_command(npm(&folder).args(["run", "--silent", script]))?;
     }

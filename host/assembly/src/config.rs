@@ -9,6 +9,7 @@ mod error;
 mod integrations;
 mod mcp;
 mod openapi;
+mod price;
 mod quotas;
 mod retention;
 mod retrieval;
@@ -43,6 +44,7 @@ pub use openapi::{
     ApiConfig, ApiConfirmation, ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AuthConfig, BasicConfig,
     OAuth2ClientPlacement, OAuth2Config, OpenApiConfig, ServiceAccountConfig,
 };
+pub use price::{ModelPrice, PricesConfig};
 pub use quotas::{DurabilityConfig, QuotaOverrides};
 pub use retention::RetentionConfig;
 pub use retrieval::RetrievalConfig;
@@ -101,6 +103,8 @@ pub struct Config {
     pub durability: DurabilityConfig,
     /// When a server deletes sessions.
     pub retention: RetentionConfig,
+    /// What the operator pays for tokens.
+    pub prices: PricesConfig,
     /// Limits that all components share.
     pub instances: InstanceSettings,
     /// Limits of compiling a component.
@@ -153,6 +157,11 @@ pub struct ModelsConfig {
 impl ModelsConfig {
     /// Returns the base URLs that are set, with their services and keys.
     pub fn base_urls(&self) -> impl Iterator<Item = (Service, &'static str, &str)> {
+        self.base_url_keys().filter_map(|(service, key, url)| Some((service, key, url?)))
+    }
+
+    /// Returns the services and keys of all base URLs, with those that are set.
+    pub(crate) fn base_url_keys(&self) -> impl Iterator<Item = (Service, &'static str, Option<&str>)> {
         let urls = [
             (Service::Gemini, "gemini_base_url", &self.gemini_base_url),
             (Service::Vertex, "vertex_base_url", &self.vertex_base_url),
@@ -164,7 +173,7 @@ impl ModelsConfig {
             (Service::OpenRouter, "openrouter_base_url", &self.openrouter_base_url),
             (Service::Apigee, "apigee_base_url", &self.apigee_base_url),
         ];
-        urls.into_iter().filter_map(|(service, key, url)| Some((service, key, url.as_deref()?)))
+        urls.into_iter().map(|(service, key, url)| (service, key, url.as_deref()))
     }
 }
 
@@ -233,6 +242,7 @@ impl Config {
         let mut config = config.unwrap_or_default();
         config.signature_verifier().check().map_err(|error| invalid(None, error.to_string()))?;
         config.audit.check().map_err(|message| invalid(None, message))?;
+        config.prices.check().map_err(|message| invalid(None, message))?;
         config.mcp.check().map_err(|message| invalid(None, message))?;
         config.a2a.check().map_err(|message| invalid(None, message))?;
         config.openapi.check().map_err(|message| invalid(None, message))?;

@@ -56,6 +56,7 @@ mod host_key;
 mod mcp;
 mod openapi;
 mod retrieval;
+mod settings;
 mod source;
 mod storage;
 
@@ -67,10 +68,10 @@ pub use config::{
     ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AppConfig, AuditConfig, AuthConfig, Authority, BasicConfig,
     ClientKeyConfig, ComponentConfig, Config, ConfigError, CorsConfig, DevUi, DurabilityConfig,
     FILE_NAME as CONFIG_FILE, IntegrationConfig, IntegrationOperation, McpConfig, McpConfirmation, McpExposeConfig,
-    McpHandshake, McpHttpTransport, McpOAuthConfig, McpOAuthGrant, McpServerConfig, ModelsConfig,
-    OAuth2ClientPlacement, OAuth2Config, OidcConfig, OpenApiConfig, QuotaOverrides, RegistryConfig, RetentionConfig,
-    RetrievalConfig, Role, ServerAuthConfig, ServerConfig, ServiceAccountConfig, TlsConfig, TokenAlgorithm,
-    ToolExecutionConfig, ValueConfig,
+    McpHandshake, McpHttpTransport, McpOAuthConfig, McpOAuthGrant, McpServerConfig, ModelPrice, ModelsConfig,
+    OAuth2ClientPlacement, OAuth2Config, OidcConfig, OpenApiConfig, PricesConfig, QuotaOverrides, RegistryConfig,
+    RetentionConfig, RetrievalConfig, Role, ServerAuthConfig, ServerConfig, ServiceAccountConfig, TlsConfig,
+    TokenAlgorithm, ToolExecutionConfig, ValueConfig,
 };
 pub use hatchery_mcp::Browser;
 pub use hatchery_stores::adk_sessions;
@@ -80,6 +81,7 @@ pub use host::{
 };
 pub use host_key::HostKeyError;
 pub use services::ServiceSource;
+pub use settings::{Origin, Setting, SettingsReport};
 pub use source::{
     AppSource, CatalogReport, ComponentDetail, ComponentLimits, ComponentReport, DrainingReport, FileReport,
     RestoreError,

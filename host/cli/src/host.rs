@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use hatchery::trust::{ConfigSource, LoadedConfig, ProtectedPaths, TrustStore};
-use hatchery::{Config, Host, HostBuilder, Storage, protected_paths, user_code_cache};
+use hatchery::{Config, Host, HostBuilder, Setting, Storage, protected_paths, user_code_cache};
 use sha2::{Digest, Sha256};
 
 use crate::compiler;
@@ -97,6 +97,26 @@ impl StorageArgs {
             builder = builder.names_file(names_file_in_cache(folder, |name| std::env::var_os(name)));
         }
         builder.storage(self.storage(folder)).code_cache(self.code_cache(|name| std::env::var_os(name)))
+    }
+
+    /// Returns the settings that these arguments make.
+    pub fn settings(&self, folder: &Path) -> Vec<Setting> {
+        let services = [
+            ("session_service", "--session-service", &self.session_service),
+            ("artifact_service", "--artifact-service", &self.artifact_service),
+            ("memory_service", "--memory-service", &self.memory_service),
+        ];
+        let services =
+            services.into_iter().filter_map(|(key, flag, uri)| Some(Setting::of_flag(key, flag, uri.as_ref()?)));
+        let data = match &self.data_dir {
+            _ if self.memory => Setting::of_flag("data_dir", "--memory", "none: data is kept in memory"),
+            Some(data) => Setting::of_flag("data_dir", "--data-dir", &data.display().to_string()),
+            None => match Storage::in_folder(folder) {
+                Storage::Directory(data) => Setting::of_default("data_dir", data.display().to_string()),
+                Storage::InMemory => Setting::of_default("data_dir", "none: data is kept in memory"),
+            },
+        };
+        services.chain([data]).collect()
     }
 
     /// Returns where services of a served folder store data if they have no URI.

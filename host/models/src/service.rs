@@ -89,6 +89,11 @@ impl Service {
         Self::Apigee,
     ];
 
+    /// Returns the environment variable with its base URL.
+    pub fn url_variable(self) -> &'static str {
+        self.info().url_variable
+    }
+
     pub(crate) fn info(self) -> &'static ServiceInfo {
         match self {
             Self::Gemini => &ServiceInfo {

@@ -32,7 +32,12 @@ pub(crate) fn head() -> OpenApi {
     let info = InfoBuilder::new().title("Hatchery").version(hatchery_core::VERSION).description(Some(DESCRIPTION));
     let mut schemas = Vec::new();
     schemas::Problem::schemas(&mut schemas);
-    let components = ComponentsBuilder::new().schema("Problem", schemas::Problem::schema()).schemas_from_iter(schemas);
+    // The content of a stream, which the document cannot describe otherwise.
+    schemas::HostEvent::schemas(&mut schemas);
+    let components = ComponentsBuilder::new()
+        .schema("Problem", schemas::Problem::schema())
+        .schema("HostEvent", schemas::HostEvent::schema())
+        .schemas_from_iter(schemas);
     OpenApiBuilder::new().info(info.build()).components(Some(components.build())).build()
 }
 

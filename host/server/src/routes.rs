@@ -5,6 +5,7 @@ mod apps;
 mod artifacts;
 mod builder;
 mod components;
+mod config;
 mod dev_ui;
 mod evaluation;
 mod graph;
@@ -29,6 +30,8 @@ use crate::api_document::{self, ApiRouter};
 use crate::error::ApiError;
 use crate::state::AppState;
 
+pub(crate) use traces::SpanView;
+
 /// Returns all routes, with fallbacks for unknown paths and methods, and the document that describes them.
 pub(crate) fn all() -> Router<AppState> {
     let (router, document) = groups().split_for_parts();
@@ -45,6 +48,7 @@ fn groups() -> ApiRouter {
         .merge(artifacts::routes())
         .merge(builder::routes())
         .merge(components::routes())
+        .merge(config::routes())
         .merge(dev_ui::routes())
         .merge(evaluation::routes())
         .merge(graph::routes())

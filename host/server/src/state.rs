@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use hatchery::RetentionConfig;
+use hatchery::{RetentionConfig, SettingsReport};
 use hatchery_a2a::{A2aAgents, A2aEndpoint, A2aService};
 use hatchery_core::{EventWindow, Services, Session, SessionKey};
 use hatchery_engine::{App, RunPermit, Runner};
@@ -50,6 +50,7 @@ struct Shared {
     /// Cancelled when the server stops.
     stop: CancellationToken,
     retention: RetentionConfig,
+    settings: SettingsReport,
 }
 
 impl AppState {
@@ -81,6 +82,7 @@ impl AppState {
             drafts: Drafts::default(),
             stop: CancellationToken::new(),
             retention: RetentionConfig::default(),
+            settings: SettingsReport::default(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -211,6 +213,19 @@ impl AppState {
 
     pub(crate) fn retention(&self) -> &RetentionConfig {
         &self.shared.retention
+    }
+
+    /// Reports these settings. To be called before the state is shared.
+    #[must_use]
+    pub fn with_settings(mut self, settings: SettingsReport) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.settings = settings;
+        }
+        self
+    }
+
+    pub(crate) fn settings(&self) -> &SettingsReport {
+        &self.shared.settings
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

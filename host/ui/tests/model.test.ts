@@ -33,6 +33,8 @@ describe("addresses", () => {
     { page: "session", app: "dice", user: "me", session: "s", tab: "artifacts" },
     { page: "runs", app: "dice", user: "me" },
     { page: "run", app: "dice", user: "me", session: "s", run: "e-1" },
+    { page: "compare", app: "dice", user: "a&b", session: "s/1", run: "e-1", otherSession: "t", otherRun: "e-2" },
+    { page: "settings" },
     { page: "components" },
     { page: "component", name: "help desk" },
     { page: "agents", app: "dice" },

@@ -159,6 +159,7 @@ fn sections_with_restart(initial: &Config, now: &Config) -> Vec<&'static str> {
         ("`quotas`", initial.quotas != now.quotas),
         ("`durability`", initial.durability != now.durability),
         ("`retention`", initial.retention != now.retention),
+        ("`prices`", initial.prices != now.prices),
         ("`instances`", initial.instances != now.instances),
         ("`compile`", initial.compile != now.compile),
         ("`hot_reload`", initial.hot_reload != now.hot_reload),

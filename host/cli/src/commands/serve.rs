@@ -13,7 +13,7 @@ use anyhow::{Context, anyhow, bail};
 use hatchery::services::{ServicesError, create_data_folder};
 use hatchery::shell::session_commands;
 use hatchery::trust::LoadedConfig;
-use hatchery::{AppSource, CatalogReport, DevUi, Host, ServerConfig, Storage};
+use hatchery::{AppSource, CatalogReport, Config, DevUi, Host, ServerConfig, Setting, SettingsReport, Storage};
 use hatchery_core::CallerOrigin;
 use hatchery_server::{AppState, Server};
 use hatchery_telemetry::{Metrics, OtlpExporter};
@@ -28,6 +28,9 @@ use crate::outcome::Outcome;
 use crate::progress;
 use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, stdout};
 use reload::Reload;
+
+const DEFAULT_HOST: &str = "127.0.0.1";
+const DEFAULT_PORT: u16 = 8080;
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hatchery serve my-agents --port 9000\n  \
@@ -47,10 +50,10 @@ pub struct Args {
 #[derive(Debug, clap::Args)]
 pub struct ServerArgs {
     /// Address to listen on; an address other than loopback needs server.auth in hatchery.yaml
-    #[arg(long, default_value = "127.0.0.1")]
+    #[arg(long, default_value = DEFAULT_HOST)]
     host: String,
     /// Port to listen on; 0 for any free port
-    #[arg(long, default_value_t = 8080)]
+    #[arg(long, default_value_t = DEFAULT_PORT)]
     port: u16,
     /// Listen on an address other than loopback without server.auth: every client that reaches it can do everything
     #[arg(long)]
@@ -70,6 +73,24 @@ pub struct ServerArgs {
     /// empty, a second line follows when everything is loaded
     #[arg(long)]
     json: bool,
+}
+
+impl ServerArgs {
+    /// Returns the settings that these arguments make.
+    fn settings(&self, dir: &Path) -> Vec<Setting> {
+        let port = self.port.to_string();
+        let listening = [
+            ("host", "--host", self.host.as_str(), self.host == DEFAULT_HOST),
+            ("port", "--port", port.as_str(), self.port == DEFAULT_PORT),
+        ];
+        let listening = listening.into_iter().map(|(key, flag, value, is_default)| match is_default {
+            true => Setting::of_default(key, value),
+            false => Setting::of_flag(key, flag, value),
+        });
+        let page = self.dev_ui_dir.as_ref().map(|folder| folder.display().to_string());
+        let page = page.map(|folder| Setting::of_flag("dev_ui_dir", "--dev-ui-dir", &folder));
+        listening.chain(page).chain(self.storage.settings(dir)).collect()
+    }
 }
 
 impl Args {
@@ -102,6 +123,7 @@ pub async fn serve(
     let allowed_hosts = allowed_hosts(address, &args, loaded)?;
     start_audit(dir, &args, loaded)?;
     // Spans contain what is sent to models, which only the operator may read.
+    let config_file = loaded.file.clone();
     let (has_auth, is_tls) = (loaded.config.server.auth.is_some(), loaded.config.server.tls.is_some());
     let dev_ui = loaded.config.server.dev_ui.unwrap_or(default_dev_ui(address, has_auth));
     let (metrics, otlp) = (Metrics::default(), OtlpExporter::from_environment(Handle::current())?.map(Arc::new));
@@ -117,6 +139,8 @@ pub async fn serve(
     let config = host.config().server.clone();
     let config = ServerConfig { allowed_hosts, dev_ui: Some(dev_ui), dev_ui_folder, ..config };
     let has_dev_ui = config.dev_ui() != DevUi::Off;
+    let in_force = Config { server: config.clone(), ..host.config().clone() };
+    let settings = SettingsReport::new(&in_force, &config_file, args.settings(dir), |name| std::env::var_os(name));
     let mcp = host.mcp_service(CallerOrigin::Http, Vec::new());
     let a2a = host.a2a_service();
     let state = AppState::new(host.runner().clone(), host.apps().clone(), config)
@@ -127,6 +151,7 @@ pub async fn serve(
         .with_traces(host.traces().clone())
         .with_host_events(host.host_events().clone())
         .with_retention(host.config().retention)
+        .with_settings(settings)
         .with_metrics(metrics);
     let server = Server::bind(address, state.clone()).await?;
     let address = server.local_addr();

@@ -3,9 +3,17 @@
 
 #![expect(dead_code, reason = "only the schemas of these types are used")]
 
+mod components;
+mod settings;
+
+use std::collections::BTreeMap;
+
 use hatchery_core::JsonMap;
 use serde_json::Value;
 use utoipa::ToSchema;
+
+pub(crate) use components::{Comparison, ComponentDetail, Components, HostEvent};
+pub(crate) use settings::Settings;
 
 /// An error.
 #[derive(ToSchema)]
@@ -68,14 +76,19 @@ pub(crate) struct Event {
     grounding_metadata: Option<Value>,
     #[schema(value_type = Option<Object>)]
     custom_metadata: Option<Value>,
-    #[schema(value_type = Option<Object>)]
-    input_transcription: Option<Value>,
-    #[schema(value_type = Option<Object>)]
-    output_transcription: Option<Value>,
+    input_transcription: Option<Transcription>,
+    output_transcription: Option<Transcription>,
     /// The ids of calls whose results arrive later.
     long_running_tool_ids: Option<Vec<String>>,
     /// Seconds since 1970.
     timestamp: f64,
+}
+
+/// What was said in a live run.
+#[derive(ToSchema)]
+pub(crate) struct Transcription {
+    text: Option<String>,
+    finished: Option<bool>,
 }
 
 /// What an event changes.
@@ -86,8 +99,7 @@ pub(crate) struct EventActions {
     #[schema(value_type = Object)]
     state_delta: JsonMap,
     /// Names of artifacts and their new versions.
-    #[schema(value_type = Object)]
-    artifact_delta: JsonMap,
+    artifact_delta: BTreeMap<String, u64>,
     deleted_artifact_ids: Option<Vec<String>>,
     skip_summarization: Option<bool>,
     transfer_to_agent: Option<String>,
@@ -206,24 +218,76 @@ pub(crate) struct EvalCase {
     creation_timestamp: Option<f64>,
 }
 
-/// What is loaded, and the state of every file.
+/// An app with its agents.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Components {
-    /// Increased by every change.
-    generation: u64,
-    #[schema(value_type = Vec<Object>)]
-    components: Vec<Value>,
-    #[schema(value_type = Vec<Object>)]
-    files: Vec<Value>,
-    #[schema(value_type = Vec<Object>)]
-    apps: Vec<Value>,
-    #[schema(value_type = Option<Vec<Object>>)]
-    mcp_servers: Option<Vec<Value>>,
-    #[schema(value_type = Option<Vec<Object>>)]
-    a2a_agents: Option<Vec<Value>>,
-    #[schema(value_type = Option<Vec<Object>>)]
-    openapi: Option<Vec<Value>>,
+pub(crate) struct App {
+    name: String,
+    root_agent_name: String,
+    description: String,
+    is_computer_use: bool,
+    agents: Vec<Agent>,
+}
+
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Agent {
+    name: String,
+    description: String,
+    /// `llm`, `sequential`, `parallel`, `loop` or `custom`.
+    kind: String,
+    sub_agents: Vec<String>,
+    model: Option<String>,
+    tools: Option<Vec<String>>,
+}
+
+/// The state of a run.
+#[derive(ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum RunState {
+    Accepted,
+    Running,
+    Waiting,
+    Done,
+    Failed,
+    Cancelled,
+}
+
+/// A stable code and what happened.
+#[derive(ToSchema)]
+pub(crate) struct Failure {
+    code: String,
+    message: String,
+}
+
+/// A call of one tool.
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ToolCall {
+    result: Option<Value>,
+    error: Option<Failure>,
+    /// What the call has changed in its session.
+    #[schema(value_type = Object)]
+    state_delta: JsonMap,
+    artifacts: Vec<String>,
+    spans: Vec<crate::routes::SpanView>,
+}
+
+/// A YAML file of an app.
+#[derive(ToSchema)]
+pub(crate) struct AppFile {
+    path: String,
+    text: String,
+    sha256: String,
+}
+
+/// A problem of a file.
+#[derive(ToSchema)]
+pub(crate) struct Diagnostic {
+    file: String,
+    line: Option<u32>,
+    column: Option<u32>,
+    message: String,
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ impl Requirement {
             ["list-apps" | "run" | "run_sse" | "run-sse" | "run_live" | "mcp" | "version" | "openapi.json"] => {
                 Self::Client
             }
+            ["config", "telemetry"] => Self::Client,
             ["apps", app, "users", user, ..] => match (decode(app), decode(user)) {
                 (Some(app), Some(user)) => Self::User { app, user },
                 _ => Self::Operator,
@@ -72,6 +73,7 @@ mod tests {
         for path in [
             "/",
             "/components",
+            "/config",
             "/components/dice/rollback",
             "/dev-ui/",
             "/dev/apps/dice/graph",
@@ -92,6 +94,7 @@ mod tests {
             assert_eq!(Requirement::of(path), Requirement::Operator, "{path}");
         }
         assert_eq!(Requirement::of("/run"), Requirement::Client);
+        assert_eq!(Requirement::of("/config/telemetry"), Requirement::Client);
         assert_eq!(Requirement::of("/health"), Requirement::None);
         assert_eq!(Requirement::of("/a2a/dice/v1/tasks"), Requirement::App("dice".into()));
         for path in ["/a2a/remote/v1/message:send", "/a2a/%72emote/v1/message:send"] {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
-use crate::api_document::ApiRouter;
+use crate::api_document::{ApiRouter, schemas};
 use crate::auth::Principal;
 use crate::extract::QueryParams;
 use crate::state::AppState;
@@ -25,10 +25,7 @@ pub(super) fn routes() -> ApiRouter {
 #[expect(dead_code, reason = "the schema of a response")]
 enum AppList {
     Names(Vec<String>),
-    Detailed {
-        #[schema(value_type = Vec<Object>)]
-        apps: Vec<Value>,
-    },
+    Detailed { apps: Vec<schemas::App> },
 }
 
 #[derive(Deserialize, IntoParams)]

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
-use crate::api_document::ApiRouter;
+use crate::api_document::{ApiRouter, schemas};
 use crate::error::ApiError;
 use crate::extract::{Json as JsonBody, Params, QueryParams, RawBody};
 use crate::state::AppState;
@@ -52,7 +52,7 @@ fn require_full(state: &AppState) -> Result<(), ApiError> {
 
 #[derive(Serialize, ToSchema)]
 struct FilesView {
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<schemas::AppFile>)]
     files: Vec<AppFile>,
 }
 
@@ -87,7 +87,7 @@ struct FilesBody {
 #[derive(Serialize, ToSchema)]
 struct CheckView {
     /// Empty if the app would serve.
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<schemas::Diagnostic>)]
     diagnostics: Vec<Diagnostic>,
 }
 

@@ -72,7 +72,7 @@ async fn components(State(state): State<AppState>) -> Json<Components> {
     get,
     path = "/components/{name}",
     tag = "components",
-    responses((status = 200, description = "The component", body = Object))
+    responses((status = 200, description = "The component", body = schemas::ComponentDetail))
 )]
 async fn component(
     State(state): State<AppState>,
@@ -98,7 +98,7 @@ struct CompareQuery {
     path = "/components/{name}/compare",
     tag = "components",
     params(CompareQuery),
-    responses((status = 200, description = "The differences", body = Object))
+    responses((status = 200, description = "The differences", body = schemas::Comparison))
 )]
 async fn compare(
     State(state): State<AppState>,

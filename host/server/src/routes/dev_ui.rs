@@ -9,7 +9,7 @@ use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hatchery::DevUi;
-use serde_json::json;
+use serde_json::{Value, json};
 use tower::ServiceExt;
 use tower_http::services::{ServeDir, ServeFile};
 
@@ -28,6 +28,12 @@ pub(super) fn routes() -> ApiRouter {
         .route("/dev-ui", get(|state, method, uri| redirect(state, method, uri, "dev-ui/")))
         .route("/dev-ui/", get(serve))
         .route("/dev-ui/{*path}", get(serve))
+        .route("/config/telemetry", get(telemetry))
+}
+
+/// Returns that ADK's web client may not report its use, so that it does not ask.
+async fn telemetry() -> Json<Value> {
+    Json(json!({"telemetry": false}))
 }
 
 /// Redirects relative to the path, which a proxy may have shortened. Keeps the query.

@@ -266,6 +266,7 @@ async fn add_session(
 
 /// RunEvalRequest.
 #[derive(Deserialize, ToSchema)]
+#[schema(as = EvalRunBody)]
 #[serde(rename_all = "camelCase")]
 struct RunBody {
     #[serde(alias = "eval_ids", alias = "evalCaseIds", alias = "eval_case_ids", default)]

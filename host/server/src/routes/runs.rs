@@ -19,7 +19,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
 use super::run::{error_frame, event_stream, frame};
-use crate::api_document::ApiRouter;
+use crate::api_document::{ApiRouter, schemas};
 use crate::error::ApiError;
 use crate::extract::{Params, QueryParams};
 use crate::state::AppState;
@@ -41,9 +41,9 @@ pub(super) struct RunView {
     app_name: String,
     user_id: String,
     session_id: String,
-    #[schema(value_type = String)]
+    #[schema(value_type = schemas::RunState)]
     state: RunState,
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<schemas::Failure>)]
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<RunFailure>,
     background: bool,

@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::traces::SpanView;
-use crate::api_document::ApiRouter;
+use crate::api_document::{ApiRouter, schemas};
 use crate::error::ApiError;
 use crate::extract::{Json as JsonBody, Params};
 use crate::state::AppState;
@@ -75,7 +75,7 @@ impl From<Result<Value, ToolError>> for Outcome {
     path = "/components/{name}/tools/{tool}/call",
     tag = "components",
     request_body = CallBody,
-    responses((status = 200, description = "The result, or the error of the tool", body = Object))
+    responses((status = 200, description = "The result, or the error of the tool", body = schemas::ToolCall))
 )]
 async fn call(
     State(state): State<AppState>,

@@ -30,7 +30,7 @@ const MAX_BYTES: usize = 16 << 20;
 
 /// A span as clients read it. They refuse the whole answer if a value is `null`.
 #[derive(Serialize, ToSchema)]
-pub(super) struct SpanView {
+pub(crate) struct SpanView {
     name: String,
     trace_id: String,
     span_id: String,

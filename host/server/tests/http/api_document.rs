@@ -82,6 +82,7 @@ async fn every_operation_answers_as_the_document_says() {
         ("status.metrics", "/metrics"),
         ("apps.list_apps", "/list-apps"),
         ("apps.list_apps", "/list-apps?detailed=true"),
+        ("host.config", "/config"),
         ("components.components", "/components"),
         ("components.component", "/components/kitchen"),
         ("a2a.default_card", "/.well-known/agent-card.json"),

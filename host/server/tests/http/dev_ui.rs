@@ -83,6 +83,22 @@ async fn a_page_that_only_shows_cannot_roll_back() {
 }
 
 #[tokio::test]
+async fn settings_are_shown_by_a_page_with_all_functions_only() {
+    let host = Host::with(ServerConfig { dev_ui: Some(DevUi::Read), ..ServerConfig::default() }).await;
+    let response = host.get("/config").await;
+    assert_eq!(response.status(), 403);
+    let problem = response.json::<serde_json::Value>().await.unwrap();
+    assert_eq!(problem["code"], "CONFIG_NOT_SHOWN");
+    assert!(problem["detail"].as_str().unwrap().contains("set `server: { dev_ui: full }`"), "{problem}");
+}
+
+#[tokio::test]
+async fn adks_client_may_not_report_its_use() {
+    let host = Host::with(ServerConfig::default()).await;
+    assert_eq!(host.get_json("/config/telemetry").await, json!({"telemetry": false}));
+}
+
+#[tokio::test]
 async fn an_unknown_component_is_an_error() {
     let host = Host::with(ServerConfig { dev_ui: Some(DevUi::Full), ..ServerConfig::default() }).await;
     let detail = host.get("/components/nobody").await;

@@ -1,19 +1,7 @@
 // The YAML files of apps.
 
 import { getJson, path, sendJson } from "./http";
-
-export interface AppFile {
-  path: string;
-  text: string;
-  sha256: string;
-}
-
-export interface Diagnostic {
-  file: string;
-  line?: number;
-  column?: number;
-  message: string;
-}
+import type { AppFile, Diagnostic } from "./types";
 
 export type Texts = { [path: string]: string };
 

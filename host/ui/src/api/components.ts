@@ -1,40 +1,10 @@
 // Revisions of components, and calls of their tools.
 
 import { getJson, path, sendJson, HostError } from "./http";
-import type { Json, JsonObject, TraceSpan } from "./types";
-
-export interface ItemChange {
-  kind: string;
-  name: string;
-  keys?: string[];
-  /** `undefined` if it was added. */
-  from?: Json;
-  /** `undefined` if it was removed. */
-  to?: Json;
-}
-
-export interface RevisionSummary {
-  sha256: string;
-  size: number;
-  contract?: string;
-}
-
-export interface Comparison {
-  from: RevisionSummary;
-  to: RevisionSummary;
-  changes: ItemChange[];
-}
+import type { Comparison, JsonObject, ToolCall } from "./types";
 
 export function compareRevisions(component: string, from: string, to: string): Promise<Comparison> {
   return getJson<Comparison>(`components/${path(component)}/compare?${new URLSearchParams({ from, to })}`);
-}
-
-export interface ToolCall {
-  result?: Json;
-  error?: { code: string; message: string };
-  stateDelta: JsonObject;
-  artifacts: string[];
-  spans: TraceSpan[];
 }
 
 /** Calls a tool in a session of its own. */

@@ -2,7 +2,7 @@
 
 import { getJson, HostError, path, sendJson, sendRequest } from "./http";
 import { readData } from "./sse";
-import type { App, Catalog, ComponentDetail, HostEvent, Json, JsonObject, Part, Session, SessionEvent, TraceSpan } from "./types";
+import type { App, Catalog, ComponentDetail, HostEvent, Json, JsonObject, Part, Session, SessionEvent, StoredRun, TraceSpan } from "./types";
 
 export interface SessionKey {
   app: string;
@@ -54,6 +54,16 @@ export function readSession(key: SessionKey, since?: number): Promise<Session> {
   return getJson<Session>(sessionPath(key) + query);
 }
 
+/** Copies a session, with its first `revision` events or all of them. */
+export async function forkSession(key: SessionKey, revision?: number): Promise<SessionKey> {
+  const fork = await sendJson<Session>("POST", `${sessionPath(key)}/fork`, revision === undefined ? {} : { revision });
+  if (!fork) throw new HostError(200, "ERROR", "The host has not returned the copy of the session.");
+  return { ...key, session: fork.id };
+}
+
+/** Removes the events after the first `revision` ones, with what they have changed. */
+export const rewindSession = (key: SessionKey, revision: number) => sendJson<Session>("POST", `${sessionPath(key)}/rewind`, { revision });
+
 export const deleteSession = (key: SessionKey) => sendJson("DELETE", sessionPath(key));
 
 /** Says that the user has finished with a session. Its data stays; the app may add it to the memory of the user. */
@@ -76,13 +86,6 @@ export const listVersions = (key: SessionKey, name: string) => getJson<number[]>
 
 export function readArtifact(key: SessionKey, name: string, version?: number): Promise<Part> {
   return getJson<Part>(artifactPath(key, name) + (version === undefined ? "" : `/versions/${version}`));
-}
-
-export interface StoredRun {
-  id: string;
-  state: "accepted" | "running" | "waiting" | "done" | "failed" | "cancelled";
-  error?: { code: string; message: string };
-  attempts: number;
 }
 
 export interface RunRequest {

@@ -1,6 +1,7 @@
 // The editor of YAML apps: changed files, places in texts, and the names that an agent can use.
 
-import type { AppFile, Texts } from "../api/builder";
+import type { Texts } from "../api/builder";
+import type { AppFile } from "../api/types";
 import type { Catalog } from "../api/types";
 
 export const ROOT_FILE = "root_agent.yaml";

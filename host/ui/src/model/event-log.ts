@@ -24,6 +24,9 @@ export function localMessage(parts: Part[], now: number): SessionEvent {
   return { id: `${LOCAL}${now}`, invocationId: "", author: "user", timestamp: now, content: { role: "user", parts } };
 }
 
+/** Returns whether the host has not stored an event. */
+export const isLocal = (event: SessionEvent) => event.id.startsWith(LOCAL);
+
 /** An immutable list of events. Adding an event returns a new list. */
 export class EventLog {
   private constructor(
@@ -50,12 +53,12 @@ export class EventLog {
   /** Takes over stored events: they replace those with the same id and everything that was never stored. */
   merge(stored: readonly SessionEvent[]): EventLog {
     const known = new Set(stored.map((event) => event.id));
-    const kept = this.events.filter((event) => !known.has(event.id) && !event.partial && !event.id.startsWith(LOCAL));
+    const kept = this.events.filter((event) => !known.has(event.id) && !event.partial && !isLocal(event));
     return EventLog.of([...kept, ...stored].sort((one, other) => one.timestamp - other.timestamp));
   }
 
   /** Returns the time of the last stored event in seconds, from which on events can be missing. */
   get lastStored(): number | undefined {
-    return this.events.findLast((event) => !event.partial && !event.id.startsWith(LOCAL))?.timestamp;
+    return this.events.findLast((event) => !event.partial && !isLocal(event))?.timestamp;
   }
 }

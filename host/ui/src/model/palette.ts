@@ -20,6 +20,7 @@ export const PLACES: readonly [name: string, key: string, route: Route][] = [
   ["Usage", "u", { page: "usage" }],
   ["Build", "b", { page: "build" }],
   ["Components", "k", { page: "components" }],
+  ["Settings", "o", { page: "settings" }],
 ];
 
 export function buildEntries(catalog: Catalog | undefined, apps: readonly App[], sessions: readonly Session[]): Entry[] {

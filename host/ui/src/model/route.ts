@@ -6,6 +6,7 @@ export type Route =
   | { page: "chat"; app?: string; user?: string; session?: string }
   | { page: "runs"; app?: string; user?: string }
   | { page: "run"; app: string; user: string; session: string; run: string; span?: string }
+  | ({ page: "compare"; app: string; user: string } & RunPair)
   | { page: "sessions"; app?: string; user?: string }
   | { page: "session"; app: string; user: string; session: string; tab: SessionTab }
   | { page: "components" }
@@ -14,7 +15,16 @@ export type Route =
   | { page: "usage"; app?: string; user?: string }
   | { page: "evals"; app?: string; set?: string; result?: string }
   | { page: "build"; app?: string }
+  | { page: "settings" }
   | { page: "missing"; path: string };
+
+/** Two runs of a user with an app. */
+export interface RunPair {
+  session: string;
+  run: string;
+  otherSession: string;
+  otherRun: string;
+}
 
 const TABS: readonly SessionTab[] = ["events", "state", "artifacts"];
 
@@ -53,6 +63,14 @@ export function parseRoute(path: string, query: URLSearchParams): Route {
         const span = get("span");
         return { page: "run", app: first, user, session, run: last, ...(span === undefined ? {} : { span }) };
       }
+      break;
+    case "compare": {
+      const [app, user, session, run, otherSession, otherRun] = ["app", "user", "session", "run", "otherSession", "otherRun"].map(get);
+      if (app && user && session && run && otherSession && otherRun) return { page, app, user, session, run, otherSession, otherRun };
+      break;
+    }
+    case "settings":
+      if (rest.length === 0) return { page };
       break;
     case "components":
       if (first === undefined) return { page: "components" };
@@ -101,6 +119,12 @@ export function formatRoute(route: Route): string {
       return withQuery("runs", { app: route.app, user: route.user });
     case "run":
       return withQuery(segments("runs", route.app, "users", route.user, "sessions", route.session, route.run), { span: route.span });
+    case "compare": {
+      const { page, ...query } = route;
+      return withQuery(page, { ...query });
+    }
+    case "settings":
+      return route.page;
     case "components":
       return "components";
     case "component":

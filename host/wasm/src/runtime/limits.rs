@@ -103,6 +103,11 @@ macro_rules! limits {
                 Self { $($key: overrides.$key.unwrap_or(self.$key),)+ }
             }
 
+            /// Returns the limits by key, as texts with their units.
+            pub fn values(&self) -> Vec<(&'static str, String)> {
+                vec![$((stringify!($key), $show(self.$key)),)+]
+            }
+
             /// Returns the error for exceeding `limit`.
             pub(crate) fn exceeded(&self, limit: Limit) -> LimitExceeded {
                 let value = match limit {

@@ -1,7 +1,7 @@
 // The conversation that is open: its events, and the run that answers the last message. It outlives the page, so that
 // a run continues while another place is open.
 
-import { cancelRun, createSession, readSession, run, type SessionKey } from "../../api/host";
+import { cancelRun, createSession, forkSession, readSession, run, type SessionKey } from "../../api/host";
 import { describeError, HostError } from "../../api/http";
 import type { JsonObject, Part, SessionEvent } from "../../api/types";
 import { buildTurns, openConfirmations, titledState } from "../../model/conversation";
@@ -130,6 +130,29 @@ class Chat {
     this.isReconnecting = false;
     this.isStopping = false;
     this.revision += 1;
+  }
+
+  /** Opens a copy of the session that ends before a message of it. The message is sent there, as it was or changed. */
+  async resend(eventId: string, parts: Part[], streaming: boolean): Promise<SessionKey | undefined> {
+    const key = this.key;
+    if (!key || this.isBusy) return undefined;
+    this.isCreating = true;
+    this.error = undefined;
+    try {
+      const { events } = await readSession(key);
+      const revision = events.findIndex((event) => event.id === eventId);
+      if (revision === -1) throw new Error("The host has not stored this message yet.");
+      const fork = await forkSession(key, revision);
+      await this.open(fork);
+      this.revision += 1;
+      void this.send(parts, streaming);
+      return fork;
+    } catch (error) {
+      this.error = { code: error instanceof HostError ? error.code : "ERROR", message: describeError(error) };
+      return undefined;
+    } finally {
+      this.isCreating = false;
+    }
   }
 
   /** Shows a message that a live conversation has sent. */

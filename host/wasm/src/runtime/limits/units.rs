@@ -62,7 +62,7 @@ fn parse_duration<E: Error>(quantity: &Quantity) -> Result<Duration, E> {
 }
 
 /// Formats bytes with the largest unit that divides them, such as `64 MiB`.
-pub(crate) fn bytes(bytes: u64) -> String {
+pub fn bytes(bytes: u64) -> String {
     match bytes {
         0 => "0 B".into(),
         _ if bytes.is_multiple_of(1 << 30) => format!("{} GiB", bytes >> 30),
@@ -83,7 +83,7 @@ pub(crate) fn plain(count: impl Display) -> String {
 }
 
 /// Formats a duration, such as `500ms` or `30s`.
-pub(crate) fn elapsed(time: Duration) -> String {
+pub fn elapsed(time: Duration) -> String {
     format!("{time:?}")
 }
 

@@ -1,0 +1,355 @@
+//! Schemas of what is loaded: components, their files and revisions, and what happens to them.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// What is loaded, and the state of every file.
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Components {
+    /// Increased by every change.
+    generation: u64,
+    components: Vec<ComponentEntry>,
+    files: Vec<FileEntry>,
+    /// Replaced or removed revisions that runs still use.
+    draining: Vec<DrainingRevision>,
+    /// Problems of loaded apps, one sentence each.
+    warnings: Option<Vec<String>>,
+    apps: Vec<AppEntry>,
+    #[schema(value_type = Option<Vec<Object>>)]
+    mcp_servers: Option<Vec<Value>>,
+    #[schema(value_type = Option<Vec<Object>>)]
+    a2a_agents: Option<Vec<Value>>,
+    #[schema(value_type = Option<Vec<Object>>)]
+    openapi: Option<Vec<Value>>,
+}
+
+/// The names of the agents of an app.
+#[derive(ToSchema)]
+pub(crate) struct AppEntry {
+    name: String,
+    agents: Vec<String>,
+}
+
+/// An active component.
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ComponentEntry {
+    name: String,
+    /// Path relative to the served folder.
+    file: String,
+    /// Of the file, in hexadecimal.
+    sha256: String,
+    /// Number of active calls.
+    calls: u64,
+    /// Number of idle pooled instances.
+    waiting_instances: u64,
+    agents: Vec<String>,
+    tools: Vec<String>,
+    callbacks: Vec<String>,
+    plugins: Vec<String>,
+    code_executors: Vec<String>,
+    summarizers: Vec<String>,
+    examples: Vec<String>,
+    models: Vec<String>,
+    /// Items that are not available because another component already has their name, one sentence each.
+    conflicts: Option<Vec<String>>,
+}
+
+#[derive(ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum FileState {
+    Pending,
+    Compiling,
+    Loaded,
+    Rejected,
+    Conflict,
+}
+
+/// A file of the served folder.
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FileEntry {
+    /// Relative to the served folder.
+    path: String,
+    /// The name of the component, or of the app of a `root_agent.yaml`.
+    name: String,
+    state: FileState,
+    /// Why the file is not active.
+    reason: Option<String>,
+    /// Whether the previous version of the file is still active.
+    previous_serves: Option<bool>,
+    /// Of the active revision, in hexadecimal.
+    sha256: Option<String>,
+    /// When the state changed last, in seconds since 1970.
+    since: f64,
+}
+
+/// A replaced revision of a component that runs still use.
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DrainingRevision {
+    name: String,
+    sha256: String,
+    /// Number of its active calls.
+    calls: u64,
+    /// When it was replaced, in seconds since 1970.
+    since: f64,
+    /// Whether the drain timeout has passed.
+    is_cut_off: bool,
+}
+
+/// A component with its grants, limits and stored revisions.
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ComponentDetail {
+    name: String,
+    /// Bytes.
+    size: u64,
+    sha256: String,
+    /// The version of `hatchery:agent` that it was built for.
+    contract: Option<String>,
+    /// Imported interfaces.
+    imports: Vec<String>,
+    /// Exported interfaces.
+    exports: Vec<String>,
+    agents: Vec<ComponentAgent>,
+    tools: Vec<ComponentTool>,
+    toolsets: Vec<String>,
+    callbacks: Vec<ComponentCallback>,
+    plugins: Vec<ComponentPlugin>,
+    code_executors: Vec<String>,
+    summarizers: Vec<String>,
+    examples: Vec<String>,
+    models: Vec<String>,
+    grants: GrantReport,
+    /// Why the host would not load it.
+    refused: Option<String>,
+    /// Whether its code was run to describe its items.
+    is_described: bool,
+    /// The lines of `hatchery.yaml` that grant what is missing.
+    missing_lines: Option<String>,
+    limits: ComponentLimits,
+    /// The revisions that can be restored, that which began to serve last first.
+    revisions: Vec<StoredRevision>,
+}
+
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ComponentAgent {
+    name: String,
+    description: String,
+    kind: String,
+    model: Option<String>,
+    tools: Vec<String>,
+    toolsets: Vec<String>,
+    sub_agents: Vec<String>,
+    /// Whether the agent becomes an app.
+    is_app: bool,
+}
+
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ComponentTool {
+    name: String,
+    description: String,
+    /// JSON Schema of the arguments.
+    parameters: Option<Value>,
+    /// JSON Schema of the result.
+    response: Option<Value>,
+    is_long_running: bool,
+    requires_confirmation: bool,
+}
+
+#[derive(ToSchema)]
+pub(crate) struct ComponentCallback {
+    name: String,
+    /// Hook points at which it may be used.
+    points: Vec<String>,
+}
+
+#[derive(ToSchema)]
+pub(crate) struct ComponentPlugin {
+    name: String,
+    hooks: Vec<String>,
+}
+
+/// Grants that a component requests, compared with those that it has. Entries by the key of `hatchery.yaml`.
+#[derive(ToSchema)]
+pub(crate) struct GrantReport {
+    requested: Option<BTreeMap<String, Vec<String>>>,
+    /// Reasons that the component states.
+    why: BTreeMap<String, String>,
+    granted: BTreeMap<String, Vec<String>>,
+    missing: BTreeMap<String, Vec<String>>,
+    unused: BTreeMap<String, Vec<String>>,
+}
+
+/// The main limits of a component's calls.
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ComponentLimits {
+    /// Bytes.
+    memory: u64,
+    cpu_seconds: f64,
+    wall_seconds: f64,
+    agent_wall_seconds: f64,
+    /// Bytes.
+    result: u64,
+    /// Bytes.
+    log: u64,
+}
+
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct StoredRevision {
+    sha256: String,
+    /// Bytes.
+    size: u64,
+    /// Seconds since 1970.
+    served_since: f64,
+}
+
+/// What is different in a revision of a component.
+#[derive(ToSchema)]
+pub(crate) struct Comparison {
+    from: RevisionSummary,
+    to: RevisionSummary,
+    changes: Vec<ItemChange>,
+}
+
+#[derive(ToSchema)]
+pub(crate) struct RevisionSummary {
+    sha256: String,
+    /// Bytes.
+    size: u64,
+    contract: Option<String>,
+}
+
+/// A difference between two revisions.
+#[derive(ToSchema)]
+pub(crate) struct ItemChange {
+    /// Such as `tool`, `agent`, `grant` or `import`.
+    kind: String,
+    name: String,
+    /// The keys whose values differ.
+    keys: Option<Vec<String>>,
+    /// Left out if the item was added.
+    from: Option<Value>,
+    /// Left out if the item was removed.
+    to: Option<Value>,
+}
+
+/// Something that has happened in the host, as the stream of `GET /events` has it.
+#[derive(ToSchema)]
+pub(crate) struct HostEvent {
+    /// Increases with each event.
+    id: u64,
+    /// Seconds since 1970.
+    time: f64,
+    #[serde(flatten)]
+    kind: HostEventKind,
+}
+
+#[derive(ToSchema)]
+#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub(crate) enum HostEventKind {
+    FileLoading {
+        path: String,
+        name: String,
+    },
+    FileLoaded {
+        path: String,
+        name: String,
+    },
+    FileRejected {
+        path: String,
+        name: String,
+        reason: String,
+        previous_serves: bool,
+    },
+    FileRemoved {
+        path: String,
+        name: String,
+    },
+    ComponentAdded {
+        name: String,
+        sha256: String,
+    },
+    ComponentReplaced {
+        name: String,
+        from: String,
+        to: String,
+    },
+    ComponentRemoved {
+        name: String,
+        sha256: String,
+    },
+    RevisionDrained {
+        name: String,
+        sha256: String,
+    },
+    RunEnded {
+        app: String,
+        user: String,
+        session: String,
+        run: String,
+        seconds: f64,
+        /// The stable code of its failure.
+        error: Option<String>,
+        message: Option<String>,
+    },
+    CallFailed {
+        component: String,
+        app: String,
+        user: String,
+        session: String,
+        run: String,
+        error: String,
+        message: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use hatchery_telemetry::{HostEventKind as Kind, HostEvents};
+    use utoipa::PartialSchema;
+
+    use super::*;
+
+    #[test]
+    fn the_schema_of_the_events_of_the_host_has_what_they_have() {
+        let mut schemas = Vec::new();
+        HostEvent::schemas(&mut schemas);
+        let schemas: BTreeMap<_, _> = schemas.into_iter().collect();
+        let components = serde_json::json!({"schemas": schemas});
+        let schema = serde_json::json!({"allOf": [HostEvent::schema()], "components": components});
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        let text = || "text".to_owned();
+        let place = || (text(), text(), text(), text());
+        let events = HostEvents::default();
+        events.add(Kind::FileLoading { path: text(), name: text() });
+        events.add(Kind::FileLoaded { path: text(), name: text() });
+        events.add(Kind::FileRejected { path: text(), name: text(), reason: text(), previous_serves: true });
+        events.add(Kind::FileRemoved { path: text(), name: text() });
+        events.add(Kind::ComponentAdded { name: text(), sha256: text() });
+        events.add(Kind::ComponentReplaced { name: text(), from: text(), to: text() });
+        events.add(Kind::ComponentRemoved { name: text(), sha256: text() });
+        events.add(Kind::RevisionDrained { name: text(), sha256: text() });
+        let (seconds, error, message) = (1.5, Some(text()), None);
+        let (app, user, session, run) = place();
+        events.add(Kind::RunEnded { app, user, session, run, seconds, error, message });
+        let (app, user, session, run) = place();
+        let (component, error, message) = (text(), text(), text());
+        events.add(Kind::CallFailed { component, app, user, session, run, error, message });
+        let kept = events.after(0).events;
+        assert_eq!(kept.len(), 10);
+        for event in kept {
+            let json = serde_json::to_value(&*event).unwrap();
+            assert!(validator.is_valid(&json), "{json}");
+        }
+        assert!(!validator.is_valid(&serde_json::json!({"id": 1, "time": 1.0, "kind": "fileLoaded"})), "{schema}");
+    }
+}
