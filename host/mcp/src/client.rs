@@ -1,5 +1,6 @@
 //! The client: connections to MCP servers, and their tools as a toolset.
 
+mod call;
 mod connection;
 mod content;
 mod elicitation;
@@ -7,7 +8,10 @@ mod error;
 mod flood;
 mod handler;
 mod listing;
+mod lists;
 mod oauth;
+mod prompts;
+mod resources;
 mod servers;
 mod sse;
 mod stdio;

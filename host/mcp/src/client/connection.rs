@@ -8,13 +8,12 @@ use std::time::Instant;
 use hatchery_core::sync::MutexExt;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use rmcp::RoleClient;
-use rmcp::model::ProtocolVersion;
+use rmcp::model::{Prompt, ProtocolVersion, Resource};
 use rmcp::service::{ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer, RunningService, ServiceError};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, InsufficientScopeError, StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
 };
-use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 
 use super::McpError;
@@ -22,9 +21,11 @@ use super::elicitation::{CurrentCall, CurrentCallGuard, Elicitation};
 use super::flood::FloodGuard;
 use super::handler::{GuardedHandler, Handler};
 use super::listing::ToolListing;
+use super::lists::ServerList;
 use super::oauth::Authorization;
 use super::sse::SseTransport;
 use super::stdio::{self, Process};
+use super::{prompts, resources};
 use crate::config::{Handshake, HttpServer, Limits, ServerConfig, Transport};
 
 /// The state that the parts of a connection share.
@@ -33,8 +34,9 @@ pub(super) struct ConnectionState {
     flood: FloodGuard,
     /// The first reason why the connection has ended.
     failure: Mutex<Option<McpError>>,
-    /// True if the tools have changed since they were listed.
-    are_tools_stale: AtomicBool,
+    pub(super) tools: ServerList<ToolListing>,
+    pub(super) resources: ServerList<Vec<Resource>>,
+    pub(super) prompts: ServerList<Vec<Prompt>>,
     /// True once a request was made.
     is_used: AtomicBool,
     /// Whether the server may ask a person, and the call that it may ask about.
@@ -51,7 +53,9 @@ impl ConnectionState {
             elicitation: config.elicitation.then(Arc::default),
             limits: limits.clone(),
             failure: Mutex::default(),
-            are_tools_stale: AtomicBool::new(false),
+            tools: ServerList::default(),
+            resources: ServerList::default(),
+            prompts: ServerList::default(),
             is_used: AtomicBool::new(false),
             close: CancellationToken::new(),
         })
@@ -69,10 +73,6 @@ impl ConnectionState {
         }
     }
 
-    pub(super) fn mark_tools_stale(&self) {
-        self.are_tools_stale.store(true, Ordering::Release);
-    }
-
     pub(super) fn failure(&self) -> McpError {
         self.failure.lock_unpoisoned().clone().unwrap_or(McpError::Closed(String::new()))
     }
@@ -84,23 +84,41 @@ pub(super) struct Connection {
     pub(super) limits: Limits,
     pub(super) peer: Peer<RoleClient>,
     state: Arc<ConnectionState>,
-    tools: AsyncMutex<Option<Arc<ToolListing>>>,
 }
 
 impl Connection {
     /// Returns the tools. They are listed once, and again after they have changed.
     pub(super) async fn tools(&self) -> Result<Arc<ToolListing>, McpError> {
         self.state.is_used.store(true, Ordering::Release);
-        let mut tools = self.tools.lock().await;
-        // Since 2026-07-28 a list says for how long it is valid, which the library observes.
-        if self.state.are_tools_stale.swap(false, Ordering::AcqRel) || self.is_stateless() {
-            *tools = None;
-        }
-        if let Some(tools) = tools.as_ref() {
-            return Ok(tools.clone());
-        }
-        let listing = Arc::new(ToolListing::fetch(self).await?);
-        Ok(tools.insert(listing).clone())
+        self.state.tools.get(self.are_lists_kept(), ToolListing::fetch(self)).await
+    }
+
+    /// Returns the resources, as [`Connection::tools`] does. None if the server offers none.
+    pub(super) async fn resources(&self) -> Result<Arc<Vec<Resource>>, McpError> {
+        self.state.resources.get(self.are_lists_kept(), resources::fetch(self)).await
+    }
+
+    /// Returns the prompts, as [`Connection::tools`] does.
+    pub(super) async fn prompts(&self) -> Result<Arc<Vec<Prompt>>, McpError> {
+        self.state.prompts.get(self.are_lists_kept(), prompts::fetch(self)).await
+    }
+
+    /// Returns false since revision 2026-07-28, in which a list says for how long it is valid: the library observes that.
+    fn are_lists_kept(&self) -> bool {
+        !self.is_stateless()
+    }
+
+    /// Returns true if the server declares that it offers resources.
+    pub(super) fn has_resources(&self) -> bool {
+        self.peer.peer_info().is_some_and(|info| info.capabilities.resources.is_some())
+    }
+
+    /// Returns true if the server declares that it offers resources or prompts, and no tools.
+    pub(super) fn has_no_tools(&self) -> bool {
+        self.peer.peer_info().is_some_and(|info| {
+            let offered = &info.capabilities;
+            offered.tools.is_none() && (offered.resources.is_some() || offered.prompts.is_some())
+        })
     }
 
     /// Returns true for revision 2026-07-28, in which a server does not call its client.
@@ -116,8 +134,7 @@ impl Connection {
 
     /// Returns the names of the tools that were listed last, for reports.
     pub(super) fn known_tools(&self) -> Vec<String> {
-        let tools = self.tools.try_lock().ok().and_then(|tools| tools.clone());
-        tools.iter().flat_map(|tools| tools.names()).map(Into::into).collect()
+        self.state.tools.known().iter().flat_map(|tools| tools.names()).map(Into::into).collect()
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -222,7 +239,6 @@ impl OpenConnection {
             limits: limits.clone(),
             peer: service.peer().clone(),
             state,
-            tools: AsyncMutex::default(),
         });
         Ok(Self { connection, service, process })
     }

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use hatchery_core::{Blob, JsonMap, Part, PartData};
+use hatchery_core::{Blob, CallContext, JsonMap, Part, PartData, ToolError};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Value, json};
 
@@ -77,6 +77,43 @@ pub(super) fn convert(result: CallToolResult) -> Result<ConvertedResult, String>
     let structured = result.structured_content.map(|structured| (STRUCTURED.to_owned(), structured));
     let entries = [list(TEXT, texts), structured, list(LINKS, links)];
     Ok(ConvertedResult { response: entries.into_iter().flatten().collect(), files })
+}
+
+/// Returns the response for the model, and stores the files as artifacts.
+pub(super) async fn respond(
+    converted: ConvertedResult,
+    server: &str,
+    tool: &str,
+    cx: &CallContext,
+) -> Result<Value, ToolError> {
+    let ConvertedResult { mut response, files } = converted;
+    if !files.is_empty() {
+        response.insert(FILES.into(), store(files, server, tool, cx).await?);
+    }
+    Ok(Value::Object(response))
+}
+
+/// Stores files as artifacts. Returns their names, versions and types.
+async fn store(files: Vec<File>, server: &str, tool: &str, cx: &CallContext) -> Result<Value, ToolError> {
+    let mut stored = Vec::with_capacity(files.len());
+    for (index, file) in files.into_iter().enumerate() {
+        let mime_type = file.blob.mime_type.clone();
+        let (bytes, uri) = (file.blob.data.len(), file.uri.clone());
+        let extension = file.blob.extension();
+        let name = format!("{}{tool}-{index}.{extension}", artifact_prefix(server));
+        let version = cx.save_artifact(&name, &file.into_part()).await?;
+        let mut entry = json!({"artifact": name, "version": version, "mimeType": mime_type, "bytes": bytes});
+        if let (Some(uri), Some(entry)) = (uri, entry.as_object_mut()) {
+            entry.insert("uri".into(), uri.into());
+        }
+        stored.push(entry);
+    }
+    Ok(stored.into())
+}
+
+/// Returns what the names of all artifacts from a server begin with.
+pub(super) fn artifact_prefix(server: &str) -> String {
+    format!("mcp/{server}/")
 }
 
 /// Returns a text as the JSON object that it is, or as `{"text": …}`.

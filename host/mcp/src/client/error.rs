@@ -58,9 +58,22 @@ pub enum McpError {
          allow more"
     )]
     Flood(u32),
-    /// The tools cannot be listed.
-    #[error("its tools cannot be listed: {0}")]
-    Listing(String),
+    /// The tools, resources or prompts cannot be listed.
+    #[error("its {what} cannot be listed: {reason}")]
+    Listing {
+        /// What cannot be listed, in the plural.
+        what: &'static str,
+        /// The reason.
+        reason: String,
+    },
+    /// A prompt cannot be used as an instruction.
+    #[error("its prompt `{name}` cannot be used: {reason}")]
+    Prompt {
+        /// The prompt.
+        name: String,
+        /// The reason.
+        reason: String,
+    },
     /// The host has closed the connection for good.
     #[error("the host has closed the connection, because it is stopping or the server is not trusted any more")]
     Stopped,
@@ -82,7 +95,8 @@ impl McpError {
             Self::Closed(_) => "it closed the connection".into(),
             Self::MessageTooLarge(max) => format!("it sent a message of more than {max} bytes"),
             Self::Flood(max) => format!("it sent more than {max} notifications per second"),
-            Self::Listing(_) => "its tools cannot be listed".into(),
+            Self::Listing { what, .. } => format!("its {what} cannot be listed"),
+            Self::Prompt { name, .. } => format!("its prompt `{name}` cannot be used"),
             Self::Stopped => self.to_string(),
         }
     }

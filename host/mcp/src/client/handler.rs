@@ -73,7 +73,17 @@ impl ClientHandler for Handler {
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
         tracing::debug!(server = &*self.server, "the tools have changed");
-        self.state.mark_tools_stale();
+        self.state.tools.mark_stale();
+    }
+
+    async fn on_resource_list_changed(&self, _: NotificationContext<RoleClient>) {
+        tracing::debug!(server = &*self.server, "the resources have changed");
+        self.state.resources.mark_stale();
+    }
+
+    async fn on_prompt_list_changed(&self, _: NotificationContext<RoleClient>) {
+        tracing::debug!(server = &*self.server, "the prompts have changed");
+        self.state.prompts.mark_stale();
     }
 
     async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {

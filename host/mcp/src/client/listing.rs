@@ -6,18 +6,17 @@ use std::time::Duration;
 
 use hatchery_core::FunctionDeclaration;
 use hatchery_engine::validation::schema_error;
-use rmcp::model::{PaginatedRequestParams, Tool};
+use rmcp::model::Tool;
+use rmcp::service::ServiceError;
 use serde_json::Value;
 
 use super::McpError;
 use super::connection::Connection;
+use super::lists::fetch_pages;
 
 /// Attempts to list the tools, and the time between them.
 const ATTEMPTS: u32 = 3;
 const RETRY_DELAY: Duration = Duration::from_millis(100);
-
-/// Most pages of a list.
-const MAX_PAGES: usize = 64;
 
 /// Longest name of a tool, which is what model providers accept.
 const MAX_NAME: usize = 64;
@@ -36,14 +35,19 @@ pub(super) struct ListedTool {
 }
 
 impl ToolListing {
-    /// Lists the tools, with retries.
+    /// Lists the tools, with retries. None if the server declares that it offers resources or prompts only.
     pub(super) async fn fetch(connection: &Connection) -> Result<Self, McpError> {
+        if connection.has_no_tools() {
+            return Ok(Self { tools: Vec::new() });
+        }
         let mut attempt = 1;
         loop {
             match list(connection).await {
                 Ok(tools) => return Ok(Self { tools: usable(&connection.server, tools) }),
                 Err(_) if connection.is_closed() => return Err(connection.failure()),
-                Err(error) if attempt == ATTEMPTS => return Err(McpError::Listing(error)),
+                Err(error) if attempt == ATTEMPTS => {
+                    return Err(McpError::Listing { what: "tools", reason: error });
+                }
                 Err(error) => tracing::debug!(server = &*connection.server, attempt, "listing tools: {error}"),
             }
             attempt += 1;
@@ -58,24 +62,12 @@ impl ToolListing {
 
 async fn list(connection: &Connection) -> Result<Vec<Tool>, String> {
     let max = connection.limits.max_tools;
-    let (mut tools, mut cursor) = (Vec::new(), None);
-    for _ in 0..MAX_PAGES {
-        let mut params = PaginatedRequestParams::default();
-        params.cursor = cursor;
-        let page = tokio::time::timeout(connection.limits.call_timeout, connection.peer.list_tools(Some(params)))
-            .await
-            .map_err(|_| format!("no answer within {} s", connection.limits.call_timeout.as_secs()))?
-            .map_err(|error| error.to_string())?;
-        tools.extend(page.tools);
-        if tools.len() > max {
-            return Err(format!("there are more than {max} tools; raise `max_tools` to allow more"));
-        }
-        cursor = page.next_cursor;
-        if cursor.is_none() {
-            return Ok(tools);
-        }
-    }
-    Err(format!("the list has more than {MAX_PAGES} pages"))
+    let too_many = format!("there are more than {max} tools; raise `max_tools` to allow more");
+    let pages = fetch_pages(connection, (max, &too_many), |params| async move {
+        let page = connection.peer.list_tools(params).await?;
+        Ok::<_, ServiceError>((page.tools, page.next_cursor))
+    });
+    pages.await
 }
 
 /// Converts the tools that models can use.

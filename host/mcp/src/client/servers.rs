@@ -165,6 +165,10 @@ struct ToolsetArgs {
     tool_name_prefix: String,
     #[serde(default, alias = "requireConfirmation")]
     require_confirmation: RequireConfirmation,
+    #[serde(default, alias = "useMcpResources")]
+    use_mcp_resources: bool,
+    #[serde(default)]
+    prompts: Vec<String>,
 }
 
 /// All tools or none, or those of these names.
@@ -202,7 +206,13 @@ impl ToolsetArgs {
             RequireConfirmation::All(false) => Confirmation::None,
             RequireConfirmation::Tools(names) => Confirmation::Tools(names),
         };
-        ToolsetOptions { tools: self.tool_filter, prefix: self.tool_name_prefix, confirmation }
+        ToolsetOptions {
+            tools: self.tool_filter,
+            prefix: self.tool_name_prefix,
+            confirmation,
+            resources: self.use_mcp_resources,
+            prompts: self.prompts,
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hatchery_core::sync::MutexExt;
+use hatchery_core::{ItemKind, MCP_UNAVAILABLE, RunError};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -95,6 +96,16 @@ impl Server {
             if status.changed().await.is_err() {
                 return Err(McpError::Stopped);
             }
+        }
+    }
+
+    /// Returns the error of a run that needs the server.
+    pub(super) fn unavailable(&self, error: &McpError) -> RunError {
+        RunError::Extension {
+            kind: ItemKind::Toolset,
+            name: format!("mcp:{}", self.name),
+            code: MCP_UNAVAILABLE.into(),
+            message: format!("the MCP server `{}` is not available: {error}", self.name),
         }
     }
 

@@ -6,16 +6,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hatchery_core::{CallContext, FunctionDeclaration, JsonMap, Tool, ToolError};
 use hatchery_engine::validation::check_value;
-use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotification,
-    CancelledNotificationParam, ClientRequest, RequestId, RequestParamsMeta, ServerResult,
+    CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, ClientRequest, RequestParamsMeta,
+    ServerResult,
 };
-use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
-use serde_json::{Value, json};
+use rmcp::service::ServiceError;
+use serde_json::Value;
 
-use super::connection::{Connection, describe_causes};
-use super::content::{self, FILES, File};
+use super::connection::Connection;
+use super::content;
 use super::elicitation::Elicitation;
 use super::supervisor::Server;
 
@@ -59,7 +58,7 @@ impl Tool for McpTool {
             return Ok(waiting);
         }
         // Without a question there is a result.
-        let result = result.ok_or_else(|| self.failed(&connection, &ServiceError::UnexpectedResponse))?;
+        let result = result.ok_or_else(|| self.unexpected(&connection))?;
         let converted = content::convert(result).map_err(ToolError::Recoverable)?;
         if let (Some(schema), Some(structured)) =
             (&self.declaration.response, converted.response.get(content::STRUCTURED))
@@ -69,11 +68,7 @@ impl Tool for McpTool {
                 ToolError::Recoverable(format!("the MCP server `{}` {message}: {reason}", self.server.name))
             })?;
         }
-        let mut response = converted.response;
-        if !converted.files.is_empty() {
-            response.insert(FILES.into(), self.store(converted.files, cx).await?);
-        }
-        Ok(Value::Object(response))
+        content::respond(converted, &self.server.name, &self.name, cx).await
     }
 }
 
@@ -104,7 +99,7 @@ impl McpTool {
                 result = self.request(connection, params.clone()) => match result? {
                     CallToolResponse::InputRequired(required) => required,
                     CallToolResponse::Complete(result) => return Ok(Some(result)),
-                    _ => return Err(self.failed(connection, &ServiceError::UnexpectedResponse)),
+                    _ => return Err(self.unexpected(connection)),
                 },
                 () = elicitation.asked() => return Ok(None),
             };
@@ -122,93 +117,26 @@ impl McpTool {
         Err(ToolError::Recoverable(format!("the tool `{}` asked for input {MAX_ROUNDS} times", self.name)))
     }
 
-    /// Sends one request. A call whose future is dropped is cancelled at the server.
+    /// Sends one request.
     async fn request(
         &self,
         connection: &Connection,
         params: CallToolRequestParams,
     ) -> Result<CallToolResponse, ToolError> {
-        let limits = &connection.limits;
-        let options = PeerRequestOptions::with_timeout(limits.call_timeout)
-            .reset_timeout_on_progress()
-            .with_max_total_timeout(limits.max_call_time);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let handle = connection.peer.send_request_with_option(request, options).await;
-        let handle = handle.map_err(|error| self.failed(connection, &error))?;
-        let mut abandoned = AbandonedCall { peer: &connection.peer, id: Some(handle.id.clone()) };
-        let result = handle.await_response().await;
-        abandoned.id = None;
-        match result {
-            Ok(ServerResult::CallToolResult(result)) => Ok(result.into()),
-            Ok(ServerResult::InputRequiredResult(required)) => Ok(required.into()),
-            Ok(_) => Err(self.failed(connection, &ServiceError::UnexpectedResponse)),
-            Err(error) => Err(self.failed(connection, &error)),
+        match self.server.request(connection, request, &self.what()).await? {
+            ServerResult::CallToolResult(result) => Ok(result.into()),
+            ServerResult::InputRequiredResult(required) => Ok(required.into()),
+            _ => Err(self.unexpected(connection)),
         }
     }
 
-    fn failed(&self, connection: &Connection, error: &ServiceError) -> ToolError {
-        if let Some(challenge) = connection.refusal(error) {
-            self.server.set_challenge(challenge);
-        }
-        let (server, tool) = (&self.server.name, &self.name);
-        ToolError::Recoverable(match error {
-            ServiceError::McpError(error) => {
-                format!("the MCP server `{server}` refused the call of `{tool}`: {}", error.message)
-            }
-            ServiceError::Timeout { timeout } => format!(
-                "the MCP server `{server}` did not answer the call of `{tool}` within {} s, so the call was cancelled; \
-                 it may have had an effect",
-                timeout.as_secs_f64()
-            ),
-            _ if connection.is_closed() => format!(
-                "the connection to the MCP server `{server}` ended during the call of `{tool}`, which may have had an \
-                 effect: {}",
-                connection.failure().for_callers()
-            ),
-            ServiceError::TransportSend(error) => format!(
-                "the call of `{tool}` did not reach the MCP server `{server}`: {}",
-                describe_causes(error.error.as_ref())
-            ),
-            error => format!("the call of `{tool}` of the MCP server `{server}` failed: {error}"),
-        })
+    /// Returns how errors name a call.
+    fn what(&self) -> String {
+        format!("the call of `{}`", self.name)
     }
 
-    /// Stores files as artifacts. Returns their names, versions and types.
-    async fn store(&self, files: Vec<File>, cx: &CallContext) -> Result<Value, ToolError> {
-        let mut stored = Vec::with_capacity(files.len());
-        for (index, file) in files.into_iter().enumerate() {
-            let mime_type = file.blob.mime_type.clone();
-            let (bytes, uri) = (file.blob.data.len(), file.uri.clone());
-            let extension = file.blob.extension();
-            let name = format!("{}{}-{index}.{extension}", artifact_prefix(&self.server.name), self.name);
-            let version = cx.save_artifact(&name, &file.into_part()).await?;
-            let mut entry = json!({"artifact": name, "version": version, "mimeType": mime_type, "bytes": bytes});
-            if let (Some(uri), Some(entry)) = (uri, entry.as_object_mut()) {
-                entry.insert("uri".into(), uri.into());
-            }
-            stored.push(entry);
-        }
-        Ok(stored.into())
-    }
-}
-
-/// Returns what the names of all artifacts from a server begin with.
-pub(super) fn artifact_prefix(server: &str) -> String {
-    format!("mcp/{server}/")
-}
-
-/// Cancels a call at the server if it is dropped before the call has ended.
-struct AbandonedCall<'a> {
-    peer: &'a Peer<RoleClient>,
-    id: Option<RequestId>,
-}
-
-impl Drop for AbandonedCall<'_> {
-    fn drop(&mut self) {
-        let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) else { return };
-        let peer = self.peer.clone();
-        let params =
-            CancelledNotificationParam::new(Some(id), Some("the run was cancelled, or waits for a person".into()));
-        runtime.spawn(async move { peer.send_notification(CancelledNotification::new(params).into()).await });
+    fn unexpected(&self, connection: &Connection) -> ToolError {
+        self.server.call_error(connection, &self.what(), &ServiceError::UnexpectedResponse)
     }
 }

@@ -5,16 +5,14 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{
-    CallContext, Content, FunctionDeclaration, ItemKind, JsonMap, LlmRequest, MCP_UNAVAILABLE, Part, RunError, Tool,
-    Toolset,
-};
+use hatchery_core::{CallContext, Content, FunctionDeclaration, JsonMap, LlmRequest, Part, RunError, Tool, Toolset};
 use serde_json::Value;
 
-use super::content::FILES;
+use super::content::{FILES, artifact_prefix};
 use super::listing::{ListedTool, ToolListing};
+use super::resources::{LOAD_RESOURCE, LoadResource};
 use super::supervisor::Server;
-use super::tool::{McpTool, artifact_prefix};
+use super::tool::McpTool;
 use super::{Browser, McpError};
 use crate::config::{Confirmation, ServerConfig};
 
@@ -27,6 +25,10 @@ pub struct ToolsetOptions {
     pub prefix: String,
     /// The tools whose calls a person must confirm, in addition to those of the server's settings.
     pub confirmation: Confirmation,
+    /// Whether the model may load resources of the server.
+    pub resources: bool,
+    /// The prompts of the server that are instructions of the agent. Their arguments are from the session's state.
+    pub prompts: Vec<String>,
 }
 
 /// The tools of an MCP server. Images, audio and other files that they return are stored as artifacts and shown to the
@@ -35,6 +37,8 @@ pub struct McpToolset {
     name: String,
     server: Arc<Server>,
     options: ToolsetOptions,
+    /// The tool that loads resources, unless the options or the server's settings leave it out.
+    load_resource: Option<Arc<dyn Tool>>,
     /// True if no other toolset uses the server.
     owns_server: bool,
     /// The tools that were created last, for the listing that they were created from.
@@ -53,7 +57,13 @@ impl McpToolset {
     /// Creates a toolset of a server that others use too.
     pub(super) fn shared(server: Arc<Server>, options: ToolsetOptions) -> Self {
         let name = format!("mcp:{}", server.name);
-        Self { name, server, options, owns_server: false, created: Mutex::default() }
+        let is_offered = options.resources && includes(&server.config.tools, LOAD_RESOURCE);
+        let load_resource = is_offered.then(|| {
+            let is_confirmed = [&server.config.confirmation, &options.confirmation];
+            let is_confirmed = is_confirmed.iter().any(|confirmation| confirmation.is_required(LOAD_RESOURCE));
+            Arc::new(LoadResource::new(server.clone(), &options.prefix, is_confirmed)) as Arc<dyn Tool>
+        });
+        Self { name, server, options, load_resource, owns_server: false, created: Mutex::default() }
     }
 
     /// Lets a person grant the host access to the server, if the server demands that.
@@ -64,15 +74,16 @@ impl McpToolset {
         self.server.login(browser).await
     }
 
-    async fn listing(&self) -> Result<Arc<ToolListing>, McpError> {
-        self.server.connection().await?.tools().await
+    /// Returns the tools of the server, and whether it has resources.
+    async fn listing(&self) -> Result<(Arc<ToolListing>, bool), McpError> {
+        let connection = self.server.connection().await?;
+        Ok((connection.tools().await?, connection.has_resources()))
     }
 
     fn create(&self, listing: &ToolListing) -> Vec<Arc<dyn Tool>> {
         let is_included = |tool: &&ListedTool| {
             let name = &tool.declaration.name;
-            let is_in = |names: &Option<BTreeSet<String>>| names.as_ref().is_none_or(|names| names.contains(name));
-            is_in(&self.server.config.tools) && is_in(&self.options.tools)
+            includes(&self.server.config.tools, name) && includes(&self.options.tools, name)
         };
         let create = |tool: &ListedTool| Arc::new(self.tool(tool)) as Arc<dyn Tool>;
         listing.tools.iter().filter(is_included).map(create).collect()
@@ -105,25 +116,25 @@ impl Toolset for McpToolset {
     }
 
     async fn tools(&self, _: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
-        let listing = self.listing().await.map_err(|error| RunError::Extension {
-            kind: ItemKind::Toolset,
-            name: self.name.clone(),
-            code: MCP_UNAVAILABLE.into(),
-            message: format!("the MCP server `{}` is not available: {error}", self.server.name),
-        })?;
+        let (listing, has_resources) = self.listing().await.map_err(|error| self.server.unavailable(&error))?;
         let mut created = self.created.lock_unpoisoned();
-        match created.as_ref() {
-            Some((of, tools)) if Arc::ptr_eq(of, &listing) => Ok(tools.clone()),
+        let mut tools = match created.as_ref() {
+            Some((of, tools)) if Arc::ptr_eq(of, &listing) => tools.clone(),
             _ => {
                 let tools = self.create(&listing);
                 *created = Some((listing, tools.clone()));
-                Ok(tools)
+                tools
             }
-        }
+        };
+        tools.extend(self.load_resource.clone().filter(|_| has_resources));
+        Ok(tools)
     }
 
-    /// Adds the files that the last calls have returned.
+    /// Adds the instructions, and the files that the last calls have returned.
     async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
+        for prompt in &self.options.prompts {
+            request.system_instructions.push(self.server.instruction(prompt, cx).await?);
+        }
         for (name, version) in returned_files(request, &artifact_prefix(&self.server.name)) {
             if let Some(part) = cx.load_artifact(&name, Some(version)).await? {
                 let parts = vec![Part::text(format!("Artifact {name} is:")), part];
@@ -138,6 +149,11 @@ impl Toolset for McpToolset {
             self.server.close().await;
         }
     }
+}
+
+/// Returns true if the names include this one. `None` includes all.
+fn includes(names: &Option<BTreeSet<String>>, name: &str) -> bool {
+    names.as_ref().is_none_or(|names| names.contains(name))
 }
 
 /// Returns the artifacts in the responses to the model's last calls whose names begin with `prefix`, with versions.
