@@ -65,9 +65,9 @@ pub use comparison::{Comparison, ItemChange, RevisionSummary};
 pub use config::{
     A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPushConfig, ApiConfig, ApiConfirmation,
     ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AppConfig, AuditConfig, AuthConfig, Authority, BasicConfig,
-    ClientKeyConfig, ComponentConfig, Config, ConfigError, CorsConfig, DevUi, DurabilityConfig,
-    FILE_NAME as CONFIG_FILE, IntegrationConfig, IntegrationOperation, McpConfig, McpConfirmation, McpExposeConfig,
-    McpHandshake, McpHttpTransport, McpOAuthConfig, McpOAuthGrant, McpServerConfig, ModelsConfig,
+    ClientKeyConfig, ComponentConfig, Config, ConfigError, CorsConfig, DevUi, DurabilityConfig, EncryptionConfig,
+    EncryptionKeyConfig, FILE_NAME as CONFIG_FILE, IntegrationConfig, IntegrationOperation, McpConfig, McpConfirmation,
+    McpExposeConfig, McpHandshake, McpHttpTransport, McpOAuthConfig, McpOAuthGrant, McpServerConfig, ModelsConfig,
     OAuth2ClientPlacement, OAuth2Config, OidcConfig, OpenApiConfig, QuotaOverrides, RegistryConfig, RetentionConfig,
     RetrievalConfig, Role, ServerAuthConfig, ServerConfig, ServiceAccountConfig, TlsConfig, TokenAlgorithm,
     ToolExecutionConfig, ValueConfig,

@@ -7,8 +7,11 @@ use bytes::Bytes;
 use futures::future::join_all;
 use futures::{StreamExt, TryStreamExt, stream};
 use hatchery_core::{ArtifactService, Blob, ByteStream, Part, PartData, SessionKey, StoreError};
+use hatchery_stores::encryption::EncryptedArtifacts;
 use hatchery_stores::quotas::QuotaArtifacts;
 use serde_json::json;
+
+use crate::support::keys;
 
 /// Runs the tests of artifact services against every backend.
 macro_rules! every_artifact_backend {
@@ -42,6 +45,9 @@ macro_rules! every_artifact_backend {
 every_artifact_backend!(
     memory(_folder) => hatchery_stores::MemoryArtifacts::new(),
     directory(folder) => hatchery_stores::DirectoryArtifacts::open(folder.join("artifacts")).await.unwrap(),
+    encrypted_memory(_folder) => encrypted(hatchery_stores::MemoryArtifacts::new()),
+    encrypted_directory(folder) =>
+        encrypted(hatchery_stores::DirectoryArtifacts::open(folder.join("artifacts")).await.unwrap()),
     memory_behind_quotas(_folder) => behind_quotas(hatchery_stores::MemoryArtifacts::new()),
     directory_behind_quotas(folder) =>
         behind_quotas(hatchery_stores::DirectoryArtifacts::open(folder.join("artifacts")).await.unwrap()),
@@ -51,6 +57,7 @@ every_artifact_backend!(
 #[cfg(feature = "object-store")]
 every_artifact_backend!(
     objects_in_memory(_folder) => objects_in_memory(""),
+    encrypted_objects(_folder) => encrypted(objects_in_memory("")),
     objects_in_memory_with_a_prefix(_folder) => objects_in_memory("a/prefix"),
     s3(_folder) => match crate::object_stores::s3_artifacts().await { Some(artifacts) => artifacts, None => return },
     azure(_folder) => match crate::object_stores::azure_artifacts().await { Some(artifacts) => artifacts, None => return },
@@ -63,6 +70,10 @@ fn objects_in_memory(prefix: &str) -> hatchery_stores::ObjectArtifacts {
 
 fn behind_quotas(artifacts: impl ArtifactService + 'static) -> QuotaArtifacts {
     QuotaArtifacts::new(Arc::new(artifacts), Arc::default())
+}
+
+fn encrypted(artifacts: impl ArtifactService + 'static) -> EncryptedArtifacts {
+    EncryptedArtifacts::new(Arc::new(artifacts), keys())
 }
 
 fn session(user: &str, id: &str) -> SessionKey {
