@@ -5,6 +5,7 @@ mod a2a;
 mod app;
 mod audit;
 mod component;
+mod encryption;
 mod error;
 mod integrations;
 mod mcp;
@@ -34,6 +35,7 @@ pub use a2a::{A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPus
 pub use app::{AppConfig, ToolExecutionConfig};
 pub use audit::AuditConfig;
 pub use component::ComponentConfig;
+pub use encryption::{EncryptionConfig, EncryptionKeyConfig};
 pub use error::ConfigError;
 pub use integrations::{IntegrationConfig, IntegrationOperation};
 pub use mcp::{
@@ -101,6 +103,8 @@ pub struct Config {
     pub quotas: QuotaOverrides,
     /// The kind of crash that sessions in SQLite survive.
     pub durability: DurabilityConfig,
+    /// The keys with which sessions, artifacts and memory are encrypted. Default: none.
+    pub encryption: EncryptionConfig,
     /// When a server deletes sessions.
     pub retention: RetentionConfig,
     /// What the operator pays for tokens.
@@ -251,6 +255,7 @@ impl Config {
             retrieval.check(name).map_err(|message| invalid(None, message))?;
         }
         config.server.check().map_err(|message| invalid(None, message))?;
+        config.encryption.check().map_err(|message| invalid(None, message))?;
         let folder = file.parent().unwrap_or(Path::new(""));
         config.resolve_paths(folder);
         config.check_not_writable(folder, file)?;
@@ -272,6 +277,7 @@ impl Config {
         self.a2a.resolve_paths(folder);
         self.openapi.resolve_paths(folder);
         self.server.resolve_paths(folder);
+        self.encryption.resolve_paths(folder);
         integrations::resolve_paths(&mut self.integrations, folder);
         for retrieval in self.retrieval.values_mut() {
             retrieval.folder = folder.join(&retrieval.folder);

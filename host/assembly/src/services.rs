@@ -39,6 +39,9 @@ pub enum ServicesError {
         uri: String,
         source: StoreError,
     },
+    /// What is stored cannot be encrypted.
+    #[error("encryption: {0}")]
+    Encryption(String),
 }
 
 /// A service to use instead of the one in the configuration.
@@ -174,6 +177,11 @@ pub(crate) async fn open_with(
         let uri = without_credentials(uri);
         move |source| ServicesError::Service { key, uri, source }
     };
+    let encryption = config.encryption.read(|name| std::env::var(name).ok()).map_err(ServicesError::Encryption)?;
+    if encryption.is_some() && memory_object.is_none() && agent_engine::is_agent_engine(&memory) {
+        let reason = "Agent Engine has to read the messages that it remembers; choose another `memory_service`";
+        return Err(ServicesError::Encryption(reason.into()));
+    }
     let durability = config.durability.into();
     let services = Services {
         sessions: match session_object {
@@ -207,6 +215,10 @@ pub(crate) async fn open_with(
                 .map_err(failed("memory_service", &memory))?,
         },
         models,
+    };
+    let services = match encryption {
+        Some(keys) => keys.encrypt(services),
+        None => services,
     };
     Ok(config.app_quotas().enforce(services))
 }

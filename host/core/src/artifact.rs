@@ -1,11 +1,46 @@
 //! Artifacts: named, versioned files of a session or, if the name starts with `user:`, of a user.
 
-use async_trait::async_trait;
+use std::fmt;
 
-use crate::content::Part;
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+
+use crate::content::{Blob, Part, PartData};
 use crate::error::StoreError;
 use crate::id::SessionKey;
 use crate::usage::ArtifactUsage;
+
+/// Bytes of an artifact in chunks, which are not empty. A stream that has failed has no more of them.
+pub type ByteStream<'a> = BoxStream<'a, Result<Bytes, StoreError>>;
+
+/// A version of an artifact whose bytes are yet to be read.
+pub struct ArtifactStream {
+    /// The part, whose inline data has no bytes.
+    pub part: Part,
+    /// The number of bytes.
+    pub len: u64,
+    /// The bytes of the inline data; none if the part has other data.
+    pub bytes: ByteStream<'static>,
+}
+
+impl fmt::Debug for ArtifactStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ArtifactStream").field("part", &self.part).field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+impl From<Part> for ArtifactStream {
+    fn from(mut part: Part) -> Self {
+        let bytes = match &mut part.data {
+            PartData::InlineData(blob) => std::mem::take(&mut blob.data),
+            _ => Bytes::new(),
+        };
+        let len = bytes.len() as u64;
+        Self { part, len, bytes: stream::iter((len > 0).then_some(Ok(bytes))).boxed() }
+    }
+}
 
 /// Stores artifacts. All implementations pass the same contract tests.
 ///
@@ -82,6 +117,36 @@ pub trait ArtifactService: Send + Sync {
 
     /// Loads a version; the newest if `version` is `None`. Returns `None` if it does not exist.
     async fn load(&self, session: &SessionKey, name: &str, version: Option<u64>) -> Result<Option<Part>, StoreError>;
+
+    /// Saves a new version with the bytes of a stream, and returns its number. Nothing is saved if the stream fails. The
+    /// default holds all bytes in memory.
+    ///
+    /// # Errors
+    /// Those of [`ArtifactService::save`] and of the stream.
+    async fn save_stream(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        mime_type: &str,
+        mut bytes: ByteStream<'_>,
+    ) -> Result<u64, StoreError> {
+        let mut data = BytesMut::new();
+        while let Some(chunk) = bytes.try_next().await? {
+            data.extend_from_slice(&chunk);
+        }
+        let blob = Blob { mime_type: mime_type.to_owned(), data: data.freeze(), display_name: None };
+        self.save(session, name, &PartData::InlineData(blob).into()).await
+    }
+
+    /// Loads a version as [`ArtifactService::load`] does, with its bytes as a stream. The default holds all bytes in memory.
+    async fn load_stream(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        version: Option<u64>,
+    ) -> Result<Option<ArtifactStream>, StoreError> {
+        Ok(self.load(session, name, version).await?.map(ArtifactStream::from))
+    }
 
     /// Returns the names of the artifacts of the session and its user, sorted.
     async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError>;

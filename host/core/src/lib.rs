@@ -64,7 +64,7 @@ pub use agent::{
 pub use agent_context::{AgentContext, AgentHost, EventSink};
 pub use aggregator::Aggregator;
 pub use app_runner::{AppRun, AppRunRequest, AppRunner, TaskScope};
-pub use artifact::ArtifactService;
+pub use artifact::{ArtifactService, ArtifactStream, ByteStream};
 pub use call_context::CallContext;
 pub use callback::{Callback, Callbacks, HookPoint};
 pub use caller::{Caller, CallerOrigin};

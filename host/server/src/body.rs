@@ -3,10 +3,11 @@
 mod json;
 mod memory;
 mod timer;
+mod upload;
 
 use axum::body::{Body, BodyDataStream, Bytes};
 use axum::http::request::Parts;
-use axum::http::{Extensions, StatusCode, header};
+use axum::http::{Extensions, HeaderMap, StatusCode, header};
 use futures::TryStreamExt;
 
 use crate::error::ApiError;
@@ -14,6 +15,7 @@ use hatchery::ByteSize;
 use hatchery::ServerConfig;
 pub(crate) use memory::{BodyBudget, BodyMemory};
 use timer::BodyTimer;
+pub(crate) use upload::Upload;
 
 /// Maximum number of bytes of a rejected body that are read and discarded before the response. A client that is still
 /// writing when the connection closes sees a connection error instead of the response.
@@ -44,6 +46,10 @@ impl Limit {
         }
     }
 
+    fn of_uploads(config: &ServerConfig) -> Self {
+        Self { bytes: config.upload_limit.bytes(), key: "server.upload_limit" }
+    }
+
     fn exceeded(self) -> ApiError {
         let detail = format!("the body is larger than {}", ByteSize(self.bytes));
         let error = ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", detail);
@@ -58,8 +64,7 @@ impl Limit {
 pub(crate) async fn read(parts: &Parts, body: Body, config: &ServerConfig) -> Result<Bytes, ApiError> {
     let limit = Limit::of(&parts.extensions, config);
     let memory = parts.extensions.get::<BodyMemory>();
-    let announced = parts.headers.get(header::CONTENT_LENGTH);
-    let announced = announced.and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    let announced = announced_length(&parts.headers);
     let (mut chunks, mut timer) = (body.into_data_stream(), BodyTimer::start(config));
     if announced.is_some_and(|length| length > limit.bytes) {
         // With `Expect: 100-continue` the client has sent nothing yet, and reading would make it send.
@@ -69,11 +74,7 @@ pub(crate) async fn read(parts: &Parts, body: Body, config: &ServerConfig) -> Re
         return Err(limit.exceeded());
     }
     let mut bytes = Vec::with_capacity(announced.unwrap_or_default().min(MAX_PREALLOCATED));
-    while let Some(chunk) = timer
-        .wait(chunks.try_next())
-        .await?
-        .map_err(|error| ApiError::bad_input(format!("the body ended early: {error}")))?
-    {
+    while let Some(chunk) = timer.wait(chunks.try_next()).await?.map_err(ended_early)? {
         timer.add_received(chunk.len());
         let length = bytes.len() + chunk.len();
         let error = if length > limit.bytes { Some(limit.exceeded()) } else { reserve(memory, length).err() };
@@ -85,6 +86,14 @@ pub(crate) async fn read(parts: &Parts, body: Body, config: &ServerConfig) -> Re
     }
     reserve(memory, bytes.len() + json::parsed_size(&bytes)?)?;
     Ok(bytes.into())
+}
+
+fn announced_length(headers: &HeaderMap) -> Option<usize> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+fn ended_early(error: axum::Error) -> ApiError {
+    ApiError::bad_input(format!("the body ended early: {error}"))
 }
 
 /// Reserves the memory of a JSON message that is not a body, received and parsed, until the result is dropped.

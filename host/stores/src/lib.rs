@@ -11,6 +11,7 @@ pub mod adk_sessions;
 mod agent_engine;
 pub mod artifacts;
 pub mod backup;
+pub mod encryption;
 #[cfg(feature = "firestore")]
 pub mod firestore;
 mod keyed_lock;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 
 static ALLOCATED: AtomicIsize = AtomicIsize::new(0);
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicIsize = AtomicIsize::new(0);
 
 /// The system's allocator with a counter. A test program that uses it has one test, because all threads are counted.
 pub struct CountingAllocator;
@@ -13,6 +14,18 @@ impl CountingAllocator {
     /// Returns the bytes that are allocated now.
     pub fn allocated() -> isize {
         ALLOCATED.load(Ordering::Relaxed)
+    }
+
+    /// Returns the most bytes that were allocated at a time since [`CountingAllocator::reset_peak`].
+    pub fn peak() -> isize {
+        PEAK.load(Ordering::Relaxed)
+    }
+
+    /// Begins the peak anew with what is allocated now, which it returns.
+    pub fn reset_peak() -> isize {
+        let now = Self::allocated();
+        PEAK.store(now, Ordering::Relaxed);
+        now
     }
 
     /// Returns the number of allocations since the process began.
@@ -24,7 +37,8 @@ impl CountingAllocator {
 // SAFETY: passes every call on to the system's allocator as it is.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        let size = layout.size() as isize;
+        PEAK.fetch_max(ALLOCATED.fetch_add(size, Ordering::Relaxed) + size, Ordering::Relaxed);
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the caller's promise about the layout.
         unsafe { System.alloc(layout) }

@@ -35,6 +35,8 @@ pub struct ServerConfig {
     pub body_limit: ByteSize,
     /// Maximum size of the body of any other request.
     pub small_body_limit: ByteSize,
+    /// Maximum size of an artifact that is sent as a body of its own, which is never in memory as a whole.
+    pub upload_limit: ByteSize,
     /// Maximum memory of all request bodies together, received and parsed.
     pub body_memory: ByteSize,
     /// Timeout for receiving a whole request body.
@@ -149,6 +151,7 @@ impl Default for ServerConfig {
             tls: None,
             body_limit: ByteSize(16 << 20),
             small_body_limit: ByteSize(1 << 20),
+            upload_limit: ByteSize(1 << 30),
             body_memory: ByteSize(512 << 20),
             body_timeout: Duration::from_secs(300),
             write_timeout: Duration::from_secs(30),

@@ -34,7 +34,7 @@ fn a_full_file_is_read() {
          limits: {memory: 64 MiB}\n\
          components:\n  search: {config: {depth: 3}, limits: {memory: 1 MiB}}\n\
          server: {allowed_hosts: [agents.example], body_limit: 1 MiB, max_connections: 9, max_concurrent_runs: 3,\n    \
-         cancel_on_disconnect: true, small_body_limit: 9 KiB, body_memory: 2 GiB, body_timeout: 1min,\n    \
+         cancel_on_disconnect: true, small_body_limit: 9 KiB, upload_limit: 2 MiB, body_memory: 2 GiB, body_timeout: 1min,\n    \
          write_timeout: 5s, max_connections_per_peer: 7, allow_import: true, turn_lease: 500ms,\n    \
          live_idle_timeout: 7s, secret_file: ../host.key, dev_ui: read}\n",
     )
@@ -55,6 +55,7 @@ fn a_full_file_is_read() {
     assert_eq!((config.server.dev_ui, config.server.dev_ui().label()), (Some(DevUi::Read), "read"));
     assert_eq!(config.server.secret_file.as_deref(), Some(Path::new("/srv/agents/../host.key")));
     assert_eq!((config.server.small_body_limit, config.server.body_memory), (ByteSize(9 << 10), ByteSize(2 << 30)));
+    assert_eq!(config.server.upload_limit, ByteSize(2 << 20));
     assert_eq!(config.server.body_timeout, Duration::from_secs(60));
     assert_eq!(config.server.write_timeout, Duration::from_secs(5));
     assert_eq!(config.server.max_connections_per_peer, 7);
@@ -68,7 +69,7 @@ fn an_unknown_key_is_an_error_with_its_position() {
     assert_eq!(
         error,
         "/srv/agents/hatchery.yaml:3:3: server: unknown field `body_limits`, expected one of `allowed_hosts`, `cors`, `auth`, `tls`, \
-         `body_limit`, `small_body_limit`, `body_memory`, `body_timeout`, `write_timeout`, `max_connections`, \
+         `body_limit`, `small_body_limit`, `upload_limit`, `body_memory`, `body_timeout`, `write_timeout`, `max_connections`, \
          `max_connections_per_peer`, `max_concurrent_runs`, `turn_lease`, `live_idle_timeout`, `cancel_on_disconnect`, `allow_import`, \
          `secret_file`, `dev_ui`, `drain_timeout`; did you mean `body_limit`?"
     );

@@ -158,6 +158,7 @@ fn sections_with_restart(initial: &Config, now: &Config) -> Vec<&'static str> {
         ("`apps`", initial.apps != now.apps),
         ("`quotas`", initial.quotas != now.quotas),
         ("`durability`", initial.durability != now.durability),
+        ("`encryption`", initial.encryption != now.encryption),
         ("`retention`", initial.retention != now.retention),
         ("`prices`", initial.prices != now.prices),
         ("`instances`", initial.instances != now.instances),

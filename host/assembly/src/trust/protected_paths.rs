@@ -109,7 +109,10 @@ fn config_secrets(config: &Config) -> Vec<ProtectedPath> {
         purpose: "the private key of the server (`server.tls`)".into(),
         path: tls.key.clone(),
     });
-    own.chain(accounts).chain(of_integrations).chain(keys).chain(tls).collect()
+    let encryption = config.encryption.keys.iter().filter_map(|key| {
+        Some(ProtectedPath { purpose: format!("the key `{}` (`encryption.keys`)", key.id), path: key.file.clone()? })
+    });
+    own.chain(encryption).chain(accounts).chain(of_integrations).chain(keys).chain(tls).collect()
 }
 
 /// Returns the files that decide where the host sends requests, and with them credentials.
@@ -183,6 +186,7 @@ mod tests {
             ("memory_service: sqlite:data/m.db", "the memory (`memory_service`)"),
             ("audit: {file: data/audit.log}", "the audit log (`audit.file`)"),
             ("server: {secret_file: data/key}", "the key of the host (`server.secret_file`)"),
+            ("encryption: {keys: [{id: a, file: data/key}]}", "the key `a` (`encryption.keys`)"),
             (
                 "openapi: {apis: {a: {document: 'https://a', auth: {service_account: {file: data/a.json}}}}}",
                 "a key (`openapi.apis.a.auth.service_account.file`)",

@@ -1,23 +1,26 @@
 //! Artifacts of a session. Names may contain `/`, so all paths below `artifacts/` are one route that is parsed here.
 
 use axum::Extension;
-use axum::extract::State;
-use axum::http::StatusCode;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use hatchery_core::{EventWindow, Part, PartData, SessionKey};
+use futures::{StreamExt, TryStreamExt};
+use hatchery_core::{ArtifactStream, ByteStream, EventWindow, Part, PartData, SessionKey};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::UtoipaMethodRouterExt;
 use utoipa_axum::routes;
 
 use crate::api_document::{ApiRouter, schemas};
-use crate::body::LargeBody;
+use crate::body::{LargeBody, Upload};
 use crate::error::ApiError;
 use crate::extract::{Json, Params, QueryParams};
 use crate::state::AppState;
 
 pub(super) fn routes() -> ApiRouter {
-    ApiRouter::new().routes(routes!(list, save).layer(Extension(LargeBody))).routes(routes!(read, delete))
+    ApiRouter::new().routes(routes!(list, save).layer(Extension(LargeBody))).routes(routes!(read, upload, delete))
 }
 
 /// Returns the names of the artifacts of a session and of its user.
@@ -76,6 +79,51 @@ async fn save(
     Ok(axum::Json(SavedArtifact { filename: body.filename, version, mime_type }))
 }
 
+/// The media type of a body that has none.
+const BINARY: &str = "application/octet-stream";
+
+/// Stores the body as a new version of an artifact, with its media type, as it is received.
+#[utoipa::path(
+    put,
+    path = "/apps/{app}/users/{user}/sessions/{session}/artifacts/{*path}",
+    tag = "artifacts",
+    request_body(content = String, description = "The bytes, of any media type", content_type = "application/octet-stream"),
+    responses((status = 200, description = "The artifact is stored", body = SavedArtifact))
+)]
+async fn upload(
+    State(state): State<AppState>,
+    Params((app, user, id, name)): Params<(String, String, String, String)>,
+    request: Request,
+) -> Result<axum::Json<SavedArtifact>, ApiError> {
+    let (parts, body) = request.into_parts();
+    let mut upload = Upload::start(&parts, body, state.config());
+    let key = SessionKey::new(app, user, id);
+    match store(&state, &key, &name, media_type(&parts.headers), &mut upload).await {
+        Ok(saved) => Ok(axum::Json(saved)),
+        Err(error) => Err(upload.reject(error).await),
+    }
+}
+
+async fn store(
+    state: &AppState,
+    key: &SessionKey,
+    name: &str,
+    mime_type: &str,
+    upload: &mut Upload,
+) -> Result<SavedArtifact, ApiError> {
+    if !matches!(parse_target(name), Target::Newest(_)) {
+        let detail = format!("`{name}` is the path of versions; write the name of the artifact alone");
+        return Err(ApiError::bad_input(detail));
+    }
+    state.session(key, EventWindow::Recent(0)).await?;
+    let version = state.services().artifacts.save_stream(key, name, mime_type, upload.chunks()).await?;
+    Ok(SavedArtifact { filename: name.to_owned(), version, mime_type: Some(mime_type.to_owned()) })
+}
+
+fn media_type(headers: &HeaderMap) -> &str {
+    headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or(BINARY)
+}
+
 /// A parsed path below `artifacts/`.
 #[derive(Debug, PartialEq)]
 enum Target<'a> {
@@ -113,6 +161,20 @@ enum ArtifactOrVersions {
 struct ReadQuery {
     /// A number from 0, or `latest`. Default: `latest`.
     version: Option<String>,
+    /// `json`, the default: the artifact as a part, with its bytes in Base64. `media`: only its bytes or its text, which
+    /// are sent as they are read.
+    #[serde(default)]
+    #[param(inline)]
+    alt: Representation,
+}
+
+/// What is returned of an artifact.
+#[derive(Deserialize, ToSchema, Default)]
+#[serde(rename_all = "lowercase")]
+enum Representation {
+    #[default]
+    Json,
+    Media,
 }
 
 /// Returns an artifact: below `NAME` the newest version, below `NAME/versions/N` that one, below `NAME/versions` the
@@ -122,7 +184,11 @@ struct ReadQuery {
     path = "/apps/{app}/users/{user}/sessions/{session}/artifacts/{*path}",
     tag = "artifacts",
     params(ReadQuery),
-    responses((status = 200, description = "The artifact, or its versions", body = ArtifactOrVersions))
+    responses((
+        status = 200,
+        description = "The artifact, or its versions; with `alt=media` its bytes, of any media type",
+        content((ArtifactOrVersions = "application/json"), (String = "application/octet-stream"))
+    ))
 )]
 async fn read(
     State(state): State<AppState>,
@@ -136,9 +202,41 @@ async fn read(
         Target::Newest(name) => (name, query.version.as_deref()),
     };
     let version = version.map(parse_version).transpose()?.flatten();
+    if let Representation::Media = query.alt {
+        let artifact = state.services().artifacts.load_stream(&key, name, version).await?;
+        let artifact = artifact.ok_or_else(|| ApiError::artifact_not_found(name, version))?;
+        return media(name, artifact);
+    }
     let part = state.services().artifacts.load(&key, name, version).await?;
     let part = part.ok_or_else(|| ApiError::artifact_not_found(name, version))?;
     Ok(axum::Json(part).into_response())
+}
+
+/// Returns the bytes or the text of an artifact, which browsers store as a file instead of showing it as a page.
+fn media(name: &str, artifact: ArtifactStream) -> Result<Response, ApiError> {
+    let ArtifactStream { part, len, bytes } = artifact;
+    let (mime_type, len, body) = match part.data {
+        PartData::InlineData(blob) => (blob.mime_type, len, Body::from_stream(until_failure(bytes))),
+        PartData::Text(text) => ("text/plain; charset=utf-8".to_owned(), text.len() as u64, Body::from(text)),
+        _ => {
+            let detail = format!("`{name}` has neither bytes nor text; leave out `alt=media` to read it as JSON");
+            return Err(ApiError::new(StatusCode::CONFLICT, "NO_MEDIA", detail));
+        }
+    };
+    let mime_type = HeaderValue::try_from(mime_type).ok().filter(|mime_type| !mime_type.is_empty());
+    let file_name = name.rsplit(['/', ':']).next().unwrap_or(name);
+    let disposition = format!("attachment; filename*=UTF-8''{}", utf8_percent_encode(file_name, NON_ALPHANUMERIC));
+    let headers = [
+        (header::CONTENT_TYPE, mime_type.unwrap_or(HeaderValue::from_static(BINARY))),
+        (header::CONTENT_LENGTH, len.into()),
+        (header::CONTENT_DISPOSITION, HeaderValue::try_from(disposition).map_err(|_| ApiError::internal())?),
+    ];
+    Ok((headers, body).into_response())
+}
+
+/// Logs the error that ends a stream. The client sees that the body is shorter than announced.
+fn until_failure(bytes: ByteStream<'static>) -> ByteStream<'static> {
+    bytes.inspect_err(|error| tracing::error!(%error, "an artifact cannot be read to its end")).boxed()
 }
 
 async fn versions(state: &AppState, key: &SessionKey, name: &str) -> Result<Response, ApiError> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hatchery::{DevUi, ServerConfig};
-use reqwest::{Method, header};
+use reqwest::{Method, RequestBuilder, header};
 use serde_json::{Value, json};
 
 use crate::support::{Host, run_body};
@@ -42,6 +42,19 @@ impl Described {
             self.check(id, &operation["requestBody"]["content"]["application/json"]["schema"], &body);
             request = request.json(&body);
         }
+        self.check_response(id, &operation, request).await
+    }
+
+    /// Sends a body that is not JSON.
+    async fn send(&mut self, id: &str, path: &str, media_type: &str, body: &'static str) -> Value {
+        let (method, operation) = self.operations.get(id).unwrap_or_else(|| panic!("the document lacks {id}")).clone();
+        self.called.insert(id.to_owned());
+        self.check(id, &operation["requestBody"]["content"][media_type]["schema"], &body.into());
+        let request = self.host.request(method, path).header(header::CONTENT_TYPE, media_type).body(body);
+        self.check_response(id, &operation, request).await
+    }
+
+    async fn check_response(&mut self, id: &str, operation: &Value, request: RequestBuilder) -> Value {
         let response = request.send().await.unwrap();
         let status = response.status().as_u16();
         let content_type = response.headers().get(header::CONTENT_TYPE).map(|value| value.to_str().unwrap().to_owned());
@@ -141,6 +154,10 @@ async fn every_operation_answers_as_the_document_says() {
     for path in ["notes/a.txt", "notes/a.txt/versions", "notes/a.txt/versions/0"] {
         described.call("artifacts.read", &format!("{artifacts}/{path}"), None).await;
     }
+    let binary = "application/octet-stream";
+    described.send("artifacts.upload", &format!("{artifacts}/a.bin"), binary, "milk").await;
+    let milk = described.call("artifacts.read", &format!("{artifacts}/a.bin?alt=media"), None).await;
+    assert_eq!(milk, "milk");
     described.call("artifacts.delete", &format!("{artifacts}/notes/a.txt"), None).await;
     described.call("memory.add", "/apps/says/users/u/memory", Some(json!({"sessionId": "s"}))).await;
     described.call("memory.search", "/apps/says/users/u/memory?query=hello", None).await;

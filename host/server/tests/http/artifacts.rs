@@ -1,9 +1,11 @@
 //! Routes of artifacts.
 
-use reqwest::Method;
+use hatchery::{ByteSize, ServerConfig};
+use hatchery_stores::{Quota, Quotas};
+use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
-use crate::support::{Host, problem};
+use crate::support::{Host, problem, success};
 
 const ARTIFACTS: &str = "/apps/says/users/u/sessions/s/artifacts";
 
@@ -30,6 +32,69 @@ async fn versions_start_at_zero_and_the_newest_is_returned_by_default() {
     for oldest in ["a.txt?version=0", "a.txt/versions/0"] {
         assert_eq!(host.get_json(&format!("{ARTIFACTS}/{oldest}")).await, json!({"text": "one"}), "{oldest}");
     }
+}
+
+async fn put(host: &Host, path: &str, media_type: &str, body: impl Into<reqwest::Body>) -> Response {
+    let request = host.request(Method::PUT, &format!("{ARTIFACTS}/{path}"));
+    request.header("content-type", media_type).body(body).send().await.unwrap()
+}
+
+#[tokio::test]
+async fn the_bytes_of_an_artifact_are_sent_and_read_as_they_are() {
+    let host = Host::start().await;
+    host.session("says").await;
+    let saved = success(put(&host, "dir/caf%C3%A9.csv", "text/csv; charset=utf-8", "a,b\n1,2\n").await).await;
+    assert_eq!(saved, json!({"filename": "dir/café.csv", "version": 0, "mimeType": "text/csv; charset=utf-8"}));
+    let read = host.get(&format!("{ARTIFACTS}/dir/caf%C3%A9.csv?alt=media")).await;
+    let header = |name: &str| read.headers()[name].to_str().unwrap().to_owned();
+    assert_eq!((read.status(), &*header("content-length")), (200.try_into().unwrap(), "8"));
+    assert_eq!(header("content-type"), "text/csv; charset=utf-8");
+    assert_eq!(header("content-disposition"), "attachment; filename*=UTF-8''caf%C3%A9%2Ecsv");
+    assert_eq!(read.text().await.unwrap(), "a,b\n1,2\n");
+    let part = json!({"inlineData": {"mimeType": "text/csv; charset=utf-8", "data": "YSxiCjEsMgo="}});
+    assert_eq!(host.get_json(&format!("{ARTIFACTS}/dir/caf%C3%A9.csv")).await, part);
+
+    save(&host, "note", json!({"text": "<script>"})).await;
+    let note = host.get(&format!("{ARTIFACTS}/note/versions/0?alt=media")).await;
+    assert_eq!(note.headers()["content-type"], "text/plain; charset=utf-8");
+    assert_eq!(note.text().await.unwrap(), "<script>");
+    save(&host, "link", json!({"fileData": {"fileUri": "gs://a/b", "mimeType": "text/plain"}})).await;
+    let body = problem(host.get(&format!("{ARTIFACTS}/link?alt=media")).await, 409, "NO_MEDIA").await;
+    assert_eq!(body["detail"], "`link` has neither bytes nor text; leave out `alt=media` to read it as JSON");
+    problem(host.get(&format!("{ARTIFACTS}/missing?alt=media")).await, 404, "ARTIFACT_NOT_FOUND").await;
+    problem(host.get(&format!("{ARTIFACTS}/note?alt=xml")).await, 422, "INVALID_REQUEST").await;
+}
+
+#[tokio::test]
+async fn an_artifact_that_is_sent_as_a_body_has_a_limit_of_its_own() {
+    let config = ServerConfig {
+        body_limit: ByteSize(1 << 10),
+        small_body_limit: ByteSize(1 << 10),
+        upload_limit: ByteSize(1 << 20),
+        ..ServerConfig::default()
+    };
+    let host = Host::with(config).await;
+    host.session("says").await;
+    success(put(&host, "fits", "text/plain", "x".repeat(1 << 20)).await).await;
+    let unannounced = || reqwest::Body::wrap_stream(futures::stream::iter([Ok::<_, String>("x".repeat(2 << 20))]));
+    for body in [reqwest::Body::from("x".repeat((1 << 20) + 1)), unannounced()] {
+        let refused = problem(put(&host, "large", "text/plain", body).await, 413, "BODY_TOO_LARGE").await;
+        assert_eq!(refused["detail"], "the body is larger than 1 MiB (1048576 bytes)");
+    }
+    assert_eq!(host.get_json(ARTIFACTS).await, json!(["fits"]));
+    let refused = problem(put(&host, "a/versions/3", "text/plain", "x").await, 400, "BAD_INPUT").await;
+    assert_eq!(refused["detail"], "`a/versions/3` is the path of versions; write the name of the artifact alone");
+    let missing = host.request(Method::PUT, "/apps/says/users/u/sessions/other/artifacts/a").body("x").send().await;
+    problem(missing.unwrap(), 404, "SESSION_NOT_FOUND").await;
+}
+
+#[tokio::test]
+async fn an_artifact_that_exceeds_a_quota_while_it_is_received_is_not_stored() {
+    let host = Host::with_quotas(Quotas::default().with(Quota::SessionArtifactBytes, 1 << 20)).await;
+    host.session("says").await;
+    let refused = problem(put(&host, "large", "text/plain", "x".repeat(2 << 20)).await, 429, "QUOTA_EXCEEDED").await;
+    assert_eq!(refused["detail"], "a session may hold at most 1048576 bytes of artifacts: delete some");
+    assert_eq!(host.get_json(ARTIFACTS).await, json!([]));
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hatchery::{AppSource, CatalogReport, ComponentReport, FileReport, ServerConfig};
 use hatchery_core::{
-    Agent, AgentContext, AgentKind, Content, CustomAgent, CustomAgentSpec, EventData, RunError, Services, SpanExporter,
-    Timestamp,
+    Agent, AgentContext, AgentKind, ArtifactService, Content, CustomAgent, CustomAgentSpec, EventData, RunError,
+    Services, SpanExporter, Timestamp,
 };
 use hatchery_engine::{App, PluginSource, Plugins, Runner};
 use hatchery_models::ModelProviders;
@@ -170,17 +170,22 @@ impl Host {
     }
 
     pub async fn bind(config: ServerConfig, address: &str) -> Self {
-        Self::launch(config, address, Plugins::default(), AppQuotas::default()).await
+        Self::launch(config, address, Plugins::default(), AppQuotas::default(), in_memory()).await
     }
 
     /// Starts a server with these plugins.
     pub async fn with_plugins(plugins: impl PluginSource + 'static) -> Self {
-        Self::launch(ServerConfig::default(), "127.0.0.1:0", plugins, AppQuotas::default()).await
+        Self::launch(ServerConfig::default(), "127.0.0.1:0", plugins, AppQuotas::default(), in_memory()).await
     }
 
     /// Starts a server with these quotas.
     pub async fn with_quotas(quotas: Quotas) -> Self {
-        Self::launch(ServerConfig::default(), "127.0.0.1:0", Plugins::default(), quotas.into()).await
+        Self::with_artifacts(ServerConfig::default(), quotas, in_memory()).await
+    }
+
+    /// Starts a server that keeps artifacts here.
+    pub async fn with_artifacts(config: ServerConfig, quotas: Quotas, artifacts: Arc<dyn ArtifactService>) -> Self {
+        Self::launch(config, "127.0.0.1:0", Plugins::default(), quotas.into(), artifacts).await
     }
 
     async fn launch(
@@ -188,6 +193,7 @@ impl Host {
         address: &str,
         plugins: impl PluginSource + 'static,
         quotas: AppQuotas,
+        artifacts: Arc<dyn ArtifactService>,
     ) -> Self {
         let signals =
             Arc::new(Signals { resume: Semaphore::new(0), started: Semaphore::new(0), cancelled: Semaphore::new(0) });
@@ -208,7 +214,7 @@ impl Host {
         });
         let services = quotas.enforce(Services {
             sessions: Arc::new(MemorySessions::new()),
-            artifacts: Arc::new(MemoryArtifacts::new()),
+            artifacts,
             memory: Arc::new(KeywordMemory::new()),
             models: Arc::new(ModelProviders::new()),
         });
@@ -282,6 +288,10 @@ impl Host {
         stream.write_all(request).await.unwrap();
         stream
     }
+}
+
+fn in_memory() -> Arc<dyn ArtifactService> {
+    Arc::new(MemoryArtifacts::new())
 }
 
 /// The body of a run of session `s` of user `u`.

@@ -12,6 +12,8 @@
 //! `.unfinished`, which the next opening removes once it is old. The file system must support hard links. Saving lists
 //! the versions of the artifact. Folders and files are accessible to their owner only.
 
+mod stream;
+
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -19,7 +21,9 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use hatchery_core::{ArtifactService, ArtifactUsage, Part, PartData, SessionKey, StoreError};
+use hatchery_core::{
+    ArtifactService, ArtifactStream, ArtifactUsage, Blob, ByteStream, Part, PartData, SessionKey, StoreError,
+};
 use uuid::Uuid;
 
 use super::layout;
@@ -106,6 +110,39 @@ impl ArtifactService for DirectoryArtifacts {
         .await
     }
 
+    async fn save_stream(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        mime_type: &str,
+        bytes: ByteStream<'_>,
+    ) -> Result<u64, StoreError> {
+        let folder = self.artifact(session, name)?;
+        let unfinished = stream::Unfinished(self.temporary_path());
+        let blob = Blob { mime_type: mime_type.to_owned(), ..Blob::default() };
+        stream::write(&unfinished, &PartData::InlineData(blob).into(), bytes).await?;
+        blocking("save", folder.clone(), move || publish(&unfinished.0, &folder)).await
+    }
+
+    async fn load_stream(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        version: Option<u64>,
+    ) -> Result<Option<ArtifactStream>, StoreError> {
+        let folder = self.artifact(session, name)?;
+        let path = folder.clone();
+        let opened = blocking("load", path.clone(), move || {
+            let version = match version {
+                Some(version) => Some(version),
+                None => versions_in(&folder)?.last().copied(),
+            };
+            let file = version.map(|version| fs::File::open(folder.join(version.to_string())));
+            file.map_or(Ok(None), none_if_missing)?.map(stream::read_head).transpose()
+        });
+        Ok(opened.await?.map(|opened| opened.into_stream(path)))
+    }
+
     async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {
         let (own, users) = (self.owner(session, false)?, self.owner(session, true)?);
         blocking("list", own.clone(), move || {
@@ -156,13 +193,15 @@ where
     F: FnOnce() -> io::Result<T> + Send + 'static,
 {
     let result = tokio::task::spawn_blocking(operation).await.map_err(io::Error::other).and_then(|result| result);
-    result.map_err(|error| {
-        let context = format!("cannot {doing} artifacts in {}", path.display());
-        match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full { context, source: error.into() },
-            _ => StoreError::backend(context, error),
-        }
-    })
+    result.map_err(|error| failure(doing, &path, error))
+}
+
+fn failure(doing: &str, path: &Path, error: io::Error) -> StoreError {
+    let context = format!("cannot {doing} artifacts in {}", path.display());
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full { context, source: error.into() },
+        _ => StoreError::backend(context, error),
+    }
 }
 
 /// Writes a new file and syncs it to disk before it is published.
@@ -172,24 +211,31 @@ fn write(path: &Path, mut part: Part) -> io::Result<()> {
         _ => Bytes::new(),
     };
     let mut file = permissions::create_file(path)?;
-    let mut head = serde_json::to_vec(&part)?;
-    head.push(b'\n');
-    file.write_all(&head)?;
+    file.write_all(&encode_head(&part)?)?;
     file.write_all(&bytes)?;
     file.sync_all()
+}
+
+/// Returns the first line of a file.
+fn encode_head(part: &Part) -> io::Result<Vec<u8>> {
+    let mut head = serde_json::to_vec(part)?;
+    head.push(b'\n');
+    Ok(head)
 }
 
 /// Decodes a file of [`write()`]. The first line feed ends the JSON, which has none.
 fn decode(file: Vec<u8>) -> io::Result<Part> {
     let file = Bytes::from(file);
-    let end = file.iter().position(|byte| *byte == b'\n').ok_or_else(|| {
-        io::Error::new(ErrorKind::InvalidData, "the file is not an artifact: its first line does not end")
-    })?;
+    let end = file.iter().position(|byte| *byte == b'\n').ok_or_else(no_head)?;
     let mut part: Part = serde_json::from_slice(file.get(..end).unwrap_or_default())?;
     if let PartData::InlineData(blob) = &mut part.data {
         blob.data = file.slice(end + 1..);
     }
     Ok(part)
+}
+
+fn no_head() -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, "the file is not an artifact: its first line does not end")
 }
 
 /// Links a finished file into the artifact's folder under the next free number, which it returns.

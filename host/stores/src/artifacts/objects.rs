@@ -13,6 +13,7 @@
 
 mod failure;
 mod location;
+mod stream;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,7 +22,9 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use hatchery_core::{ArtifactService, ArtifactUsage, Part, PartData, SessionKey, StoreError};
+use hatchery_core::{
+    ArtifactService, ArtifactStream, ArtifactUsage, Blob, ByteStream, Part, PartData, SessionKey, StoreError,
+};
 use object_store::path::Path;
 use object_store::{
     Attribute, Attributes, Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
@@ -210,6 +213,25 @@ impl ObjectArtifacts {
         }
     }
 
+    /// Publishes a version whose bytes are stored. Returns its number.
+    async fn publish_part(&self, artifact: &Path, id: &str, part: &Part) -> Result<u64, StoreError> {
+        let json = serde_json::to_vec(&NewVersion { id, part })
+            .map_err(|error| StoreError::backend(format!("cannot save artifacts in {}", self.location), error))?;
+        self.publish(artifact, id, &json.into()).await
+    }
+
+    /// Finds a version of an artifact; the newest if `version` is `None`.
+    async fn find(&self, artifact: &Path, version: Option<u64>) -> Result<Option<Version>, StoreError> {
+        let number = match version {
+            Some(number) => number,
+            None => match self.numbers(artifact, "load").await?.last() {
+                Some(last) => *last,
+                None => return Ok(None),
+            },
+        };
+        self.read_version(&version_path(artifact, number), "load").await
+    }
+
     fn no_number_left(&self) -> StoreError {
         StoreError::backend(format!("cannot save artifacts in {}", self.location), "no version number is left")
     }
@@ -239,28 +261,48 @@ impl ArtifactService for ObjectArtifacts {
             let stored = self.store.put_opts(&data_path(&artifact, &id), data.into(), options).await;
             stored.map_err(|error| self.failure("save", error))?;
         }
-        let json = serde_json::to_vec(&NewVersion { id: &id, part: &part })
-            .map_err(|error| StoreError::backend(format!("cannot save artifacts in {}", self.location), error))?;
-        self.publish(&artifact, &id, &json.into()).await
+        self.publish_part(&artifact, &id, &part).await
     }
 
     async fn load(&self, session: &SessionKey, name: &str, version: Option<u64>) -> Result<Option<Part>, StoreError> {
         let artifact = self.artifact(session, name)?;
-        let number = match version {
-            Some(number) => number,
-            None => match self.numbers(&artifact, "load").await?.last() {
-                Some(last) => *last,
-                None => return Ok(None),
-            },
-        };
-        let version = self.read_version(&version_path(&artifact, number), "load").await?;
-        let Some(Version { id, mut part }) = version else { return Ok(None) };
+        let Some(Version { id, mut part }) = self.find(&artifact, version).await? else { return Ok(None) };
         if let PartData::InlineData(blob) = &mut part.data {
             // `None` if the version was deleted meanwhile.
             let Some(data) = self.read(&data_path(&artifact, &id), "load").await? else { return Ok(None) };
             blob.data = data;
         }
         Ok(Some(part))
+    }
+
+    async fn save_stream(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        mime_type: &str,
+        bytes: ByteStream<'_>,
+    ) -> Result<u64, StoreError> {
+        let artifact = self.artifact(session, name)?;
+        let id = Uuid::new_v4().to_string();
+        self.upload(&data_path(&artifact, &id), mime_type, bytes).await?;
+        let blob = Blob { mime_type: mime_type.to_owned(), ..Blob::default() };
+        self.publish_part(&artifact, &id, &PartData::InlineData(blob).into()).await
+    }
+
+    async fn load_stream(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        version: Option<u64>,
+    ) -> Result<Option<ArtifactStream>, StoreError> {
+        let artifact = self.artifact(session, name)?;
+        let Some(Version { id, part }) = self.find(&artifact, version).await? else { return Ok(None) };
+        if !matches!(part.data, PartData::InlineData(_)) {
+            return Ok(Some(part.into()));
+        }
+        let download = self.download(data_path(&artifact, &id)).await?;
+        // `None` if the version was deleted meanwhile.
+        Ok(download.map(|(len, bytes)| ArtifactStream { part, len, bytes }))
     }
 
     async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {

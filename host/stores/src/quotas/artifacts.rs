@@ -5,8 +5,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
+use futures::{StreamExt, TryStreamExt, stream};
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{ArtifactService, ArtifactUsage, IdKind, Part, SessionKey, StoreError};
+use hatchery_core::{
+    ArtifactService, ArtifactStream, ArtifactUsage, Blob, ByteStream, IdKind, Part, PartData, SessionKey, StoreError,
+};
 
 use super::{AppQuotas, Quota, Quotas, audit};
 use crate::keyed_lock::{KeyedLock, KeyedLockGuard, LockMode, MAX_WAIT, busy};
@@ -58,11 +61,7 @@ impl QuotaArtifacts {
     async fn save_checked(&self, session: &SessionKey, name: &str, part: &Part) -> Result<u64, StoreError> {
         let bytes = part.stored_bytes();
         let _guard = self.lock_for_write(session).await?;
-        let cached = self.cache().usage(session);
-        let used = match cached {
-            Some(usage) => usage,
-            None => self.inner.usage(session).await?,
-        };
+        let used = self.totals(session).await?;
         let after = add_version(self.quotas.of(&session.app), used, bytes, name.starts_with("user:"))?;
         let result = self.inner.save(session, name, part).await;
         let mut cache = self.cache();
@@ -71,6 +70,52 @@ impl QuotaArtifacts {
             Err(_) => cache.invalidate(session),
         }
         result
+    }
+
+    /// As [`QuotaArtifacts::save_checked`]. Other saves of the user wait only while the end of the stream is saved, so its
+    /// bytes are counted then, too.
+    async fn save_stream_checked(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        mime_type: &str,
+        bytes: ByteStream<'_>,
+    ) -> Result<u64, StoreError> {
+        let (quotas, is_users) = (self.quotas.of(&session.app), name.starts_with("user:"));
+        let used = self.totals(session).await?;
+        let blob = Blob { mime_type: mime_type.to_owned(), ..Blob::default() };
+        let empty = Part::from(PartData::InlineData(blob)).stored_bytes();
+        add_version(quotas, used, empty, is_users)?;
+        let end = Mutex::new(None);
+        let at_end = &end;
+        let counted = stream::try_unfold((bytes, empty), move |(mut bytes, mut size)| async move {
+            if let Some(chunk) = bytes.try_next().await? {
+                size += chunk.len() as u64;
+                add_version(quotas, used, size, is_users)?;
+                return Ok(Some((chunk, (bytes, size))));
+            }
+            let guard = self.lock_for_write(session).await?;
+            let after = add_version(quotas, self.totals(session).await?, size, is_users)?;
+            *at_end.lock_unpoisoned() = Some((guard, after));
+            Ok::<_, StoreError>(None)
+        });
+        let result = self.inner.save_stream(session, name, mime_type, counted.boxed()).await;
+        let end = end.lock_unpoisoned().take();
+        let mut cache = self.cache();
+        match (&result, &end) {
+            (Ok(_), Some((_guard, after))) => cache.insert(session, *after),
+            (Ok(_), None) | (Err(_), _) => cache.invalidate(session),
+        }
+        result
+    }
+
+    /// Returns what the session and its user have stored.
+    async fn totals(&self, session: &SessionKey) -> Result<ArtifactUsage, StoreError> {
+        let cached = self.cache().usage(session);
+        match cached {
+            Some(usage) => Ok(usage),
+            None => self.inner.usage(session).await,
+        }
     }
 
     fn cache(&self) -> MutexGuard<'_, UsageCache> {
@@ -89,6 +134,28 @@ impl ArtifactService for QuotaArtifacts {
     async fn load(&self, session: &SessionKey, name: &str, version: Option<u64>) -> Result<Option<Part>, StoreError> {
         check(session, name)?;
         self.inner.load(session, name, version).await
+    }
+
+    async fn save_stream(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        mime_type: &str,
+        bytes: ByteStream<'_>,
+    ) -> Result<u64, StoreError> {
+        check(session, name)?;
+        let result = self.save_stream_checked(session, name, mime_type, bytes).await;
+        result.inspect_err(|error| audit(error, &session.app, &session.user, &session.id))
+    }
+
+    async fn load_stream(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        version: Option<u64>,
+    ) -> Result<Option<ArtifactStream>, StoreError> {
+        check(session, name)?;
+        self.inner.load_stream(session, name, version).await
     }
 
     async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use hatchery_core::{ArtifactService, Blob, Part, PartData, SessionKey};
+use futures::{StreamExt, stream};
+use hatchery_core::{ArtifactService, Blob, Part, PartData, SessionKey, StoreError};
 use hatchery_stores::DirectoryArtifacts;
 
 fn session() -> SessionKey {
@@ -55,6 +56,26 @@ async fn a_version_is_one_file_with_the_raw_bytes() {
     assert_eq!(files, [version.clone(), folder.path().join("app/ann/user/c/0")]);
     let stored = fs::read(version).unwrap();
     assert!(stored.ends_with(&data) && stored.len() < 10_100, "{} bytes", stored.len());
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_early_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let artifacts = DirectoryArtifacts::open(folder.path()).await.unwrap();
+    let sent = || Ok(Bytes::from_static(b"some bytes"));
+    let failing = stream::iter([sent(), Err(StoreError::InvalidRequest("gone".into()))]).boxed();
+    artifacts.save_stream(&session(), "a", "text/plain", failing).await.unwrap_err();
+    assert_eq!(files_below(folder.path()), [] as [PathBuf; 0]);
+    // Its reader is gone, too.
+    let endless = stream::iter([sent()]).chain(stream::pending()).boxed();
+    let mut saving = artifacts.save_stream(&session(), "a", "text/plain", endless);
+    while files_below(folder.path()).is_empty() {
+        assert!(futures::poll!(&mut saving).is_pending());
+        tokio::task::yield_now().await;
+    }
+    drop(saving);
+    assert_eq!(files_below(folder.path()), [] as [PathBuf; 0]);
+    assert!(artifacts.list(&session()).await.unwrap().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

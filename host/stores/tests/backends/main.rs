@@ -8,6 +8,7 @@ mod agent_engine;
 mod agreement;
 mod crash;
 mod directory;
+mod encryption;
 #[cfg(feature = "agent-engine")]
 #[allow(dead_code)]
 #[path = "../servers/agent_engine.rs"]

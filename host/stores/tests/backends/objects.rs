@@ -5,8 +5,8 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::TryStreamExt;
 use futures::future::join_all;
+use futures::{StreamExt, TryStreamExt, stream};
 use hatchery_core::{ArtifactService, Blob, Part, PartData, SessionKey, StoreError};
 use hatchery_stores::ObjectArtifacts;
 use object_store::aws::AmazonS3Builder;
@@ -35,6 +35,23 @@ fn in_memory(prefix: &str) -> (Arc<InMemory>, ObjectArtifacts) {
 async fn keys(store: &InMemory) -> Vec<String> {
     let objects: Vec<_> = store.list(None).try_collect().await.unwrap();
     objects.into_iter().map(|object| object.location.to_string()).collect()
+}
+
+#[tokio::test]
+async fn a_large_stream_is_an_object_that_was_sent_in_pieces_with_its_media_type() {
+    let (store, artifacts) = in_memory("p");
+    let piece = Bytes::from(vec![b'x'; 5 << 20]);
+    let sent = stream::iter((0..4).map(|_| Ok(piece.clone()))).boxed();
+    artifacts.save_stream(&session(), "a.bin", "application/zip", sent).await.unwrap();
+    let data = keys(&store).await.into_iter().find(|key| !key.ends_with(".json")).unwrap();
+    let object = store.get(&Path::parse(data).unwrap()).await.unwrap();
+    assert_eq!(object.attributes.get(&Attribute::ContentType).unwrap().as_ref(), "application/zip");
+    assert_eq!(object.meta.size, 20 << 20);
+    let usage = artifacts.usage(&session()).await.unwrap();
+    assert_eq!(
+        usage.session_bytes,
+        (20 << 20) + r#"{"inlineData":{"mimeType":"application/zip","data":""}}"#.len() as u64
+    );
 }
 
 fn message<T>(result: Result<T, StoreError>) -> String {

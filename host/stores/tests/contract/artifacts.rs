@@ -5,9 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::join_all;
-use hatchery_core::{ArtifactService, Blob, Part, PartData, SessionKey, StoreError};
+use futures::{StreamExt, TryStreamExt, stream};
+use hatchery_core::{ArtifactService, Blob, ByteStream, Part, PartData, SessionKey, StoreError};
+use hatchery_stores::encryption::EncryptedArtifacts;
 use hatchery_stores::quotas::QuotaArtifacts;
 use serde_json::json;
+
+use crate::support::keys;
 
 /// Runs the tests of artifact services against every backend.
 macro_rules! every_artifact_backend {
@@ -29,6 +33,9 @@ macro_rules! every_artifact_backend {
                 deleting_an_unknown_artifact_is_no_error,
                 concurrent_saves_get_distinct_versions,
                 saves_and_deletions_may_run_concurrently,
+                streams_are_versions_like_all_others,
+                a_stream_of_many_chunks_is_read_back_unchanged,
+                a_stream_that_fails_saves_nothing,
             ],
             $($backends)*
         );
@@ -38,6 +45,9 @@ macro_rules! every_artifact_backend {
 every_artifact_backend!(
     memory(_folder) => hatchery_stores::MemoryArtifacts::new(),
     directory(folder) => hatchery_stores::DirectoryArtifacts::open(folder.join("artifacts")).await.unwrap(),
+    encrypted_memory(_folder) => encrypted(hatchery_stores::MemoryArtifacts::new()),
+    encrypted_directory(folder) =>
+        encrypted(hatchery_stores::DirectoryArtifacts::open(folder.join("artifacts")).await.unwrap()),
     memory_behind_quotas(_folder) => behind_quotas(hatchery_stores::MemoryArtifacts::new()),
     directory_behind_quotas(folder) =>
         behind_quotas(hatchery_stores::DirectoryArtifacts::open(folder.join("artifacts")).await.unwrap()),
@@ -47,6 +57,7 @@ every_artifact_backend!(
 #[cfg(feature = "object-store")]
 every_artifact_backend!(
     objects_in_memory(_folder) => objects_in_memory(""),
+    encrypted_objects(_folder) => encrypted(objects_in_memory("")),
     objects_in_memory_with_a_prefix(_folder) => objects_in_memory("a/prefix"),
     s3(_folder) => match crate::object_stores::s3_artifacts().await { Some(artifacts) => artifacts, None => return },
     azure(_folder) => match crate::object_stores::azure_artifacts().await { Some(artifacts) => artifacts, None => return },
@@ -59,6 +70,10 @@ fn objects_in_memory(prefix: &str) -> hatchery_stores::ObjectArtifacts {
 
 fn behind_quotas(artifacts: impl ArtifactService + 'static) -> QuotaArtifacts {
     QuotaArtifacts::new(Arc::new(artifacts), Arc::default())
+}
+
+fn encrypted(artifacts: impl ArtifactService + 'static) -> EncryptedArtifacts {
+    EncryptedArtifacts::new(Arc::new(artifacts), keys())
 }
 
 fn session(user: &str, id: &str) -> SessionKey {
@@ -287,6 +302,75 @@ async fn deleting_an_unknown_artifact_is_no_error(artifacts: &dyn ArtifactServic
     save(artifacts, &s1, "b", "x").await;
     artifacts.delete(&s1, "a").await.unwrap();
     assert_eq!(artifacts.list(&s1).await.unwrap(), ["b"]);
+}
+
+fn chunks(chunks: Vec<Result<Bytes, StoreError>>) -> ByteStream<'static> {
+    stream::iter(chunks).boxed()
+}
+
+/// Reads a version as a stream: its media type and its bytes.
+async fn read_stream(
+    artifacts: &dyn ArtifactService,
+    session: &SessionKey,
+    name: &str,
+    version: Option<u64>,
+) -> Option<(String, Vec<u8>)> {
+    let artifact = artifacts.load_stream(session, name, version).await.unwrap()?;
+    let PartData::InlineData(blob) = artifact.part.data else { panic!("{:?}", artifact.part) };
+    assert!(blob.data.is_empty());
+    let bytes: Vec<Bytes> = artifact.bytes.try_collect().await.unwrap();
+    assert!(bytes.iter().all(|chunk| !chunk.is_empty()));
+    assert_eq!(bytes.iter().map(Bytes::len).sum::<usize>() as u64, artifact.len);
+    Some((blob.mime_type, bytes.concat()))
+}
+
+async fn streams_are_versions_like_all_others(artifacts: &dyn ArtifactService) {
+    let s1 = session("ann", "s1");
+    assert!(read_stream(artifacts, &s1, "a", None).await.is_none());
+    let text = || chunks(vec![Ok(Bytes::from_static(b"one\n")), Ok(Bytes::from_static(b"two\n"))]);
+    assert_eq!(artifacts.save_stream(&s1, "a", "text/csv", text()).await.unwrap(), 0);
+    assert_eq!(artifacts.save_stream(&s1, "a", "", chunks(vec![])).await.unwrap(), 1);
+    assert_eq!(artifacts.save(&s1, "a", &bytes(b"\x89PNG")).await.unwrap(), 2);
+    assert_eq!(artifacts.versions(&s1, "a").await.unwrap(), [0, 1, 2]);
+    let read = async |version: Option<u64>| read_stream(artifacts, &s1, "a", version).await.unwrap();
+    assert_eq!(read(Some(0)).await, ("text/csv".into(), b"one\ntwo\n".to_vec()));
+    assert_eq!(read(Some(1)).await, (String::new(), Vec::new()));
+    assert_eq!(read(None).await, ("image/png".into(), b"\x89PNG".to_vec()));
+    assert!(read_stream(artifacts, &s1, "a", Some(3)).await.is_none());
+    let loaded = artifacts.load(&s1, "a", Some(0)).await.unwrap().unwrap();
+    let PartData::InlineData(blob) = loaded.data else { panic!("{loaded:?}") };
+    assert_eq!((&*blob.mime_type, &blob.data[..]), ("text/csv", &b"one\ntwo\n"[..]));
+
+    save(artifacts, &s1, "note", "no bytes").await;
+    let note = artifacts.load_stream(&s1, "note", None).await.unwrap().unwrap();
+    assert_eq!((note.part, note.len), (Part::text("no bytes"), 0));
+    assert_eq!(note.bytes.count().await, 0);
+    let refused = artifacts.save_stream(&s1, "../a", "", text()).await;
+    assert!(matches!(refused, Err(StoreError::InvalidName { .. })), "{refused:?}");
+}
+
+/// Large enough for more than one piece in an object store.
+async fn a_stream_of_many_chunks_is_read_back_unchanged(artifacts: &dyn ArtifactService) {
+    let s1 = session("ann", "s1");
+    let sent: Vec<Bytes> = (0..170_u32).map(|number| number.to_be_bytes().repeat(25_000).into()).collect();
+    let (expected, stream) = (sent.concat(), chunks(sent.into_iter().map(Ok).collect()));
+    assert_eq!(artifacts.save_stream(&s1, "user:large", "application/zip", stream).await.unwrap(), 0);
+    let (mime_type, read) = read_stream(artifacts, &session("ann", "s2"), "user:large", None).await.unwrap();
+    assert_eq!(mime_type, "application/zip");
+    assert!(read == expected, "{} bytes are read, {} were sent", read.len(), expected.len());
+}
+
+async fn a_stream_that_fails_saves_nothing(artifacts: &dyn ArtifactService) {
+    let s1 = session("ann", "s1");
+    for sent in [0, 100, 10 << 20] {
+        let failure = Err(StoreError::InvalidRequest("the client is gone".into()));
+        let stream = chunks(vec![Ok(Bytes::from(vec![b'x'; sent])), failure].split_off(usize::from(sent == 0)));
+        let failed = artifacts.save_stream(&s1, "a", "text/plain", stream).await;
+        assert_eq!(failed.unwrap_err().to_string(), "the client is gone");
+        assert!(artifacts.list(&s1).await.unwrap().is_empty(), "after {sent} bytes");
+        assert_eq!(artifacts.usage(&s1).await.unwrap().session_bytes, 0);
+    }
+    assert_eq!(save(artifacts, &s1, "a", "x").await, 0);
 }
 
 async fn concurrent_saves_get_distinct_versions(artifacts: &dyn ArtifactService) {

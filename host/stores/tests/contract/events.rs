@@ -31,6 +31,10 @@ every_backend!(
     memory_behind_quotas(_folder) => behind_quotas(hatchery_stores::MemorySessions::new()),
     sqlite_behind_quotas(folder) =>
         behind_quotas(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
+    encrypted_memory(_folder) => crate::support::encrypted(hatchery_stores::MemorySessions::new()),
+    encrypted_sqlite(folder) =>
+        crate::support::encrypted(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
+    encrypted_postgres(_folder) => crate::support::encrypted(in_postgres!(sessions)),
     firestore(_folder) => emulated!(sessions),
     postgres(_folder) => in_postgres!(sessions),
     postgres_behind_quotas(_folder) => crate::support::behind_quotas(in_postgres!(sessions)),

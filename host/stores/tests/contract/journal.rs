@@ -32,6 +32,23 @@ every_backend!(
     postgres_behind_quotas(_folder) => crate::support::behind_quotas(in_postgres!(sessions)),
 );
 
+// What is sealed has more bytes.
+every_backend!(
+    [
+        records_are_read_back_in_the_order_of_their_keys,
+        a_record_replaces_that_of_the_same_call,
+        runs_and_sessions_have_journals_of_their_own,
+        a_finished_run_has_no_records_and_says_so,
+        a_turn_that_was_taken_over_records_nothing,
+        a_deleted_session_has_no_records,
+        the_journal_of_an_unknown_session_is_empty,
+    ],
+    encrypted_memory(_folder) => crate::support::encrypted(hatchery_stores::MemorySessions::new()),
+    encrypted_sqlite(folder) =>
+        crate::support::encrypted(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
+    encrypted_postgres(_folder) => crate::support::encrypted(in_postgres!(sessions)),
+);
+
 fn journal(sessions: &dyn SessionService) -> &dyn CallJournal {
     sessions.journal().unwrap()
 }

@@ -31,6 +31,11 @@ every_backend!(
     ],
     keyword(_folder) => hatchery_stores::KeywordMemory::new(),
     sqlite(folder) => hatchery_stores::SqliteMemory::open(folder.join("memory.db")).await.unwrap(),
+    encrypted_keyword(_folder) => crate::support::encrypted_messages(hatchery_stores::KeywordMemory::new()),
+    encrypted_sqlite(folder) =>
+        crate::support::encrypted_messages(hatchery_stores::SqliteMemory::open(folder.join("memory.db")).await.unwrap()),
+    encrypted_postgres(_folder) => crate::support::encrypted_messages(in_postgres!(memory)),
+    encrypted_firestore(_folder) => crate::support::encrypted_messages(emulated!(memory)),
     firestore(_folder) => emulated!(memory),
     postgres(_folder) => in_postgres!(memory),
     postgres_with_text_search(_folder) => in_postgres!(memory_with_text_search),

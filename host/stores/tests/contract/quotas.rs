@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use futures::{StreamExt, stream};
 use hatchery_core::{
     ArtifactService, Event, EventActions, EventData, EventWindow, JsonMap, Part, SessionKey, SessionService,
     StoreError, Timestamp, UsageMetadata,
@@ -32,6 +34,7 @@ every_backend!(
         data_of_other_processes_counts,
         an_app_may_have_its_own_quotas,
         versions_of_artifacts_are_counted_for_session_and_user,
+        a_stream_that_exceeds_a_quota_is_not_stored,
         active_runs_and_tokens_of_a_day_are_limited,
         long_names_and_control_characters_are_rejected,
     ],
@@ -317,6 +320,30 @@ async fn versions_of_artifacts_are_counted_for_session_and_user(backend: &Backen
     assert_eq!(exceeded(error), "quotas.session_artifact_bytes");
     artifacts.save(&s1, "b", &part).await.unwrap();
     assert_eq!(exceeded(artifacts.save(&s2, "b", &part).await), "quotas.user_artifact_bytes");
+}
+
+/// Bytes that are sent while others are saved count, too.
+async fn a_stream_that_exceeds_a_quota_is_not_stored(backend: &Backend) {
+    let s1 = create(&*backend.sessions, "ann", "s1").await;
+    let artifacts = backend.artifacts([(Quota::SessionArtifactBytes, 1_000), (Quota::SessionArtifacts, 2)]);
+    let chunk = || Ok(Bytes::from(vec![b'x'; 300]));
+    let send = async |count: usize| {
+        let chunks = stream::iter(std::iter::repeat_with(chunk).take(count)).boxed();
+        artifacts.save_stream(&s1, "a", "text/plain", chunks).await
+    };
+    assert_eq!(exceeded(send(4).await), "quotas.session_artifact_bytes");
+    assert!(artifacts.list(&s1).await.unwrap().is_empty());
+    // Another save takes the room of this stream while it is received.
+    let other = Part::text("y".repeat(500));
+    let late = stream::once(async {
+        artifacts.save(&s1, "b", &other).await.unwrap();
+        chunk()
+    });
+    let chunks = late.chain(stream::iter([chunk()])).boxed();
+    assert_eq!(exceeded(artifacts.save_stream(&s1, "a", "text/plain", chunks).await), "quotas.session_artifact_bytes");
+    assert_eq!(send(1).await.unwrap(), 0);
+    assert_eq!(exceeded(send(0).await), "quotas.session_artifacts");
+    assert_eq!(artifacts.list(&s1).await.unwrap(), ["a", "b"]);
 }
 
 async fn active_runs_and_tokens_of_a_day_are_limited(backend: &Backend) {

@@ -14,6 +14,10 @@ every_backend!(
     sqlite(folder) => hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap(),
     sqlite_behind_quotas(folder) =>
         behind_quotas(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
+    encrypted_memory(_folder) => crate::support::encrypted(hatchery_stores::MemorySessions::new()),
+    encrypted_sqlite(folder) =>
+        crate::support::encrypted(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
+    encrypted_postgres(_folder) => crate::support::encrypted(in_postgres!(sessions)),
     postgres(_folder) => in_postgres!(sessions),
 );
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hatchery_core::{
-    Content, Event, EventActions, EventData, EventWindow, JsonMap, SessionKey, SessionService, Timestamp,
+    Content, Event, EventActions, EventData, EventWindow, JsonMap, MemoryService, SessionKey, SessionService, Timestamp,
 };
+use hatchery_stores::encryption::{EncryptedMemory, EncryptedSessions, EncryptionKeys};
 use hatchery_stores::quotas::QuotaSessions;
 pub use hatchery_test_support::map;
 use serde_json::Value;
@@ -15,6 +16,20 @@ pub const LONG: Duration = Duration::from_secs(60);
 
 pub fn behind_quotas(sessions: impl SessionService + 'static) -> QuotaSessions {
     QuotaSessions::new(Arc::new(sessions), Arc::default())
+}
+
+/// Returns keys of which the second sealed nothing.
+pub fn keys() -> Arc<EncryptionKeys> {
+    let (first, second) = ("01".repeat(32), "02".repeat(32));
+    Arc::new(EncryptionKeys::from_hex([("first", first.as_str()), ("second", &second)]).unwrap())
+}
+
+pub fn encrypted(sessions: impl SessionService + 'static) -> EncryptedSessions {
+    EncryptedSessions::new(Arc::new(sessions), keys())
+}
+
+pub fn encrypted_messages(memory: impl MemoryService + 'static) -> EncryptedMemory {
+    EncryptedMemory::new(Arc::new(memory), keys())
 }
 
 pub fn event(text: &str) -> Arc<Event> {

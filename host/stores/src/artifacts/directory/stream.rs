@@ -1,0 +1,76 @@
+//! Files of artifacts that are written and read in chunks.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
+use std::path::PathBuf;
+
+use bytes::BytesMut;
+use futures::{StreamExt, TryStreamExt, stream};
+use hatchery_core::{ArtifactStream, ByteStream, Part, PartData, StoreError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufWriter};
+
+use super::{blocking, encode_head, failure, no_head};
+use crate::permissions;
+
+/// The bytes that are read or written at once.
+const CHUNK: usize = 256 << 10;
+
+/// A file that is removed unless another link to it exists.
+pub(super) struct Unfinished(pub(super) PathBuf);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed when it is old.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Writes a new file with the part's JSON and the bytes of a stream, and syncs it to disk.
+pub(super) async fn write(file: &Unfinished, part: &Part, mut bytes: ByteStream<'_>) -> Result<(), StoreError> {
+    let failed = |error| failure("save", &file.0, error);
+    let path = file.0.clone();
+    let created = blocking("save", path.clone(), move || permissions::create_file(&path)).await?;
+    let mut writer = BufWriter::with_capacity(CHUNK, tokio::fs::File::from_std(created));
+    writer.write_all(&encode_head(part).map_err(failed)?).await.map_err(failed)?;
+    while let Some(chunk) = bytes.try_next().await? {
+        writer.write_all(&chunk).await.map_err(failed)?;
+    }
+    writer.flush().await.map_err(failed)?;
+    writer.get_ref().sync_all().await.map_err(failed)
+}
+
+/// A file whose next byte is the first one of its inline data.
+pub(super) struct Opened {
+    part: Part,
+    len: u64,
+    file: File,
+}
+
+/// Reads the first line of a file.
+pub(super) fn read_head(file: File) -> io::Result<Opened> {
+    let size = file.metadata()?.len();
+    let mut reader = BufReader::new(file);
+    let mut head = Vec::new();
+    reader.read_until(b'\n', &mut head)?;
+    let json = head.strip_suffix(b"\n").ok_or_else(no_head)?;
+    let part: Part = serde_json::from_slice(json)?;
+    let start = head.len() as u64;
+    reader.seek(SeekFrom::Start(start))?;
+    Ok(Opened { part, len: size.saturating_sub(start), file: reader.into_inner() })
+}
+
+impl Opened {
+    /// Returns the bytes as a stream; `path` is for errors.
+    pub(super) fn into_stream(self, path: PathBuf) -> ArtifactStream {
+        let Self { part, len, file } = self;
+        if !matches!(part.data, PartData::InlineData(_)) {
+            return ArtifactStream::from(part);
+        }
+        let bytes = stream::try_unfold(tokio::fs::File::from_std(file), |mut file| async move {
+            let mut chunk = BytesMut::with_capacity(CHUNK);
+            let read = file.read_buf(&mut chunk).await?;
+            Ok::<_, io::Error>((read > 0).then(|| (chunk.freeze(), file)))
+        });
+        ArtifactStream { part, len, bytes: bytes.map_err(move |error| failure("load", &path, error)).boxed() }
+    }
+}

@@ -1,0 +1,141 @@
+//! Encrypted artifacts.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use futures::{StreamExt, TryStreamExt, stream};
+use hatchery_core::{
+    ArtifactService, ArtifactStream, ArtifactUsage, Blob, ByteStream, Part, PartData, SessionKey, StoreError,
+};
+
+use super::keys::EncryptionKeys;
+use super::records::{Record, unreadable};
+
+/// The media type of sealed artifacts. Sealed are the JSON of the part without its bytes, a line feed, and the bytes.
+const SEALED: &str = "application/vnd.hatchery.sealed";
+
+/// An [`ArtifactService`] that encrypts artifacts. Its [usage](ArtifactService::usage) is that of what is stored.
+pub struct EncryptedArtifacts {
+    inner: Arc<dyn ArtifactService>,
+    keys: Arc<EncryptionKeys>,
+}
+
+impl EncryptedArtifacts {
+    /// Wraps a service.
+    pub fn new(inner: Arc<dyn ArtifactService>, keys: Arc<EncryptionKeys>) -> Self {
+        Self { inner, keys }
+    }
+
+    fn seal<'a>(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        part: &Part,
+        bytes: ByteStream<'a>,
+    ) -> Result<ByteStream<'a>, StoreError> {
+        let what = what(session, name);
+        let record = Record { what: &what, place: &["artifact", &session.app, &session.user, name] };
+        let mut head = serde_json::to_vec(part).map_err(|error| unreadable(record, error))?;
+        head.push(b'\n');
+        self.keys.seal_stream(record, stream::iter([Ok(Bytes::from(head))]).chain(bytes).boxed())
+    }
+
+    /// Opens a version, unless it is not sealed.
+    async fn open(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        stored: ArtifactStream,
+    ) -> Result<ArtifactStream, StoreError> {
+        let ArtifactStream { part, len, bytes } = stored;
+        if !matches!(&part.data, PartData::InlineData(blob) if blob.mime_type == SEALED) {
+            return Ok(ArtifactStream { part, len, bytes });
+        }
+        let what = what(session, name);
+        let record = Record { what: &what, place: &["artifact", &session.app, &session.user, name] };
+        let mut opener = self.keys.open_stream(record, len, bytes).await?;
+        let mut head = BytesMut::new();
+        let end = loop {
+            let Some(bytes) = opener.next().await? else {
+                return Err(unreadable(record, "its first line does not end"));
+            };
+            let before = head.len();
+            head.extend_from_slice(&bytes);
+            if let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+                break before + end + 1;
+            }
+        };
+        let first = head.split_off(end).freeze();
+        let part: Part = serde_json::from_slice(&head).map_err(|error| unreadable(record, error))?;
+        Ok(ArtifactStream { part, len: opener.len.saturating_sub(end as u64), bytes: opener.into_stream(first) })
+    }
+}
+
+fn what(session: &SessionKey, name: &str) -> String {
+    format!("the artifact `{name}` ({session})")
+}
+
+#[async_trait]
+impl ArtifactService for EncryptedArtifacts {
+    async fn save(&self, session: &SessionKey, name: &str, part: &Part) -> Result<u64, StoreError> {
+        let ArtifactStream { part, bytes, .. } = part.clone().into();
+        let sealed: Vec<Bytes> = self.seal(session, name, &part, bytes)?.try_collect().await?;
+        let blob = Blob { mime_type: SEALED.into(), data: sealed.concat().into(), display_name: None };
+        self.inner.save(session, name, &PartData::InlineData(blob).into()).await
+    }
+
+    async fn load(&self, session: &SessionKey, name: &str, version: Option<u64>) -> Result<Option<Part>, StoreError> {
+        let Some(stored) = self.inner.load(session, name, version).await? else { return Ok(None) };
+        let ArtifactStream { mut part, bytes, .. } = self.open(session, name, stored.into()).await?;
+        if let PartData::InlineData(blob) = &mut part.data {
+            let bytes: Vec<Bytes> = bytes.try_collect().await?;
+            blob.data = bytes.concat().into();
+        }
+        Ok(Some(part))
+    }
+
+    async fn save_stream(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        mime_type: &str,
+        bytes: ByteStream<'_>,
+    ) -> Result<u64, StoreError> {
+        let blob = Blob { mime_type: mime_type.to_owned(), ..Blob::default() };
+        let sealed = self.seal(session, name, &PartData::InlineData(blob).into(), bytes)?;
+        self.inner.save_stream(session, name, SEALED, sealed).await
+    }
+
+    async fn load_stream(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        version: Option<u64>,
+    ) -> Result<Option<ArtifactStream>, StoreError> {
+        match self.inner.load_stream(session, name, version).await? {
+            Some(stored) => self.open(session, name, stored).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {
+        self.inner.list(session).await
+    }
+
+    async fn delete_all(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {
+        self.inner.delete_all(session).await
+    }
+
+    async fn versions(&self, session: &SessionKey, name: &str) -> Result<Vec<u64>, StoreError> {
+        self.inner.versions(session, name).await
+    }
+
+    async fn delete(&self, session: &SessionKey, name: &str) -> Result<(), StoreError> {
+        self.inner.delete(session, name).await
+    }
+
+    async fn usage(&self, session: &SessionKey) -> Result<ArtifactUsage, StoreError> {
+        self.inner.usage(session).await
+    }
+}

@@ -1,0 +1,173 @@
+//! The keys of encryption.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, RandomizedNonceKey, UnboundKey};
+use aws_lc_rs::hkdf::{HKDF_SHA256, Prk};
+use hatchery_core::StoreError;
+use thiserror::Error;
+
+/// The bytes of a key.
+const KEY_BYTES: usize = 32;
+
+/// The longest id of a key.
+const MAX_ID_BYTES: usize = 64;
+
+/// What the keys of records and those of artifacts are derived with.
+const RECORDS: &[u8] = b"hatchery records";
+const ARTIFACTS: &[u8] = b"hatchery artifact";
+
+/// A key cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum InvalidKey {
+    /// There is none.
+    #[error("there is no key; generate one with `openssl rand -hex 32`")]
+    None,
+    /// The id cannot be part of a record.
+    #[error("`{0}` is not a valid id of a key; use up to 64 letters, digits, `-`, `_` and `.`")]
+    Id(String),
+    /// Two keys have one id.
+    #[error("the id `{0}` is there twice; give each key its own")]
+    Duplicate(String),
+    /// The text is not a key.
+    #[error("the key `{0}` is not 64 hexadecimal digits; generate one with `openssl rand -hex 32`")]
+    Text(String),
+}
+
+/// Keys by their ids. The first one encrypts, and all of them decrypt.
+pub struct EncryptionKeys {
+    first: Key,
+    others: Vec<Key>,
+}
+
+/// A key and those that are derived from it.
+pub(super) struct Key {
+    pub(super) id: String,
+    pub(super) records: RandomizedNonceKey,
+    artifacts: Prk,
+}
+
+impl fmt::Debug for EncryptionKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter().map(|key| &key.id)).finish()
+    }
+}
+
+impl EncryptionKeys {
+    /// Reads keys, each of which is an id and 64 hexadecimal digits.
+    ///
+    /// # Errors
+    /// The first key that cannot be used.
+    pub fn from_hex<'a>(keys: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, InvalidKey> {
+        let mut ids = BTreeSet::new();
+        let mut parsed = Vec::new();
+        for (id, text) in keys {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+            if id.is_empty() || id.len() > MAX_ID_BYTES || !id.bytes().all(is_plain) {
+                return Err(InvalidKey::Id(id.to_owned()));
+            }
+            if !ids.insert(id) {
+                return Err(InvalidKey::Duplicate(id.to_owned()));
+            }
+            let key = parse_hex(text.trim()).and_then(|secret| Key::new(id, &secret));
+            parsed.push(key.ok_or_else(|| InvalidKey::Text(id.to_owned()))?);
+        }
+        let mut keys = parsed.into_iter();
+        let first = keys.next().ok_or(InvalidKey::None)?;
+        Ok(Self { first, others: keys.collect() })
+    }
+
+    /// Returns the key that encrypts.
+    pub(super) fn first(&self) -> &Key {
+        &self.first
+    }
+
+    /// Returns the key of a record. `what` is the record in words.
+    pub(super) fn find(&self, id: &str, what: &str) -> Result<&Key, StoreError> {
+        self.iter().find(|key| key.id == id).ok_or_else(|| {
+            let reason = format!(
+                "it is encrypted with the key `{id}`, which is not among `encryption.keys` in hatchery.yaml; add it there"
+            );
+            StoreError::backend(format!("{what} cannot be decrypted"), reason)
+        })
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Key> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+}
+
+impl Key {
+    fn new(id: &str, secret: &[u8; KEY_BYTES]) -> Option<Self> {
+        let root = Prk::new_less_safe(HKDF_SHA256, secret);
+        let mut records = [0; KEY_BYTES];
+        root.expand(&[RECORDS], HKDF_SHA256).ok()?.fill(&mut records).ok()?;
+        let records = RandomizedNonceKey::new(&AES_256_GCM, &records).ok()?;
+        Some(Self { id: id.to_owned(), records, artifacts: root })
+    }
+
+    /// Returns the key of one version of an artifact, which has this salt.
+    pub(super) fn of_artifact(&self, salt: &[u8]) -> Option<LessSafeKey> {
+        let info = [ARTIFACTS, salt];
+        let derived = self.artifacts.expand(&info, &AES_256_GCM).ok()?;
+        Some(LessSafeKey::new(UnboundKey::from(derived)))
+    }
+}
+
+/// Returns the error of a record that a key of its id does not open.
+pub(super) fn does_not_fit(id: &str, what: &str) -> StoreError {
+    let reason = format!(
+        "the key `{id}` does not open it: `encryption.keys` in hatchery.yaml has another key of this id, or the stored data \
+         was changed"
+    );
+    StoreError::backend(format!("{what} cannot be decrypted"), reason)
+}
+
+/// Returns the error of a failed encryption.
+pub(super) fn cannot_seal(what: &str) -> StoreError {
+    StoreError::backend(format!("{what} cannot be encrypted"), "the cipher has failed")
+}
+
+/// Returns what a record belongs to, for the cipher: each part with its length.
+pub(super) fn place(parts: &[&str]) -> Vec<u8> {
+    let mut place = Vec::new();
+    for part in parts {
+        place.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        place.extend_from_slice(part.as_bytes());
+    }
+    place
+}
+
+fn parse_hex(text: &str) -> Option<[u8; KEY_BYTES]> {
+    let mut bytes = [0; KEY_BYTES];
+    if text.len() != 2 * KEY_BYTES {
+        return None;
+    }
+    for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+        let digits = str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
+        *byte = u8::from_str_radix(digits, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_an_id_and_64_hexadecimal_digits() {
+        let key = "0f".repeat(32);
+        let read = |keys: &[(&str, &str)]| EncryptionKeys::from_hex(keys.iter().copied());
+        let keys = read(&[("new", &key), ("old.1", &format!("{}\n", "AB".repeat(32)))]).unwrap();
+        assert_eq!(format!("{keys:?}"), r#"["new", "old.1"]"#, "no key is shown");
+        assert_eq!(read(&[]).unwrap_err(), InvalidKey::None);
+        assert_eq!(read(&[("a:b", &key)]).unwrap_err(), InvalidKey::Id("a:b".into()));
+        assert_eq!(read(&[("a", &key), ("a", &key)]).unwrap_err(), InvalidKey::Duplicate("a".into()));
+        for text in ["", "0f", &"0g".repeat(32), &"+f".repeat(32), &"0f".repeat(33), &"é".repeat(32)] {
+            let error = read(&[("a", text)]).unwrap_err();
+            let message = "the key `a` is not 64 hexadecimal digits; generate one with `openssl rand -hex 32`";
+            assert_eq!(error.to_string(), message, "{text}");
+        }
+    }
+}

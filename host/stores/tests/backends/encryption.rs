@@ -1,0 +1,230 @@
+//! Encryption at rest.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use hatchery_core::{
+    ArtifactService, Blob, CallRecord, Content, Event, EventActions, EventData, EventWindow, JsonMap, MemoryService,
+    Part, PartData, Services, SessionKey, SessionService, StoreError, StoredRun, TurnStart,
+};
+use hatchery_stores::encryption::{EncryptedArtifacts, EncryptedMemory, EncryptedSessions, EncryptionKeys};
+use hatchery_stores::{DirectoryArtifacts, MemoryArtifacts, SqliteMemory, SqliteSessions};
+use hatchery_test_support::map;
+use serde_json::json;
+
+/// What must not be read by those who see the storage.
+const SECRET: &str = "aubergine";
+
+fn keys(keys: &[(&str, &str)]) -> EncryptionKeys {
+    let keys: Vec<_> = keys.iter().map(|(id, digits)| (*id, digits.repeat(32))).collect();
+    EncryptionKeys::from_hex(keys.iter().map(|(id, key)| (*id, key.as_str()))).unwrap()
+}
+
+/// Opens the services of a folder.
+async fn plain(folder: &Path) -> Services {
+    Services {
+        sessions: Arc::new(SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
+        artifacts: Arc::new(DirectoryArtifacts::open(folder.join("artifacts")).await.unwrap()),
+        memory: Arc::new(SqliteMemory::open(folder.join("memory.db")).await.unwrap()),
+        ..hatchery_test_support::services()
+    }
+}
+
+fn secret_event() -> Arc<Event> {
+    Event::new(EventData {
+        author: "user".into(),
+        content: Some(Arc::new(Content::user(SECRET))),
+        actions: EventActions { state_delta: map(json!({"k": SECRET, "app:k": [SECRET]})), ..EventActions::default() },
+        ..EventData::default()
+    })
+}
+
+fn picture() -> Part {
+    let data = Bytes::from(SECRET.repeat(20_000));
+    PartData::InlineData(Blob { mime_type: format!("image/{SECRET}"), data, display_name: None }).into()
+}
+
+/// Stores the secret in every way.
+async fn store(services: &Services) -> (SessionKey, Arc<Event>) {
+    let state = map(json!({"user:initial": {"a": SECRET}}));
+    let key = services.sessions.create("app", "ann", Some("s1"), state).await.unwrap().key;
+    let event = secret_event();
+    services.sessions.append(&key, &event).await.unwrap();
+    let turn = services.sessions.begin_turn(&key, None, std::time::Duration::from_secs(9)).await.unwrap();
+    let TurnStart::Begun(turn) = turn else { panic!("nobody else has a turn") };
+    let record = CallRecord { call: "tool/0".into(), outcome: Some(format!("{{\"a\":\"{SECRET}\"}}")) };
+    services.sessions.journal().unwrap().record(&key, "r1", turn.fence, &record).await.unwrap();
+    let run = StoredRun { is_background: true, request: Some(SECRET.into()), ..StoredRun::new(key.clone(), "r1", 0) };
+    services.sessions.runs().unwrap().add(&run).await.unwrap();
+    services.artifacts.save(&key, "picture", &picture()).await.unwrap();
+    services.artifacts.save(&key, "note", &Part::text(SECRET)).await.unwrap();
+    services.memory.add_events(&key, std::slice::from_ref(&event)).await.unwrap();
+    (key, event)
+}
+
+/// Checks that everything of [`store`] is there.
+async fn check(services: &Services, key: &SessionKey, event: &Event) {
+    let session = services.sessions.get(key, EventWindow::All).await.unwrap().unwrap();
+    assert_eq!(session.events[0].json(), event.json());
+    let state = json!({"k": SECRET, "app:k": [SECRET], "user:initial": {"a": SECRET}});
+    assert_eq!(serde_json::to_value(&session.state).unwrap(), state);
+    let records = services.sessions.journal().unwrap().read(key, "r1").await.unwrap().unwrap();
+    assert_eq!(records[0].outcome.as_deref(), Some("{\"a\":\"aubergine\"}"));
+    let run = services.sessions.runs().unwrap().get(key, "r1").await.unwrap().unwrap();
+    assert_eq!(run.request.as_deref(), Some(SECRET));
+    assert_eq!(services.artifacts.load(key, "picture", None).await.unwrap(), Some(picture()));
+    assert_eq!(services.artifacts.load(key, "note", None).await.unwrap(), Some(Part::text(SECRET)));
+    let found = services.memory.search("app", "ann", SECRET).await.unwrap();
+    assert_eq!((found.len(), found[0].content.text()), (1, SECRET.to_owned()));
+}
+
+/// Returns the files that contain a word.
+fn files_with(folder: &Path, word: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files_with(&path, word));
+        } else if fs::read(&path).unwrap().windows(word.len()).any(|bytes| bytes == word.as_bytes()) {
+            found.push(path.file_name().unwrap().to_str().unwrap().to_owned());
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn nothing_of_the_content_is_in_the_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let services = keys(&[("k", "01")]).encrypt(plain(folder.path()).await);
+    let (key, event) = store(&services).await;
+    check(&services, &key, &event).await;
+    drop(services);
+    assert_eq!(files_with(folder.path(), SECRET), [] as [&str; 0]);
+    assert!(!files_with(folder.path(), "hatchery:sealed:k:").is_empty(), "the content is sealed");
+
+    let other = tempfile::tempdir().unwrap();
+    store(&plain(other.path()).await).await;
+    assert!(files_with(other.path(), SECRET).len() >= 4, "without encryption it is found");
+}
+
+#[tokio::test]
+async fn what_an_earlier_key_or_none_has_stored_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let unencrypted = plain(folder.path()).await;
+    let (key, event) = store(&unencrypted).await;
+    drop(unencrypted);
+    check(&keys(&[("k", "01")]).encrypt(plain(folder.path()).await), &key, &event).await;
+
+    let folder = tempfile::tempdir().unwrap();
+    let (key, event) = store(&keys(&[("old", "01")]).encrypt(plain(folder.path()).await)).await;
+    let rotated = keys(&[("new", "02"), ("old", "01")]).encrypt(plain(folder.path()).await);
+    check(&rotated, &key, &event).await;
+    let newer = secret_event();
+    assert_eq!(rotated.sessions.append(&key, &newer).await.unwrap(), 2);
+    assert_eq!(rotated.sessions.append(&key, &event).await.unwrap(), 1, "a repeated append of the earlier key's event");
+}
+
+#[tokio::test]
+async fn a_missing_or_wrong_key_is_named_and_nothing_is_returned() {
+    let folder = tempfile::tempdir().unwrap();
+    let (key, event) = store(&keys(&[("old", "01")]).encrypt(plain(folder.path()).await)).await;
+    for (given, reason) in [
+        (
+            ("new", "02"),
+            "it is encrypted with the key `old`, which is not among `encryption.keys` in hatchery.yaml; add it there",
+        ),
+        (
+            ("old", "02"),
+            "the key `old` does not open it: `encryption.keys` in hatchery.yaml has another key of this id, or the stored data was changed",
+        ),
+    ] {
+        let services = keys(&[given]).encrypt(plain(folder.path()).await);
+        let refused = services.sessions.get(&key, EventWindow::Recent(1)).await.unwrap_err();
+        assert_eq!(refused.code(), "STORE_FAILED");
+        assert!(refused.to_string().ends_with(&format!("cannot be decrypted: {reason}")), "{refused}");
+        let refused = services.artifacts.load(&key, "note", None).await.unwrap_err().to_string();
+        assert_eq!(refused, format!("the artifact `note` ({key}) cannot be decrypted: {reason}"));
+        let refused = services.memory.search("app", "ann", SECRET).await.unwrap_err().to_string();
+        assert_eq!(refused, format!("a message ({key}) cannot be decrypted: {reason}"));
+        let refused = services.sessions.append(&key, &event).await.unwrap_err().to_string();
+        assert_eq!(refused, format!("event `{}` ({key}) cannot be decrypted: {reason}", event.id));
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_was_moved_to_another_user_is_not_accepted() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner: Arc<dyn SessionService> = Arc::new(SqliteSessions::open(folder.path().join("s.db")).await.unwrap());
+    let sessions = EncryptedSessions::new(inner.clone(), Arc::new(keys(&[("k", "01")])));
+    let [ann, bob] = ["ann", "bob"].map(|user| SessionKey::new("app", user, "s1"));
+    for key in [&ann, &bob] {
+        sessions.create(&key.app, &key.user, Some(&key.id), JsonMap::new()).await.unwrap();
+    }
+    sessions.append(&ann, &secret_event()).await.unwrap();
+    let stored = inner.get(&ann, EventWindow::All).await.unwrap().unwrap().events[0].clone();
+    inner.append(&bob, &stored).await.unwrap();
+    let refused = sessions.get(&bob, EventWindow::All).await.unwrap_err().to_string();
+    assert!(refused.contains("the key `k` does not open it"), "{refused}");
+}
+
+#[tokio::test]
+async fn an_artifact_whose_end_was_cut_off_or_changed_is_not_accepted() {
+    let inner = Arc::new(MemoryArtifacts::new());
+    let artifacts = EncryptedArtifacts::new(inner.clone(), Arc::new(keys(&[("k", "01")])));
+    let key = SessionKey::new("app", "ann", "s1");
+    artifacts.save(&key, "a", &picture()).await.unwrap();
+    let stored = inner.load(&key, "a", None).await.unwrap().unwrap();
+    let PartData::InlineData(blob) = stored.data else { panic!("it has bytes") };
+    // The header with the id `k`, and two of the three segments.
+    let two_segments = 6 + 1 + 1 + 32 + 2 * ((64 << 10) + 16);
+    let mut changed = blob.data.to_vec();
+    *changed.last_mut().unwrap() ^= 1;
+    for data in [blob.data.slice(..two_segments), blob.data.slice(..blob.data.len() - 1), changed.into()] {
+        inner.save(&key, "a", &PartData::InlineData(Blob { data, ..blob.clone() }).into()).await.unwrap();
+        let refused = artifacts.load(&key, "a", None).await.unwrap_err().to_string();
+        assert!(refused.contains("the key `k` does not open it"), "{refused}");
+        let streamed = artifacts.load_stream(&key, "a", None).await.unwrap().unwrap();
+        let read: Result<Vec<Bytes>, StoreError> = streamed.bytes.try_collect().await;
+        assert!(read.is_err());
+    }
+}
+
+#[tokio::test]
+async fn the_length_of_an_encrypted_stream_is_that_of_its_bytes() {
+    let artifacts = EncryptedArtifacts::new(Arc::new(MemoryArtifacts::new()), Arc::new(keys(&[("k", "01")])));
+    let key = SessionKey::new("app", "ann", "s1");
+    for len in [0, 1, 65_000, 65_536 - 48, 65_536, 200_000] {
+        let sent = stream::iter([Ok(Bytes::from(vec![b'x'; len]))]).boxed();
+        artifacts.save_stream(&key, "a", "text/plain", sent).await.unwrap();
+        let read = artifacts.load_stream(&key, "a", None).await.unwrap().unwrap();
+        assert_eq!(read.len, len as u64);
+        let bytes: Vec<Bytes> = read.bytes.try_collect().await.unwrap();
+        assert_eq!(bytes.concat().len(), len);
+    }
+}
+
+#[tokio::test]
+async fn a_memory_that_cannot_list_its_entries_says_so() {
+    struct SearchOnly;
+
+    #[async_trait::async_trait]
+    impl MemoryService for SearchOnly {
+        async fn add_session(&self, _: &hatchery_core::Session) -> Result<(), StoreError> {
+            Ok(())
+        }
+
+        async fn add_events(&self, _: &SessionKey, _: &[Arc<Event>]) -> Result<(), StoreError> {
+            Ok(())
+        }
+
+        async fn search(&self, _: &str, _: &str, _: &str) -> Result<Vec<hatchery_core::MemoryEntry>, StoreError> {
+            Ok(Vec::new())
+        }
+    }
+    let memory = EncryptedMemory::new(Arc::new(SearchOnly), Arc::new(keys(&[("k", "01")])));
+    let refused = memory.search("app", "ann", SECRET).await.unwrap_err().to_string();
+    assert_eq!(refused, "this memory service cannot list its sessions");
+}
