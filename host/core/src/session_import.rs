@@ -79,6 +79,9 @@ pub enum ImportError {
     /// An event is not complete.
     #[error("events[{0}] is partial; only complete events can be imported")]
     Partial(usize),
+    /// A key of an event has another JSON type than clients expect.
+    #[error("events[{0}].{1} is not an object")]
+    NotAnObject(usize, &'static str),
     /// An event could not be read again.
     #[error("an event cannot be stored: {0}")]
     Event(#[from] UnstorableEvent),
@@ -98,19 +101,24 @@ impl SessionImport {
     /// A session that begins with a state.
     ///
     /// # Errors
-    /// [`ImportError::Partial`].
+    /// [`ImportError::Partial`] and [`ImportError::NotAnObject`].
     pub fn new(initial_state: JsonMap, events: Vec<EventData>) -> Result<Self, ImportError> {
-        match events.iter().position(|event| event.partial) {
-            Some(index) => Err(ImportError::Partial(index)),
-            None => Ok(Self { initial_state, events }),
+        for (index, event) in events.iter().enumerate() {
+            if event.partial {
+                return Err(ImportError::Partial(index));
+            }
+            if let Some(key) = key_without_object(event) {
+                return Err(ImportError::NotAnObject(index, key));
+            }
         }
+        Ok(Self { initial_state, events })
     }
 
     /// A session that ends with a state, as an export has it. Keys that its events have changed are taken for new ones:
     /// nobody knows what they were before.
     ///
     /// # Errors
-    /// [`ImportError::Partial`].
+    /// Those of [`SessionImport::new`].
     pub fn ending_with(mut state: JsonMap, events: Vec<EventData>) -> Result<Self, ImportError> {
         state.retain(|key, _| !events.iter().any(|event| event.actions.state_delta.contains_key(key)));
         Self::new(state, events)
@@ -175,4 +183,16 @@ async fn append_all(
         sessions.append(key, &event).await?;
     }
     Ok(())
+}
+
+/// Returns a key whose value must be an object and is not.
+fn key_without_object(event: &EventData) -> Option<&'static str> {
+    let values = [
+        ("groundingMetadata", &event.grounding_metadata),
+        ("customMetadata", &event.custom_metadata),
+        ("inputTranscription", &event.input_transcription),
+        ("outputTranscription", &event.output_transcription),
+    ];
+    let mut wrong = values.into_iter().filter(|(_, value)| value.as_deref().is_some_and(|value| !value.is_object()));
+    wrong.next().map(|(key, _)| key)
 }

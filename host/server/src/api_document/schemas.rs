@@ -153,7 +153,7 @@ pub(crate) struct Part {
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Blob {
-    mime_type: String,
+    mime_type: Option<String>,
     /// Base64.
     data: String,
     display_name: Option<String>,

@@ -218,6 +218,17 @@ async fn an_import_of_a_partial_event_leaves_nothing_behind() {
 }
 
 #[tokio::test]
+async fn an_import_of_what_clients_cannot_read_is_refused() {
+    let host = importing().await;
+    for key in ["groundingMetadata", "customMetadata", "inputTranscription", "outputTranscription"] {
+        let import = json!({"sessionId": "s", "events": [{"author": "user"}, {"author": "says", key: [null]}]});
+        let body = problem(host.post(SESSIONS, &import).await, 400, "BAD_INPUT").await;
+        assert_eq!(body["detail"], format!("events[1].{key} is not an object"));
+        problem(host.get(&format!("{SESSIONS}/s")).await, 404, "SESSION_NOT_FOUND").await;
+    }
+}
+
+#[tokio::test]
 async fn state_is_updated_by_an_event_of_the_user() {
     let host = Host::start().await;
     host.post_json(&format!("{SESSIONS}/s"), &json!({"old": 1, "kept": 2})).await;
