@@ -13,7 +13,7 @@ use hatchery_stores::permissions;
 use thiserror::Error;
 
 use crate::catalog::component_settings;
-use crate::config::{Authority, Config, without_credentials};
+use crate::config::{Authority, Config, RetentionConfig, without_credentials};
 use crate::storage::Storage;
 
 pub(crate) const SESSIONS_FILE: &str = "sessions.db";
@@ -39,6 +39,12 @@ pub enum ServicesError {
         uri: String,
         source: StoreError,
     },
+    /// The session service cannot find sessions by their age and number.
+    #[error(
+        "retention: `{uri}` cannot find the sessions of all users by their age and number; remove `retention` and use \
+         `hatchery sessions delete`, or choose a `session_service` in SQLite or PostgreSQL"
+    )]
+    Retention { uri: String },
     /// What is stored cannot be encrypted.
     #[error("encryption: {0}")]
     Encryption(String),
@@ -182,6 +188,9 @@ pub(crate) async fn open_with(
         let reason = "Agent Engine has to read the messages that it remembers; choose another `memory_service`";
         return Err(ServicesError::Encryption(reason.into()));
     }
+    if session_object.is_none() && config.retention != RetentionConfig::default() {
+        check_retention(&sessions)?;
+    }
     let durability = config.durability.into();
     let services = Services {
         sessions: match session_object {
@@ -221,6 +230,12 @@ pub(crate) async fn open_with(
         None => services,
     };
     Ok(config.app_quotas().enforce(services))
+}
+
+/// Checks that the sessions of a URI can be found by rules of retention.
+fn check_retention(uri: &str) -> Result<(), ServicesError> {
+    let has_rules = !agent_engine::is_agent_engine(uri) && !firestore::is_firestore(uri);
+    if has_rules { Ok(()) } else { Err(ServicesError::Retention { uri: without_credentials(uri) }) }
 }
 
 /// Returns the hosted and scripted models of a configuration and the environment.
@@ -343,6 +358,57 @@ mod tests {
             let error = opened(config(sessions, memory)).await.unwrap_err().to_string();
             assert!(error.starts_with(start), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn retention_needs_a_session_service_that_finds_sessions_by_their_age() {
+        let config = |sessions: &str| Config {
+            session_service: Some(sessions.into()),
+            retention: RetentionConfig { max_idle_days: Some(90), user_sessions: None },
+            ..Config::default()
+        };
+        let opened = async |config| open(&config, &Storage::InMemory, &Scripts::default()).await.map(drop);
+        opened(config("memory:")).await.unwrap();
+        for uri in ["firestore://p/d", "agentengine://p/l/7"] {
+            let error = opened(config(uri)).await.unwrap_err().to_string();
+            let expected = format!(
+                "retention: `{uri}` cannot find the sessions of all users by their age and number; remove `retention` and \
+                 use `hatchery sessions delete`, or choose a `session_service` in SQLite or PostgreSQL"
+            );
+            assert_eq!(error, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn services_encrypt_with_the_keys_of_the_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("data.key");
+        std::fs::write(&file, "01".repeat(32)).unwrap();
+        let storage = Storage::Directory(folder.path().join("data"));
+        let yaml = "encryption: {keys: [{id: k, file: data.key}]}";
+        let config = Config::parse(yaml, &folder.path().join("hatchery.yaml")).unwrap();
+        let services = open(&config, &storage, &Scripts::default()).await.unwrap();
+        let content = Some(Arc::new(hatchery_core::Content::user("a secret")));
+        let event = Event::new(EventData { content, ..EventData::default() });
+        let key = services.sessions.create("app", "user", None, Default::default()).await.unwrap().key;
+        services.sessions.append(&key, &event).await.unwrap();
+        let read = services.sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
+        assert_eq!(read.events[0].json(), event.json());
+        drop(services);
+        let services = open(&Config::default(), &storage, &Scripts::default()).await.unwrap();
+        let stored = services.sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
+        assert!(stored.events[0].content.is_none() && stored.events[0].id == event.id, "{:?}", stored.events[0]);
+
+        std::fs::write(&file, "01").unwrap();
+        let error = open(&config, &storage, &Scripts::default()).await.map(drop).unwrap_err().to_string();
+        let expected = "encryption: the key `k` is not 64 hexadecimal digits; generate one with `openssl rand -hex 32`";
+        assert_eq!(error, expected);
+        let refused = Config { memory_service: Some("agentengine://p/l/7".into()), ..config };
+        std::fs::write(&file, "01".repeat(32)).unwrap();
+        let error = open(&refused, &storage, &Scripts::default()).await.map(drop).unwrap_err().to_string();
+        let expected =
+            "encryption: Agent Engine has to read the messages that it remembers; choose another `memory_service`";
+        assert_eq!(error, expected);
     }
 
     #[tokio::test]

@@ -15,6 +15,7 @@ mod host_events;
 mod live;
 mod metrics;
 mod quotas;
+mod retention;
 mod runs;
 mod session_history;
 mod sessions;

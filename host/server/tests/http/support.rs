@@ -5,7 +5,7 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hatchery::{AppSource, CatalogReport, ComponentReport, FileReport, ServerConfig};
+use hatchery::{AppSource, CatalogReport, ComponentReport, FileReport, RetentionConfig, ServerConfig};
 use hatchery_core::{
     Agent, AgentContext, AgentKind, ArtifactService, Content, CustomAgent, CustomAgentSpec, EventData, RunError,
     Services, SpanExporter, Timestamp,
@@ -170,12 +170,13 @@ impl Host {
     }
 
     pub async fn bind(config: ServerConfig, address: &str) -> Self {
-        Self::launch(config, address, Plugins::default(), AppQuotas::default(), in_memory()).await
+        Self::launch(config, address, Plugins::default(), AppQuotas::default(), in_memory(), <_>::default()).await
     }
 
     /// Starts a server with these plugins.
     pub async fn with_plugins(plugins: impl PluginSource + 'static) -> Self {
-        Self::launch(ServerConfig::default(), "127.0.0.1:0", plugins, AppQuotas::default(), in_memory()).await
+        let address = "127.0.0.1:0";
+        Self::launch(ServerConfig::default(), address, plugins, AppQuotas::default(), in_memory(), <_>::default()).await
     }
 
     /// Starts a server with these quotas.
@@ -185,7 +186,13 @@ impl Host {
 
     /// Starts a server that keeps artifacts here.
     pub async fn with_artifacts(config: ServerConfig, quotas: Quotas, artifacts: Arc<dyn ArtifactService>) -> Self {
-        Self::launch(config, "127.0.0.1:0", Plugins::default(), quotas.into(), artifacts).await
+        Self::launch(config, "127.0.0.1:0", Plugins::default(), quotas.into(), artifacts, <_>::default()).await
+    }
+
+    /// Starts a server that deletes sessions by these rules.
+    pub async fn with_retention(rules: RetentionConfig) -> Self {
+        let (config, address) = (ServerConfig::default(), "127.0.0.1:0");
+        Self::launch(config, address, Plugins::default(), AppQuotas::default(), in_memory(), rules).await
     }
 
     async fn launch(
@@ -194,6 +201,7 @@ impl Host {
         plugins: impl PluginSource + 'static,
         quotas: AppQuotas,
         artifacts: Arc<dyn ArtifactService>,
+        retention: RetentionConfig,
     ) -> Self {
         let signals =
             Arc::new(Signals { resume: Semaphore::new(0), started: Semaphore::new(0), cancelled: Semaphore::new(0) });
@@ -221,8 +229,10 @@ impl Host {
         let (traces, metrics) = (TraceStore::default(), Metrics::default());
         let exporters: Vec<Arc<dyn SpanExporter>> = vec![Arc::new(traces.clone()), Arc::new(metrics.clone())];
         let runner = Runner::with_plugins(services.clone(), plugins).with_span_exporter(Arc::new(exporters));
-        let state =
-            AppState::new(runner, Arc::new(FakeSource(apps.into())), config).with_traces(traces).with_metrics(metrics);
+        let state = AppState::new(runner, Arc::new(FakeSource(apps.into())), config)
+            .with_traces(traces)
+            .with_metrics(metrics)
+            .with_retention(retention);
         let server = Server::bind(address.parse().unwrap(), state.clone()).await.unwrap();
         let address = server.local_addr();
         let (stop, stopped) = oneshot::channel();

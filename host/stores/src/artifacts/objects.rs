@@ -13,7 +13,7 @@
 
 mod failure;
 mod location;
-mod stream;
+mod transfer;
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,0 +1,39 @@
+//! Deletion of sessions by the rules of the operator.
+
+use std::time::Duration;
+
+use hatchery::RetentionConfig;
+use hatchery_test_support::AuditCapture;
+use serde_json::json;
+
+use crate::support::{Host, problem};
+
+const SESSIONS: &str = "/apps/says/users/u/sessions";
+
+#[tokio::test]
+async fn sessions_beyond_the_rules_are_deleted_with_their_artifacts_and_each_is_in_the_audit_log() {
+    let audit = AuditCapture::capture();
+    let host = Host::with_retention(RetentionConfig { user_sessions: Some(1), ..RetentionConfig::default() }).await;
+    for id in ["old", "new"] {
+        host.post_json(SESSIONS, &json!({"sessionId": id})).await;
+        let artifact = json!({"filename": "a.txt", "artifact": {"text": id}});
+        host.post_json(&format!("{SESSIONS}/{id}/artifacts"), &artifact).await;
+    }
+    // The server looked at its start, and looks again after a minute.
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(61)).await;
+    tokio::time::resume();
+    let deletions = || audit.lines().into_iter().filter(|line| line.contains("decision")).collect::<Vec<_>>();
+    while deletions().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    problem(host.get(&format!("{SESSIONS}/old")).await, 404, "SESSION_NOT_FOUND").await;
+    assert_eq!(host.get_json(&format!("{SESSIONS}/new/artifacts")).await, json!(["a.txt"]));
+    host.post_json(SESSIONS, &json!({"sessionId": "old"})).await;
+    assert_eq!(host.get_json(&format!("{SESSIONS}/old/artifacts")).await, json!([]));
+    let lines = deletions();
+    let [line] = lines.as_slice() else { panic!("{lines:?}") };
+    for part in ["retention", "app=says", "user=u", "session=old", "decision=\"deleted\"", "newest event at "] {
+        assert!(line.contains(part), "{line} lacks {part}");
+    }
+}
