@@ -67,7 +67,7 @@ pub use config::{
     ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AppConfig, AuditConfig, AuthConfig, Authority, BasicConfig,
     ClientKeyConfig, ComponentConfig, Config, ConfigError, CorsConfig, DevUi, DurabilityConfig,
     FILE_NAME as CONFIG_FILE, IntegrationConfig, IntegrationOperation, McpConfig, McpConfirmation, McpExposeConfig,
-    McpHandshake, McpHttpTransport, McpOAuthConfig, McpOAuthGrant, McpServerConfig, ModelsConfig,
+    McpHandshake, McpHttpTransport, McpOAuthConfig, McpOAuthGrant, McpSamplingConfig, McpServerConfig, ModelsConfig,
     OAuth2ClientPlacement, OAuth2Config, OidcConfig, OpenApiConfig, QuotaOverrides, RegistryConfig, RetentionConfig,
     RetrievalConfig, Role, ServerAuthConfig, ServerConfig, ServiceAccountConfig, TlsConfig, TokenAlgorithm,
     ToolExecutionConfig, ValueConfig,
