@@ -40,7 +40,7 @@ pub use error::ConfigError;
 pub use integrations::{IntegrationConfig, IntegrationOperation};
 pub use mcp::{
     McpConfig, McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpOAuthConfig, McpOAuthGrant,
-    McpServerConfig,
+    McpSamplingConfig, McpServerConfig,
 };
 pub use openapi::{
     ApiConfig, ApiConfirmation, ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AuthConfig, BasicConfig,

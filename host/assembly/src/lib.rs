@@ -68,10 +68,10 @@ pub use config::{
     ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AppConfig, AuditConfig, AuthConfig, Authority, BasicConfig,
     ClientKeyConfig, ComponentConfig, Config, ConfigError, CorsConfig, DevUi, DurabilityConfig, EncryptionConfig,
     EncryptionKeyConfig, FILE_NAME as CONFIG_FILE, IntegrationConfig, IntegrationOperation, McpConfig, McpConfirmation,
-    McpExposeConfig, McpHandshake, McpHttpTransport, McpOAuthConfig, McpOAuthGrant, McpServerConfig, ModelPrice,
-    ModelsConfig, OAuth2ClientPlacement, OAuth2Config, OidcConfig, OpenApiConfig, PricesConfig, QuotaOverrides,
-    RegistryConfig, RetentionConfig, RetrievalConfig, Role, ServerAuthConfig, ServerConfig, ServiceAccountConfig,
-    TlsConfig, TokenAlgorithm, ToolExecutionConfig, ValueConfig,
+    McpExposeConfig, McpHandshake, McpHttpTransport, McpOAuthConfig, McpOAuthGrant, McpSamplingConfig, McpServerConfig,
+    ModelPrice, ModelsConfig, OAuth2ClientPlacement, OAuth2Config, OidcConfig, OpenApiConfig, PricesConfig,
+    QuotaOverrides, RegistryConfig, RetentionConfig, RetrievalConfig, Role, ServerAuthConfig, ServerConfig,
+    ServiceAccountConfig, TlsConfig, TokenAlgorithm, ToolExecutionConfig, ValueConfig,
 };
 pub use hatchery_mcp::Browser;
 pub use hatchery_stores::adk_sessions;

@@ -22,6 +22,8 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// Whether the server may ask a person during a call. Up to revision 2025-11-25 its calls are then made one at a time.
     pub elicitation: bool,
+    /// The model that the server may use during a call, with the same effect on calls. `None` means none.
+    pub sampling: Option<Sampling>,
     /// How the connection begins.
     pub handshake: Handshake,
     /// How the host gets tokens, for a server over streamable HTTP. `None` means that it needs none, or has a header.
@@ -32,8 +34,18 @@ impl ServerConfig {
     /// Creates the settings of a server with all of its tools, without confirmation, with default limits.
     pub fn new(transport: Transport) -> Self {
         let (confirmation, limits, handshake) = (Confirmation::None, Limits::default(), Handshake::default());
-        Self { transport, tools: None, confirmation, limits, elicitation: false, handshake, oauth: None }
+        let tools = None;
+        Self { transport, tools, confirmation, limits, elicitation: false, sampling: None, handshake, oauth: None }
     }
+}
+
+/// What a server may use a model for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sampling {
+    /// The name of the model, as in agents. The server's preferences are ignored.
+    pub model: String,
+    /// Maximum number of tokens of a message.
+    pub max_tokens: u32,
 }
 
 /// How a connection begins, which also decides about the revision of the protocol.

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hatchery_mcp::{
-    Confirmation, Handshake, HttpServer, Limits, McpServers, OAuthConfig, OAuthGrant, ServerConfig, StdioServer,
-    Transport,
+    Confirmation, Handshake, HttpServer, Limits, McpServers, OAuthConfig, OAuthGrant, Sampling, ServerConfig,
+    StdioServer, Transport,
 };
 use hatchery_wasm::limits::units;
 use hatchery_wasm::policy::{HostPattern, OutboundPolicy, PrivateEntry, entries_for};
@@ -17,6 +17,9 @@ use super::value::{ValueConfig, settings};
 use crate::byte_size::ByteSize;
 use crate::egress::HostEgress;
 use crate::storage::Storage;
+
+/// Most tokens of a message that a model writes for a server, unless the file says otherwise.
+const DEFAULT_SAMPLING_TOKENS: u32 = 4096;
 
 /// The folder of tokens in the data folder.
 const TOKENS_FOLDER: &str = "mcp";
@@ -67,6 +70,8 @@ pub struct McpServerConfig {
     pub headers: BTreeMap<String, ValueConfig>,
     /// Whether the server may ask a person during a call. Default: false.
     pub elicitation: bool,
+    /// The model that the server may use during a call. Default: none.
+    pub sampling: Option<McpSamplingConfig>,
     /// How the host gets access tokens for a server at a `url`. Default: it has none.
     pub oauth: Option<McpOAuthConfig>,
     /// How the connection begins. Default: `initialize`.
@@ -93,6 +98,16 @@ pub struct McpServerConfig {
     /// The reason why the server is not used. It cannot be set in the file.
     #[serde(skip)]
     pub refusal: Option<String>,
+}
+
+/// What a server may use a model for: messages that it requests during a call.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct McpSamplingConfig {
+    /// The name of the model, as in agents.
+    pub model: String,
+    /// Maximum number of tokens of a message. Default: 4096.
+    pub max_tokens: Option<u32>,
 }
 
 /// How the host gets access tokens for a server.
@@ -276,6 +291,10 @@ impl McpServerConfig {
             tools: self.tools.clone(),
             confirmation: (&self.require_confirmation).into(),
             elicitation: self.elicitation,
+            sampling: self.sampling.as_ref().map(|sampling| Sampling {
+                model: sampling.model.clone(),
+                max_tokens: sampling.max_tokens.unwrap_or(DEFAULT_SAMPLING_TOKENS),
+            }),
             handshake: self.handshake.into(),
             limits: Limits {
                 connect_timeout: self.connect_timeout.unwrap_or(default.connect_timeout),

@@ -17,9 +17,9 @@ use rmcp::transport::streamable_http_client::{
 use tokio_util::sync::CancellationToken;
 
 use super::McpError;
-use super::elicitation::{CurrentCall, CurrentCallGuard, Elicitation};
 use super::flood::FloodGuard;
 use super::handler::{GuardedHandler, Handler};
+use super::input::{CallInput, CurrentCall, CurrentCallGuard};
 use super::listing::ToolListing;
 use super::lists::ServerList;
 use super::oauth::Authorization;
@@ -39,8 +39,12 @@ pub(super) struct ConnectionState {
     pub(super) prompts: ServerList<Vec<Prompt>>,
     /// True once a request was made.
     is_used: AtomicBool,
-    /// Whether the server may ask a person, and the call that it may ask about.
-    pub(super) elicitation: Option<Arc<CurrentCall>>,
+    /// True if the server may ask a person.
+    pub(super) can_elicit: bool,
+    /// True if the server may use a model.
+    pub(super) can_sample: bool,
+    /// The call that the server may ask about.
+    pub(super) current_call: Arc<CurrentCall>,
     /// Closes the connection.
     close: CancellationToken,
 }
@@ -50,7 +54,9 @@ impl ConnectionState {
         let limits = &config.limits;
         Arc::new(Self {
             flood: FloodGuard::new(limits.max_notifications),
-            elicitation: config.elicitation.then(Arc::default),
+            can_elicit: config.elicitation,
+            can_sample: config.sampling.is_some(),
+            current_call: Arc::default(),
             limits: limits.clone(),
             failure: Mutex::default(),
             tools: ServerList::default(),
@@ -126,10 +132,12 @@ impl Connection {
         self.peer.peer_info().is_some_and(|info| info.protocol_version == ProtocolVersion::V_2026_07_28)
     }
 
-    /// Waits until the server may ask a person about this call. `None` if it need not, or must not.
-    pub(super) async fn admit_questions(&self, elicitation: &Arc<Elicitation>) -> Option<CurrentCallGuard> {
-        let current = self.state.elicitation.as_ref().filter(|_| !self.is_stateless())?;
-        Some(current.begin(elicitation.clone()).await)
+    /// Waits until the server may ask for the input of this call. `None` if it need not wait, or must not ask.
+    pub(super) async fn admit_requests(&self, input: &Arc<CallInput>) -> Option<CurrentCallGuard> {
+        if self.is_stateless() || !(self.state.can_elicit || self.state.can_sample) {
+            return None;
+        }
+        Some(self.state.current_call.begin(input.clone()).await)
     }
 
     /// Returns the names of the tools that were listed last, for reports.

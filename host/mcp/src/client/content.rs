@@ -124,7 +124,7 @@ fn as_output(text: String) -> Value {
     }
 }
 
-fn file(uri: Option<String>, mime_type: String, data: &str) -> Result<File, String> {
+pub(super) fn file(uri: Option<String>, mime_type: String, data: &str) -> Result<File, String> {
     let data = STANDARD.decode(data).map_err(|error| format!("the server sent invalid base64: {error}"))?;
     Ok(File { uri, blob: Blob { mime_type, data: Bytes::from(data), display_name: None } })
 }

@@ -4,15 +4,15 @@
 //! memory. With the answer the call is made again, and its question is answered at once. The questions and answers of a
 //! call are in the session's state until it has ended.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{CallContext, JsonMap, ToolError};
 use hatchery_engine::validation::check_value;
-use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, InputRequest, InputRequests, InputResponses};
+use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::sync::{Notify, OwnedMutexGuard};
+use tokio::sync::Notify;
 
 /// Most questions of one call.
 const MAX_QUESTIONS: usize = 8;
@@ -115,22 +115,6 @@ impl Elicitation {
         None
     }
 
-    /// Returns the answers to the requests of a call that needs input. `None` if a person is to be asked.
-    ///
-    /// # Errors
-    /// If it needs something else than answers of a person.
-    pub(super) fn answers(&self, requests: &InputRequests) -> Result<Option<InputResponses>, String> {
-        let mut responses = InputResponses::new();
-        for (key, request) in requests {
-            let InputRequest::Elicitation(request) = request else {
-                return Err("needs something else than the answers of a person".into());
-            };
-            let Some(answer) = self.answer(&request.params) else { return Ok(None) };
-            responses.insert(key.clone(), json!(answer));
-        }
-        Ok(Some(responses))
-    }
-
     /// Waits until the server has asked a question without an answer.
     pub(super) async fn asked(&self) {
         self.asked.notified().await;
@@ -157,37 +141,4 @@ impl Elicitation {
 
 fn state_key(cx: &CallContext) -> Option<String> {
     cx.function_call_id.as_ref().map(|id| format!("{STATE_PREFIX}{id}"))
-}
-
-/// The call that a server may ask about. Requests of a server do not say which call they belong to, so there is one at a
-/// time.
-#[derive(Default)]
-pub(super) struct CurrentCall {
-    turn: Arc<tokio::sync::Mutex<()>>,
-    elicitation: Mutex<Option<Arc<Elicitation>>>,
-}
-
-impl CurrentCall {
-    /// Waits until no other call may be asked about.
-    pub(super) async fn begin(self: &Arc<Self>, elicitation: Arc<Elicitation>) -> CurrentCallGuard {
-        let turn = self.turn.clone().lock_owned().await;
-        *self.elicitation.lock_unpoisoned() = Some(elicitation);
-        CurrentCallGuard { call: self.clone(), _turn: turn }
-    }
-
-    pub(super) fn get(&self) -> Option<Arc<Elicitation>> {
-        self.elicitation.lock_unpoisoned().clone()
-    }
-}
-
-/// Ends the turn of a call when it is dropped.
-pub(super) struct CurrentCallGuard {
-    call: Arc<CurrentCall>,
-    _turn: OwnedMutexGuard<()>,
-}
-
-impl Drop for CurrentCallGuard {
-    fn drop(&mut self) {
-        *self.call.elicitation.lock_unpoisoned() = None;
-    }
 }

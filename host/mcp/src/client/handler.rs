@@ -1,13 +1,14 @@
-//! Requests and notifications of a server: pings are answered, and questions to a person if the server may ask.
+//! Requests and notifications of a server: pings are answered, and during a call what the server may ask for.
 
-#![expect(deprecated, reason = "servers of earlier revisions use roots and log messages")]
+#![expect(deprecated, reason = "servers of earlier revisions use roots, sampling and log messages")]
 
 use std::sync::Arc;
 
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
-    ErrorData, FormElicitationCapability, Implementation, ListRootsRequestMethod, ListRootsResult,
-    LoggingMessageNotificationParam, ProgressNotificationParam, ProtocolVersion,
+    ClientCapabilities, ClientConfig, CreateMessageRequestMethod, CreateMessageRequestParams, CreateMessageResult,
+    ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability, ErrorData, FormElicitationCapability,
+    Implementation, ListRootsRequestMethod, ListRootsResult, LoggingMessageNotificationParam,
+    ProgressNotificationParam, ProtocolVersion, SamplingCapability,
 };
 use rmcp::service::{NotificationContext, RequestContext, ServiceRole};
 use rmcp::{ClientHandler, RoleClient, Service};
@@ -41,7 +42,7 @@ impl Service<RoleClient> for GuardedHandler {
     }
 }
 
-/// Answers a server. Roots and sampling are not offered, as the handshake declares.
+/// Answers a server. Roots are not offered, as the handshake declares.
 pub(super) struct Handler {
     pub(super) server: Arc<str>,
     pub(super) state: Arc<ConnectionState>,
@@ -52,7 +53,8 @@ impl ClientHandler for Handler {
         let implementation = Implementation::new("hatchery", env!("CARGO_PKG_VERSION"));
         let mut capabilities = ClientCapabilities::default();
         let form = || ElicitationCapability::new().with_form(FormElicitationCapability::new());
-        capabilities.elicitation = self.state.elicitation.as_ref().map(|_| form());
+        capabilities.elicitation = self.state.can_elicit.then(form);
+        capabilities.sampling = self.state.can_sample.then(SamplingCapability::default);
         ClientConfig::new(capabilities, implementation).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
@@ -65,10 +67,26 @@ impl ClientHandler for Handler {
         request: ElicitRequestParams,
         _: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        let call = self.state.elicitation.as_ref().and_then(|current| current.get());
-        let Some(call) = call else { return Ok(ElicitResult::new(ElicitationAction::Decline)) };
+        let Some(input) = self.state.current_call.get().filter(|_| self.state.can_elicit) else {
+            return Ok(ElicitResult::new(ElicitationAction::Decline));
+        };
         let message = "a person is asked; the call is cancelled, and made again with the answer";
-        call.answer(&request).ok_or_else(|| ErrorData::internal_error(message, None))
+        input.elicitation.answer(&request).ok_or_else(|| ErrorData::internal_error(message, None))
+    }
+
+    async fn create_message(
+        &self,
+        params: CreateMessageRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<CreateMessageResult, ErrorData> {
+        if !self.state.can_sample {
+            return Err(ErrorData::method_not_found::<CreateMessageRequestMethod>());
+        }
+        let input = self.state.current_call.get();
+        let Some(sampler) = input.as_ref().and_then(|input| input.sampler.as_ref()) else {
+            return Err(ErrorData::invalid_request("a model can be used during a call only", None));
+        };
+        sampler.create_message(&params).await.map_err(|reason| ErrorData::internal_error(reason, None))
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {

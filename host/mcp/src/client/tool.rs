@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::connection::Connection;
 use super::content;
-use super::elicitation::Elicitation;
+use super::input::CallInput;
 use super::supervisor::Server;
 
 /// How often a call may ask for input before it ends.
@@ -52,9 +52,9 @@ impl Tool for McpTool {
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
         let connection = self.server.connection().await.map_err(|error| self.unavailable(&error.for_callers()))?;
-        let elicitation = Arc::new(Elicitation::resume(cx).await?);
-        let result = self.request_with_input(&connection, args, &elicitation, cx).await?;
-        if let Some(waiting) = elicitation.pause(&self.server.name, cx)? {
+        let input = Arc::new(CallInput::resume(&self.server.config, cx).await?);
+        let result = self.request_with_input(&connection, args, &input, cx).await?;
+        if let Some(waiting) = input.elicitation.pause(&self.server.name, cx)? {
             return Ok(waiting);
         }
         // Without a question there is a result.
@@ -86,10 +86,10 @@ impl McpTool {
         &self,
         connection: &Connection,
         args: JsonMap,
-        elicitation: &Arc<Elicitation>,
+        input: &Arc<CallInput>,
         cx: &CallContext,
     ) -> Result<Option<CallToolResult>, ToolError> {
-        let _admission = connection.admit_questions(elicitation).await;
+        let _admission = connection.admit_requests(input).await;
         let mut params = CallToolRequestParams::new(self.name.clone()).with_arguments(args);
         if let Some(parent) = cx.span().header() {
             params.set_traceparent(&parent);
@@ -101,15 +101,9 @@ impl McpTool {
                     CallToolResponse::Complete(result) => return Ok(Some(result)),
                     _ => return Err(self.unexpected(connection)),
                 },
-                () = elicitation.asked() => return Ok(None),
+                () = input.elicitation.asked() => return Ok(None),
             };
-            if !self.server.config.elicitation {
-                let (server, tool) = (&self.server.name, &self.name);
-                let message =
-                    format!("the tool `{tool}` asks a person, which the MCP server `{server}` may not do here");
-                return Err(ToolError::Recoverable(message));
-            }
-            let responses = elicitation.answers(&required.input_requests.unwrap_or_default());
+            let responses = input.answers(&required.input_requests.unwrap_or_default()).await;
             let refuse = |reason| ToolError::Recoverable(format!("the tool `{}` {reason}", self.name));
             let Some(responses) = responses.map_err(refuse)? else { return Ok(None) };
             (params.input_responses, params.request_state) = (Some(responses), required.request_state);

@@ -56,7 +56,7 @@ impl ServerHandler for Peer {
     }
 }
 
-async fn serve(address: &str, router: Router) -> (SocketAddr, JoinHandle<()>) {
+pub async fn serve(address: &str, router: Router) -> (SocketAddr, JoinHandle<()>) {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| rustls::crypto::aws_lc_rs::default_provider().install_default().unwrap());
     let listener = TcpListener::bind(address).await.unwrap();

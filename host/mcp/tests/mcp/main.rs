@@ -6,6 +6,7 @@ mod client;
 mod elicitation;
 mod erratic;
 mod http;
+mod library;
 mod oauth;
 mod server;
 mod support;
