@@ -11,7 +11,8 @@ mod server;
 
 pub use client::{Browser, McpError, McpServers, McpToolset, ServerStatus, ToolsetOptions};
 pub use config::{
-    Confirmation, Handshake, HttpServer, Limits, OAuthConfig, OAuthGrant, ServerConfig, StdioServer, Transport,
+    Confirmation, Handshake, HttpServer, Limits, OAuthConfig, OAuthGrant, ServerConfig, StdioServer, StoredTokens,
+    Transport,
 };
 pub use hatchery_egress::{Egress, Url};
 pub use server::{ANONYMOUS_USER, Exposure, McpCatalog, McpEndpoint, McpService};
