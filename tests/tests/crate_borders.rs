@@ -8,10 +8,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 /// Every crate of the host, with the crates of the workspace that it may use. Dependencies point one way: core ← engine
-/// ← recordings, eval, wasm, models, stores, mcp, a2a, openapi ← assembly ← server ← cli. Telemetry knows the core only, and so
-/// does the client of requests to other hosts (egress), which models, mcp, a2a and openapi use. The registry client knows none of
+/// ← recordings, eval, wasm, models, stores, mcp, a2a, openapi, executors ← assembly ← server ← cli. Telemetry knows the core only, and so
+/// does the client of requests to other hosts (egress), which models, mcp, a2a, openapi and executors use. The registry client knows none of
 /// the others.
-const BORDERS: [(&str, &[&str]); 16] = [
+const BORDERS: [(&str, &[&str]); 17] = [
     ("hatchery-core", &[]),
     ("hatchery-engine", &["hatchery-core"]),
     ("hatchery-recordings", &["hatchery-core", "hatchery-engine"]),
@@ -20,6 +20,7 @@ const BORDERS: [(&str, &[&str]); 16] = [
     ("hatchery-egress", &["hatchery-core"]),
     ("hatchery-mcp", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
     ("hatchery-a2a", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
+    ("hatchery-executors", &["hatchery-core", "hatchery-egress"]),
     ("hatchery-openapi", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
     ("hatchery-models", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
     ("hatchery-stores", &["hatchery-core", "hatchery-engine"]),
@@ -33,6 +34,7 @@ const BORDERS: [(&str, &[&str]); 16] = [
             "hatchery-egress",
             "hatchery-engine",
             "hatchery-eval",
+            "hatchery-executors",
             "hatchery-mcp",
             "hatchery-models",
             "hatchery-openapi",

@@ -4,6 +4,7 @@
 mod a2a;
 mod app;
 mod audit;
+mod code_executors;
 mod component;
 mod encryption;
 mod error;
@@ -34,6 +35,7 @@ use serde_json::Value;
 pub use a2a::{A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPushConfig};
 pub use app::{AppConfig, ToolExecutionConfig};
 pub use audit::AuditConfig;
+pub use code_executors::{CodeExecutorConfig, ContainerConfig, VertexConfig, VertexOperation};
 pub use component::ComponentConfig;
 pub use encryption::{EncryptionConfig, EncryptionKeyConfig};
 pub use error::ConfigError;
@@ -44,7 +46,8 @@ pub use mcp::{
 };
 pub use openapi::{
     ApiConfig, ApiConfirmation, ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AuthConfig, BasicConfig,
-    OAuth2ClientPlacement, OAuth2Config, OpenApiConfig, ServiceAccountConfig,
+    OAuth2ClientPlacement, OAuth2Config, OpenApiConfig, OpenIdConnectConfig, ServiceAccountConfig, UserApiKeyConfig,
+    UserAuthConfig, UserHttpScheme, UserOAuth2Config,
 };
 pub use price::{ModelPrice, PricesConfig};
 pub use quotas::{DurabilityConfig, QuotaOverrides};
@@ -124,6 +127,8 @@ pub struct Config {
     pub integrations: BTreeMap<String, IntegrationConfig>,
     /// Folders that agents search by `FilesRetrieval`, by name.
     pub retrieval: BTreeMap<String, RetrievalConfig>,
+    /// Executors of the code that models write, by name. Agents refer to them by these names.
+    pub code_executors: BTreeMap<String, CodeExecutorConfig>,
     pub registry: RegistryConfig,
     pub server: ServerConfig,
     pub audit: AuditConfig,
@@ -251,6 +256,7 @@ impl Config {
         config.a2a.check().map_err(|message| invalid(None, message))?;
         config.openapi.check().map_err(|message| invalid(None, message))?;
         integrations::check(&config.integrations).map_err(|message| invalid(None, message))?;
+        code_executors::check(&config.code_executors).map_err(|message| invalid(None, message))?;
         for (name, retrieval) in &config.retrieval {
             retrieval.check(name).map_err(|message| invalid(None, message))?;
         }
@@ -279,6 +285,7 @@ impl Config {
         self.server.resolve_paths(folder);
         self.encryption.resolve_paths(folder);
         integrations::resolve_paths(&mut self.integrations, folder);
+        code_executors::resolve_paths(&mut self.code_executors, folder);
         for retrieval in self.retrieval.values_mut() {
             retrieval.folder = folder.join(&retrieval.folder);
         }

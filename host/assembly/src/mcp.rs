@@ -12,6 +12,8 @@ use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::host::Host;
+use crate::host_key;
+use crate::services;
 use crate::source::AppSource;
 use crate::storage::Storage;
 
@@ -81,7 +83,15 @@ impl Host {
     ) -> Result<(), McpError> {
         // Reqwest has no provider of its own. An application may have installed another one.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        config.mcp.servers(storage).login(server, browser).await
+        if matches!(storage, Storage::InMemory) || config.session_service.as_deref() == Some("memory:") {
+            let message =
+                "sessions are in memory, and credentials with them, so the login would be lost; keep sessions on disk";
+            return Err(McpError::Authorization(message.into()));
+        }
+        let signer = host_key::open(config, storage, |name| std::env::var_os(name));
+        let signer = signer.map_err(|error| McpError::Authorization(error.to_string()))?;
+        let credentials = services::credentials(config, storage, &signer);
+        config.mcp.servers(&credentials).login(server, browser).await
     }
 
     /// Returns the host as an MCP server, for clients that reach it by `origin`. It offers the apps and tools that the

@@ -7,9 +7,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hatchery_core::{ArtifactService, MemoryService, ModelResolver, Services, SessionService, StoreError};
+use hatchery_core::{
+    ArtifactService, CredentialService, EventSigner, MemoryService, ModelResolver, Services, SessionService, StoreError,
+};
 use hatchery_models::{BaseUrl, HashedNgrams, ModelProviders, Settings, WritableFolders, scripted};
-use hatchery_stores::permissions;
+use hatchery_stores::{DirectoryCredentials, MemoryCredentials, permissions};
 use thiserror::Error;
 
 use crate::catalog::component_settings;
@@ -19,6 +21,7 @@ use crate::storage::Storage;
 pub(crate) const SESSIONS_FILE: &str = "sessions.db";
 pub(crate) const ARTIFACTS_FOLDER: &str = "artifacts";
 pub(crate) const MEMORY_FILE: &str = "memory.db";
+pub(crate) const CREDENTIALS_FOLDER: &str = "credentials";
 
 /// The file that marks a data folder that was created by a host, and its content.
 const IGNORE_FILE: &str = ".gitignore";
@@ -161,6 +164,18 @@ pub(crate) fn uris(config: &Config, storage: &Storage) -> [String; 3] {
     ]
 }
 
+/// Returns the service for credentials that users grant to tools. They are in the data folder, encrypted with a key of the
+/// host, unless sessions are in memory only.
+pub(crate) fn credentials(config: &Config, storage: &Storage, signer: &EventSigner) -> Arc<dyn CredentialService> {
+    match storage {
+        Storage::Directory(folder) if config.session_service.as_deref() != Some("memory:") => {
+            let key = signer.derive_key(CREDENTIALS_FOLDER, &[]);
+            Arc::new(DirectoryCredentials::new(folder.join(CREDENTIALS_FOLDER), key))
+        }
+        Storage::Directory(_) | Storage::InMemory => Arc::new(MemoryCredentials::default()),
+    }
+}
+
 /// Like [`open`], with objects instead of configured services. Quotas apply to them too.
 pub(crate) async fn open_with(
     config: &Config,
@@ -223,6 +238,7 @@ pub(crate) async fn open_with(
                 .await
                 .map_err(failed("memory_service", &memory))?,
         },
+        credentials: Arc::new(MemoryCredentials::default()),
         models,
     };
     let services = match encryption {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::Value;
 
+use crate::auth::REQUEST_CREDENTIAL;
 use crate::call_context::CallContext;
 use crate::confirmation::REQUEST_CONFIRMATION;
 use crate::content::Content;
@@ -113,7 +114,7 @@ impl AgentContext {
     ///
     /// # Errors
     /// As [`EventSink::emit`] and [`AgentHost::admit`]. Also if the author is the user, or if the event requests a
-    /// confirmation in the name of another agent, whose tool would then run.
+    /// confirmation or a credential in the name of another agent, whose tool would then run.
     pub async fn emit(&self, data: EventData) -> Result<Arc<Event>, RunError> {
         self.complete(data, None).await
     }
@@ -133,8 +134,11 @@ impl AgentContext {
         } else if data.author == USER_AUTHOR {
             let message = format!("may not emit events as `{USER_AUTHOR}`; leave the author of its events empty");
             return Err(self.error(message));
-        } else if data.author != *self.call.agent && requests_confirmation(&data) {
-            let message = format!("may not request a confirmation as `{}`; that agent requests it itself", data.author);
+        } else if data.author != *self.call.agent && requests_answer(&data) {
+            let message = format!(
+                "may not request a confirmation or a credential as `{}`; that agent requests it itself",
+                data.author
+            );
             return Err(self.error(message));
         }
         let admitted = match self.call.host() {
@@ -198,7 +202,7 @@ impl AgentContext {
     }
 }
 
-fn requests_confirmation(data: &EventData) -> bool {
+fn requests_answer(data: &EventData) -> bool {
     let mut calls = data.content.iter().flat_map(|content| content.function_calls());
-    calls.any(|call| call.name == REQUEST_CONFIRMATION)
+    calls.any(|call| call.name == REQUEST_CONFIRMATION || call.name == REQUEST_CREDENTIAL)
 }

@@ -187,6 +187,11 @@ impl KnownKeys for EventActions {
 }
 
 impl EventActions {
+    /// Returns true if the call of this id waits for a person's confirmation or credential.
+    pub fn requests_answer(&self, call: &str) -> bool {
+        self.requested_tool_confirmations.contains_key(call) || self.requested_auth_configs.contains_key(call)
+    }
+
     /// Merges `other`, which comes after these actions: where both have a value, `other` wins. Both delete the
     /// artifacts that either deletes.
     pub fn merge(&mut self, other: Self) {
@@ -376,13 +381,13 @@ impl Event {
     }
 
     /// Returns true if the event responds to a call that waits: the user does, its tool fails, or a request for confirmation
-    /// takes its place.
+    /// or a credential takes its place.
     pub fn closes_call(&self, call: &str) -> bool {
         let mut responses = self.function_responses().filter(|response| response.id.as_deref() == Some(call));
         let has_failed = |response: &FunctionResponse| response.response.get("error").is_some_and(|it| !it.is_null());
         match self.author == USER_AUTHOR {
             true => responses.next().is_some(),
-            false => self.actions.requested_tool_confirmations.contains_key(call) || responses.any(has_failed),
+            false => self.actions.requests_answer(call) || responses.any(has_failed),
         }
     }
 

@@ -6,6 +6,7 @@ mod agent_context;
 mod aggregator;
 mod app_runner;
 mod artifact;
+mod auth;
 pub mod base64_bytes;
 mod call_context;
 mod callback;
@@ -65,6 +66,11 @@ pub use agent_context::{AgentContext, AgentHost, EventSink};
 pub use aggregator::Aggregator;
 pub use app_runner::{AppRun, AppRunRequest, AppRunner, TaskScope};
 pub use artifact::{ArtifactService, ArtifactStream, ByteStream};
+pub use auth::{
+    AuthConfig, AuthCredential, AuthCredentialType, AuthKeyLocation, AuthScheme, CredentialId, CredentialService,
+    HttpAuth, HttpCredentials, OAuth2Auth, OAuthFlow, OAuthFlows, REQUEST_CREDENTIAL, ServiceAccountAuth,
+    UserCredential,
+};
 pub use call_context::CallContext;
 pub use callback::{Callback, Callbacks, HookPoint};
 pub use caller::{Caller, CallerOrigin};

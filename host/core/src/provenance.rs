@@ -25,6 +25,9 @@ pub const PROOF_KEY: &str = "hatchery:proof";
 /// The prefix of every signed message. Must change with the format.
 const FORMAT: &[u8] = b"hatchery event 1";
 
+/// The prefix of the messages from which keys are derived. No signed message begins with it.
+const DERIVED_KEY: &[u8] = b"hatchery key 1";
+
 /// The key of a process that shares its sessions with no other.
 static PROCESS: LazyLock<EventSigner> = LazyLock::new(|| EventSigner::new(generate_secret().as_bytes()));
 
@@ -35,7 +38,7 @@ pub enum Claim {
     Run,
     /// The event has function calls whose result arrives later; the calling agent continues with the result.
     Call,
-    /// The event requests a person's confirmation; the calls in it run if the person approves.
+    /// The event requests a person's confirmation or credential; the calls in it run if the person approves or grants it.
     Confirmation,
     /// The event transfers to another agent, which continues the session.
     Transfer,
@@ -73,6 +76,16 @@ impl EventSigner {
     /// Returns the signer of this process, whose secret is random and never stored.
     pub fn of_process() -> Self {
         PROCESS.clone()
+    }
+
+    /// Returns a key for another purpose than signing events. It is the same for the same texts, and tells nothing about
+    /// the secret.
+    pub fn derive_key(&self, purpose: &str, texts: &[&str]) -> [u8; 32] {
+        let mut message = Message(self.0.clone());
+        message.bytes(DERIVED_KEY);
+        message.bytes(purpose.as_bytes());
+        message.list(texts.iter(), |message, text| message.bytes(text.as_bytes()));
+        message.0.finalize().into_bytes().into()
     }
 
     /// Adds a proof to an event that is otherwise complete, and an id if it has none. Does nothing else if the custom

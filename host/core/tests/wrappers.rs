@@ -10,11 +10,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use hatchery_core::{
-    ArtifactService, CallContext, Event, EventWindow, FunctionDeclaration, Invocation, JsonMap, LiveConnection,
-    LlmRequest, LlmResponse, MemoryEntry, MemoryService, Model, ModelCapabilities, ModelError, ModelErrorKind,
-    ModelResolver, NewInvocation, Part, ResponseGrouping, ResponseStream, RunError, Services, Session, SessionKey,
-    SessionService, State, StoreError, StreamingMode, Timestamp, Tool, ToolError, Toolset, TurnStart, WrapperModel,
-    WrapperTool, WrapperToolset,
+    ArtifactService, CallContext, CredentialId, CredentialService, Event, EventWindow, FunctionDeclaration, Invocation,
+    JsonMap, LiveConnection, LlmRequest, LlmResponse, MemoryEntry, MemoryService, Model, ModelCapabilities, ModelError,
+    ModelErrorKind, ModelResolver, NewInvocation, Part, ResponseGrouping, ResponseStream, RunError, Services, Session,
+    SessionKey, SessionService, State, StoreError, StreamingMode, Timestamp, Tool, ToolError, Toolset, TurnStart,
+    WrapperModel, WrapperTool, WrapperToolset,
 };
 use serde_json::{Value, json};
 
@@ -90,6 +90,21 @@ impl MemoryService for NoServices {
     }
 }
 
+#[async_trait]
+impl CredentialService for NoServices {
+    async fn load(&self, _: &CredentialId) -> Result<Option<Value>, StoreError> {
+        Ok(None)
+    }
+
+    async fn save(&self, _: &CredentialId, _: &Value) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn delete(&self, _: &CredentialId) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
 impl ModelResolver for NoServices {
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
         Err(ModelError::new(ModelErrorKind::UnknownModel, name, "there is none"))
@@ -109,6 +124,7 @@ fn context() -> CallContext {
         sessions: Arc::new(NoServices),
         artifacts: Arc::new(NoServices),
         memory: Arc::new(NoServices),
+        credentials: Arc::new(NoServices),
         models: Arc::new(NoServices),
     };
     CallContext::new(Invocation::new(NewInvocation::new(session, services)).0, "agent", None)

@@ -20,7 +20,7 @@ use hatchery_core::{
 use hatchery_engine::{App, RunRequest, Runner};
 use hatchery_models::ModelProviders;
 use hatchery_models::scripted::{Reply, Scripted};
-use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions, SqliteSessions};
+use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemoryCredentials, MemorySessions, SqliteSessions};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
@@ -70,6 +70,7 @@ fn runner(sessions: Arc<dyn SessionService>) -> Runner {
         sessions,
         artifacts: Arc::new(MemoryArtifacts::new()),
         memory: Arc::new(KeywordMemory::new()),
+        credentials: Arc::new(MemoryCredentials::default()),
         models: Arc::new(ModelProviders::new()),
     })
 }

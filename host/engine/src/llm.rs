@@ -38,7 +38,7 @@ pub(crate) async fn run_llm_agent(
         runs_code: code::on_host(llm).is_some(),
         answers_by_tool: llm.output_schema.is_some(),
     });
-    agent_loop.record_user_response([], run.take_decisions(&cx.call.agent));
+    agent_loop.record_user_response([], run.take_answers(&cx.call.agent));
     loop {
         match agent_loop.next_step() {
             AgentStep::CallModel => {
@@ -52,9 +52,9 @@ pub(crate) async fn run_llm_agent(
                 let (response, pending) = driver.call_tools(&event).await?;
                 agent_loop.record_tool_event(response, pending);
             }
-            AgentStep::CallDecided(calls) => {
+            AgentStep::CallAnswered(calls) => {
                 driver.resolve_tools().await?;
-                let (response, pending) = driver.call_decided(calls).await?;
+                let (response, pending) = driver.call_answered(calls).await?;
                 agent_loop.record_tool_event(response, pending);
             }
             AgentStep::EmitAnswer(answer) => {
@@ -66,7 +66,7 @@ pub(crate) async fn run_llm_agent(
             AgentStep::Pause(calls) => match replay.response_to(&calls) {
                 Some(response) => {
                     let ids = response.function_responses().filter_map(|response| response.id.as_deref());
-                    agent_loop.record_user_response(ids, run.decisions_in(&response, &cx.call.agent));
+                    agent_loop.record_user_response(ids, run.answers_in(&response, &cx.call.agent));
                 }
                 None => return Ok(AgentOutcome::Paused),
             },

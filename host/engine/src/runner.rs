@@ -39,6 +39,7 @@ use crate::history::compaction::Compactions;
 use crate::plugins::{PluginSource, Plugins, PrependedPlugin};
 use crate::provenance::Verifier;
 use crate::run::PinnedModels;
+use crate::tools::credential;
 pub use follow::RunUpdate;
 pub use live::LiveRunRequest;
 use live::LiveStart;
@@ -343,6 +344,11 @@ impl Runner {
             QueuePosition::Waiting(_) => request.begins_run().then(|| new_id.clone()),
         };
         let is_background = matches!(kind, RunKind::Background | RunKind::Continued);
+        if is_background && request.message.as_ref().is_some_and(credential::has_answer) {
+            let message = "a credential is not accepted in the background, where its message would be stored; send it with \
+                           `/run` or `/run_sse`";
+            return Err(RunError::BadInput(message.into()));
+        }
         let is_waiting = matches!(position, QueuePosition::Waiting(_));
         let is_accepted = is_background || (is_waiting && request.begins_run());
         if let Some(id) = id.as_deref().filter(|_| is_accepted) {

@@ -1,8 +1,10 @@
-//! Tools: the call pipeline, built-in tools, toolsets, validation of arguments, and confirmation by a person.
+//! Tools: the call pipeline, built-in tools, toolsets, validation of arguments, confirmation by a person, and
+//! credentials of users.
 
 pub(crate) mod arguments;
 pub mod builtin;
 pub mod confirmation;
+pub(crate) mod credential;
 mod into_tool;
 pub(crate) mod pipeline;
 pub(crate) mod schema;

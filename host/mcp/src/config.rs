@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery_core::ConfigValue;
+use hatchery_core::{ConfigValue, CredentialId, CredentialService};
 use hatchery_egress::Egress;
 use rmcp::transport::auth::InMemoryCredentialStore;
 
@@ -106,9 +106,9 @@ pub struct OAuthConfig {
     pub scopes: Vec<String>,
     /// Where requests to the authorization server may go, which the MCP server names.
     pub egress: Arc<dyn Egress>,
-    /// The file with the tokens. `None` keeps them in memory.
-    pub tokens: Option<PathBuf>,
-    /// The tokens, if there is no file.
+    /// Where the tokens of a login are kept. `None` keeps them in memory.
+    pub tokens: Option<StoredTokens>,
+    /// The tokens, if they are kept nowhere else.
     pub(crate) memory: InMemoryCredentialStore,
 }
 
@@ -130,11 +130,18 @@ impl OAuthConfig {
 
 impl std::fmt::Debug for OAuthConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { grant, client_id, scopes, tokens, .. } = self;
+        let Self { grant, client_id, scopes, .. } = self;
         let mut debug = f.debug_struct("OAuthConfig");
-        debug.field("grant", grant).field("client_id", client_id).field("scopes", scopes).field("tokens", tokens);
+        debug.field("grant", grant).field("client_id", client_id).field("scopes", scopes);
         debug.finish_non_exhaustive()
     }
+}
+
+/// Where the tokens of one server are kept.
+#[derive(Clone)]
+pub struct StoredTokens {
+    pub service: Arc<dyn CredentialService>,
+    pub id: CredentialId,
 }
 
 /// Who grants access.

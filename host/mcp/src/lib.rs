@@ -12,7 +12,7 @@ mod server;
 pub use client::{Browser, McpError, McpServers, McpToolset, ServerStatus, ToolsetOptions};
 pub use config::{
     Confirmation, Handshake, HttpServer, Limits, OAuthConfig, OAuthGrant, Sampling, ServerConfig, StdioServer,
-    Transport,
+    StoredTokens, Transport,
 };
 pub use hatchery_egress::{Egress, Url};
 pub use server::{ANONYMOUS_USER, Exposure, McpCatalog, McpEndpoint, McpService};

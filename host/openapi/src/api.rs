@@ -43,15 +43,9 @@ pub(crate) enum State {
 impl Api {
     pub(crate) fn new(prefix: &'static str, name: impl Into<String>, config: ApiConfig) -> Arc<Self> {
         let ApiConfig { egress, credentials, headers, limits, .. } = config.clone();
-        let http = Http::new(egress, credentials, headers, limits);
-        Arc::new(Self {
-            prefix,
-            name: name.into(),
-            config,
-            http,
-            reading: tokio::sync::Mutex::default(),
-            state: Mutex::default(),
-        })
+        let name = name.into();
+        let http = Http::new(format!("{prefix}:{name}"), egress, credentials, headers, limits);
+        Arc::new(Self { prefix, name, config, http, reading: tokio::sync::Mutex::default(), state: Mutex::default() })
     }
 
     pub(crate) fn state(&self) -> State {

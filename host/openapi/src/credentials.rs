@@ -1,12 +1,13 @@
 //! Credentials of APIs. The host adds them to requests; neither models nor components see them.
 
 mod token;
+mod user;
 
 use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hatchery_core::ConfigValue;
+use hatchery_core::{AuthCredential, AuthKeyLocation, AuthScheme, ConfigValue};
 use hatchery_egress::Secret;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 
@@ -14,6 +15,7 @@ use crate::document::Location;
 use crate::error::{ApiError, read};
 
 pub(crate) use token::Authenticator;
+pub use user::{UserClient, UserCredentials};
 
 /// How the host proves to an API who it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub enum Credentials {
     OAuth2(ClientCredentials),
     /// With access tokens of Google Cloud.
     Google(ServiceAccount),
+    /// With what each user grants.
+    User(Box<UserCredentials>),
 }
 
 /// A client of an OAuth 2.0 token server.
@@ -109,8 +113,19 @@ pub(crate) struct Placement {
     pub(crate) cookie: Option<(String, Secret)>,
     /// Texts that must not be shown.
     pub(crate) secrets: Vec<Secret>,
-    /// The access token, which can be replaced by a newer one.
-    pub(crate) token: Option<Secret>,
+    /// What can be replaced if the API refuses it.
+    pub(crate) refusable: Refusable,
+}
+
+/// What of a request can be replaced if the API refuses it.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Refusable {
+    #[default]
+    Nothing,
+    /// The access token, by a newer one.
+    Token(Secret),
+    /// What the user has granted, by the user.
+    User(Box<AuthCredential>),
 }
 
 impl Credentials {
@@ -122,6 +137,16 @@ impl Credentials {
             }
             (Self::ApiKey { location: KeyLocation::Query, name, .. }, Location::Query)
             | (Self::ApiKey { location: KeyLocation::Cookie, name, .. }, Location::Cookie) => name == parameter,
+            (Self::User(user), _) => match (&user.scheme, location) {
+                (AuthScheme::ApiKey { location: AuthKeyLocation::Header, name }, Location::Header) => {
+                    name.eq_ignore_ascii_case(parameter)
+                }
+                (AuthScheme::ApiKey { location: AuthKeyLocation::Query, name }, Location::Query)
+                | (AuthScheme::ApiKey { location: AuthKeyLocation::Cookie, name }, Location::Cookie) => {
+                    name == parameter
+                }
+                _ => false,
+            },
             _ => false,
         }
     }

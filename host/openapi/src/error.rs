@@ -82,6 +82,12 @@ pub enum ApiError {
     /// The host has no credentials for it.
     #[error("the host gets no credentials for it: {0}")]
     Credentials(String),
+    /// The user has been asked for credentials.
+    #[error("it waits for credentials of the user")]
+    CredentialRequested,
+    /// The user has granted no access.
+    #[error("{0}")]
+    User(String),
 }
 
 impl ApiError {
@@ -114,6 +120,8 @@ impl ApiError {
             }
             Self::Invalid(_)
             | Self::NoOperations(_)
+            | Self::CredentialRequested
+            | Self::User(_)
             | Self::Communication(_)
             | Self::Timeout(_)
             | Self::AnswerTooLarge(_)

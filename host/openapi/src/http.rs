@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{ConfigValue, excerpt};
+use hatchery_core::{CallContext, ConfigValue, excerpt};
 use hatchery_egress::{BodyError, Egress, Secret, Timeouts, client, describe, read_body, refusal};
 use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Method, Response, StatusCode, Url};
@@ -49,14 +49,17 @@ pub(crate) struct Answer {
 }
 
 impl Http {
+    /// Creates a client. What users grant is kept under the name `key`.
     pub(crate) fn new(
+        key: String,
         egress: Arc<dyn Egress>,
         credentials: Credentials,
         headers: BTreeMap<String, ConfigValue>,
         limits: Limits,
     ) -> Self {
+        let authenticator = Authenticator::new(credentials, key, &egress);
         let transport = Transport { egress, limits, clients: Mutex::default() };
-        Self { transport, authenticator: Authenticator::new(credentials), headers }
+        Self { transport, authenticator, headers }
     }
 
     /// Sends a request with credentials.
@@ -64,15 +67,20 @@ impl Http {
     /// # Errors
     /// If there is no whole answer within the limits.
     pub(crate) async fn send(&self, request: &Request) -> Result<Answer, ApiError> {
-        self.send_by(request, self.deadline()).await
+        self.send_limited(request, None, self.deadline(), self.transport.limits.max_answer).await
     }
 
-    /// Sends a request with credentials, and gives it up at `deadline`.
+    /// Sends the request of a call with credentials, and gives it up at `deadline`.
     ///
     /// # Errors
-    /// As [`Self::send`].
-    pub(crate) async fn send_by(&self, request: &Request, deadline: Instant) -> Result<Answer, ApiError> {
-        self.send_limited(request, deadline, self.transport.limits.max_answer).await
+    /// As [`Self::send`], and [`ApiError::CredentialRequested`] if the user has been asked for credentials.
+    pub(crate) async fn send_by(
+        &self,
+        request: &Request,
+        cx: &CallContext,
+        deadline: Instant,
+    ) -> Result<Answer, ApiError> {
+        self.send_limited(request, Some(cx), deadline, self.transport.limits.max_answer).await
     }
 
     /// Sends a request with credentials whose answer has a document.
@@ -80,22 +88,30 @@ impl Http {
     /// # Errors
     /// As [`Self::send`].
     pub(crate) async fn send_for_document(&self, request: &Request) -> Result<Answer, ApiError> {
-        let answer = self.send_limited(request, self.deadline(), self.transport.limits.max_document).await;
+        let answer = self.send_limited(request, None, self.deadline(), self.transport.limits.max_document).await;
         answer.map_err(|error| match error {
             ApiError::AnswerTooLarge(limit) => ApiError::DocumentTooLarge(limit),
             error => error,
         })
     }
 
-    async fn send_limited(&self, request: &Request, deadline: Instant, limit: usize) -> Result<Answer, ApiError> {
+    async fn send_limited(
+        &self,
+        request: &Request,
+        cx: Option<&CallContext>,
+        deadline: Instant,
+        limit: usize,
+    ) -> Result<Answer, ApiError> {
         self.until(deadline, async {
-            let placement = self.authenticator.place(&self.transport).await?;
-            let token = placement.token.clone();
+            let placement = self.authenticator.place(&self.transport, cx).await?;
+            let refusable = placement.refusable.clone();
             let answer = self.exchange(request, placement, limit).await?;
-            let Some(token) = token.filter(|_| answer.status == StatusCode::UNAUTHORIZED) else { return Ok(answer) };
-            // The token was withdrawn before it expired.
-            self.authenticator.forget(&token);
-            let placement = self.authenticator.place(&self.transport).await?;
+            // A token may be withdrawn before it expires.
+            let is_refused = answer.status == StatusCode::UNAUTHORIZED;
+            if !is_refused || !self.authenticator.forget(&refusable, cx).await? {
+                return Ok(answer);
+            }
+            let placement = self.authenticator.place(&self.transport, cx).await?;
             self.exchange(request, placement, limit).await
         })
         .await

@@ -18,7 +18,10 @@ mod toolset;
 
 pub use apis::{ApiStatus, Apis};
 pub use config::{ApiConfig, Confirmation, DocumentSource, Limits, Selection};
-pub use credentials::{ClientCredentials, ClientPlacement, Credentials, KeyLocation, KeySource, ServiceAccount};
+pub use credentials::{
+    ClientCredentials, ClientPlacement, Credentials, KeyLocation, KeySource, ServiceAccount, UserClient,
+    UserCredentials,
+};
 pub use error::ApiError;
 pub use integration::{EntityOperation, Integration, IntegrationResource};
 pub use toolset::{OpenApiToolset, ToolsetOptions};

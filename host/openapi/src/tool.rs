@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{Blob, CallContext, FunctionDeclaration, JsonMap, Part, PartData, Tool, ToolError, excerpt};
+use hatchery_egress::pending_result;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -54,8 +55,11 @@ impl Tool for OperationTool {
             Err(format!("the files of the request were not read within {seconds} s, so it was not sent"))
         });
         let request = request.map_err(ToolError::Recoverable)?;
-        let answer = self.api.http.send_by(&request, deadline).await.map_err(|error| self.failed(&error))?;
-        self.result(answer, cx).await
+        match self.api.http.send_by(&request, cx, deadline).await {
+            Ok(answer) => self.result(answer, cx).await,
+            Err(ApiError::CredentialRequested) => Ok(pending_result()),
+            Err(error) => Err(self.failed(&error)),
+        }
     }
 }
 

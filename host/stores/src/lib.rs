@@ -1,4 +1,4 @@
-//! Session, artifact and memory services: in memory, on disk, in PostgreSQL, in Firestore, in object stores, and in Vertex AI
+//! Session, artifact, memory and credential services: in memory, on disk, in PostgreSQL, in Firestore, in object stores, and in Vertex AI
 //! Agent Engine.
 //!
 //! Each service is selected by a URI (see [`open_sessions`], [`open_artifacts`], [`open_memory`]), implements a trait
@@ -11,6 +11,7 @@ pub mod adk_sessions;
 mod agent_engine;
 pub mod artifacts;
 pub mod backup;
+pub mod credentials;
 pub mod encryption;
 #[cfg(feature = "firestore")]
 pub mod firestore;
@@ -36,6 +37,7 @@ use hatchery_core::{ModelResolver, Services};
 #[cfg(feature = "object-store")]
 pub use artifacts::ObjectArtifacts;
 pub use artifacts::{DirectoryArtifacts, MemoryArtifacts};
+pub use credentials::{DirectoryCredentials, MemoryCredentials};
 #[cfg(feature = "agent-engine")]
 pub use memory::AgentEngineMemory;
 #[cfg(feature = "postgres")]
@@ -63,6 +65,7 @@ pub fn in_firestore(
         sessions: Arc::new(firestore::FirestoreSessionService::with_properties(client.clone(), properties)),
         artifacts,
         memory: Arc::new(firestore::FirestoreMemoryService::with_properties(client, properties)),
+        credentials: Arc::new(MemoryCredentials::default()),
         models,
     })
 }
@@ -73,6 +76,7 @@ pub fn in_memory(models: Arc<dyn ModelResolver>) -> Services {
         sessions: Arc::new(MemorySessions::new()),
         artifacts: Arc::new(MemoryArtifacts::new()),
         memory: Arc::new(KeywordMemory::new()),
+        credentials: Arc::new(MemoryCredentials::default()),
         models,
     })
 }

@@ -7,7 +7,7 @@ use hatchery_core::{
 };
 use hatchery_engine::{App, AppSettings, Run, RunRequest, Runner};
 use hatchery_models::ModelProviders;
-use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
+use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemoryCredentials, MemorySessions};
 use serde_json::{Value, json};
 
 use crate::{brief, briefs, map};
@@ -30,6 +30,7 @@ pub fn services() -> Services {
         sessions: Arc::new(MemorySessions::new()),
         artifacts: Arc::new(MemoryArtifacts::new()),
         memory: Arc::new(KeywordMemory::new()),
+        credentials: Arc::new(MemoryCredentials::default()),
         models: Arc::new(ModelProviders::new()),
     }
 }

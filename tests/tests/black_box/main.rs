@@ -38,6 +38,7 @@ mod samples;
 mod sessions;
 mod slow_clients;
 mod telemetry;
+mod tool_credentials;
 mod traces;
 mod trust;
 mod two_hosts;

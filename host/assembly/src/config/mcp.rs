@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use hatchery_core::{CredentialId, CredentialService};
 use hatchery_mcp::{
     Confirmation, Handshake, HttpServer, Limits, McpServers, OAuthConfig, OAuthGrant, Sampling, ServerConfig,
-    StdioServer, Transport,
+    StdioServer, StoredTokens, Transport,
 };
 use hatchery_wasm::limits::units;
 use hatchery_wasm::policy::{HostPattern, OutboundPolicy, PrivateEntry, entries_for};
@@ -16,13 +18,8 @@ use sha2::{Digest, Sha256};
 use super::value::{ValueConfig, settings};
 use crate::byte_size::ByteSize;
 use crate::egress::HostEgress;
-use crate::storage::Storage;
-
 /// Most tokens of a message that a model writes for a server, unless the file says otherwise.
 const DEFAULT_SAMPLING_TOKENS: u32 = 4096;
-
-/// The folder of tokens in the data folder.
-const TOKENS_FOLDER: &str = "mcp";
 
 /// The Model Context Protocol: servers whose tools agents use, and the apps and tools that clients may use.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -160,7 +157,7 @@ impl McpOAuthConfig {
     }
 
     /// Returns the settings for a server. Tokens are bound to its URL.
-    fn settings(&self, name: &str, url: &str, storage: &Storage) -> Result<OAuthConfig, String> {
+    fn settings(&self, name: &str, url: &str, credentials: &Arc<dyn CredentialService>) -> Result<OAuthConfig, String> {
         let (own, private) = entries_for(url)?;
         let network = self.network.iter().cloned().chain([own]).collect();
         let private_network = self.private_network.iter().cloned().chain(private).collect();
@@ -174,14 +171,11 @@ impl McpOAuthConfig {
         settings.client_secret = self.client_secret.as_ref().map(Into::into);
         settings.client_metadata_url = self.client_metadata_url.clone();
         settings.scopes = self.scopes.clone();
-        settings.tokens = match storage {
-            Storage::Directory(folder) if settings.grant == OAuthGrant::AuthorizationCode => {
-                let hash = Sha256::digest(url.as_bytes());
-                let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-                Some(folder.join(TOKENS_FOLDER).join(format!("{name}-{hash}.json")))
-            }
-            Storage::Directory(_) | Storage::InMemory => None,
-        };
+        settings.tokens = (settings.grant == OAuthGrant::AuthorizationCode).then(|| {
+            let hash = Sha256::digest(url.as_bytes());
+            let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+            StoredTokens { service: credentials.clone(), id: CredentialId::of_host(format!("mcp:{name}:{hash}")) }
+        });
         Ok(settings)
     }
 }
@@ -271,10 +265,10 @@ impl McpConfig {
         }
     }
 
-    /// Returns the servers, with the reasons why some of them are not used. Tokens for them are kept in `storage`.
-    pub fn servers(&self, storage: &Storage) -> McpServers {
+    /// Returns the servers, with the reasons why some of them are not used. Tokens of logins are kept by `credentials`.
+    pub fn servers(&self, credentials: &Arc<dyn CredentialService>) -> McpServers {
         let used = self.servers.iter().filter(|(_, server)| server.refusal.is_none());
-        let used = used.filter_map(|(name, server)| Some((name.clone(), server.settings(name, storage)?)));
+        let used = used.filter_map(|(name, server)| Some((name.clone(), server.settings(name, credentials)?)));
         let refused = self.servers.iter().filter_map(|(name, server)| Some((name.clone(), server.refusal.clone()?)));
         McpServers::new(used).with_refused(refused)
     }
@@ -282,12 +276,12 @@ impl McpConfig {
 
 impl McpServerConfig {
     /// Returns the settings of the server. `None` if they are invalid, which is an error when the file is read.
-    pub(super) fn settings(&self, name: &str, storage: &Storage) -> Option<ServerConfig> {
+    pub(super) fn settings(&self, name: &str, credentials: &Arc<dyn CredentialService>) -> Option<ServerConfig> {
         let default = Limits::default();
         let oauth = self.oauth.as_ref().zip(self.url.as_ref());
         Some(ServerConfig {
             transport: self.transport().ok()?,
-            oauth: oauth.map(|(oauth, url)| oauth.settings(name, url, storage)).transpose().ok()?,
+            oauth: oauth.map(|(oauth, url)| oauth.settings(name, url, credentials)).transpose().ok()?,
             tools: self.tools.clone(),
             confirmation: (&self.require_confirmation).into(),
             elicitation: self.elicitation,

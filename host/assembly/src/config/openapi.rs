@@ -1,5 +1,7 @@
 //! Settings of HTTP APIs whose operations are tools: `openapi`.
 
+mod user;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +14,8 @@ use hatchery_openapi::{
 use hatchery_wasm::limits::units;
 use hatchery_wasm::policy::{HostPattern, OutboundPolicy, PrivateEntry, entries_for};
 use serde::Deserialize;
+
+pub use self::user::{OpenIdConnectConfig, UserApiKeyConfig, UserAuthConfig, UserHttpScheme, UserOAuth2Config};
 
 use super::a2a::is_url;
 use super::value::{ValueConfig, settings};
@@ -89,6 +93,8 @@ pub struct AuthConfig {
     pub oauth2: Option<OAuth2Config>,
     /// Access tokens of Google Cloud.
     pub service_account: Option<ServiceAccountConfig>,
+    /// What each user of an agent grants, when an agent calls the API for this user first.
+    pub user: Option<UserAuthConfig>,
 }
 
 /// An API key.
@@ -247,7 +253,8 @@ impl ApiConfig {
     pub(crate) fn policy(&self) -> Result<OutboundPolicy, String> {
         let (mut network, mut private_network) = (self.network.clone(), self.private_network.clone());
         let document = Some(self.document.as_str()).filter(|document| is_url(document));
-        for url in [document, self.base_url.as_deref(), self.auth.token_url()].into_iter().flatten() {
+        let own = [document, self.base_url.as_deref()].into_iter().flatten();
+        for url in own.chain(self.auth.token_urls()) {
             let (own, private) = entries_for(url)?;
             network.push(own);
             private_network.extend(private);
@@ -306,24 +313,24 @@ impl AuthConfig {
                 client_secret: (&client.client_secret).into(),
                 scopes: client.scopes.clone(),
                 audience: client.audience.clone(),
-                placement: match client.client_in {
-                    OAuth2ClientPlacement::Header => ClientPlacement::Header,
-                    OAuth2ClientPlacement::Body => ClientPlacement::Body,
-                },
+                placement: client.client_in.into(),
             })
         });
         let google = self.service_account.as_ref().map(ServiceAccountConfig::credentials).transpose()?;
-        let mut all = [api_key, bearer, basic, oauth2, google].into_iter().flatten();
+        let user = self.user.as_ref().map(UserAuthConfig::credentials).transpose()?;
+        let mut all = [api_key, bearer, basic, oauth2, google, user].into_iter().flatten();
         match (all.next(), all.next()) {
             (Some(_), Some(_)) => Err("an API has one kind of credentials; remove the others".into()),
             (credentials, _) => Ok(credentials.unwrap_or_default()),
         }
     }
 
-    /// Returns the URL of the token server. `None` if the credentials need none.
-    fn token_url(&self) -> Option<&str> {
+    /// Returns the URLs that requests for tokens go to.
+    fn token_urls(&self) -> Vec<&str> {
         let client = self.oauth2.as_ref().map(|client| client.token_url.as_str());
-        client.or_else(|| self.service_account.as_ref().map(|_| GOOGLE_TOKEN_URL))
+        let google = self.service_account.as_ref().map(|_| GOOGLE_TOKEN_URL);
+        let user = self.user.iter().flat_map(|user| user.urls().into_iter().map(|(_, url)| url));
+        client.into_iter().chain(google).chain(user).collect()
     }
 
     /// Returns the variables of the environment that the credentials need, by key.
@@ -337,7 +344,17 @@ impl AuthConfig {
             ("oauth2.client_secret", self.oauth2.as_ref().map(|client| &client.client_secret)),
             ("service_account.json", self.service_account.as_ref().and_then(|account| account.json.as_ref())),
         ];
-        values.into_iter().filter_map(|(key, value)| Some((key, value?.variable()?))).collect()
+        let own = values.into_iter().filter_map(|(key, value)| Some((key, value?.variable()?)));
+        own.chain(self.user.iter().flat_map(UserAuthConfig::variables)).collect()
+    }
+}
+
+impl From<OAuth2ClientPlacement> for ClientPlacement {
+    fn from(placement: OAuth2ClientPlacement) -> Self {
+        match placement {
+            OAuth2ClientPlacement::Header => Self::Header,
+            OAuth2ClientPlacement::Body => Self::Body,
+        }
     }
 }
 

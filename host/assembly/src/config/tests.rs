@@ -1,14 +1,15 @@
 //! Tests of parsing the configuration.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery_core::ConfigValue;
+use hatchery_core::{ConfigValue, CredentialService};
 use hatchery_openapi::{Confirmation, Credentials, DocumentSource, KeyLocation};
+use hatchery_stores::MemoryCredentials;
 
 use super::*;
 use crate::byte_size::ByteSize;
 use crate::egress::HostEgress;
-use crate::storage::Storage;
 
 fn parse(text: &str) -> Result<Config, String> {
     Config::parse(text, Path::new("/srv/agents/hatchery.yaml")).map_err(|error| error.to_string())
@@ -282,6 +283,10 @@ fn relative_paths_are_resolved_against_the_folder_of_the_file() {
     assert_eq!(resolve_uri(Path::new("/x"), "memory:"), "memory:");
 }
 
+fn credentials() -> Arc<dyn CredentialService> {
+    Arc::new(MemoryCredentials::default())
+}
+
 #[test]
 fn mcp_servers_are_processes_or_urls() {
     let config = parse(
@@ -290,9 +295,8 @@ fn mcp_servers_are_processes_or_urls() {
          tools: [search], max_message: 1 MiB, require_confirmation: true}\n    git: {command: git-mcp, cwd: repo}\n",
     )
     .unwrap();
-    let settings = |(name, server): (&String, &McpServerConfig)| {
-        (name.clone(), server.settings(name, &Storage::InMemory).unwrap())
-    };
+    let settings =
+        |(name, server): (&String, &McpServerConfig)| (name.clone(), server.settings(name, &credentials()).unwrap());
     let servers: BTreeMap<_, _> = config.mcp.servers.iter().map(settings).collect();
     let hatchery_mcp::Transport::Stdio(files) = &servers["files"].transport else { panic!("{servers:?}") };
     assert_eq!(
@@ -307,7 +311,7 @@ fn mcp_servers_are_processes_or_urls() {
     assert_eq!((servers["web"].limits.max_message, servers["web"].confirmation.is_required("search")), (1 << 20, true));
     let old = parse("mcp: {servers: {old: {url: 'http://localhost/sse', transport: sse}}}").unwrap();
     assert!(matches!(
-        old.mcp.servers["old"].settings("old", &Storage::InMemory).unwrap().transport,
+        old.mcp.servers["old"].settings("old", &credentials()).unwrap().transport,
         hatchery_mcp::Transport::Sse(_)
     ));
     let hatchery_mcp::Transport::Stdio(git) = &servers["git"].transport else { panic!("{servers:?}") };
@@ -319,13 +323,13 @@ fn mcp_servers_are_processes_or_urls() {
 
 #[test]
 fn tokens_of_an_mcp_server_are_bound_to_its_url() {
-    let file = |url: &str| {
+    let id = |url: &str| {
         let config = parse(&format!("mcp: {{servers: {{a: {{url: '{url}', oauth: {{scopes: [read]}}}}}}}}")).unwrap();
-        let settings = config.mcp.servers["a"].settings("a", &Storage::Directory("/data".into())).unwrap();
-        settings.oauth.unwrap().tokens.unwrap()
+        let settings = config.mcp.servers["a"].settings("a", &credentials()).unwrap();
+        settings.oauth.unwrap().tokens.unwrap().id
     };
-    assert_eq!(file("https://a.example/mcp").parent(), Some(Path::new("/data/mcp")));
-    assert_ne!(file("https://a.example/mcp"), file("https://b.example/mcp"));
+    assert!(id("https://a.example/mcp").key.starts_with("mcp:a:"));
+    assert_ne!(id("https://a.example/mcp"), id("https://b.example/mcp"));
 }
 
 #[test]

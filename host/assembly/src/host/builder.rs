@@ -27,6 +27,7 @@ use super::{Host, HostError, follow_changes};
 use crate::a2a;
 use crate::apps::ConfiguredApps;
 use crate::catalog;
+use crate::code_executors;
 use crate::config::Config;
 use crate::host_key;
 use crate::openapi;
@@ -335,7 +336,8 @@ impl HostBuilder {
             Some(signer) => signer,
             None => host_key::open(&config, &storage, |name| std::env::var_os(name))?,
         };
-        let mcp_servers = config.mcp.servers(&storage);
+        let services = Services { credentials: services::credentials(&config, &storage, &signer), ..services };
+        let mcp_servers = config.mcp.servers(&services.credentials);
         if self.watch {
             mcp_servers.start();
         }
@@ -352,6 +354,7 @@ impl HostBuilder {
             integrations.start();
         }
         integrations.register(self.extensions.get_or_insert_default());
+        code_executors::register(&config.code_executors, self.extensions.get_or_insert_default());
         retrieval::register(&config.retrieval, &storage, self.extensions.get_or_insert_default());
         let Extensions { agent_classes, plugins, .. } = self.extensions.clone().unwrap_or_default();
         let mut registered_plugins = crate::plugins::registered().clone();

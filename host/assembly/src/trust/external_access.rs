@@ -11,7 +11,7 @@ use hatchery_wasm::{CompileLimits, Grants, InstanceSettings};
 
 use crate::config::{Config, DevUi, ServerConfig, without_credentials};
 use crate::plugins;
-use connections::{external_agent, external_api, external_integration, external_server};
+use connections::{external_agent, external_api, external_executor, external_integration, external_server};
 
 /// A setting that accesses something outside of the folder of its configuration, or raises a limit of the whole host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +56,10 @@ pub enum Section {
     Integration {
         integration: String,
     },
+    /// An executor of the code of models.
+    CodeExecutor {
+        executor: String,
+    },
     /// Push notifications of A2A tasks.
     A2aPush,
     /// The URL in the cards of the host.
@@ -86,6 +90,7 @@ impl ExternalAccess {
                 | Section::A2aAgent { .. }
                 | Section::OpenApi { .. }
                 | Section::Integration { .. }
+                | Section::CodeExecutor { .. }
         )
     }
 }
@@ -137,6 +142,11 @@ pub(super) fn external_access(config: &Config, folder: &Path) -> Vec<ExternalAcc
     for (name, integration) in &config.integrations {
         for (key, value) in external_integration(integration) {
             add(Section::Integration { integration: name.clone() }, &format!("integrations.{name}.{key}"), value);
+        }
+    }
+    for (name, executor) in &config.code_executors {
+        for (key, value) in external_executor(executor) {
+            add(Section::CodeExecutor { executor: name.clone() }, &format!("code_executors.{name}.{key}"), value);
         }
     }
     if let Some(url) = &config.a2a.public_url {

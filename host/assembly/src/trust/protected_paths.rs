@@ -101,6 +101,14 @@ fn config_secrets(config: &Config) -> Vec<ProtectedPath> {
         let path = integration.service_account.as_ref()?.file.clone()?;
         Some(ProtectedPath { purpose: format!("a key (`integrations.{name}.service_account.file`)"), path })
     });
+    let of_executors = config.code_executors.iter().filter_map(|(name, executor)| {
+        let path = executor.vertex.as_ref()?.service_account.file.clone()?;
+        Some(ProtectedPath { purpose: format!("a key (`code_executors.{name}.vertex.service_account.file`)"), path })
+    });
+    let sockets = config.code_executors.iter().filter_map(|(name, executor)| {
+        let path = executor.container.as_ref()?.socket.clone();
+        Some(ProtectedPath { purpose: format!("an engine (`code_executors.{name}.container.socket`)"), path })
+    });
     let keys = config.server.auth.iter().flat_map(|auth| &auth.keys).filter_map(|key| {
         let purpose = format!("the API key `{}` (`server.auth.keys`)", key.name);
         Some(ProtectedPath { purpose, path: key.file.clone()? })
@@ -112,7 +120,14 @@ fn config_secrets(config: &Config) -> Vec<ProtectedPath> {
     let encryption = config.encryption.keys.iter().filter_map(|key| {
         Some(ProtectedPath { purpose: format!("the key `{}` (`encryption.keys`)", key.id), path: key.file.clone()? })
     });
-    own.chain(encryption).chain(accounts).chain(of_integrations).chain(keys).chain(tls).collect()
+    own.chain(encryption)
+        .chain(accounts)
+        .chain(of_integrations)
+        .chain(of_executors)
+        .chain(sockets)
+        .chain(keys)
+        .chain(tls)
+        .collect()
 }
 
 /// Returns the files that decide where the host sends requests, and with them credentials.

@@ -47,6 +47,11 @@ pub(super) fn restrict(config: &mut Config, external: &[ExternalAccess], reason:
                     settings.refusal = Some(integration_refusal(integration, reason));
                 }
             }
+            Section::CodeExecutor { executor } => {
+                if let Some(settings) = config.code_executors.get_mut(executor) {
+                    settings.refusal = Some(executor_refusal(executor, reason));
+                }
+            }
             Section::A2aPublicUrl => config.a2a.public_url = None,
             Section::A2aPush => config.a2a.push = A2aPushConfig::default(),
             Section::Registry => {
@@ -140,6 +145,14 @@ fn api_refusal(api: &str, reason: &UntrustedReason) -> String {
 fn integration_refusal(integration: &str, reason: &UntrustedReason) -> String {
     format!(
         "the integration `{integration}` is not used: {FILE_NAME} requests access outside of its folder for it, but {reason}; \
+         the operator can review and allow it with `hatchery trust DIR`"
+    )
+}
+
+/// Returns why a code executor is not used.
+fn executor_refusal(executor: &str, reason: &UntrustedReason) -> String {
+    format!(
+        "the code executor `{executor}` is not used: {FILE_NAME} requests access outside of its folder for it, but {reason}; \
          the operator can review and allow it with `hatchery trust DIR`"
     )
 }

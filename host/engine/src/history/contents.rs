@@ -4,7 +4,7 @@
 //! - events of other agents become context in the role of the user;
 //! - each function call is followed by its responses, wherever those are in the log;
 //! - a summary replaces the events that it covers;
-//! - empty parts and requests for confirmation are left out.
+//! - empty parts and requests for confirmations and credentials are left out.
 //!
 //! Adding an event takes constant time, independent of the length of the history. Only a new summary, or a response to
 //! a call that is no longer open, rebuilds the view.

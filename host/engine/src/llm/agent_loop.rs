@@ -9,7 +9,7 @@ use hatchery_core::Event;
 use serde_json::Value;
 
 use super::{code, output_schema};
-use crate::tools::confirmation::ConfirmedCall;
+use crate::tools::confirmation::AnsweredCall;
 
 /// The state of one run of an LLM agent.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub struct AgentLoopSettings {
 enum State {
     CallModel,
     CallTools(Arc<Event>),
-    CallDecided(Vec<ConfirmedCall>),
+    CallAnswered(Vec<AnsweredCall>),
     RunCode(Arc<Event>),
     EmitAnswer(String),
     Transfer(String),
@@ -56,8 +56,8 @@ pub enum AgentStep {
     CallModel,
     /// Call the tools that this event calls.
     CallTools(Arc<Event>),
-    /// Call tools whose calls a person has approved or rejected.
-    CallDecided(Vec<ConfirmedCall>),
+    /// Call tools for whose calls a person has answered a request.
+    CallAnswered(Vec<AnsweredCall>),
     /// Run the code that this event ends in.
     RunCode(Arc<Event>),
     /// Emit the answer that the model gave by a tool call.
@@ -86,7 +86,7 @@ impl AgentLoop {
                 _ => AgentStep::CallModel,
             },
             State::CallTools(event) => AgentStep::CallTools(event.clone()),
-            State::CallDecided(calls) => AgentStep::CallDecided(calls.clone()),
+            State::CallAnswered(calls) => AgentStep::CallAnswered(calls.clone()),
             State::RunCode(event) => AgentStep::RunCode(event.clone()),
             State::EmitAnswer(answer) => AgentStep::EmitAnswer(answer.clone()),
             State::Transfer(target) => AgentStep::Transfer(target.clone()),
@@ -116,8 +116,8 @@ impl AgentLoop {
         };
     }
 
-    /// Records the event of [`AgentStep::CallTools`] or [`AgentStep::CallDecided`]; `None` if all of the tools answer
-    /// later. `pending` are the ids of the calls whose results come later, or that wait for a person's decision.
+    /// Records the event of [`AgentStep::CallTools`] or [`AgentStep::CallAnswered`]; `None` if all of the tools answer
+    /// later. `pending` are the ids of the calls whose results come later, or that wait for a person.
     pub fn record_tool_event(&mut self, event: Option<Arc<Event>>, pending: Vec<String>) {
         let next_agent = self.next_agent.take();
         let transfer = event.as_ref().and_then(|event| event.actions.transfer_to_agent.clone()).or(next_agent);
@@ -141,18 +141,18 @@ impl AgentLoop {
         self.settings.answers_by_tool.then(|| output_schema::answer(event)).flatten().map(Value::to_string)
     }
 
-    /// Records the user's response to [`AgentStep::Pause`]: the ids of the calls that have a result now, and those that
-    /// a person has decided.
+    /// Records the user's response to [`AgentStep::Pause`]: the ids of the calls that have a result now, and those for
+    /// which a person has answered a request.
     pub fn record_user_response<'a>(
         &mut self,
         responded: impl IntoIterator<Item = &'a str>,
-        decided: Vec<ConfirmedCall>,
+        answered: Vec<AnsweredCall>,
     ) {
         for id in responded {
             self.pending.retain(|pending| pending != id);
         }
-        self.state = if !decided.is_empty() {
-            State::CallDecided(decided)
+        self.state = if !answered.is_empty() {
+            State::CallAnswered(answered)
         } else if !self.pending.is_empty() {
             State::Paused
         } else {

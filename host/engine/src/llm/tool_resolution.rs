@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    AgentId, CallContext, FunctionDeclaration, JsonMap, LlmAgent, LlmRequest, REQUEST_CONFIRMATION, RunError, Tool,
-    ToolError, Toolset,
+    AgentId, CallContext, FunctionDeclaration, JsonMap, LlmAgent, LlmRequest, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL,
+    RunError, Tool, ToolError, Toolset,
 };
 use serde_json::Value;
 
@@ -14,7 +14,8 @@ use super::{LoopDriver, output_schema, transfer};
 use crate::run::RunContext;
 
 /// Names of the engine's own tools. Other tools cannot have them.
-pub(crate) const RESERVED: [&str; 3] = [transfer::TRANSFER, output_schema::SET_MODEL_RESPONSE, REQUEST_CONFIRMATION];
+pub(crate) const RESERVED: [&str; 4] =
+    [transfer::TRANSFER, output_schema::SET_MODEL_RESPONSE, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL];
 
 impl LoopDriver<'_> {
     /// Resolves the tools of the toolsets for the next request and the calls in its response.

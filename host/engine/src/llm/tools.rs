@@ -4,28 +4,28 @@ use std::sync::Arc;
 
 use hatchery_core::{
     Claim, Content, Event, EventActions, EventData, FunctionCall, FunctionResponse, JsonMap, Part, PartData, RunError,
-    ToolConfirmation, ToolExecution,
+    ToolExecution,
 };
 use tokio::task::JoinSet;
 
 use super::LoopDriver;
 use crate::run::unknown_tool;
 use crate::tasks::propagate_panic;
-use crate::tools::confirmation::{self, ConfirmationRequest, ConfirmedCall};
+use crate::tools::confirmation::{self, AnsweredCall, UserAnswer};
 use crate::tools::pipeline::{Caller, ToolPipeline, ToolResponse, error_map};
 
 /// The event with the results of tools, if there are any yet, and the ids of the calls that wait for a result from the
 /// user.
 type CallResults = (Option<Arc<Event>>, Vec<String>);
 
-/// A call with a person's decision. `None` if no decision was requested.
-type PendingCall = (FunctionCall, Option<(ToolConfirmation, ConfirmationRequest)>);
+/// A call with a person's answer. `None` if nothing was requested.
+type PendingCall = (FunctionCall, Option<UserAnswer>);
 
 /// Returns the key of a call in the journal of the run: that of the request that a person has answered, or the position
 /// of the call in the model's response.
-fn call_key((_, decision): &PendingCall, model_event: Option<&str>, index: usize) -> Option<String> {
-    match decision {
-        Some((_, request)) => Some(request.id.clone()),
+fn call_key((_, answer): &PendingCall, model_event: Option<&str>, index: usize) -> Option<String> {
+    match answer {
+        Some(answer) => Some(answer.request_id().to_owned()),
         None => model_event.map(|event| format!("{event}/{index}")),
     }
 }
@@ -37,18 +37,18 @@ impl LoopDriver<'_> {
         self.run_calls(calls, Some(&answer.id), &answer.long_running_tool_ids).await
     }
 
-    /// Runs calls that a person has confirmed or rejected.
-    pub(super) async fn call_decided(&self, decided: Vec<ConfirmedCall>) -> Result<CallResults, RunError> {
+    /// Runs calls for which a person has answered a request.
+    pub(super) async fn call_answered(&self, answered: Vec<AnsweredCall>) -> Result<CallResults, RunError> {
         let is_long_running = |call: &&FunctionCall| self.tool(&call.name).is_some_and(|tool| tool.is_long_running());
-        let calls = decided.iter().map(|it| &it.call);
+        let calls = answered.iter().map(|it| &it.call);
         let long_running: Vec<_> = calls.filter(is_long_running).filter_map(|call| call.id.clone()).collect();
-        let due = decided.into_iter().map(|it| (it.call, Some((it.confirmation, it.request))));
+        let due = answered.into_iter().map(|it| (it.call, Some(it.answer)));
         self.run_calls(due.collect(), None, &long_running).await
     }
 
     /// Runs `calls` and returns their results as one event, in the order of the calls. An event before it requests
-    /// confirmation of the calls that require it. `long_running` are the ids of calls of long-running tools. The calls
-    /// are those of `model_event`, if no person has decided about them.
+    /// what calls need of a person. `long_running` are the ids of calls of long-running tools. The calls
+    /// are those of `model_event`, if no person has answered for them.
     async fn run_calls(
         &self,
         calls: Vec<PendingCall>,
@@ -62,7 +62,7 @@ impl LoopDriver<'_> {
         Ok((response, pending))
     }
 
-    /// Runs the calls and emits their results. `request` is the confirmation that was requested before the run was
+    /// Runs the calls and emits their results. `request` is what was requested before the run was
     /// interrupted, which is not requested again.
     async fn emit_answers(
         &self,
@@ -123,9 +123,12 @@ impl LoopDriver<'_> {
         Ok(((!parts.is_empty()).then(|| Arc::new(Content::new("user", parts))), actions, final_args))
     }
 
-    fn prepare(&self, (call, decided): PendingCall, key: Option<String>, is_only: bool) -> PreparedCall {
-        let (decision, decided) = decided.unzip();
-        let decided = decided.map(Box::new);
+    fn prepare(&self, (call, answer): PendingCall, key: Option<String>, is_only: bool) -> PreparedCall {
+        let (decision, decided) = match answer {
+            Some(UserAnswer::Decision { confirmation, request }) => (Some(confirmation), Some(Box::new(request))),
+            // The tool finds the credential where it looks for it.
+            Some(UserAnswer::Credential { .. }) | None => (None, None),
+        };
         let cx = self.cx.call.for_call(call.id.as_deref()).with_call_key(key).with_confirmation(decision);
         let plugins = &self.run.plugins;
         let pipeline = match self.tool(&call.name) {
@@ -144,12 +147,12 @@ fn pending(request: Option<&Event>, long_running: &[String], answered: Option<&E
     requests.chain(unfinished).cloned().collect()
 }
 
-/// Returns true if no later result is expected: the call has failed, or it requires confirmation first.
+/// Returns true if no later result is expected: the call has failed, or it requires something of a person first.
 fn has_final_result(answered: &Event, id: &str) -> bool {
     let has_failed = |response: &FunctionResponse| {
         response.id.as_deref() == Some(id) && response.response.get("error").is_some_and(|error| !error.is_null())
     };
-    answered.actions.requested_tool_confirmations.contains_key(id) || answered.function_responses().any(has_failed)
+    answered.actions.requests_answer(id) || answered.function_responses().any(has_failed)
 }
 
 /// Returns true for an event with results of tools, or with the changes of tools whose results are pending.

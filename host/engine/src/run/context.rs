@@ -12,7 +12,7 @@ use crate::history::compaction::Compactions;
 use crate::history::contents::PromptViews;
 use crate::plugins::Plugins;
 use crate::provenance::Verifier;
-use crate::tools::confirmation::{self, ConfirmedCall};
+use crate::tools::confirmation::{self, AnsweredCall};
 
 /// Creates the [`AgentHost`] of an agent's run. Injected, because the host runs agents and those are built on this
 /// module.
@@ -30,9 +30,9 @@ pub(crate) struct RunContext {
     /// `None` if the session is not stored.
     pub(super) compactions: Option<Compactions>,
     pub(super) make_host: MakeHost,
-    /// The user's first message, if it answers confirmation requests.
+    /// The user's first message, if it answers requests of calls.
     first_message: OnceLock<Arc<Event>>,
-    /// The agents that have received the decisions in it.
+    /// The agents that have received the answers in it.
     informed_agents: Mutex<HashSet<String>>,
     /// The agent whose failure is not yet handled by an agent above it.
     failed_agent: Mutex<Option<AgentId>>,
@@ -84,30 +84,30 @@ impl RunContext {
         std::mem::take(&mut *self.views.lock_unpoisoned())
     }
 
-    /// Sets the user's message that began the run, if it answers confirmation requests.
+    /// Sets the user's message that began the run, if it answers requests of calls.
     pub(crate) fn set_first_message(&self, message: Arc<Event>) {
-        if confirmation::is_decision(&message) {
+        if confirmation::is_answer(&message) {
             let _ = self.first_message.set(message);
         }
     }
 
-    /// Returns the calls of an agent that the user's first message decides. Later calls for the same agent return
+    /// Returns the calls of an agent for which the user's first message answers requests. Later calls for the same agent return
     /// nothing.
-    pub(crate) fn take_decisions(&self, agent: &str) -> Vec<ConfirmedCall> {
+    pub(crate) fn take_answers(&self, agent: &str) -> Vec<AnsweredCall> {
         match self.first_message.get() {
             Some(message) if self.informed_agents.lock_unpoisoned().insert(agent.into()) => {
-                self.decisions_in(message, agent)
+                self.answers_in(message, agent)
             }
             Some(_) | None => Vec::new(),
         }
     }
 
-    /// Returns the calls of an agent that a user's message decides.
-    pub(crate) fn decisions_in(&self, message: &Event, agent: &str) -> Vec<ConfirmedCall> {
+    /// Returns the calls of an agent for which a user's message answers requests.
+    pub(crate) fn answers_in(&self, message: &Event, agent: &str) -> Vec<AnsweredCall> {
         let events = self.invocation.events();
         let index = events.iter().rposition(|event| event.id == message.id);
         let before = events.take(index.unwrap_or_default());
-        confirmation::decisions_in(&before, message, agent, &Verifier::of(&self.invocation))
+        confirmation::answers_in(&before, message, agent, &Verifier::of(&self.invocation))
     }
 
     /// Marks an escalation as handled by a loop: it does not reach the agents around that loop.

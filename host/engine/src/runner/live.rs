@@ -23,7 +23,9 @@ use super::request::check_state;
 use super::turn::{UserInput, append_user_message, with_role};
 use super::{ActiveRun, MAX_UNREAD_EVENTS, Run, RunKind, RunRequest, Runner};
 use crate::app::App;
+use crate::provenance::Verifier;
 use crate::run::{LiveInput, LiveMessage, MessageLog, PendingMessage, RunContext, is_live};
+use crate::tools::credential;
 
 /// Most bytes of a message by default.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
@@ -291,7 +293,10 @@ impl MessageLog for LiveMessages {
     async fn append(&self, run: &RunContext, message: Content, state: JsonMap) -> Result<Arc<Content>, RunError> {
         check_message(&message)?;
         check_state(&state)?;
-        let message = Some(Arc::new(with_role(message, USER_AUTHOR)));
+        let invocation = &run.invocation;
+        let (events, verifier) = (invocation.events(), Verifier::of(invocation));
+        let message = Arc::new(with_role(message, USER_AUTHOR));
+        let message = Some(credential::receive(message, &events, &verifier, &invocation.services).await?);
         let input = UserInput { message, state_delta: state, beginning: None };
         let stored = append_user_message(run, &self.cx, &self.log, input, false).await?;
         Ok(stored.and_then(|event| event.content.clone()).unwrap_or_default())

@@ -9,8 +9,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use hatchery_core::{
     CallContext, Caller, Claim, Content, Event, EventData, EventSink, Invocation, JsonMap, NewInvocation, RunError,
-    RunFailure, RunJournal, RunLimit, RunState, RunTransition, Services, SessionKey, SpanContext, SpanOperation,
-    StoreError, TimeKind, TurnLease, USER_AUTHOR, check_message,
+    RunFailure, RunJournal, RunLimit, RunState, RunTransition, Services, Session, SessionKey, SpanContext,
+    SpanOperation, StoreError, TimeKind, TurnLease, USER_AUTHOR, check_message,
 };
 use imbl::Vector;
 use tokio::sync::oneshot;
@@ -32,6 +32,7 @@ use crate::app::{App, MemoryAddition};
 use crate::plugins::Plugins;
 use crate::provenance::Verifier;
 use crate::run::{AgentOutcome, AgentScope, Replay, RunContext};
+use crate::tools::credential;
 
 /// The parameters of a turn.
 pub(super) struct TurnRequest {
@@ -135,6 +136,13 @@ impl RunnerInner {
         }
         let id = resumed.as_ref().map_or(new_id, |resumed| resumed.invocation_id.clone());
         let message = request.message.filter(|_| !is_attached).map(|message| Arc::new(with_role(message, USER_AUTHOR)));
+        let message = match self.receive_credentials(message, &session, &services).await {
+            Ok(message) => message,
+            Err(error) => {
+                *slot = Some(CachedSession { session, views, bytes, last_turn });
+                return Err(error);
+            }
+        };
         let first_event = if resumed.is_some() { 0 } else { events_before };
         let (user_content, delivered_ids) = match &resumed {
             Some(resumed) => (resumed.user_content(&session.events), resumed.event_ids(&session.events)),
@@ -237,6 +245,18 @@ impl RunnerInner {
         drop(publisher);
         span.finish();
         result.map(|is_finished| is_finished.then_some(journal))
+    }
+
+    /// Keeps the credentials in a message, and returns the message without them.
+    async fn receive_credentials(
+        &self,
+        message: Option<Arc<Content>>,
+        session: &Session,
+        services: &Services,
+    ) -> Result<Option<Arc<Content>>, RunError> {
+        let Some(message) = message else { return Ok(None) };
+        let verifier = self.verifier(&session.key);
+        credential::receive(message, &session.events, &verifier, services).await.map(Some)
     }
 
     /// Checks whether there is something to do for a run that is new or continued. A finished run has nothing to do, unless

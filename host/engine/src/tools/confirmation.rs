@@ -1,32 +1,58 @@
-//! Human-in-the-loop confirmation of tool calls: requests to the client, and validation of its decisions.
+//! Requests of tool calls to a person, for confirmation or for a credential, and validation of the answers.
 //!
-//! A request shows the final arguments, after all callbacks. A decision is valid if it answers a request of the same
-//! agent, which the proof in the request's event shows, and only once. Forged, repeated and late decisions are ignored.
-//! The call then runs with exactly the arguments that were shown, or not at all.
+//! A request for confirmation shows the final arguments, after all callbacks. An answer is valid if it answers a request of the same
+//! agent, which the proof in the request's event shows, and only once. Forged, repeated and late answers are
+//! ignored. After a decision the call runs with exactly the arguments that were shown, or not at all.
 
 use std::sync::Arc;
 
 use hatchery_core::{
-    CallContext, Claim, Content, Event, EventActions, EventData, Extra, FunctionCall, JsonMap, Part, PartData,
-    REQUEST_CONFIRMATION, ToolConfirmation, new_function_call_id,
+    CallContext, Claim, Content, Event, EventActions, EventData, Extra, FunctionCall, FunctionResponse, JsonMap, Part,
+    PartData, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, ToolConfirmation, new_function_call_id,
 };
 use imbl::Vector;
 use serde_json::{Value, json};
 
+use super::credential::is_received;
 use crate::provenance::Verifier;
 
 /// Maximum number of requests for one call whose arguments keep changing.
 pub(crate) const MAX_REQUESTS: usize = 3;
 
-/// A call that a person has confirmed or rejected.
+/// A call for which a person has answered a request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ConfirmedCall {
+pub struct AnsweredCall {
     /// The call as the model made it.
     pub call: FunctionCall,
-    /// The decision.
-    pub confirmation: ToolConfirmation,
-    /// The request that the decision answers.
-    pub request: ConfirmationRequest,
+    /// The answer.
+    pub answer: UserAnswer,
+}
+
+/// A person's answer to a request about a call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum UserAnswer {
+    /// The call is confirmed or rejected.
+    Decision {
+        /// The decision.
+        confirmation: ToolConfirmation,
+        /// The request that the decision answers.
+        request: ConfirmationRequest,
+    },
+    /// A credential has been granted, which the [credential service](hatchery_core::CredentialService) has.
+    Credential {
+        /// The id of the call with which the person was asked.
+        request_id: String,
+    },
+}
+
+impl UserAnswer {
+    /// Returns the id of the call with which the person was asked.
+    pub fn request_id(&self) -> &str {
+        match self {
+            Self::Decision { request, .. } => &request.id,
+            Self::Credential { request_id } => request_id,
+        }
+    }
 }
 
 /// A request for a person's decision about a call.
@@ -42,23 +68,30 @@ pub struct ConfirmationRequest {
     pub count: usize,
 }
 
-/// Creates the event that requests confirmation of those `calls` that `actions` list. Each call has its final
-/// arguments. `None` if there are none.
+/// Creates the event that requests confirmation of those `calls`, and credentials for those, that `actions` list. Each
+/// call has its final arguments. `None` if there are none.
 pub(crate) fn request<'a>(
     calls: impl Iterator<Item = (&'a FunctionCall, &'a JsonMap)>,
     actions: &EventActions,
 ) -> Option<EventData> {
-    let requested = &actions.requested_tool_confirmations;
-    let unconfirmed = calls.filter_map(|(call, args)| Some((call, args, requested.get(call.id.as_deref()?)?)));
-    let (ids, parts): (Vec<_>, Vec<_>) = unconfirmed
-        .map(|(call, args, confirmation)| {
+    let EventActions { requested_auth_configs, requested_tool_confirmations, .. } = actions;
+    let requests = calls.flat_map(|(call, args)| {
+        let requested = |map: &Extra| map.get(call.id.as_deref()?).cloned();
+        let credential = requested(requested_auth_configs).map(|config| {
+            let args = [("functionCallId".into(), json!(call.id)), ("authConfig".into(), config)];
+            (REQUEST_CREDENTIAL, JsonMap::from_iter(args))
+        });
+        let confirmation = requested(requested_tool_confirmations).map(|confirmation| {
+            let original = json!({"id": call.id, "name": call.name, "args": args});
+            let args = [("originalFunctionCall".into(), original), ("toolConfirmation".into(), confirmation)];
+            (REQUEST_CONFIRMATION, JsonMap::from_iter(args))
+        });
+        credential.into_iter().chain(confirmation)
+    });
+    let (ids, parts): (Vec<_>, Vec<_>) = requests
+        .map(|(name, args)| {
             let id = new_function_call_id();
-            let args = JsonMap::from_iter([
-                ("originalFunctionCall".into(), json!({"id": call.id, "name": call.name, "args": args})),
-                ("toolConfirmation".into(), confirmation.clone()),
-            ]);
-            let call =
-                FunctionCall { id: Some(id.clone()), name: REQUEST_CONFIRMATION.into(), args, extra: Extra::default() };
+            let call = FunctionCall { id: Some(id.clone()), name: name.into(), args, extra: Extra::default() };
             (id, Part::from(PartData::FunctionCall(call)))
         })
         .unzip();
@@ -66,33 +99,36 @@ pub(crate) fn request<'a>(
     (!ids.is_empty()).then(|| EventData { content, long_running_tool_ids: ids, ..EventData::default() })
 }
 
-/// Returns true for an event that requests confirmation.
+/// Returns true for the name of a call with which a person is asked.
+pub(crate) fn is_request_name(name: &str) -> bool {
+    name == REQUEST_CONFIRMATION || name == REQUEST_CREDENTIAL
+}
+
+/// Returns true for an event that requests a confirmation or a credential.
 pub(crate) fn is_request(event: &Event) -> bool {
-    event.function_calls().any(|call| call.name == REQUEST_CONFIRMATION)
+    event.function_calls().any(|call| is_request_name(&call.name))
 }
 
-/// Returns true for a message with decisions about calls.
-pub(crate) fn is_decision(message: &Event) -> bool {
-    message.function_responses().any(|response| response.name == REQUEST_CONFIRMATION)
+/// Returns true for a message with answers to such requests.
+pub(crate) fn is_answer(message: &Event) -> bool {
+    message.function_responses().any(|response| is_request_name(&response.name))
 }
 
-/// Returns the calls of `agent` that the user decides about in `message`, which follows the events `before`.
-pub(crate) fn decisions_in(
+/// Returns the calls of `agent` that the user answers for in `message`, which follows the events `before`.
+pub(crate) fn answers_in(
     before: &Vector<Arc<Event>>,
     message: &Event,
     agent: &str,
     verifier: &Verifier<'_>,
-) -> Vec<ConfirmedCall> {
-    let mut confirmed: Vec<ConfirmedCall> = Vec::new();
-    for response in message.function_responses().filter(|response| response.name == REQUEST_CONFIRMATION) {
-        let Some(confirmation) = parse_decision(&response.response) else { continue };
-        let open = response.id.as_deref().and_then(|id| find_open_call(before, id, agent, verifier));
-        let Some((call, request)) = open else { continue };
-        if !confirmed.iter().any(|earlier| earlier.call.id == call.id) {
-            confirmed.push(ConfirmedCall { call, confirmation, request });
+) -> Vec<AnsweredCall> {
+    let mut answered: Vec<AnsweredCall> = Vec::new();
+    for response in message.function_responses().filter(|response| is_request_name(&response.name)) {
+        let Some(open) = find_open_call(before, response, agent, verifier) else { continue };
+        if !answered.iter().any(|earlier| earlier.call.id == open.call.id) {
+            answered.push(open);
         }
     }
-    confirmed
+    answered
 }
 
 /// Parses a decision. Some clients send it as JSON text under the key `response`.
@@ -103,25 +139,19 @@ fn parse_decision(response: &JsonMap) -> Option<ToolConfirmation> {
     }
 }
 
-/// Finds the call for which `agent` made the request with this id. `None` if the call is no longer waiting.
+/// Finds the call for which `agent` made the request that is answered. `None` if the call is no longer waiting.
 fn find_open_call(
     before: &Vector<Arc<Event>>,
-    request_id: &str,
+    response: &FunctionResponse,
     agent: &str,
     verifier: &Verifier<'_>,
-) -> Option<(FunctionCall, ConfirmationRequest)> {
-    // A model can call a function of this name too, but only requests of the engine have a proof.
-    let is_request = |call: &FunctionCall| call.name == REQUEST_CONFIRMATION && call.id.as_deref() == Some(request_id);
+) -> Option<AnsweredCall> {
+    let request_id = response.id.as_deref()?;
     let is_own = |event: &&Arc<Event>| event.author == agent;
-    let request_index = before.iter().rposition(|event| {
-        is_own(&event) && event.function_calls().any(is_request) && verifier.proves(event, Claim::Confirmation)
-    })?;
-    let request = before.get(request_index)?.function_calls().find(|call| is_request(call))?;
-    let original = request.args.get("originalFunctionCall")?;
-    let (id, name) = (original.get("id")?.as_str()?, original.get("name")?.as_str()?);
-    let args = original.get("args")?.as_object()?.clone();
-    let question = serde_json::from_value(request.args.get("toolConfirmation")?.clone()).ok()?;
-    let is_original = |call: &&FunctionCall| call.id.as_deref() == Some(id) && call.name == name;
+    let (request_index, request) = find_request(before, &response.name, request_id, verifier)?;
+    before.get(request_index).filter(is_own)?;
+    let id = original_id(request)?;
+    let is_original = |call: &&FunctionCall| call.id.as_deref() == Some(id) && !is_request_name(&call.name);
     let call_index = before
         .iter()
         .take(request_index)
@@ -131,17 +161,50 @@ fn find_open_call(
         |event: &&Arc<Event>| event.function_responses().any(|response| response.id.as_deref() == Some(id));
     let mut responses = before.iter().skip(request_index + 1).filter(is_own).filter(has_response);
     // The first response reports that the call is waiting. A second one is its result.
-    let is_waiting = responses.next()?.actions.requested_tool_confirmations.contains_key(id);
+    let is_waiting = responses.next()?.actions.requests_answer(id);
     if !is_waiting || responses.next().is_some() {
         return None;
     }
-    let is_request_for_call = |call: &FunctionCall| {
-        let original = call.args.get("originalFunctionCall").filter(|_| call.name == REQUEST_CONFIRMATION);
-        original.and_then(|original| original.get("id")?.as_str()) == Some(id)
-    };
+    if response.name == REQUEST_CREDENTIAL {
+        if !is_received(&response.response) {
+            return None;
+        }
+        let answer = UserAnswer::Credential { request_id: request_id.into() };
+        return Some(AnsweredCall { call: call.clone(), answer });
+    }
+    let original = request.args.get("originalFunctionCall")?;
+    if original.get("name")?.as_str()? != call.name {
+        return None;
+    }
+    let args = original.get("args")?.as_object()?.clone();
+    let question = serde_json::from_value(request.args.get("toolConfirmation")?.clone()).ok()?;
+    let is_request_for_call = |call: &FunctionCall| call.name == REQUEST_CONFIRMATION && original_id(call) == Some(id);
     let since_call = before.iter().take(request_index + 1).skip(call_index + 1).filter(is_own);
     let count = since_call.filter(|event| event.function_calls().any(is_request_for_call)).count();
-    Some((call.clone(), ConfirmationRequest { id: request_id.into(), args, question, count }))
+    let request = ConfirmationRequest { id: request_id.into(), args, question, count };
+    let confirmation = parse_decision(&response.response)?;
+    Some(AnsweredCall { call: call.clone(), answer: UserAnswer::Decision { confirmation, request } })
+}
+
+/// Finds the request with this name and id that this host has made, with the index of its event. A model can call a
+/// function of this name too, but only requests of the engine have a proof.
+pub(crate) fn find_request<'a>(
+    events: &'a Vector<Arc<Event>>,
+    name: &str,
+    id: &str,
+    verifier: &Verifier<'_>,
+) -> Option<(usize, &'a FunctionCall)> {
+    let is_request = |call: &&FunctionCall| call.name == name && call.id.as_deref() == Some(id);
+    let index = events.iter().rposition(|event| {
+        event.function_calls().any(|call| is_request(&call)) && verifier.proves(event, Claim::Confirmation)
+    })?;
+    Some((index, events.get(index)?.function_calls().find(is_request)?))
+}
+
+/// Returns the id of the call that a request is about.
+fn original_id(request: &FunctionCall) -> Option<&str> {
+    let confirmed = request.args.get("originalFunctionCall").and_then(|original| original.get("id"));
+    confirmed.or_else(|| request.args.get("functionCallId"))?.as_str()
 }
 
 /// The outcome of a person's decision about a call.

@@ -120,9 +120,11 @@ impl ToolPipeline {
         if let Err(message) = self.check_transfer(&mut actions) {
             response = Some(error_map(&message));
         }
-        // A call can only request its own confirmation.
+        // A call can only request what is for itself.
         let id = self.cx.function_call_id.as_deref();
-        actions.requested_tool_confirmations.retain(|requested, _| Some(requested.as_str()) == id);
+        for requests in [&mut actions.requested_tool_confirmations, &mut actions.requested_auth_configs] {
+            requests.retain(|requested, _| Some(requested.as_str()) == id);
+        }
         let response = ToolResponse { response, actions, args };
         let is_stored_next = matches!(self.caller, Caller::Model { is_only: true, .. }) && self.tool.is_idempotent();
         if let Some((journal, key)) = self.journal().filter(|_| !is_stored_next) {
@@ -161,11 +163,15 @@ impl ToolPipeline {
         let result = self.run(&mut args).await;
         let mut actions = self.take_changes(&state_delta);
         let transfer = self.check_transfer(&mut actions);
-        // A confirmation would be requested under the id of the code's own call.
+        // A person would be asked under the id of the code's own call.
         let has_requested_confirmation = !std::mem::take(&mut actions.requested_tool_confirmations).is_empty();
+        let has_requested_credential = !std::mem::take(&mut actions.requested_auth_configs).is_empty();
         code_cx.actions().merge_concurrent(actions.clone(), &before);
         if has_requested_confirmation {
             return Err(needs_person(name));
+        }
+        if has_requested_credential {
+            return Err(needs_credential(name));
         }
         transfer.map_err(ToolError::Recoverable)?;
         let completed = match &result {
@@ -359,6 +365,11 @@ pub(crate) fn as_map(result: Value) -> JsonMap {
 /// Creates the response to a model whose call has failed.
 pub(crate) fn error_map(message: &str) -> JsonMap {
     JsonMap::from_iter([("error".into(), json!(message))])
+}
+
+fn needs_credential(tool: &str) -> ToolError {
+    let reason = "it needs a credential of the user, which only a tool call of an LLM agent's model can wait for";
+    ToolError::Recoverable(format!("tool `{tool}` cannot be called here: {reason}"))
 }
 
 fn needs_person(tool: &str) -> ToolError {

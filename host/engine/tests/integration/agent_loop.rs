@@ -132,7 +132,7 @@ proptest! {
                     break;
                 }
                 AgentStep::Done | AgentStep::Transfer(_) | AgentStep::Pause(_) => break,
-                AgentStep::CallTools(_) | AgentStep::CallDecided(_) | AgentStep::RunCode(_) | AgentStep::EmitAnswer(_) => {
+                AgentStep::CallTools(_) | AgentStep::CallAnswered(_) | AgentStep::RunCode(_) | AgentStep::EmitAnswer(_) => {
                     prop_assert!(false, "tools and code run only after the model has asked for them");
                 }
             }

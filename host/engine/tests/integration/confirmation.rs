@@ -375,7 +375,7 @@ async fn code_cannot_request_confirmation_as_another_agent() {
     let (_, error) = Harness::new(Agent::new("code", "", code)).await.expect_error("hi").await;
     assert_eq!(
         error.to_string(),
-        "agent `code`: may not request a confirmation as `other`; that agent requests it itself"
+        "agent `code`: may not request a confirmation or a credential as `other`; that agent requests it itself"
     );
 }
 

@@ -54,7 +54,7 @@ impl Authorization<'_> {
     }
 
     fn store(&self) -> TokenStore {
-        TokenStore { file: self.config.tokens.clone(), memory: self.config.memory.clone() }
+        TokenStore { tokens: self.config.tokens.clone(), memory: self.config.memory.clone() }
     }
 
     fn client_id(&self) -> Result<Option<String>, McpError> {

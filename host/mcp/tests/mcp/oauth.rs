@@ -1,7 +1,6 @@
 //! Servers that demand a token: logins, the host's own credentials, and where requests for tokens may go.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -12,8 +11,11 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hatchery_core::ConfigValue;
-use hatchery_mcp::{Browser, Egress, HttpServer, McpError, OAuthConfig, OAuthGrant, ServerConfig, Transport, Url};
+use hatchery_core::{ConfigValue, CredentialId};
+use hatchery_mcp::{
+    Browser, Egress, HttpServer, McpError, OAuthConfig, OAuthGrant, ServerConfig, StoredTokens, Transport, Url,
+};
+use hatchery_test_support::services;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
@@ -167,15 +169,12 @@ impl Browser for Refusing {
     }
 }
 
-fn mode(file: &Path) -> u32 {
-    std::os::unix::fs::PermissionsExt::mode(&file.metadata().unwrap().permissions()) & 0o777
-}
-
 #[tokio::test]
 async fn a_person_logs_in_once_and_agents_never_see_the_token() {
-    let (server, folder) = (Guarded::start(None).await, tempfile::tempdir().unwrap());
-    let file = folder.path().join("tokens/guarded.json");
-    let config = || server.config(|oauth| oauth.tokens = Some(file.clone()));
+    let server = Guarded::start(None).await;
+    let (service, id) = (services().credentials, CredentialId::of_host("guarded"));
+    let tokens = StoredTokens { service: service.clone(), id: id.clone() };
+    let config = || server.config(|oauth| oauth.tokens = Some(tokens.clone()));
     let guarded = toolset(config());
     let error = CallingApp::error(guarded.clone()).await.to_string();
     assert!(error.contains("it requires authorization, and answered `Bearer resource_metadata="), "{error}");
@@ -183,7 +182,7 @@ async fn a_person_logs_in_once_and_agents_never_see_the_token() {
     let refused = guarded.login(&Refusing).await.unwrap_err();
     assert_eq!(refused, McpError::Authorization("nobody has logged in".into()));
     guarded.login(&Granting).await.unwrap();
-    assert_eq!(mode(&file), 0o600);
+    assert!(service.load(&id).await.unwrap().is_some());
     // As another process does.
     let app = CallingApp::new(toolset(config()), &[("open", json!({}))]).await;
     let events = app.harness.run("go").await;

@@ -1,12 +1,17 @@
 //! Access tokens: requested when they are needed, and kept until shortly before they expire.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use hatchery_core::excerpt;
-use hatchery_egress::{GoogleCredentials, Secret, TokenCache, TokenRequest, TokenResponse, is_loopback};
+use hatchery_core::{CallContext, excerpt};
+use hatchery_egress::{Egress, GoogleCredentials, Secret, TokenCache, TokenRequest, TokenResponse, is_loopback};
 use reqwest::header::HeaderValue;
 use reqwest::{Method, Url};
 
-use super::{ClientCredentials, ClientPlacement, Credentials, KeySource, Placement, ServiceAccount, setting};
+use super::user::UserAuthenticator;
+use super::{
+    ClientCredentials, ClientPlacement, Credentials, KeySource, Placement, Refusable, ServiceAccount, setting,
+};
 use crate::error::{ApiError, read};
 use crate::http::{Transport, redact};
 use crate::request::{Request, encode_form};
@@ -24,20 +29,35 @@ const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlen
 pub(crate) struct Authenticator {
     credentials: Credentials,
     cache: TokenCache,
+    /// For credentials that users grant.
+    user: Option<UserAuthenticator>,
 }
 
 impl Authenticator {
-    pub(crate) fn new(credentials: Credentials) -> Self {
-        Self { credentials, cache: TokenCache::default() }
+    /// Creates an authenticator. What users grant is kept under the name `key`.
+    pub(crate) fn new(credentials: Credentials, key: String, egress: &Arc<dyn Egress>) -> Self {
+        let user = match &credentials {
+            Credentials::User(user) => Some(UserAuthenticator::new((**user).clone(), key, egress.clone())),
+            _ => None,
+        };
+        Self { credentials, cache: TokenCache::default(), user }
     }
 
-    /// Returns what to add to a request. A token is requested if there is none or it expires soon.
+    /// Returns what to add to a request. A token is requested if there is none or it expires soon. Without a call there is
+    /// no user, and requests have nothing that users grant.
     ///
     /// # Errors
-    /// If a variable is not set, a value cannot be in a header, or there is no token.
-    pub(crate) async fn place(&self, transport: &Transport) -> Result<Placement, ApiError> {
+    /// If a variable is not set, a value cannot be in a header, or there is no token. [`ApiError::CredentialRequested`]
+    /// if the user of the call has been asked.
+    pub(crate) async fn place(&self, transport: &Transport, cx: Option<&CallContext>) -> Result<Placement, ApiError> {
         let token = match &self.credentials {
             Credentials::None => return Ok(Placement::default()),
+            Credentials::User(_) => {
+                return match (&self.user, cx) {
+                    (Some(user), Some(cx)) => user.place(cx).await,
+                    (_, _) => Ok(Placement::default()),
+                };
+            }
             Credentials::ApiKey { location, name, value } => return Placement::api_key(*location, name, value),
             Credentials::Bearer(token) => return Placement::bearer(read(token, "auth.bearer")?.into(), "auth.bearer"),
             Credentials::Basic { username, password } => {
@@ -48,12 +68,25 @@ impl Authenticator {
             Credentials::OAuth2(client) => self.cache.get_or_fetch(client.fetch(transport)).await?,
             Credentials::Google(account) => self.cache.get_or_fetch(account.fetch(transport)).await?,
         };
-        Ok(Placement { token: Some(token.clone()), ..Placement::bearer(token, "auth")? })
+        Ok(Placement { refusable: Refusable::Token(token.clone()), ..Placement::bearer(token, "auth")? })
     }
 
-    /// Forgets a token that the API has refused.
-    pub(crate) fn forget(&self, token: &Secret) {
-        self.cache.forget(token);
+    /// Forgets credentials that the API has refused. Returns false if there can be no others.
+    ///
+    /// # Errors
+    /// If what a user has granted cannot be forgotten.
+    pub(crate) async fn forget(&self, placement: &Refusable, cx: Option<&CallContext>) -> Result<bool, ApiError> {
+        match (placement, &self.user, cx) {
+            (Refusable::User(credential), Some(user), Some(cx)) => {
+                user.refuse(cx, credential).await?;
+                Ok(true)
+            }
+            (Refusable::Token(token), _, _) => {
+                self.cache.forget(token);
+                Ok(true)
+            }
+            (Refusable::User(_) | Refusable::Nothing, _, _) => Ok(false),
+        }
     }
 }
 

@@ -10,3 +10,4 @@ mod requests;
 mod schemas;
 mod support;
 mod tokens;
+mod user_credentials;

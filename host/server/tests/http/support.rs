@@ -13,7 +13,7 @@ use hatchery_core::{
 use hatchery_engine::{App, PluginSource, Plugins, Runner};
 use hatchery_models::ModelProviders;
 use hatchery_server::{AppState, Server};
-use hatchery_stores::{AppQuotas, KeywordMemory, MemoryArtifacts, MemorySessions, Quotas};
+use hatchery_stores::{AppQuotas, KeywordMemory, MemoryArtifacts, MemoryCredentials, MemorySessions, Quotas};
 use hatchery_telemetry::{Metrics, TraceStore};
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
@@ -224,6 +224,7 @@ impl Host {
             sessions: Arc::new(MemorySessions::new()),
             artifacts,
             memory: Arc::new(KeywordMemory::new()),
+            credentials: Arc::new(MemoryCredentials::default()),
             models: Arc::new(ModelProviders::new()),
         });
         let (traces, metrics) = (TraceStore::default(), Metrics::default());

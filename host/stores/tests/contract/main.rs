@@ -1,4 +1,4 @@
-//! Contract tests of session, artifact and memory services, for all backends.
+//! Contract tests of session, artifact, memory and credential services, for all backends.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -47,6 +47,7 @@ macro_rules! in_postgres {
 }
 
 mod artifacts;
+mod credentials;
 #[cfg(feature = "postgres")]
 mod database;
 #[cfg(not(feature = "postgres"))]

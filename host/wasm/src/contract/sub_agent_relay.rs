@@ -189,7 +189,7 @@ pub(crate) mod tests {
         AgentHost, CallContext, Content, Invocation, JsonMap, Model, ModelError, ModelResolver, NewInvocation,
         Services, Session, SessionKey, State as SessionState, Timestamp, ToolAuthorizer, ToolError,
     };
-    use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
+    use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemoryCredentials, MemorySessions};
     use serde_json::{Value, json};
 
     use super::*;
@@ -255,6 +255,7 @@ pub(crate) mod tests {
             sessions: Arc::new(MemorySessions::new()),
             artifacts: Arc::new(MemoryArtifacts::new()),
             memory: Arc::new(KeywordMemory::default()),
+            credentials: Arc::new(MemoryCredentials::default()),
             models: Arc::new(NoModels),
         };
         let now = Timestamp::now();

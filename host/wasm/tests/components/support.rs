@@ -12,7 +12,7 @@ use hatchery_core::{
 use hatchery_engine::{App, AppDirectory, Plugins, RunRequest, Runner};
 use hatchery_models::ModelProviders;
 use hatchery_models::scripted::Scripted;
-use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
+use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemoryCredentials, MemorySessions};
 use hatchery_wasm::{
     Catalog, CatalogHandle, CodeCache, ComponentSettings, Engine, EngineOptions, FileState, Grants, Limits, LoadOptions,
 };
@@ -140,6 +140,7 @@ fn services_with(models: Arc<dyn ModelResolver>) -> Services {
         sessions: Arc::new(MemorySessions::new()),
         artifacts: Arc::new(MemoryArtifacts::new()),
         memory: Arc::new(KeywordMemory::default()),
+        credentials: Arc::new(MemoryCredentials::default()),
         models,
     }
 }

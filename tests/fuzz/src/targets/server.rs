@@ -10,7 +10,7 @@ use hatchery_core::{Agent, Services};
 use hatchery_engine::{App, Plugins, Runner};
 use hatchery_models::ModelProviders;
 use hatchery_server::{AppState, Server};
-use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
+use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemoryCredentials, MemorySessions};
 
 use super::RUNTIME;
 
@@ -41,6 +41,7 @@ fn start() -> SocketAddr {
             sessions: Arc::new(MemorySessions::new()),
             artifacts: Arc::new(MemoryArtifacts::new()),
             memory: Arc::new(KeywordMemory::new()),
+            credentials: Arc::new(MemoryCredentials::default()),
             models: Arc::new(ModelProviders::new()),
         };
         let agent = Agent::new("app", "Runs nothing.", hatchery_core::AgentKind::Sequential);

@@ -1,12 +1,12 @@
-//! Access of MCP servers, remote agents, APIs and integrations.
+//! Access of MCP servers, remote agents, APIs, integrations and code executors.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::{is_outside, list};
 use crate::config::{
-    A2aAgentConfig, ApiConfig, IntegrationConfig, McpServerConfig, ServiceAccountConfig, ValueConfig,
-    without_credentials,
+    A2aAgentConfig, ApiConfig, CodeExecutorConfig, IntegrationConfig, McpServerConfig, ServiceAccountConfig,
+    ValueConfig, without_credentials,
 };
 
 /// Returns the process or the connection of an MCP server and the variables that it gets, as key and value.
@@ -53,6 +53,8 @@ pub(super) fn external_api(api: &ApiConfig, folder: &Path) -> Vec<(String, Strin
         .oauth2
         .iter()
         .map(|client| ("auth.oauth2.token_url".to_owned(), without_credentials(&client.token_url)));
+    let user_urls = api.auth.user.iter().flat_map(|user| user.urls());
+    let user_urls = user_urls.map(|(key, url)| (format!("auth.user.{key}"), without_credentials(url)));
     let account = api.auth.service_account.iter().map(|account| external_account("auth.", account));
     let credentials = api.auth.variables().into_iter().filter(|(key, _)| *key != "service_account.json");
     let credentials = credentials.map(|(key, from)| (format!("auth.{key}"), format!("from {from}")));
@@ -63,6 +65,7 @@ pub(super) fn external_api(api: &ApiConfig, folder: &Path) -> Vec<(String, Strin
         .chain(base_url)
         .chain(hosts)
         .chain(token_url)
+        .chain(user_urls)
         .chain(account)
         .chain(credentials)
         .chain(variables)
@@ -91,4 +94,20 @@ pub(super) fn external_integration(integration: &IntegrationConfig) -> Vec<(Stri
     let account = integration.service_account.iter().map(|account| external_account("", account));
     let endpoint = integration.endpoint.iter().map(|url| ("endpoint".to_owned(), without_credentials(url)));
     resources.chain(account).chain(endpoint).collect()
+}
+
+/// Returns the engine or the service that runs code, as key and value.
+pub(super) fn external_executor(executor: &CodeExecutorConfig) -> Vec<(String, String)> {
+    let container = executor.container.iter().flat_map(|container| {
+        // Who can use the socket has all rights on the machine.
+        let socket = container.socket.display().to_string();
+        [("container.socket".to_owned(), socket), ("container.image".to_owned(), container.image.clone())]
+    });
+    let vertex = executor.vertex.iter().flat_map(|vertex| {
+        let extension = ("vertex.extension".to_owned(), vertex.extension.clone());
+        let endpoint = vertex.endpoint.iter().map(|url| ("vertex.endpoint".to_owned(), without_credentials(url)));
+        let account = external_account("vertex.", &vertex.service_account);
+        [extension, account].into_iter().chain(endpoint)
+    });
+    container.chain(vertex).collect()
 }

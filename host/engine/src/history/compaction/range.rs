@@ -165,11 +165,11 @@ fn first_user_messages(events: &[Arc<Event>], indices: &[usize]) -> Vec<usize> {
 }
 
 impl Call {
-    /// Adds a response, which closes the call. Exceptions are a response that requests a confirmation, and the agent's
+    /// Adds a response, which closes the call. Exceptions are a response that requests something of a person, and the agent's
     /// response to a long-running call, whose final response comes from the client.
     fn add_response(&mut self, id: &str, index: usize, event: &Event) {
         self.indices.push(index);
-        let requests_confirmation = event.actions.requested_tool_confirmations.contains_key(id);
-        self.is_open = requests_confirmation || (self.is_long_running && event.author != USER_AUTHOR);
+        let requests_answer = event.actions.requests_answer(id);
+        self.is_open = requests_answer || (self.is_long_running && event.author != USER_AUTHOR);
     }
 }

@@ -6,11 +6,12 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use hatchery_core::{
     Aggregator, CallContext, Content, Event, LlmRequest, ModelError, ModelErrorKind, ModelRef, Part, PartData,
-    REQUEST_CONFIRMATION, RunError, StreamingMode, Summarizer,
+    RunError, StreamingMode, Summarizer,
 };
 use serde_json::Value;
 
 use super::CompactionError;
+use crate::tools::confirmation::is_request_name;
 
 /// The placeholder for the conversation in a prompt.
 const HISTORY_PLACEHOLDER: &str = "{conversation_history}";
@@ -97,9 +98,9 @@ fn format_content(content: &Content) -> Vec<String> {
 fn format_part(part: &Part) -> Option<String> {
     match &part.data {
         PartData::Text(text) => (!text.trim().is_empty()).then(|| text.clone()),
-        PartData::FunctionCall(call) => (call.name != REQUEST_CONFIRMATION)
+        PartData::FunctionCall(call) => (!is_request_name(&call.name))
             .then(|| format!("[FUNCTION_CALL: {}({})]", call.name, Value::Object(call.args.clone()))),
-        PartData::FunctionResponse(response) => (response.name != REQUEST_CONFIRMATION)
+        PartData::FunctionResponse(response) => (!is_request_name(&response.name))
             .then(|| format!("[FUNCTION_RESPONSE: {} -> {}]", response.name, Value::Object(response.response.clone()))),
         PartData::InlineData(blob) => {
             Some(format!("[FILE: {}]", blob.display_name.as_ref().unwrap_or(&blob.mime_type)))

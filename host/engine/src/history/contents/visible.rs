@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Content, Event, Part, PartData, REQUEST_CONFIRMATION, USER_AUTHOR};
+use hatchery_core::{Content, Event, Part, PartData, USER_AUTHOR};
 use serde_json::Value;
+
+use crate::tools::confirmation::is_request_name;
 
 const MODEL: &str = "model";
 
@@ -55,10 +57,10 @@ pub(super) fn summary_content(content: &Content, starts_turn: bool) -> Option<Vi
     content.parts.iter().any(is_relevant).then(|| VisibleContent { content: Arc::new(content), starts_turn })
 }
 
-/// Removes empty parts, which models reject, and confirmation requests with their responses, which only concern the
-/// user and the host.
+/// Removes empty parts, which models reject, and requests for confirmations and credentials with their responses,
+/// which only concern the user and the host.
 fn without_internal_parts(content: &Arc<Content>) -> Arc<Content> {
-    let is_internal = |part: &Part| is_empty(part) || is_confirmation(part);
+    let is_internal = |part: &Part| is_empty(part) || is_request(part);
     if !content.parts.iter().any(is_internal) {
         return content.clone();
     }
@@ -66,10 +68,10 @@ fn without_internal_parts(content: &Arc<Content>) -> Arc<Content> {
     Arc::new(Content { role: content.role.clone(), parts })
 }
 
-fn is_confirmation(part: &Part) -> bool {
+fn is_request(part: &Part) -> bool {
     match &part.data {
-        PartData::FunctionCall(call) => call.name == REQUEST_CONFIRMATION,
-        PartData::FunctionResponse(response) => response.name == REQUEST_CONFIRMATION,
+        PartData::FunctionCall(call) => is_request_name(&call.name),
+        PartData::FunctionResponse(response) => is_request_name(&response.name),
         _ => false,
     }
 }

@@ -1,0 +1,198 @@
+//! Settings of code executors: `code_executors`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hatchery_executors::{CredentialsSource, ExtensionOperation, VertexConfig as VertexSettings};
+use hatchery_openapi::{Credentials, KeySource};
+use hatchery_wasm::limits::units;
+use hatchery_wasm::policy::{OutboundPolicy, entries_for};
+use serde::Deserialize;
+
+use super::openapi::{GOOGLE_TOKEN_URL, ServiceAccountConfig};
+use crate::byte_size::ByteSize;
+use crate::egress::HostEgress;
+
+/// The name for code execution by the model's provider, which no executor can have.
+const BUILT_IN: &str = "built_in";
+
+/// An executor of the code that models write: exactly one of these. Agents refer to it by its name.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CodeExecutorConfig {
+    /// Python in containers of Docker or Podman.
+    pub container: Option<ContainerConfig>,
+    /// Python in a code interpreter extension of Vertex AI.
+    pub vertex: Option<VertexConfig>,
+    /// The reason why the executor is not used. It cannot be set in the file.
+    #[serde(skip)]
+    pub refusal: Option<String>,
+}
+
+/// Containers of Docker or Podman.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContainerConfig {
+    /// The Unix socket of the engine, such as `/var/run/docker.sock`.
+    pub socket: PathBuf,
+    /// The image, which has `python3`. The host does not pull it.
+    pub image: String,
+    /// Maximum memory of a container. Default: 512 MiB.
+    #[serde(default)]
+    pub memory: Option<ByteSize>,
+    /// Processors of a container. Default: 1.
+    #[serde(default)]
+    pub cpus: Option<f64>,
+    /// Maximum number of processes of a container. Default: 128.
+    #[serde(default)]
+    pub pids: Option<u32>,
+    /// How long code may run. Default: 60 s.
+    #[serde(default, deserialize_with = "units::duration")]
+    pub timeout: Option<Duration>,
+    /// Maximum size of what code prints and of its files, each. Default: 8 MiB.
+    #[serde(default)]
+    pub max_output: Option<ByteSize>,
+    /// Maximum number of containers that keep the state of sessions. Default: 16.
+    #[serde(default)]
+    pub max_sessions: Option<usize>,
+    /// How long a container keeps the state of a session that nobody uses. Default: 15 min.
+    #[serde(default, deserialize_with = "units::duration")]
+    pub idle_timeout: Option<Duration>,
+}
+
+/// A code interpreter extension of Vertex AI.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VertexConfig {
+    /// `projects/PROJECT/locations/LOCATION/extensions/ID`.
+    pub extension: String,
+    /// The account that calls it.
+    pub service_account: ServiceAccountConfig,
+    /// What is called. Default: `execute`, which runs the code as it is.
+    #[serde(default)]
+    pub operation: VertexOperation,
+    /// What URLs begin with. Default: the service in the location of the extension.
+    #[serde(default)]
+    pub endpoint: Option<String>,
+    /// How long code may run. Default: 60 s.
+    #[serde(default, deserialize_with = "units::duration")]
+    pub timeout: Option<Duration>,
+}
+
+/// An operation of a code interpreter extension.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VertexOperation {
+    /// Runs the code.
+    #[default]
+    Execute,
+    /// Lets the extension's own model write code for a text, which is the code here.
+    GenerateAndExecute,
+}
+
+/// Checks the names and settings of executors.
+///
+/// # Errors
+/// The problem, with the key.
+pub(super) fn check(executors: &BTreeMap<String, CodeExecutorConfig>) -> Result<(), String> {
+    executors.iter().try_for_each(|(name, executor)| {
+        let is_plain = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_');
+        if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) || name == BUILT_IN {
+            return Err(format!(
+                "code_executors: `{}` is not a valid name; use up to 64 letters, digits, `-` and `_`, but not `{BUILT_IN}`",
+                name.escape_debug()
+            ));
+        }
+        match (&executor.container, &executor.vertex) {
+            (Some(container), None) => container.check(),
+            (None, Some(vertex)) => vertex.check(),
+            (None, None) | (Some(_), Some(_)) => Err("it has either a `container` or a `vertex`".into()),
+        }
+        .map_err(|reason| format!("code_executors.{name}: {reason}"))
+    })
+}
+
+/// Resolves the paths of credentials files against `folder`. That of a socket must be absolute.
+pub(super) fn resolve_paths(executors: &mut BTreeMap<String, CodeExecutorConfig>, folder: &Path) {
+    let accounts = executors.values_mut().filter_map(|executor| executor.vertex.as_mut());
+    for file in accounts.filter_map(|vertex| vertex.service_account.file.as_mut()) {
+        *file = folder.join(&*file);
+    }
+}
+
+impl ContainerConfig {
+    fn check(&self) -> Result<(), String> {
+        if !self.socket.is_absolute() {
+            return Err(
+                "`container.socket` must be the absolute path of a socket, such as `/var/run/docker.sock`".into()
+            );
+        }
+        if self.image.trim().is_empty() {
+            return Err("`container.image` is missing".into());
+        }
+        if self.cpus.is_some_and(|cpus| !(cpus > 0.0 && cpus <= 1024.0)) {
+            return Err("`container.cpus` must be more than 0 and at most 1024".into());
+        }
+        Ok(())
+    }
+
+    /// Returns the settings of an executor.
+    #[cfg(unix)]
+    pub(crate) fn settings(&self) -> hatchery_executors::ContainerConfig {
+        let default = hatchery_executors::ContainerConfig::new(&self.socket, &self.image);
+        hatchery_executors::ContainerConfig {
+            memory: self.memory.map_or(default.memory, |memory| u64::try_from(memory.bytes()).unwrap_or(u64::MAX)),
+            cpus: self.cpus.unwrap_or(default.cpus),
+            pids: self.pids.unwrap_or(default.pids),
+            timeout: self.timeout.unwrap_or(default.timeout),
+            max_output: self.max_output.map_or(default.max_output, ByteSize::bytes),
+            max_sessions: self.max_sessions.unwrap_or(default.max_sessions),
+            idle_timeout: self.idle_timeout.unwrap_or(default.idle_timeout),
+            ..default
+        }
+    }
+}
+
+impl VertexConfig {
+    fn check(&self) -> Result<(), String> {
+        let segments: Vec<&str> = self.extension.split('/').collect();
+        if !matches!(*segments, ["projects", _, "locations", _, "extensions", _]) {
+            return Err("`vertex.extension` must be `projects/PROJECT/locations/LOCATION/extensions/ID`".into());
+        }
+        self.service_account.credentials().map(drop).map_err(|reason| format!("vertex.{reason}"))?;
+        self.policy().map(drop)
+    }
+
+    /// Returns where requests may go.
+    fn policy(&self) -> Result<OutboundPolicy, String> {
+        let location = self.extension.split('/').nth(3).unwrap_or_default();
+        let service = format!("https://{location}-aiplatform.googleapis.com");
+        let mut policy = OutboundPolicy::default();
+        for url in [self.endpoint.as_deref().unwrap_or(&service), GOOGLE_TOKEN_URL] {
+            let (own, private) = entries_for(url)?;
+            policy.network.push(own);
+            policy.private_network.extend(private);
+        }
+        Ok(policy)
+    }
+
+    /// Returns the settings of an executor. `None` if they are invalid, which is an error when the file is read.
+    pub(crate) fn settings(&self, name: &str) -> Option<VertexSettings> {
+        let Ok(Credentials::Google(account)) = self.service_account.credentials() else { return None };
+        Some(VertexSettings {
+            extension: self.extension.clone(),
+            operation: match self.operation {
+                VertexOperation::Execute => ExtensionOperation::Execute,
+                VertexOperation::GenerateAndExecute => ExtensionOperation::GenerateAndExecute,
+            },
+            endpoint: self.endpoint.clone(),
+            credentials: match account.key {
+                KeySource::File(file) => CredentialsSource::File(file),
+                KeySource::Json(json) => CredentialsSource::Json(json),
+            },
+            egress: HostEgress::new(self.policy().ok()?, format!("code_executors.{name}")),
+            timeout: self.timeout.unwrap_or(Duration::from_secs(60)),
+        })
+    }
+}

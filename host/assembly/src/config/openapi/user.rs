@@ -1,0 +1,182 @@
+//! Credentials that each user of an agent grants: `openapi.apis.NAME.auth.user`.
+
+use hatchery_core::{AuthKeyLocation, AuthScheme, OAuthFlow, OAuthFlows};
+use hatchery_openapi::{Credentials, UserClient, UserCredentials};
+use serde::Deserialize;
+
+use super::{ApiKeyLocation, OAuth2ClientPlacement};
+use crate::config::value::ValueConfig;
+
+/// The scope that makes a login one of OpenID.
+const OPENID_SCOPE: &str = "openid";
+
+/// What each user grants: exactly one of these.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UserAuthConfig {
+    /// Access tokens of an OAuth 2.0 server where users log in.
+    pub oauth2: Option<UserOAuth2Config>,
+    /// Access tokens of an OpenID provider where users log in.
+    pub openid_connect: Option<OpenIdConnectConfig>,
+    /// A key of each user.
+    pub api_key: Option<UserApiKeyConfig>,
+    /// A password or a token of each user in the header `Authorization`.
+    pub http: Option<UserHttpScheme>,
+}
+
+/// An OAuth 2.0 server where users log in.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UserOAuth2Config {
+    /// Where users log in.
+    pub authorization_url: String,
+    /// Where tokens are requested.
+    pub token_url: String,
+    pub client_id: ValueConfig,
+    /// Default: none, for a client that is public.
+    #[serde(default)]
+    pub client_secret: Option<ValueConfig>,
+    /// What to ask users for.
+    #[serde(default)]
+    pub scopes: Vec<String>,
+    /// Where users are sent after the login. Default: what the client of the run chooses.
+    #[serde(default)]
+    pub redirect_uri: Option<String>,
+    /// Where the id and the secret are in requests for tokens. Default: `header`.
+    #[serde(default)]
+    pub client_in: OAuth2ClientPlacement,
+}
+
+/// An OpenID provider where users log in.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OpenIdConnectConfig {
+    /// The URL of its configuration, which ends in `/.well-known/openid-configuration`.
+    pub url: String,
+    pub client_id: ValueConfig,
+    /// Default: none, for a client that is public.
+    #[serde(default)]
+    pub client_secret: Option<ValueConfig>,
+    /// What to ask users for, beside `openid`.
+    #[serde(default)]
+    pub scopes: Vec<String>,
+    /// Where users are sent after the login. Default: what the client of the run chooses.
+    #[serde(default)]
+    pub redirect_uri: Option<String>,
+    /// Where the id and the secret are in requests for tokens. Default: `header`.
+    #[serde(default)]
+    pub client_in: OAuth2ClientPlacement,
+}
+
+/// A key of each user.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UserApiKeyConfig {
+    /// Where it is in requests.
+    #[serde(rename = "in")]
+    pub location: ApiKeyLocation,
+    /// The name of the header, of the parameter or of the cookie.
+    pub name: String,
+}
+
+/// What is in the header `Authorization`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UserHttpScheme {
+    /// A user name and a password.
+    Basic,
+    /// A token.
+    Bearer,
+}
+
+impl UserAuthConfig {
+    /// Returns the credentials.
+    ///
+    /// # Errors
+    /// If there is not exactly one kind.
+    pub(super) fn credentials(&self) -> Result<Credentials, String> {
+        let oauth2 = self.oauth2.as_ref().map(UserOAuth2Config::credentials);
+        let openid = self.openid_connect.as_ref().map(OpenIdConnectConfig::credentials);
+        let api_key = self.api_key.as_ref().map(|key| {
+            let location = match key.location {
+                ApiKeyLocation::Header => AuthKeyLocation::Header,
+                ApiKeyLocation::Query => AuthKeyLocation::Query,
+                ApiKeyLocation::Cookie => AuthKeyLocation::Cookie,
+            };
+            UserCredentials { scheme: AuthScheme::ApiKey { location, name: key.name.clone() }, client: None }
+        });
+        let http = self.http.map(|scheme| {
+            let scheme = match scheme {
+                UserHttpScheme::Basic => "basic",
+                UserHttpScheme::Bearer => "bearer",
+            };
+            UserCredentials { scheme: AuthScheme::Http { scheme: scheme.into() }, client: None }
+        });
+        let mut all = [oauth2, openid, api_key, http].into_iter().flatten();
+        match (all.next(), all.next()) {
+            (Some(user), None) => Ok(Credentials::User(Box::new(user))),
+            (_, _) => Err("`user` has exactly one of `oauth2`, `openid_connect`, `api_key` and `http`".into()),
+        }
+    }
+
+    /// Returns the URLs that requests for tokens go to, by key.
+    pub(crate) fn urls(&self) -> Vec<(&'static str, &str)> {
+        let token_url = self.oauth2.as_ref().map(|oauth2| ("oauth2.token_url", oauth2.token_url.as_str()));
+        let url = self.openid_connect.as_ref().map(|openid| ("openid_connect.url", openid.url.as_str()));
+        token_url.into_iter().chain(url).collect()
+    }
+
+    /// Returns the variables of the environment that the credentials need, by key.
+    pub(super) fn variables(&self) -> Vec<(&'static str, &str)> {
+        let (oauth2, openid) = (self.oauth2.as_ref(), self.openid_connect.as_ref());
+        let values = [
+            ("user.oauth2.client_id", oauth2.map(|oauth2| &oauth2.client_id)),
+            ("user.oauth2.client_secret", oauth2.and_then(|oauth2| oauth2.client_secret.as_ref())),
+            ("user.openid_connect.client_id", openid.map(|openid| &openid.client_id)),
+            ("user.openid_connect.client_secret", openid.and_then(|openid| openid.client_secret.as_ref())),
+        ];
+        values.into_iter().filter_map(|(key, value)| Some((key, value?.variable()?))).collect()
+    }
+}
+
+impl UserOAuth2Config {
+    fn credentials(&self) -> UserCredentials {
+        let flow = OAuthFlow {
+            authorization_url: Some(self.authorization_url.clone()),
+            token_url: self.token_url.clone(),
+            scopes: self.scopes.iter().map(|scope| (scope.clone(), String::new())).collect(),
+        };
+        UserCredentials {
+            scheme: AuthScheme::OAuth2 {
+                flows: OAuthFlows { authorization_code: Some(flow), ..OAuthFlows::default() },
+            },
+            client: Some(UserClient {
+                id: (&self.client_id).into(),
+                secret: self.client_secret.as_ref().map(Into::into),
+                redirect_uri: self.redirect_uri.clone(),
+                placement: self.client_in.into(),
+            }),
+        }
+    }
+}
+
+impl OpenIdConnectConfig {
+    fn credentials(&self) -> UserCredentials {
+        let mut scopes = vec![OPENID_SCOPE.to_owned()];
+        scopes.extend(self.scopes.iter().filter(|scope| *scope != OPENID_SCOPE).cloned());
+        UserCredentials {
+            scheme: AuthScheme::OpenIdConnect {
+                configuration_url: Some(self.url.clone()),
+                authorization_endpoint: None,
+                token_endpoint: None,
+                scopes,
+            },
+            client: Some(UserClient {
+                id: (&self.client_id).into(),
+                secret: self.client_secret.as_ref().map(Into::into),
+                redirect_uri: self.redirect_uri.clone(),
+                placement: self.client_in.into(),
+            }),
+        }
+    }
+}

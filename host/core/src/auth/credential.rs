@@ -1,0 +1,180 @@
+//! Credentials, in the JSON of ADK. Their `Debug` output shows no value.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A credential, or a part of one.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AuthCredential {
+    /// The kind.
+    #[serde(alias = "auth_type")]
+    pub auth_type: AuthCredentialType,
+    /// A key.
+    #[serde(alias = "api_key", skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<String>,
+    /// What the header `Authorization` has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpAuth>,
+    /// A service account of Google Cloud.
+    #[serde(alias = "service_account", skip_serializing_if = "Option::is_none")]
+    pub service_account: Option<ServiceAccountAuth>,
+    /// The client of an OAuth server, a login, or tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oauth2: Option<OAuth2Auth>,
+}
+
+/// The kind of a credential.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AuthCredentialType {
+    /// [`AuthCredential::api_key`].
+    #[default]
+    #[serde(rename = "apiKey")]
+    ApiKey,
+    /// [`AuthCredential::http`].
+    #[serde(rename = "http")]
+    Http,
+    /// [`AuthCredential::oauth2`].
+    #[serde(rename = "oauth2")]
+    OAuth2,
+    /// [`AuthCredential::oauth2`], of an OpenID provider.
+    #[serde(rename = "openIdConnect")]
+    OpenIdConnect,
+    /// [`AuthCredential::service_account`].
+    #[serde(rename = "serviceAccount")]
+    ServiceAccount,
+}
+
+/// What the header `Authorization` has.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HttpAuth {
+    /// `basic` or `bearer`.
+    pub scheme: String,
+    /// The values.
+    pub credentials: HttpCredentials,
+    /// Headers beside `Authorization`.
+    #[serde(alias = "additional_headers", skip_serializing_if = "BTreeMap::is_empty")]
+    pub additional_headers: BTreeMap<String, String>,
+}
+
+/// A user name with its password, or a token.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HttpCredentials {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+}
+
+/// The client of an OAuth server, the login of a user there, and the tokens of that.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OAuth2Auth {
+    /// The id of the client.
+    #[serde(alias = "client_id", skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    /// The secret of the client.
+    #[serde(alias = "client_secret", skip_serializing_if = "Option::is_none")]
+    pub client_secret: Option<String>,
+    /// Where the user logs in. The client adds its `redirect_uri` unless there is one.
+    #[serde(alias = "auth_uri", skip_serializing_if = "Option::is_none")]
+    pub auth_uri: Option<String>,
+    /// A random text, which the server repeats in its redirect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// Where the server sends the user.
+    #[serde(alias = "redirect_uri", skip_serializing_if = "Option::is_none")]
+    pub redirect_uri: Option<String>,
+    /// The whole URL where the server has sent the user.
+    #[serde(alias = "auth_response_uri", skip_serializing_if = "Option::is_none")]
+    pub auth_response_uri: Option<String>,
+    /// The code in that URL.
+    #[serde(alias = "auth_code", skip_serializing_if = "Option::is_none")]
+    pub auth_code: Option<String>,
+    /// The token for requests.
+    #[serde(alias = "access_token", skip_serializing_if = "Option::is_none")]
+    pub access_token: Option<String>,
+    /// The token for other tokens.
+    #[serde(alias = "refresh_token", skip_serializing_if = "Option::is_none")]
+    pub refresh_token: Option<String>,
+    /// When the access token expires, in seconds since 1970.
+    #[serde(alias = "expires_at", skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<u64>,
+}
+
+/// A service account of Google Cloud.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ServiceAccountAuth {
+    /// The content of its key file.
+    #[serde(alias = "service_account_credential", skip_serializing_if = "Option::is_none")]
+    pub service_account_credential: Option<Value>,
+    /// What the tokens are for.
+    pub scopes: Vec<String>,
+    /// True for the account of the machine.
+    #[serde(alias = "use_default_credential")]
+    pub use_default_credential: bool,
+}
+
+impl fmt::Debug for AuthCredential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthCredential").field("auth_type", &self.auth_type).finish_non_exhaustive()
+    }
+}
+
+impl AuthCredential {
+    /// Returns a key.
+    pub fn of_api_key(key: impl Into<String>) -> Self {
+        Self { api_key: Some(key.into()), ..Self::default() }
+    }
+
+    /// Returns what the header `Authorization` has.
+    pub fn of_http(scheme: impl Into<String>, credentials: HttpCredentials) -> Self {
+        let http = HttpAuth { scheme: scheme.into(), credentials, ..HttpAuth::default() };
+        Self { auth_type: AuthCredentialType::Http, http: Some(http), ..Self::default() }
+    }
+
+    /// Returns the client or the tokens of an OAuth server.
+    pub fn of_oauth2(oauth2: OAuth2Auth) -> Self {
+        Self { auth_type: AuthCredentialType::OAuth2, oauth2: Some(oauth2), ..Self::default() }
+    }
+
+    /// Returns what a client may know: with whom a user logs in, and how.
+    #[must_use]
+    pub fn without_secrets(&self) -> Self {
+        let oauth2 = self.oauth2.as_ref().map(|oauth2| OAuth2Auth {
+            client_id: oauth2.client_id.clone(),
+            auth_uri: oauth2.auth_uri.clone(),
+            state: oauth2.state.clone(),
+            redirect_uri: oauth2.redirect_uri.clone(),
+            ..OAuth2Auth::default()
+        });
+        let http = self.http.as_ref().map(|http| HttpAuth { scheme: http.scheme.clone(), ..HttpAuth::default() });
+        Self { auth_type: self.auth_type, http, oauth2, ..Self::default() }
+    }
+
+    /// Returns what comes from the user, without what the client has repeated.
+    pub(super) fn of_user(self) -> Self {
+        let oauth2 =
+            self.oauth2.map(|oauth2| OAuth2Auth { client_id: None, client_secret: None, auth_uri: None, ..oauth2 });
+        Self { service_account: None, oauth2, ..self }
+    }
+
+    /// Returns true if there is nothing that a user has granted.
+    pub(super) fn is_empty(&self) -> bool {
+        let has = |value: &Option<String>| value.as_deref().is_some_and(|value| !value.is_empty());
+        let http = self.http.as_ref().map(|http| &http.credentials);
+        let has_http = http.is_some_and(|it| has(&it.token) || has(&it.username) || has(&it.password));
+        let has_oauth2 = self.oauth2.as_ref().is_some_and(|it| {
+            [&it.auth_response_uri, &it.auth_code, &it.access_token, &it.refresh_token].into_iter().any(has)
+        });
+        !has(&self.api_key) && !has_http && !has_oauth2
+    }
+}

@@ -1,0 +1,98 @@
+//! Security schemes, in the JSON of OpenAPI that ADK uses.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What a service expects in requests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type")]
+pub enum AuthScheme {
+    /// A key.
+    #[serde(rename = "apiKey")]
+    ApiKey {
+        /// Where it is.
+        #[serde(rename = "in", alias = "in_")]
+        location: AuthKeyLocation,
+        /// The name of the header, of the parameter or of the cookie.
+        name: String,
+    },
+    /// The header `Authorization`.
+    #[serde(rename = "http")]
+    Http {
+        /// `basic` or `bearer`.
+        scheme: String,
+    },
+    /// A token of an OAuth 2.0 server.
+    #[serde(rename = "oauth2")]
+    OAuth2 {
+        /// How a token is granted.
+        flows: OAuthFlows,
+    },
+    /// A token of an OpenID provider.
+    #[serde(rename = "openIdConnect")]
+    OpenIdConnect {
+        /// The URL of the provider's configuration.
+        #[serde(default, rename = "openIdConnectUrl", skip_serializing_if = "Option::is_none")]
+        configuration_url: Option<String>,
+        /// Where a user logs in. `None` if the configuration tells it.
+        #[serde(default, alias = "authorizationEndpoint", skip_serializing_if = "Option::is_none")]
+        authorization_endpoint: Option<String>,
+        /// Where tokens are requested. `None` if the configuration tells it.
+        #[serde(default, alias = "tokenEndpoint", skip_serializing_if = "Option::is_none")]
+        token_endpoint: Option<String>,
+        /// What to ask for.
+        #[serde(default)]
+        scopes: Vec<String>,
+    },
+}
+
+/// Where an API key is in requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum AuthKeyLocation {
+    /// In a header.
+    Header,
+    /// In the query of the URL.
+    Query,
+    /// In a cookie.
+    Cookie,
+}
+
+/// The ways in which a server grants tokens.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OAuthFlows {
+    /// A user logs in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authorization_code: Option<OAuthFlow>,
+    /// The host uses its own id and secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_credentials: Option<OAuthFlow>,
+}
+
+/// Where a server grants tokens.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OAuthFlow {
+    /// Where a user logs in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authorization_url: Option<String>,
+    /// Where tokens are requested.
+    pub token_url: String,
+    /// What the tokens are for, with descriptions.
+    #[serde(default)]
+    pub scopes: BTreeMap<String, String>,
+}
+
+impl AuthScheme {
+    /// Returns the `type` in JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::ApiKey { .. } => "apiKey",
+            Self::Http { .. } => "http",
+            Self::OAuth2 { .. } => "oauth2",
+            Self::OpenIdConnect { .. } => "openIdConnect",
+        }
+    }
+}

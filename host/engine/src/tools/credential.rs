@@ -1,0 +1,106 @@
+//! Credentials in users' messages: the credential service keeps them, and the session stores only that they came.
+
+use std::sync::Arc;
+
+use hatchery_core::{
+    AuthConfig, Content, CredentialId, Event, FunctionResponse, JsonMap, Part, PartData, REQUEST_CREDENTIAL, RunError,
+    Services, USER_AUTHOR, UserCredential,
+};
+use imbl::Vector;
+use serde_json::{Value, json};
+
+use crate::provenance::Verifier;
+use crate::tools::confirmation::find_request;
+
+/// The key of what the session stores of an answer.
+const STATUS: &str = "status";
+/// The credential is kept, so the call is made again.
+const RECEIVED: &str = "received";
+/// The answer has no credential.
+const DECLINED: &str = "declined";
+/// No call waits for the answer.
+const IGNORED: &str = "ignored";
+
+/// Returns true for a stored answer whose credential is kept.
+pub(crate) fn is_received(response: &JsonMap) -> bool {
+    response.get(STATUS).and_then(Value::as_str) == Some(RECEIVED)
+}
+
+/// Returns true for a message with an answer to a request for a credential.
+pub(crate) fn has_answer(message: &Content) -> bool {
+    message.parts.iter().any(|part| answer(part).is_some())
+}
+
+/// Keeps the credentials in a user's message that follows `events`. Returns the message without them.
+///
+/// # Errors
+/// If the credential service fails.
+pub(crate) async fn receive(
+    message: Arc<Content>,
+    events: &Vector<Arc<Event>>,
+    verifier: &Verifier<'_>,
+    services: &Services,
+) -> Result<Arc<Content>, RunError> {
+    if !has_answer(&message) {
+        return Ok(message);
+    }
+    let mut parts = Vec::with_capacity(message.parts.len());
+    for part in &message.parts {
+        parts.push(match answer(part) {
+            Some(response) => {
+                let status = keep(response, events, verifier, services).await?;
+                let stored = FunctionResponse {
+                    id: response.id.clone(),
+                    name: response.name.clone(),
+                    response: JsonMap::from_iter([(STATUS.into(), json!(status))]),
+                    ..FunctionResponse::default()
+                };
+                Part::from(PartData::FunctionResponse(stored))
+            }
+            None => part.clone(),
+        });
+    }
+    Ok(Arc::new(Content { role: message.role.clone(), parts }))
+}
+
+fn answer(part: &Part) -> Option<&FunctionResponse> {
+    match &part.data {
+        PartData::FunctionResponse(response) if response.name == REQUEST_CREDENTIAL => Some(response),
+        _ => None,
+    }
+}
+
+/// Keeps the credential of an answer, if a call waits for it. Returns what the session stores.
+async fn keep(
+    response: &FunctionResponse,
+    events: &Vector<Arc<Event>>,
+    verifier: &Verifier<'_>,
+    services: &Services,
+) -> Result<&'static str, RunError> {
+    let Some(config) = open_request(response, events, verifier) else { return Ok(IGNORED) };
+    let Some(credential) = UserCredential::of_answer(&config, &response.response) else { return Ok(DECLINED) };
+    let id = CredentialId::of_user(verifier.session, config.key());
+    services.credentials.save(&id, &json!(credential)).await?;
+    let (app, user, session) = (&*id.app, &*id.user, &*verifier.session.id);
+    tracing::info!(
+        target: "hatchery::audit", app, user, session, action = id.key, decision = "credential", "consent"
+    );
+    Ok(RECEIVED)
+}
+
+/// Returns what this host has asked for. `None` if it has not asked, or has an answer already.
+fn open_request(
+    response: &FunctionResponse,
+    events: &Vector<Arc<Event>>,
+    verifier: &Verifier<'_>,
+) -> Option<AuthConfig> {
+    let id = response.id.as_deref()?;
+    let (index, request) = find_request(events, REQUEST_CREDENTIAL, id, verifier)?;
+    let is_answer = |event: &Arc<Event>| {
+        event.author == USER_AUTHOR && event.function_responses().any(|response| response.id.as_deref() == Some(id))
+    };
+    if events.iter().skip(index + 1).any(is_answer) {
+        return None;
+    }
+    serde_json::from_value(request.args.get("authConfig")?.clone()).ok()
+}

@@ -1,0 +1,45 @@
+//! What came of code, as its container prints it. The code can print anything in its place.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hatchery_core::{CodeFile, CodeOutput, excerpt};
+use serde::Deserialize;
+
+use super::engine::Printed;
+use crate::media_type::media_type;
+
+/// Most bytes of an unexpected output in an error.
+const MAX_EXCERPT: usize = 500;
+
+#[derive(Deserialize)]
+struct Output {
+    stdout: String,
+    stderr: String,
+    files: Vec<File>,
+}
+
+#[derive(Deserialize)]
+struct File {
+    name: String,
+    content: String,
+}
+
+/// Parses what a container has printed. The error is for the model.
+pub(super) fn parse(printed: &Printed) -> Result<CodeOutput, String> {
+    if printed.is_cut {
+        return Err("the output of the code is too large; print less".into());
+    }
+    let Ok(Output { stdout, stderr, files }) = serde_json::from_slice(&printed.stdout) else {
+        let message = String::from_utf8_lossy(&printed.stderr);
+        let reason = match message.trim() {
+            "" => "it may have used too much memory".to_owned(),
+            message => excerpt(message, MAX_EXCERPT),
+        };
+        return Err(format!("the process of the code has ended: {reason}"));
+    };
+    let file = |File { name, content }: File| {
+        let content = STANDARD.decode(content).ok()?;
+        Some(CodeFile { mime_type: media_type(&name).into(), name, content: content.into() })
+    };
+    Ok(CodeOutput { stdout, stderr, output_files: files.into_iter().filter_map(file).collect() })
+}

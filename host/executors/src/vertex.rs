@@ -1,0 +1,204 @@
+//! Code in a code interpreter extension of Vertex AI, over its REST API.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hatchery_core::{
+    AuthConfig, AuthCredential, AuthCredentialType, AuthScheme, CallContext, CodeExecutor, CodeFile, CodeInput,
+    CodeOutput, ConfigValue, ServiceAccountAuth, ToolError, excerpt,
+};
+use hatchery_egress::{Egress, Timeouts, ToolAuthenticator, Url, client, describe, read_body, refusal};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use crate::media_type::media_type;
+
+/// What tokens are for.
+const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
+
+/// Maximum size of an answer, with its files.
+const MAX_ANSWER: usize = 64 << 20;
+
+/// Most bytes of an answer in the log.
+const MAX_EXCERPT: usize = 500;
+
+/// Settings of a [`VertexExecutor`].
+#[derive(Clone)]
+pub struct VertexConfig {
+    /// The extension: `projects/PROJECT/locations/LOCATION/extensions/ID`.
+    pub extension: String,
+    /// What is called.
+    pub operation: ExtensionOperation,
+    /// What URLs begin with. `None` means the service in the location of the extension.
+    pub endpoint: Option<String>,
+    /// The text of the credentials file.
+    pub credentials: CredentialsSource,
+    /// Where requests may go.
+    pub egress: Arc<dyn Egress>,
+    /// How long code may run.
+    pub timeout: Duration,
+}
+
+/// Where a credentials file of Google Cloud is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CredentialsSource {
+    /// In a file.
+    File(std::path::PathBuf),
+    /// Its text.
+    Json(ConfigValue),
+}
+
+/// An operation of a code interpreter extension.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ExtensionOperation {
+    /// Runs the code as it is.
+    #[default]
+    Execute,
+    /// Lets the extension's model write code for a text, which is the code here, and runs that.
+    GenerateAndExecute,
+}
+
+/// Runs code in a code interpreter extension.
+pub struct VertexExecutor {
+    name: String,
+    config: VertexConfig,
+    /// Created when it is needed first, since its credentials may be missing.
+    authenticator: OnceCell<ToolAuthenticator>,
+}
+
+/// The answer of an extension: JSON as a text.
+#[derive(Deserialize)]
+struct Answer {
+    content: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Execution {
+    execution_result: Option<String>,
+    execution_error: Option<String>,
+    output_files: Vec<ExtensionFile>,
+}
+
+#[derive(Deserialize)]
+struct ExtensionFile {
+    name: String,
+    /// Base64.
+    contents: String,
+}
+
+impl VertexExecutor {
+    /// Creates an executor. Nothing is requested before code runs.
+    pub fn new(name: impl Into<String>, config: VertexConfig) -> Self {
+        Self { name: name.into(), config, authenticator: OnceCell::new() }
+    }
+
+    async fn authenticator(&self) -> Result<&ToolAuthenticator, String> {
+        self.authenticator.get_or_try_init(|| self.create_authenticator()).await
+    }
+
+    async fn create_authenticator(&self) -> Result<ToolAuthenticator, String> {
+        let unusable = |reason: String| format!("the credentials file is not usable: {reason}");
+        let json = match &self.config.credentials {
+            CredentialsSource::File(file) => {
+                tokio::fs::read(file).await.map_err(|error| unusable(error.to_string()))?
+            }
+            CredentialsSource::Json(json) => json.read().map_err(|error| unusable(error.to_string()))?.into_bytes(),
+        };
+        // The error of the parser may show a part of the file.
+        let json: Value = serde_json::from_slice(&json).map_err(|_| unusable("it is not JSON".into()))?;
+        let account = ServiceAccountAuth {
+            service_account_credential: Some(json),
+            scopes: vec![SCOPE.into()],
+            use_default_credential: false,
+        };
+        let credential = AuthCredential {
+            auth_type: AuthCredentialType::ServiceAccount,
+            service_account: Some(account),
+            ..AuthCredential::default()
+        };
+        let config = AuthConfig::new(AuthScheme::Http { scheme: "bearer".into() }, Some(credential));
+        Ok(ToolAuthenticator::new(config, self.config.egress.clone()))
+    }
+
+    fn url(&self) -> Result<Url, String> {
+        let VertexConfig { extension, endpoint, .. } = &self.config;
+        let segments: Vec<&str> = extension.split('/').collect();
+        let ["projects", _, "locations", location, "extensions", _] = *segments else {
+            return Err(format!(
+                "`extension` is `{extension}`; it must be `projects/PROJECT/locations/LOCATION/extensions/ID`"
+            ));
+        };
+        let service = || format!("https://{location}-aiplatform.googleapis.com");
+        let endpoint = endpoint.clone().unwrap_or_else(service);
+        let url = format!("{}/v1beta1/{extension}:execute", endpoint.trim_end_matches('/'));
+        Url::parse(&url).map_err(|error| format!("`{url}`: {error}"))
+    }
+
+    /// Runs code. The error is for the operator.
+    async fn run(&self, input: &CodeInput, cx: &CallContext) -> Result<CodeOutput, String> {
+        let (url, timeout) = (self.url()?, self.config.timeout);
+        let authenticator = self.authenticator().await?;
+        let credential = authenticator.credential(cx).await.map_err(|error| error.to_string())?;
+        let token = credential.as_ref().and_then(|credential| credential.http.as_ref()?.credentials.token.as_deref());
+        let timeouts = Timeouts { connect: Duration::from_secs(10), read: timeout };
+        let request = client(&self.config.egress, &url, timeouts)?.post(url);
+        let request = request.bearer_auth(token.unwrap_or_default()).timeout(timeout).json(&self.request(input));
+        let response = request.send().await.map_err(|error| refusal(&error).unwrap_or_else(|| describe(error)))?;
+        let status = response.status();
+        let body = read_body(response, MAX_ANSWER).await.map_err(|error| error.to_string())?;
+        if !status.is_success() {
+            let text = excerpt(String::from_utf8_lossy(&body).trim(), MAX_EXCERPT);
+            return Err(format!("the extension answered with the status {status}: {text}"));
+        }
+        let unexpected = |error: serde_json::Error| format!("the extension gave an unexpected answer: {error}");
+        let Answer { content } = serde_json::from_slice(&body).map_err(unexpected)?;
+        let execution: Execution = serde_json::from_str(&content).map_err(unexpected)?;
+        let file = |ExtensionFile { name, contents }: ExtensionFile| {
+            let content = STANDARD.decode(contents).ok()?;
+            Some(CodeFile { mime_type: media_type(&name).into(), name, content: content.into() })
+        };
+        Ok(CodeOutput {
+            stdout: execution.execution_result.unwrap_or_default(),
+            stderr: execution.execution_error.unwrap_or_default(),
+            output_files: execution.output_files.into_iter().filter_map(file).collect(),
+        })
+    }
+
+    fn request(&self, input: &CodeInput) -> Value {
+        let (operation, code) = match self.config.operation {
+            ExtensionOperation::Execute => ("execute", "code"),
+            ExtensionOperation::GenerateAndExecute => ("generate_and_execute", "query"),
+        };
+        let mut parameters = json!({ code: input.code });
+        if let Value::Object(parameters) = &mut parameters {
+            let file = |file: &CodeFile| json!({"name": file.name, "contents": STANDARD.encode(&file.content)});
+            if !input.input_files.is_empty() {
+                parameters.insert("files".into(), input.input_files.iter().map(file).collect());
+            }
+            if let Some(id) = &input.execution_id {
+                parameters.insert("session_id".into(), id.as_str().into());
+            }
+        }
+        json!({"operationId": operation, "operationParams": parameters})
+    }
+}
+
+#[async_trait]
+impl CodeExecutor for VertexExecutor {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn execute(&self, input: CodeInput, cx: &CallContext) -> Result<CodeOutput, ToolError> {
+        self.run(&input, cx).await.map_err(|error| {
+            tracing::warn!(executor = self.name, "code cannot run in an extension of Vertex AI: {error}");
+            let next = "the operator finds the cause in the log of the host";
+            ToolError::Recoverable(format!("code cannot run now, because the code interpreter is not usable; {next}"))
+        })
+    }
+}

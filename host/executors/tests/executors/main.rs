@@ -1,0 +1,24 @@
+//! Tests of code executors, with servers that speak the API of a container engine and that of Vertex AI.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, clippy::expect_used, reason = "tests")]
+
+#[cfg(unix)]
+mod container;
+#[cfg(unix)]
+mod engine;
+mod vertex;
+
+use hatchery_core::{CallContext, Invocation, NewInvocation, Session, SessionKey, State, Timestamp};
+use hatchery_test_support::services;
+
+/// Returns the context of a call in this session.
+pub fn call_in(session: &str) -> CallContext {
+    let session = Session {
+        key: SessionKey::new("app", "ada", session),
+        state: State::default(),
+        events: Default::default(),
+        revision: 0,
+        created: Timestamp::now(),
+        last_update_time: Timestamp::now(),
+    };
+    CallContext::new(Invocation::new(NewInvocation::new(session, services())).0, "agent", None)
+}

@@ -1,0 +1,120 @@
+//! Code in an extension of Vertex AI, with a server in its place.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Json, State};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use hatchery_core::{CodeExecutor, CodeFile, CodeInput, CodeOutput, ConfigValue, ToolError};
+use hatchery_egress::{Egress, Url};
+use hatchery_executors::{CredentialsSource, ExtensionOperation, VertexConfig, VertexExecutor};
+use serde_json::{Value, json};
+
+use crate::call_in;
+
+const EXTENSION: &str = "projects/p/locations/us-central1/extensions/7";
+
+/// A policy that allows everything.
+struct Anywhere;
+
+impl Egress for Anywhere {
+    fn check_url(&self, _: &Url) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn check_address(&self, _: &Url, _: IpAddr) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[derive(Clone, Default)]
+struct Vertex {
+    requests: Arc<Mutex<Vec<(String, String, Value)>>>,
+}
+
+impl Vertex {
+    /// Starts a token server and an extension, and returns an executor that uses them.
+    async fn start(operation: ExtensionOperation) -> (Self, VertexExecutor) {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let vertex = Self::default();
+        let token = |_: String| async { Json(json!({"access_token": "g00gle", "expires_in": 3600})) };
+        let app =
+            Router::new().route("/token", axum::routing::post(token)).fallback(execute).with_state(vertex.clone());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        // What a person who has logged in has needs no key.
+        let credentials = json!({"type": "authorized_user", "client_id": "c", "client_secret": "s", "refresh_token": "r",
+            "token_uri": format!("{url}/token")});
+        let config = VertexConfig {
+            extension: EXTENSION.into(),
+            operation,
+            endpoint: Some(url),
+            credentials: CredentialsSource::Json(ConfigValue::Text(credentials.to_string())),
+            egress: Arc::new(Anywhere),
+            timeout: Duration::from_secs(60),
+        };
+        (vertex, VertexExecutor::new("cloud", config))
+    }
+}
+
+async fn execute(State(vertex): State<Vertex>, uri: Uri, headers: HeaderMap, Json(body): Json<Value>) -> Response {
+    let authorization = headers["authorization"].to_str().unwrap().to_owned();
+    vertex.requests.lock().unwrap().push((uri.path().to_owned(), authorization, body.clone()));
+    let content = match body["operationParams"]["code"].as_str() {
+        Some("fail") => json!({"execution_result": "", "execution_error": "NameError", "output_files": []}),
+        Some("crash") => return (StatusCode::INTERNAL_SERVER_ERROR, "out of order").into_response(),
+        _ => json!({"execution_result": "3\n", "execution_error": "",
+            "output_files": [{"name": "plot.png", "contents": "iVBO"}]}),
+    };
+    Json(json!({"content": content.to_string()})).into_response()
+}
+
+fn code(code: &str) -> CodeInput {
+    CodeInput { code: code.into(), ..CodeInput::default() }
+}
+
+#[tokio::test]
+async fn code_runs_with_its_files_in_the_session_of_the_extension() {
+    let (vertex, executor) = Vertex::start(ExtensionOperation::Execute).await;
+    let file = CodeFile { name: "data.csv".into(), content: "a\n".into(), mime_type: "text/csv".into() };
+    let input = CodeInput { input_files: vec![file], execution_id: Some("e1".into()), ..code("print(1 + 2)") };
+    let output = executor.execute(input, &call_in("s")).await.unwrap();
+    let plot =
+        CodeFile { name: "plot.png".into(), content: vec![0x89, 0x50, 0x4e].into(), mime_type: "image/png".into() };
+    assert_eq!(output, CodeOutput { stdout: "3\n".into(), stderr: String::new(), output_files: vec![plot] });
+    let (path, authorization, body) = vertex.requests.lock().unwrap()[0].clone();
+    assert_eq!((path, authorization), (format!("/v1beta1/{EXTENSION}:execute"), "Bearer g00gle".into()));
+    assert_eq!(
+        body,
+        json!({"operationId": "execute", "operationParams":
+            {"code": "print(1 + 2)", "files": [{"name": "data.csv", "contents": "YQo="}], "session_id": "e1"}})
+    );
+}
+
+#[tokio::test]
+async fn the_extension_can_write_the_code_itself() {
+    let (vertex, executor) = Vertex::start(ExtensionOperation::GenerateAndExecute).await;
+    executor.execute(code("print(1 + 2)"), &call_in("s")).await.unwrap();
+    assert_eq!(
+        vertex.requests.lock().unwrap()[0].2,
+        json!({"operationId": "generate_and_execute", "operationParams": {"query": "print(1 + 2)"}})
+    );
+}
+
+#[tokio::test]
+async fn code_that_fails_is_no_error_and_an_extension_that_fails_is_one_of_the_operator() {
+    let (_, executor) = Vertex::start(ExtensionOperation::Execute).await;
+    let output = executor.execute(code("fail"), &call_in("s")).await.unwrap();
+    assert_eq!(output.stderr, "NameError");
+    let ToolError::Recoverable(message) = executor.execute(code("crash"), &call_in("s")).await.unwrap_err() else {
+        panic!("the run has ended");
+    };
+    assert_eq!(
+        message,
+        "code cannot run now, because the code interpreter is not usable; the operator finds the cause in the log of the host"
+    );
+}

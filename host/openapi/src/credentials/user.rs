@@ -1,0 +1,135 @@
+//! Credentials that each user of an agent grants, which the host requests from the client.
+
+use std::sync::Arc;
+
+use hatchery_core::{AuthConfig, AuthCredential, AuthKeyLocation, AuthScheme, CallContext, ConfigValue, OAuth2Auth};
+use hatchery_egress::{AuthError, ClientAuthentication, Egress, ToolAuthenticator};
+use tokio::sync::OnceCell;
+
+use super::{ClientPlacement, KeyLocation, Placement, Refusable};
+use crate::error::{ApiError, read};
+
+/// Credentials that each user grants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserCredentials {
+    /// What the API expects.
+    pub scheme: AuthScheme,
+    /// The host as a client of the OAuth server. `None` if the scheme has no server.
+    pub client: Option<UserClient>,
+}
+
+/// The host as a client of an OAuth server where users log in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserClient {
+    /// The id.
+    pub id: ConfigValue,
+    /// The secret. `None` for a client that has none.
+    pub secret: Option<ConfigValue>,
+    /// Where the server sends users. `None` if the client of the run decides that.
+    pub redirect_uri: Option<String>,
+    /// Where the id and the secret are in requests for tokens.
+    pub placement: ClientPlacement,
+}
+
+/// Gets the credentials of users for one API.
+pub(super) struct UserAuthenticator {
+    credentials: UserCredentials,
+    /// The name under which the credentials of a user are kept.
+    key: String,
+    egress: Arc<dyn Egress>,
+    /// Created when it is needed first, since its variables may be missing.
+    authenticator: OnceCell<ToolAuthenticator>,
+}
+
+impl std::fmt::Debug for UserAuthenticator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UserAuthenticator").field("credentials", &self.credentials).finish_non_exhaustive()
+    }
+}
+
+impl UserAuthenticator {
+    pub(super) fn new(credentials: UserCredentials, key: String, egress: Arc<dyn Egress>) -> Self {
+        Self { credentials, key, egress, authenticator: OnceCell::new() }
+    }
+
+    /// Returns what to add to a request of this call.
+    ///
+    /// # Errors
+    /// [`ApiError::CredentialRequested`] if the user has been asked.
+    pub(super) async fn place(&self, cx: &CallContext) -> Result<Placement, ApiError> {
+        let credential = self.authenticator().await?.credential(cx).await.map_err(failed)?;
+        let credential = credential.ok_or(ApiError::CredentialRequested)?;
+        let placement = self.placement(&credential)?;
+        Ok(Placement { refusable: Refusable::User(Box::new(credential)), ..placement })
+    }
+
+    /// Reports that the API has refused a credential.
+    pub(super) async fn refuse(&self, cx: &CallContext, refused: &AuthCredential) -> Result<(), ApiError> {
+        self.authenticator().await?.refuse(cx, refused).await.map_err(failed)
+    }
+
+    fn placement(&self, credential: &AuthCredential) -> Result<Placement, ApiError> {
+        let AuthCredential { api_key, http, oauth2, .. } = credential;
+        let http = http.as_ref().map(|http| &http.credentials);
+        let token = oauth2.as_ref().and_then(|oauth2| oauth2.access_token.as_ref());
+        let token = token.or_else(|| http.and_then(|http| http.token.as_ref()));
+        match (&self.credentials.scheme, api_key, http, token) {
+            (AuthScheme::ApiKey { location, name }, Some(key), _, _) => {
+                Placement::api_key((*location).into(), name, &ConfigValue::Text(key.clone()))
+            }
+            (AuthScheme::Http { scheme }, _, Some(http), _) if scheme.eq_ignore_ascii_case("basic") => {
+                let username = http.username.as_deref().unwrap_or_default();
+                Placement::basic(username, http.password.clone().unwrap_or_default().into(), "auth.user")
+            }
+            (AuthScheme::ApiKey { .. }, None, _, _) | (_, _, _, None) => {
+                Err(ApiError::Credentials("what the user has granted is not what the API expects".into()))
+            }
+            (_, _, _, Some(token)) => Placement::bearer(token.as_str().into(), "auth.user"),
+        }
+    }
+
+    async fn authenticator(&self) -> Result<&ToolAuthenticator, ApiError> {
+        self.authenticator.get_or_try_init(async || self.create()).await
+    }
+
+    fn create(&self) -> Result<ToolAuthenticator, ApiError> {
+        let UserCredentials { scheme, client } = &self.credentials;
+        let raw = client.as_ref().map(|client| -> Result<AuthCredential, ApiError> {
+            let secret = client.secret.as_ref().map(|secret| read(secret, "auth.user.client_secret")).transpose()?;
+            Ok(AuthCredential::of_oauth2(OAuth2Auth {
+                client_id: Some(read(&client.id, "auth.user.client_id")?),
+                client_secret: secret,
+                redirect_uri: client.redirect_uri.clone(),
+                ..OAuth2Auth::default()
+            }))
+        });
+        let config = AuthConfig::new(scheme.clone(), raw.transpose()?);
+        let config = AuthConfig { credential_key: Some(self.key.clone()), ..config };
+        let client_authentication = match client.as_ref().map(|client| client.placement) {
+            Some(ClientPlacement::Body) => ClientAuthentication::Body,
+            Some(ClientPlacement::Header) | None => ClientAuthentication::Header,
+        };
+        let authenticator = ToolAuthenticator::new(config, self.egress.clone());
+        Ok(authenticator.with_client_authentication(client_authentication))
+    }
+}
+
+fn failed(error: AuthError) -> ApiError {
+    match error {
+        AuthError::Refused { .. } | AuthError::Answer(_) | AuthError::Unasked(_) => ApiError::User(error.for_models()),
+        AuthError::Egress(reason) => ApiError::Refused(reason),
+        AuthError::Setting { .. } | AuthError::ServiceAccount(_) | AuthError::Server { .. } | AuthError::Store(_) => {
+            ApiError::Credentials(error.to_string())
+        }
+    }
+}
+
+impl From<AuthKeyLocation> for KeyLocation {
+    fn from(location: AuthKeyLocation) -> Self {
+        match location {
+            AuthKeyLocation::Header => Self::Header,
+            AuthKeyLocation::Query => Self::Query,
+            AuthKeyLocation::Cookie => Self::Cookie,
+        }
+    }
+}
