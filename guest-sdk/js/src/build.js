@@ -31,6 +31,7 @@ const EXPORTS = {
   summarizers: ["guest-summarizers", "guestSummarizers"],
   examples: ["guest-examples", "guestExamples"],
   models: ["guest-models", "guestModels"],
+  liveModels: ["guest-live-models", "guestLiveModels"],
 };
 
 /** The functions of WASI that components use. */

@@ -21,6 +21,7 @@ import { FatalError, HatcheryError } from "./errors.js";
 import { EventLoop } from "./event-loop.js";
 import { createExports } from "./exports.js";
 import { parse, stringify } from "./json.js";
+import * as live from "./live.js";
 import { translateStack } from "./stack.js";
 import * as web from "./web.js";
 
@@ -107,6 +108,14 @@ const HOST = {
   runApp(request) {
     const run = callHost(() => runner.run(convert.runRequestToWit(request)));
     return { ...callHost(() => run.info()), events: iterate(run, convert.eventFromWit) };
+  },
+  runAppLive(request) {
+    const run = callHost(() => runner.runLive(live.runRequestToWit(request)));
+    const requests = {
+      send: (request) => callHost(() => run.send(live.requestToWit(request))),
+      close: () => callHost(() => run.close()),
+    };
+    return new live.LiveRun(callHost(() => run.session()), requests, iterate(run, convert.eventFromWit));
   },
   cancelRun: (invocationId) => callHost(() => runner.cancel(invocationId)),
   createSession: (app, id, state) =>

@@ -137,6 +137,11 @@ class Runner {
     const sent = typeof message === "string" ? content(message, "user") : message;
     return new Run(this.#host, this.#host.runApp({ app, message: sent, session, stateDelta, streaming }));
   }
+
+  /** Opens a live run, whose requests are sent while it is in progress. */
+  runLive({ app, session, config = {} }) {
+    return this.#host.runAppLive({ app, session, config });
+  }
 }
 
 class Sessions {

@@ -32,7 +32,7 @@ const PART_DATA = {
   inlineData: [
     "inline-data",
     blobToWit,
-    (blob) => withoutUndefined({ mimeType: blob.mimeType, data: blob.data, displayName: orUndefined(blob.displayName) }),
+    blobFromWit,
   ],
   fileData: [
     "file-data",
@@ -43,17 +43,13 @@ const PART_DATA = {
   ],
   functionCall: [
     "function-call",
-    ({ id, name, args, ...extra }) => ({ id: orNull(id), name, args: stringify(args ?? {}), extra: extraOf(extra) }),
+    functionCallToWit,
     ({ id, name, args, extra }) => withoutUndefined({ id: orUndefined(id), name, args: parse(args), ...parseOptional(extra) }),
   ],
   functionResponse: [
     "function-response",
-    ({ id, name, response, ...extra }) => ({
-      id: orNull(id), name, response: stringify(response ?? {}), extra: extraOf(extra),
-    }),
-    ({ id, name, response, extra }) => withoutUndefined({
-      id: orUndefined(id), name, response: parse(response), ...parseOptional(extra),
-    }),
+    functionResponseToWit,
+    functionResponseFromWit,
   ],
   executableCode: [
     "executable-code",
@@ -69,9 +65,25 @@ const PART_DATA = {
   ],
 };
 
-function blobToWit(blob) {
+export function blobToWit(blob) {
   if (!(blob.data instanceof Uint8Array)) throw new TypeError("inlineData.data must be a Uint8Array");
   return { mimeType: blob.mimeType, data: blob.data, displayName: orNull(blob.displayName) };
+}
+
+export function blobFromWit(blob) {
+  return withoutUndefined({ mimeType: blob.mimeType, data: blob.data, displayName: orUndefined(blob.displayName) });
+}
+
+export function functionCallToWit({ id, name, args, ...extra }) {
+  return { id: orNull(id), name, args: stringify(args ?? {}), extra: extraOf(extra) };
+}
+
+export function functionResponseToWit({ id, name, response, ...extra }) {
+  return { id: orNull(id), name, response: stringify(response ?? {}), extra: extraOf(extra) };
+}
+
+export function functionResponseFromWit({ id, name, response, extra }) {
+  return withoutUndefined({ id: orUndefined(id), name, response: parse(response), ...parseOptional(extra) });
 }
 
 export function partToWit(part) {

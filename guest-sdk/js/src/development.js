@@ -42,4 +42,5 @@ const all = Object.entries(exportsOf(sdk.component({}))).map(([name, functions])
 
 export const {
   guestAgents, guestTools, guestToolsets, guestCallbacks, guestPlugins, guestCodeExecutors, guestSummarizers, guestExamples, guestModels,
+  guestLiveModels,
 } = Object.fromEntries(all);

@@ -6,6 +6,7 @@ import * as convert from "./convert.js";
 import { BadArguments, COMPONENT_FAILED, FatalError, HatcheryError, describe } from "./errors.js";
 import { createCallbackExports, createPluginExports } from "./hooks.js";
 import { parse, stringify } from "./json.js";
+import * as live from "./live.js";
 import * as specs from "./specs.js";
 
 /** Creates the exports. `begin` is called before each call of an item. */
@@ -21,6 +22,7 @@ export function createExports(component, host, begin) {
     guestSummarizers: createSummarizerExports(component.summarizers, calls),
     guestExamples: createExampleExports(component.examples, calls),
     guestModels: createModelExports(component.models, calls),
+    guestLiveModels: createLiveModelExports(component.liveModels, calls),
   };
 }
 
@@ -131,6 +133,31 @@ async function* answerAll(first, pieces) {
     yield convert.responseToWit({ errorCode: code, errorMessage: message });
   } finally {
     await pieces.return();
+  }
+}
+
+function createLiveModelExports(items, calls) {
+  return {
+    describe: () => Object.keys(items),
+    connect: (name, request, config, requests) =>
+      calls.call(items, "live model", name, (model, ctx) => {
+        const connection = { config: parse(config), [Symbol.asyncIterator]: () => heard(requests) };
+        return converse(model.run(convert.requestFromWit(request), connection, ctx));
+      }),
+  };
+}
+
+/** Reads the requests to a live model. */
+async function* heard(requests) {
+  for await (const request of requests) yield live.requestFromWit(request);
+}
+
+/** Streams what a live model says. A failure is the last response. */
+async function* converse(responses) {
+  try {
+    for await (const response of responses) yield live.responseToWit(response);
+  } catch (error) {
+    yield { tag: "failed", val: toWitError(error) };
   }
 }
 

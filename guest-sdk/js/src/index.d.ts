@@ -166,6 +166,54 @@ export interface Run extends Iterable<Event> {
   cancel(): void;
 }
 
+/** What is sent in a live run, and to a live model. A live run takes a text or a content as a message, too. */
+export type LiveRequest =
+  | { content: Content; partial?: boolean }
+  | { blob: { mimeType: string; data: Uint8Array; displayName?: string } }
+  | { activityStart: true }
+  | { activityEnd: true }
+  | { audioStreamEnd: true }
+  | { toolResponses: NonNullable<Part["functionResponse"]>[] };
+
+/** A chunk of what was said, as text: new text only. */
+export interface Transcription {
+  text: string;
+  /** Whether the utterance is over. */
+  finished?: boolean;
+}
+
+/** What a live model says. Each tool call has an id, and its result arrives in `toolResponses`. */
+export type LiveResponse =
+  | string
+  | Content
+  | { content: Content }
+  | { inputTranscription: Transcription }
+  | { outputTranscription: Transcription }
+  | { toolCalls: NonNullable<Part["functionCall"]>[] }
+  | { toolCallsCancelled: string[] }
+  | { usageMetadata: Record<string, any> }
+  | { interrupted: true }
+  | { turnComplete: true };
+
+/** The connection of a live model: iterating over it returns the requests until it is closed. */
+export interface LiveConnection extends AsyncIterable<LiveRequest> {
+  /** The settings of the connection, as in Gemini's `LiveConnectConfig`. */
+  readonly config: Record<string, any>;
+}
+
+/** A live run in progress: iterating over it returns its events. A run that fails throws its error. */
+export interface LiveRun extends IterableIterator<Event> {
+  readonly session: string;
+  /** Sends a request; a text is a message. Throws an error with the code `LIVE_CLOSED` if the run takes no more. */
+  send(request: LiveRequest | Content | string): void;
+  /** Returns the events up to the end of a turn, or of the run. */
+  turn(): Event[];
+  /** Sends nothing more. A text model still answers what was sent, a live model hangs up. */
+  close(): void;
+  /** Cancels the run, and reads no more events. */
+  cancel(): void;
+}
+
 /** A session without its events. Times are in microseconds since 1970. */
 export interface SessionInfo {
   app: string;
@@ -229,6 +277,8 @@ export class Context {
      * session is that of the current run or of a run around it.
      */
     run(request: RunRequest): Run;
+    /** Opens a live run, whose requests are sent while it is in progress. An app with a text model answers message by message. */
+    runLive(request: { app: string; session?: string; config?: Record<string, any> }): LiveRun;
   };
   /** The host's log. */
   readonly log: Record<"error" | "warn" | "info" | "debug", (message: string, fields?: Record<string, unknown>) => void>;
@@ -488,6 +538,16 @@ export interface Model {
  */
 export function model(definition: { name: string; run: Model["run"] }): Model;
 
+/** A live model. */
+export interface LiveModel {
+  readonly name: string;
+  readonly kind: "liveModel";
+  run(request: LlmRequest, connection: LiveConnection, ctx: Context): AsyncIterable<LiveResponse>;
+}
+
+/** Creates a live model, which agents refer to as `component:NAME/model`: `run` is an async generator that yields what the model says. */
+export function liveModel(definition: { name: string; run: LiveModel["run"] }): LiveModel;
+
 interface AgentOptions {
   name: string;
   description?: string;
@@ -594,6 +654,7 @@ export function component(exports: {
   summarizers?: readonly Summarizer[];
   examples?: readonly ExampleProvider[];
   models?: readonly Model[];
+  liveModels?: readonly LiveModel[];
 }): Component;
 
 /** Creates a content with one text. */

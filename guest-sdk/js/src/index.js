@@ -112,6 +112,8 @@ export const summarizer = providerBuilder("summarizer", "summarizer");
 export const examples = providerBuilder("examples", "example provider");
 /** Creates a model: `run` is a generator, async or not, that yields the answer piece by piece. */
 export const model = providerBuilder("model", "model");
+/** Creates a live model: `run` is an async generator that yields what the model says. */
+export const liveModel = providerBuilder("liveModel", "live model");
 
 const COMMON_KEYS = ["name", "description", "subAgents", "beforeAgent", "afterAgent", "onAgentError"];
 
@@ -148,6 +150,7 @@ const EXPORTS = {
   summarizers: [["summarizer"], "summarizer({…})"],
   examples: [["examples"], "examples({…})"],
   models: [["model"], "model({…})"],
+  liveModels: [["liveModel"], "liveModel({…})"],
 };
 
 /** Lists the exports of a component; the default export of its module. */

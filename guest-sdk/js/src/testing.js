@@ -4,6 +4,7 @@ import { content, joinResponses, outputsOf, textOf, toEvent, toResponse } from "
 import { Context } from "./context.js";
 import { HatcheryError } from "./errors.js";
 import { parse, stringify } from "./json.js";
+import { LiveRun, requestFromWit, requestToWit } from "./live.js";
 import { decode } from "./utf8.js";
 import { createFetch } from "./web/fetch.js";
 
@@ -213,6 +214,34 @@ export class MockHost {
     return { invocationId: `e-run-${number}`, session: request.session ?? `session-${number}`, events: Array.from(app(request), toEvent) };
   }
 
+  runAppLive({ app, session = "live-session" }) {
+    if (!this.#setup.apps[app]) throw new HatcheryError(`app \`${app}\` not found; give it to MockHost in \`apps\``, "NOT_FOUND");
+    const waiting = [];
+    let isClosed = false;
+    const requests = {
+      send(request) {
+        if (isClosed) throw new HatcheryError("the live run takes no more requests", "LIVE_CLOSED");
+        waiting.push(requestFromWit(requestToWit(request)));
+      },
+      close() {
+        isClosed = true;
+      },
+    };
+    return new LiveRun(session, requests, this.#liveEvents(app, session, waiting));
+  }
+
+  /** Answers each message as a run of the mock app, whose last event ends the turn. */
+  *#liveEvents(app, session, waiting) {
+    for (let request = waiting.shift(); request; request = waiting.shift()) {
+      if (!request.content || request.partial) {
+        yield { errorCode: "BAD_INPUT", errorMessage: "MockHost answers complete messages only" };
+        return;
+      }
+      yield* this.runApp({ app, session, message: request.content, stateDelta: {}, streaming: true }).events;
+      yield { partial: true, turnComplete: true };
+    }
+  }
+
   cancelRun(invocationId) {
     this.cancelledRuns.push(invocationId);
   }
@@ -312,7 +341,7 @@ export async function answer(model, request, ctx) {
 /** The functions of the host that change something. */
 const CHANGES = [
   "setState", "requestConfirmation", "transfer", "escalate", "endInvocation", "skipSummarization", "saveArtifact", "deleteArtifact",
-  "addSessionToMemory", "addEventsToMemory", "runApp", "cancelRun", "createSession", "appendEvent", "deleteSession",
+  "addSessionToMemory", "addEventsToMemory", "runApp", "runAppLive", "cancelRun", "createSession", "appendEvent", "deleteSession",
 ];
 
 function refuse() {

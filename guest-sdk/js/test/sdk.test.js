@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import {
-  FatalError, agent, bytesOf, callback, codeExecutor, component, content, examples, llmAgent, model, plugin, s, summarizer, textOf, textOfBytes,
+  FatalError, agent, bytesOf, callback, codeExecutor, component, content, examples, liveModel, llmAgent, model, plugin, s, summarizer, textOf, textOfBytes,
   tool, toolUse, toolset,
 } from "hatchery-guest";
 import { MockHost, answer, collect } from "hatchery-guest/testing";
@@ -232,6 +232,58 @@ test("code runs an app and reads its answer", () => {
   assert.throws(() => runner.run({ app: "nobody", message: "hi" }), { code: "NOT_FOUND" });
   const failing = new MockHost({ apps: { clerk: () => [{ errorCode: "BROKEN", errorMessage: "it broke" }] } });
   assert.throws(() => failing.context().runner.run({ app: "clerk", message: "hi" }).text(), { code: "BROKEN", message: "it broke" });
+});
+
+test("code talks to an app in a live run", () => {
+  const host = new MockHost({ apps: { clerk: ({ message }) => [`You said ${textOf(message)}.`] } });
+  const run = host.context().runner.runLive({ app: "clerk", session: "desk" });
+  run.send("one");
+  run.send(content("two", "user"));
+  assert.deepEqual([run.session, run.turn().map(textOf), run.turn().map(textOf)], ["desk", ["You said one.", ""], ["You said two.", ""]]);
+  run.close();
+  assert.deepEqual([...run], []);
+  assert.throws(() => run.send("three"), { code: "LIVE_CLOSED" });
+  assert.deepEqual(host.runRequests.map(({ session }) => session), ["desk", "desk"]);
+  const sound = host.context().runner.runLive({ app: "clerk" });
+  sound.send({ blob: { mimeType: "audio/pcm", data: new Uint8Array([1]) } });
+  assert.throws(() => sound.turn(), { code: "BAD_INPUT" });
+  assert.throws(() => sound.send({ shout: true }), /a live request is a text, a content, or an object with/);
+  assert.throws(() => host.context().runner.runLive({ app: "nobody" }), { code: "NOT_FOUND" });
+});
+
+test("a live model yields what it says, and its failure is the last response", async () => {
+  const parrot = liveModel({
+    name: "parrot",
+    async *run(request, connection) {
+      yield { usageMetadata: { totalTokenCount: 1 } };
+      for await (const { content: message, blob, toolResponses, activityStart } of connection) {
+        if (activityStart) yield { interrupted: true };
+        if (blob) yield { outputTranscription: { text: `${blob.data.length} bytes`, finished: true } };
+        if (toolResponses) yield { toolCalls: [{ id: "c2", name: toolResponses[0].name }] };
+        if (message) yield textOf(message);
+        if (message && textOf(message) === connection.config.stop) throw new FatalError("enough", "RUDE");
+        yield { turnComplete: true };
+      }
+    },
+  });
+  const { guestLiveModels } = createExports(component({ liveModels: [parrot] }), new MockHost(), () => {});
+  assert.deepEqual(guestLiveModels.describe(), ["parrot"]);
+  async function* requests() {
+    yield { tag: "content", val: { content: { role: "user", parts: [{ data: { tag: "text", val: "hi" } }] }, partial: false } };
+    yield { tag: "activity-start" };
+    yield { tag: "blob", val: { mimeType: "audio/pcm", data: new Uint8Array(3), displayName: null } };
+    yield { tag: "tool-responses", val: [{ id: "c1", name: "f", response: "{}", extra: null }] };
+    yield { tag: "content", val: { content: { role: "user", parts: [{ data: { tag: "text", val: "stop" } }] }, partial: false } };
+  }
+  const request = { model: "", contents: [], systemInstructions: [], tools: [], modelTools: [], config: null };
+  const said = await collect(await guestLiveModels.connect("parrot", request, '{"stop":"stop"}', requests()));
+  assert.deepEqual(said.map(({ tag }) => tag), [
+    "usage", "content", "turn-complete", "interrupted", "turn-complete", "output-transcription", "turn-complete", "tool-calls",
+    "turn-complete", "content", "failed",
+  ]);
+  assert.deepEqual(said.at(-1).val, { code: "RUDE", message: "enough" });
+  assert.deepEqual(said[7].val, [{ id: "c2", name: "f", args: "{}", extra: null }]);
+  await assert.rejects(guestLiveModels.connect("crow", request, "{}", requests()), { code: "NOT_FOUND" });
 });
 
 test("other sessions are created, read and deleted", () => {

@@ -47,7 +47,7 @@ class Programs(unittest.TestCase):
     def test_an_interpreter_exports_every_kind_of_item_and_reads_its_program(self) -> None:
         generate_interpreter(["spices"], CONTRACT, self.folder)
         world = (self.folder / "wit/app.wit").read_text()
-        self.assertEqual(world.count("  export hatchery:agent/guest-"), 9)
+        self.assertEqual(world.count("  export hatchery:agent/guest-"), 10)
         self.assertIn("  import hatchery:development/program@0.1.0;\n", world)
         self.assertIn("try:\n    import spices\nexcept Exception:\n    pass\n", (self.folder / "hatchery_entry.py").read_text())
 

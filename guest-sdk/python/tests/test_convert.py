@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from hatchery_guest import (
-    Blob, CodeExecutionResult, Content, Event, EventActions, ExecutableCode, FileData, FunctionCall, FunctionResponse, Part,
+    Blob, CodeExecutionResult, Content, Event, EventActions, ExecutableCode, FileData, FunctionCall, FunctionResponse, LiveMessage,
+    LiveSignal, Part, ToolCalls, ToolCallsCancelled, ToolResponses, Transcription, Usage,
 )  # fmt: skip
 
 REPOSITORY = Path(__file__).parents[3]
@@ -102,6 +103,35 @@ def event_from_json(json_event: dict[str, Any]) -> Event:
         content = rest.pop("content")
         fields["content"] = Content(content.get("role"), [part_from_json(part) for part in content["parts"]])
     return create(Event, rest, **fields)
+
+
+class LiveConversations(unittest.TestCase):
+    def test_requests_survive_conversion(self) -> None:
+        from hatchery_guest.component import live
+
+        response = FunctionResponse("f", {"ok": True}, "c1")
+        for request in [
+            LiveMessage(Content.user("hi"), True), Blob("audio/pcm", b"1"), ToolResponses([response]), LiveSignal.ACTIVITY_START,
+            LiveSignal.ACTIVITY_END, LiveSignal.AUDIO_STREAM_END,
+        ]:  # fmt: skip
+            self.assertEqual(live.request_from_wit(live.request_to_wit(request)), request)
+        with self.assertRaisesRegex(TypeError, "a live run takes a text, a Content"):
+            live.request_to_wit(LiveSignal.TURN_COMPLETE)
+
+    def test_what_a_live_model_says_is_converted(self) -> None:
+        from hatchery_guest.component import live
+
+        said = [
+            (Content.model("hi"), "Content"), (Transcription("hi"), "OutputTranscription"),
+            (Transcription("hi", True, of_input=True), "InputTranscription"), (ToolCalls([FunctionCall("f", {}, "c1")]), "ToolCalls"),
+            (ToolCallsCancelled(["c1"]), "ToolCallsCancelled"), (LiveSignal.INTERRUPTED, "Interrupted"),
+            (LiveSignal.TURN_COMPLETE, "TurnComplete"), (Usage({"totalTokenCount": 1}), "Usage"),
+        ]  # fmt: skip
+        for response, case in said:
+            self.assertEqual(type(live.response_to_wit(response)).__name__, f"LiveResponse_{case}")
+        self.assertEqual(live.response_to_wit(Usage({"totalTokenCount": 1})).value, '{"totalTokenCount":1}')
+        with self.assertRaisesRegex(TypeError, "a live model does not say"):
+            live.response_to_wit(LiveSignal.ACTIVITY_START)
 
 
 class SharedEvents(unittest.TestCase):

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict
 
 from hatchery_guest import (
-    AgentContext, CallbackContext, CodeInput, CodeOutput, Content, Context, DynamicTool, Error, Event, EventWindow, Example, FatalError,
-    LlmAgent, LlmRequest, LlmResponse, PluginInfo, RemainingLimits, RunInfo, RunRequest, ToolCall, ToolConfirmation, ToolContext,
-    ToolError, agent, callback, code_executor, examples, model, plugin, summarizer, tool, toolset,
+    AgentContext, Blob, CallbackContext, CodeInput, CodeOutput, Content, Context, DynamicTool, Error, Event, EventWindow, Example,
+    FatalError, LiveConnection, LiveMessage, LiveRunRequest, LiveSignal, LlmAgent, LlmRequest, LlmResponse, PluginInfo, RemainingLimits,
+    RunInfo, RunRequest, ToolCall, ToolConfirmation, ToolContext, ToolError, agent, callback, code_executor, examples, live_model, model,
+    plugin, summarizer, tool, toolset,
 )  # fmt: skip
 from hatchery_guest.export import Exports
 from hatchery_guest.schema import BadHint, BadValue, dump, parse, schema_of
@@ -283,6 +284,65 @@ class Services(unittest.TestCase):
             with self.assertRaises(Error) as caught:
                 run(work(app))
             self.assertEqual(caught.exception.code, code)
+
+    def test_code_talks_to_an_app_in_a_live_run(self) -> None:
+        host = MockHost(apps={"clerk": lambda request: [f"You said {request.message.text}."]})
+        cx = host.tool_context()
+
+        async def work() -> list[list[str]]:
+            live = await cx.runner.run_live(LiveRunRequest("clerk", session="desk"))
+            turns = []
+            for message in ["one", Content.user("two")]:
+                await live.send(message)
+                turns.append([event.text for event in await live.turn()])
+            live.close()
+            with self.assertRaises(Error) as caught:
+                await live.send("three")
+            self.assertEqual((live.session, caught.exception.code), ("desk", "LIVE_CLOSED"))
+            return turns
+
+        self.assertEqual(run(work()), [["You said one.", ""], ["You said two.", ""]])
+        self.assertEqual([request.session for request in host.run_requests], ["desk", "desk"])
+
+    def test_a_live_run_that_fails_raises_its_error(self) -> None:
+        cx = MockHost(apps={"clerk": lambda request: []}).tool_context()
+
+        async def work(app: str) -> None:
+            live = await cx.runner.run_live(LiveRunRequest(app))
+            await live.send(Blob("audio/pcm", b"1"))
+            await live.turn()
+
+        for app, code in [("clerk", "BAD_INPUT"), ("nobody", "NOT_FOUND")]:
+            with self.assertRaises(Error) as caught:
+                run(work(app))
+            self.assertEqual(caught.exception.code, code)
+
+    def test_a_live_model_yields_what_it_says(self) -> None:
+        @live_model
+        async def parrot(request: LlmRequest, connection: LiveConnection):
+            yield f"Good {connection.config['time']}."
+            async for heard in connection:
+                match heard:
+                    case LiveMessage(message):
+                        yield message.text
+                    case LiveSignal.ACTIVITY_START:
+                        yield LiveSignal.INTERRUPTED
+                yield LiveSignal.TURN_COMPLETE
+
+        async def requests():
+            yield LiveMessage(Content.user("hi"))
+            yield LiveSignal.ACTIVITY_START
+
+        async def work() -> list[Any]:
+            connection = LiveConnection(requests(), {"time": "morning"})
+            return [said async for said in parrot.responses(LlmRequest([]), connection, MockHost().tool_context())]
+
+        greeting, echo = Content.model("Good morning."), Content.model("hi")
+        self.assertEqual(run(work()), [greeting, echo, LiveSignal.TURN_COMPLETE, LiveSignal.INTERRUPTED, LiveSignal.TURN_COMPLETE])
+        with self.assertRaisesRegex(TypeError, "live model `mute` is not an async generator: write `async def` and `yield`"):
+
+            @live_model
+            def mute(request: LlmRequest) -> None: ...
 
     def test_other_sessions_are_created_read_and_deleted(self) -> None:
         host = MockHost(sessions={("diary", "old"): ["one", "two"]})

@@ -62,6 +62,7 @@ exports! {
     summarizers: "summarizer-component", "hatchery:agent/guest-summarizers@0.2.1", "export_summarizers", "-summarizers";
     examples: "examples-component", "hatchery:agent/guest-examples@0.2.1", "export_examples", "-examples";
     models: "model-component", "hatchery:agent/guest-models@0.2.1", "export_models", "-models";
+    live_models: "live-model-component", "hatchery:agent/guest-live-models@0.2.1", "export_live_models", "-live-models";
 }
 
 pub use imports::hatchery::agent as wit;

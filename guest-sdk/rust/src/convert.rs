@@ -125,9 +125,7 @@ impl TryFrom<wit::PartData> for PartData {
         Ok(match data {
             wit::PartData::Other => Self::Other,
             wit::PartData::Text(text) => Self::Text(text),
-            wit::PartData::InlineData(wit::Blob { mime_type, data, display_name }) => {
-                Self::InlineData(Blob { mime_type, data, display_name })
-            }
+            wit::PartData::InlineData(blob) => Self::InlineData(blob.into()),
             wit::PartData::FileData(wit::FileData { file_uri, mime_type, display_name }) => {
                 Self::FileData(FileData { file_uri, mime_type, display_name })
             }
@@ -135,10 +133,7 @@ impl TryFrom<wit::PartData> for PartData {
                 let args = read(&args, "the arguments of a function call")?;
                 Self::FunctionCall(FunctionCall { id, name, args, extra: read_extra(extra)? })
             }
-            wit::PartData::FunctionResponse(wit::FunctionResponse { id, name, response, extra }) => {
-                let response = read(&response, "a function response")?;
-                Self::FunctionResponse(FunctionResponse { id, name, response, extra: read_extra(extra)? })
-            }
+            wit::PartData::FunctionResponse(response) => Self::FunctionResponse(response.try_into()?),
             wit::PartData::ExecutableCode(wit::ExecutableCode { language, code, extra }) => {
                 Self::ExecutableCode(ExecutableCode { language, code, extra: read_extra(extra)? })
             }
@@ -154,19 +149,12 @@ impl From<PartData> for wit::PartData {
         match data {
             PartData::Other => Self::Other,
             PartData::Text(text) => Self::Text(text),
-            PartData::InlineData(Blob { mime_type, data, display_name }) => {
-                Self::InlineData(wit::Blob { mime_type, data, display_name })
-            }
+            PartData::InlineData(blob) => Self::InlineData(blob.into()),
             PartData::FileData(FileData { file_uri, mime_type, display_name }) => {
                 Self::FileData(wit::FileData { file_uri, mime_type, display_name })
             }
-            PartData::FunctionCall(FunctionCall { id, name, args, extra }) => {
-                Self::FunctionCall(wit::FunctionCall { id, name, args: object(args), extra: some_object(extra) })
-            }
-            PartData::FunctionResponse(FunctionResponse { id, name, response, extra }) => {
-                let response = object(response);
-                Self::FunctionResponse(wit::FunctionResponse { id, name, response, extra: some_object(extra) })
-            }
+            PartData::FunctionCall(call) => Self::FunctionCall(call.into()),
+            PartData::FunctionResponse(response) => Self::FunctionResponse(response.into()),
             PartData::ExecutableCode(ExecutableCode { language, code, extra }) => {
                 Self::ExecutableCode(wit::ExecutableCode { language, code, extra: some_object(extra) })
             }
@@ -174,6 +162,38 @@ impl From<PartData> for wit::PartData {
                 Self::CodeExecutionResult(wit::CodeExecutionResult { outcome, output, extra: some_object(extra) })
             }
         }
+    }
+}
+
+impl From<wit::Blob> for Blob {
+    fn from(wit::Blob { mime_type, data, display_name }: wit::Blob) -> Self {
+        Self { mime_type, data, display_name }
+    }
+}
+
+impl From<Blob> for wit::Blob {
+    fn from(Blob { mime_type, data, display_name }: Blob) -> Self {
+        Self { mime_type, data, display_name }
+    }
+}
+
+impl From<FunctionCall> for wit::FunctionCall {
+    fn from(FunctionCall { id, name, args, extra }: FunctionCall) -> Self {
+        Self { id, name, args: object(args), extra: some_object(extra) }
+    }
+}
+
+impl TryFrom<wit::FunctionResponse> for FunctionResponse {
+    type Error = Error;
+
+    fn try_from(wit::FunctionResponse { id, name, response, extra }: wit::FunctionResponse) -> Result<Self, Error> {
+        Ok(Self { id, name, response: read(&response, "a function response")?, extra: read_extra(extra)? })
+    }
+}
+
+impl From<FunctionResponse> for wit::FunctionResponse {
+    fn from(FunctionResponse { id, name, response, extra }: FunctionResponse) -> Self {
+        Self { id, name, response: object(response), extra: some_object(extra) }
     }
 }
 

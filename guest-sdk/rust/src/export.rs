@@ -17,6 +17,7 @@ use crate::tool::LocalFuture;
 /// | `summarizers` | functions marked `#[summarizer]` |
 /// | `examples` | functions marked `#[examples]` |
 /// | `models` | functions marked `#[model]` |
+/// | `live_models` | functions marked `#[live_model]` |
 ///
 /// ```
 /// # use hatchery_guest::prelude::*;
@@ -67,10 +68,13 @@ macro_rules! __export {
     (models [$($item:path),*]) => {
         $crate::__export_items!($crate::Model, models, export_models, [$($item()),*]);
     };
+    (live_models [$($item:path),*]) => {
+        $crate::__export_items!($crate::LiveModel, live_models, export_live_models, [$($item()),*]);
+    };
     ($other:ident $items:tt) => {
         ::std::compile_error!(::std::concat!(
-            "a component exports `agents`, `tools`, `toolsets`, `callbacks`, `plugins`, `code_executors`, `summarizers`, `examples` and `models`, \
-             not `",
+            "a component exports `agents`, `tools`, `toolsets`, `callbacks`, `plugins`, `code_executors`, `summarizers`, `examples`, \
+             `models` and `live_models`, not `",
             ::std::stringify!($other),
             "`"
         ));

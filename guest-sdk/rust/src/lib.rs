@@ -196,6 +196,23 @@
 //! # hatchery_guest::export! { models: [echo] }
 //! ```
 //!
+//! **Live models** answer requests while a conversation lasts, in text or speech, and call tools:
+//!
+//! ```
+//! # use hatchery_guest::prelude::*;
+//! #[live_model]
+//! async fn parrot(_request: LlmRequest, connection: LiveConnection) -> Result<(), Error> {
+//!     while let Some(request) = connection.receive().await? {
+//!         if let LiveRequest::Content { content, .. } = request {
+//!             connection.say(content.text()).await?;
+//!             connection.send(LiveResponse::TurnComplete).await?;
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//! # hatchery_guest::export! { live_models: [parrot] }
+//! ```
+//!
 //! # Tests
 //!
 //! `hatchery_guest::testing` has a mock host for unit tests with plain `cargo test`. It runs all of these items, and
@@ -222,6 +239,8 @@ mod export;
 mod hook;
 mod host;
 pub mod http;
+mod live;
+mod live_run;
 pub mod log;
 mod model;
 mod plugin;
@@ -256,7 +275,11 @@ pub use context::{CallbackContext, Context, Memory, MemoryEntry, ToolContext};
 pub use error::{COMPONENT_FAILED, Error, ToolError};
 pub use event::{Event, EventActions};
 pub use examples::{Example, ExampleProvider, ExamplesRef};
-pub use hatchery_guest_macros::{agent, callback, code_executor, examples, model, plugin, requests, summarizer, tool};
+pub use hatchery_guest_macros::{
+    agent, callback, code_executor, examples, live_model, model, plugin, requests, summarizer, tool,
+};
+pub use live::{LiveConnection, LiveModel, LiveRequest, LiveResponse, Transcription};
+pub use live_run::{LiveRun, LiveRunRequest};
 pub use model::{FunctionDeclaration, LlmRequest, LlmResponse, ResponseStream};
 pub use plugin::Plugin;
 pub use run_info::{PluginInfo, RemainingLimits, RunInfo, StreamingMode};
@@ -273,9 +296,10 @@ pub use {schemars, serde, serde_json};
 pub mod prelude {
     pub use crate::{
         AgentContext, Answer, CallbackContext, CodeFile, CodeInput, CodeOutput, CodeRunner, Content, Context,
-        CustomAgent, Error, Event, Example, IncludeContents, LlmAgent, LlmRequest, LlmResponse, LoopAgent,
-        ParallelAgent, Part, Planner, RunRequest, SequentialAgent, Thinking, ToolCall, ToolConfirmation, ToolContext,
-        ToolError, Toolset, agent, callback, code_executor, examples, http, log, model, plugin, summarizer, tool,
+        CustomAgent, Error, Event, Example, IncludeContents, LiveConnection, LiveRequest, LiveResponse, LiveRunRequest,
+        LlmAgent, LlmRequest, LlmResponse, LoopAgent, ParallelAgent, Part, Planner, RunRequest, SequentialAgent,
+        Thinking, ToolCall, ToolConfirmation, ToolContext, ToolError, Toolset, agent, callback, code_executor,
+        examples, http, live_model, log, model, plugin, summarizer, tool,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};
@@ -299,6 +323,7 @@ pub mod __private {
     pub use crate::bindings::callbacks::{self, export_callbacks};
     pub use crate::bindings::code_executors::{self, export_code_executors};
     pub use crate::bindings::examples::{self, export_examples};
+    pub use crate::bindings::live_models::{self, export_live_models};
     pub use crate::bindings::models::{self, export_models};
     pub use crate::bindings::plugins::{self, export_plugins};
     pub use crate::bindings::summarizers::{self, export_summarizers};

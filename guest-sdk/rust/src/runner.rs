@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::event::Event;
 use crate::host::{StreamReader, runner};
+use crate::live_run::{LiveRun, LiveRunRequest};
 use crate::model::next;
 
 /// Access to other apps, for the user of the current run. Every method fails if the component is not allowed to run the
@@ -90,6 +91,15 @@ impl Runner<'_> {
     pub async fn run(&self, request: RunRequest) -> Result<Run, Error> {
         let (info, events) = runner::run(request.into()).await?;
         Ok(Run { info, events: Some(events) })
+    }
+
+    /// Opens a live run of an app, whose requests are sent while it is in progress. An app with a text model answers message
+    /// by message.
+    ///
+    /// # Errors
+    /// As [`Runner::run`].
+    pub async fn run_live(&self, request: LiveRunRequest) -> Result<LiveRun, Error> {
+        LiveRun::open(request).await
     }
 }
 

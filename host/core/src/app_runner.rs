@@ -11,6 +11,7 @@ use crate::content::Content;
 use crate::error::RunError;
 use crate::event::Event;
 use crate::json::JsonMap;
+use crate::live::{LiveConnectConfig, LiveRequestQueue};
 use crate::model::StreamingMode;
 
 /// Starts runs of apps for the code of other runs. Implemented by the engine.
@@ -26,10 +27,26 @@ pub trait AppRunner: Send + Sync {
     /// If there is no such app, the message is not one of a user or responds to a function call, the runs are nested
     /// too deeply, or the session is in use: by the run of `cx`, by one around it ([`RunError::Cycle`]), or by another.
     async fn run(&self, cx: &CallContext, request: AppRunRequest) -> Result<AppRun, RunError>;
+
+    /// Opens a live run of an app, which answers the requests of `queue` until that is closed. Code sends no request that
+    /// [`LiveRequest::check_from_code`](crate::LiveRequest::check_from_code) refuses. Unlike other runs it is not
+    /// journaled: code that runs again opens a new one.
+    ///
+    /// # Errors
+    /// As [`AppRunner::run`].
+    async fn run_live(
+        &self,
+        cx: &CallContext,
+        request: LiveAppRunRequest,
+        queue: LiveRequestQueue,
+    ) -> Result<LiveAppRun, RunError>;
 }
 
 /// Wraps the task of a run, for example in a task-local value.
 pub type TaskScope = Box<dyn FnOnce(BoxFuture<'static, ()>) -> BoxFuture<'static, ()> + Send>;
+
+/// Wraps the task of each turn of a live run.
+pub type TurnScope = Arc<dyn Fn(BoxFuture<'static, ()>) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// A request of code for a run of an app.
 pub struct AppRunRequest {
@@ -58,4 +75,24 @@ pub struct AppRun {
     pub events: BoxStream<'static, Result<Arc<Event>, RunError>>,
     /// Cancels the run.
     pub cancel: tokio_util::sync::CancellationToken,
+}
+
+/// A request of code for a live run of an app.
+pub struct LiveAppRunRequest {
+    /// The name of the app.
+    pub app: String,
+    /// The id of the session, which is created if it does not exist. `None` creates a session with a new id.
+    pub session: Option<String>,
+    /// The settings of connections to live models.
+    pub config: LiveConnectConfig,
+    /// Wraps the task of each turn.
+    pub turn_scope: TurnScope,
+}
+
+/// A live run that code has opened.
+pub struct LiveAppRun {
+    /// The id of the session.
+    pub session: String,
+    /// The events, as those of [`AppRun`]. Dropping the stream cancels the run.
+    pub events: BoxStream<'static, Result<Arc<Event>, RunError>>,
 }

@@ -64,7 +64,7 @@ pub use agent::{
 };
 pub use agent_context::{AgentContext, AgentHost, EventSink};
 pub use aggregator::Aggregator;
-pub use app_runner::{AppRun, AppRunRequest, AppRunner, TaskScope};
+pub use app_runner::{AppRun, AppRunRequest, AppRunner, LiveAppRun, LiveAppRunRequest, TaskScope, TurnScope};
 pub use artifact::{ArtifactService, ArtifactStream, ByteStream};
 pub use auth::{
     AuthConfig, AuthCredential, AuthCredentialType, AuthKeyLocation, AuthScheme, CredentialId, CredentialService,

@@ -43,7 +43,7 @@ use crate::tools::credential;
 pub use follow::RunUpdate;
 pub use live::LiveRunRequest;
 use live::LiveStart;
-use nested::NestedRun;
+use nested::{LiveParent, NestedRun};
 pub use request::RunRequest;
 use resumption::ResumedRun;
 use run_bus::RunBus;
@@ -317,14 +317,19 @@ impl Runner {
         }
         let create = request.config.auto_create_session;
         // A nested run is a part of another one, which was admitted.
-        let user_run = match kind {
-            RunKind::Nested(_) => None,
-            RunKind::Continued => Some(self.0.user_runs.begin(&key).0),
-            RunKind::Foreground | RunKind::Background | RunKind::Live(_) => {
-                let (user_run, active) = self.0.user_runs.begin(&key);
+        let is_nested = match &kind {
+            RunKind::Nested(_) => true,
+            RunKind::Live(start) => start.parent.is_some(),
+            RunKind::Foreground | RunKind::Background | RunKind::Continued => false,
+        };
+        let user_run = if is_nested {
+            None
+        } else {
+            let (user_run, active) = self.0.user_runs.begin(&key);
+            if !matches!(kind, RunKind::Continued) {
                 self.0.services.sessions.admit_run(&key, active).await?;
-                Some(user_run)
             }
+            Some(user_run)
         };
         let position = self.0.enqueue(&key, create).await?;
         let new_id = request.run_id.clone().unwrap_or_else(new_invocation_id);
@@ -338,7 +343,7 @@ impl Runner {
                 Some(resumed.map_or_else(|| new_id.clone(), |resumed| resumed.invocation_id))
             }
             // Two runs that wait for each other's sessions would wait for ever.
-            QueuePosition::Waiting(_) if matches!(kind, RunKind::Nested(_)) => {
+            QueuePosition::Waiting(_) if is_nested => {
                 return Err(StoreError::session_in_use(&key).into());
             }
             QueuePosition::Waiting(_) => request.begins_run().then(|| new_id.clone()),
@@ -356,7 +361,7 @@ impl Runner {
         }
         let (nested, live) = match kind {
             RunKind::Nested(nested) => (Some(nested.split()), None),
-            RunKind::Live(start) => (None, Some(start)),
+            RunKind::Live(start) => (start.parent.clone().map(LiveParent::split), Some(start)),
             RunKind::Foreground | RunKind::Background | RunKind::Continued => (None, None),
         };
         let (parent, task_scope) = nested.unzip();

@@ -371,3 +371,24 @@ async fn what_a_live_model_cannot_take_closes_the_connection_as_wrong_input() ->
     ensure!(code == 1008 && reason.contains("no `application/pdf`"), "{code} {reason}");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_live_model_of_a_component_speaks_through_the_route() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("gallery.wasm", paths::component("gallery")?)?;
+    folder.write("bird/root_agent.yaml", "name: bird\nmodel: component:gallery/parrot\ninstruction: Repeat.\n")?;
+    let host = Host::serve(&folder).await?;
+    host.create_session("bird", "s").await?;
+    let mut live = Live::connect(&host, "bird", "s").await?;
+    let answer = live.ask("good morning").await?;
+    ensure!(answer.iter().any(|event| event["content"]["parts"][0]["text"] == "good morning"), "{answer:?}");
+    live.send(&json!({"blob": {"mimeType": "audio/pcm;rate=16000", "data": "AQID"}})).await?;
+    let answer = live.turn().await?;
+    ensure!(answer.iter().any(|event| event["inputTranscription"]["text"] == "3 bytes"), "{answer:?}");
+    let sound = |event: &Value| event["content"]["parts"][0]["inlineData"]["data"] == "AQID";
+    ensure!(answer.iter().any(sound), "the sound comes back: {answer:?}");
+    live.say("fail").await?;
+    let (code, reason) = live.closed().await?;
+    ensure!(code != 1000 && reason.contains("too much noise"), "{code} {reason}");
+    Ok(())
+}

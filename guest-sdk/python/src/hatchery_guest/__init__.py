@@ -32,6 +32,10 @@ from .context import AgentContext, CallbackContext, Context, ToolContext
 from .errors import Error, FatalError, ToolError
 from .examples import Example, ExampleProvider, examples
 from .export import export
+from .live import (
+    LiveConnection, LiveMessage, LiveModel, LiveRun, LiveRunRequest, LiveSignal, ToolCalls, ToolCallsCancelled, ToolResponses,
+    Transcription, Usage, live_model,
+)  # fmt: skip
 from .model import Model, model
 from .plugin import Plugin, plugin
 from .run_info import PluginInfo, RemainingLimits, RunInfo
@@ -45,8 +49,10 @@ __all__ = [
     "Agent", "AgentContext", "Blob", "Callback", "CallbackContext", "CodeExecutionResult", "CodeExecutor", "CodeFile", "CodeInput",
     "CodeOutput", "CodeRunner", "Content", "Context", "CustomAgent", "DynamicTool", "Error", "Event", "EventActions", "EventWindow",
     "Example", "ExampleProvider", "ExecutableCode", "FatalError", "FileData", "FunctionCall", "FunctionDeclaration",
-    "FunctionResponse", "LlmAgent", "LlmRequest", "LlmResponse", "LoopAgent", "MemoryEntry", "Model", "ParallelAgent", "Part", "Plugin",
-    "PluginInfo", "RemainingLimits", "Run", "RunInfo", "RunRequest", "Runner", "SequentialAgent", "SessionInfo", "Sessions",
-    "Summarizer", "Thinking", "Tool", "ToolCall", "ToolConfirmation", "ToolContext", "ToolError", "ToolUse", "Toolset", "ToolsetExport",
-    "agent", "callback", "code_executor", "examples", "export", "http", "model", "plugin", "summarizer", "tool", "toolset",
+    "FunctionResponse", "LiveConnection", "LiveMessage", "LiveModel", "LiveRun", "LiveRunRequest", "LiveSignal", "LlmAgent", "LlmRequest",
+    "LlmResponse", "LoopAgent", "MemoryEntry", "Model", "ParallelAgent", "Part", "Plugin", "PluginInfo", "RemainingLimits", "Run",
+    "RunInfo", "RunRequest", "Runner", "SequentialAgent", "SessionInfo", "Sessions", "Summarizer", "Thinking", "Tool", "ToolCall",
+    "ToolCalls", "ToolCallsCancelled", "ToolConfirmation", "ToolContext", "ToolError", "ToolResponses", "ToolUse", "Toolset",
+    "ToolsetExport", "Transcription", "Usage", "agent", "callback", "code_executor", "examples", "export", "http", "live_model", "model",
+    "plugin", "summarizer", "tool", "toolset",
 ]  # fmt: skip

@@ -36,6 +36,7 @@ INTERFACES = {
     "summarizers": ("guest-summarizers", "GuestSummarizers", "Summarizers"),
     "examples": ("guest-examples", "GuestExamples", "Examples"),
     "models": ("guest-models", "GuestModels", "Models"),
+    "live_models": ("guest-live-models", "GuestLiveModels", "LiveModels"),
 }
 """The interface of each kind of exports, the class that is generated for it, and the class that implements it."""
 

@@ -7,7 +7,7 @@ gets it; it can be left out.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, MutableMapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from . import schema
 from .content import Blob, Content, Event, Json, Level, LlmRequest, LlmResponse, MemoryEntry, Part, ToolConfirmation
@@ -15,6 +15,9 @@ from .errors import Error
 from .run_info import PluginInfo, RunInfo
 from .runner import Run, Runner, RunRequest
 from .sessions import EventWindow, SessionInfo, Sessions
+
+if TYPE_CHECKING:
+    from .live import LiveRun, LiveRunRequest
 
 
 class Host(Protocol):
@@ -51,6 +54,7 @@ class Host(Protocol):
     async def embed(self, model: str, texts: list[str]) -> list[list[float]]: ...
     def list_apps(self) -> list[str]: ...
     async def run_app(self, request: RunRequest) -> Run: ...
+    async def run_app_live(self, request: LiveRunRequest) -> LiveRun: ...
     def cancel_run(self, invocation_id: str) -> None: ...
     async def create_session(self, app: str, id: str | None, state: dict[str, Json]) -> SessionInfo: ...
     async def get_session(self, app: str, id: str) -> SessionInfo | None: ...

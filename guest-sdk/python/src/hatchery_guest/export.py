@@ -10,13 +10,14 @@ from .agent import Agent, check_references
 from .callback import Callback
 from .code_executor import CodeExecutor
 from .examples import ExampleProvider
+from .live import LiveModel
 from .model import Model
 from .plugin import Plugin
 from .summarizer import Summarizer
 from .tool import Tool
 from .toolset import ToolsetExport
 
-Item = Union[Agent, Tool, ToolsetExport, Callback, Plugin, CodeExecutor, Summarizer, ExampleProvider, Model]
+Item = Union[Agent, Tool, ToolsetExport, Callback, Plugin, CodeExecutor, Summarizer, ExampleProvider, Model, LiveModel]
 
 
 @dataclass
@@ -32,6 +33,7 @@ class Exports:
     summarizers: dict[str, Summarizer] = field(default_factory=dict)
     examples: dict[str, ExampleProvider] = field(default_factory=dict)
     models: dict[str, Model] = field(default_factory=dict)
+    live_models: dict[str, LiveModel] = field(default_factory=dict)
 
     def kinds(self) -> list[str]:
         """Returns the kinds that have items."""
@@ -53,6 +55,7 @@ class Exports:
 KINDS: dict[str, type] = {
     "agents": Agent, "tools": Tool, "toolsets": ToolsetExport, "callbacks": Callback, "plugins": Plugin,
     "code_executors": CodeExecutor, "summarizers": Summarizer, "examples": ExampleProvider, "models": Model,
+    "live_models": LiveModel,
 }  # fmt: skip
 """The kinds of items, with their classes."""
 

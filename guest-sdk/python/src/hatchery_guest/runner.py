@@ -12,6 +12,7 @@ from .errors import Error
 
 if TYPE_CHECKING:
     from .context import Host
+    from .live import LiveRun, LiveRunRequest
 
 
 @dataclass
@@ -86,3 +87,8 @@ class Runner:
         Raises ``Error`` with the code ``CYCLE`` if the session is that of the current run or of a run around it.
         """
         return await self._host.run_app(request)
+
+    async def run_live(self, request: LiveRunRequest) -> LiveRun:
+        """Opens a live run, whose requests are sent while it is in progress. An app with a text model answers message by message. For
+        everything else ``run`` applies."""
+        return await self._host.run_app_live(request)

@@ -22,6 +22,7 @@ from .content import Content, Event, Json, Level, LlmRequest, LlmResponse, Memor
 from .context import AgentContext, CallbackContext, Context, ToolContext
 from .errors import Error, ToolError
 from .http import Request, Response, use
+from .live import LiveMessage, LiveRequest, LiveRun, LiveRunRequest
 from .run_info import PluginInfo, RunInfo
 from .runner import Run, RunRequest
 from .sessions import EventWindow, SessionInfo
@@ -294,6 +295,24 @@ class MockHost:
         session = request.session or f"session-{number}"
         return Run(self, f"e-run-{number}", session, self._app_events(request))
 
+    async def run_app_live(self, request: LiveRunRequest) -> LiveRun:
+        if request.app not in self._apps:
+            raise Error(f"app `{request.app}` not found; give it to MockHost in `apps`", "NOT_FOUND")
+        session = request.session or "live-session"
+        requests = _LiveRequests()
+        return LiveRun(session, requests, self._live_events(request.app, session, requests))
+
+    async def _live_events(self, app: str, session: str, requests: "_LiveRequests") -> AsyncIterator[Event]:
+        """Answers each message as a run of the mock app, whose last event ends the turn."""
+        while requests.waiting:
+            request = requests.waiting.pop(0)
+            if not isinstance(request, LiveMessage) or request.partial:
+                yield Event(error_code="BAD_INPUT", error_message="MockHost answers complete messages only")
+                return
+            async for event in (await self.run_app(RunRequest(app, request.content, session=session, streaming=True)))._events:
+                yield event
+            yield Event(partial=True, turn_complete=True)
+
     async def _app_events(self, request: RunRequest) -> AsyncIterator[Event]:
         for event in self._apps[request.app](request):
             yield Event.of(event)
@@ -376,9 +395,25 @@ class MockHost:
             yield event
 
 
+class _LiveRequests:
+    """The requests of a live run that were not answered yet."""
+
+    def __init__(self) -> None:
+        self.waiting: list[LiveRequest] = []
+        self._is_closed = False
+
+    async def send(self, request: LiveRequest) -> bool:
+        if not self._is_closed:
+            self.waiting.append(request)
+        return not self._is_closed
+
+    def close(self) -> None:
+        self._is_closed = True
+
+
 _CHANGES = {
     "set_state", "request_confirmation", "transfer", "escalate", "end_invocation", "skip_summarization", "save_artifact",
-    "delete_artifact", "add_session_to_memory", "add_events_to_memory", "run_app", "cancel_run", "create_session", "append_event",
+    "delete_artifact", "add_session_to_memory", "add_events_to_memory", "run_app", "run_app_live", "cancel_run", "create_session", "append_event",
     "delete_session",
 }  # fmt: skip
 """The functions that change something."""

@@ -106,6 +106,13 @@ pub fn model(options: TokenStream, function: TokenStream) -> TokenStream {
     provider(&provider::MODEL, options, function)
 }
 
+/// Creates a live model from an async function. It takes an `LlmRequest`, a `LiveConnection`, and optionally a `Context`,
+/// and returns a `Result<(), E>`. `#[live_model(name = "…")]` sets another name than the function's.
+#[proc_macro_attribute]
+pub fn live_model(options: TokenStream, function: TokenStream) -> TokenStream {
+    provider(&provider::LIVE_MODEL, options, function)
+}
+
 fn provider(kind: &provider::Kind, options: TokenStream, function: TokenStream) -> TokenStream {
     let parse = |input: syn::parse::ParseStream<'_>| kind.options(input);
     let expanded = parse.parse(options).and_then(|name| kind.expand(name, syn::parse(function)?));

@@ -1,4 +1,4 @@
-//! `#[code_executor]`, `#[summarizer]`, `#[examples]` and `#[model]`: functions with one input that the host calls by
+//! `#[code_executor]`, `#[summarizer]`, `#[examples]`, `#[model]` and `#[live_model]`: functions with one input that the host calls by
 //! name.
 
 use proc_macro2::TokenStream;
@@ -42,6 +42,14 @@ pub const MODEL: Kind = Kind {
     input: "an `LlmRequest` and an `Answer`",
     error: "Error",
     sink: Some("Answer"),
+};
+
+pub const LIVE_MODEL: Kind = Kind {
+    name: "live model",
+    definition: "LiveModel",
+    input: "an `LlmRequest` and a `LiveConnection`",
+    error: "Error",
+    sink: Some("LiveConnection"),
 };
 
 impl Kind {

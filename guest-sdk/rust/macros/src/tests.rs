@@ -144,6 +144,10 @@ fn providers_take_one_input_and_a_context() {
         (&provider::SUMMARIZER, "this summarizer takes a `Vec<Event>`, and optionally a `Context`"),
         (&provider::EXAMPLES, "this example provider takes the query, a `String`, and optionally a `Context`"),
         (&provider::MODEL, "this model takes an `LlmRequest` and an `Answer`, and optionally a `Context`"),
+        (
+            &provider::LIVE_MODEL,
+            "this live model takes an `LlmRequest` and a `LiveConnection`, and optionally a `Context`",
+        ),
     ];
     for (kind, message) in cases {
         assert_eq!(provider_error(kind, "", none), message);

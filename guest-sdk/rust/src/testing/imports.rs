@@ -14,5 +14,6 @@ pub(crate) mod runner;
 pub(crate) mod session;
 pub(crate) mod sessions;
 pub(crate) mod tools;
+pub(crate) mod wit_stream;
 
 pub(crate) use super::stream::{StreamReader, StreamWriter};

@@ -58,6 +58,23 @@ impl LiveRequest {
         Self::Content { content, partial: false, state_delta: JsonMap::new() }
     }
 
+    /// Checks that code may send this to a live run that it has opened: only the user answers calls.
+    ///
+    /// # Errors
+    /// [`RunError::BadInput`] if it has the result of a call.
+    pub fn check_from_code(&self) -> Result<(), RunError> {
+        let answers = match self {
+            Self::Content { content, .. } => content.function_responses().next().is_some(),
+            Self::ToolResponses(_) => true,
+            Self::Blob(_) | Self::ActivityStart | Self::ActivityEnd | Self::AudioStreamEnd | Self::Close => false,
+        };
+        if answers {
+            let message = "code sends no function responses to a live run: only the user answers calls";
+            return Err(RunError::BadInput(message.into()));
+        }
+        Ok(())
+    }
+
     /// Parses the JSON of a client: `content`, `blob`, `activityStart`, `activityEnd`, `audioStreamEnd` and `close`, in
     /// camelCase or snake_case. Of several in one object, the order is that in which they make sense.
     ///

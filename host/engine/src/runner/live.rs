@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::agent_selection::agents_to_run;
 use super::event_log::{EventLog, EventSender};
+use super::nested::{LiveParent, count_message};
 use super::request::check_state;
 use super::turn::{UserInput, append_user_message, with_role};
 use super::{ActiveRun, MAX_UNREAD_EVENTS, Run, RunKind, RunRequest, Runner};
@@ -78,6 +79,17 @@ impl Runner {
         request: LiveRunRequest,
         queue: LiveRequestQueue,
     ) -> Result<Run, RunError> {
+        self.converse(app, request, queue, None).await
+    }
+
+    /// Starts a live run, possibly one that the code of another run has opened.
+    pub(super) async fn converse(
+        &self,
+        app: Arc<App>,
+        request: LiveRunRequest,
+        queue: LiveRequestQueue,
+        parent: Option<LiveParent>,
+    ) -> Result<Run, RunError> {
         let key = SessionKey::new(app.name.as_str(), request.user.as_str(), request.session.as_str());
         key.check()?;
         if !request.config.auto_create_session
@@ -88,11 +100,14 @@ impl Runner {
         let (client, events) = mpsc::channel(MAX_UNREAD_EVENTS);
         let cancel = request.cancel.child_token();
         let request = LiveRunRequest { cancel: cancel.clone(), ..request };
+        // Code may wait for a place in the queue, and not read why there will be none.
+        let abandoned = parent.is_some().then(|| queue.clone());
         let start = LiveStart {
             queue,
             first: Arc::default(),
             pending: Arc::new(Mutex::new(PendingMessage::new(request.max_message_bytes))),
             active_run: Arc::new(ActiveRun::new(&self.0)),
+            parent,
         };
         let conversation = Conversation { runner: self.clone(), app, key, request, start, client: client.clone() };
         tokio::spawn(async move {
@@ -104,6 +119,9 @@ impl Runner {
             };
             // A turn that is left does not go on.
             cancel.cancel();
+            if let Some(queue) = abandoned {
+                queue.stop();
+            }
             if let Err(error) = result {
                 // Fails if the client is gone.
                 let _ = client.send(Err(error)).await;
@@ -224,6 +242,9 @@ impl Conversation {
         };
         let new = RunRequest::new(user, session, Content::default());
         let request = RunRequest { message, state_delta, config, origin, trace_parent, cancel, ..new };
+        if let (Some(parent), Some(message)) = (&self.start.parent, &request.message) {
+            count_message(&parent.run, message)?;
+        }
         *self.start.first.lock_unpoisoned() = first;
         let mut run = self.runner.start(app.clone(), request, RunKind::Live(self.start.clone())).await?;
         let mut last: Option<Arc<Event>> = None;
@@ -272,6 +293,8 @@ pub(super) struct LiveStart {
     /// The message whose parts arrive.
     pending: Arc<Mutex<PendingMessage>>,
     pub(super) active_run: Arc<ActiveRun>,
+    /// The run whose code has opened this one.
+    pub(super) parent: Option<LiveParent>,
 }
 
 impl LiveStart {
@@ -293,6 +316,9 @@ impl MessageLog for LiveMessages {
     async fn append(&self, run: &RunContext, message: Content, state: JsonMap) -> Result<Arc<Content>, RunError> {
         check_message(&message)?;
         check_state(&state)?;
+        if let Some(parent) = &run.invocation.parent {
+            count_message(parent, &message)?;
+        }
         let invocation = &run.invocation;
         let (events, verifier) = (invocation.events(), Verifier::of(invocation));
         let message = Arc::new(with_role(message, USER_AUTHOR));

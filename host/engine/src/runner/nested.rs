@@ -12,12 +12,15 @@ use std::task::{Context, Poll};
 use async_trait::async_trait;
 use futures::{Stream, StreamExt};
 use hatchery_core::{
-    AppRun, AppRunRequest, AppRunner, CallContext, Event, EventData, Invocation, JsonMap, RunConfig, RunError,
-    SessionKey, TaskScope, USER_AUTHOR, new_invocation_id,
+    AppRun, AppRunRequest, AppRunner, CallContext, Content, Event, EventData, Invocation, JsonMap, LiveAppRun,
+    LiveAppRunRequest, LiveRequestQueue, RunConfig, RunError, SessionKey, TaskScope, TurnScope, USER_AUTHOR,
+    new_invocation_id,
 };
 use tokio_util::sync::DropGuard;
 
+use super::live::LiveRunRequest;
 use super::{AppDirectory, Run, RunKind, RunRequest, Runner, RunnerInner};
+use crate::app::App;
 use crate::run::{MAX_DEPTH, list_names};
 
 /// The runs that a run is nested in.
@@ -30,6 +33,26 @@ impl NestedRun {
     pub(super) fn split(self) -> (Arc<Invocation>, TaskScope) {
         (self.parent, self.task_scope)
     }
+}
+
+/// The run that a live run is nested in.
+#[derive(Clone)]
+pub(super) struct LiveParent {
+    pub(super) run: Arc<Invocation>,
+    pub(super) turn_scope: TurnScope,
+}
+
+impl LiveParent {
+    pub(super) fn split(self) -> (Arc<Invocation>, TaskScope) {
+        let scope = self.turn_scope;
+        (self.run, Box::new(move |task| scope(task)))
+    }
+}
+
+/// Counts a message as an event of the run whose code has sent it.
+pub(super) fn count_message(run: &Invocation, message: &Content) -> Result<(), RunError> {
+    let content = Some(Arc::new(message.clone()));
+    run.count_event(&Event::new(EventData { author: USER_AUTHOR.into(), content, ..EventData::default() }))
 }
 
 /// The apps of a runner.
@@ -56,39 +79,69 @@ impl AppRunner for NestedRunner {
         cx.check_writable()?;
         record::run_once(cx, request, async |request| self.start(cx, request).await).await
     }
+
+    async fn run_live(
+        &self,
+        cx: &CallContext,
+        request: LiveAppRunRequest,
+        queue: LiveRequestQueue,
+    ) -> Result<LiveAppRun, RunError> {
+        cx.check_writable()?;
+        let LiveAppRunRequest { app, session, config, turn_scope } = request;
+        let parent = &cx.invocation;
+        let found = self.find(&app)?;
+        check_nesting(cx, &app, session.as_deref())?;
+        let (session, is_named) = self.session(cx, &app, session).await?;
+        let cancel = parent.cancel.child_token();
+        let request = LiveRunRequest {
+            config: RunConfig { auto_create_session: is_named, live: Some(config), ..RunConfig::default() },
+            origin: parent.caller.origin,
+            trace_parent: cx.span().parent(),
+            cancel: cancel.clone(),
+            ..LiveRunRequest::new(&*parent.session_key.user, session.as_str())
+        };
+        let parent = LiveParent { run: parent.clone(), turn_scope };
+        let run = self.runner.converse(found, request, queue, Some(parent)).await?;
+        let events = NestedEvents { run, _cancel: cancel.drop_guard() };
+        Ok(LiveAppRun { session, events: events.boxed() })
+    }
 }
 
 impl NestedRunner {
+    fn find(&self, name: &str) -> Result<Arc<App>, RunError> {
+        self.apps.app(name).ok_or_else(|| {
+            let names = self.apps.app_names();
+            let names: Vec<_> = names.iter().map(String::as_str).collect();
+            RunError::NotFound {
+                kind: "App",
+                name: name.into(),
+                hint: format!("; the apps are {}", list_names(&names)),
+            }
+        })
+    }
+
+    /// Returns the id of the session, a new one if there is none, and whether the code has named it.
+    async fn session(&self, cx: &CallContext, app: &str, id: Option<String>) -> Result<(String, bool), RunError> {
+        if let Some(id) = id {
+            return Ok((id, true));
+        }
+        let run = &cx.invocation;
+        let created = run.services.sessions.create(app, &run.session_key.user, None, JsonMap::new()).await?;
+        Ok((created.key.id.to_string(), false))
+    }
+
     async fn start(&self, cx: &CallContext, request: AppRunRequest) -> Result<AppRun, RunError> {
         let AppRunRequest { app: name, session, message, state_delta, streaming_mode, task_scope } = request;
         let parent = &cx.invocation;
-        let Some(app) = self.apps.app(&name) else {
-            let names = self.apps.app_names();
-            let names: Vec<_> = names.iter().map(String::as_str).collect();
-            return Err(RunError::NotFound {
-                kind: "App",
-                name,
-                hint: format!("; the apps are {}", list_names(&names)),
-            });
-        };
+        let app = self.find(&name)?;
         if message.function_responses().next().is_some() {
             let message =
                 "the message of a run that code starts has no function responses: only the user answers calls";
             return Err(RunError::BadInput(message.into()));
         }
         check_nesting(cx, &name, session.as_deref())?;
-        let user = &parent.session_key.user;
-        let input =
-            EventData { author: USER_AUTHOR.into(), content: Some(Arc::new(message.clone())), ..EventData::default() };
-        parent.count_event(&Event::new(input))?;
-        let sessions = &parent.services.sessions;
-        let (session, is_named) = match session {
-            Some(session) => (session, true),
-            None => {
-                let created = sessions.create(&name, user, None, JsonMap::new()).await?;
-                (created.key.id.to_string(), false)
-            }
-        };
+        count_message(parent, &message)?;
+        let (session, is_named) = self.session(cx, &name, session).await?;
         let cancel = parent.cancel.child_token();
         let id = new_invocation_id();
         let request = RunRequest {
@@ -98,7 +151,7 @@ impl NestedRunner {
             origin: parent.caller.origin,
             trace_parent: cx.span().parent(),
             cancel: cancel.clone(),
-            ..RunRequest::new(&**user, session.as_str(), message)
+            ..RunRequest::new(&*parent.session_key.user, session.as_str(), message)
         };
         let nested = NestedRun { parent: parent.clone(), task_scope };
         let run = self.runner.start(app, request, RunKind::Nested(nested)).await?;

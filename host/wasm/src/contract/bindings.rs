@@ -15,6 +15,9 @@ wasmtime::component::bindgen!({
         "hatchery:agent/sync-agents.[method]event-stream.next": async,
         "hatchery:agent/sync-runner.run": async,
         "hatchery:agent/sync-runner.[method]app-run.next": async,
+        "hatchery:agent/sync-runner.run-live": async,
+        "hatchery:agent/sync-runner.[method]live-run.send": async,
+        "hatchery:agent/sync-runner.[method]live-run.next": async,
         "hatchery:agent/sync-sessions": async,
         "hatchery:agent/sync-http.send": async,
         "hatchery:agent/sync-http.wait": async,
@@ -39,6 +42,7 @@ wasmtime::component::bindgen!({
     with: {
         "hatchery:agent/sync-models.response-stream": crate::contract::imports::ModelAnswer,
         "hatchery:agent/sync-runner.app-run": crate::contract::imports::NestedRun,
+        "hatchery:agent/sync-runner.live-run": crate::contract::imports::NestedLiveRun,
         "hatchery:agent/sync-http.exchange": crate::contract::imports::Exchange,
         "hatchery:agent/sync-agents.event-stream": crate::contract::sub_agent_relay::SubAgent,
     },

@@ -8,6 +8,7 @@ mod exports;
 mod functions;
 pub(crate) mod hook;
 mod instruction;
+mod live_model;
 mod manifest;
 mod manifest_size;
 mod model;
@@ -301,9 +302,12 @@ impl Component {
 
     /// Returns a model by name.
     pub fn model(self: &Arc<Self>, name: &str) -> Option<Arc<dyn Model>> {
-        let exports = self.exports.models.clone()?;
-        let name = self.manifest.models.iter().find(|offered| *offered == name)?.clone();
-        Some(Arc::new(model::ComponentModel { component: self.clone(), exports, name }))
+        let offers = |names: &[String]| names.iter().any(|offered| offered == name);
+        let exports = self.exports.models.clone().filter(|_| offers(&self.manifest.models));
+        let live = self.exports.live_models.clone().filter(|_| offers(&self.manifest.live_models));
+        let is_offered = exports.is_some() || live.is_some();
+        is_offered
+            .then(|| Arc::new(model::ComponentModel { component: self.clone(), exports, live, name: name.into() }) as _)
     }
 
     pub(crate) fn tools(&self) -> &[DescribedTool] {

@@ -6,6 +6,7 @@ mod content;
 mod error;
 mod event;
 mod json;
+pub(crate) mod live;
 pub(crate) mod llm;
 mod size;
 

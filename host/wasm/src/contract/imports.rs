@@ -10,6 +10,7 @@ mod clock;
 mod config;
 mod http;
 mod journal;
+mod live;
 mod log;
 mod memory;
 mod models;
@@ -32,6 +33,7 @@ use crate::runtime::store::memory::MemoryReservation;
 use crate::runtime::store::{Caller, HostState};
 
 pub use http::Exchange;
+pub use live::NestedLiveRun;
 pub use models::ModelAnswer;
 pub use runner::NestedRun;
 

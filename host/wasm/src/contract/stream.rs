@@ -11,10 +11,10 @@ use std::task::{Context, Poll, ready};
 
 use futures::{Sink, Stream};
 use tokio::sync::oneshot;
-use wasmtime::StoreContextMut;
 use wasmtime::component::{
     Accessor, Destination, HasSelf, Lift, Lower, Source, StreamConsumer, StreamProducer, StreamReader, StreamResult,
 };
+use wasmtime::{AsContextMut, StoreContextMut};
 
 use crate::contract::convert::wit;
 use crate::contract::imports::wit_error;
@@ -45,13 +45,42 @@ where
     T: Lift + Send + 'static,
     S: Sink<T> + Unpin + Send + 'static,
 {
-    let (open, closed) = oneshot::channel::<()>();
-    accessor
-        .with(|access| stream.pipe(access, SinkConsumer { sink, is_sent: false, _open: open, item: PhantomData }))?;
+    let closed = accessor.with(|access| pipe(access, stream, sink))?;
     // Resolves with an error when the consumer, which has the sender, is dropped.
     let _ = closed.await;
     poll_fn(|cx| accessor.poll_no_interesting_tasks(cx)).await;
     Ok(())
+}
+
+/// Reads a guest's stream into `sink` while the guest and the sink continue it.
+pub(crate) fn read<T, I, S>(
+    accessor: &Accessor<T, HasSelf<HostState>>,
+    stream: StreamReader<I>,
+    sink: S,
+) -> Result<(), wit::Error>
+where
+    T: Send,
+    I: Lift + Send + 'static,
+    S: Sink<I> + Unpin + Send + 'static,
+{
+    let opened = accessor.with(|access| pipe(access, stream, sink));
+    opened.map(drop).map_err(|error| wit_error("LIMIT_REACHED", format!("no further stream can be read: {error:#}")))
+}
+
+/// Connects a guest's stream to a sink. The receiver resolves, to an error, when the stream is closed.
+fn pipe<D, T, S>(
+    store: impl AsContextMut<Data = D>,
+    stream: StreamReader<T>,
+    sink: S,
+) -> wasmtime::Result<oneshot::Receiver<()>>
+where
+    D: 'static,
+    T: Lift + Send + 'static,
+    S: Sink<T> + Unpin + Send + 'static,
+{
+    let (open, closed) = oneshot::channel::<()>();
+    stream.pipe(store, SinkConsumer { sink, is_sent: false, _open: open, item: PhantomData })?;
+    Ok(closed)
 }
 
 /// Produces the items of a stream, one per read.
@@ -97,7 +126,7 @@ struct SinkConsumer<T, S> {
     item: PhantomData<fn(T)>,
 }
 
-impl<T, S> StreamConsumer<HostState> for SinkConsumer<T, S>
+impl<D, T, S> StreamConsumer<D> for SinkConsumer<T, S>
 where
     T: Lift + Send + 'static,
     S: Sink<T> + Unpin + Send + 'static,
@@ -107,7 +136,7 @@ where
     fn poll_consume(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        store: StoreContextMut<HostState>,
+        store: StoreContextMut<D>,
         mut source: Source<'_, Self::Item>,
         finish: bool,
     ) -> Poll<wasmtime::Result<StreamResult>> {

@@ -24,6 +24,7 @@ const EXPORTS: &[&str] = &[
     "guest-summarizers",
     "guest-examples",
     "guest-models",
+    "guest-live-models",
     "sync-guest-agents",
     "sync-guest-tools",
     "sync-guest-toolsets",
@@ -33,6 +34,7 @@ const EXPORTS: &[&str] = &[
     "sync-guest-summarizers",
     "sync-guest-examples",
     "sync-guest-models",
+    "sync-guest-live-models",
 ];
 
 /// WASI packages that components may import.

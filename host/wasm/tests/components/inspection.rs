@@ -35,7 +35,7 @@ async fn inspection_lists_every_kind_of_item() {
     assert_eq!(inspection.code_executors, ["shout"]);
     assert_eq!(inspection.summarizers, ["counter"]);
     assert_eq!(inspection.examples, ["sums"]);
-    assert_eq!(inspection.models, ["component:gallery/echo"]);
+    assert_eq!(inspection.models, ["component:gallery/echo", "component:gallery/parrot"]);
     let asking: Vec<_> =
         inspection.tools.iter().filter(|tool| tool.requires_confirmation).map(|tool| &tool.name).collect();
     assert_eq!(asking, ["guarded"]);

@@ -26,6 +26,7 @@ mod instances;
 mod items;
 mod languages;
 mod limits;
+mod live;
 mod models;
 mod names;
 mod network;

@@ -167,7 +167,9 @@ async fn a_model_that_no_component_offers_is_unknown_and_the_others_are_named() 
         assert_eq!(error.kind, ModelErrorKind::UnknownModel);
         assert_eq!(
             error.to_string(),
-            format!("model `{name}`: no component offers it; available: `component:gallery/echo`")
+            format!(
+                "model `{name}`: no component offers it; available: `component:gallery/echo`, `component:gallery/parrot`"
+            )
         );
     }
     let none = Lab::new().open().await.model(ECHO).map(|_| ()).unwrap_err().to_string();

@@ -6,10 +6,10 @@ use std::sync::{Arc, LazyLock, Mutex};
 use async_trait::async_trait;
 use hatchery_core::{
     AgentContext, AgentHost, AgentKind, CallContext, Content, Embedder, Event, EventSink, EventWindow, Invocation,
-    InvocationWriter, ItemResolver, JsonMap, Model, ModelResolver, NewInvocation, RunConfig, RunError, Services,
-    Session, SessionKey, State, Timestamp, ToolAuthorizer, ToolError,
+    InvocationWriter, ItemResolver, JsonMap, LiveRequest, LiveRequestQueue, Model, ModelResolver, NewInvocation,
+    RunConfig, RunError, Services, Session, SessionKey, State, Timestamp, ToolAuthorizer, ToolError,
 };
-use hatchery_engine::{App, AppDirectory, Plugins, RunRequest, Runner};
+use hatchery_engine::{App, AppDirectory, LiveRunRequest, Plugins, RunRequest, Runner};
 use hatchery_models::ModelProviders;
 use hatchery_models::scripted::Scripted;
 use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemoryCredentials, MemorySessions};
@@ -263,17 +263,23 @@ pub async fn run_custom_in(catalog: &Catalog, app: &str, cx: AgentContext) -> Re
 pub struct Chat {
     runner: Runner,
     app: Arc<App>,
+    session: String,
 }
 
 impl Chat {
     pub fn new(catalog: &Catalog, app: &str, models: Arc<dyn ModelResolver>, plugins: Plugins) -> Self {
         let runner = Runner::with_plugins(services_with(models), plugins);
-        Self { runner, app: catalog.app(app).unwrap().clone() }
+        Self { runner, app: catalog.app(app).unwrap().clone(), session: "session".into() }
+    }
+
+    /// Uses the session with this id.
+    pub fn in_session(self, id: &str) -> Self {
+        Self { session: id.into(), ..self }
     }
 
     /// Sends a message. Returns the events and the error that ended the run.
     pub async fn say(&self, message: &str, config: RunConfig) -> (Vec<Arc<Event>>, Option<RunError>) {
-        let mut request = RunRequest::new("user", "session", Content::user(message));
+        let mut request = RunRequest::new("user", self.session.as_str(), Content::user(message));
         request.config = RunConfig { auto_create_session: true, ..config };
         let mut run = self.runner.run(self.app.clone(), request).await.unwrap();
         let mut events = Vec::new();
@@ -286,9 +292,46 @@ impl Chat {
         (events, None)
     }
 
+    /// Holds a live conversation: sends each request, and reads until the end of the turn that it begins. Returns the events
+    /// and the error that ended the run.
+    pub async fn talk(
+        &self,
+        requests: impl IntoIterator<Item = LiveRequest>,
+        config: RunConfig,
+    ) -> (Vec<Arc<Event>>, Option<RunError>) {
+        let queue = LiveRequestQueue::new(8);
+        let mut request = LiveRunRequest::new("user", self.session.as_str());
+        request.config = RunConfig { auto_create_session: true, ..config };
+        let mut run = self.runner.run_live(self.app.clone(), request, queue.clone()).await.unwrap();
+        let mut events = Vec::new();
+        for request in requests {
+            queue.send(request).await.unwrap();
+            loop {
+                match run.next().await.expect("an event") {
+                    Ok(event) => {
+                        let is_end = event.turn_complete == Some(true);
+                        events.push(event);
+                        if is_end {
+                            break;
+                        }
+                    }
+                    Err(error) => return (events, Some(error)),
+                }
+            }
+        }
+        queue.close();
+        while let Some(item) = run.next().await {
+            match item {
+                Ok(event) => events.push(event),
+                Err(error) => return (events, Some(error)),
+            }
+        }
+        (events, None)
+    }
+
     /// Returns the stored session.
     pub async fn session(&self) -> Session {
-        let key = SessionKey::new(self.app.name.as_str(), "user", "session");
+        let key = SessionKey::new(self.app.name.as_str(), "user", self.session.as_str());
         self.runner.services().sessions.get(&key, EventWindow::default()).await.unwrap().unwrap()
     }
 }

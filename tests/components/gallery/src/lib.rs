@@ -9,7 +9,7 @@ mod tools;
 use agents::{butler, clerk, curious, equipped, forger, streamer};
 use callbacks::{blot, check_key, farewell, house_rules, mend_agent, mend_model, mend_tool, stamp, welcome};
 use plugins::Censor;
-use slots::{counter, echo, shout, sums};
+use slots::{counter, echo, parrot, shout, sums};
 use tools::{asks, chatter, configured, guarded, panics};
 
 hatchery_guest::export! {
@@ -21,4 +21,5 @@ hatchery_guest::export! {
     summarizers: [counter],
     examples: [sums],
     models: [echo],
+    live_models: [parrot],
 }

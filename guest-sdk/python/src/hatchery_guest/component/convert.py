@@ -47,12 +47,24 @@ def _data_from_wit(data: wit.PartData) -> PartData:
         case wit.PartData_FunctionCall(call):
             return FunctionCall(call.name, json.loads(call.args), call.id, parse_object(call.extra))
         case wit.PartData_FunctionResponse(response):
-            return FunctionResponse(response.name, json.loads(response.response), response.id, parse_object(response.extra))
+            return function_response_from_wit(response)
         case wit.PartData_ExecutableCode(code):
             return ExecutableCode(code.code, code.language, parse_object(code.extra))
         case wit.PartData_CodeExecutionResult(result):
             return CodeExecutionResult(result.outcome, result.output, parse_object(result.extra))
     return None
+
+
+def function_response_from_wit(response: wit.FunctionResponse) -> FunctionResponse:
+    return FunctionResponse(response.name, json.loads(response.response), response.id, parse_object(response.extra))
+
+
+def function_response_to_wit(response: FunctionResponse) -> wit.FunctionResponse:
+    return wit.FunctionResponse(response.id, response.name, to_json(response.response), to_optional_json(response.extra))
+
+
+def function_call_to_wit(call: FunctionCall) -> wit.FunctionCall:
+    return wit.FunctionCall(call.id, call.name, to_json(call.args), to_optional_json(call.extra))
 
 
 def part_to_wit(part: Part) -> wit.Part:
@@ -70,11 +82,9 @@ def _data_to_wit(data: PartData) -> wit.PartData:
         case FileData():
             return wit.PartData_FileData(wit.FileData(data.file_uri, data.mime_type, data.display_name))
         case FunctionCall():
-            call = wit.FunctionCall(data.id, data.name, to_json(data.args), to_optional_json(data.extra))
-            return wit.PartData_FunctionCall(call)
+            return wit.PartData_FunctionCall(function_call_to_wit(data))
         case FunctionResponse():
-            response = wit.FunctionResponse(data.id, data.name, to_json(data.response), to_optional_json(data.extra))
-            return wit.PartData_FunctionResponse(response)
+            return wit.PartData_FunctionResponse(function_response_to_wit(data))
         case ExecutableCode():
             return wit.PartData_ExecutableCode(wit.ExecutableCode(data.language, data.code, to_optional_json(data.extra)))
         case CodeExecutionResult():

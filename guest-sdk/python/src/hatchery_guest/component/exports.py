@@ -10,20 +10,22 @@ import componentize_py_async_support
 import wit_world
 from componentize_py_types import Err
 from wit_world.imports import specs as wit_specs
+from wit_world.imports import types as wit
 
 from ..agent import CustomAgent, LlmAgent, compute_instruction
 from ..code_executor import CodeFile, CodeInput
 from ..content import Event, LlmResponse
 from ..context import AgentContext, Context, ToolContext
 from ..export import EXPORTS
-from . import convert, event_loop, http, specs
+from ..live import LiveConnection
+from . import convert, event_loop, http, live, specs
 from .calls import HOST, find, find_for_tool, to_wit_error, to_wit_tool_error
 from .hooks import Callbacks, Plugins
 
 event_loop.install()
 http.install()
 
-__all__ = ["Agents", "Callbacks", "CodeExecutors", "Examples", "Models", "Plugins", "Summarizers", "Tools", "Toolsets"]
+__all__ = ["Agents", "Callbacks", "CodeExecutors", "Examples", "LiveModels", "Models", "Plugins", "Summarizers", "Tools", "Toolsets"]
 
 
 class Tools:
@@ -144,6 +146,35 @@ async def _answer(first: LlmResponse | None, responses: Any, writer: Any) -> Non
             failure = to_wit_error(error)
             failed = LlmResponse(error_code=failure.code, error_message=failure.message)
             await writer.write_all([convert.response_to_wit(failed)])
+        finally:
+            await responses.aclose()
+
+
+class LiveModels:
+    """Implements ``guest-live-models``."""
+
+    def describe(self) -> list[str]:
+        return list(EXPORTS.live_models)
+
+    async def connect(self, name: str, request: Any, config: str, requests: Any) -> Any:
+        model = find(EXPORTS.live_models, "live model", name)
+        connection = LiveConnection(live.requests_from_wit(requests), json.loads(config))
+        responses = model.responses(convert.request_from_wit(request), connection, Context(HOST))
+        writer, reader = wit_world.types_live_response_stream()
+        componentize_py_async_support.spawn(_converse(responses, writer))
+        return reader
+
+
+async def _converse(responses: Any, writer: Any) -> None:
+    """Writes what a live model says, each response after the host has read the one before. A failure is the last one."""
+    with writer:
+        try:
+            async for response in responses:
+                await writer.write_all([live.response_to_wit(response)])
+                if writer.reader_dropped:
+                    break
+        except Exception as error:
+            await writer.write_all([wit.LiveResponse_Failed(to_wit_error(error))])
         finally:
             await responses.aclose()
 

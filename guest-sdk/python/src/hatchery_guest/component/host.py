@@ -7,16 +7,18 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar
 
+import wit_world
 from componentize_py_types import Err
 from wit_world.imports import agents, artifacts, config, log, memory, models, plugins, runner, session, sessions, tools
 from wit_world.imports import types as wit
 
 from ..content import Content, Event, Json, Level, LlmRequest, LlmResponse, MemoryEntry, Part, ToolConfirmation
 from ..errors import Error, FatalError, ToolError
+from ..live import LiveRequest, LiveRun, LiveRunRequest
 from ..run_info import PluginInfo, RemainingLimits, RunInfo
 from ..runner import Run, RunRequest
 from ..sessions import EventWindow, SessionInfo
-from . import convert
+from . import convert, live
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -189,6 +191,11 @@ class ImportedHost:
         info, events = await _wait(runner.run(convert.run_request_to_wit(request)))
         return Run(self, info.invocation_id, info.session, _events(events))
 
+    async def run_app_live(self, request: LiveRunRequest) -> LiveRun:
+        writer, reader = wit_world.types_live_request_stream()
+        session, events = await _wait(runner.run_live(live.run_request_to_wit(request), reader))
+        return LiveRun(session, _Requests(writer), _events(events))
+
     @_raising
     def cancel_run(self, invocation_id: str) -> None:
         runner.cancel(invocation_id)
@@ -224,6 +231,23 @@ class ImportedHost:
     async def run_sub_agent(self, name: str) -> AsyncIterator[Event]:
         async for event in _events(await _wait(agents.run(name))):
             yield event
+
+
+class _Requests:
+    """Implements ``live.LiveRequests`` by a stream."""
+
+    def __init__(self, writer: Any) -> None:
+        self._writer: Any = writer
+
+    async def send(self, request: LiveRequest) -> bool:
+        if self._writer is None or self._writer.reader_dropped:
+            return False
+        return await self._writer.write_all([live.request_to_wit(request)]) == 1
+
+    def close(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.__exit__(None, None, None)
 
 
 _STREAMING_MODES = {

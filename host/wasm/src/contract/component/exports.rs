@@ -5,10 +5,10 @@ use wasmtime::component::{Instance, InstancePre};
 
 use super::manifest::RawManifest;
 use crate::contract::bindings::exports::hatchery::agent::{
-    guest_agents, guest_callbacks, guest_code_executors, guest_examples, guest_models, guest_plugins,
-    guest_summarizers, guest_tools, guest_toolsets, sync_guest_agents, sync_guest_callbacks, sync_guest_code_executors,
-    sync_guest_examples, sync_guest_models, sync_guest_plugins, sync_guest_summarizers, sync_guest_tools,
-    sync_guest_toolsets,
+    guest_agents, guest_callbacks, guest_code_executors, guest_examples, guest_live_models, guest_models,
+    guest_plugins, guest_summarizers, guest_tools, guest_toolsets, sync_guest_agents, sync_guest_callbacks,
+    sync_guest_code_executors, sync_guest_examples, sync_guest_live_models, sync_guest_models, sync_guest_plugins,
+    sync_guest_summarizers, sync_guest_tools, sync_guest_toolsets,
 };
 use crate::contract::version::Contract;
 use crate::runtime::store::HostState;
@@ -30,6 +30,7 @@ pub(super) type CodeExecutorExports =
 pub(super) type SummarizerExports = Profile<guest_summarizers::GuestIndices, sync_guest_summarizers::GuestIndices>;
 pub(super) type ExampleExports = Profile<guest_examples::GuestIndices, sync_guest_examples::GuestIndices>;
 pub(super) type ModelExports = Profile<guest_models::GuestIndices, sync_guest_models::GuestIndices>;
+pub(super) type LiveModelExports = Profile<guest_live_models::GuestIndices, sync_guest_live_models::GuestIndices>;
 
 /// The indices of each interface; `None` if the component does not export it.
 #[derive(Clone)]
@@ -43,6 +44,7 @@ pub(super) struct Exports {
     pub(super) summarizers: Option<SummarizerExports>,
     pub(super) examples: Option<ExampleExports>,
     pub(super) models: Option<ModelExports>,
+    pub(super) live_models: Option<LiveModelExports>,
 }
 
 /// Calls a function of the interface in the profile in which the component exports it. Its generated types share no
@@ -139,6 +141,7 @@ impl Exports {
             summarizers: find!(guest_summarizers, sync_guest_summarizers, "guest-summarizers"),
             examples: find!(guest_examples, sync_guest_examples, "guest-examples"),
             models: find!(guest_models, sync_guest_models, "guest-models"),
+            live_models: find!(guest_live_models, sync_guest_live_models, "guest-live-models"),
         })
     }
 
@@ -171,6 +174,7 @@ impl Exports {
             summarizers: describe!(summarizers),
             examples: describe!(examples),
             models: describe!(models),
+            live_models: describe!(live_models),
         })
     }
 }

@@ -32,6 +32,7 @@ pub(super) struct RawManifest {
     pub(super) summarizers: Vec<String>,
     pub(super) examples: Vec<String>,
     pub(super) models: Vec<String>,
+    pub(super) live_models: Vec<String>,
 }
 
 /// The items of a component: a bounded number, with unique names per kind.
@@ -46,6 +47,7 @@ pub(super) struct ComponentManifest {
     pub(super) summarizers: Vec<String>,
     pub(super) examples: Vec<String>,
     pub(super) models: Vec<String>,
+    pub(super) live_models: Vec<String>,
 }
 
 #[derive(Clone)]
@@ -83,6 +85,12 @@ impl ComponentManifest {
             .chain(named(ItemKind::Summarizer, &self.summarizers))
             .chain(named(ItemKind::Examples, &self.examples))
             .chain(named(ItemKind::Model, &self.models))
+            .chain(self.live_only_models().map(|name| (ItemKind::Model, name.as_str())))
+    }
+
+    /// Returns the live models that do not answer single requests.
+    fn live_only_models(&self) -> impl Iterator<Item = &String> {
+        self.live_models.iter().filter(|name| !self.models.contains(name))
     }
 
     /// Checks that each name is valid, and unique among the items of its kind.
@@ -114,7 +122,7 @@ impl TryFrom<RawManifest> for ComponentManifest {
         check_count(ItemKind::CodeExecutor, described.code_executors.len(), MAX_ITEMS)?;
         check_count(ItemKind::Summarizer, described.summarizers.len(), MAX_ITEMS)?;
         check_count(ItemKind::Examples, described.examples.len(), MAX_ITEMS)?;
-        check_count(ItemKind::Model, described.models.len(), MAX_ITEMS)?;
+        check_count(ItemKind::Model, described.models.len().max(described.live_models.len()), MAX_ITEMS)?;
         let callbacks = described.callbacks.into_iter();
         let plugins = described.plugins.into_iter();
         let manifest = Self {
@@ -131,6 +139,7 @@ impl TryFrom<RawManifest> for ComponentManifest {
             summarizers: described.summarizers,
             examples: described.examples,
             models: described.models,
+            live_models: described.live_models,
         };
         manifest.check_names()?;
         Ok(manifest)

@@ -10,7 +10,7 @@ const MAX_BYTES: usize = 4 << 20;
 /// Fails if the manifest is too large to be stored, displayed and sent to models.
 pub(super) fn check(described: &RawManifest) -> Result<(), String> {
     let mut counter = Counter(0);
-    let items: [&dyn Debug; 9] = [
+    let items: [&dyn Debug; 10] = [
         &described.agents,
         &described.tools,
         &described.toolsets,
@@ -20,6 +20,7 @@ pub(super) fn check(described: &RawManifest) -> Result<(), String> {
         &described.summarizers,
         &described.examples,
         &described.models,
+        &described.live_models,
     ];
     let is_small = items.into_iter().all(|items| write!(counter, "{items:?}").is_ok());
     if is_small {

@@ -8,7 +8,10 @@ use std::task::{Context, Poll};
 
 use async_trait::async_trait;
 use futures::{Sink, StreamExt, stream};
-use hatchery_core::{LlmRequest, LlmResponse, Model, ModelError, ModelErrorKind, ResponseStream, StreamingMode};
+use hatchery_core::{
+    LiveConnection, LlmRequest, LlmResponse, Model, ModelCapabilities, ModelError, ModelErrorKind, ResponseStream,
+    StreamingMode,
+};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::{PollSendError, PollSender};
@@ -16,7 +19,8 @@ use tracing::Instrument;
 use wasmtime::Store;
 
 use super::Component;
-use super::exports::{ModelExports, Profile};
+use super::exports::{LiveModelExports, ModelExports, Profile};
+use super::live_model::LiveModel;
 use crate::contract::bindings::exports::hatchery::agent::{guest_models, sync_guest_models};
 use crate::contract::convert::{EstimateSize, FromWit, ITEM_SIZE, ToWit, to_model_error, truncate_response_error, wit};
 use crate::contract::stream::read_to_end;
@@ -29,7 +33,10 @@ pub(crate) const PREFIX: &str = "component:";
 
 pub(super) struct ComponentModel {
     pub(super) component: Arc<Component>,
-    pub(super) exports: ModelExports,
+    /// `None` if it is only live.
+    pub(super) exports: Option<ModelExports>,
+    /// `None` if it is not live.
+    pub(super) live: Option<LiveModelExports>,
     pub(super) name: String,
 }
 
@@ -37,20 +44,40 @@ pub(super) struct ComponentModel {
 impl Model for ComponentModel {
     async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError> {
         request.progress.set_provider("component");
-        let mut answer = self.begin(&request, streaming_mode);
+        let Some(exports) = self.exports.clone() else {
+            let message = "it is a live model and answers no single requests; use it in a live run";
+            return Err(ModelError::new(ModelErrorKind::BadRequest, self.full_name(), message));
+        };
+        let mut answer = self.begin(exports, &request, streaming_mode);
         // A failure before the first response is an error of the request.
         let first = answer.next().await.transpose()?;
         let rest = stream::unfold(answer, |mut answer| async { answer.next().await.map(|item| (item, answer)) });
         Ok(stream::iter(first.map(Ok)).chain(rest).boxed())
     }
+
+    async fn connect(&self, request: LlmRequest) -> Result<Box<dyn LiveConnection>, ModelError> {
+        request.progress.set_provider("component");
+        let Some(exports) = self.live.clone() else { return Err(ModelError::not_live(self.full_name())) };
+        let model = LiveModel { component: self.component.clone(), exports, name: self.name.clone() };
+        let connection = model.connect(&request, self.full_name()).await?;
+        Ok(Box::new(connection))
+    }
+
+    fn capabilities(&self) -> ModelCapabilities {
+        ModelCapabilities { live: self.live.is_some(), ..ModelCapabilities::default() }
+    }
 }
 
 impl ComponentModel {
+    fn full_name(&self) -> String {
+        format!("{PREFIX}{}/{}", self.component.name, self.name)
+    }
+
     /// Starts the task of the guest.
-    fn begin(&self, request: &LlmRequest, streaming_mode: StreamingMode) -> GuestAnswer {
+    fn begin(&self, exports: ModelExports, request: &LlmRequest, streaming_mode: StreamingMode) -> GuestAnswer {
         let (sender, responses) = mpsc::channel(1);
-        let model = format!("{PREFIX}{}/{}", self.component.name, self.name);
-        let (component, exports) = (self.component.clone(), self.exports.clone());
+        let model = self.full_name();
+        let component = self.component.clone();
         let generate_call = GenerateCall { name: self.name.clone(), request: request.to_wit(), streaming_mode };
         let model_name = model.clone();
         let run = async move {
@@ -105,7 +132,7 @@ async fn run_to_end(
     call: GenerateCall,
     sender: mpsc::Sender<GuestResponse>,
 ) -> wasmtime::Result<Result<(), wit::Error>> {
-    let sink = ResponseSender(PollSender::new(sender));
+    let sink = ItemSender::new(sender);
     let run = store.run_concurrent(async move |accessor| {
         let streamed = call.streaming_mode == StreamingMode::On;
         let responses = match guest.call_generate(accessor, call.name, call.request, streamed).await? {
@@ -146,21 +173,29 @@ async fn run_sync_to_end(
     Ok(Ok(()))
 }
 
-/// A response of the guest's task, or its failure, which is the last item.
-type GuestResponse = Result<wit::LlmResponse, ModelError>;
+/// An item of the guest's stream, or the failure of its task, which is the last item.
+pub(super) type GuestItem<T> = Result<T, ModelError>;
 
-/// The sink of the guest's stream, with room for one response.
-struct ResponseSender(PollSender<GuestResponse>);
+type GuestResponse = GuestItem<wit::LlmResponse>;
 
-impl Sink<wit::LlmResponse> for ResponseSender {
-    type Error = PollSendError<GuestResponse>;
+/// The sink of the guest's stream, with the room of its channel.
+pub(super) struct ItemSender<T>(PollSender<GuestItem<T>>);
+
+impl<T: Send + 'static> ItemSender<T> {
+    pub(super) fn new(sender: mpsc::Sender<GuestItem<T>>) -> Self {
+        Self(PollSender::new(sender))
+    }
+}
+
+impl<T: Send + 'static> Sink<T> for ItemSender<T> {
+    type Error = PollSendError<GuestItem<T>>;
 
     fn poll_ready(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.0.poll_reserve(cx)
     }
 
-    fn start_send(mut self: Pin<&mut Self>, response: wit::LlmResponse) -> Result<(), Self::Error> {
-        self.0.send_item(Ok(response))
+    fn start_send(mut self: Pin<&mut Self>, item: T) -> Result<(), Self::Error> {
+        self.0.send_item(Ok(item))
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {

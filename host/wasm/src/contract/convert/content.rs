@@ -54,28 +54,14 @@ impl ToWit for PartData {
         match self {
             Self::Other => wit::PartData::Other,
             Self::Text(text) => wit::PartData::Text(text.clone()),
-            Self::InlineData(blob) => wit::PartData::InlineData(wit::Blob {
-                mime_type: blob.mime_type.clone(),
-                data: blob.data.to_vec(),
-                display_name: blob.display_name.clone(),
-            }),
+            Self::InlineData(blob) => wit::PartData::InlineData(blob.to_wit()),
             Self::FileData(file) => wit::PartData::FileData(wit::FileData {
                 file_uri: file.file_uri.clone(),
                 mime_type: file.mime_type.clone(),
                 display_name: file.display_name.clone(),
             }),
-            Self::FunctionCall(call) => wit::PartData::FunctionCall(wit::FunctionCall {
-                id: call.id.clone(),
-                name: call.name.clone(),
-                args: to_json(&call.args),
-                extra: extra(&call.extra),
-            }),
-            Self::FunctionResponse(response) => wit::PartData::FunctionResponse(wit::FunctionResponse {
-                id: response.id.clone(),
-                name: response.name.clone(),
-                response: to_json(&response.response),
-                extra: extra(&response.extra),
-            }),
+            Self::FunctionCall(call) => wit::PartData::FunctionCall(call.to_wit()),
+            Self::FunctionResponse(response) => wit::PartData::FunctionResponse(response.to_wit()),
             Self::ExecutableCode(code) => wit::PartData::ExecutableCode(wit::ExecutableCode {
                 language: code.language.clone(),
                 code: code.code.clone(),
@@ -95,28 +81,14 @@ impl FromWit<wit::PartData> for PartData {
         Ok(match data {
             wit::PartData::Other => Self::Other,
             wit::PartData::Text(text) => Self::Text(text),
-            wit::PartData::InlineData(blob) => Self::InlineData(Blob {
-                mime_type: blob.mime_type,
-                data: blob.data.into(),
-                display_name: blob.display_name,
-            }),
+            wit::PartData::InlineData(blob) => Self::InlineData(Blob::from_wit(blob)?),
             wit::PartData::FileData(file) => Self::FileData(FileData {
                 file_uri: file.file_uri,
                 mime_type: file.mime_type,
                 display_name: file.display_name,
             }),
-            wit::PartData::FunctionCall(call) => Self::FunctionCall(FunctionCall {
-                id: call.id,
-                name: call.name,
-                args: parse_object(&call.args, "`args` of a function call")?,
-                extra: from_extra::<FunctionCall>(call.extra, "`extra` of a function call")?,
-            }),
-            wit::PartData::FunctionResponse(response) => Self::FunctionResponse(FunctionResponse {
-                id: response.id,
-                name: response.name,
-                response: parse_object(&response.response, "`response` of a function response")?,
-                extra: from_extra::<FunctionResponse>(response.extra, "`extra` of a function response")?,
-            }),
+            wit::PartData::FunctionCall(call) => Self::FunctionCall(FunctionCall::from_wit(call)?),
+            wit::PartData::FunctionResponse(response) => Self::FunctionResponse(FunctionResponse::from_wit(response)?),
             wit::PartData::ExecutableCode(code) => Self::ExecutableCode(ExecutableCode {
                 language: code.language,
                 code: code.code,
@@ -127,6 +99,72 @@ impl FromWit<wit::PartData> for PartData {
                 output: result.output,
                 extra: from_extra::<CodeExecutionResult>(result.extra, "`extra` of a code execution result")?,
             }),
+        })
+    }
+}
+
+impl ToWit for Blob {
+    type Wit = wit::Blob;
+
+    fn to_wit(&self) -> wit::Blob {
+        wit::Blob {
+            mime_type: self.mime_type.clone(),
+            data: self.data.to_vec(),
+            display_name: self.display_name.clone(),
+        }
+    }
+}
+
+impl FromWit<wit::Blob> for Blob {
+    fn from_wit(blob: wit::Blob) -> Result<Self, BadValue> {
+        Ok(Self { mime_type: blob.mime_type, data: blob.data.into(), display_name: blob.display_name })
+    }
+}
+
+impl ToWit for FunctionCall {
+    type Wit = wit::FunctionCall;
+
+    fn to_wit(&self) -> wit::FunctionCall {
+        wit::FunctionCall {
+            id: self.id.clone(),
+            name: self.name.clone(),
+            args: to_json(&self.args),
+            extra: extra(&self.extra),
+        }
+    }
+}
+
+impl FromWit<wit::FunctionCall> for FunctionCall {
+    fn from_wit(call: wit::FunctionCall) -> Result<Self, BadValue> {
+        Ok(Self {
+            id: call.id,
+            name: call.name,
+            args: parse_object(&call.args, "`args` of a function call")?,
+            extra: from_extra::<Self>(call.extra, "`extra` of a function call")?,
+        })
+    }
+}
+
+impl ToWit for FunctionResponse {
+    type Wit = wit::FunctionResponse;
+
+    fn to_wit(&self) -> wit::FunctionResponse {
+        wit::FunctionResponse {
+            id: self.id.clone(),
+            name: self.name.clone(),
+            response: to_json(&self.response),
+            extra: extra(&self.extra),
+        }
+    }
+}
+
+impl FromWit<wit::FunctionResponse> for FunctionResponse {
+    fn from_wit(response: wit::FunctionResponse) -> Result<Self, BadValue> {
+        Ok(Self {
+            id: response.id,
+            name: response.name,
+            response: parse_object(&response.response, "`response` of a function response")?,
+            extra: from_extra::<Self>(response.extra, "`extra` of a function response")?,
         })
     }
 }

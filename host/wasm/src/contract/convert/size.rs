@@ -55,24 +55,12 @@ impl EstimateSize for wit::PartData {
         match self {
             Self::Other => 0,
             Self::Text(text) => text.estimated_size(),
-            Self::InlineData(blob) => {
-                blob.mime_type.estimated_size() + blob.data.len() as u64 + blob.display_name.estimated_size()
-            }
+            Self::InlineData(blob) => blob.estimated_size(),
             Self::FileData(file) => {
                 file.file_uri.estimated_size() + file.mime_type.estimated_size() + file.display_name.estimated_size()
             }
-            Self::FunctionCall(call) => {
-                call.id.estimated_size()
-                    + call.name.estimated_size()
-                    + call.args.estimated_size()
-                    + call.extra.estimated_size()
-            }
-            Self::FunctionResponse(response) => {
-                response.id.estimated_size()
-                    + response.name.estimated_size()
-                    + response.response.estimated_size()
-                    + response.extra.estimated_size()
-            }
+            Self::FunctionCall(call) => call.estimated_size(),
+            Self::FunctionResponse(response) => response.estimated_size(),
             Self::ExecutableCode(code) => {
                 code.language.estimated_size() + code.code.estimated_size() + code.extra.estimated_size()
             }
@@ -80,6 +68,27 @@ impl EstimateSize for wit::PartData {
                 result.outcome.estimated_size() + result.output.estimated_size() + result.extra.estimated_size()
             }
         }
+    }
+}
+
+impl EstimateSize for wit::Blob {
+    fn estimated_size(&self) -> u64 {
+        self.mime_type.estimated_size() + self.data.len() as u64 + self.display_name.estimated_size()
+    }
+}
+
+impl EstimateSize for wit::FunctionCall {
+    fn estimated_size(&self) -> u64 {
+        self.id.estimated_size() + self.name.estimated_size() + self.args.estimated_size() + self.extra.estimated_size()
+    }
+}
+
+impl EstimateSize for wit::FunctionResponse {
+    fn estimated_size(&self) -> u64 {
+        self.id.estimated_size()
+            + self.name.estimated_size()
+            + self.response.estimated_size()
+            + self.extra.estimated_size()
     }
 }
 

@@ -13,14 +13,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument;
 use wasmtime::component::{HasSelf, StreamReader};
 
-use super::{Access as Accessor, StoreAccess, allowed_change, reserve, wit_error};
+use super::{Access as Accessor, StoreAccess, allowed_change, live, reserve, wit_error};
 use crate::contract::bindings::hatchery::agent::runner::{Host, HostWithStore};
 use crate::contract::convert::{EstimateSize, FromWit, ToWit, parse_json, wit};
 use crate::contract::stream;
 use crate::policy::{Access, Grants, Permission};
 use crate::runtime::store::HostState;
 use crate::runtime::store::call_usage::CallUsage;
-use crate::runtime::store::nesting::MAX_CONCURRENT_CALLS;
+use crate::runtime::store::nesting::{MAX_CONCURRENT_CALLS, Nesting};
 
 impl Host for HostState {
     fn list_apps(&mut self) -> Result<Vec<String>, wit::Error> {
@@ -46,10 +46,22 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
         let info = run.info.clone();
         Ok((info, stream::open(accessor, run)?))
     }
+
+    async fn run_live(
+        accessor: &Accessor<T>,
+        request: wit::LiveRunRequest,
+        requests: StreamReader<wit::LiveRequest>,
+    ) -> Result<(String, StreamReader<wit::Event>), wit::Error> {
+        let run = live::run(accessor, request).await?;
+        let session = run.session().to_owned();
+        let (run, sink) = run.with_requests();
+        stream::read(accessor, requests, sink)?;
+        Ok((session, stream::open(accessor, run)?))
+    }
 }
 
 /// Returns the runner of the call's run.
-fn runner(cx: &CallContext) -> Result<&Arc<dyn AppRunner>, wit::Error> {
+pub(super) fn runner(cx: &CallContext) -> Result<&Arc<dyn AppRunner>, wit::Error> {
     cx.invocation.apps.as_ref().ok_or_else(|| wit_error("NO_APPS", "there are no apps to run here"))
 }
 
@@ -60,14 +72,7 @@ pub(super) async fn run(mut store: impl StoreAccess, request: wit::RunRequest) -
         store.with_state(|state| state.check(Permission::State(Access::Write, key)))?;
     }
     let _reservation = reserve(&mut store, request.estimated_size())?;
-    let refused = |reason: String| wit_error("LIMIT_REACHED", format!("app `{}` is not run: {reason}", request.app));
-    let (nesting, usage, grants) =
-        store.with_state(|state| (state.nesting.clone(), state.usage.clone(), state.grants.clone()));
-    let nested = nesting.nested(usage.limits()).map_err(|exceeded| usage.limit_exceeded(exceeded.limit));
-    let nesting = nested.and_then(|nested| usage.count_tool_call().map(|()| nested));
-    let nesting = nesting.map_err(|exceeded| refused(exceeded.for_callers()))?;
-    let permit = nesting.try_acquire();
-    let permit = permit.ok_or_else(|| refused(format!("{MAX_CONCURRENT_CALLS} calls run already; wait for some")))?;
+    let Admission { nesting, usage, grants, permit } = admit(&mut store, &request.app)?;
     let wit::RunRequest { app, session, message, state_delta, streaming } = request;
     let request = AppRunRequest {
         app,
@@ -81,6 +86,43 @@ pub(super) async fn run(mut store: impl StoreAccess, request: wit::RunRequest) -
     let info = wit::RunInfo { invocation_id: run.invocation_id, session: run.session };
     store.with_state(|state| state.runs.insert(info.invocation_id.clone(), run.cancel));
     Ok(NestedRun { info, events: Some(run.events), is_reported: false, grants, _usage: usage, _permit: permit })
+}
+
+/// What a run takes of the limits of the call that starts it.
+pub(super) struct Admission {
+    pub(super) nesting: Nesting,
+    pub(super) usage: Arc<CallUsage>,
+    pub(super) grants: Arc<Grants>,
+    permit: OwnedSemaphorePermit,
+}
+
+impl Admission {
+    /// Returns the events of a live run as those of a run without an id of its own.
+    pub(super) fn live_run(
+        self,
+        session: String,
+        events: BoxStream<'static, Result<Arc<Event>, RunError>>,
+    ) -> NestedRun {
+        let info = wit::RunInfo { invocation_id: String::new(), session };
+        let Self { nesting: _, usage, grants, permit } = self;
+        NestedRun { info, events: Some(events), is_reported: false, grants, _usage: usage, _permit: permit }
+    }
+}
+
+/// Counts a run of an app as a call of a tool.
+///
+/// # Errors
+/// `LIMIT_REACHED` if the call has started too many, or runs are nested too deeply.
+pub(super) fn admit(store: &mut impl StoreAccess, app: &str) -> Result<Admission, wit::Error> {
+    let refused = |reason: String| wit_error("LIMIT_REACHED", format!("app `{app}` is not run: {reason}"));
+    let (nesting, usage, grants) =
+        store.with_state(|state| (state.nesting.clone(), state.usage.clone(), state.grants.clone()));
+    let nested = nesting.nested(usage.limits()).map_err(|exceeded| usage.limit_exceeded(exceeded.limit));
+    let nesting = nested.and_then(|nested| usage.count_tool_call().map(|()| nested));
+    let nesting = nesting.map_err(|exceeded| refused(exceeded.for_callers()))?;
+    let permit = nesting.try_acquire();
+    let permit = permit.ok_or_else(|| refused(format!("{MAX_CONCURRENT_CALLS} calls run already; wait for some")))?;
+    Ok(Admission { nesting, usage, grants, permit })
 }
 
 /// Parses the values of state keys.
@@ -103,6 +145,16 @@ pub struct NestedRun {
     _permit: OwnedSemaphorePermit,
 }
 
+impl NestedRun {
+    /// Ends the run with an event that reports `error`.
+    pub(super) fn fail(&mut self, error: wit::Error) -> wit::Event {
+        self.events = None;
+        let invocation_id = self.info.invocation_id.clone();
+        let (error_code, error_message) = (Some(error.code), Some(error.message));
+        EventData { invocation_id, error_code, error_message, ..EventData::default() }.to_wit()
+    }
+}
+
 impl Stream for NestedRun {
     type Item = wit::Event;
 
@@ -115,6 +167,9 @@ impl Stream for NestedRun {
         Poll::Ready(match item {
             Some(Ok(event)) => {
                 self.is_reported = event.error_code.is_some();
+                if self.info.invocation_id != event.invocation_id {
+                    self.info.invocation_id.clone_from(&event.invocation_id);
+                }
                 Some(self.grants.redact_state(event.to_wit()))
             }
             Some(Err(error)) if !self.is_reported => Some(failure(&self.info, &error)),

@@ -7,7 +7,8 @@ use futures::StreamExt;
 use wasmtime::component::Resource;
 
 use super::{
-    Exchange, ModelAnswer, NestedRun, agents, artifacts, http, memory, models, runner, sessions, tools, wit_error,
+    Exchange, ModelAnswer, NestedLiveRun, NestedRun, agents, artifacts, http, live, memory, models, runner, sessions,
+    tools, wit_error,
 };
 use crate::contract::bindings::hatchery::agent::{
     agents as async_agents, models as async_models, runner as async_runner, specs, sync_agents, sync_artifacts,
@@ -148,8 +149,38 @@ impl sync_runner::Host for HostState {
         self.add_resource(run)
     }
 
+    async fn run_live(&mut self, request: wit::LiveRunRequest) -> Result<Resource<NestedLiveRun>, wit::Error> {
+        let run = live::run(&mut *self, request).await?;
+        self.add_resource(run)
+    }
+
     fn cancel(&mut self, invocation_id: String) -> Result<(), wit::Error> {
         async_runner::Host::cancel(self, invocation_id)
+    }
+}
+
+impl sync_runner::HostLiveRun for HostState {
+    fn session(&mut self, run: Resource<NestedLiveRun>) -> Result<String, wit::Error> {
+        Ok(self.resource(&run)?.session().to_owned())
+    }
+
+    async fn send(&mut self, run: Resource<NestedLiveRun>, request: wit::LiveRequest) -> Result<(), wit::Error> {
+        let requests = self.resource(&run)?.requests();
+        requests.send(request).await
+    }
+
+    async fn next(&mut self, run: Resource<NestedLiveRun>) -> Result<Option<wit::Event>, wit::Error> {
+        Ok(self.resource(&run)?.next().await)
+    }
+
+    fn close(&mut self, run: Resource<NestedLiveRun>) -> Result<(), wit::Error> {
+        self.resource(&run)?.requests().close();
+        Ok(())
+    }
+
+    fn drop(&mut self, run: Resource<NestedLiveRun>) -> wasmtime::Result<()> {
+        self.resources().delete(run)?;
+        Ok(())
     }
 }
 

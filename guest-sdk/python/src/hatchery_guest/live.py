@@ -1,0 +1,211 @@
+"""Live conversations: what is said in them, ``@live_model``, and live runs of other apps."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, Callable, Protocol, Union, overload
+
+from .content import Blob, Content, Event, FunctionCall, FunctionResponse, Json, LlmRequest, Part
+from .context import Context
+from .errors import Error
+from .signature import Signature, call_handler, handler_signature
+
+
+class LiveSignal(enum.Enum):
+    """A signal in a live conversation."""
+
+    ACTIVITY_START = "activity_start"
+    """The user begins to speak."""
+    ACTIVITY_END = "activity_end"
+    """The user stops speaking."""
+    AUDIO_STREAM_END = "audio_stream_end"
+    """The microphone is off."""
+    INTERRUPTED = "interrupted"
+    """The user has interrupted the model. From the model only."""
+    TURN_COMPLETE = "turn_complete"
+    """The model has finished its turn. From the model only."""
+
+
+@dataclass
+class LiveMessage:
+    """A message of the user, or a piece of it if ``partial`` is true."""
+
+    content: Content
+    partial: bool = False
+
+
+@dataclass
+class ToolResponses:
+    """The results of tool calls, for a live model."""
+
+    responses: list[FunctionResponse]
+
+
+@dataclass
+class Transcription:
+    """A chunk of what was said, as text: new text only."""
+
+    text: str
+    finished: bool = False
+    """Whether the utterance is over."""
+    of_input: bool = False
+    """Whether the user has said it, and not the model."""
+
+
+@dataclass
+class ToolCalls:
+    """Calls of tools, each with an id. Their results arrive as ``ToolResponses``."""
+
+    calls: list[FunctionCall]
+
+
+@dataclass
+class ToolCallsCancelled:
+    """The ids of tool calls whose results the model no longer expects."""
+
+    ids: list[str]
+
+
+@dataclass
+class Usage:
+    """The tokens that were used since the last report, as in Gemini's ``UsageMetadata``."""
+
+    metadata: dict[str, Json]
+
+
+LiveRequest = Union[LiveMessage, Blob, LiveSignal, ToolResponses]
+"""What the user sends in a live conversation, and the host to a live model."""
+
+LiveResponse = Union[Content, Transcription, ToolCalls, ToolCallsCancelled, LiveSignal, Usage]
+"""What a live model says."""
+
+
+class LiveConnection:
+    """The connection of a live model: iterating over it returns the requests until it is closed."""
+
+    def __init__(self, requests: AsyncIterator[LiveRequest], config: dict[str, Json] | None = None) -> None:
+        self.config: dict[str, Json] = config or {}
+        """The settings of the connection, as in Gemini's ``LiveConnectConfig``."""
+        self._requests = requests
+
+    def __aiter__(self) -> AsyncIterator[LiveRequest]:
+        return self
+
+    async def __anext__(self) -> LiveRequest:
+        return await anext(self._requests)
+
+
+@dataclass
+class LiveModel:
+    """A generator that converses."""
+
+    name: str
+    function: Callable[..., Any]
+    signature: Signature
+
+    async def responses(self, request: LlmRequest, connection: LiveConnection, cx: Context) -> AsyncIterator[LiveResponse]:
+        """Returns what the model says. The generator advances as this is read."""
+        async for piece in call_handler(self.function, self.signature, cx, request, connection):
+            yield _to_response(piece)
+
+
+def _to_response(piece: Any) -> LiveResponse:
+    if isinstance(piece, str):
+        piece = Part(piece)
+    if isinstance(piece, Part):
+        piece = Content("model", [piece])
+    if isinstance(piece, (Content, Transcription, ToolCalls, ToolCallsCancelled, LiveSignal, Usage)):
+        return piece
+    raise TypeError(f"a live model yields texts, parts, contents, signals and other live responses, not a {type(piece).__name__}")
+
+
+@overload
+def live_model(function: Callable[..., Any]) -> LiveModel: ...
+@overload
+def live_model(*, name: str | None = None) -> Callable[[Callable[..., Any]], LiveModel]: ...
+def live_model(function: Any = None, *, name: str | None = None) -> Any:
+    """Turns an async generator into a live model, which agents refer to as ``component:NAME/model``: it takes an ``LlmRequest`` and a
+    ``LiveConnection``, and yields what it says: texts, parts, contents, ``Transcription``, ``ToolCalls`` and signals."""
+
+    def decorate(function: Callable[..., Any]) -> LiveModel:
+        if not inspect.isasyncgenfunction(function):
+            raise TypeError(f"live model `{function.__name__}` is not an async generator: write `async def` and `yield`")
+        return LiveModel(name or function.__name__, function, handler_signature("live model", function, 2))
+
+    return decorate if function is None else decorate(function)
+
+
+@dataclass
+class LiveRunRequest:
+    """A request for a live run of an app. A new session is created if ``session`` is ``None`` or does not exist."""
+
+    app: str
+    session: str | None = None
+    config: dict[str, Json] = field(default_factory=dict)
+    """Settings of connections to live models, as in Gemini's ``LiveConnectConfig``."""
+
+
+class LiveRequests(Protocol):
+    """Where the requests of a live run go."""
+
+    async def send(self, request: LiveRequest) -> bool:
+        """Sends a request. Returns ``False`` if the run takes no more."""
+        ...
+
+    def close(self) -> None:
+        """Sends nothing more."""
+        ...
+
+
+class LiveRun:
+    """A live run in progress: iterating over it returns its events, and ``turn_complete`` is true in the last one of a turn. A run that
+    fails raises ``Error`` with its code. It ends with the call that opened it, or when it is closed."""
+
+    def __init__(self, session: str, requests: LiveRequests, events: AsyncIterator[Event]) -> None:
+        self.session = session
+        self._requests = requests
+        self._events = events
+
+    async def send(self, request: LiveRequest | Content | str) -> None:
+        """Sends a request; a text is a message. Waits while the run has too many unread ones.
+
+        Raises ``Error`` with the code ``LIVE_CLOSED`` if the run takes no more; its events tell why.
+        """
+        if isinstance(request, str):
+            request = Content.user(request)
+        if isinstance(request, Content):
+            request = LiveMessage(request)
+        if not await self._requests.send(request):
+            raise Error("the live run takes no more requests", "LIVE_CLOSED")
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        event = await anext(self._events)
+        if event.error_code:
+            raise Error(event.error_message or "", event.error_code)
+        return event
+
+    async def turn(self) -> list[Event]:
+        """Returns the events up to the end of a turn, or of the run."""
+        events = []
+        async for event in self:
+            events.append(event)
+            if event.turn_complete:
+                break
+        return events
+
+    def close(self) -> None:
+        """Sends nothing more. A text model still answers what was sent, a live model hangs up."""
+        self._requests.close()
+
+    async def aclose(self) -> None:
+        """Cancels the run, and reads no more events."""
+        self.close()
+        close = getattr(self._events, "aclose", None)
+        if close:
+            await close()

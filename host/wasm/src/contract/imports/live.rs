@@ -1,0 +1,149 @@
+//! `runner.run-live`: live runs of other apps.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::future::BoxFuture;
+use futures::{FutureExt, Stream};
+use hatchery_core::{LiveAppRunRequest, LiveQueueClosed, LiveRequest, LiveRequestQueue, QueuedRequest, TurnScope};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::PollSender;
+use tracing::Instrument;
+
+use super::runner::{Admission, NestedRun, admit, runner};
+use super::{StoreAccess, allowed_change, wit_error};
+use crate::contract::convert::live::live_config;
+use crate::contract::convert::{EstimateSize, FromWit, wit};
+use crate::policy::Permission;
+use crate::runtime::limits::Limit;
+use crate::runtime::store::call_usage::CallUsage;
+
+/// Most requests that a run has not read. The guest waits from there on.
+const MAX_UNREAD_REQUESTS: usize = 16;
+
+/// Opens a live run of an app.
+pub(super) async fn run(
+    mut store: impl StoreAccess,
+    request: wit::LiveRunRequest,
+) -> Result<NestedLiveRun, wit::Error> {
+    let cx = allowed_change(&mut store, Permission::Run(&request.app)).await?;
+    let wit::LiveRunRequest { app, session, config } = request;
+    let config = live_config(config)?;
+    let admission = admit(&mut store, &app)?;
+    let Admission { nesting, usage, .. } = &admission;
+    let (nesting, usage, span) = (nesting.clone(), usage.clone(), tracing::Span::current());
+    let turn_scope: TurnScope =
+        Arc::new(move |task: BoxFuture<'static, ()>| nesting.clone().scope(task).instrument(span.clone()).boxed());
+    let queue = LiveRequestQueue::new(MAX_UNREAD_REQUESTS);
+    let request = LiveAppRunRequest { app, session, config, turn_scope };
+    let run = runner(&cx)?.run_live(&cx, request, queue.clone()).await?;
+    let events = admission.live_run(run.session, run.events);
+    Ok(NestedLiveRun { events, requests: LiveRequests { queue, usage }, refused: None })
+}
+
+/// A live run that the guest has opened: a stream of its events. Dropping it cancels the run.
+pub struct NestedLiveRun {
+    events: NestedRun,
+    requests: LiveRequests,
+    /// The refusal of a request that the guest has written to a stream; `None` if there can be none.
+    refused: Option<oneshot::Receiver<wit::Error>>,
+}
+
+impl NestedLiveRun {
+    pub(super) fn session(&self) -> &str {
+        &self.events.info.session
+    }
+
+    /// Returns where its requests go.
+    pub(super) fn requests(&self) -> LiveRequests {
+        self.requests.clone()
+    }
+
+    /// Returns the run with the sink of the stream of its requests. The end of that stream closes the queue.
+    pub(super) fn with_requests(mut self) -> (Self, PollSender<wit::LiveRequest>) {
+        let (sender, mut receiver) = mpsc::channel(1);
+        let (refusal, refused) = oneshot::channel();
+        let requests = self.requests();
+        tokio::spawn(
+            async move {
+                while let Some(request) = receiver.recv().await {
+                    match requests.send(request).await {
+                        Ok(()) => {}
+                        // The run has ended, and tells why itself.
+                        Err(error) if error.code == CLOSED => return,
+                        Err(error) => {
+                            // Fails if the guest has dropped the run.
+                            let _ = refusal.send(error);
+                            return;
+                        }
+                    }
+                }
+                requests.close();
+            }
+            .in_current_span(),
+        );
+        self.refused = Some(refused);
+        (self, PollSender::new(sender))
+    }
+}
+
+impl Drop for NestedLiveRun {
+    fn drop(&mut self) {
+        self.requests.queue.stop();
+    }
+}
+
+impl Stream for NestedLiveRun {
+    type Item = wit::Event;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<wit::Event>> {
+        if let Some(refused) = &mut self.refused
+            && let Poll::Ready(refusal) = refused.poll_unpin(cx)
+        {
+            self.refused = None;
+            if let Ok(error) = refusal {
+                return Poll::Ready(Some(self.events.fail(error)));
+            }
+        }
+        Pin::new(&mut self.events).poll_next(cx)
+    }
+}
+
+/// The code of a request to a run that takes no more.
+const CLOSED: &str = "LIVE_CLOSED";
+
+/// The queue of a run that the guest has opened.
+#[derive(Clone)]
+pub(super) struct LiveRequests {
+    queue: LiveRequestQueue,
+    usage: Arc<CallUsage>,
+}
+
+impl LiveRequests {
+    /// Sends a request once there is a place for it. Its bytes count as memory of the guest until the run has read it.
+    pub(super) async fn send(&self, request: wit::LiveRequest) -> Result<(), wit::Error> {
+        let size = request.estimated_size();
+        if size > self.usage.limits().result {
+            let exceeded = self.usage.limit_exceeded(Limit::Result);
+            return Err(wit_error("LIMIT_REACHED", exceeded.for_callers()));
+        }
+        let memory = self.usage.reserve(size).map_err(|error| wit_error("LIMIT_REACHED", error.for_callers()))?;
+        let request = LiveRequest::from_wit(request)?;
+        request.check_from_code()?;
+        let closed = |LiveQueueClosed| wit_error(CLOSED, LiveQueueClosed.to_string());
+        let mut queued = QueuedRequest { request, reservations: vec![Arc::new(memory)] };
+        loop {
+            self.queue.ready().await.map_err(closed)?;
+            match self.queue.try_send(queued).map_err(closed)? {
+                None => return Ok(()),
+                Some(returned) => queued = returned,
+            }
+        }
+    }
+
+    /// Sends nothing more.
+    pub(super) fn close(&self) {
+        self.queue.close();
+    }
+}
