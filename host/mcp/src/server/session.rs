@@ -3,8 +3,9 @@
 use hatchery_core::ClientScope;
 use http::request::Parts;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ListToolsResult, PaginatedRequestParams,
-    ServerCapabilities, ServerConfig, SubscriptionFilter,
+    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, ErrorData, Implementation,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SubscriptionFilter,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::transport::IntoTransport;
@@ -12,7 +13,7 @@ use rmcp::{RoleServer, ServerHandler, ServiceExt};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::McpService;
+use super::{McpService, resources};
 
 const INSTRUCTIONS: &str = "Tools whose names begin with `run_` send a message to an agent. To continue a conversation, pass the `session` of \
                             the agent's last answer.";
@@ -62,7 +63,13 @@ pub(super) fn scope(context: &RequestContext<RoleServer>) -> Option<&ClientScope
 
 impl ServerHandler for Session {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .enable_resources()
+            .enable_resources_list_changed()
+            .enable_completions()
+            .build();
         let implementation = Implementation::new("hatchery", env!("CARGO_PKG_VERSION"));
         ServerConfig::new(capabilities).with_server_info(implementation).with_instructions(INSTRUCTIONS)
     }
@@ -86,6 +93,38 @@ impl ServerHandler for Session {
         };
         let args = request.arguments.unwrap_or_default();
         Ok(self.service.call(target, args, &context).await.into())
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(ListResourcesResult::with_all_items(self.service.resources(&context).await?))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        Ok(self.service.resource(&request.uri, &context).await?.into())
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        self.service.completion(&request, &context).await
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {

@@ -66,13 +66,13 @@ fn counter() -> Agent {
     agent.description("Counts messages.").build().unwrap()
 }
 
-struct Host {
-    runner: Runner,
+pub struct Host {
+    pub runner: Runner,
     catalog: Arc<Catalog>,
 }
 
 impl Host {
-    fn new(agents: Vec<Agent>) -> Self {
+    pub fn new(agents: Vec<Agent>) -> Self {
         let apps = agents
             .into_iter()
             .map(|agent| (agent.name.clone(), Arc::new(App::new(agent.name.clone(), agent).unwrap())));
@@ -88,13 +88,13 @@ impl Host {
         Self { runner: Runner::new(services()), catalog: Arc::new(catalog) }
     }
 
-    fn service(&self, apps: &[&str], tools: &[&str]) -> McpService {
+    pub fn service(&self, apps: &[&str], tools: &[&str]) -> McpService {
         let patterns = |patterns: &[&str]| patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
         let exposure = Exposure { apps: patterns(apps), tools: patterns(tools) };
         McpService::new(self.runner.clone(), self.catalog.clone(), exposure, CallerOrigin::InProcess)
     }
 
-    async fn client(&self) -> Client {
+    pub async fn client(&self) -> Client {
         connect(self.service(&["*"], &["*"])).await
     }
 }
@@ -117,9 +117,10 @@ impl Tool for DrawingTool {
 
 /// Records notifications.
 #[derive(Clone, Default)]
-struct Recorder {
+pub struct Recorder {
     progress: Arc<Mutex<Vec<String>>>,
     changed: Arc<Notify>,
+    pub resources_changed: Arc<Notify>,
 }
 
 impl ClientHandler for Recorder {
@@ -134,18 +135,22 @@ impl ClientHandler for Recorder {
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
         self.changed.notify_one();
     }
+
+    async fn on_resource_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.resources_changed.notify_one();
+    }
 }
 
-type Client = RunningService<RoleClient, Recorder>;
+pub type Client = RunningService<RoleClient, Recorder>;
 
-async fn connect(service: McpService) -> Client {
+pub async fn connect(service: McpService) -> Client {
     let (client, server) = tokio::io::duplex(64 << 10);
     let (read, write) = tokio::io::split(server);
     tokio::spawn(async move { service.serve(read, write, std::future::pending()).await });
     Recorder::default().serve(client).await.unwrap()
 }
 
-async fn call(client: &Client, name: &str, args: Value) -> Result<CallToolResult, ServiceError> {
+pub async fn call(client: &Client, name: &str, args: Value) -> Result<CallToolResult, ServiceError> {
     let params = CallToolRequestParams::new(name.to_owned()).with_arguments(args.as_object().unwrap().clone());
     client.call_tool(params).await
 }
