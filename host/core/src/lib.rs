@@ -65,7 +65,7 @@ pub use agent_context::{AgentContext, AgentHost, EventSink};
 pub use aggregator::Aggregator;
 pub use app_runner::{AppRun, AppRunRequest, AppRunner, TaskScope};
 pub use artifact::ArtifactService;
-pub use call_context::CallContext;
+pub use call_context::{CallContext, TOOL_PROGRESS_KEY, ToolProgress};
 pub use callback::{Callback, Callbacks, HookPoint};
 pub use caller::{Caller, CallerOrigin};
 pub use client_scope::ClientScope;
