@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use hatchery_core::{
@@ -198,6 +199,19 @@ async fn a_model_that_fails_is_an_error_for_the_server() {
     let events = summarize(ServerConfig { sampling, ..config }, &model).await;
     let text = response(&events)["text_output"][0]["text"].to_string();
     assert!(text.contains("no-such-model"), "{text}");
+}
+
+#[tokio::test]
+async fn a_call_that_hangs_is_cancelled_over_every_transport() {
+    for mut config in configs().await {
+        config.limits.call_timeout = Duration::from_millis(300);
+        let toolset: Arc<dyn Toolset> = toolset(config);
+        let response = call(toolset.clone(), "wait", json!({})).await;
+        let expected = "the MCP server `erratic` did not answer the call of `wait` within 0.3 s, so the call was cancelled; it \
+                        may have had an effect";
+        assert_eq!(error(&response), expected);
+        wait_for_one(&toolset, "cancelled").await;
+    }
 }
 
 #[tokio::test]
