@@ -4,6 +4,7 @@ mod call;
 mod content;
 mod exposure;
 mod http;
+mod logging;
 mod resources;
 mod session;
 

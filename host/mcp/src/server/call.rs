@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::McpService;
 use super::content;
 use super::exposure::Target;
+use super::logging::log_event;
 use super::resources;
 use super::session::scope;
 
@@ -155,6 +156,7 @@ impl McpService {
             if event.author != USER_AUTHOR {
                 events.push(event.clone());
                 report_progress(context, events.len(), &event).await;
+                log_event(context, &event).await;
             }
         }
         Ok(events)

@@ -1,11 +1,17 @@
 //! One client: its handshake, its lists, its calls, and notifications of changed tools.
 
+#![expect(deprecated, reason = "clients of revisions before 2026-07-28 ask for log messages")]
+
+use std::sync::Mutex;
+
 use hatchery_core::ClientScope;
+use hatchery_core::sync::MutexExt;
 use http::request::Parts;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, ErrorData, Implementation,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SubscriptionFilter,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SetLevelRequestParams,
+    SubscriptionFilter,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::transport::IntoTransport;
@@ -23,13 +29,16 @@ pub(super) struct Session {
     service: McpService,
     /// Ends the task that notifies the client of changed tools.
     closed: DropGuard,
+    /// The lowest level of the log messages that the client wants. `None` if it has not asked for any.
+    log_level: Mutex<Option<LoggingLevel>>,
     /// Counts the session. `None` for standard input and output.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Session {
     pub(super) fn new(service: McpService, permit: Option<OwnedSemaphorePermit>) -> Self {
-        Self { service, closed: CancellationToken::new().drop_guard(), _permit: permit }
+        let closed = CancellationToken::new().drop_guard();
+        Self { service, closed, log_level: Mutex::default(), _permit: permit }
     }
 }
 
@@ -69,6 +78,7 @@ impl ServerHandler for Session {
             .enable_resources()
             .enable_resources_list_changed()
             .enable_completions()
+            .enable_logging()
             .build();
         let implementation = Implementation::new("hatchery", env!("CARGO_PKG_VERSION"));
         ServerConfig::new(capabilities).with_server_info(implementation).with_instructions(INSTRUCTIONS)
@@ -85,14 +95,24 @@ impl ServerHandler for Session {
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        context: RequestContext<RoleServer>,
+        mut context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let log_level = *self.log_level.lock_unpoisoned();
+        // Since 2026-07-28 each request has its own.
+        if let (Some(level), None) = (log_level, context.meta.log_level()) {
+            context.meta.set_log_level(level);
+        }
         let tools = self.service.tools().await;
         let Some(target) = tools.target(&request.name, scope(&context)) else {
             return Err(ErrorData::invalid_params(format!("Unknown tool: {}", request.name), None));
         };
         let args = request.arguments.unwrap_or_default();
         Ok(self.service.call(target, args, &context).await.into())
+    }
+
+    async fn set_level(&self, request: SetLevelRequestParams, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        *self.log_level.lock_unpoisoned() = Some(request.level);
+        Ok(())
     }
 
     async fn list_resources(

@@ -121,6 +121,7 @@ pub struct Recorder {
     progress: Arc<Mutex<Vec<String>>>,
     changed: Arc<Notify>,
     pub resources_changed: Arc<Notify>,
+    logs: Arc<Mutex<Vec<Value>>>,
 }
 
 impl ClientHandler for Recorder {
@@ -134,6 +135,15 @@ impl ClientHandler for Recorder {
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
         self.changed.notify_one();
+    }
+
+    #[expect(deprecated, reason = "revision 2026-07-28 deprecates log messages")]
+    async fn on_logging_message(
+        &self,
+        params: rmcp::model::LoggingMessageNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        self.logs.lock().unwrap().push(json!({"level": params.level, "logger": params.logger, "data": params.data}));
     }
 
     async fn on_resource_list_changed(&self, _: NotificationContext<RoleClient>) {
@@ -237,6 +247,38 @@ async fn events_are_reported_as_progress() {
         tokio::task::yield_now().await;
     }
     assert_eq!(*client.service().progress.lock().unwrap(), ["1 twice", "2 twice"]);
+}
+
+#[tokio::test]
+#[expect(deprecated, reason = "revision 2026-07-28 deprecates log messages")]
+async fn events_are_log_messages_for_clients_that_ask_for_them() {
+    use rmcp::model::{LoggingLevel, SetLevelRequestParams};
+    let failing = custom("failing", |cx| async move {
+        cx.say("one").await?;
+        let failure = hatchery_core::EventData {
+            error_code: Some("BROKEN".into()),
+            error_message: Some("it is broken".into()),
+            ..hatchery_core::EventData::default()
+        };
+        cx.emit(failure).await?;
+        Ok(())
+    });
+    let client = Host::new(vec![failing.build().unwrap()]).client().await;
+    let logs = || client.service().logs.lock().unwrap().clone();
+    let go = || call(&client, "run_failing", json!({"message": "go"}));
+    go().await.unwrap();
+    client.set_level(SetLevelRequestParams::new(LoggingLevel::Warning)).await.unwrap();
+    go().await.unwrap();
+    client.set_level(SetLevelRequestParams::new(LoggingLevel::Debug)).await.unwrap();
+    go().await.unwrap();
+    while logs().len() < 3 {
+        tokio::task::yield_now().await;
+    }
+    let info = json!({"author": "failing", "calls": [], "error": null});
+    let error = json!({"author": "failing", "calls": [], "error": "it is broken"});
+    let expected = [("error", &error), ("info", &info), ("error", &error)]
+        .map(|(level, data)| json!({"level": level, "logger": "hatchery", "data": data}));
+    assert_eq!(logs(), expected);
 }
 
 /// Notifies when it is dropped.
