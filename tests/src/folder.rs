@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
@@ -22,6 +22,9 @@ const OTHER_LANGUAGES: [&str; 2] = ["haiku", "unit-converter"];
 
 /// The sample that starts a program in Python.
 const LIBRARY: &str = "library";
+
+/// The sample that starts an MCP server from npm.
+const NOTES: &str = "notes";
 
 impl Folder {
     /// Creates an empty folder.
@@ -57,7 +60,7 @@ impl Folder {
             let path = folder.served().join(component);
             ensure!(path.is_file(), "sample-agents/{component} has not been built; `cargo xtask test` builds it");
         }
-        for sample in OTHER_LANGUAGES.into_iter().chain([LIBRARY]) {
+        for sample in OTHER_LANGUAGES.into_iter().chain([LIBRARY, NOTES]) {
             fs::remove_dir_all(folder.served().join(sample))?;
         }
         Ok(folder)
@@ -97,6 +100,23 @@ impl Folder {
             false => crate::skip("sample-agents/library", "python3 is not installed"),
         }
         Ok(is_installed)
+    }
+
+    /// Adds the sample `notes` and returns true, if its server can be downloaded. Otherwise this is reported on stderr.
+    ///
+    /// # Errors
+    /// If it cannot be copied.
+    pub fn with_notes(&self) -> anyhow::Result<bool> {
+        let source = paths::repository().join("sample-agents").join(NOTES);
+        let server = ["-y", "@modelcontextprotocol/server-filesystem@2026.8.31"];
+        // It ends at once, because it has no input.
+        let started = Command::new("npx").args(server).arg(source.join("files")).stdin(Stdio::null()).output();
+        let is_available = started.is_ok_and(|output| output.status.success());
+        match is_available {
+            true => copy(&source, &self.served().join(NOTES))?,
+            false => crate::skip("sample-agents/notes", "npx cannot start its server"),
+        }
+        Ok(is_available)
     }
 
     /// Returns the served folder.
@@ -173,7 +193,7 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
             copy(&path, &target)?;
         } else if path
             .extension()
-            .is_some_and(|extension| ["json", "py", "wasm", "yaml"].iter().any(|copied| extension == *copied))
+            .is_some_and(|extension| ["json", "md", "py", "wasm", "yaml"].iter().any(|copied| extension == *copied))
         {
             create_parent(&target)?;
             fs::copy(&path, &target).with_context(|| path.display().to_string())?;

@@ -13,6 +13,7 @@ mod mcp;
 mod openapi;
 mod price;
 mod quotas;
+mod reference;
 mod retention;
 mod retrieval;
 mod server;
@@ -216,7 +217,9 @@ impl Config {
 
     /// Returns the JSON Schema of the file, for editors.
     pub fn json_schema() -> Value {
-        json_schema::<Self>(FILE_NAME)
+        let mut schema = json_schema::<Self>(FILE_NAME);
+        reference::describe(&mut schema);
+        schema
     }
 
     /// Reads `hatchery.yaml` in a folder. Returns the defaults if there is no such file. This does not check trust;

@@ -4,14 +4,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures::{StreamExt, stream};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::agent_context::AgentHost;
+use crate::agent_context::{AgentContext, AgentHost, EventSink};
 use crate::caller::Caller;
 use crate::confirmation::ToolConfirmation;
 use crate::content::Part;
 use crate::error::{ModelError, ModelErrorKind, RunError, StoreError, ToolError};
-use crate::event::EventActions;
+use crate::event::{EventActions, EventData};
 use crate::id::SessionKey;
 use crate::invocation::Invocation;
 use crate::journal::{EarlierCall, RunJournal, hash_arguments, hash_hex};
@@ -22,6 +22,23 @@ use crate::model::{LlmRequest, LlmResponse, Model, ResponseStream, StreamingMode
 use crate::state::{State, is_state_removal};
 use crate::sync::MutexExt;
 use crate::trace::{ModelCallProgress, Span, SpanContext, SpanOperation};
+
+/// The key of a call's progress in the metadata of an event: a [`ToolProgress`] with the `name` of the tool and the `id` of
+/// the call.
+pub const TOOL_PROGRESS_KEY: &str = "tool_progress";
+
+/// How far a call of a tool has come.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ToolProgress {
+    /// What is done, in a unit of the tool.
+    pub progress: f64,
+    /// What is to be done; `None` if the tool does not know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<f64>,
+    /// A text for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
 
 /// The context of one call of a tool or a callback, or of one run of an agent. Changes are collected as the
 /// [`EventActions`] of the event that reports the call. They are visible at once to code that reads state through the
@@ -46,6 +63,8 @@ pub struct CallContext {
     is_read_only: bool,
     confirmation: Option<Arc<ToolConfirmation>>,
     host: Option<Arc<dyn AgentHost>>,
+    /// The destination of progress; `None` outside of a model's calls.
+    sink: Option<Arc<dyn EventSink>>,
     span: SpanContext,
     actions: Arc<Mutex<EventActions>>,
 }
@@ -65,6 +84,7 @@ impl CallContext {
             is_read_only: false,
             confirmation: None,
             host: None,
+            sink: None,
             actions: Arc::default(),
         }
     }
@@ -86,6 +106,32 @@ impl CallContext {
     pub fn with_host(mut self, host: Arc<dyn AgentHost>) -> Self {
         self.host = Some(host);
         self
+    }
+
+    /// Sets the destination of the call's progress.
+    #[must_use]
+    pub fn with_progress_sink(mut self, sink: Arc<dyn EventSink>) -> Self {
+        self.sink = Some(sink);
+        self
+    }
+
+    /// Reports how far a call of the tool named `tool` has come: in a run with streaming, as a partial event with the
+    /// metadata [`TOOL_PROGRESS_KEY`]. Does nothing otherwise.
+    ///
+    /// # Errors
+    /// As [`EventSink::emit`].
+    pub async fn report_progress(&self, tool: &str, progress: &ToolProgress) -> Result<(), RunError> {
+        let Some(sink) = self.sink.clone().filter(|_| self.invocation.run_config.streaming_mode == StreamingMode::On)
+        else {
+            return Ok(());
+        };
+        let mut metadata = json!({ TOOL_PROGRESS_KEY: progress });
+        if let Some(Value::Object(report)) = metadata.get_mut(TOOL_PROGRESS_KEY) {
+            report.insert("name".into(), tool.into());
+            report.extend(self.function_call_id.as_deref().map(|id| ("id".to_owned(), id.into())));
+        }
+        let data = EventData { partial: true, custom_metadata: Some(Box::new(metadata)), ..EventData::default() };
+        AgentContext { call: self.clone(), sink }.emit(data).await.map(drop)
     }
 
     /// Returns the engine's services for running code.

@@ -71,7 +71,7 @@ pub use auth::{
     HttpAuth, HttpCredentials, OAuth2Auth, OAuthFlow, OAuthFlows, REQUEST_CREDENTIAL, ServiceAccountAuth,
     UserCredential,
 };
-pub use call_context::CallContext;
+pub use call_context::{CallContext, TOOL_PROGRESS_KEY, ToolProgress};
 pub use callback::{Callback, Callbacks, HookPoint};
 pub use caller::{Caller, CallerOrigin};
 pub use client_scope::ClientScope;

@@ -105,6 +105,7 @@ impl ErraticServer {
             "flood",
             "huge",
             "grow",
+            "shrink",
             "fail",
             "ask",
         ];
@@ -166,6 +167,11 @@ impl ErraticServer {
                 self.has_grown = true;
                 notify("notifications/tools/list_changed", json!({}));
                 text(id, "grown");
+            }
+            "shrink" => {
+                self.has_grown = false;
+                notify("notifications/tools/list_changed", json!({}));
+                text(id, "shrunk");
             }
             "fail" => answer(id, json!({"content": [{"type": "text", "text": "no such city"}], "isError": true})),
             "lie" => answer(id, json!({"content": [], "structuredContent": {"n": "seven"}})),

@@ -11,6 +11,7 @@ mod input;
 mod listing;
 mod lists;
 mod oauth;
+mod progress;
 mod prompts;
 mod resources;
 mod sampling;

@@ -1,9 +1,11 @@
-//! The server: apps and tools of a host as tools for MCP clients.
+//! The server: apps and tools of a host as tools for MCP clients, and the artifacts of their sessions as resources.
 
 mod call;
 mod content;
 mod exposure;
 mod http;
+mod logging;
+mod resources;
 mod session;
 
 use std::sync::{Arc, Mutex};

@@ -20,12 +20,13 @@ async fn compile(folder: &Folder, app: &str) -> Result<()> {
 async fn play(route: Route) -> Result<usize> {
     let folder = Folder::of_samples()?;
     let mut expected = folder.with_other_languages()?;
-    let has_library = folder.with_library()?;
+    let (has_library, has_notes) = (folder.with_library()?, folder.with_notes()?);
     if let Some(large) = expected.first() {
         COMPILED.get_or_try_init(|| compile(&folder, large)).await?;
     }
     expected.extend(["concierge", "data-analyst", "dice", "greeter", "help-desk", "trip-planner", "web-fetch"]);
     expected.extend(has_library.then_some("library"));
+    expected.extend(has_notes.then_some("notes"));
     expected.sort_unstable();
     let host = Host::serve(&folder).await?;
     let conversations = Conversation::find(&folder.served())?;

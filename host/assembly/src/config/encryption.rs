@@ -77,7 +77,6 @@ impl EncryptionKeyConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::Config;
 
     #[test]

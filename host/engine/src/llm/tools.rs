@@ -130,6 +130,7 @@ impl LoopDriver<'_> {
             Some(UserAnswer::Credential { .. }) | None => (None, None),
         };
         let cx = self.cx.call.for_call(call.id.as_deref()).with_call_key(key).with_confirmation(decision);
+        let cx = cx.with_progress_sink(self.cx.sink.clone());
         let plugins = &self.run.plugins;
         let pipeline = match self.tool(&call.name) {
             Some(tool) => Ok(ToolPipeline::new(tool, plugins, self.hooks(), Caller::Model { decided, is_only }, cx)),

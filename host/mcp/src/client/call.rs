@@ -1,6 +1,6 @@
 //! Requests for tools: limits of time, cancellation at the server, and errors that a model can read.
 
-use hatchery_core::ToolError;
+use hatchery_core::{CallContext, ToolError};
 use rmcp::RoleClient;
 use rmcp::model::{CancelledNotification, CancelledNotificationParam, ClientRequest, RequestId, ServerResult};
 use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
@@ -9,7 +9,8 @@ use super::connection::{Connection, describe_causes};
 use super::supervisor::Server;
 
 impl Server {
-    /// Sends a request. One whose future is dropped is cancelled at the server.
+    /// Sends a request for a tool, whose progress is reported in `cx`. One whose future is dropped is cancelled at the
+    /// server.
     ///
     /// # Errors
     /// The error for the model, in which `what` names the request, as in "the call of `echo`".
@@ -18,13 +19,15 @@ impl Server {
         connection: &Connection,
         request: ClientRequest,
         what: &str,
+        (tool, cx): (&str, &CallContext),
     ) -> Result<ServerResult, ToolError> {
         let limits = &connection.limits;
         let options = PeerRequestOptions::with_timeout(limits.call_timeout)
             .reset_timeout_on_progress()
             .with_max_total_timeout(limits.max_call_time);
-        let handle = connection.peer.send_request_with_option(request, options).await;
-        let handle = handle.map_err(|error| self.call_error(connection, what, &error))?;
+        let request = connection.peer.send_request_with_option(request, options);
+        let sent = connection.progress().send(request, tool, cx).await;
+        let (handle, _reporting) = sent.map_err(|error| self.call_error(connection, what, &error))?;
         let mut abandoned = AbandonedRequest { peer: &connection.peer, id: Some(handle.id.clone()) };
         let result = handle.await_response().await;
         abandoned.id = None;

@@ -23,6 +23,7 @@ use super::input::{CallInput, CurrentCall, CurrentCallGuard};
 use super::listing::ToolListing;
 use super::lists::ServerList;
 use super::oauth::Authorization;
+use super::progress::ProgressReports;
 use super::sse::SseTransport;
 use super::stdio::{self, Process};
 use super::{prompts, resources};
@@ -37,6 +38,7 @@ pub(super) struct ConnectionState {
     pub(super) tools: ServerList<ToolListing>,
     pub(super) resources: ServerList<Vec<Resource>>,
     pub(super) prompts: ServerList<Vec<Prompt>>,
+    pub(super) progress: ProgressReports,
     /// True once a request was made.
     is_used: AtomicBool,
     /// True if the server may ask a person.
@@ -62,6 +64,7 @@ impl ConnectionState {
             tools: ServerList::default(),
             resources: ServerList::default(),
             prompts: ServerList::default(),
+            progress: ProgressReports::default(),
             is_used: AtomicBool::new(false),
             close: CancellationToken::new(),
         })
@@ -125,6 +128,11 @@ impl Connection {
             let offered = &info.capabilities;
             offered.tools.is_none() && (offered.resources.is_some() || offered.prompts.is_some())
         })
+    }
+
+    /// Returns the calls that report progress.
+    pub(super) fn progress(&self) -> &ProgressReports {
+        &self.state.progress
     }
 
     /// Returns true for revision 2026-07-28, in which a server does not call its client.

@@ -107,6 +107,7 @@ impl ClientHandler for Handler {
     async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
         let message = params.message.as_deref().unwrap_or_default();
         tracing::debug!(server = &*self.server, progress = params.progress, total = params.total, message, "progress");
+        self.state.progress.report(params).await;
     }
 
     async fn on_logging_message(&self, params: LoggingMessageNotificationParam, _: NotificationContext<RoleClient>) {

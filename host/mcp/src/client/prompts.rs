@@ -36,7 +36,7 @@ impl Server {
         };
         let params = GetPromptRequestParams::new(name).with_arguments(arguments(prompt, cx)?);
         let request = ClientRequest::GetPromptRequest(GetPromptRequest::new(params));
-        let result = self.request(connection, request, &format!("the prompt `{name}`")).await;
+        let result = self.request(connection, request, &format!("the prompt `{name}`"), (name, cx)).await;
         let result = match result.map_err(|error| match error {
             ToolError::Recoverable(message) | ToolError::Fatal { message, .. } => message,
         })? {

@@ -59,10 +59,11 @@ impl LoadResource {
         Self { server, declaration: Arc::new(declaration), requires_confirmation }
     }
 
-    async fn read(&self, connection: &Connection, uri: &str) -> Result<Vec<ContentBlock>, ToolError> {
+    async fn read(&self, connection: &Connection, uri: &str, cx: &CallContext) -> Result<Vec<ContentBlock>, ToolError> {
         let request = ReadResourceRequest::new(ReadResourceRequestParams::new(uri));
         let what = format!("the reading of `{}`", excerpt(uri, MAX_DESCRIPTION));
-        match self.server.request(connection, ClientRequest::ReadResourceRequest(request), &what).await? {
+        let request = ClientRequest::ReadResourceRequest(request);
+        match self.server.request(connection, request, &what, (&self.declaration.name, cx)).await? {
             ServerResult::ReadResourceResult(result) => {
                 let blocks = result.contents.into_iter().map(EmbeddedResource::new).map(ContentBlock::Resource);
                 Ok(blocks.collect())
@@ -127,7 +128,7 @@ impl Tool for LoadResource {
         let mut blocks = Vec::new();
         for name in names {
             let uri = resolve(&resources, name).map_err(ToolError::Recoverable)?;
-            blocks.extend(self.read(&connection, uri).await?);
+            blocks.extend(self.read(&connection, uri, cx).await?);
         }
         let converted = content::convert(CallToolResult::success(blocks)).map_err(ToolError::Recoverable)?;
         content::respond(converted, &self.server.name, LOAD_RESOURCE, cx).await

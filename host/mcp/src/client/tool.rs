@@ -96,7 +96,7 @@ impl McpTool {
         }
         for _ in 0..MAX_ROUNDS {
             let required = tokio::select! {
-                result = self.request(connection, params.clone()) => match result? {
+                result = self.request(connection, params.clone(), cx) => match result? {
                     CallToolResponse::InputRequired(required) => required,
                     CallToolResponse::Complete(result) => return Ok(Some(result)),
                     _ => return Err(self.unexpected(connection)),
@@ -116,9 +116,10 @@ impl McpTool {
         &self,
         connection: &Connection,
         params: CallToolRequestParams,
+        cx: &CallContext,
     ) -> Result<CallToolResponse, ToolError> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        match self.server.request(connection, request, &self.what()).await? {
+        match self.server.request(connection, request, &self.what(), (&self.declaration.name, cx)).await? {
             ServerResult::CallToolResult(result) => Ok(result.into()),
             ServerResult::InputRequiredResult(required) => Ok(required.into()),
             _ => Err(self.unexpected(connection)),

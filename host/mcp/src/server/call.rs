@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 use super::McpService;
 use super::content;
 use super::exposure::Target;
+use super::logging::log_event;
+use super::resources;
 use super::session::scope;
 
 /// The user of the runs of MCP clients that are not authenticated, or may act for any user.
@@ -59,6 +61,10 @@ impl McpService {
             return Err(format!("the app `{name}` is not loaded any more"));
         };
         let events = self.run(app, &session, message, context).await?;
+        if events.iter().any(|event| !event.actions.artifact_delta.is_empty()) {
+            // Fails if the client is gone.
+            let _ = context.peer.notify_resource_list_changed().await;
+        }
         let key = SessionKey::new(name, user(context), session.as_str());
         Ok(self.app_result(&key, &events).await)
     }
@@ -87,7 +93,7 @@ impl McpService {
         }
         let mut blocks = vec![ContentBlock::text(text)];
         let parts = contents.iter().flat_map(|content| &content.parts);
-        blocks.extend(parts.filter_map(|part| content::block(part, "inline")).take(MAX_FILES));
+        blocks.extend(parts.filter_map(|part| content::block(part, "inline", "artifact://inline")).take(MAX_FILES));
         blocks.extend(self.files(key, events).await);
         let mut result = CallToolResult::success(blocks);
         result.structured_content = Some(structured);
@@ -150,6 +156,7 @@ impl McpService {
             if event.author != USER_AUTHOR {
                 events.push(event.clone());
                 report_progress(context, events.len(), &event).await;
+                log_event(context, &event).await;
             }
         }
         Ok(events)
@@ -162,7 +169,7 @@ impl McpService {
         let mut blocks = Vec::new();
         for name in names.into_iter().take(MAX_FILES) {
             match self.0.runner.services().artifacts.load(key, name, None).await {
-                Ok(Some(part)) => blocks.extend(content::block(&part, name)),
+                Ok(Some(part)) => blocks.extend(content::block(&part, name, &file_uri(key, name))),
                 Ok(None) => {}
                 Err(error) => tracing::warn!("artifact `{name}` cannot be read for an MCP client: {error}"),
             }
@@ -187,8 +194,16 @@ impl McpService {
     }
 }
 
+/// Returns the URI of a file of a result. Those of a single tool do not stay, so that they are no resources.
+fn file_uri(key: &SessionKey, name: &str) -> String {
+    match &*key.app {
+        TOOL_APP => format!("artifact://{name}"),
+        _ => resources::uri(key, name),
+    }
+}
+
 /// Returns the user for whom a client acts.
-fn user(context: &RequestContext<RoleServer>) -> &str {
+pub(super) fn user(context: &RequestContext<RoleServer>) -> &str {
     scope(context).and_then(|scope| scope.user.as_deref()).unwrap_or(ANONYMOUS_USER)
 }
 

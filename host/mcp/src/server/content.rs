@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hatchery_core::{Part, PartData};
+use hatchery_core::{Blob, Part, PartData};
 use rmcp::model::{
     AudioContent, CallToolResult, ContentBlock, EmbeddedResource, ImageContent, Resource, ResourceContents,
 };
@@ -18,23 +18,29 @@ pub(super) fn result(value: Value) -> CallToolResult {
     }
 }
 
+/// Returns the bytes of a file as a resource: text if they are text.
+pub(super) fn contents(blob: &Blob, uri: &str) -> ResourceContents {
+    let contents = match str::from_utf8(&blob.data) {
+        Ok(text) if is_text(&blob.mime_type) => ResourceContents::text(text, uri),
+        _ => ResourceContents::blob(STANDARD.encode(&blob.data), uri),
+    };
+    contents.with_mime_type(&blob.mime_type)
+}
+
+fn is_text(mime_type: &str) -> bool {
+    mime_type.starts_with("text/") || mime_type == "application/json"
+}
+
 /// Converts a file: images and audio as such, text and other types as embedded resources. `None` for text and other
 /// parts that are not files.
-pub(super) fn block(part: &Part, name: &str) -> Option<ContentBlock> {
-    let uri = format!("artifact://{name}");
+pub(super) fn block(part: &Part, name: &str, uri: &str) -> Option<ContentBlock> {
     match &part.data {
         PartData::InlineData(blob) => {
             let (mime_type, data) = (blob.mime_type.as_str(), || STANDARD.encode(&blob.data));
             Some(match mime_type.split('/').next() {
                 Some("image") => ContentBlock::Image(ImageContent::new(data(), mime_type)),
                 Some("audio") => ContentBlock::Audio(AudioContent::new(data(), mime_type)),
-                _ => {
-                    let contents = match str::from_utf8(&blob.data) {
-                        Ok(text) if mime_type.starts_with("text/") => ResourceContents::text(text, uri),
-                        _ => ResourceContents::blob(data(), uri),
-                    };
-                    ContentBlock::Resource(EmbeddedResource::new(contents.with_mime_type(mime_type)))
-                }
+                _ => ContentBlock::Resource(EmbeddedResource::new(contents(blob, uri))),
             })
         }
         PartData::FileData(file) => Some(ContentBlock::ResourceLink(Resource::new(&file.file_uri, name))),

@@ -68,6 +68,16 @@ impl ExposedTools {
         permitted.map(|(tool, _)| tool.clone()).collect()
     }
 
+    /// Returns the names of the apps that a client may use.
+    pub(super) fn apps(&self, scope: Option<&ClientScope>) -> Vec<String> {
+        let permitted = self.tools.values().filter(|(_, target)| target.is_permitted(scope));
+        let apps = permitted.filter_map(|(_, target)| match target {
+            Target::App(app) => Some(app.clone()),
+            Target::Tool(_) => None,
+        });
+        apps.collect()
+    }
+
     /// Returns the target of a name that a client may use.
     pub(super) fn target(&self, name: &str, scope: Option<&ClientScope>) -> Option<&Target> {
         self.tools.get(name).map(|(_, target)| target).filter(|target| target.is_permitted(scope))

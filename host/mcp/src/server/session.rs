@@ -1,10 +1,17 @@
 //! One client: its handshake, its lists, its calls, and notifications of changed tools.
 
+#![expect(deprecated, reason = "clients of revisions before 2026-07-28 ask for log messages")]
+
+use std::sync::Mutex;
+
 use hatchery_core::ClientScope;
+use hatchery_core::sync::MutexExt;
 use http::request::Parts;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ListToolsResult, PaginatedRequestParams,
-    ServerCapabilities, ServerConfig, SubscriptionFilter,
+    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, ErrorData, Implementation,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SetLevelRequestParams,
+    SubscriptionFilter,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::transport::IntoTransport;
@@ -12,7 +19,7 @@ use rmcp::{RoleServer, ServerHandler, ServiceExt};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::McpService;
+use super::{McpService, resources};
 
 const INSTRUCTIONS: &str = "Tools whose names begin with `run_` send a message to an agent. To continue a conversation, pass the `session` of \
                             the agent's last answer.";
@@ -22,13 +29,16 @@ pub(super) struct Session {
     service: McpService,
     /// Ends the task that notifies the client of changed tools.
     closed: DropGuard,
+    /// The lowest level of the log messages that the client wants. `None` if it has not asked for any.
+    log_level: Mutex<Option<LoggingLevel>>,
     /// Counts the session. `None` for standard input and output.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Session {
     pub(super) fn new(service: McpService, permit: Option<OwnedSemaphorePermit>) -> Self {
-        Self { service, closed: CancellationToken::new().drop_guard(), _permit: permit }
+        let closed = CancellationToken::new().drop_guard();
+        Self { service, closed, log_level: Mutex::default(), _permit: permit }
     }
 }
 
@@ -62,7 +72,14 @@ pub(super) fn scope(context: &RequestContext<RoleServer>) -> Option<&ClientScope
 
 impl ServerHandler for Session {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .enable_resources()
+            .enable_resources_list_changed()
+            .enable_completions()
+            .enable_logging()
+            .build();
         let implementation = Implementation::new("hatchery", env!("CARGO_PKG_VERSION"));
         ServerConfig::new(capabilities).with_server_info(implementation).with_instructions(INSTRUCTIONS)
     }
@@ -78,14 +95,56 @@ impl ServerHandler for Session {
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        context: RequestContext<RoleServer>,
+        mut context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let log_level = *self.log_level.lock_unpoisoned();
+        // Since 2026-07-28 each request has its own.
+        if let (Some(level), None) = (log_level, context.meta.log_level()) {
+            context.meta.set_log_level(level);
+        }
         let tools = self.service.tools().await;
         let Some(target) = tools.target(&request.name, scope(&context)) else {
             return Err(ErrorData::invalid_params(format!("Unknown tool: {}", request.name), None));
         };
         let args = request.arguments.unwrap_or_default();
         Ok(self.service.call(target, args, &context).await.into())
+    }
+
+    async fn set_level(&self, request: SetLevelRequestParams, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        *self.log_level.lock_unpoisoned() = Some(request.level);
+        Ok(())
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(ListResourcesResult::with_all_items(self.service.resources(&context).await?))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        Ok(self.service.resource(&request.uri, &context).await?.into())
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        self.service.completion(&request, &context).await
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {

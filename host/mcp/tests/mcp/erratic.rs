@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hatchery_core::Toolset;
 use hatchery_mcp::{ServerConfig, StdioServer, Transport};
+use hatchery_models::scripted::Reply;
 use serde_json::json;
 
 use crate::support::*;
@@ -97,6 +98,19 @@ async fn an_endless_list_of_tools_is_refused() {
         "toolset `mcp:erratic`: the MCP server `erratic` is not available: its tools cannot be listed: there are more than 256 \
          tools; raise `max_tools` to allow more"
     );
+}
+
+#[tokio::test]
+async fn a_tool_that_the_server_removes_in_a_run_is_unknown_at_the_next_step() {
+    let replies = ["grow", "grown", "shrink", "grown"].map(|tool| Reply::call(tool, json!({"text": "there"})));
+    let replies = replies.into_iter().chain([Reply::from("done")]);
+    let app = CallingApp::with_replies(toolset(erratic(&[])), replies).await;
+    let events = app.harness.run("go").await;
+    let responses: Vec<_> = events.iter().flat_map(|event| event.function_responses()).collect();
+    assert_eq!(responses.len(), 4);
+    assert_eq!(responses[1].response["text_output"][0]["text"], "there");
+    let error = responses[3].response["error"].to_string();
+    assert!(error.contains("grown") && error.contains("shrink"), "{error}");
 }
 
 #[tokio::test]

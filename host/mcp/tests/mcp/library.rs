@@ -2,9 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
-use hatchery_core::{Content, Embedder, Event, Model, ModelError, ModelResolver, PartData, Services, Toolset};
+use hatchery_core::{
+    Content, Embedder, Event, Model, ModelError, ModelResolver, PartData, Services, TOOL_PROGRESS_KEY, Toolset,
+};
 use hatchery_engine::Runner;
 use hatchery_mcp::{HttpServer, McpToolset, Sampling, ServerConfig, StdioServer, ToolsetOptions, Transport};
 use hatchery_models::ModelProviders;
@@ -196,6 +199,41 @@ async fn a_model_that_fails_is_an_error_for_the_server() {
     let events = summarize(ServerConfig { sampling, ..config }, &model).await;
     let text = response(&events)["text_output"][0]["text"].to_string();
     assert!(text.contains("no-such-model"), "{text}");
+}
+
+#[tokio::test]
+async fn a_call_that_hangs_is_cancelled_over_every_transport() {
+    for mut config in configs().await {
+        config.limits.call_timeout = Duration::from_millis(300);
+        let toolset: Arc<dyn Toolset> = toolset(config);
+        let response = call(toolset.clone(), "wait", json!({})).await;
+        let expected = "the MCP server `erratic` did not answer the call of `wait` within 0.3 s, so the call was cancelled; it \
+                        may have had an effect";
+        assert_eq!(error(&response), expected);
+        wait_for_one(&toolset, "cancelled").await;
+    }
+}
+
+#[tokio::test]
+async fn progress_is_an_event_of_a_run_with_streaming() {
+    for config in configs().await {
+        let mut app = CallingApp::new(toolset(config), &[("count", json!({"steps": 2})), ("count", json!({}))]).await;
+        let reports = |events: &[Arc<Event>]| -> Vec<Value> {
+            let metadata =
+                events.iter().filter(|event| event.partial).filter_map(|event| event.custom_metadata.as_deref());
+            metadata.filter_map(|metadata| metadata.get(TOOL_PROGRESS_KEY).cloned()).collect()
+        };
+        assert_eq!(reports(&app.harness.run("go").await), [Value::Null; 0]);
+        app.harness = app.harness.streaming();
+        let events = app.harness.run("go").await;
+        let id = events.iter().find_map(|event| event.function_calls().next()?.id.clone()).unwrap();
+        let expected = [1.0, 2.0, 3.0].map(|step| {
+            json!({"progress": step, "total": 3.0, "message": format!("step {step}"), "name": "count", "id": id})
+        });
+        assert_eq!(reports(&events), expected);
+        let stored = app.harness.session().await.events;
+        assert!(stored.iter().all(|event| !event.partial));
+    }
 }
 
 /// Calls a tool without arguments until it returns `1`.

@@ -8,5 +8,6 @@ mod erratic;
 mod http;
 mod library;
 mod oauth;
+mod resources;
 mod server;
 mod support;

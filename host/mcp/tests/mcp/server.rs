@@ -66,13 +66,13 @@ fn counter() -> Agent {
     agent.description("Counts messages.").build().unwrap()
 }
 
-struct Host {
-    runner: Runner,
+pub struct Host {
+    pub runner: Runner,
     catalog: Arc<Catalog>,
 }
 
 impl Host {
-    fn new(agents: Vec<Agent>) -> Self {
+    pub fn new(agents: Vec<Agent>) -> Self {
         let apps = agents
             .into_iter()
             .map(|agent| (agent.name.clone(), Arc::new(App::new(agent.name.clone(), agent).unwrap())));
@@ -88,13 +88,13 @@ impl Host {
         Self { runner: Runner::new(services()), catalog: Arc::new(catalog) }
     }
 
-    fn service(&self, apps: &[&str], tools: &[&str]) -> McpService {
+    pub fn service(&self, apps: &[&str], tools: &[&str]) -> McpService {
         let patterns = |patterns: &[&str]| patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
         let exposure = Exposure { apps: patterns(apps), tools: patterns(tools) };
         McpService::new(self.runner.clone(), self.catalog.clone(), exposure, CallerOrigin::InProcess)
     }
 
-    async fn client(&self) -> Client {
+    pub async fn client(&self) -> Client {
         connect(self.service(&["*"], &["*"])).await
     }
 }
@@ -117,9 +117,11 @@ impl Tool for DrawingTool {
 
 /// Records notifications.
 #[derive(Clone, Default)]
-struct Recorder {
+pub struct Recorder {
     progress: Arc<Mutex<Vec<String>>>,
     changed: Arc<Notify>,
+    pub resources_changed: Arc<Notify>,
+    logs: Arc<Mutex<Vec<Value>>>,
 }
 
 impl ClientHandler for Recorder {
@@ -134,18 +136,31 @@ impl ClientHandler for Recorder {
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
         self.changed.notify_one();
     }
+
+    #[expect(deprecated, reason = "revision 2026-07-28 deprecates log messages")]
+    async fn on_logging_message(
+        &self,
+        params: rmcp::model::LoggingMessageNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        self.logs.lock().unwrap().push(json!({"level": params.level, "logger": params.logger, "data": params.data}));
+    }
+
+    async fn on_resource_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.resources_changed.notify_one();
+    }
 }
 
-type Client = RunningService<RoleClient, Recorder>;
+pub type Client = RunningService<RoleClient, Recorder>;
 
-async fn connect(service: McpService) -> Client {
+pub async fn connect(service: McpService) -> Client {
     let (client, server) = tokio::io::duplex(64 << 10);
     let (read, write) = tokio::io::split(server);
     tokio::spawn(async move { service.serve(read, write, std::future::pending()).await });
     Recorder::default().serve(client).await.unwrap()
 }
 
-async fn call(client: &Client, name: &str, args: Value) -> Result<CallToolResult, ServiceError> {
+pub async fn call(client: &Client, name: &str, args: Value) -> Result<CallToolResult, ServiceError> {
     let params = CallToolRequestParams::new(name.to_owned()).with_arguments(args.as_object().unwrap().clone());
     client.call_tool(params).await
 }
@@ -232,6 +247,38 @@ async fn events_are_reported_as_progress() {
         tokio::task::yield_now().await;
     }
     assert_eq!(*client.service().progress.lock().unwrap(), ["1 twice", "2 twice"]);
+}
+
+#[tokio::test]
+#[expect(deprecated, reason = "revision 2026-07-28 deprecates log messages")]
+async fn events_are_log_messages_for_clients_that_ask_for_them() {
+    use rmcp::model::{LoggingLevel, SetLevelRequestParams};
+    let failing = custom("failing", |cx| async move {
+        cx.say("one").await?;
+        let failure = hatchery_core::EventData {
+            error_code: Some("BROKEN".into()),
+            error_message: Some("it is broken".into()),
+            ..hatchery_core::EventData::default()
+        };
+        cx.emit(failure).await?;
+        Ok(())
+    });
+    let client = Host::new(vec![failing.build().unwrap()]).client().await;
+    let logs = || client.service().logs.lock().unwrap().clone();
+    let go = || call(&client, "run_failing", json!({"message": "go"}));
+    go().await.unwrap();
+    client.set_level(SetLevelRequestParams::new(LoggingLevel::Warning)).await.unwrap();
+    go().await.unwrap();
+    client.set_level(SetLevelRequestParams::new(LoggingLevel::Debug)).await.unwrap();
+    go().await.unwrap();
+    while logs().len() < 3 {
+        tokio::task::yield_now().await;
+    }
+    let info = json!({"author": "failing", "calls": [], "error": null});
+    let error = json!({"author": "failing", "calls": [], "error": "it is broken"});
+    let expected = [("error", &error), ("info", &info), ("error", &error)]
+        .map(|(level, data)| json!({"level": level, "logger": "hatchery", "data": data}));
+    assert_eq!(logs(), expected);
 }
 
 /// Notifies when it is dropped.

@@ -1,0 +1,109 @@
+//! Artifacts of a client's sessions as resources, with a real client of `rmcp`.
+
+use std::collections::HashMap;
+
+use hatchery_core::{Agent, Blob, Part, PartData};
+use hatchery_engine::build::custom;
+use rmcp::model::{
+    ArgumentInfo, CompleteRequestParams, CompletionContext, ReadResourceRequestParams, Reference, ResourceContents,
+    ResourceTemplateReference,
+};
+use rmcp::service::ServiceError;
+use serde_json::json;
+
+use crate::server::{Client, Host, call, connect};
+
+/// Stores the message as a text, and an image.
+fn scribe() -> Agent {
+    let agent = custom("scribe", |cx| async move {
+        let text = cx.call.invocation.user_content().text();
+        let file = |mime_type: &str, data: String| -> Part {
+            PartData::InlineData(Blob { mime_type: mime_type.into(), data: data.into(), display_name: None }).into()
+        };
+        cx.call.save_artifact("notes/a b.txt", &file("text/plain", text)).await?;
+        cx.call.save_artifact("dot.png", &file("image/png", "hello".into())).await?;
+        cx.say("stored").await?;
+        Ok(())
+    });
+    agent.build().unwrap()
+}
+
+/// Lets the agent store files, and returns the session.
+async fn store(client: &Client, message: &str) -> String {
+    let result = call(client, "run_scribe", json!({ "message": message })).await.unwrap();
+    result.structured_content.unwrap()["session"].as_str().unwrap().to_owned()
+}
+
+async fn read(client: &Client, uri: &str) -> Result<ResourceContents, ServiceError> {
+    let result = client.read_resource(ReadResourceRequestParams::new(uri)).await?;
+    Ok(result.contents.into_iter().next().unwrap())
+}
+
+async fn complete(client: &Client, name: &str, value: &str, known: &[(&str, &str)]) -> Vec<String> {
+    let template = "artifact:///{app}/{session}/{name}";
+    let reference = Reference::Resource(ResourceTemplateReference::new(template));
+    let known: HashMap<_, _> = known.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let params = CompleteRequestParams::new(reference, ArgumentInfo::new(name, value));
+    client.complete(params.with_context(CompletionContext::with_arguments(known))).await.unwrap().completion.values
+}
+
+#[tokio::test]
+async fn artifacts_of_a_session_are_resources() {
+    let client = Host::new(vec![scribe()]).client().await;
+    assert_eq!(client.list_all_resources().await.unwrap(), []);
+    let session = store(&client, "Remember the milk.").await;
+    client.service().resources_changed.notified().await;
+    let resources = client.list_all_resources().await.unwrap();
+    let listed: Vec<_> = resources.iter().map(|resource| (resource.name.as_str(), resource.uri.clone())).collect();
+    let uri = |name: &str| format!("artifact:///scribe/{session}/{name}");
+    assert_eq!(listed, [("dot.png", uri("dot.png")), ("notes/a b.txt", uri("notes%2Fa%20b.txt"))]);
+    let text = read(&client, &uri("notes%2Fa%20b.txt")).await.unwrap();
+    let expected = ResourceContents::text("Remember the milk.", uri("notes%2Fa%20b.txt"));
+    assert_eq!(text, expected);
+    let expected = ResourceContents::blob("aGVsbG8=", uri("dot.png")).with_mime_type("image/png");
+    assert_eq!(read(&client, &uri("dot.png")).await.unwrap(), expected);
+}
+
+#[tokio::test]
+async fn files_of_an_answer_have_the_uris_of_their_resources() {
+    let client = Host::new(vec![scribe()]).client().await;
+    let result = call(&client, "run_scribe", json!({"message": "Remember the milk."})).await.unwrap();
+    let embedded = result.content.iter().find_map(|block| block.as_resource()).unwrap();
+    let uri = serde_json::to_value(&embedded.resource).unwrap()["uri"].as_str().unwrap().to_owned();
+    assert_eq!(read(&client, &uri).await.unwrap(), embedded.resource);
+}
+
+#[tokio::test]
+async fn a_resource_that_does_not_exist_or_belongs_to_a_hidden_app_is_not_found() {
+    let host = Host::new(vec![scribe()]);
+    let client = host.client().await;
+    let session = store(&client, "x").await;
+    let hidden = connect(host.service(&[], &["*"])).await;
+    assert_eq!(hidden.list_all_resources().await.unwrap(), []);
+    let uri = format!("artifact:///scribe/{session}/dot.png");
+    for (client, uri) in
+        [(&hidden, uri.as_str()), (&client, "artifact:///scribe/other/dot.png"), (&client, "file:///etc/passwd")]
+    {
+        let error = read(client, uri).await.unwrap_err();
+        let ServiceError::McpError(error) = error else { panic!("{error}") };
+        assert_eq!((error.code.0, error.data), (-32002, Some(json!({ "uri": uri }))));
+    }
+}
+
+#[tokio::test]
+async fn the_parts_of_the_template_can_be_completed() {
+    let client = Host::new(vec![scribe()]).client().await;
+    let session = store(&client, "x").await;
+    let templates = client.list_all_resource_templates().await.unwrap();
+    assert_eq!(templates.len(), 1);
+    assert_eq!(templates[0].uri_template, "artifact:///{app}/{session}/{name}");
+    assert_eq!(complete(&client, "app", "sc", &[]).await, ["scribe"]);
+    assert_eq!(complete(&client, "app", "x", &[]).await, [""; 0]);
+    assert_eq!(complete(&client, "session", "", &[("app", "scribe")]).await, [session.clone()]);
+    let known = [("app", "scribe"), ("session", session.as_str())];
+    assert_eq!(complete(&client, "name", "notes", &known).await, ["notes/a b.txt"]);
+    assert_eq!(complete(&client, "name", "", &[("app", "bank"), ("session", &session)]).await, [""; 0]);
+    let prompt = CompleteRequestParams::new(Reference::for_prompt("x"), ArgumentInfo::new("a", ""));
+    let error = client.complete(prompt).await.unwrap_err().to_string();
+    assert!(error.contains("only `artifact:///{app}/{session}/{name}` can be completed"), "{error}");
+}
