@@ -88,9 +88,12 @@ pub enum MemoryAddition {
     Never,
 }
 
+/// The keys of compaction settings, for the JSON Schema.
+const COMPACTION_KEYS: &[&str] = &["interval", "overlap", "token_threshold", "retention", "summarizer"];
+
 /// Reads compaction settings and validates them, so that an error has a position in the file.
 fn compaction<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<CompactionSettings>, D::Error> {
-    deserializer.deserialize_map(CompactionVisitor).map(Some)
+    deserializer.deserialize_struct("CompactionSettings", COMPACTION_KEYS, CompactionVisitor).map(Some)
 }
 
 struct CompactionVisitor;
