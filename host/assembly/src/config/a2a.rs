@@ -22,8 +22,8 @@ pub struct A2aConfig {
     pub agents: BTreeMap<String, A2aAgentConfig>,
     /// The apps that A2A clients of this host may use.
     pub expose: A2aExposeConfig,
-    /// What URLs in agent cards begin with, such as `https://agents.example`. Default: `http://` and the host of the
-    /// request.
+    /// What URLs in agent cards begin with, such as `https://agents.example`. Default: `http://`, or
+    /// `https://` with `server.tls`, and the host of the request.
     pub public_url: Option<String>,
     /// How long an answer waits for the end of its task. Default: 5 min.
     #[serde(deserialize_with = "units::duration")]

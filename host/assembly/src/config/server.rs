@@ -67,7 +67,7 @@ pub struct ServerConfig {
     /// `HATCHERY_SECRET_FILE` takes precedence.
     pub secret_file: Option<PathBuf>,
     /// The functions of the developer UI at `/dev-ui`. The default of `hatchery serve` is [`DevUi::Full`] on loopback
-    /// addresses and [`DevUi::Read`] on others.
+    /// addresses and with `auth`, and [`DevUi::Read`] otherwise.
     pub dev_ui: Option<DevUi>,
     /// A folder with another UI to serve at `/dev-ui`.
     #[serde(skip)]

@@ -354,7 +354,8 @@ impl HostBuilder {
             integrations.start();
         }
         integrations.register(self.extensions.get_or_insert_default());
-        code_executors::register(&config.code_executors, self.extensions.get_or_insert_default());
+        let executor_withdrawals =
+            code_executors::register(&config.code_executors, self.extensions.get_or_insert_default());
         retrieval::register(&config.retrieval, &storage, self.extensions.get_or_insert_default());
         let Extensions { agent_classes, plugins, .. } = self.extensions.clone().unwrap_or_default();
         let mut registered_plugins = crate::plugins::registered().clone();
@@ -420,6 +421,7 @@ impl HostBuilder {
                         push_policy: push_policy.clone(),
                         api_policies,
                         integration_policies,
+                        executor_withdrawals,
                         state,
                     }
                     .run(stamps),

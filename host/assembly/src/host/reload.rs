@@ -11,6 +11,7 @@ use super::native::ConfigState;
 use super::settings::warn_of_unknown_components;
 use crate::audit;
 use crate::catalog::{component_settings, invalid_config_report};
+use crate::code_executors;
 use crate::config::{Config, FILE_NAME, ServerAuthConfig, ServerConfig};
 use crate::egress::{HostEgress, Policies};
 use crate::services::Scripts;
@@ -33,6 +34,7 @@ pub(super) struct ConfigWatcher {
     pub(super) push_policy: Option<Arc<HostEgress>>,
     pub(super) api_policies: Policies,
     pub(super) integration_policies: Policies,
+    pub(super) executor_withdrawals: code_executors::Withdrawals,
     /// Reports a file that cannot be used.
     pub(super) state: ConfigState,
 }
@@ -133,6 +135,9 @@ impl ConfigWatcher {
                 );
             }
         }
+        for name in code_executors::withdraw(&self.executor_withdrawals, &config.code_executors) {
+            tracing::warn!(executor = name, "a code executor was removed or is not trusted: it runs no more code");
+        }
         if self.push_policy.as_ref().is_some_and(|policy| policy.restrict(config.a2a.push_policy())) {
             tracing::warn!("`a2a.push` was removed or is not trusted: no more push notifications are sent");
         }
@@ -166,6 +171,7 @@ fn sections_with_restart(initial: &Config, now: &Config) -> Vec<&'static str> {
         ("`hot_reload`", initial.hot_reload != now.hot_reload),
         ("`mcp`", initial.mcp != now.mcp),
         ("`a2a`", initial.a2a != now.a2a),
+        ("`code_executors`", initial.code_executors != now.code_executors),
         ("`openapi`", initial.openapi != now.openapi),
         ("`integrations`", initial.integrations != now.integrations),
         ("`retrieval`", initial.retrieval != now.retrieval),

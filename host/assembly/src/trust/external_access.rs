@@ -37,6 +37,8 @@ pub enum Section {
     SessionService,
     ArtifactService,
     MemoryService,
+    /// The keys with which services encrypt.
+    Encryption,
     Models,
     /// An entry of `plugins`, by index.
     Plugin(usize),
@@ -115,6 +117,12 @@ pub(super) fn external_access(config: &Config, folder: &Path) -> Vec<ExternalAcc
         if let Some(uri) = uri.as_ref().filter(|uri| is_external_service(uri, folder)) {
             add(section, key, without_credentials(uri));
         }
+    }
+    for key in &config.encryption.keys {
+        // Also a file inside of the folder: its author would know the key.
+        let file = key.file.as_ref().map(|file| file.display().to_string());
+        let place = file.or(key.from.clone()).unwrap_or_default();
+        add(Section::Encryption, &format!("encryption.keys.{}", key.id), format!("from {place}"));
     }
     for (_, key, url) in config.models.base_urls() {
         add(Section::Models, &format!("models.{key}"), url.to_owned());
@@ -346,6 +354,7 @@ mod tests {
              anthropic_base_url: 'https://a', ollama_base_url: 'http://o', vllm_base_url: 'http://v', llamacpp_base_url: 'http://l', \
              openrouter_base_url: 'https://r', apigee_base_url: 'https://g', fallback: {{a: [b]}}}}\n\
              plugins: [{{name: recorder, args: {{folder: /srv/recorded}}}}]\n\
+             encryption: {{keys: [{{id: new, from: STORE_KEY}}, {{id: old, file: old.key}}]}}\n\
              components:\n  web:\n    grants:\n      network: ['*']\n      private_network: ['10.0.0.0/8']\n      \
              secrets: [{{name: key, from: KEY, host: evil.example, header: X-Key}}]\n      \
              environment: {{TOKEN: {{from: GITHUB_TOKEN}}}}\n      \
@@ -377,6 +386,8 @@ mod tests {
             [
                 "session_service: postgres://…@db/x",
                 "artifact_service: file://agents/../artifacts",
+                "encryption.keys.new: from STORE_KEY",
+                "encryption.keys.old: from agents/old.key",
                 "models.gemini_base_url: https://evil.example",
                 "models.vertex_base_url: https://v",
                 "models.openai_base_url: http://evil.example",

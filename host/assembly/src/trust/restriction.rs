@@ -6,7 +6,7 @@ use hatchery_wasm::{CompileLimits, InstanceSettings};
 
 use super::external_access::{ExternalAccess, Section};
 use super::status::UntrustedReason;
-use crate::config::{A2aPushConfig, Config, DevUi, FILE_NAME, ModelsConfig, ServerConfig};
+use crate::config::{A2aPushConfig, Config, DevUi, EncryptionConfig, FILE_NAME, ModelsConfig, ServerConfig};
 
 /// Removes the external access of a configuration. A component that requests any loses all of its grants and is not
 /// loaded, and an MCP server, a remote agent or an API is not used.
@@ -22,6 +22,7 @@ pub(super) fn restrict(config: &mut Config, external: &[ExternalAccess], reason:
             Section::SessionService => config.session_service = None,
             Section::ArtifactService => config.artifact_service = None,
             Section::MemoryService => config.memory_service = None,
+            Section::Encryption => config.encryption = EncryptionConfig::default(),
             Section::Models => {
                 let fallback = std::mem::take(&mut config.models.fallback);
                 config.models = ModelsConfig { fallback, ..ModelsConfig::default() };

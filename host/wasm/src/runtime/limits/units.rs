@@ -24,8 +24,16 @@ impl Quantity {
 /// The longest duration, so that deadlines can be computed.
 const MAX_DURATION: Duration = Duration::from_secs(24 * 3600);
 
-const SIZES: &[(&str, f64)] =
-    &[("KiB", 1024.0), ("MiB", 1048576.0), ("GiB", 1073741824.0), ("KB", 1e3), ("MB", 1e6), ("GB", 1e9), ("B", 1.0)];
+const SIZES: &[(&str, f64)] = &[
+    ("KiB", 1024.0),
+    ("MiB", 1048576.0),
+    ("GiB", 1073741824.0),
+    ("kB", 1e3),
+    ("KB", 1e3),
+    ("MB", 1e6),
+    ("GB", 1e9),
+    ("B", 1.0),
+];
 
 const TIMES: &[(&str, f64)] = &[("ms", 1e-3), ("min", 60.0), ("s", 1.0), ("h", 3600.0)];
 
