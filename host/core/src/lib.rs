@@ -121,7 +121,7 @@ pub use time::{Timestamp, UptimeInstant};
 pub use tool::{Tool, ToolAuthorizer, Toolset};
 pub use trace::{
     AttributeValue, InvalidTraceParent, Kept, ModelCallProgress, Span, SpanContent, SpanContext, SpanData, SpanError,
-    SpanExporter, SpanOperation, TimeKind, Trace, TraceParent,
+    SpanExporter, SpanLog, SpanOperation, TimeKind, Trace, TraceParent,
 };
 pub use turn::{MAX_TURN_LEASE, Turn, TurnLease, TurnStart};
 pub use usage::{ArtifactUsage, SessionUsage, StateUsage, Usage, UserUsage};
