@@ -12,7 +12,7 @@ use futures::TryStreamExt;
 use crate::error::ApiError;
 use hatchery::ByteSize;
 use hatchery::ServerConfig;
-pub(crate) use memory::{BodyBudget, BodyMemory};
+pub(crate) use memory::{BodyBudget, BodyMemory, hold_until_sent};
 use timer::BodyTimer;
 
 /// Maximum number of bytes of a rejected body that are read and discarded before the response. A client that is still

@@ -1,6 +1,7 @@
 //! The shared state of all request handlers.
 
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use hatchery::RetentionConfig;
 use hatchery_a2a::{A2aAgents, A2aEndpoint, A2aService};
@@ -50,6 +51,7 @@ struct Shared {
     /// Cancelled when the server stops.
     stop: CancellationToken,
     retention: RetentionConfig,
+    created: Instant,
 }
 
 impl AppState {
@@ -81,6 +83,7 @@ impl AppState {
             drafts: Drafts::default(),
             stop: CancellationToken::new(),
             retention: RetentionConfig::default(),
+            created: Instant::now(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -211,6 +214,11 @@ impl AppState {
 
     pub(crate) fn retention(&self) -> &RetentionConfig {
         &self.shared.retention
+    }
+
+    /// Returns the time since the state was created.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.shared.created.elapsed()
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

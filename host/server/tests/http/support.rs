@@ -218,7 +218,7 @@ impl Host {
         let state =
             AppState::new(runner, Arc::new(FakeSource(apps.into())), config).with_traces(traces).with_metrics(metrics);
         let server = Server::bind(address.parse().unwrap(), state.clone()).await.unwrap();
-        let address = server.local_addr();
+        let address = server.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(server.serve(async {
             let _ = stopped.await;
@@ -250,6 +250,12 @@ impl Host {
     /// Creates session `s` of user `u`.
     pub async fn session(&self, app: &str) {
         self.post_json(&format!("/apps/{app}/users/u/sessions/s"), &json!({})).await;
+    }
+
+    /// Creates session `s` of user `u` over a connection that is closed at once.
+    pub async fn session_closing(&self, app: &str) {
+        let answer = self.exchange(&post_bytes(&format!("/apps/{app}/users/u/sessions/s"), &json!({}))).await;
+        assert!(answer.starts_with(b"HTTP/1.1 200"));
     }
 
     pub fn stop(&mut self) {
@@ -362,7 +368,7 @@ impl FolderServer {
             .with_traces(host.traces().clone())
             .with_host_events(host.host_events().clone());
         let server = Server::bind("127.0.0.1:0".parse().unwrap(), state).await.unwrap();
-        let address = server.local_addr();
+        let address = server.local_addr().unwrap();
         tokio::spawn(server.serve(std::future::pending()));
         Self { address, client: client(), _host: host }
     }
