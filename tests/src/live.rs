@@ -1,28 +1,14 @@
 //! Client of live runs over WebSocket.
 
-use std::time::Duration;
-
-use anyhow::{Context, bail, ensure};
-use futures::{SinkExt, StreamExt};
+use anyhow::{bail, ensure};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
-use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::{Message, protocol::CloseFrame};
 
 use crate::event::{self, text_at};
-use crate::host::{Host, TIMEOUT, USER};
+use crate::host::{Host, USER};
+use crate::socket::{Frame, Socket};
 
 /// An open connection.
-pub struct Live(WebSocketStream<TcpStream>);
-
-/// What the host sends.
-#[derive(Debug)]
-pub enum Frame {
-    /// An event, or `{"error": …}`.
-    Json(Value),
-    /// The end, with its code and reason.
-    Close(u16, String),
-}
+pub struct Live(Socket);
 
 impl Live {
     /// Connects to a session of [`USER`].
@@ -38,10 +24,7 @@ impl Live {
     /// # Errors
     /// If the handshake fails.
     pub async fn open(host: &Host, query: &str) -> anyhow::Result<Self> {
-        let address = host.url.strip_prefix("http://").context("a URL with http")?;
-        let stream = TcpStream::connect(address).await?;
-        let connecting = tokio_tungstenite::client_async(format!("ws://{address}/run_live?{query}"), stream);
-        Ok(Self(connecting.await.with_context(|| host.log())?.0))
+        Ok(Self(Socket::open(host, &format!("/run_live?{query}"), None).await?))
     }
 
     /// Sends a frame with JSON.
@@ -49,7 +32,7 @@ impl Live {
     /// # Errors
     /// If the connection is broken.
     pub async fn send(&mut self, request: &Value) -> anyhow::Result<()> {
-        self.send_text(&request.to_string()).await
+        self.0.send(request).await
     }
 
     /// Sends a text as one frame.
@@ -57,7 +40,7 @@ impl Live {
     /// # Errors
     /// If the connection is broken.
     pub async fn send_text(&mut self, text: &str) -> anyhow::Result<()> {
-        self.send_frame(Message::text(text)).await
+        self.0.send_text(text).await
     }
 
     /// Sends bytes as one frame.
@@ -65,12 +48,7 @@ impl Live {
     /// # Errors
     /// If the connection is broken.
     pub async fn send_bytes(&mut self, bytes: Vec<u8>) -> anyhow::Result<()> {
-        self.send_frame(Message::binary(bytes)).await
-    }
-
-    async fn send_frame(&mut self, frame: Message) -> anyhow::Result<()> {
-        tokio::time::timeout(TIMEOUT, self.0.send(frame)).await.context("the host does not read")??;
-        Ok(())
+        self.0.send_bytes(bytes).await
     }
 
     /// Sends a message of the user.
@@ -95,24 +73,13 @@ impl Live {
     /// # Errors
     /// If there is none, or it is neither JSON nor a close frame.
     pub async fn next(&mut self) -> anyhow::Result<Frame> {
-        loop {
-            let frame = tokio::time::timeout(TIMEOUT, self.0.next()).await.context("no frame")?;
-            match frame.context("the connection ended without a close frame")?? {
-                Message::Text(text) => {
-                    let json: Value = serde_json::from_str(&text)?;
-                    if json.get("error").is_none() {
-                        event::check(&json)?;
-                    }
-                    return Ok(Frame::Json(json));
-                }
-                Message::Close(frame) => {
-                    let CloseFrame { code, reason } = frame.context("a close frame without a code")?;
-                    return Ok(Frame::Close(code.into(), reason.to_string()));
-                }
-                Message::Ping(_) | Message::Pong(_) => {}
-                frame => bail!("not text: {frame:?}"),
-            }
+        let frame = self.0.next().await?;
+        if let Frame::Json(json) = &frame
+            && json.get("error").is_none()
+        {
+            event::check(json)?;
         }
+        Ok(frame)
     }
 
     /// Returns the events up to the end of the turn, without the event of that end.
@@ -149,9 +116,7 @@ impl Live {
     ///
     /// # Errors
     /// If the host does not.
-    pub async fn close(mut self) -> anyhow::Result<()> {
-        self.0.close(None).await?;
-        let end = async { while self.0.next().await.is_some_and(|frame| frame.is_ok()) {} };
-        tokio::time::timeout(Duration::from_secs(10), end).await.context("the host does not close")
+    pub async fn close(self) -> anyhow::Result<()> {
+        self.0.close().await
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Every crate of the host, with the crates of the workspace that it may use. Dependencies point one way: core ← engine
 /// ← recordings, eval, wasm, models, stores, mcp, a2a, openapi, executors ← assembly ← server ← cli. Telemetry knows the core only, and so
-/// does the client of requests to other hosts (egress), which models, mcp, a2a, openapi and executors use. The registry client knows none of
+/// does the client of requests to other hosts (egress), which models, stores, mcp, a2a, openapi and executors use. The registry client knows none of
 /// the others.
 const BORDERS: [(&str, &[&str]); 17] = [
     ("hatchery-core", &[]),
@@ -23,7 +23,7 @@ const BORDERS: [(&str, &[&str]); 17] = [
     ("hatchery-executors", &["hatchery-core", "hatchery-egress"]),
     ("hatchery-openapi", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
     ("hatchery-models", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
-    ("hatchery-stores", &["hatchery-core", "hatchery-engine"]),
+    ("hatchery-stores", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
     ("hatchery-telemetry", &["hatchery-core"]),
     ("hatchery-registry", &[]),
     (

@@ -1,6 +1,6 @@
 //! `cargo xtask dist`: a release for machines without a toolchain. Writes below `target/dist-archive`:
 //!
-//! - `hatchery-VERSION-TARGET.tar.gz`: the stripped command, the license and the guides;
+//! - `hatchery-VERSION-TARGET.tar.gz`: the stripped command, the license, a systemd service and the guides;
 //! - the same with `.sha256` appended: its checksum, in the format of `sha256sum --check`;
 //! - `image/`: the build context of a container image, for `docker build` or `podman build`.
 //!
@@ -23,8 +23,8 @@ const PROFILE: &str = "dist";
 /// Maximum size of the command, in bytes.
 const MAX_BINARY: u64 = 70_000_000;
 
-/// Files of the repository that are in the archive, besides the guides in `docs`.
-const DOCUMENTS: [&str; 3] = ["LICENSE", "README.md", "SECURITY.md"];
+/// Files of the repository that are in the archive, the systemd service among them, besides the guides in `docs`.
+const DOCUMENTS: [&str; 4] = ["LICENSE", "README.md", "SECURITY.md", "hatchery.service"];
 
 /// Builds and tries a release.
 pub fn build(workspace: &Workspace) -> anyhow::Result<()> {
@@ -188,7 +188,9 @@ mod tests {
     fn the_archive_has_all_guides() {
         let root = Workspace::load().unwrap().root;
         let documents = documents(&root).unwrap();
-        for guide in ["README.md", "docs/agents.md", "docs/http-api.md", "docs/a2a.md"] {
+        for guide in
+            ["README.md", "hatchery.service", "docs/agents.md", "docs/http-api.md", "docs/operations.md", "docs/a2a.md"]
+        {
             assert!(documents.iter().any(|document| document == Path::new(guide)), "{guide} is not in {documents:?}");
         }
         for document in documents.iter().map(PathBuf::as_path).chain([Path::new("Containerfile")]) {

@@ -22,6 +22,7 @@ mod schema;
 mod serve;
 mod sessions;
 mod test;
+mod top;
 mod trust;
 
 use clap::Subcommand;
@@ -57,6 +58,8 @@ pub enum Command {
     Sessions(sessions::Args),
     /// Search, list, add to and delete from the memory of users
     Memory(memory::Args),
+    /// Show the runs, components and memory of a running host
+    Top(top::Args),
     /// Copy what a host has stored to a new folder, also while it runs
     Backup(backup::Args),
     /// List the providers of models, and what is missing to use them
@@ -124,6 +127,7 @@ impl Command {
             Self::Doctor(args) => doctor::run(args).await,
             Self::Sessions(args) => sessions::run(args).await,
             Self::Memory(args) => memory::run(args).await,
+            Self::Top(args) => top::run(args).await,
             Self::Backup(args) => backup::run(args).await,
             Self::Models(args) => models::run(&args),
             Self::Grant(args) => grant::run(args).await,

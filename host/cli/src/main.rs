@@ -22,6 +22,7 @@ mod outcome;
 mod progress;
 mod recordings;
 mod service_args;
+mod systemd;
 mod template;
 mod terminal;
 mod test_report;

@@ -7,6 +7,7 @@
 
 mod content;
 mod data;
+mod log;
 mod model_call;
 mod parent;
 
@@ -26,6 +27,8 @@ use crate::sync::MutexExt;
 
 pub use content::{BoundedValue, SpanContent};
 pub use data::{AttributeValue, SpanData, SpanError, SpanOperation};
+pub use log::SpanLog;
+use log::SpanLogs;
 pub use model_call::ModelCallProgress;
 pub use parent::{InvalidTraceParent, TraceParent};
 
@@ -174,6 +177,13 @@ struct Place {
     /// `None` outside of all spans.
     span_id: Option<u64>,
     event_ids: Mutex<Vec<String>>,
+    logs: Mutex<SpanLogs>,
+}
+
+impl Place {
+    fn new(exporter: Arc<dyn SpanExporter>, trace: Arc<Trace>, span_id: Option<u64>) -> Self {
+        Self { exporter, trace, span_id, event_ids: Mutex::default(), logs: Mutex::default() }
+    }
 }
 
 /// A span in progress. It is exported when it is dropped; one that is dropped before its end was cancelled.
@@ -204,7 +214,7 @@ impl SpanContext {
             started: (SystemTime::now(), Instant::now()),
             times: RunTimes::default(),
         };
-        Self(Some(Arc::new(Place { exporter, trace: Arc::new(trace), span_id: None, event_ids: Mutex::default() })))
+        Self(Some(Arc::new(Place::new(exporter, Arc::new(trace), None))))
     }
 
     /// Returns true if spans are recorded.
@@ -243,17 +253,18 @@ impl SpanContext {
             duration: Duration::ZERO,
             error: None,
             event_ids: Vec::new(),
+            logs: Vec::new(),
             attributes: Vec::new(),
             content: None,
             size: 0,
         };
-        let inside = Place {
-            exporter: place.exporter.clone(),
-            trace: place.trace.clone(),
-            span_id: Some(span_id),
-            event_ids: Mutex::default(),
-        };
+        let inside = Place::new(place.exporter.clone(), place.trace.clone(), Some(span_id));
         Span { context: Self(Some(Arc::new(inside))), data: Some(Box::new(data)), started: Some(started), ended: None }
+    }
+
+    /// Begins to record the progress of a model call that begins at this place.
+    pub fn begin_model_call(&self) -> ModelCallProgress {
+        ModelCallProgress::begin(self)
     }
 
     /// Records that an event is the result of the span around this place.
@@ -263,6 +274,13 @@ impl SpanContext {
             if ids.len() < MAX_EVENT_IDS {
                 ids.push(id.to_owned());
             }
+        }
+    }
+
+    /// Records a line that a guest logs in the span around this place, if content is captured.
+    pub fn add_log(&self, level: &'static str, text: &str) {
+        if let Some(place) = self.0.as_ref().filter(|place| place.trace.captures_content) {
+            place.logs.lock_unpoisoned().add(level, text);
         }
     }
 
@@ -327,7 +345,12 @@ impl Span {
 
     /// Begins to record the progress of a model call, which is part of its request.
     pub fn begin_model_call(&self) -> ModelCallProgress {
-        ModelCallProgress::begin(&self.context)
+        self.context.begin_model_call()
+    }
+
+    /// Sets the provider of a turn of a live model from the progress of its connection.
+    pub fn set_provider(&mut self, connection: &ModelCallProgress) {
+        self.record(|data| data.set_some(data::PROVIDER_NAME, connection.provider()));
     }
 
     /// Sets attributes of a model call from its progress.
@@ -413,6 +436,9 @@ impl Drop for Span {
             }
         }
         data.event_ids = std::mem::take(&mut *place.event_ids.lock_unpoisoned());
+        let (logs, dropped_logs) = place.logs.lock_unpoisoned().take();
+        data.logs = logs;
+        data.set_some("hatchery.logs.dropped", Some(dropped_logs).filter(|dropped| *dropped > 0));
         data.content = data.content.take().map(SpanContent::trim);
         data.size = data.measure();
         place.exporter.export(&Arc::from(data));

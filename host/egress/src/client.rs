@@ -107,8 +107,11 @@ impl Resolve for CheckedResolver {
 
 /// Describes an error of a request with its causes, without the URL, which may hold credentials.
 pub fn describe(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let (mut text, mut cause) = (error.to_string(), std::error::Error::source(&error));
+    causes(&error.without_url())
+}
+
+fn causes(error: &reqwest::Error) -> String {
+    let (mut text, mut cause) = (error.to_string(), std::error::Error::source(error));
     while let Some(error) = cause {
         let reason = error.to_string();
         if !text.contains(&reason) {
@@ -125,9 +128,9 @@ pub enum BodyError {
     /// It is larger than the limit. The rest was not read.
     #[error("it is larger than {0} bytes")]
     TooLarge(usize),
-    /// The connection failed.
-    #[error("{0}")]
-    Connection(String),
+    /// The connection failed. The error does not have its URL.
+    #[error("{}", causes(.0))]
+    Connection(reqwest::Error),
 }
 
 /// Reads a body of at most `limit` bytes.
@@ -138,7 +141,7 @@ pub async fn read_body(response: Response, limit: usize) -> Result<Vec<u8>, Body
     let mut chunks = response.bytes_stream();
     let mut body = Vec::new();
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|error| BodyError::Connection(describe(error)))?;
+        let chunk = chunk.map_err(|error| BodyError::Connection(error.without_url()))?;
         if body.len() + chunk.len() > limit {
             return Err(BodyError::TooLarge(limit));
         }

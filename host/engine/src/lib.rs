@@ -71,5 +71,5 @@ pub use catalog_source::{CatalogSnapshot, CatalogSource};
 pub use extensions::{Extensions, LayeredResolver};
 pub use factories::Factories;
 pub use plugins::{DuplicatePlugin, PluginSource, Plugins};
-pub use runner::{AppDirectory, LiveRunRequest, Run, RunPermit, RunRequest, RunUpdate, Runner};
+pub use runner::{AppDirectory, LiveRunRequest, Run, RunInProgress, RunPermit, RunRequest, RunUpdate, Runner};
 pub use static_catalog::StaticCatalog;

@@ -40,6 +40,7 @@ use crate::plugins::{PluginSource, Plugins, PrependedPlugin};
 use crate::provenance::Verifier;
 use crate::run::PinnedModels;
 use crate::tools::credential;
+use event_log::SentEvent;
 pub use follow::RunUpdate;
 pub use live::LiveRunRequest;
 use live::LiveStart;
@@ -47,6 +48,7 @@ use nested::{LiveParent, NestedRun};
 pub use request::RunRequest;
 use resumption::ResumedRun;
 use run_bus::RunBus;
+pub use run_bus::RunInProgress;
 use run_records::attach;
 use session_access::{QueuePosition, TurnEndTasks};
 use session_queue::SessionQueue;
@@ -94,7 +96,7 @@ struct RunnerInner {
 /// A run in progress: a stream of its events. Dropping it does not stop the run; [`RunRequest::cancel`] does.
 #[derive(Debug)]
 pub struct Run {
-    events: mpsc::Receiver<Result<Arc<Event>, RunError>>,
+    events: mpsc::Receiver<Result<SentEvent, RunError>>,
     id: Option<String>,
     /// Closed once the run has begun; `None` if that is known.
     begun: Option<oneshot::Receiver<()>>,
@@ -133,6 +135,12 @@ impl Run {
     /// Returns the next event, or `None` after the last one. A failed run ends with an event that reports the failure,
     /// then the error.
     pub async fn next(&mut self) -> Option<Result<Arc<Event>, RunError>> {
+        Some(self.next_with_revision().await?.map(|(_, event)| event))
+    }
+
+    /// Like [`Run::next`], with the session's revision with the event, to [follow](Runner::follow) the run from there.
+    /// `None` for a partial event, which is not stored.
+    pub async fn next_with_revision(&mut self) -> Option<Result<(Option<u64>, Arc<Event>), RunError>> {
         self.events.recv().await
     }
 
@@ -150,7 +158,7 @@ impl Stream for Run {
     type Item = Result<Arc<Event>, RunError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.events.poll_recv(cx)
+        self.events.poll_recv(cx).map(|item| item.map(|item| item.map(|(_, event)| event)))
     }
 }
 
@@ -257,6 +265,12 @@ impl Runner {
     /// Returns how many runs are in progress or queued.
     pub fn active_runs(&self) -> usize {
         *self.0.active_runs.borrow()
+    }
+
+    /// Returns at most `limit` of the runs that are in progress or queued and whose id is known, those that were begun longest
+    /// ago first.
+    pub fn runs_in_progress(&self, limit: usize) -> Vec<RunInProgress> {
+        self.0.run_bus.in_progress(limit)
     }
 
     /// Returns a permit to start a run, to be dropped once [`Runner::run`] has returned. `None` if `max` runs are in progress,

@@ -89,6 +89,7 @@ impl<F: WireFormat> Model for HttpModel<F> {
     }
 
     async fn connect(&self, request: LlmRequest) -> Result<Box<dyn LiveConnection>, ModelError> {
+        request.progress.set_provider(self.endpoint.origin.service.provider);
         self.format.connect(&self.endpoint, request).await
     }
 

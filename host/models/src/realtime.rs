@@ -93,6 +93,7 @@ impl Model for RealtimeModel {
 
     async fn connect(&self, request: LlmRequest) -> Result<Box<dyn LiveConnection>, ModelError> {
         let origin = &self.endpoint.origin;
+        request.progress.set_provider(origin.service.provider);
         let refused = |message| origin.error(ModelErrorKind::BadRequest, message);
         let options = self.endpoint.options(&request.config)?;
         let mut session = self.session(&request).map_err(refused)?;

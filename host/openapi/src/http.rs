@@ -209,7 +209,7 @@ impl Transport {
             let media_type = media_type.trim().to_ascii_lowercase();
             let body = read_body(response, limit).await.map_err(|error| match error {
                 BodyError::TooLarge(limit) => ApiError::AnswerTooLarge(limit),
-                BodyError::Connection(reason) => ApiError::Communication(reason),
+                BodyError::Connection(error) => ApiError::Communication(describe(error)),
             })?;
             return Ok(Answer { status, media_type, body });
         }

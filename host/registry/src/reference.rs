@@ -41,8 +41,7 @@ impl Reference {
     /// Returns true if the registry is on this machine. Plain HTTP is safe then, because the traffic does not leave the
     /// machine.
     pub fn is_loopback(&self) -> bool {
-        let host = self.registry().rsplit_once(':').map_or(self.registry(), |(host, _)| host);
-        host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+        is_loopback(self.registry().rsplit_once(':').map_or(self.registry(), |(host, _)| host))
     }
 
     /// Returns the tag if it is a version, which starts with a digit or with `v` and a digit. Other tags, such as
@@ -55,6 +54,12 @@ impl Reference {
     pub(crate) fn oci(&self) -> &oci_client::Reference {
         &self.0
     }
+}
+
+/// Returns true if a host is this machine.
+pub(crate) fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse();
+    host == "localhost" || address.is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 impl fmt::Display for Reference {

@@ -74,7 +74,7 @@ async fn start_host(provider: SocketAddr) -> SocketAddr {
     let host = Host::builder().agent(agent).open().await.expect("a host");
     let state = AppState::new(host.runner().clone(), host.apps().clone(), ServerConfig::default());
     let server = Server::bind("127.0.0.1:0".parse().expect("an address"), state).await.expect("a free port");
-    let address = server.local_addr();
+    let address = server.local_addr().expect("an address");
     tokio::spawn(async move {
         server.serve(std::future::pending()).await;
         host.close().await;

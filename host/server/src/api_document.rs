@@ -24,7 +24,7 @@ pub(crate) type ApiRouter = OpenApiRouter<AppState>;
 const PATH: &str = "/openapi.json";
 
 const DESCRIPTION: &str = "Agents, their sessions, runs, artifacts and memory, for clients of ADK and of Hatchery. \
-    Second names of routes are not listed. `WebSocket /run_live`, `/mcp` (Model Context Protocol) and `/a2a/{app}` (Agent2Agent \
+    Second names of routes are not listed. `WebSocket /run_live`, the messages of `WebSocket /ws` (`GET /ws/schema`), `/mcp` (Model Context Protocol) and `/a2a/{app}` (Agent2Agent \
     Protocol) are described by their guides.";
 
 /// Returns a document without routes.

@@ -4,6 +4,7 @@
 //! to clients that may not know it.
 
 mod api_keys;
+mod concurrency;
 mod credential;
 mod jwks;
 mod login_page;
@@ -28,13 +29,17 @@ use crate::error::ApiError;
 use crate::log_throttle::LogThrottle;
 use crate::peer::Peer;
 use api_keys::ApiKeys;
+use concurrency::{ConcurrencyLimit, LimitReached};
 use credential::Credential;
 use logins::{LoginCredential, Logins};
+use principal::ClientLimits;
 use rate_limit::RateLimit;
 use refusal::Refusal;
 use requirement::Requirement;
 use tokens::Tokens;
 
+pub(crate) use concurrency::RequestPermit;
+pub(crate) use credential::Credentials;
 pub(crate) use login_page::login_page;
 pub(crate) use logins::{CLEARED_COOKIE, cookie};
 pub(crate) use principal::Principal;
@@ -47,6 +52,7 @@ pub(crate) struct Authentication {
     clients: ArcSwap<Clients>,
     logins: Logins,
     rate_limit: RateLimit,
+    concurrency: ConcurrencyLimit,
     refused: AtomicU64,
     log: LogThrottle,
 }
@@ -60,13 +66,13 @@ struct Clients {
 impl Clients {
     /// Reads the API keys. The issuer of `known` is kept with its keys if its settings are the same.
     fn open(config: &ServerAuthConfig, known: Option<&Self>) -> Result<Self, String> {
-        let keys = ApiKeys::open(config)?;
-        let per_minute = config.requests_per_minute;
+        let limits = ClientLimits { per_minute: config.requests_per_minute, concurrent: config.concurrent_requests };
+        let keys = ApiKeys::open(config, limits)?;
         let tokens = config.oidc.as_ref().map(|oidc| {
             let tokens = known.and_then(|known| known.tokens.as_ref());
-            match tokens.filter(|tokens| tokens.has_settings(oidc, per_minute)) {
+            match tokens.filter(|tokens| tokens.has_settings(oidc, limits)) {
                 Some(tokens) => Ok(tokens.clone()),
-                None => Tokens::new(oidc, per_minute).map(Arc::new),
+                None => Tokens::new(oidc, limits).map(Arc::new),
             }
         });
         Ok(Self { keys, tokens: tokens.transpose()? })
@@ -91,6 +97,13 @@ impl<'a> RequestHead<'a> {
     }
 }
 
+/// A request that its sender may send.
+pub(crate) struct Admission {
+    pub(crate) principal: Principal,
+    /// Its place among the requests of its sender, until it has ended; `None` if they are not limited.
+    pub(crate) permit: Option<RequestPermit>,
+}
+
 /// Who a credential belongs to, and how long it is valid.
 struct Identified {
     principal: Principal,
@@ -110,6 +123,7 @@ impl Authentication {
             clients: ArcSwap::from_pointee(Clients::open(config, None)?),
             logins: Logins::default(),
             rate_limit: RateLimit::default(),
+            concurrency: ConcurrencyLimit::default(),
             refused: AtomicU64::new(0),
             log: LogThrottle::default(),
         })
@@ -135,7 +149,7 @@ impl Authentication {
     ///
     /// # Errors
     /// The response that refuses it.
-    pub(crate) async fn admit(&self, request: RequestHead<'_>) -> Result<Option<Principal>, Box<Response>> {
+    pub(crate) async fn admit(&self, request: RequestHead<'_>) -> Result<Option<Admission>, Box<Response>> {
         let requirement = Requirement::of(request.path);
         if requirement == Requirement::None {
             return Ok(None);
@@ -146,7 +160,10 @@ impl Authentication {
         };
         match identified {
             Ok(Identified { principal, .. }) => match self.check(&principal, &requirement) {
-                Ok(()) => Ok(Some(principal)),
+                Ok(()) => match self.acquire(&principal) {
+                    Ok(permit) => Ok(Some(Admission { principal, permit })),
+                    Err(error) => Err(error.into_response().into()),
+                },
                 Err(error) => Err(error.into_response().into()),
             },
             Err(refusal) => {
@@ -160,14 +177,45 @@ impl Authentication {
         }
     }
 
+    /// Returns who sends a message over a connection that was admitted with these credentials: they may have expired or been
+    /// withdrawn since. The message counts as a request, but is not one in progress.
+    ///
+    /// # Errors
+    /// As for a request.
+    pub(crate) async fn admit_message(&self, credentials: &Credentials) -> Result<Principal, ApiError> {
+        let identified = match credentials.credential() {
+            Some(credential) => self.identify(credential).await,
+            None => Err(Refusal::Missing),
+        };
+        let Identified { principal, .. } = identified.map_err(|refusal| {
+            self.record(&refusal, "/ws", credentials.peer());
+            ApiError::from(refusal)
+        })?;
+        self.check(&principal, &Requirement::Client)?;
+        Ok(principal)
+    }
+
     fn check(&self, principal: &Principal, requirement: &Requirement) -> Result<(), ApiError> {
-        let per_minute = principal.requests_per_minute();
+        let per_minute = principal.limits().per_minute;
         self.rate_limit.count(principal.name(), per_minute, Instant::now()).map_err(|wait| {
             let detail = format!("these credentials are for {per_minute} requests per minute; send fewer");
             let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED", detail);
             ApiError { retry_after: Some(wait), ..error }
         })?;
         principal.check(requirement)
+    }
+
+    /// Returns the place of a request among those of its sender that are in progress. `None` if they are not limited.
+    ///
+    /// # Errors
+    /// 429 if the sender has as many as it may have.
+    pub(crate) fn acquire(&self, principal: &Principal) -> Result<Option<RequestPermit>, ApiError> {
+        let concurrent = principal.limits().concurrent;
+        self.concurrency.acquire(principal.name(), concurrent).map_err(|LimitReached| {
+            let detail = format!("these credentials are for {concurrent} requests at a time; wait until one has ended");
+            let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "CONCURRENCY_LIMITED", detail);
+            ApiError { retry_after: Some(Duration::from_secs(1)), ..error }
+        })
     }
 
     /// Logs a browser in with an API key or a token of an operator. Returns the text of its cookie and how long it is

@@ -13,7 +13,7 @@ use futures::TryStreamExt;
 use crate::error::ApiError;
 use hatchery::ByteSize;
 use hatchery::ServerConfig;
-pub(crate) use memory::{BodyBudget, BodyMemory};
+pub(crate) use memory::{BodyBudget, BodyMemory, hold_until_sent};
 use timer::BodyTimer;
 pub(crate) use upload::Upload;
 

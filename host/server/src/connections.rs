@@ -5,11 +5,12 @@
 //! timeout for request heads.
 
 mod peers;
+mod unix_socket;
 mod write_timeout;
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::either::Either;
@@ -31,20 +32,32 @@ use crate::peer::Peer;
 use crate::service::HttpService;
 use hatchery::ServerConfig;
 use peers::{PeerPermit, Peers};
+pub(crate) use unix_socket::UnixSocket;
 use write_timeout::WriteTimeout;
 
 /// Backoff after failed accepts, doubled for each failure.
 const MIN_BACKOFF: Duration = Duration::from_millis(10);
 const MAX_BACKOFF: Duration = Duration::from_secs(1);
 
+/// What a connection sends and receives its bytes over.
+pub(crate) type Transport = Either<TcpStream, UnixStream>;
+
 /// A source of connections.
 pub(crate) trait Accept {
-    fn accept(&self) -> impl Future<Output = io::Result<(TcpStream, SocketAddr)>> + Send;
+    /// Returns the next connection with the address of its peer, which a Unix socket has not.
+    fn accept(&self) -> impl Future<Output = io::Result<(Transport, Option<IpAddr>)>> + Send;
 }
 
 impl Accept for TcpListener {
-    fn accept(&self) -> impl Future<Output = io::Result<(TcpStream, SocketAddr)>> + Send {
-        Self::accept(self)
+    async fn accept(&self) -> io::Result<(Transport, Option<IpAddr>)> {
+        let (stream, peer) = Self::accept(self).await?;
+        Ok((Either::Left(stream), Some(peer.ip())))
+    }
+}
+
+impl Accept for UnixSocket {
+    async fn accept(&self) -> io::Result<(Transport, Option<IpAddr>)> {
+        Ok((Either::Right(Self::accept(self).await?), None))
     }
 }
 
@@ -67,7 +80,8 @@ pub(crate) struct Connections {
 /// The place of an open connection in the limits. One that is upgraded keeps it.
 pub(crate) struct ConnectionPermit {
     _total: Option<OwnedSemaphorePermit>,
-    _peer: PeerPermit,
+    /// `None` over a Unix socket.
+    _peer: Option<PeerPermit>,
 }
 
 /// Rate limits for log lines about connections.
@@ -131,13 +145,14 @@ impl Connections {
         }
     }
 
-    fn accept_from(&self, stream: TcpStream, peer: SocketAddr, permit: Option<OwnedSemaphorePermit>) {
-        match self.peers.acquire(peer.ip()) {
-            Some(peer_permit) => self.serve(stream, Peer(peer.ip().to_canonical()), permit, peer_permit),
+    fn accept_from(&self, stream: Transport, peer: Option<IpAddr>, permit: Option<OwnedSemaphorePermit>) {
+        let Some(peer) = peer else { return self.serve(stream, None, permit, None) };
+        match self.peers.acquire(peer) {
+            Some(peer_permit) => self.serve(stream, Some(Peer(peer.to_canonical())), permit, Some(peer_permit)),
             None => {
                 self.logs.peer_full.log(|times| {
                     tracing::warn!(
-                        peer = %peer.ip(), times,
+                        %peer, times,
                         "a peer has the maximum number of connections, more are refused; raise \
                          server.max_connections_per_peer to allow more, for example behind a proxy"
                     );
@@ -147,8 +162,16 @@ impl Connections {
         }
     }
 
-    fn serve(&self, stream: TcpStream, peer: Peer, total: Option<OwnedSemaphorePermit>, peer_permit: PeerPermit) {
-        if let Err(error) = stream.set_nodelay(true) {
+    fn serve(
+        &self,
+        stream: Transport,
+        peer: Option<Peer>,
+        total: Option<OwnedSemaphorePermit>,
+        peer_permit: Option<PeerPermit>,
+    ) {
+        if let Either::Left(stream) = &stream
+            && let Err(error) = stream.set_nodelay(true)
+        {
             tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
         let stream = WriteTimeout::new(stream, self.write_timeout);
@@ -159,7 +182,9 @@ impl Connections {
                 request.extensions_mut().insert(held.clone());
             }
             let service = service.clone();
-            request.extensions_mut().insert(peer);
+            if let Some(peer) = peer {
+                request.extensions_mut().insert(peer);
+            }
             async move { Ok::<_, Infallible>(service.answer(request.map(Body::new)).await) }
         });
         let (http, tls, head_timeout) = (self.http.clone(), self.tls.clone(), self.head_timeout);
@@ -221,15 +246,17 @@ fn log_failed_accept(error: &io::Error, times: u64) {
 }
 
 /// Sends a 503 response without waiting, and closes the connection.
-fn refuse(stream: TcpStream) {
+fn refuse(stream: Transport) {
     const BODY: &str = r#"{"title":"Service Unavailable","status":503,"code":"TOO_MANY_CONNECTIONS","detail":"this peer has the maximum number of connections; close some, or reuse them","error":"too many connections"}"#;
     let response = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\n\
          retry-after: 1\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\r\n{BODY}",
         BODY.len()
     );
-    // Best effort: the response fits into the send buffer of a new connection.
-    if let Ok(mut stream) = stream.into_std() {
+    // Best effort: the response fits into the send buffer of a new connection. Sockets without peers have no limit.
+    if let Either::Left(stream) = stream
+        && let Ok(mut stream) = stream.into_std()
+    {
         let _ = io::Write::write(&mut stream, response.as_bytes());
     }
 }
@@ -254,12 +281,12 @@ mod tests {
     }
 
     impl Accept for Arc<Exhausted> {
-        async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        async fn accept(&self) -> io::Result<(Transport, Option<IpAddr>)> {
             const EMFILE: i32 = 24;
             let left = self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
             match left {
                 Ok(_) => Err(io::Error::from_raw_os_error(EMFILE)),
-                Err(_) => self.listener.accept().await,
+                Err(_) => Accept::accept(&self.listener).await,
             }
         }
     }

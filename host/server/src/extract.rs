@@ -85,9 +85,9 @@ impl<T: DeserializeOwned + Send> FromRequestParts<AppState> for Params<T> {
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
         if let Ok(params) = RawPathParams::from_request_parts(parts, state).await
-            && params.iter().any(|(name, value)| name == "user" && value == HOST_USER)
+            && let Some((_, user)) = params.iter().find(|(name, _)| *name == "user")
         {
-            return Err(reserved_user());
+            check_user_is_not_host(user)?;
         }
         match Path::from_request_parts(parts, state).await {
             Ok(Path(params)) => Ok(Self(params)),
@@ -96,10 +96,16 @@ impl<T: DeserializeOwned + Send> FromRequestParts<AppState> for Params<T> {
     }
 }
 
-/// 404: the user has sessions in which the host keeps credentials of clients.
-fn reserved_user() -> ApiError {
+/// Checks that a user is none whose sessions have what the host keeps for itself, such as credentials of clients.
+///
+/// # Errors
+/// 404 if it is.
+pub(crate) fn check_user_is_not_host(user: &str) -> Result<(), ApiError> {
+    if user != HOST_USER {
+        return Ok(());
+    }
     let detail = format!("the user id `{HOST_USER}` is reserved for the host; choose another one");
-    ApiError::new(StatusCode::NOT_FOUND, "USER_RESERVED", detail)
+    Err(ApiError::new(StatusCode::NOT_FOUND, "USER_RESERVED", detail))
 }
 
 /// Query parameters.

@@ -15,7 +15,7 @@
 //! let host = Host::builder().agent(greeter.build()?).open().await?;
 //! let state = AppState::new(host.runner().clone(), host.apps().clone(), ServerConfig::default());
 //! let server = Server::bind("127.0.0.1:0".parse()?, state).await?;
-//! println!("listening on {}", server.local_addr());
+//! println!("listening on {:?}", server.local_addr());
 //! # let shutdown = async {};
 //! server.serve(shutdown).await; // a future that completes when the server must stop
 //! host.close().await;
@@ -53,6 +53,7 @@ mod retention;
 mod routes;
 mod service;
 mod tls;
+mod websocket;
 
 pub use error::ApiError;
 pub use server::{BindError, Server};

@@ -18,9 +18,11 @@ mod metrics;
 mod run;
 mod runs;
 mod sessions;
+mod stats;
 mod status;
 mod tool_calls;
 mod traces;
+mod ws;
 
 use axum::Router;
 use axum::extract::OriginalUri;
@@ -61,9 +63,11 @@ fn groups() -> ApiRouter {
         .merge(run::routes())
         .merge(runs::routes())
         .merge(sessions::routes())
+        .merge(stats::routes())
         .merge(status::routes())
         .merge(tool_calls::routes())
         .merge(traces::routes())
+        .merge(ws::routes())
 }
 
 pub(crate) async fn route_not_found(method: Method, uri: Uri) -> ApiError {

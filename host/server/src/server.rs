@@ -1,7 +1,8 @@
 //! The server: binding and graceful shutdown.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::net::TcpListener;
 
-use crate::connections::Connections;
+use crate::connections::{Accept, Connections, Transport, UnixSocket};
 use crate::service::HttpService;
 use crate::state::AppState;
 use crate::tls::Tls;
@@ -18,11 +19,24 @@ use crate::{background_runs, descriptors, retention};
 /// How long cancelled runs have to report the cancellation to their clients.
 const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_secs(2);
 
-/// A server that is bound to an address.
+/// A server that is bound to an address or a socket.
 pub struct Server {
-    listener: TcpListener,
-    address: SocketAddr,
+    listener: Listener,
     state: AppState,
+}
+
+enum Listener {
+    Tcp(TcpListener, SocketAddr),
+    Unix(UnixSocket),
+}
+
+impl Accept for Listener {
+    async fn accept(&self) -> io::Result<(Transport, Option<IpAddr>)> {
+        match self {
+            Self::Tcp(listener, _) => Accept::accept(listener).await,
+            Self::Unix(socket) => Accept::accept(socket).await,
+        }
+    }
 }
 
 /// A server cannot start.
@@ -31,6 +45,9 @@ pub enum BindError {
     /// It cannot listen on its address.
     #[error("cannot listen on {address}: {source}{hint}")]
     Listen { address: SocketAddr, source: io::Error, hint: &'static str },
+    /// It cannot listen on its Unix socket.
+    #[error("cannot listen on unix:{path}: {source}{hint}", path = path.display())]
+    Socket { path: PathBuf, source: io::Error, hint: &'static str },
     /// The keys of its clients cannot be read.
     #[error("server.auth: {0}")]
     Auth(String),
@@ -50,7 +67,7 @@ impl Server {
             Ok((listener, address))
         };
         match bound.await {
-            Ok((listener, address)) => Ok(Self { listener, address, state }),
+            Ok((listener, address)) => Ok(Self { listener: Listener::Tcp(listener, address), state }),
             Err(source) => {
                 let hint = match io::Error::kind(&source) {
                     io::ErrorKind::AddrInUse => {
@@ -64,8 +81,33 @@ impl Server {
         }
     }
 
-    pub fn local_addr(&self) -> SocketAddr {
-        self.address
+    /// Binds a server to a Unix socket that the user and the group of the process can connect to, and reads its certificate
+    /// and the keys of its clients. A socket on which nobody listens any more is replaced; that of the server is removed
+    /// when it stops.
+    pub async fn bind_unix(path: &Path, state: AppState) -> Result<Self, BindError> {
+        state.open_auth().map_err(BindError::Auth)?;
+        state.open_tls().map_err(BindError::Tls)?;
+        match UnixSocket::bind(path) {
+            Ok(socket) => Ok(Self { listener: Listener::Unix(socket), state }),
+            Err(source) => {
+                let hint = match io::Error::kind(&source) {
+                    io::ErrorKind::AddrInUse => "; stop it, or choose another path",
+                    io::ErrorKind::AlreadyExists => "; choose another path",
+                    io::ErrorKind::NotFound => "; create the folder first",
+                    io::ErrorKind::InvalidInput => "; choose a shorter path",
+                    _ => "",
+                };
+                Err(BindError::Socket { path: path.to_owned(), source, hint })
+            }
+        }
+    }
+
+    /// Returns the address. `None` if the server listens on a Unix socket.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        match &self.listener {
+            Listener::Tcp(_, address) => Some(*address),
+            Listener::Unix(_) => None,
+        }
     }
 
     /// Serves until `shutdown` completes. Then it accepts no more requests, waits for active runs until
@@ -73,7 +115,8 @@ impl Server {
     /// maximum.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
         let config = self.state.config();
-        let service = HttpService::new(self.state.clone(), self.address.ip().is_loopback());
+        let is_local = self.local_addr().is_none_or(|address| address.ip().is_loopback());
+        let service = HttpService::new(self.state.clone(), is_local);
         let max_connections = descriptors::clamp_connections(config.max_connections, descriptors::raise_limit());
         let tls = self.state.tls();
         let connections = Connections::new(Arc::new(service), max_connections, config).with_tls(tls.map(Tls::acceptor));

@@ -14,8 +14,8 @@ use futures::FutureExt;
 use tower::Service;
 use tracing::Instrument;
 
-use crate::auth::{Principal, RequestHead};
-use crate::body::{BodyBudget, BodyMemory};
+use crate::auth::{Admission, Credentials, Principal, RequestHead};
+use crate::body::{BodyBudget, BodyMemory, hold_until_sent};
 use crate::cors::{self, Cors};
 use crate::error::ApiError;
 use crate::guard::{self, Guard};
@@ -90,24 +90,40 @@ impl HttpService {
 
     /// Passes a request to its route if its sender may use it.
     async fn dispatch(&self, mut request: Request, accepts_login: bool) -> Response {
-        let principal = match self.state.as_ref().and_then(AppState::auth) {
-            None => Some(Principal::Anybody),
+        let admission = match self.state.as_ref().and_then(AppState::auth) {
+            None => Some(Admission { principal: Principal::Anybody, permit: None }),
             Some(auth) => match auth.admit(RequestHead::of(&request, accepts_login)).await {
-                Ok(principal) => principal,
+                Ok(admission) => admission,
                 Err(refusal) => return *refusal,
             },
         };
-        if let Some(principal) = principal {
+        let mut permit = None;
+        if let Some(admission) = admission {
             if self.state.is_some() {
-                tracing::Span::current().record("client", principal.name());
+                tracing::Span::current().record("client", admission.principal.name());
             }
-            request.extensions_mut().insert(principal);
+            request.extensions_mut().insert(admission.principal);
+            permit = admission.permit;
+        }
+        if self.state.is_some() && request.headers().contains_key(header::UPGRADE) {
+            // What is sent over the connection has no head of its own.
+            let credentials = Credentials::of(&request, accepts_login);
+            request.extensions_mut().insert(credentials);
+            if let Some(permit) = &permit {
+                request.extensions_mut().insert(permit.clone());
+            }
         }
         let memory = BodyMemory::new(self.body_budget.clone());
         request.extensions_mut().insert(memory.clone());
         let mut router = self.router.clone();
         match AssertUnwindSafe(async { router.call(request).await }).catch_unwind().await {
-            Ok(Ok(response)) => memory.hold_until_sent(response),
+            Ok(Ok(response)) => {
+                let response = memory.hold_until_sent(response);
+                match permit {
+                    None => response,
+                    Some(permit) => hold_until_sent(response, permit),
+                }
+            }
             Err(panic) => panic_response(&*panic),
         }
     }

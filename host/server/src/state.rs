@@ -1,6 +1,7 @@
 //! The shared state of all request handlers.
 
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use hatchery::{RetentionConfig, SettingsReport};
 use hatchery_a2a::{A2aAgents, A2aEndpoint, A2aService};
@@ -50,6 +51,7 @@ struct Shared {
     /// Cancelled when the server stops.
     stop: CancellationToken,
     retention: RetentionConfig,
+    created: Instant,
     settings: SettingsReport,
 }
 
@@ -83,6 +85,7 @@ impl AppState {
             stop: CancellationToken::new(),
             retention: RetentionConfig::default(),
             settings: SettingsReport::default(),
+            created: Instant::now(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -226,6 +229,11 @@ impl AppState {
 
     pub(crate) fn settings(&self) -> &SettingsReport {
         &self.shared.settings
+    }
+
+    /// Returns the time since the state was created.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.shared.created.elapsed()
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hatchery_core::StoreError;
+use hatchery_egress::is_loopback;
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
 use serde_json::Value;
 
 use self::address::Address;
 use crate::firestore::AccessTokens;
-use crate::loopback::is_loopback;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a request may take, with its body.

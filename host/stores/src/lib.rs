@@ -16,8 +16,6 @@ pub mod encryption;
 #[cfg(feature = "firestore")]
 pub mod firestore;
 mod keyed_lock;
-#[cfg(any(feature = "agent-engine", feature = "object-store"))]
-mod loopback;
 pub mod memory;
 pub mod permissions;
 #[cfg(feature = "postgres")]

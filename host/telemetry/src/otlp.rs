@@ -8,8 +8,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery_core::{AttributeValue, SpanContent, SpanData, SpanError, SpanExporter, SpanOperation, TraceParent};
-use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
+use hatchery_core::{
+    AttributeValue, SpanContent, SpanData, SpanError, SpanExporter, SpanLog, SpanOperation, TraceParent,
+};
+use opentelemetry::trace::{Event, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
 use opentelemetry::{Array, InstrumentationScope, KeyValue, StringValue, Value};
 use opentelemetry_otlp::{WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
@@ -120,8 +122,11 @@ impl Converter {
 
     /// Returns about how many bytes of a span are exported.
     fn size(&self, span: &SpanData) -> usize {
-        let content = span.content.as_ref().filter(|_| !self.captures_content).map_or(0, SpanContent::size);
-        span.size().saturating_sub(content)
+        if self.captures_content {
+            return span.size();
+        }
+        let logs: usize = span.logs.iter().map(SpanLog::size).sum();
+        span.size().saturating_sub(span.content.as_ref().map_or(0, SpanContent::size) + logs)
     }
 
     fn convert(&self, span: &SpanData) -> opentelemetry_sdk::trace::SpanData {
@@ -152,11 +157,22 @@ impl Converter {
             end_time: span.end(),
             attributes: attributes.map(|(key, value)| KeyValue::new(key, convert_value(value))).collect(),
             dropped_attributes_count: 0,
-            events: SpanEvents::default(),
+            events: self.convert_logs(&span.logs),
             links: SpanLinks::default(),
             status,
             instrumentation_scope: self.scope.clone(),
         }
+    }
+
+    /// Returns what guests have logged as events, if content is exported.
+    fn convert_logs(&self, logs: &[SpanLog]) -> SpanEvents {
+        let attributes = |log: &SpanLog| {
+            vec![KeyValue::new("log.severity", log.level), KeyValue::new("log.message", log.text.clone())]
+        };
+        let logs = logs.iter().filter(|_| self.captures_content);
+        let mut events = SpanEvents::default();
+        events.events = logs.map(|log| Event::new("log", log.time, attributes(log), 0)).collect();
+        events
     }
 }
 

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use hatchery_core::CallContext;
 use hatchery_core::sync::MutexExt;
+use hatchery_core::{CallContext, SpanContext};
 
 use crate::runtime::limits::{Limit, LimitExceeded, Limits};
 
@@ -46,18 +46,20 @@ struct State {
     stderr_tail: String,
 }
 
-/// The session and invocation that a line belongs to. Empty outside of sessions.
+/// The session, invocation and span that a line belongs to. Empty outside of sessions.
 #[derive(Default)]
 struct LogLabels {
     session: String,
     invocation: String,
+    span: SpanContext,
 }
 
 impl LogLabels {
     fn of(cx: Option<&CallContext>) -> Arc<Self> {
         let session = cx.map(|cx| cx.invocation.session_key.id.to_string()).unwrap_or_default();
         let invocation = cx.map(|cx| cx.invocation.id.clone()).unwrap_or_default();
-        Arc::new(Self { session, invocation })
+        let span = cx.map(|cx| cx.span().clone()).unwrap_or_default();
+        Arc::new(Self { session, invocation, span })
     }
 }
 
@@ -85,20 +87,24 @@ impl GuestLog {
             fields.iter().map(|(key, value)| format!(" {}={}", escape_control(key), escape_control(value))).collect();
         let shared = &*self.0;
         macro_rules! line {
-            ($level:ident) => {
+            ($level:ident) => {{
                 tracing::$level!(
                     target: "hatchery::component",
                     component = &*shared.component, session = labels.session, invocation = labels.invocation,
                     "{message}{fields}"
-                )
-            };
+                );
+                stringify!($level)
+            }};
         }
-        match level {
+        let level = match level {
             "error" => line!(error),
             "warn" => line!(warn),
             "debug" => line!(debug),
             "trace" => line!(trace),
             _ => line!(info),
+        };
+        if labels.span.is_recorded() {
+            labels.span.add_log(level, &format!("{message}{fields}"));
         }
         Ok(())
     }
@@ -177,6 +183,7 @@ impl GuestLog {
                 component = &*shared.component, session = labels.session, invocation = labels.invocation, stream = name,
                 "{}", escape_control(line.trim_end())
             );
+            labels.span.add_log("info", &escape_control(line.trim_end()));
         }
     }
 

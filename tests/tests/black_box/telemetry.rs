@@ -276,3 +276,30 @@ async fn a_trace_goes_on_in_the_host_that_is_the_mcp_server() -> Result<()> {
     assert_eq!((&*run.name, &run.parent_span_id), ("invocation", &tool.span_id));
     Ok(())
 }
+
+#[tokio::test]
+async fn the_runs_of_an_evaluation_are_exported_with_what_components_log() -> Result<()> {
+    let collector = Collector::default();
+    let url = collector.start().await?;
+    let folder = Folder::of_samples()?;
+    let set = json!({
+        "eval_set_id": "hello",
+        "eval_cases": [{
+            "eval_id": "hello",
+            "conversation": [{
+                "user_content": {"role": "user", "parts": [{"text": "Hello"}]},
+                "final_response": {"role": "model", "parts": [{"text": "Hello"}]},
+            }],
+        }],
+    });
+    folder.write("greeter/hello.evalset.json", set.to_string())?;
+    let variables =
+        [("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()), ("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true")];
+    let output = hatchery_with(&folder.served(), &["eval", "greeter", "hello"], &variables).await?;
+    ensure!(collector.span("invocation").is_ok(), "{}{}", output.stdout, output.stderr);
+    let logs: Vec<_> = collector.spans().into_iter().flat_map(|span| span.events).collect();
+    let [line] = logs.as_slice() else { anyhow::bail!("one line: {logs:?}") };
+    assert_eq!((line.name.as_str(), text(&line.attributes, "log.severity")), ("log", Some("info")));
+    assert_eq!(text(&line.attributes, "log.message"), Some("greeted visits=1"));
+    Ok(())
+}

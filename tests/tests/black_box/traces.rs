@@ -69,6 +69,20 @@ async fn the_trace_of_a_run_reaches_into_the_component() -> Result<()> {
 }
 
 #[tokio::test]
+async fn what_a_component_logs_is_on_the_span_of_its_call() -> Result<()> {
+    let host = Host::serve(&Folder::of_samples()?).await?;
+    host.ask("greeter", "s1", "Hello").await?;
+    let trace = Trace::read(&host, "greeter", "s1").await?;
+    let logs: Vec<_> = trace.0.iter().filter(|span| span.get("logs").is_some()).collect();
+    let [guest] = logs.as_slice() else { anyhow::bail!("one span with logs: {:?}", trace.0) };
+    assert_eq!(guest["name"], "call_guest greeter");
+    let [line] = guest["logs"].as_array().context("lines")?.as_slice() else { anyhow::bail!("one line: {guest}") };
+    assert_eq!((&line["level"], &line["text"]), (&json!("info"), &json!("greeted visits=1")));
+    ensure!((guest["start_time"].as_u64()..=guest["end_time"].as_u64()).contains(&line["time"].as_u64()), "{guest}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_run_continues_the_trace_of_the_request() -> Result<()> {
     let host = Host::serve(&Folder::of_samples()?).await?;
     host.create_session("dice", "s1").await?;

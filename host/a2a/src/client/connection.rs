@@ -9,7 +9,7 @@ use reqwest::{Client, Response, Url};
 use serde_json::{Value, json};
 use sse_stream::SseByteStream;
 
-use super::peer::read_body;
+use super::peer::read_answer;
 use super::{ClientError, ClientLimits};
 use crate::codec::Version;
 use crate::error::excerpt;
@@ -74,7 +74,7 @@ impl Connection {
     }
 
     async fn read(&self, response: Response) -> Result<Vec<u8>, ClientError> {
-        read_body(response, (self.limits.max_message, "message", MAX_MESSAGE), self.limits.read_timeout).await
+        read_answer(response, (self.limits.max_message, "message", MAX_MESSAGE), self.limits.read_timeout).await
     }
 
     async fn post(&self, operation: &Operation, accept: &str) -> Result<Response, ClientError> {

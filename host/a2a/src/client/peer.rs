@@ -4,7 +4,6 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use futures::StreamExt;
 use hatchery_core::sync::MutexExt;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, Url};
@@ -15,7 +14,7 @@ use super::{CardSource, ClientError, RemoteAgentConfig};
 use crate::card::{AgentCard, Interface, JSON_RPC};
 use crate::codec::Version;
 use crate::error::excerpt;
-use hatchery_egress::{Timeouts, client};
+use hatchery_egress::{BodyError, Timeouts, client, read_body};
 
 /// How long a card is kept.
 const CARD_LIFETIME: Duration = Duration::from_secs(300);
@@ -63,7 +62,7 @@ impl Peer {
                     if !response.status().is_success() {
                         return Err(ClientError::Card(format!("the answer has the status {}", response.status())));
                     }
-                    read_body(response, (limits.max_card, "card", "max_card"), limits.read_timeout).await
+                    read_answer(response, (limits.max_card, "card", "max_card"), limits.read_timeout).await
                 };
                 let timeout = limits.connect_timeout + limits.connect_timeout;
                 let body =
@@ -124,22 +123,16 @@ fn choose(card: &AgentCard) -> Result<(&Interface, Version), ClientError> {
     })
 }
 
-/// Reads a body of limited size.
-pub(super) async fn read_body(
+/// Reads an answer of limited size.
+pub(super) async fn read_answer(
     response: Response,
     (limit, what, key): (usize, &'static str, &'static str),
     read_timeout: Duration,
 ) -> Result<Vec<u8>, ClientError> {
-    let mut chunks = response.bytes_stream();
-    let mut body = Vec::new();
-    while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|error| ClientError::request(error, read_timeout))?;
-        if body.len() + chunk.len() > limit {
-            return Err(ClientError::TooLarge { what, limit, key });
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
+    read_body(response, limit).await.map_err(|error| match error {
+        BodyError::TooLarge(limit) => ClientError::TooLarge { what, limit, key },
+        BodyError::Connection(error) => ClientError::request(error, read_timeout),
+    })
 }
 
 #[cfg(test)]

@@ -8,7 +8,9 @@ use anyhow::{Context, anyhow, bail};
 use hatchery::Host;
 use hatchery_engine::App;
 use hatchery_eval::{CaseSummary, EvalRequest, EvalSetResult, Metric, parse_test_config, summarize};
+use hatchery_telemetry::OtlpExporter;
 use serde_json::json;
+use tokio::runtime::Handle;
 
 use crate::dotenv::DotEnvSource;
 use crate::eval_report::{self, SetReport};
@@ -70,6 +72,8 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let metrics = args.test_config.as_deref().map(read_metrics).transpose()?;
     let mut interrupts = Interrupts::listen()?;
     let builder = host::builder(args.config.source(&folder), &StorageArgs::in_memory());
+    let otlp = OtlpExporter::from_environment(Handle::current())?.map(Arc::new);
+    let builder = otlp.iter().fold(builder, |builder, otlp| builder.export_spans(otlp.clone()));
     let Some(host) = interrupts.race(host::open(builder)).await.transpose()? else { return Ok(Outcome::Interrupted) };
     let app = find_app(&host, &name)?;
     let sets = sets(&host, &app, &args).await?;
@@ -92,6 +96,9 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
         reports.push(report);
     }
     host.close().await;
+    if let Some(otlp) = otlp {
+        tokio::task::spawn_blocking(move || otlp.shut_down()).await?;
+    }
     finish(&args, &reports)
 }
 

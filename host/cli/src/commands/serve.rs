@@ -1,21 +1,21 @@
 //! `hatchery serve`: serves the agents of a folder over HTTP.
 
+mod listen;
 mod reload;
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::bail;
 use hatchery::services::{ServicesError, create_data_folder};
-use hatchery::shell::session_commands;
+use hatchery::shell::{quoted_path, session_commands};
 use hatchery::trust::LoadedConfig;
 use hatchery::{AppSource, CatalogReport, Config, DevUi, Host, ServerConfig, Setting, SettingsReport, Storage};
 use hatchery_core::CallerOrigin;
-use hatchery_server::{AppState, Server};
+use hatchery_server::AppState;
 use hatchery_telemetry::{Metrics, OtlpExporter};
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -26,7 +26,9 @@ use crate::host::{self, ConfigArgs, StorageArgs, explain_trust};
 use crate::interrupts::Interrupts;
 use crate::outcome::Outcome;
 use crate::progress;
+use crate::systemd::{Notification, notify};
 use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, stdout};
+use listen::{Listen, parse_socket, resolve};
 use reload::Reload;
 
 const DEFAULT_HOST: &str = "127.0.0.1";
@@ -55,6 +57,9 @@ pub struct ServerArgs {
     /// Port to listen on; 0 for any free port
     #[arg(long, default_value_t = DEFAULT_PORT)]
     port: u16,
+    /// Listen on a Unix socket, `unix:PATH`, instead of a TCP address; the user and the group of the process can connect
+    #[arg(long, value_name = "SOCKET", value_parser = parse_socket, conflicts_with_all = ["host", "port"])]
+    listen: Option<PathBuf>,
     /// Listen on an address other than loopback without server.auth: every client that reaches it can do everything
     #[arg(long)]
     allow_unauthenticated: bool,
@@ -115,17 +120,20 @@ pub async fn serve(
         bail!("{} is a file; serve the folder that contains it", dir.display());
     }
     let mut interrupts = Interrupts::listen()?;
-    let address = resolve(&args.host, args.port)?;
+    let listen = match &args.listen {
+        Some(path) => Listen::Unix(path.clone()),
+        None => Listen::Tcp(resolve(&args.host, args.port)?),
+    };
     let source = args.config.source(dir).required(args.config_required);
     let reload = Reload::listen(source.clone())?;
     let mut builder = host::builder(source, &args.storage).watch(is_watched);
     let loaded = builder.read_config()?;
-    let allowed_hosts = allowed_hosts(address, &args, loaded)?;
+    let allowed_hosts = allowed_hosts(&listen, &args, loaded)?;
     start_audit(dir, &args, loaded)?;
     // Spans contain what is sent to models, which only the operator may read.
     let config_file = loaded.file.clone();
     let (has_auth, is_tls) = (loaded.config.server.auth.is_some(), loaded.config.server.tls.is_some());
-    let dev_ui = loaded.config.server.dev_ui.unwrap_or(default_dev_ui(address, has_auth));
+    let dev_ui = loaded.config.server.dev_ui.unwrap_or(default_dev_ui(&listen, has_auth));
     let (metrics, otlp) = (Metrics::default(), OtlpExporter::from_environment(Handle::current())?.map(Arc::new));
     let builder = builder.trace(dev_ui == DevUi::Full).export_spans(Arc::new(metrics.clone()));
     let builder = otlp.iter().fold(builder, |builder, otlp| builder.export_spans(otlp.clone()));
@@ -153,17 +161,18 @@ pub async fn serve(
         .with_retention(host.config().retention)
         .with_settings(settings)
         .with_metrics(metrics);
-    let server = Server::bind(address, state.clone()).await?;
-    let address = server.local_addr();
-    if !address.ip().is_loopback() && !has_auth {
-        tracing::warn!(%address, "the server has no authentication: every client that can reach this address can run every agent");
+    let (server, listen) = listen.bind(state.clone()).await?;
+    if !listen.is_local() && !has_auth {
+        tracing::warn!(address = %listen, "the server has no authentication: every client that can reach this address can run every agent");
     }
     // A second announcement follows exactly if the first one lists something as loading.
     let loading = if is_loading { host.apps().loading() } else { Vec::new() };
-    let url = url(address, is_tls);
-    let announcement = Announcement { address, url: &url, source: host.apps().as_ref(), is_json: args.json, has_auth };
+    let url = listen.url(is_tls);
+    let announcement =
+        Announcement { listen: &listen, url: &url, source: host.apps().as_ref(), is_json: args.json, has_auth };
     announcement.write_first(&loading, has_dev_ui)?;
     on_listening(&url);
+    notify(Notification::Ready);
     let mut load_result = Ok(());
     let stop = async {
         let mut interrupt = pin!(async {
@@ -179,7 +188,7 @@ pub async fn serve(
                     true => Ok(()),
                     false => {
                         let source = host.apps().as_ref();
-                        Announcement { address, url: &url, source, is_json: args.json, has_auth }.write_loaded()
+                        Announcement { listen: &listen, url: &url, source, is_json: args.json, has_auth }.write_loaded()
                     }
                 }
             };
@@ -192,6 +201,10 @@ pub async fn serve(
             a2a.resume_push_notifications();
             interrupt.await;
         }
+    };
+    let stop = async {
+        stop.await;
+        notify(Notification::Stopping);
     };
     server.serve(stop).await;
     host.close().await;
@@ -226,9 +239,9 @@ fn start_audit(dir: &Path, args: &ServerArgs, loaded: &LoadedConfig) -> anyhow::
 
 /// Returns the accepted `Host` headers. Addresses other than loopback need authentication, or
 /// `--allow-unauthenticated`.
-fn allowed_hosts(address: SocketAddr, args: &ServerArgs, loaded: &LoadedConfig) -> anyhow::Result<Vec<String>> {
+fn allowed_hosts(listen: &Listen, args: &ServerArgs, loaded: &LoadedConfig) -> anyhow::Result<Vec<String>> {
     let listed = loaded.config.server.allowed_hosts.clone();
-    if address.ip().is_loopback() {
+    if listen.is_local() {
         return Ok(listed);
     }
     if loaded.config.server.auth.is_none() && !args.allow_unauthenticated {
@@ -245,10 +258,10 @@ fn allowed_hosts(address: SocketAddr, args: &ServerArgs, loaded: &LoadedConfig) 
     Ok(if listed.is_empty() { vec!["*".into()] } else { listed })
 }
 
-/// Returns the default functions of the developer UI: all of them if only operators can reach it, on loopback addresses
-/// or by authentication.
-fn default_dev_ui(address: SocketAddr, has_auth: bool) -> DevUi {
-    if address.ip().is_loopback() || has_auth { DevUi::Full } else { DevUi::Read }
+/// Returns the default functions of the developer UI: all of them if only operators can reach it, on this machine or by
+/// authentication.
+fn default_dev_ui(listen: &Listen, has_auth: bool) -> DevUi {
+    if listen.is_local() || has_auth { DevUi::Full } else { DevUi::Read }
 }
 
 /// Checks that the folder holds a built web UI.
@@ -259,17 +272,9 @@ fn ui_folder(folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(folder.to_path_buf())
 }
 
-fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
-    if let Ok(ip) = host.parse::<IpAddr>() {
-        return Ok((ip, port).into());
-    }
-    let mut addresses = (host, port).to_socket_addrs().with_context(|| format!("--host {host}"))?;
-    addresses.next().ok_or_else(|| anyhow!("--host {host}: the host name does not resolve to an address"))
-}
-
 /// What the command prints about the server.
 struct Announcement<'a> {
-    address: SocketAddr,
+    listen: &'a Listen,
     url: &'a str,
     source: &'a dyn AppSource,
     is_json: bool,
@@ -280,11 +285,12 @@ impl Announcement<'_> {
     /// Prints the address of the server, and the apps or what is still loading.
     fn write_first(&self, loading: &[String], has_dev_ui: bool) -> anyhow::Result<()> {
         if self.is_json {
-            return write_json(self.address, self.url, self.source, loading);
+            return write_json(self.listen, self.url, self.source, loading);
         }
         let url = self.url;
         let page = if has_dev_ui { format!("  {DIM}developer page: {url}/dev-ui{DIM:#}") } else { String::new() };
-        progress::suspend(|| writeln!(stdout(), "{BOLD}Serving {url}{BOLD:#}{page}"))?;
+        let place = self.listen.socket().map_or_else(|| url.to_owned(), |_| self.listen.to_string());
+        progress::suspend(|| writeln!(stdout(), "{BOLD}Serving {}{BOLD:#}{page}", escape_control(&place)))?;
         if loading.is_empty() {
             return self.write_loaded();
         }
@@ -295,22 +301,17 @@ impl Announcement<'_> {
     /// Prints the apps when everything is loaded.
     fn write_loaded(&self) -> anyhow::Result<()> {
         match self.is_json {
-            true => write_json(self.address, self.url, self.source, &[]),
-            false => write_apps(self.url, self.source, self.has_auth),
+            true => write_json(self.listen, self.url, self.source, &[]),
+            false => write_apps(self.listen, self.url, self.source, self.has_auth),
         }
     }
 }
 
-fn url(address: SocketAddr, is_tls: bool) -> String {
-    let scheme = if is_tls { "https" } else { "http" };
-    format!("{scheme}://{}", connectable(address))
-}
-
-fn write_json(address: SocketAddr, url: &str, source: &dyn AppSource, loading: &[String]) -> anyhow::Result<()> {
+fn write_json(listen: &Listen, url: &str, source: &dyn AppSource, loading: &[String]) -> anyhow::Result<()> {
     let report = source.report();
     let failed: Vec<_> = report.files.iter().filter(|file| file.reason.is_some()).collect();
     let line = json!({
-        "address": address.to_string(), "url": url, "apps": source.app_names(), "loading": loading,
+        "address": listen.to_string(), "url": url, "apps": source.app_names(), "loading": loading,
         "failed": failed, "warnings": report.warnings,
     });
     let mut out = stdout();
@@ -335,11 +336,16 @@ fn rejections(report: &CatalogReport) -> Vec<String> {
 }
 
 /// Prints the apps, commands that send a first message, and what does not work.
-fn write_apps(url: &str, source: &dyn AppSource, has_auth: bool) -> anyhow::Result<()> {
+fn write_apps(listen: &Listen, url: &str, source: &dyn AppSource, has_auth: bool) -> anyhow::Result<()> {
     let apps = source.app_names();
     let mut text = match apps.first() {
         Some(first) => {
-            let commands = indent(&escape_control(&session_commands(url, first, has_auth)));
+            let commands = session_commands(url, first, has_auth);
+            let commands = match listen.socket() {
+                Some(path) => commands.replace("curl ", &format!("curl --unix-socket {} ", quoted_path(path))),
+                None => commands,
+            };
+            let commands = indent(&escape_control(&commands));
             format!("apps: {}\ntry:\n{commands}", escape_control(&apps.join(", ")))
         }
         None => "no app is loaded; add a component or a folder with root_agent.yaml, or run `hatchery doctor`".into(),
@@ -358,15 +364,6 @@ fn write_apps(url: &str, source: &dyn AppSource, has_auth: bool) -> anyhow::Resu
     Ok(stdout().flush()?)
 }
 
-/// Returns an address that a client on this machine can connect to.
-fn connectable(address: SocketAddr) -> SocketAddr {
-    match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => ([127, 0, 0, 1], address.port()).into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => (std::net::Ipv6Addr::LOCALHOST, address.port()).into(),
-        _ => address,
-    }
-}
-
 fn indent(text: &str) -> String {
     text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
@@ -378,14 +375,6 @@ mod tests {
     use hatchery::{ComponentReport, FileReport};
 
     use super::*;
-
-    #[test]
-    fn hosts_are_addresses_or_names() {
-        assert_eq!(resolve("::1", 80).unwrap(), "[::1]:80".parse().unwrap());
-        assert!(resolve("localhost", 80).unwrap().ip().is_loopback());
-        let error = format!("{:#}", resolve("no such host", 80).unwrap_err());
-        assert!(error.starts_with("--host no such host: "), "{error}");
-    }
 
     #[test]
     fn addresses_other_than_loopback_need_authentication() {
@@ -401,7 +390,8 @@ mod tests {
             // The file is named, so its host names are trusted.
             let file = Some(folder.path().join("hatchery.yaml")).filter(|file| file.exists());
             let loaded = ConfigSource::new(&args.dir).with_file(file).load().unwrap();
-            allowed_hosts(resolve(host, 80).unwrap(), &args.server, &loaded).map_err(|error| error.to_string())
+            allowed_hosts(&Listen::Tcp(resolve(host, 80).unwrap()), &args.server, &loaded)
+                .map_err(|error| error.to_string())
         };
         let none: Vec<String> = Vec::new();
         assert_eq!(hosts("127.0.0.1", &[]), Ok(none));
@@ -436,8 +426,9 @@ mod tests {
             ("0.0.0.0:0", false, DevUi::Read),
             ("0.0.0.0:0", true, DevUi::Full),
         ] {
-            assert_eq!(default_dev_ui(address.parse().unwrap(), has_auth), expected, "{address}");
+            assert_eq!(default_dev_ui(&Listen::Tcp(address.parse().unwrap()), has_auth), expected, "{address}");
         }
+        assert_eq!(default_dev_ui(&Listen::Unix("/run/h.sock".into()), false), DevUi::Full);
     }
 
     #[test]
@@ -473,12 +464,5 @@ mod tests {
         let files = vec![file("a.wasm", "it is damaged\nsecond line"), file("b.wasm", "b.wasm: empty")];
         let report = CatalogReport { files, ..CatalogReport::default() };
         assert_eq!(rejections(&report), ["a.wasm: it is damaged", "b.wasm: empty"]);
-    }
-
-    #[test]
-    fn unspecified_addresses_are_reached_on_loopback() {
-        assert_eq!(connectable("0.0.0.0:80".parse().unwrap()), "127.0.0.1:80".parse().unwrap());
-        assert_eq!(connectable("[::]:80".parse().unwrap()), "[::1]:80".parse().unwrap());
-        assert_eq!(connectable("10.0.0.1:80".parse().unwrap()), "10.0.0.1:80".parse().unwrap());
     }
 }

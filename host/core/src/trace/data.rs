@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 
 use super::content::SpanContent;
+use super::log::SpanLog;
 use super::{TimeKind, Trace};
 use crate::event::UsageMetadata;
 
@@ -188,6 +189,8 @@ pub struct SpanData {
     pub error: Option<SpanError>,
     /// The ids of the events that the agent has emitted, at most 1000.
     pub event_ids: Vec<String>,
+    /// What guests have logged, if content is captured: the first lines.
+    pub logs: Vec<SpanLog>,
     /// What was sent and received, if content is captured.
     pub content: Option<SpanContent>,
     pub(super) attributes: Vec<(&'static str, AttributeValue)>,
@@ -260,6 +263,10 @@ impl SpanData {
         let event_ids = self.event_ids.iter().map(|id| id.len() + size_of::<String>());
         let error = self.error.iter().map(|error| error.code.len() + error.message.len());
         let content = self.content.as_ref().map_or(0, SpanContent::size);
-        size_of::<Self>() + self.name.len() + attributes.chain(event_ids).chain(error).sum::<usize>() + content
+        let logs = self.logs.iter().map(SpanLog::size);
+        size_of::<Self>()
+            + self.name.len()
+            + attributes.chain(event_ids).chain(error).chain(logs).sum::<usize>()
+            + content
     }
 }

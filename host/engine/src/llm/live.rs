@@ -47,6 +47,7 @@ impl LoopDriver<'_> {
             call.invocation.count_llm_call(&call.agent)?;
             return self.answer_in_place(input, first.is_some(), response).await;
         }
+        request.progress = call.span().begin_model_call();
         let request = Arc::new(request);
         let started = Instant::now();
         let error = match call.invocation.connect(&call.agent, model.as_ref(), LlmRequest::clone(&request)).await {
@@ -55,6 +56,7 @@ impl LoopDriver<'_> {
         };
         let mut span = call.span().start_at(SpanOperation::Model, "", Some(started));
         span.set_request(&request);
+        span.set_progress(&request.progress);
         span.set_error(&error);
         span.finish();
         let RunError::Model(error) = error else { return Err(error) };
@@ -329,6 +331,7 @@ impl<'a> Conversation<'a> {
         if self.span.is_none() {
             let mut span = self.driver.cx.call.span().start(SpanOperation::Model, "");
             span.set_request(self.request);
+            span.set_provider(&self.request.progress);
             self.span = Some(span);
         }
         if std::mem::replace(&mut self.is_in_turn, true) {

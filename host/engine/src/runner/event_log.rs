@@ -18,15 +18,18 @@ use super::run_bus::FrameSender;
 use crate::plugins::Plugins;
 use crate::tasks::run_to_completion;
 
+/// An event for the client of a run, after the session's revision with it; `None` for a partial event, which is not stored.
+pub(super) type SentEvent = (Option<u64>, Arc<Event>);
+
 /// The channel to a run's client.
-pub(super) type EventSender = mpsc::Sender<Result<Arc<Event>, RunError>>;
+pub(super) type EventSender = mpsc::Sender<Result<SentEvent, RunError>>;
 
 /// How long a run waits for a client that does not read. After that it continues without the client, which learns
 /// where its events stopped.
 const CLIENT_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Sends stored events to a client. Returns false if it is gone or does not read.
-pub(super) async fn deliver(client: &EventSender, events: Vec<Arc<Event>>) -> bool {
+pub(super) async fn deliver(client: &EventSender, events: Vec<SentEvent>) -> bool {
     for event in events {
         if client.send_timeout(Ok(event), CLIENT_STALL_TIMEOUT).await.is_err() {
             return false;
@@ -170,7 +173,7 @@ impl EventLogInner {
         if origin != EventOrigin::User
             && let LogState::Open { client, last_event_id } = &mut *state
         {
-            match self.send(client, event.clone()).await {
+            match self.send(client, (revision, event.clone())).await {
                 Delivery::Sent => last_event_id.clone_from(&event.id),
                 Delivery::Stalled => {
                     report_stop(client.clone(), std::mem::take(last_event_id));
@@ -220,7 +223,7 @@ impl EventLogInner {
     }
 
     /// Sends an event, and waits if the client is slow.
-    async fn send(&self, client: &EventSender, event: Arc<Event>) -> Delivery {
+    async fn send(&self, client: &EventSender, event: SentEvent) -> Delivery {
         match client.try_send(Ok(event)) {
             Ok(()) => Delivery::Sent,
             Err(TrySendError::Closed(_)) => Delivery::Failed,

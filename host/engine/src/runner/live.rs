@@ -271,7 +271,7 @@ impl Conversation {
     }
 
     async fn send(&self, event: Arc<Event>) -> Result<(), RunError> {
-        self.client.send(Ok(event)).await.map_err(|_| RunError::Cancelled)
+        self.client.send(Ok((None, event))).await.map_err(|_| RunError::Cancelled)
     }
 }
 

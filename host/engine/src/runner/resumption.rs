@@ -7,6 +7,7 @@ use hatchery_core::{AgentTree, Claim, Content, Event, RunError, USER_AUTHOR};
 use imbl::Vector;
 
 use super::RunRequest;
+use super::event_log::SentEvent;
 use super::paused_run::PausedRun;
 use crate::app::App;
 use crate::provenance::Verifier;
@@ -90,9 +91,13 @@ impl ResumedRun {
         }
     }
 
-    /// Returns the events that the run has emitted so far.
-    pub(super) fn emitted(&self, events: &Vector<Arc<Event>>) -> Vec<Arc<Event>> {
-        self.events(events).into_iter().filter(|event| event.author != USER_AUTHOR).collect()
+    /// Returns the events that the run has emitted so far, each after the session's revision with it. `revision` is that
+    /// with all of `events`.
+    pub(super) fn emitted(&self, events: &Vector<Arc<Event>>, revision: u64) -> Vec<SentEvent> {
+        let before = revision.saturating_sub(events.len() as u64);
+        let is_own = |event: &Arc<Event>| event.invocation_id == self.invocation_id && event.author != USER_AUTHOR;
+        let numbered = (before + 1..).zip(events).skip(self.first_message + 1).filter(|(_, event)| is_own(event));
+        numbered.map(|(revision, event)| (Some(revision), event.clone())).collect()
     }
 
     /// Returns the failure with which the run has ended. `None` if it was cancelled, such as by the end of a host.

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{Event, SessionKey};
@@ -39,6 +40,17 @@ impl FrameSender {
     }
 }
 
+/// A run of this host that is in progress or queued.
+#[derive(Debug, Clone)]
+pub struct RunInProgress {
+    /// Its session.
+    pub session: SessionKey,
+    /// Its id.
+    pub id: String,
+    /// The time since this host has it.
+    pub elapsed: Duration,
+}
+
 /// The runs of this host, in progress or queued.
 #[derive(Default)]
 pub(super) struct RunBus {
@@ -48,6 +60,7 @@ pub(super) struct RunBus {
 }
 
 struct Channel {
+    announced: Instant,
     frames: FrameSender,
     is_cancel_requested: Arc<AtomicBool>,
     /// The tokens of the turns of the run that are in progress or queued.
@@ -66,6 +79,7 @@ impl RunBus {
         let key = (session.clone(), run.to_owned());
         let mut channels = self.channels();
         let channel = channels.entry(key.clone()).or_insert_with(|| Channel {
+            announced: Instant::now(),
             frames: FrameSender(broadcast::channel(MAX_BUFFERED_FRAMES).0),
             is_cancel_requested: Arc::default(),
             turns: Vec::new(),
@@ -90,6 +104,23 @@ impl RunBus {
     /// Returns true if the run is in progress or queued on this host.
     pub(super) fn has(&self, session: &SessionKey, run: &str) -> bool {
         self.channels().contains_key(&(session.clone(), run.to_owned()))
+    }
+
+    /// Returns at most `limit` of the runs, those that were announced longest ago first.
+    pub(super) fn in_progress(&self, limit: usize) -> Vec<RunInProgress> {
+        let channels = self.channels();
+        let mut runs: Vec<_> = channels.iter().map(|(key, channel)| (channel.announced, key)).collect();
+        if runs.len() > limit {
+            runs.select_nth_unstable_by_key(limit, |(announced, _)| *announced);
+            runs.truncate(limit);
+        }
+        runs.sort_unstable_by_key(|(announced, _)| *announced);
+        let runs = runs.into_iter().map(|(announced, (session, id))| RunInProgress {
+            session: session.clone(),
+            id: id.clone(),
+            elapsed: announced.elapsed(),
+        });
+        runs.collect()
     }
 
     /// Cancels the turns of a run. Returns false if the run is not one of this host.

@@ -316,7 +316,7 @@ pub(super) fn attach(
         while let Some(update) = updates.next().await {
             let item = match update {
                 Ok(RunUpdate::Event { revision: None, .. }) if !is_streaming => continue,
-                Ok(RunUpdate::Event { event, .. }) => Ok(event),
+                Ok(RunUpdate::Event { revision, event }) => Ok((revision, event)),
                 Ok(RunUpdate::End(run)) => match (run.state, run.failure) {
                     (RunState::Cancelled, _) => Err(RunError::Cancelled),
                     (_, Some(failure)) => Err(failure.into()),

@@ -124,7 +124,7 @@ impl RunnerInner {
         let events_before = session.events.len();
         let is_attached = resumed.is_some() && request.run_id.is_some();
         if is_attached && let Some(resumed) = &resumed {
-            let delivery = deliver(&client, resumed.emitted(&session.events));
+            let delivery = deliver(&client, resumed.emitted(&session.events, session.revision));
             if request.cancel.run_until_cancelled(delivery).await != Some(true) {
                 // The run goes on without the client.
                 client = closed_channel();

@@ -290,6 +290,8 @@ async fn what_a_live_model_does_has_spans_with_its_tokens_in_the_trace_of_the_ca
     let tokens_of = |span: &&Arc<SpanData>| span.get("gen_ai.usage.input_tokens").and_then(|tokens| tokens.as_u64());
     assert_eq!(calls.iter().map(tokens_of).collect::<Vec<_>>(), [Some(7), Some(5), None]);
     assert!(calls.iter().all(|call| call.get("gen_ai.request.model").is_some()));
+    let provider = |span: &&Arc<SpanData>| span.get("gen_ai.provider.name")?.as_str().map(str::to_owned);
+    assert!(calls.iter().all(|call| provider(call).as_deref() == Some("test.live")), "{calls:?}");
     let session = app.session().await;
     assert_eq!(session.events.iter().filter_map(|event| tokens(event)).collect::<Vec<_>>(), [7, 5]);
     let answer = session.events.iter().find(|event| tokens(event) == Some(5)).unwrap();

@@ -5,8 +5,6 @@
 //! both are on this machine. Nothing is sent to other token services, not even an anonymous request, because another
 //! machine in the network could answer it with a forged token.
 
-use std::net::IpAddr;
-
 use oci_client::secrets::RegistryAuth;
 use reqwest::{RequestBuilder, Response, StatusCode, Url, header};
 use serde::Deserialize;
@@ -14,6 +12,7 @@ use serde::Deserialize;
 use super::failure;
 use super::transport::Transport;
 use crate::error::RegistryError;
+use crate::reference::is_loopback;
 
 /// The maximum size of a token service's response in bytes.
 const MAX_RESPONSE_BYTES: u64 = 1 << 20;
@@ -106,19 +105,14 @@ async fn fetch_token(
 
 /// Returns true if the login of a registry may be sent to a token service.
 fn is_allowed_token_service(service: &Url, registry: &Url) -> bool {
+    let is_local = |url: &Url| is_loopback(url.host_str().unwrap_or_default());
     let is_same =
         service.host() == registry.host() && service.port_or_known_default() == registry.port_or_known_default();
     match service.scheme() {
         "https" => true,
-        "http" => registry.scheme() == "http" && (is_same || is_loopback(service) && is_loopback(registry)),
+        "http" => registry.scheme() == "http" && (is_same || is_local(service) && is_local(registry)),
         _ => false,
     }
-}
-
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse();
-    host == "localhost" || address.is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 fn challenge_of(response: &Response) -> Option<Challenge> {

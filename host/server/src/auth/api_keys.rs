@@ -7,18 +7,18 @@ use hatchery_core::ClientScope;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::principal::{Client, Principal};
+use super::principal::{Client, ClientLimits, Principal};
 
 pub(super) type Hash = [u8; 32];
 
 pub(super) struct ApiKeys(Vec<(Hash, Principal)>);
 
 impl ApiKeys {
-    /// Reads the keys.
+    /// Reads the keys. `default` is for those without limits of their own.
     ///
     /// # Errors
     /// The problem, without the text of a key.
-    pub(super) fn open(config: &ServerAuthConfig) -> Result<Self, String> {
+    pub(super) fn open(config: &ServerAuthConfig, default: ClientLimits) -> Result<Self, String> {
         let mut opened: Vec<(Hash, Principal)> = Vec::new();
         for key in &config.keys {
             let hash = key.digest()?;
@@ -28,7 +28,7 @@ impl ApiKeys {
                     key.name
                 ));
             }
-            opened.push((hash, principal(key, config.requests_per_minute)));
+            opened.push((hash, principal(key, default)));
         }
         Ok(Self(opened))
     }
@@ -49,15 +49,17 @@ pub(super) fn hash(key: &str) -> Hash {
     Sha256::digest(key).into()
 }
 
-/// Returns whose key it is. `default` is the number of requests per minute of keys without one.
-fn principal(key: &ClientKeyConfig, default: u32) -> Principal {
+fn principal(key: &ClientKeyConfig, default: ClientLimits) -> Principal {
     let name = format!("key {}", key.name);
     match key.role {
         Role::Operate => Principal::Operator(name.into()),
         Role::Use => {
             let scope = ClientScope { user: key.user.clone().map(Into::into), apps: key.apps.clone().into() };
-            let requests_per_minute = key.requests_per_minute.unwrap_or(default);
-            Principal::Client(Arc::new(Client { name, scope, requests_per_minute }))
+            let limits = ClientLimits {
+                per_minute: key.requests_per_minute.unwrap_or(default.per_minute),
+                concurrent: key.concurrent_requests.unwrap_or(default.concurrent),
+            };
+            Principal::Client(Arc::new(Client { name, scope, limits }))
         }
     }
 }

@@ -1,8 +1,10 @@
 //! The credentials in a request.
 
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, header};
 
 use super::logins::COOKIE;
+use crate::peer::Peer;
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
@@ -26,6 +28,33 @@ impl<'a> Credential<'a> {
             (None, None) => return None,
         };
         Some(Self::Secret(secret))
+    }
+}
+
+/// The credentials of a request that opens a connection for messages, to check them again with each message.
+#[derive(Clone)]
+pub(crate) struct Credentials {
+    /// Those headers that have credentials.
+    headers: HeaderMap,
+    accepts_login: bool,
+    peer: Option<Peer>,
+}
+
+impl Credentials {
+    /// Returns the credentials of a request, whose cookie counts if `accepts_login`.
+    pub(crate) fn of(request: &Request, accepts_login: bool) -> Self {
+        let is_kept = |name: &&HeaderName| [header::AUTHORIZATION, API_KEY, header::COOKIE].contains(name);
+        let kept = request.headers().iter().filter(|(name, _)| is_kept(name));
+        let headers = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
+        Self { headers, accepts_login, peer: Peer::of(request.extensions()) }
+    }
+
+    pub(super) fn credential(&self) -> Option<Credential<'_>> {
+        Credential::of(&self.headers, self.accepts_login)
+    }
+
+    pub(super) fn peer(&self) -> Option<Peer> {
+        self.peer
     }
 }
 

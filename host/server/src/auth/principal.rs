@@ -28,8 +28,14 @@ pub(crate) struct Client {
     /// Its name in logs.
     pub(super) name: String,
     pub(super) scope: ClientScope,
-    /// 0 means no limit.
-    pub(super) requests_per_minute: u32,
+    pub(super) limits: ClientLimits,
+}
+
+/// How many requests a client may send; 0 means no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct ClientLimits {
+    pub(super) per_minute: u32,
+    pub(super) concurrent: u32,
 }
 
 impl Principal {
@@ -42,11 +48,11 @@ impl Principal {
         }
     }
 
-    /// Returns how many requests it may send per minute; 0 means no limit.
-    pub(super) fn requests_per_minute(&self) -> u32 {
+    /// Returns how many requests it may send.
+    pub(super) fn limits(&self) -> ClientLimits {
         match self {
-            Self::Anybody | Self::Operator(_) => 0,
-            Self::Client(client) => client.requests_per_minute,
+            Self::Anybody | Self::Operator(_) => ClientLimits::default(),
+            Self::Client(client) => client.limits,
         }
     }
 

@@ -25,7 +25,7 @@ impl Requirement {
         let segments: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
         match segments.as_slice() {
             ["health" | "ready" | "login" | "logout"] => Self::None,
-            ["list-apps" | "run" | "run_sse" | "run-sse" | "run_live" | "mcp" | "version" | "openapi.json"] => {
+            ["list-apps" | "run" | "run_sse" | "run-sse" | "run_live" | "ws" | "mcp" | "version" | "openapi.json"] => {
                 Self::Client
             }
             ["config", "telemetry"] => Self::Client,

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::Identified;
 use super::jwks::{Jwks, KeyError};
 use super::logins::LoginCredential;
-use super::principal::{Client, Principal};
+use super::principal::{Client, ClientLimits, Principal};
 use super::refusal::Refusal;
 
 /// Longest token. Longer ones are not parsed.
@@ -24,7 +24,7 @@ pub(super) struct Tokens {
     config: OidcConfig,
     algorithms: Vec<Algorithm>,
     apps: Arc<[String]>,
-    requests_per_minute: u32,
+    limits: ClientLimits,
 }
 
 type Claims = Map<String, Value>;
@@ -35,8 +35,8 @@ pub(super) fn is_token(text: &str) -> bool {
 }
 
 impl Tokens {
-    /// Verifies tokens of clients that may send this many requests per minute.
-    pub(super) fn new(config: &OidcConfig, requests_per_minute: u32) -> Result<Self, String> {
+    /// Verifies tokens of clients with these limits.
+    pub(super) fn new(config: &OidcConfig, limits: ClientLimits) -> Result<Self, String> {
         let algorithms = config.algorithms.iter().map(|algorithm| match algorithm {
             TokenAlgorithm::Rs256 => Algorithm::RS256,
             TokenAlgorithm::Es256 => Algorithm::ES256,
@@ -44,12 +44,12 @@ impl Tokens {
         });
         let (algorithms, apps) = (algorithms.collect(), config.apps.clone().into());
         let keys = Jwks::new(&config.jwks_url)?;
-        Ok(Self { keys, config: config.clone(), algorithms, apps, requests_per_minute })
+        Ok(Self { keys, config: config.clone(), algorithms, apps, limits })
     }
 
     /// Returns true if these are its settings.
-    pub(super) fn has_settings(&self, config: &OidcConfig, requests_per_minute: u32) -> bool {
-        self.config == *config && self.requests_per_minute == requests_per_minute
+    pub(super) fn has_settings(&self, config: &OidcConfig, limits: ClientLimits) -> bool {
+        self.config == *config && self.limits == limits
     }
 
     /// Returns who a token belongs to.
@@ -65,8 +65,7 @@ impl Tokens {
             Role::Operate => Principal::Operator(format!("user {user}").into()),
             Role::Use => {
                 let scope = ClientScope { user: Some(user.into()), apps: self.apps.clone() };
-                let (name, requests_per_minute) = (format!("user {user}"), self.requests_per_minute);
-                Principal::Client(Arc::new(Client { name, scope, requests_per_minute }))
+                Principal::Client(Arc::new(Client { name: format!("user {user}"), scope, limits: self.limits }))
             }
         };
         let expiry = claims.get("exp").and_then(Value::as_f64).unwrap_or_default() as u64;
@@ -144,7 +143,7 @@ mod tests {
                 config,
                 algorithms: Vec::new(),
                 apps: Vec::new().into(),
-                requests_per_minute: 0,
+                limits: ClientLimits::default(),
             };
             tokens.role(claims.as_object().unwrap())
         };

@@ -69,10 +69,7 @@ impl BodyMemory {
 
     /// Holds the reservation until the body of the response is sent.
     pub(crate) fn hold_until_sent(self, response: Response) -> Response {
-        if self.is_empty() {
-            return response;
-        }
-        response.map(|body| Body::new(ReservedBody { body, _memory: self }))
+        if self.is_empty() { response } else { hold_until_sent(response, self) }
     }
 
     fn is_empty(&self) -> bool {
@@ -93,13 +90,18 @@ fn exhausted() -> ApiError {
     ApiError { code: "BODY_MEMORY".into(), ..error }.advise(ADVICE)
 }
 
-/// A response body that keeps the reservation of its request.
-struct ReservedBody {
-    body: Body,
-    _memory: BodyMemory,
+/// Holds what a request uses until the body of its response is sent.
+pub(crate) fn hold_until_sent(response: Response, held: impl Send + Unpin + 'static) -> Response {
+    response.map(|body| Body::new(HoldingBody { body, _held: held }))
 }
 
-impl HttpBody for ReservedBody {
+/// A response body that holds what its request uses.
+struct HoldingBody<T> {
+    body: Body,
+    _held: T,
+}
+
+impl<T: Unpin> HttpBody for HoldingBody<T> {
     type Data = Bytes;
     type Error = axum::Error;
 

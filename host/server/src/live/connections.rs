@@ -1,9 +1,9 @@
-//! The open connections of live runs, which end with the server.
+//! The open WebSockets, which end with the server.
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// The open connections of live runs.
+/// The open WebSockets.
 pub(crate) struct LiveConnections {
     stop: CancellationToken,
     /// Has one receiver per connection.
@@ -29,7 +29,7 @@ impl LiveConnections {
         LiveConnection { stop: self.stop.clone(), _open: self.open.subscribe() }
     }
 
-    /// Ends all live runs after their current turn, and waits until their connections are closed.
+    /// Ends all live runs after their current turn and all other connections after their current runs, and waits until their connections are closed.
     pub(crate) async fn close(&self) {
         self.stop.cancel();
         self.open.closed().await;

@@ -4,25 +4,19 @@ use axum::extract::ws::{CloseFrame, close_code};
 use hatchery_core::{RunError, StoreError};
 
 use crate::error::{self, ApiError};
-
-/// Maximum size of the reason in a close frame.
-const MAX_REASON_BYTES: usize = 123;
+use crate::websocket::{SocketEnd, close_frame};
 
 /// Why a live run ends.
 #[derive(Debug)]
 pub(crate) enum LiveEnd {
     /// The client has closed the queue, and everything is answered.
     Finished,
-    /// The client has closed the connection, or it broke.
-    Disconnected,
+    /// The connection has ended.
+    Socket(SocketEnd),
     /// A turn has failed, or the run could not begin.
     Failed(RunError),
     /// The app or the parameters are wrong, or the server is busy.
     Refused(u16, String),
-    /// A frame is not text.
-    NotText,
-    /// A frame is larger than this many bytes.
-    TooLarge(usize),
     /// Nothing happened for this many seconds.
     Idle(f64),
     /// The server stops.
@@ -39,7 +33,13 @@ impl LiveEnd {
     pub(crate) fn frame(&self) -> Option<CloseFrame> {
         let (code, reason) = match self {
             Self::Finished => (close_code::NORMAL, String::new()),
-            Self::Disconnected => return None,
+            Self::Socket(SocketEnd::Disconnected) => return None,
+            Self::Socket(SocketEnd::NotText) => {
+                (close_code::UNSUPPORTED, "send text frames with the JSON of a LiveRequest".into())
+            }
+            Self::Socket(SocketEnd::TooLarge(limit)) => {
+                (close_code::SIZE, format!("a frame has at most {limit} bytes"))
+            }
             Self::Failed(RunError::Store(StoreError::SessionNotFound(_))) => {
                 (close_code::PROTOCOL, "Session not found".into())
             }
@@ -48,18 +48,17 @@ impl LiveEnd {
             }
             Self::Failed(error) => (close_code::ERROR, error::detail(error)),
             Self::Refused(code, reason) => (*code, reason.clone()),
-            Self::NotText => (close_code::UNSUPPORTED, "send text frames with the JSON of a LiveRequest".into()),
-            Self::TooLarge(limit) => (close_code::SIZE, format!("a frame has at most {limit} bytes")),
             Self::Idle(seconds) => (close_code::AWAY, format!("nothing was sent for {seconds} s")),
             Self::Stopped => (close_code::AWAY, "the server stops; connect again".into()),
         };
-        Some(CloseFrame { code, reason: cut(&reason).into() })
+        Some(close_frame(code, &reason))
     }
 }
 
-/// Returns as much of a reason as a close frame can have.
-fn cut(reason: &str) -> &str {
-    reason.get(..reason.floor_char_boundary(MAX_REASON_BYTES)).unwrap_or_default()
+impl From<SocketEnd> for LiveEnd {
+    fn from(end: SocketEnd) -> Self {
+        Self::Socket(end)
+    }
 }
 
 #[cfg(test)]
@@ -67,10 +66,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_cut_between_characters() {
-        let long = LiveEnd::Refused(close_code::ERROR, "ä".repeat(100));
-        let frame = long.frame().unwrap();
-        assert_eq!((frame.code, frame.reason.as_str()), (1011, "ä".repeat(61).as_str()));
-        assert!(LiveEnd::Disconnected.frame().is_none());
+    fn nobody_reads_the_reason_of_a_broken_connection() {
+        assert!(LiveEnd::from(SocketEnd::Disconnected).frame().is_none());
+        assert_eq!(
+            LiveEnd::from(SocketEnd::TooLarge(7)).frame().unwrap().reason.as_str(),
+            "a frame has at most 7 bytes"
+        );
     }
 }

@@ -8,8 +8,8 @@ use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{WebSocket, WebSocketUpgrade, close_code};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::HeaderMap;
+use axum::response::Response;
 use axum::routing::get;
 use hatchery_core::{CallerOrigin, LiveConnectConfig, LiveRequestQueue, RunConfig, TraceParent};
 use hatchery_engine::{App, LiveRunRequest};
@@ -17,12 +17,12 @@ use serde_json::json;
 
 use super::run::trace_parent;
 use crate::api_document::ApiRouter;
-use crate::auth::Principal;
+use crate::auth::{Principal, RequestPermit};
 use crate::connections::ConnectionPermit;
-use crate::error::ApiError;
 use crate::extract::QueryParams;
-use crate::live::{LiveEnd, LiveLimits, LiveSession, RECEIVED_FRAMES};
+use crate::live::{LiveEnd, LiveLimits, LiveSession};
 use crate::state::AppState;
+use crate::websocket;
 
 /// Most requests that a run has not read. The client is not read from there on.
 const MAX_UNREAD_REQUESTS: usize = 16;
@@ -40,28 +40,17 @@ async fn run_live(
     QueryParams(query): QueryParams<Vec<(String, String)>>,
     headers: HeaderMap,
     permit: Option<Extension<Arc<ConnectionPermit>>>,
+    request_permit: Option<Extension<RequestPermit>>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
-    let upgrade = match upgrade {
+    let upgrade = match websocket::accept(upgrade, state.config().small_body_limit.bytes()) {
         Ok(upgrade) => upgrade,
-        Err(rejection) => {
-            let detail = format!("open a WebSocket: {}", rejection.body_text());
-            let error = ApiError::new(StatusCode::UPGRADE_REQUIRED, "UPGRADE_REQUIRED", detail);
-            let upgrade = [
-                (header::UPGRADE, HeaderValue::from_static("websocket")),
-                (header::CONNECTION, HeaderValue::from_static("upgrade")),
-            ];
-            return (upgrade, error).into_response();
-        }
+        Err(response) => return *response,
     };
     let trace_parent = trace_parent(&headers);
-    let max_frame = state.config().small_body_limit.bytes();
-    let upgrade = upgrade
-        .max_message_size(max_frame.saturating_mul(RECEIVED_FRAMES))
-        .max_frame_size(max_frame.saturating_mul(RECEIVED_FRAMES));
     upgrade.on_upgrade(move |socket| async move {
         converse(state, &principal, socket, &query, trace_parent).await;
-        drop(permit);
+        drop((permit, request_permit));
     })
 }
 

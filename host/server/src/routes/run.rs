@@ -11,7 +11,10 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use hatchery_core::{CallerOrigin, ClientMessage, Content, JsonMap, RunConfig, RunError, StreamingMode, TraceParent};
+use hatchery_core::{
+    CallerOrigin, ClientMessage, Content, JsonMap, RunConfig, RunError, SessionKey, StoredRun, StreamingMode,
+    TraceParent,
+};
 use hatchery_engine::{App, Run, RunRequest};
 use serde::Deserialize;
 use serde_json::json;
@@ -38,7 +41,7 @@ pub(super) fn routes() -> ApiRouter {
 
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct RunBody {
+pub(super) struct RunBody {
     #[serde(alias = "app_name")]
     app_name: Option<String>,
     #[serde(alias = "user_id")]
@@ -53,39 +56,47 @@ struct RunBody {
     /// The id of the run, so that the request can be repeated. The header `Idempotency-Key` does the same.
     #[serde(alias = "run_id")]
     run_id: Option<String>,
-    streaming: Option<bool>,
+    pub(super) streaming: Option<bool>,
     #[serde(alias = "state_delta")]
     #[schema(value_type = Option<Object>)]
     state_delta: Option<JsonMap>,
     #[serde(alias = "cancel_on_disconnect")]
     cancel_on_disconnect: Option<bool>,
-    /// True if the response does not wait for the run (`/run` only).
-    background: Option<bool>,
+    /// True if the response does not wait for the run (`/run` and `/ws` only).
+    pub(super) background: Option<bool>,
+}
+
+impl RunBody {
+    /// Returns the session; names that are missing are empty.
+    pub(super) fn session(&self) -> SessionKey {
+        let [app, user, id] = [&self.app_name, &self.user_id, &self.session_id].map(|name| name.as_deref());
+        SessionKey::new(app.unwrap_or_default(), user.unwrap_or_default(), id.unwrap_or_default())
+    }
 }
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// A run, with a guard that cancels it when the client disconnects.
-struct StartedRun {
-    run: Run,
-    guard: Option<DropGuard>,
+pub(super) struct StartedRun {
+    pub(super) run: Run,
+    pub(super) guard: Option<DropGuard>,
 }
 
-async fn start(
+/// Starts a run, which `cancel` cancels.
+pub(super) async fn start(
     state: &AppState,
     principal: &Principal,
     body: RunBody,
     streaming_mode: StreamingMode,
-    headers: &HeaderMap,
+    trace_parent: Option<TraceParent>,
+    cancel: &CancellationToken,
 ) -> Result<StartedRun, ApiError> {
     let app = permitted_app(state, principal, &body)?;
     let cancel_on_disconnect = body.cancel_on_disconnect.unwrap_or(state.config().cancel_on_disconnect);
-    let cancel = CancellationToken::new();
-    let request = request(with_idempotency_key(body, headers)?, streaming_mode, cancel.clone())?;
-    let request = RunRequest { trace_parent: trace_parent(headers), ..request };
+    let request = RunRequest { trace_parent, ..request(body, streaming_mode, cancel.clone())? };
     let _permit = state.acquire_run_permit()?;
     let run = state.runner().run(app, request).await?;
-    Ok(StartedRun { run, guard: cancel_on_disconnect.then(|| cancel.drop_guard()) })
+    Ok(StartedRun { run, guard: cancel_on_disconnect.then(|| cancel.clone().drop_guard()) })
 }
 
 /// Returns the app of a run that a client may start.
@@ -150,6 +161,19 @@ fn with_run_id(run_id: Option<&str>, mut response: Response) -> Response {
     response
 }
 
+/// Starts a run that nobody waits for.
+pub(super) async fn begin_in_background(
+    state: &AppState,
+    principal: &Principal,
+    body: RunBody,
+    trace_parent: Option<TraceParent>,
+) -> Result<StoredRun, ApiError> {
+    let app = permitted_app(state, principal, &body)?;
+    let request = request(body, StreamingMode::Off, CancellationToken::new())?;
+    let _permit = state.acquire_run_permit()?;
+    Ok(state.runner().run_in_background(app, RunRequest { trace_parent, ..request }).await?)
+}
+
 /// Starts a run that nobody waits for. Returns it with the path where it can be read.
 async fn run_in_background(
     state: &AppState,
@@ -157,11 +181,8 @@ async fn run_in_background(
     body: RunBody,
     headers: &HeaderMap,
 ) -> Result<Response, ApiError> {
-    let app = permitted_app(state, principal, &body)?;
-    let request = request(with_idempotency_key(body, headers)?, StreamingMode::Off, CancellationToken::new())?;
-    let request = RunRequest { trace_parent: trace_parent(headers), ..request };
-    let _permit = state.acquire_run_permit()?;
-    let run = state.runner().run_in_background(app, request).await?;
+    let body = with_idempotency_key(body, headers)?;
+    let run = begin_in_background(state, principal, body, trace_parent(headers)).await?;
     let id = run.id.clone();
     // A path has only ASCII characters.
     let path = HeaderValue::from_str(&runs::path(&run)).map_err(|_| ApiError::internal())?;
@@ -189,7 +210,9 @@ async fn run(
     if body.background == Some(true) {
         return run_in_background(&state, &principal, body, &headers).await;
     }
-    let mut started = start(&state, &principal, body, StreamingMode::Off, &headers).await?;
+    let body = with_idempotency_key(body, &headers)?;
+    let cancel = CancellationToken::new();
+    let mut started = start(&state, &principal, body, StreamingMode::Off, trace_parent(&headers), &cancel).await?;
     let mut events = Vec::new();
     while let Some(item) = started.run.next().await {
         match item {
@@ -215,7 +238,9 @@ async fn run_sse(
     Json(body): Json<RunBody>,
 ) -> Result<Response, ApiError> {
     let streaming_mode = if body.streaming == Some(true) { StreamingMode::On } else { StreamingMode::Off };
-    let started = start(&state, &principal, body, streaming_mode, &headers).await?;
+    let body = with_idempotency_key(body, &headers)?;
+    let cancel = CancellationToken::new();
+    let started = start(&state, &principal, body, streaming_mode, trace_parent(&headers), &cancel).await?;
     let run_id = started.run.id().map(str::to_owned);
     let frames = sse_frames(started, state.config().keep_alive);
     Ok(with_run_id(run_id.as_deref(), event_stream(Body::from_stream(frames))))

@@ -21,7 +21,7 @@ use utoipa_axum::routes;
 use super::run::{error_frame, event_stream, frame};
 use crate::api_document::{ApiRouter, schemas};
 use crate::error::ApiError;
-use crate::extract::{Params, QueryParams};
+use crate::extract::{Params, QueryParams, check_user_is_not_host};
 use crate::state::AppState;
 
 const DEFAULT_PAGE_SIZE: usize = 50;
@@ -206,11 +206,24 @@ async fn follow(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let after = last_event_id(&headers)?.or(query.after).unwrap_or_default();
-    let key = SessionKey::new(app, user, id);
-    state.session(&key, EventWindow::Recent(0)).await?;
-    service(&state)?;
-    let updates = state.runner().follow(&key, &run, after).await?.ok_or_else(|| not_found(&run))?;
+    let updates = updates(&state, &SessionKey::new(app, user, id), &run, after).await?;
     Ok(stream(updates, state.config().keep_alive))
+}
+
+/// Returns what a run has emitted after a revision of its session, and what it still emits.
+///
+/// # Errors
+/// 404 if there is no such run, or its user is the host.
+pub(super) async fn updates(
+    state: &AppState,
+    session: &SessionKey,
+    run: &str,
+    after: u64,
+) -> Result<BoxStream<'static, Result<RunUpdate, RunError>>, ApiError> {
+    check_user_is_not_host(&session.user)?;
+    state.session(session, EventWindow::Recent(0)).await?;
+    service(state)?;
+    state.runner().follow(session, run, after).await?.ok_or_else(|| not_found(run))
 }
 
 fn stream(updates: BoxStream<'static, Result<RunUpdate, RunError>>, keep_alive: Duration) -> Response {

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use hatchery_core::{JsonMap, SpanData};
+use hatchery_core::{JsonMap, SpanData, SpanLog};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::routes;
@@ -41,6 +41,19 @@ pub(crate) struct SpanView {
     end_time: u64,
     #[schema(value_type = Object)]
     attributes: JsonMap,
+    /// What the component has logged during the call.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    logs: Vec<LogView>,
+}
+
+/// A line of a log.
+#[derive(Serialize, ToSchema)]
+struct LogView {
+    /// Nanoseconds since 1970.
+    time: u64,
+    /// `error`, `warn`, `info`, `debug` or `trace`.
+    level: &'static str,
+    text: String,
 }
 
 impl From<&SpanData> for SpanView {
@@ -55,7 +68,14 @@ impl From<&SpanData> for SpanView {
             start_time: nanoseconds(span.start),
             end_time: nanoseconds(span.end()),
             attributes: attributes(span),
+            logs: span.logs.iter().map(LogView::from).collect(),
         }
+    }
+}
+
+impl From<&SpanLog> for LogView {
+    fn from(log: &SpanLog) -> Self {
+        Self { time: nanoseconds(log.time), level: log.level, text: log.text.clone() }
     }
 }
 

@@ -56,6 +56,10 @@ async fn a_set_is_evaluated_and_its_result_is_listed() {
     let results = host.post_json("/apps/says/eval_sets/set/run-eval", &run).await;
     assert_eq!(results.as_array().unwrap().len(), 2);
     assert_eq!((&results[0]["finalEvalStatus"], &results[0]["evalSetFile"]), (&json!(1), &json!("set.evalset.json")));
+    // Its runs are traced like others.
+    let session = results[0]["sessionId"].as_str().unwrap();
+    let spans = host.get_json(&format!("/dev/apps/says/debug/trace/session/{session}")).await;
+    assert_eq!((&spans[0]["name"], &spans[1]["name"]), (&json!("invocation"), &json!("invoke_agent says")), "{spans}");
     let ids = host.get_json("/dev/apps/says/eval-results").await;
     let id = ids["evalResultIds"][0].as_str().unwrap();
     for path in ["/apps/says/eval_results", "/dev/apps/says/eval-results"] {

@@ -57,6 +57,26 @@ async fn a_slow_body_times_out_while_other_clients_are_served() {
 }
 
 #[tokio::test]
+async fn a_slow_head_and_a_silent_client_are_dropped() {
+    let config =
+        ServerConfig { head_timeout: Duration::from_millis(200), max_connections: 20, ..ServerConfig::default() };
+    let host = Host::with(config).await;
+    let head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ";
+    let mut drips = Vec::new();
+    for _ in 0..19 {
+        drips.push(tokio::spawn(drip(host.connect(head).await)));
+    }
+    let mut silent = host.connect(b"").await;
+    for drip in drips {
+        assert!(!drip.await.unwrap().starts_with("HTTP/1.1 200"), "a head that is not complete was answered");
+    }
+    let mut answer = Vec::new();
+    tokio::time::timeout(TIMEOUT, silent.read_to_end(&mut answer)).await.expect("it stays open").unwrap();
+    // All connections were in use, and are free again.
+    assert_eq!(host.get_json("/health").await, json!({"status": "ok"}));
+}
+
+#[tokio::test]
 async fn a_body_has_a_timeout_at_any_rate() {
     let config = ServerConfig {
         body_idle_timeout: TIMEOUT,

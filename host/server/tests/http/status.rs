@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::{Host, run_body};
+use crate::support::{Host, run_body, wait_for};
 
 #[tokio::test]
 async fn apps_are_listed_by_name() {
@@ -27,6 +27,28 @@ async fn a_detailed_list_contains_the_agents_of_apps() {
             "agents": [{"name": "says", "description": "It says.", "kind": "custom", "subAgents": [], "tools": []}],
         })
     );
+}
+
+#[tokio::test]
+async fn stats_have_the_runs_in_progress() {
+    let host = Host::start().await;
+    host.session("waits").await;
+    let mut body = run_body("waits", "hi");
+    body["runId"] = json!("r");
+    let response = host.post("/run_sse", &body).await;
+    wait_for(&host.signals.started).await;
+    let stats = host.get_json("/stats").await;
+    assert_eq!((&stats["runs"]["active"], &stats["runs"]["max"], &stats["apps"]), (&json!(1), &json!(512), &json!(5)));
+    let [run] = stats["runs"]["inProgress"].as_array().unwrap().as_slice() else { panic!("{stats}") };
+    let known = json!({"id": "r", "appName": "waits", "userId": "u", "sessionId": "s", "seconds": run["seconds"]});
+    assert_eq!(run, &known);
+    assert!(stats["memory"]["bodyBytes"].as_u64().unwrap() > 0, "{stats}");
+    assert_eq!(stats["components"], json!([{"name": "kitchen", "calls": 0, "waitingInstances": 0}]));
+    assert_eq!(stats["failed"], json!([{"path": "<b>broken</b>.wasm", "reason": "not a component"}]));
+    host.signals.resume.add_permits(1);
+    response.text().await.unwrap();
+    let stats = host.get_json("/stats").await;
+    assert_eq!((&stats["runs"]["active"], &stats["runs"]["inProgress"]), (&json!(0), &json!([])));
 }
 
 #[tokio::test]

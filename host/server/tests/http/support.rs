@@ -235,7 +235,7 @@ impl Host {
             .with_metrics(metrics)
             .with_retention(retention);
         let server = Server::bind(address.parse().unwrap(), state.clone()).await.unwrap();
-        let address = server.local_addr();
+        let address = server.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(server.serve(async {
             let _ = stopped.await;
@@ -267,6 +267,12 @@ impl Host {
     /// Creates session `s` of user `u`.
     pub async fn session(&self, app: &str) {
         self.post_json(&format!("/apps/{app}/users/u/sessions/s"), &json!({})).await;
+    }
+
+    /// Creates session `s` of user `u` over a connection that is closed at once.
+    pub async fn session_closing(&self, app: &str) {
+        let answer = self.exchange(&post_bytes(&format!("/apps/{app}/users/u/sessions/s"), &json!({}))).await;
+        assert!(answer.starts_with(b"HTTP/1.1 200"));
     }
 
     pub fn stop(&mut self) {
@@ -383,7 +389,7 @@ impl FolderServer {
             .with_traces(host.traces().clone())
             .with_host_events(host.host_events().clone());
         let server = Server::bind("127.0.0.1:0".parse().unwrap(), state).await.unwrap();
-        let address = server.local_addr();
+        let address = server.local_addr().unwrap();
         tokio::spawn(server.serve(std::future::pending()));
         Self { address, client: client(), _host: host }
     }

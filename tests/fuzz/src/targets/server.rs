@@ -49,7 +49,7 @@ fn start() -> SocketAddr {
         let runner = Runner::with_plugins(services, Plugins::default());
         let state = AppState::new(runner, Arc::new(OneApp(app)), ServerConfig::default());
         let server = Server::bind(([127, 0, 0, 1], 0).into(), state).await.expect("a free port");
-        let address = server.local_addr();
+        let address = server.local_addr().expect("an address");
         tokio::spawn(server.serve(std::future::pending()));
         address
     })

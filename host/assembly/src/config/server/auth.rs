@@ -26,6 +26,8 @@ pub struct ServerAuthConfig {
     pub oidc: Option<OidcConfig>,
     /// How many requests each key, and each user with tokens, may send per minute; 0 means no limit. Operators have none.
     pub requests_per_minute: u32,
+    /// How many requests each key, and each user with tokens, may have in progress; 0 means no limit. Operators have none.
+    pub concurrent_requests: u32,
 }
 
 /// What a client may do.
@@ -60,13 +62,17 @@ pub struct ClientKeyConfig {
     pub user: Option<String>,
     /// How many requests it may send per minute. Default: that of all keys.
     pub requests_per_minute: Option<u32>,
+    /// How many requests it may have in progress. Default: that of all keys.
+    pub concurrent_requests: Option<u32>,
 }
 
 impl Default for ClientKeyConfig {
     fn default() -> Self {
         let apps = vec!["*".into()];
         let (name, role) = (String::new(), Role::Use);
-        Self { name, sha256: None, from: None, file: None, apps, role, user: None, requests_per_minute: None }
+        let (requests_per_minute, concurrent_requests) = (None, None);
+        let (sha256, from, file, user) = (None, None, None, None);
+        Self { name, sha256, from, file, apps, role, user, requests_per_minute, concurrent_requests }
     }
 }
 

@@ -47,6 +47,7 @@ impl Model for LiveModel {
     }
 
     async fn connect(&self, request: LlmRequest) -> Result<Box<dyn LiveConnection>, ModelError> {
+        request.progress.set_provider("test.live");
         self.requests.lock().unwrap().push(request);
         let steps = self.scripts.lock().unwrap().pop_front().expect("a script for each connection");
         let (sender, receiver) = mpsc::unbounded_channel();

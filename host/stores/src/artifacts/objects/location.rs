@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hatchery_core::StoreError;
+use hatchery_egress::is_loopback;
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::path::Path;
 use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use reqwest::Url;
-
-use crate::loopback::is_loopback;
 
 /// How long a request may take, bodies included. `AWS_TIMEOUT` and its like override it.
 const TIMEOUT: Duration = Duration::from_secs(5 * 60);

@@ -153,6 +153,7 @@ impl HostState {
     /// Drops the caller, before the instance is pooled.
     pub(super) fn end_call(&mut self) {
         self.caller = Caller::Loader;
+        self.log.reset(None);
         self.http.drop_invocation();
         self.runs.clear();
         // This cannot fail without a run.

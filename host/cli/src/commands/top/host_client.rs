@@ -1,0 +1,149 @@
+//! A client of the routes `/stats` and `/events` of a running host.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use reqwest::{Client, Response, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// How long the host may take to answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Most bytes of an answer.
+const MAX_BYTES: usize = 16 << 20;
+
+/// Most events of a view.
+const MAX_EVENTS: usize = 10;
+
+/// What a host does at one moment.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Snapshot {
+    pub(super) stats: Stats,
+    /// The newest events of the host, oldest first.
+    pub(super) events: Vec<Value>,
+}
+
+/// The answer of `/stats`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Stats {
+    pub(super) version: String,
+    pub(super) uptime_seconds: f64,
+    pub(super) memory: MemoryStats,
+    pub(super) runs: RunStats,
+    pub(super) apps: usize,
+    pub(super) components: Vec<ComponentStats>,
+    pub(super) failed: Vec<FailedFile>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct MemoryStats {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) resident_bytes: Option<u64>,
+    pub(super) body_bytes: u64,
+    pub(super) max_body_bytes: u64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RunStats {
+    pub(super) active: usize,
+    pub(super) max: usize,
+    pub(super) in_progress: Vec<RunEntry>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RunEntry {
+    pub(super) id: String,
+    pub(super) app_name: String,
+    pub(super) user_id: String,
+    pub(super) session_id: String,
+    pub(super) seconds: f64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ComponentStats {
+    pub(super) name: String,
+    pub(super) calls: usize,
+    pub(super) waiting_instances: usize,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct FailedFile {
+    pub(super) path: String,
+    pub(super) reason: String,
+}
+
+/// A client of a running host.
+pub(super) struct HostClient {
+    client: Client,
+    url: String,
+    key: Option<String>,
+}
+
+impl HostClient {
+    /// Creates a client for the host at a URL, or on a Unix socket.
+    pub(super) fn new(url: &str, socket: Option<&Path>, key: Option<String>) -> anyhow::Result<Self> {
+        let builder = Client::builder().no_proxy().timeout(TIMEOUT);
+        let (builder, url) = match socket {
+            Some(path) => (builder.unix_socket(path), "http://localhost"),
+            None => (builder, url),
+        };
+        Ok(Self { client: builder.build()?, url: url.trim_end_matches('/').to_owned(), key })
+    }
+
+    /// Returns what the host does now.
+    pub(super) async fn snapshot(&self) -> anyhow::Result<Snapshot> {
+        let mut chunks = self.get("/stats").await?;
+        let mut body = Vec::new();
+        while let Some(chunk) = chunks.chunk().await? {
+            append(&mut body, &chunk)?;
+        }
+        let stats = serde_json::from_slice(&body).context("/stats: the answer is not that of a host")?;
+        Ok(Snapshot { stats, events: self.events().await? })
+    }
+
+    /// Returns the newest events. The stream goes on, so only what the host has kept is read.
+    async fn events(&self) -> anyhow::Result<Vec<Value>> {
+        let mut chunks = self.get("/events").await?;
+        let mut body = Vec::new();
+        while let Some(chunk) = chunks.chunk().await? {
+            append(&mut body, &chunk)?;
+            if body.ends_with(b"\n\n") {
+                break;
+            }
+        }
+        let text = String::from_utf8_lossy(&body);
+        let data = text.lines().filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok());
+        let events: Vec<Value> = data.filter(|event: &Value| event.get("kind").is_some()).collect();
+        Ok(events.get(events.len().saturating_sub(MAX_EVENTS)..).unwrap_or_default().to_vec())
+    }
+
+    async fn get(&self, path: &str) -> anyhow::Result<Response> {
+        let url = format!("{}{path}", self.url);
+        let request = self.client.get(&url);
+        let request = self.key.iter().fold(request, |request, key| request.bearer_auth(key));
+        let response = request.send().await.with_context(|| format!("{url}: no host answers there"))?;
+        match response.status() {
+            StatusCode::OK => Ok(response),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => bail!(
+                "{url}: the host wants an API key of the role `operate`; put it into the environment variable HATCHERY_KEY, or name \
+                 another one with --key-from"
+            ),
+            status => bail!("{url}: the host answered {status}"),
+        }
+    }
+}
+
+fn append(body: &mut Vec<u8>, chunk: &[u8]) -> anyhow::Result<()> {
+    if body.len() + chunk.len() > MAX_BYTES {
+        bail!("the answer is larger than {MAX_BYTES} bytes");
+    }
+    body.extend_from_slice(chunk);
+    Ok(())
+}

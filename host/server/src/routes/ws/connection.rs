@@ -1,0 +1,335 @@
+//! One connection of `/ws`: the messages of its runs are sent as the client reads them, one run after the other.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::extract::ws::{CloseFrame, Utf8Bytes, close_code};
+use axum::http::StatusCode;
+use futures::StreamExt;
+use futures::stream::{BoxStream, SelectAll};
+use hatchery_core::{RunError, SessionKey, StreamingMode, TraceParent};
+use hatchery_engine::RunUpdate;
+use tokio::time::{Instant, Interval, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::message::{SocketMessage, SocketRequest, answer, confirmation};
+use super::streams::{self, Held};
+use crate::auth::{Credentials, Principal};
+use crate::body::{BodyMemory, reserve_message};
+use crate::error::ApiError;
+use crate::routes::run::{self, RunBody};
+use crate::routes::runs;
+use crate::state::AppState;
+use crate::websocket::{Socket, SocketEnd, close_frame, ping_ticks};
+
+/// Most runs of a connection at a time.
+const MAX_RUNS: usize = 64;
+
+/// Most bytes of the id of a run on its connection.
+const MAX_ID_BYTES: usize = 256;
+
+/// One connection.
+pub(super) struct Connection {
+    state: AppState,
+    socket: Socket,
+    /// `None` if the server has no authentication.
+    credentials: Option<Credentials>,
+    trace_parent: Option<TraceParent>,
+    runs: HashMap<Arc<str>, ActiveRun>,
+    messages: SelectAll<BoxStream<'static, SocketMessage>>,
+    idle_since: Instant,
+    is_stopping: bool,
+}
+
+/// A run whose end has not been sent.
+struct ActiveRun {
+    session: SessionKey,
+    /// `None` for an answer that waits for another turn of its session.
+    run_id: Option<String>,
+    /// Cancels the run if it was started by this connection.
+    cancel: CancellationToken,
+    /// Ends the stream of a run that is only followed.
+    leave: Option<CancellationToken>,
+    is_cancelling: bool,
+}
+
+/// What a message begins.
+enum Work {
+    Run(RunBody),
+    Follow { session: SessionKey, run_id: String, after: u64 },
+}
+
+/// What happens next in a connection.
+enum Step {
+    Received(Result<Option<Utf8Bytes>, SocketEnd>),
+    Emitted(SocketMessage),
+    Ping,
+    Stop,
+    Idle,
+}
+
+/// Why a connection ends.
+#[derive(Debug)]
+enum End {
+    Socket(SocketEnd),
+    /// A frame is no message.
+    Malformed(String),
+    /// A message cannot be taken.
+    Refused(ApiError),
+    /// Nothing happened for this many seconds.
+    Idle(f64),
+    /// The server stops.
+    Stopped,
+}
+
+impl From<SocketEnd> for End {
+    fn from(end: SocketEnd) -> Self {
+        Self::Socket(end)
+    }
+}
+
+impl End {
+    /// Returns the close frame; `None` if nobody reads it.
+    fn frame(&self) -> Option<CloseFrame> {
+        let (code, reason) = match self {
+            Self::Socket(SocketEnd::Disconnected) => return None,
+            Self::Socket(SocketEnd::NotText) => (close_code::UNSUPPORTED, "send text frames with JSON".to_owned()),
+            Self::Socket(SocketEnd::TooLarge(limit)) => {
+                (close_code::SIZE, format!("a message has at most {limit} bytes"))
+            }
+            Self::Malformed(problem) => (close_code::POLICY, problem.clone()),
+            Self::Refused(error) if error.status == StatusCode::SERVICE_UNAVAILABLE => {
+                (close_code::AGAIN, error.detail.clone())
+            }
+            Self::Refused(error) => (close_code::SIZE, error.detail.clone()),
+            Self::Idle(seconds) => (close_code::AWAY, format!("nothing was sent for {seconds} s")),
+            Self::Stopped => (close_code::AWAY, "the server stops; connect again".to_owned()),
+        };
+        Some(close_frame(code, &reason))
+    }
+}
+
+impl Connection {
+    pub(super) fn new(
+        state: AppState,
+        socket: Socket,
+        credentials: Option<Credentials>,
+        trace_parent: Option<TraceParent>,
+    ) -> Self {
+        let (runs, messages) = (HashMap::new(), SelectAll::new());
+        let (idle_since, is_stopping) = (Instant::now(), false);
+        Self { state, socket, credentials, trace_parent, runs, messages, idle_since, is_stopping }
+    }
+
+    /// Serves the connection until its end. Once `stop` is cancelled, no further run begins.
+    pub(super) async fn serve(mut self, stop: &CancellationToken) {
+        let end = self.exchange(stop).await;
+        tracing::debug!(?end, "a connection of many runs has ended");
+        // The runs go on without a client, or are cancelled if that was asked for.
+        let Self { socket, messages, runs, .. } = self;
+        drop((messages, runs));
+        if let Some(frame) = end.frame() {
+            socket.close(frame).await;
+        }
+    }
+
+    async fn exchange(&mut self, stop: &CancellationToken) -> End {
+        let mut pings = ping_ticks(self.state.config().keep_alive);
+        loop {
+            let done = match self.next_step(&mut pings, stop).await {
+                Step::Received(Ok(Some(text))) => self.handle(&text).await,
+                Step::Received(Ok(None)) => Ok(()),
+                Step::Received(Err(end)) => Err(end.into()),
+                Step::Emitted(message) => self.emit(message).await,
+                Step::Ping => self.socket.ping(true).await.map_err(End::from),
+                Step::Stop => {
+                    self.is_stopping = true;
+                    self.leave_followed();
+                    Ok(())
+                }
+                Step::Idle => Err(End::Idle(self.state.config().live_idle_timeout.as_secs_f64())),
+            };
+            match done {
+                Err(end) => return end,
+                Ok(()) if self.is_stopping && self.runs.is_empty() => return End::Stopped,
+                Ok(()) => {}
+            }
+        }
+    }
+
+    async fn next_step(&mut self, pings: &mut Interval, stop: &CancellationToken) -> Step {
+        let idle_end = self.idle_since + self.state.config().live_idle_timeout;
+        tokio::select! {
+            frame = self.socket.receive() => Step::Received(frame),
+            Some(message) = self.messages.next() => Step::Emitted(message),
+            _ = pings.tick() => Step::Ping,
+            () = stop.cancelled(), if !self.is_stopping => Step::Stop,
+            () = sleep_until(idle_end), if self.runs.is_empty() => Step::Idle,
+        }
+    }
+
+    /// Ends the streams of runs that are only followed: the client follows them elsewhere.
+    fn leave_followed(&mut self) {
+        self.runs.retain(|_, run| run.leave.as_ref().inspect(|leave| leave.cancel()).is_none());
+    }
+
+    async fn emit(&mut self, message: SocketMessage) -> Result<(), End> {
+        if let SocketMessage::End { id, .. } = &message {
+            self.runs.remove(id);
+        }
+        self.send(&message).await
+    }
+
+    async fn send(&mut self, message: &SocketMessage) -> Result<(), End> {
+        self.idle_since = Instant::now();
+        Ok(self.socket.send(message.to_json()).await?)
+    }
+
+    /// Handles a message.
+    ///
+    /// # Errors
+    /// If it is none, or cannot be taken. What is wrong with a request is told to the client, and the connection goes on.
+    async fn handle(&mut self, text: &str) -> Result<(), End> {
+        self.idle_since = Instant::now();
+        let memory = reserve_message(self.state.body_budget(), text.as_bytes()).map_err(End::Refused)?;
+        let request = SocketRequest::parse(text).map_err(End::Malformed)?;
+        let (id, work) = match request {
+            SocketRequest::Ping { id } => return self.send(&SocketMessage::Pong { id }).await,
+            SocketRequest::Cancel { id } => {
+                let id = Arc::from(id);
+                return match self.cancel(&id).await {
+                    Ok(()) => Ok(()),
+                    Err(error) => self.send(&SocketMessage::refusal(Some(id), error)).await,
+                };
+            }
+            SocketRequest::Start { id, run } => (id, Ok(Work::Run(run))),
+            SocketRequest::Answer { id, session, call_id, name, response, streaming } => {
+                (id, answer(session, (call_id, name), response, streaming).map(Work::Run))
+            }
+            SocketRequest::Confirm { id, session, call_id, confirmed, payload, streaming } => {
+                (id, confirmation(session, call_id, (confirmed, payload), streaming).map(Work::Run))
+            }
+            SocketRequest::Follow { id, session, run_id, after } => {
+                (id, Ok(Work::Follow { session: session.key(), run_id, after: after.unwrap_or_default() }))
+            }
+        };
+        let id = Arc::from(id);
+        let begun = match work {
+            Ok(work) => self.begin(&id, work, memory).await,
+            Err(error) => Err(error),
+        };
+        let message = match begun {
+            Ok(run_id) => SocketMessage::Started { id, run_id },
+            Err(error) => SocketMessage::refusal(Some(id), error),
+        };
+        self.send(&message).await
+    }
+
+    /// Begins to run or follow. Returns the id of the run, if it is known.
+    async fn begin(&mut self, id: &Arc<str>, work: Work, memory: BodyMemory) -> Result<Option<String>, ApiError> {
+        self.check(id)?;
+        let principal = admit(&self.state, self.credentials.as_ref()).await?;
+        let permit = self.state.auth().map(|auth| auth.acquire(&principal)).transpose()?.flatten();
+        let held = Held { _memory: memory, _permit: permit };
+        match work {
+            Work::Follow { session, run_id, after } => {
+                principal.check_app(&session.app)?;
+                principal.check_user(&session.user)?;
+                let updates = runs::updates(&self.state, &session, &run_id, after).await?;
+                Ok(Some(self.follow(id, session, run_id, updates, held)))
+            }
+            Work::Run(body) if body.background == Some(true) => {
+                let run = run::begin_in_background(&self.state, &principal, body, self.trace_parent).await?;
+                let updates = runs::updates(&self.state, &run.session, &run.id, 0).await?;
+                Ok(Some(self.follow(id, run.session, run.id, updates, held)))
+            }
+            Work::Run(body) => self.start(id, &principal, body, held).await,
+        }
+    }
+
+    async fn start(
+        &mut self,
+        id: &Arc<str>,
+        principal: &Principal,
+        body: RunBody,
+        held: Held,
+    ) -> Result<Option<String>, ApiError> {
+        let session = body.session();
+        let mode = if body.streaming == Some(true) { StreamingMode::On } else { StreamingMode::Off };
+        let cancel = CancellationToken::new();
+        let run = run::start(&self.state, principal, body, mode, self.trace_parent, &cancel).await?;
+        let run_id = run.run.id().map(str::to_owned);
+        let active =
+            ActiveRun { session: session.clone(), run_id: run_id.clone(), cancel, leave: None, is_cancelling: false };
+        self.runs.insert(id.clone(), active);
+        self.messages.push(streams::started(id.clone(), self.state.clone(), session, run, held).boxed());
+        Ok(run_id)
+    }
+
+    /// Follows a run, and returns its id.
+    fn follow(
+        &mut self,
+        id: &Arc<str>,
+        session: SessionKey,
+        run_id: String,
+        updates: BoxStream<'static, Result<RunUpdate, RunError>>,
+        held: Held,
+    ) -> String {
+        let leave = CancellationToken::new();
+        let left = leave.clone().cancelled_owned();
+        let messages = streams::followed(id.clone(), updates, held).take_until(left);
+        let (cancel, leave) = (CancellationToken::new(), Some(leave));
+        let active = ActiveRun { session, run_id: Some(run_id.clone()), cancel, leave, is_cancelling: false };
+        self.runs.insert(id.clone(), active);
+        self.messages.push(messages.boxed());
+        run_id
+    }
+
+    async fn cancel(&mut self, id: &Arc<str>) -> Result<(), ApiError> {
+        admit(&self.state, self.credentials.as_ref()).await?;
+        let Some(run) = self.runs.get_mut(id) else {
+            let detail = format!("no run of this connection has the id `{}`; it may have ended", id.escape_debug());
+            return Err(ApiError::new(StatusCode::NOT_FOUND, "ID_NOT_FOUND", detail));
+        };
+        if std::mem::replace(&mut run.is_cancelling, true) {
+            return Ok(());
+        }
+        match &run.run_id {
+            Some(run_id) if self.state.services().sessions.runs().is_some() => {
+                let (session, run_id) = (run.session.clone(), run_id.clone());
+                self.messages.push(streams::cancelled(id.clone(), self.state.clone(), session, run_id).boxed());
+            }
+            _ => run.cancel.cancel(),
+        }
+        Ok(())
+    }
+
+    /// Checks that another run can begin with this id.
+    fn check(&self, id: &Arc<str>) -> Result<(), ApiError> {
+        if id.is_empty() || id.len() > MAX_ID_BYTES {
+            return Err(ApiError::bad_input(format!("`id` has 1 to {MAX_ID_BYTES} bytes")));
+        }
+        if self.runs.contains_key(id) {
+            let detail =
+                format!("another run of this connection has the id `{}`; choose another one", id.escape_debug());
+            return Err(ApiError::new(StatusCode::CONFLICT, "ID_IN_USE", detail));
+        }
+        if self.is_stopping {
+            return Err(ApiError::busy("the server stops; connect again"));
+        }
+        if self.runs.len() >= MAX_RUNS {
+            let detail = format!("a connection has at most {MAX_RUNS} runs at a time; wait until one has ended");
+            return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_RUNS", detail));
+        }
+        Ok(())
+    }
+}
+
+/// Returns who sends a message: what they may do can have changed since the connection was opened.
+async fn admit(state: &AppState, credentials: Option<&Credentials>) -> Result<Principal, ApiError> {
+    match (state.auth(), credentials) {
+        (Some(auth), Some(credentials)) => auth.admit_message(credentials).await,
+        (Some(_), None) => Err(ApiError::internal()),
+        (None, _) => Ok(Principal::Anybody),
+    }
+}

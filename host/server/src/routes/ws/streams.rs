@@ -1,0 +1,100 @@
+//! The messages about one run of a connection, as a stream that ends with the run.
+
+use std::sync::Arc;
+
+use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt};
+use hatchery_core::{RunError, SessionKey};
+use hatchery_engine::RunUpdate;
+use tokio_util::sync::DropGuard;
+
+use super::message::{Failure, SocketMessage};
+use crate::auth::RequestPermit;
+use crate::body::BodyMemory;
+use crate::routes::run::StartedRun;
+use crate::routes::runs::RunView;
+use crate::state::AppState;
+
+/// What a request uses until its run has ended.
+pub(super) struct Held {
+    pub(super) _memory: BodyMemory,
+    pub(super) _permit: Option<RequestPermit>,
+}
+
+struct Started {
+    id: Arc<str>,
+    state: AppState,
+    session: SessionKey,
+    run: StartedRun,
+    /// The id of the run, once it is known.
+    run_id: Option<String>,
+    _held: Held,
+}
+
+/// Returns the events of a run of this connection, read no faster than they are sent, then its end.
+pub(super) fn started(
+    id: Arc<str>,
+    state: AppState,
+    session: SessionKey,
+    run: StartedRun,
+    held: Held,
+) -> impl Stream<Item = SocketMessage> {
+    let run_id = run.run.id().map(str::to_owned);
+    let started = Started { id, state, session, run, run_id, _held: held };
+    stream::unfold(Some(started), |started| async move {
+        let mut started = started?;
+        let error = match started.run.run.next_with_revision().await {
+            Some(Ok((revision, event))) => {
+                started.run_id.get_or_insert_with(|| event.invocation_id.clone());
+                let message = SocketMessage::Event { id: started.id.clone(), revision, event };
+                return Some((message, Some(started)));
+            }
+            Some(Err(error)) => Some(Failure::from(&error)),
+            None => None,
+        };
+        // The run has ended, so there is nothing to cancel.
+        started.run.guard.take().map(DropGuard::disarm);
+        let run = started.stored().await;
+        Some((SocketMessage::End { id: started.id, run, error }, None))
+    })
+}
+
+impl Started {
+    /// Returns the run as it is stored now. `None` if it is not.
+    async fn stored(&self) -> Option<Box<RunView>> {
+        let runs = self.state.services().sessions.runs()?;
+        let run = runs.get(&self.session, self.run_id.as_deref()?).await;
+        let run = run.inspect_err(|error| tracing::warn!(%error, "a run was not read at its end")).ok()??;
+        Some(Box::new(run.into()))
+    }
+}
+
+/// Returns the events of a run that is followed, then its end.
+pub(super) fn followed(
+    id: Arc<str>,
+    updates: BoxStream<'static, Result<RunUpdate, RunError>>,
+    held: Held,
+) -> impl Stream<Item = SocketMessage> {
+    updates.map(move |update| {
+        let (id, _held) = (id.clone(), &held);
+        match update {
+            Ok(RunUpdate::Event { revision, event }) => SocketMessage::Event { id, revision, event },
+            Ok(RunUpdate::End(run)) => SocketMessage::End { id, run: Some(Box::new(RunView::from(*run))), error: None },
+            Err(error) => SocketMessage::End { id, run: None, error: Some(Failure::from(&error)) },
+        }
+    })
+}
+
+/// Returns a message if a run cannot be cancelled. One that is cancelled ends by itself.
+pub(super) fn cancelled(
+    id: Arc<str>,
+    state: AppState,
+    session: SessionKey,
+    run: String,
+) -> impl Stream<Item = SocketMessage> {
+    let cancel = async move { state.runner().cancel_run(&session, &run).await };
+    stream::once(cancel).filter_map(move |cancelled| {
+        let refusal = cancelled.err().map(|error| SocketMessage::refusal(Some(id.clone()), error.into()));
+        std::future::ready(refusal)
+    })
+}

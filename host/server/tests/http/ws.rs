@@ -1,0 +1,147 @@
+//! The messages of `/ws` are those of its schema.
+
+use std::time::Duration;
+
+use futures::{SinkExt, StreamExt};
+use hatchery::ServerConfig;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+
+use crate::support::{Host, TIMEOUT, run_body, wait_for};
+
+/// A connection to `/ws`.
+pub struct Socket(WebSocketStream<TcpStream>);
+
+impl Socket {
+    pub async fn open(host: &Host, key: Option<&str>) -> Self {
+        let mut request = format!("ws://{}/ws", host.address).into_client_request().unwrap();
+        if let Some(key) = key {
+            request.headers_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
+        }
+        let stream = TcpStream::connect(host.address).await.unwrap();
+        Self(tokio_tungstenite::client_async(request, stream).await.unwrap().0)
+    }
+
+    pub async fn send(&mut self, message: &Value) {
+        self.0.send(Message::text(message.to_string())).await.unwrap();
+    }
+
+    /// Returns the next message.
+    pub async fn next(&mut self) -> Value {
+        loop {
+            let frame = tokio::time::timeout(TIMEOUT, self.0.next()).await.expect("no message");
+            match frame.unwrap().unwrap() {
+                Message::Text(text) => return serde_json::from_str(&text).unwrap(),
+                Message::Ping(_) | Message::Pong(_) => {}
+                frame => panic!("{frame:?}"),
+            }
+        }
+    }
+
+    /// Returns the next message of this type.
+    pub async fn until(&mut self, kind: &str) -> Value {
+        loop {
+            let message = self.next().await;
+            if message["type"] == kind {
+                return message;
+            }
+        }
+    }
+}
+
+/// Checks messages of one direction.
+fn validator(schema: &Value, name: &str) -> jsonschema::Validator {
+    let schema = json!({"$ref": format!("#/$defs/{name}"), "$defs": schema["$defs"]});
+    jsonschema::validator_for(&schema).unwrap()
+}
+
+#[tokio::test]
+async fn all_messages_have_the_schema_that_is_served() {
+    let host = Host::start().await;
+    for app in ["waits", "streams", "fails"] {
+        host.session(app).await;
+    }
+    let schema = host.get_json("/ws/schema").await;
+    let (requests, messages) = (validator(&schema, "SocketRequest"), validator(&schema, "SocketMessage"));
+    let session = |app: &str| json!({"appName": app, "userId": "u", "sessionId": "s"});
+    let streamed = {
+        let mut body = run_body("streams", "hi");
+        body["streaming"] = json!(true);
+        body
+    };
+    let mut waits = run_body("waits", "hi");
+    waits["runId"] = json!("r");
+    let mut socket = Socket::open(&host, None).await;
+    for (request, ends) in [
+        (json!({"type": "start", "id": "waits", "run": waits}), false),
+        (json!({"type": "start", "id": "streams", "run": streamed}), true),
+        (json!({"type": "start", "id": "fails", "run": run_body("fails", "hi")}), true),
+        (
+            json!({"type": "answer", "id": "e", "session": session("fails"), "callId": "c", "name": "f", "response": {}}),
+            true,
+        ),
+        (json!({"type": "confirm", "id": "e", "session": session("fails"), "callId": "c", "confirmed": false}), true),
+        (json!({"type": "ping"}), true),
+        (json!({"type": "follow", "id": "f", "session": session("waits"), "runId": "r", "after": 1}), false),
+        (json!({"type": "cancel", "id": "f"}), true),
+    ] {
+        assert!(requests.is_valid(&request), "{request}");
+        socket.send(&request).await;
+        if !ends {
+            assert_eq!(socket.until("started").await["id"], request["id"]);
+            continue;
+        }
+        loop {
+            let message = socket.next().await;
+            assert!(messages.is_valid(&message), "{message}");
+            if ["end", "error", "pong"].contains(&message["type"].as_str().unwrap()) {
+                break;
+            }
+        }
+    }
+    wait_for(&host.signals.cancelled).await;
+    for wrong in [json!({}), json!({"type": "fly"}), json!({"type": "cancel"}), json!({"type": "start", "id": "a"})] {
+        assert!(!requests.is_valid(&wrong), "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn events_that_are_read_late_are_all_there_and_the_memory_of_their_request_is_free() {
+    let host = Host::start().await;
+    host.session("floods").await;
+    let mut socket = Socket::open(&host, None).await;
+    let whole = host.state.available_body_memory();
+    socket.send(&json!({"type": "start", "id": "a", "run": run_body("floods", "hi")})).await;
+    assert_eq!(socket.next().await["type"], "started");
+    assert!(host.state.available_body_memory() < whole, "the message is held until its run ends");
+    host.signals.resume.add_permits(1);
+    // 24 events of a megabyte, read late.
+    let mut revisions = Vec::new();
+    loop {
+        let message = socket.next().await;
+        match message["type"].as_str().unwrap() {
+            "event" => revisions.push(message["revision"].as_u64().unwrap()),
+            "end" => break,
+            _ => panic!("{message}"),
+        }
+    }
+    assert_eq!(revisions, (2..26).collect::<Vec<_>>());
+    assert_eq!(host.state.available_body_memory(), whole);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_dropped_and_its_run_is_cancelled_if_it_wants_that() {
+    let config = ServerConfig { write_timeout: Duration::from_millis(100), ..ServerConfig::default() };
+    let host = Host::with(config).await;
+    host.session("floods").await;
+    let mut socket = Socket::open(&host, None).await;
+    let mut run = run_body("floods", "hi");
+    run["cancelOnDisconnect"] = json!(true);
+    socket.send(&json!({"type": "start", "id": "a", "run": run})).await;
+    wait_for(&host.signals.cancelled).await;
+    assert_eq!(host.get_json("/health").await, json!({"status": "ok"}));
+    drop(socket);
+}
