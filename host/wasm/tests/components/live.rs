@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use hatchery_core::{
     Blob, Content, Event, EventWindow, LiveConnectConfig, LiveConnection, LiveRequest, LiveResponse, LlmRequest, Model,
-    ModelError, ModelErrorKind, ModelResolver, RunConfig, RunError, SessionKey, Transcription,
+    ModelError, ModelErrorKind, ModelResolver, RunConfig, SessionKey, Transcription,
 };
 use hatchery_engine::Plugins;
 use hatchery_models::scripted::Scripted;
