@@ -46,12 +46,17 @@
 //! and `{tools.<name or index>.path}` for one of several tool results. An argument that is a single placeholder keeps
 //! the value's type. Other braces are text.
 //!
+//! `scripted-live:<file>` is a live model with the same script. It answers messages, and speech once the microphone is
+//! off, whose transcription is its length. Unless the output is text, it speaks: each chunk of a text is its
+//! transcription and a tone.
+//!
 //! A reply depends only on the request, so one script serves any number of concurrent sessions. A call takes some
 //! microseconds for any length of the history: only the contents since the last user text are read, and only they
 //! and the system instructions are counted as prompt tokens (four bytes each). A name resolves only to regular files of
 //! at most 4 MiB below the scripts folder. Regular expressions and state between calls are not supported.
 
 mod file;
+mod live;
 mod recent_history;
 mod reply;
 mod script_path;
@@ -67,12 +72,16 @@ use hatchery_core::sync::MutexExt;
 use hatchery_core::{LlmRequest, Model, ModelCapabilities, ModelError, ModelErrorKind, ResponseStream, StreamingMode};
 
 use self::file::ScriptFile;
+use self::live::LiveScript;
 use self::recent_history::RecentHistory;
 pub use self::reply::Reply;
 use self::script_path::ScriptPath;
 pub use self::turn::Turn;
 use crate::WritableFolders;
 use crate::provider::ModelProvider;
+
+/// Prefix of the names of scripts that are live models.
+const LIVE_PREFIX: &str = "scripted-live:";
 
 /// Returns the file that the model `scripted:NAME` reads if scripts are in `folder`.
 pub fn script_file(folder: &Path, name: &str) -> PathBuf {
@@ -282,12 +291,14 @@ impl ModelProvider for ScriptedProvider {
     }
 
     fn patterns(&self) -> &[&'static str] {
-        &["scripted:*"]
+        &["scripted:*", "scripted-live:*"]
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
         let unknown = |message: String| ModelError::new(ModelErrorKind::UnknownModel, name, message);
-        let file = name.strip_prefix("scripted:").filter(|file| !file.is_empty()).ok_or_else(|| {
+        let live_file = name.strip_prefix(LIVE_PREFIX);
+        let file = live_file.or_else(|| name.strip_prefix("scripted:")).filter(|file| !file.is_empty());
+        let file = file.ok_or_else(|| {
             unknown("the file is missing; write `scripted:<file>`, such as `scripted:answers.yaml`".into())
         })?;
         let path = ScriptPath::below(&self.folder, file, self.excluded.clone()).ok_or_else(|| {
@@ -295,6 +306,7 @@ impl ModelProvider for ScriptedProvider {
                            write `scripted:<file>`, such as `scripted:dice/answers.yaml`";
             unknown(message.into())
         })?;
-        Ok(Arc::new(Scripted::from_path(path)))
+        let scripted = Arc::new(Scripted::from_path(path));
+        Ok(if live_file.is_some() { Arc::new(LiveScript(scripted)) } else { scripted })
     }
 }

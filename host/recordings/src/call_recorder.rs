@@ -3,9 +3,11 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{Aggregator, EventActions, FunctionCall, LlmRequest, LlmResponse, ModelError};
+use hatchery_core::{
+    Aggregator, EventActions, FunctionCall, LiveRequest, LiveResponse, LlmRequest, LlmResponse, ModelError,
+};
 
-use crate::{ModelCall, RecordedCall, Recording, ToolCall, ToolOutcome};
+use crate::{LiveCall, LiveStep, ModelCall, RecordedCall, Recording, ToolCall, ToolOutcome};
 
 /// Config keys that are not recorded, because the HTTP headers in them can contain API keys.
 const HTTP_OPTIONS: [&str; 2] = ["httpOptions", "http_options"];
@@ -27,6 +29,7 @@ struct Entry {
 
 enum Call {
     Model(Box<PendingModelCall>),
+    Live(Box<PendingLiveCall>),
     Tool(Box<ToolCall>),
 }
 
@@ -38,21 +41,69 @@ struct PendingModelCall {
     error: Option<ModelError>,
 }
 
+struct PendingLiveCall {
+    call: LiveCall,
+    /// The ids of the tool calls in it.
+    function_calls: Vec<String>,
+}
+
+impl Call {
+    /// Returns the ids of the tool calls that a model has requested.
+    fn function_calls(&self) -> &[String] {
+        match self {
+            Self::Model(call) => &call.function_calls,
+            Self::Live(call) => &call.function_calls,
+            Self::Tool(_) => &[],
+        }
+    }
+}
+
+/// Returns a request as it is recorded.
+fn recorded_request(request: &LlmRequest) -> LlmRequest {
+    let instructions = request.system_instructions.join("\n\n");
+    let system_instructions = if instructions.is_empty() { vec![] } else { vec![instructions] };
+    let mut request = LlmRequest { system_instructions, ..request.clone() };
+    if HTTP_OPTIONS.iter().any(|key| request.config.extra.contains_key(*key)) {
+        request.config.extra.retain(|key, _| !HTTP_OPTIONS.contains(&key.as_str()));
+    }
+    request
+}
+
 impl CallRecorder {
     /// Records the start of a model call.
     pub(crate) fn begin_model_call(&self, agent: &Arc<str>, request: &LlmRequest) -> CallId {
-        let instructions = request.system_instructions.join("\n\n");
-        let system_instructions = if instructions.is_empty() { vec![] } else { vec![instructions] };
-        let mut request = LlmRequest { system_instructions, ..request.clone() };
-        if HTTP_OPTIONS.iter().any(|key| request.config.extra.contains_key(*key)) {
-            request.config.extra.retain(|key, _| !HTTP_OPTIONS.contains(&key.as_str()));
-        }
-        let call =
-            PendingModelCall { request, response: Aggregator::default(), function_calls: Vec::new(), error: None };
+        let (request, response) = (recorded_request(request), Aggregator::default());
+        let call = PendingModelCall { request, response, function_calls: Vec::new(), error: None };
+        self.begin(agent, Call::Model(Box::new(call)))
+    }
+
+    /// Records the start of a live conversation.
+    pub(crate) fn begin_live_call(&self, agent: &Arc<str>, request: &LlmRequest) -> CallId {
+        let call = LiveCall { request: recorded_request(request), ..LiveCall::default() };
+        self.begin(agent, Call::Live(Box::new(PendingLiveCall { call, function_calls: Vec::new() })))
+    }
+
+    fn begin(&self, agent: &Arc<str>, call: Call) -> CallId {
         let mut entries = self.entries();
         let index = entries.len();
-        entries.push(Entry { agent: agent.clone(), order: (index, 0), call: Call::Model(Box::new(call)) });
+        entries.push(Entry { agent: agent.clone(), order: (index, 0), call });
         CallId(index)
+    }
+
+    /// Records a step of a live conversation, unless it is a further chunk of the last sound.
+    pub(crate) fn add_step(&self, id: CallId, step: LiveStep) {
+        let mut entries = self.entries();
+        let Some(Entry { call: Call::Live(live), .. }) = entries.get_mut(id.0) else { return };
+        let PendingLiveCall { call, function_calls } = &mut **live;
+        if matches!(step, LiveStep::Sent(LiveRequest::Blob(_)))
+            && call.steps.iter().rfind(|step| matches!(step, LiveStep::Sent(_))) == Some(&step)
+        {
+            return;
+        }
+        if let LiveStep::Received(LiveResponse::ToolCalls(calls)) = &step {
+            function_calls.extend(calls.iter().filter_map(|call| call.id.clone()));
+        }
+        call.steps.push(step);
     }
 
     /// Records a response, which may be partial.
@@ -66,8 +117,10 @@ impl CallRecorder {
 
     /// Records the error of a model call.
     pub(crate) fn set_error(&self, id: CallId, error: &ModelError) {
-        if let Some(Entry { call: Call::Model(call), .. }) = self.entries().get_mut(id.0) {
-            call.error = Some(error.clone());
+        match self.entries().get_mut(id.0).map(|entry| &mut entry.call) {
+            Some(Call::Model(call)) => call.error = Some(error.clone()),
+            Some(Call::Live(live)) => live.call.error = Some(error.clone()),
+            Some(Call::Tool(_)) | None => {}
         }
     }
 
@@ -75,12 +128,9 @@ impl CallRecorder {
     pub(crate) fn begin_tool_call(&self, agent: &Arc<str>, call: FunctionCall) -> CallId {
         let mut entries = self.entries();
         let index = entries.len();
-        let order = entries.iter().rev().filter(|entry| entry.agent == *agent).find_map(|entry| match &entry.call {
-            Call::Model(model_call) => {
-                let position = model_call.function_calls.iter().position(|id| call.id.as_ref() == Some(id))?;
-                Some((entry.order.0, position + 1))
-            }
-            Call::Tool(_) => None,
+        let order = entries.iter().rev().filter(|entry| entry.agent == *agent).find_map(|entry| {
+            let position = entry.call.function_calls().iter().position(|id| call.id.as_ref() == Some(id))?;
+            Some((entry.order.0, position + 1))
         });
         let call = Call::Tool(Box::new(ToolCall { call, outcome: ToolOutcome::Interrupted, actions: None }));
         entries.push(Entry { agent: agent.clone(), order: order.unwrap_or((index, 0)), call });
@@ -104,6 +154,7 @@ impl CallRecorder {
             agent: entry.agent.to_string(),
             call: match entry.call {
                 Call::Tool(call) => RecordedCall::Tool(*call),
+                Call::Live(live) => RecordedCall::Live(live.call),
                 Call::Model(call) => {
                     let PendingModelCall { request, response, error, .. } = *call;
                     let responses = response.finish().into_iter().collect();

@@ -1,6 +1,6 @@
 //! Comparison of a replayed call with the recorded one.
 
-use hatchery_core::{JsonMap, LlmRequest};
+use hatchery_core::{JsonMap, LiveRequest, LlmRequest};
 use serde_json::{Value, json};
 
 use crate::{diff, python_literal, yaml};
@@ -20,6 +20,16 @@ pub(crate) fn diff_requests(recorded: &LlmRequest, actual: &LlmRequest) -> Optio
 /// Returns a diff of the names and arguments of two tool calls, or `None` if they are equal.
 pub(crate) fn diff_tool_calls(recorded: (&str, &JsonMap), actual: (&str, &JsonMap)) -> Option<String> {
     let value = |(name, args): (&str, &JsonMap)| with_sorted_keys(json!({ "name": name, "args": args }));
+    diff_values(&value(recorded), &value(actual))
+}
+
+/// Returns a diff of two requests of a live conversation, or `None` if they are equivalent.
+pub(crate) fn diff_live_requests(recorded: &LiveRequest, actual: &LiveRequest) -> Option<String> {
+    let value = |request: &LiveRequest| {
+        let mut value = yaml::live_request_to_value(request);
+        items_mut(&mut value, "tool_responses").for_each(remove_generated_id);
+        with_sorted_keys(value)
+    };
     diff_values(&value(recorded), &value(actual))
 }
 

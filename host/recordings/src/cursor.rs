@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use hatchery_core::{FunctionCall, LlmRequest, LlmResponse, ModelError, PartData};
 use thiserror::Error;
 
-use crate::{ModelCall, RecordedCall, Recordings, ToolCall, ToolOutcome, compare};
+use crate::{LiveCall, ModelCall, RecordedCall, Recordings, ToolCall, ToolOutcome, compare};
 
 /// The recorded calls for one message of the user, per agent.
 pub(crate) struct Cursor {
@@ -90,6 +90,30 @@ impl Cursor {
         Ok(RecordedOutcome::Completed(ModelOutcome { response, ..outcome }))
     }
 
+    /// Returns the agent's next live conversation, which has to be one with this request.
+    pub(crate) fn next_live_call(
+        &mut self,
+        agent: &str,
+        request: &LlmRequest,
+    ) -> Result<RecordedOutcome<LiveCall>, Mismatch> {
+        let entries = self.agents.entry(agent.to_owned()).or_default();
+        let next = entries.iter().position(|entry| !entry.is_used && !entry.call.is_interrupted_tool_call());
+        let Some((index, call)) = next.and_then(|index| Some((index, &entries.get(index)?.call))) else {
+            return self.unrecorded_call(agent, "a live conversation was begun");
+        };
+        let RecordedCall::Live(recorded) = call else {
+            let message = format!("a live conversation was begun, but the recording has {} here", call.describe());
+            return Err(self.mismatch(agent, index, &message));
+        };
+        if let Some(diff) = compare::diff_requests(&recorded.request, request) {
+            let message = format!("the request of the live conversation differs from the recorded one\n{diff}");
+            return Err(self.mismatch(agent, index, &message));
+        }
+        let recorded = recorded.clone();
+        mark_used(entries, index);
+        Ok(RecordedOutcome::Completed(recorded))
+    }
+
     /// Returns the recorded outcome of a tool call. Among the recorded calls that may run concurrently, prefers the one
     /// with the same id, then the one with the same arguments, then the one with the same name.
     pub(crate) fn next_tool_call(
@@ -101,7 +125,7 @@ impl Cursor {
         let unused = entries.iter().enumerate().filter(|(_, entry)| !entry.is_used);
         let candidates = unused.map_while(|(index, entry)| match &entry.call {
             RecordedCall::Tool(tool) => Some((index, tool)),
-            RecordedCall::Model(_) => None,
+            RecordedCall::Model(_) | RecordedCall::Live(_) => None,
         });
         let candidates: Vec<_> = candidates.collect();
         let preferences: [&dyn Fn(&FunctionCall) -> bool; 4] = [
@@ -191,7 +215,7 @@ fn with_call_ids(mut response: LlmResponse, following: &[Entry]) -> LlmResponse 
     let tool_calls = || {
         following.iter().map_while(|entry| match &entry.call {
             RecordedCall::Tool(tool) => Some(&tool.call),
-            RecordedCall::Model(_) => None,
+            RecordedCall::Model(_) | RecordedCall::Live(_) => None,
         })
     };
     for part in response.content.iter_mut().flat_map(|content| &mut content.parts) {
@@ -213,6 +237,7 @@ impl RecordedCall {
     fn is_interrupted(&self) -> bool {
         match self {
             Self::Model(ModelCall { responses, error, .. }) => responses.is_empty() && error.is_none(),
+            Self::Live(_) => false,
             Self::Tool(tool) => tool.outcome == ToolOutcome::Interrupted,
         }
     }
@@ -224,6 +249,7 @@ impl RecordedCall {
     fn describe(&self) -> String {
         match self {
             Self::Model(_) => "a call of the model".into(),
+            Self::Live(_) => "a live conversation".into(),
             Self::Tool(tool) => format!("a call of tool `{}`", tool.call.name),
         }
     }

@@ -7,8 +7,8 @@
 //! recorded only as that tool's response.
 //!
 //! A recorded session is one file, [`FILE_NAME`], in the format of ADK's recordings. Data that ADK's format does not
-//! have is stored under additional keys: the app, the initial state, the user's messages, the actions of tools, and
-//! errors.
+//! have is stored under additional keys: the app, the initial state, the user's messages, live conversations, the
+//! actions of tools, and errors.
 
 mod call_recorder;
 mod compare;
@@ -16,6 +16,7 @@ mod cursor;
 mod diff;
 mod intercepted_tool;
 mod key_case;
+mod live;
 mod location;
 mod plugins;
 mod python_literal;
@@ -26,8 +27,8 @@ mod user_messages;
 mod yaml;
 
 use hatchery_core::{
-    Aggregator, Content, EventActions, FunctionCall, FunctionResponse, JsonMap, LlmRequest, LlmResponse, ModelError,
-    ToolError,
+    Aggregator, Content, EventActions, FunctionCall, FunctionResponse, JsonMap, LiveRequest, LiveResponse, LlmRequest,
+    LlmResponse, ModelError, ToolError,
 };
 
 pub use plugins::{PLUGIN_NAMES, register};
@@ -79,8 +80,32 @@ pub struct Recording {
 pub enum RecordedCall {
     /// A call of a model.
     Model(ModelCall),
+    /// A live conversation with a model.
+    Live(LiveCall),
     /// A call of a tool.
     Tool(ToolCall),
+}
+
+/// A live connection to a model. The messages of the user in it follow the one that it is recorded for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LiveCall {
+    /// The request that opened the connection, with the system instructions joined to one text.
+    pub request: LlmRequest,
+    /// What went through the connection, in order.
+    pub steps: Vec<LiveStep>,
+    /// The error that ended the connection, or that it was not opened for.
+    pub error: Option<ModelError>,
+}
+
+/// A step of a live conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LiveStep {
+    /// A request to the model. One sound stands for all its chunks, and has no bytes: a replay takes any.
+    Sent(LiveRequest),
+    /// A message of the model.
+    Received(LiveResponse),
+    /// The model has closed the connection.
+    Closed,
 }
 
 /// A call of a model. It was interrupted if it has neither a response nor an error.

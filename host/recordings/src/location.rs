@@ -61,7 +61,7 @@ impl RecordingLocation {
         Ok(Some(MessageLocation {
             display_name: file.display().to_string(),
             file,
-            user_message_index: messages.saturating_sub(1),
+            user_message_index: messages.saturating_sub(usize::from(user_messages::begins_with_message(cx))),
         }))
     }
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use futures::StreamExt;
 use hatchery_core::{
-    CallContext, Callback, Content, FunctionCall, FunctionResponse, JsonMap, LlmRequest, Model, ModelError, Plugin,
-    ResponseStream, RunError, StateScope, StoreError, StreamingMode, Tool, ToolError, WrapperModel,
+    CallContext, Callback, Content, FunctionCall, FunctionResponse, JsonMap, LiveConnection, LlmRequest, Model,
+    ModelError, Plugin, ResponseStream, RunError, StateScope, StoreError, StreamingMode, Tool, ToolError, WrapperModel,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,6 +16,7 @@ use tokio::sync::Mutex;
 
 use crate::call_recorder::{CallRecorder, added_actions};
 use crate::intercepted_tool::{InterceptedTool, ToolInterceptor};
+use crate::live::RecordedConnection;
 use crate::location::{MessageLocation, RecordingLocation};
 use crate::run_map::RunMap;
 use crate::user_messages::RECORD_KEY;
@@ -40,13 +41,15 @@ struct ActiveRun {
     initial_state: JsonMap,
     /// The `temp:` state that was sent with the message.
     temp_state: JsonMap,
+    /// The number of messages of the user before the run.
+    earlier_messages: usize,
     calls: Arc<CallRecorder>,
 }
 
-/// The user's messages up to and including the one that a run has answered.
+/// The user's messages up to and including those that a run has answered. A live run answers any number of them.
 struct Conversation {
     earlier_messages: Vec<UserMessage>,
-    answered_message: UserMessage,
+    answered_messages: Vec<UserMessage>,
 }
 
 #[derive(Deserialize)]
@@ -108,10 +111,16 @@ impl Recorder {
     ) -> impl Future<Output = Result<(), RunError>> + Send + use<> {
         let finished_run = self.runs.remove(cx).map(|run| {
             let mut earlier_messages = user_messages::collect(&cx.invocation.events());
-            let mut answered_message = earlier_messages.pop().unwrap_or_default();
-            answered_message.state_delta.extend(run.temp_state.clone());
-            answered_message.error_code = error_code.map(Into::into);
-            (run, Conversation { earlier_messages, answered_message })
+            let count = run.earlier_messages.min(earlier_messages.len());
+            let mut answered_messages = earlier_messages.split_off(count);
+            if answered_messages.is_empty() {
+                answered_messages.push(UserMessage::default());
+            }
+            if let Some(message) = answered_messages.first_mut() {
+                message.state_delta.extend(run.temp_state.clone());
+                message.error_code = error_code.map(Into::into);
+            }
+            (run, Conversation { earlier_messages, answered_messages })
         });
         let write_lock = self.write_lock.clone();
         async move {
@@ -125,7 +134,7 @@ impl Recorder {
 impl ActiveRun {
     /// Rewrites the file: keeps the recordings of earlier messages and adds this run.
     async fn write(&self, conversation: Conversation) -> Result<(), RunError> {
-        let Conversation { earlier_messages, answered_message } = conversation;
+        let Conversation { earlier_messages, answered_messages } = conversation;
         let index = self.location.user_message_index;
         let mut recordings = match index {
             0 => Recordings { initial_state: self.initial_state.clone(), ..Recordings::default() },
@@ -135,7 +144,7 @@ impl ActiveRun {
         recordings.user_messages.truncate(index);
         let recorded_messages = recordings.user_messages.len();
         recordings.user_messages.extend(earlier_messages.into_iter().take(index).skip(recorded_messages));
-        recordings.user_messages.push(answered_message);
+        recordings.user_messages.extend(answered_messages);
         recordings.recordings.retain(|recording| recording.user_message_index < index);
         recordings.recordings.extend(self.calls.take(index));
         let yaml = recordings.to_yaml().map_err(|error| RunError::Internal(error.to_string()))?;
@@ -197,7 +206,8 @@ impl Plugin for Recorder {
     async fn before_run(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
         let Some(location) = self.location.message(cx)? else { return Ok(None) };
         let messages = user_messages::collect(&cx.invocation.events());
-        let set_by_message = messages.last().map(|message| &message.state_delta);
+        let earlier_messages = messages.len() - usize::from(user_messages::begins_with_message(cx)).min(messages.len());
+        let set_by_message = messages.get(earlier_messages).map(|message| &message.state_delta);
         let (mut initial_state, mut temp_state) = (JsonMap::new(), JsonMap::new());
         for (key, value) in cx.invocation.state().iter() {
             if StateScope::of(key).0 == StateScope::Temp {
@@ -208,7 +218,8 @@ impl Plugin for Recorder {
         }
         let app = cx.invocation.session_key.app.to_string();
         let initial_state = user_messages::without_config_keys(initial_state);
-        self.runs.insert(cx, ActiveRun { location, app, initial_state, temp_state, calls: Arc::default() });
+        let calls = Arc::default();
+        self.runs.insert(cx, ActiveRun { location, app, initial_state, temp_state, earlier_messages, calls });
         Ok(None)
     }
 
@@ -281,6 +292,13 @@ impl WrapperModel for RecordedModel {
             response
         });
         Ok(recorded.boxed())
+    }
+
+    async fn connect(&self, request: LlmRequest) -> Result<Box<dyn LiveConnection>, ModelError> {
+        let calls = self.calls.clone();
+        let id = calls.begin_live_call(&self.agent, &request);
+        let connection = self.model.connect(request).await.inspect_err(|error| calls.set_error(id, error))?;
+        Ok(Box::new(RecordedConnection { connection, calls, id }))
     }
 }
 

@@ -8,14 +8,15 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{
-    CallContext, Callback, Content, FunctionCall, JsonMap, LlmRequest, LlmResponse, Model, ModelCapabilities,
-    ModelError, ModelErrorKind, Plugin, ResponseStream, RunError, StreamingMode, Tool, ToolError,
+    CallContext, Callback, Content, FunctionCall, JsonMap, LiveConnection, LlmRequest, LlmResponse, Model,
+    ModelCapabilities, ModelError, ModelErrorKind, Plugin, ResponseStream, RunError, StreamingMode, Tool, ToolError,
 };
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::cursor::{Cursor, Mismatch, ModelOutcome, RecordedOutcome};
 use crate::intercepted_tool::{InterceptedTool, ToolInterceptor};
+use crate::live::ReplayedConnection;
 use crate::location::RecordingLocation;
 use crate::run_map::RunMap;
 use crate::user_messages::REPLAY_KEY;
@@ -221,8 +222,23 @@ impl Model for ReplayModel {
         Ok(futures::stream::iter(items).boxed())
     }
 
+    async fn connect(&self, request: LlmRequest) -> Result<Box<dyn LiveConnection>, ModelError> {
+        let outcome = self.run.next_outcome(&self.cx, |cursor| cursor.next_live_call(&self.cx.agent, &request)).await;
+        let model = request.model;
+        let failed = move |mismatch: &Mismatch| ModelError::new(ModelErrorKind::Server, &model, mismatch.to_string());
+        let call = outcome.map_err(|mismatch| failed(&mismatch))?;
+        if let (Some(error), true) = (&call.error, call.steps.is_empty()) {
+            return Err(error.clone());
+        }
+        let (run, agent) = (self.run.clone(), self.cx.agent.to_string());
+        Ok(Box::new(ReplayedConnection::new(call, move |message| {
+            let mismatch = Mismatch { agent: agent.clone(), message };
+            failed(run.state().mismatch.get_or_insert(mismatch))
+        })))
+    }
+
     fn capabilities(&self) -> ModelCapabilities {
-        ModelCapabilities { live: false, ..self.capabilities }
+        self.capabilities
     }
 }
 

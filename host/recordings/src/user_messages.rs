@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use hatchery_core::{Content, Event, JsonMap, PartData, USER_AUTHOR};
+use hatchery_core::{CallContext, Content, Event, JsonMap, PartData, USER_AUTHOR};
 use imbl::Vector;
 
 use crate::UserMessage;
@@ -14,7 +14,18 @@ pub(crate) const RECORD_KEY: &str = "_adk_recordings_config";
 /// The state key that requests replay of a session.
 pub(crate) const REPLAY_KEY: &str = "_adk_replay_config";
 
-/// Returns the user's messages in these events.
+/// Returns what the user has said in an event: a message, or speech as text.
+fn content_of(event: &Event) -> Option<Content> {
+    let transcription = || event.input_transcription.as_ref()?.get("text")?.as_str().map(Content::user);
+    event.content.as_ref().map(|content| content.as_ref().clone()).or_else(transcription)
+}
+
+/// Returns false for a live run that begins with speech.
+pub(crate) fn begins_with_message(cx: &CallContext) -> bool {
+    !cx.invocation.user_content().parts.is_empty()
+}
+
+/// Returns the user's messages in these events. What the user has spoken is a text.
 pub(crate) fn collect(events: &Vector<Arc<Event>>) -> Vec<UserMessage> {
     let mut messages: Vec<UserMessage> = Vec::new();
     let mut state_delta = JsonMap::new();
@@ -27,9 +38,9 @@ pub(crate) fn collect(events: &Vector<Arc<Event>>) -> Vec<UserMessage> {
         }
         // A client can also set state without sending a message.
         state_delta.extend(event.actions.state_delta.clone());
-        if let Some(content) = &event.content {
+        if let Some(content) = content_of(event) {
             let state_delta = without_config_keys(std::mem::take(&mut state_delta));
-            messages.push(UserMessage { content: content.as_ref().clone(), state_delta, error_code: None });
+            messages.push(UserMessage { content, state_delta, error_code: None });
         }
     }
     messages

@@ -1,5 +1,6 @@
 //! YAML format of recorded sessions. ADK's keys are written as ADK writes them. Unknown keys are ignored when reading.
 
+mod live_call;
 mod model_call;
 mod request;
 mod tool_call;
@@ -16,6 +17,8 @@ use serde_json::Value;
 
 use crate::key_case::{to_camel_case, to_snake_case};
 use crate::{RecordedCall, Recording, Recordings, UserMessage};
+use live_call::LiveCallYaml;
+pub(crate) use live_call::live_request_to_value;
 use model_call::ModelCallYaml;
 pub(crate) use request::request_to_value;
 use tool_call::ToolCallYaml;
@@ -92,6 +95,8 @@ struct RecordingYaml {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     llm_recording: Option<ModelCallYaml>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    live_recording: Option<LiveCallYaml>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     tool_recording: Option<ToolCallYaml>,
 }
 
@@ -163,15 +168,17 @@ impl TryFrom<MessageYaml> for UserMessage {
 
 impl From<&Recording> for RecordingYaml {
     fn from(recording: &Recording) -> Self {
-        let (llm_recording, tool_recording) = match &recording.call {
-            RecordedCall::Model(call) => (Some(call.into()), None),
-            RecordedCall::Tool(call) => (None, Some(call.into())),
+        let (llm_recording, live_recording, tool_recording) = match &recording.call {
+            RecordedCall::Model(call) => (Some(call.into()), None, None),
+            RecordedCall::Live(call) => (None, Some(call.into()), None),
+            RecordedCall::Tool(call) => (None, None, Some(call.into())),
         };
         Self {
             user_message_index: recording.user_message_index,
             agent_index: 0,
             agent_name: recording.agent.clone(),
             llm_recording,
+            live_recording,
             tool_recording,
         }
     }
@@ -181,10 +188,11 @@ impl TryFrom<RecordingYaml> for Recording {
     type Error = String;
 
     fn try_from(yaml: RecordingYaml) -> Result<Self, String> {
-        let call = match (yaml.llm_recording, yaml.tool_recording) {
-            (Some(call), None) => RecordedCall::Model(call.try_into()?),
-            (None, Some(call)) => RecordedCall::Tool(call.try_into()?),
-            _ => return Err("expected either `llm_recording` or `tool_recording`".into()),
+        let call = match (yaml.llm_recording, yaml.live_recording, yaml.tool_recording) {
+            (Some(call), None, None) => RecordedCall::Model(call.try_into()?),
+            (None, Some(call), None) => RecordedCall::Live(call.try_into()?),
+            (None, None, Some(call)) => RecordedCall::Tool(call.try_into()?),
+            _ => return Err("expected either `llm_recording`, `live_recording` or `tool_recording`".into()),
         };
         Ok(Self { user_message_index: yaml.user_message_index, agent: yaml.agent_name, call })
     }

@@ -39,7 +39,7 @@ async fn models_prints_a_table() -> Result<()> {
     let output = hatchery(&folder.served(), &["models"]).await?;
     ensure!(output.success, "{}", output.stderr);
     for line in [
-        "✓ scripted          scripted:*\n",
+        "✓ scripted          scripted:*, scripted-live:*\n",
         "✗ Gemini            gemini-*, gemma-*, models/*  set GOOGLE_API_KEY or GEMINI_API_KEY\n",
         "                    embeddings: gemini-embedding-*, models/*\n",
         "✗ Apigee            apigee/*  set APIGEE_PROXY_URL, such as https://gateway.example/path\n",

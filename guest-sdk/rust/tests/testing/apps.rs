@@ -37,6 +37,41 @@ fn a_run_that_fails_is_an_error_and_an_unknown_app_names_what_to_add() {
     assert!(error.contains(".runs_app(\"clerk\""), "{error}");
 }
 
+/// Passes questions on in one conversation.
+#[tool]
+async fn interview(question: Question, cx: ToolContext) -> Result<Vec<String>, Error> {
+    let run = cx.runner().run_live(LiveRunRequest::new("clerk").session("desk")).await?;
+    let mut answers = Vec::new();
+    for word in question.text.split(' ') {
+        match word {
+            "(knock)" => run.send(LiveRequest::ActivityStart).await?,
+            word => run.send(LiveRequest::text(word)).await?,
+        }
+        while let Some(event) = run.next().await? {
+            if event.turn_complete == Some(true) {
+                break;
+            }
+            answers.push(event.text_content());
+        }
+    }
+    run.close().await;
+    assert_eq!(run.next().await?, None);
+    assert_eq!(run.send(LiveRequest::text("late")).await.unwrap_err().code, "LIVE_CLOSED");
+    Ok(answers)
+}
+
+#[test]
+fn code_talks_to_a_mock_app_in_a_live_run() {
+    let host = Host::new().runs_app("clerk", |request| [Event::text(format!("You said {}.", request.message.text()))]);
+    let answers = host.call::<Vec<String>>(interview, json!({"text": "one two"}));
+    assert_eq!(answers, Ok(vec!["You said one.".into(), "You said two.".into()]));
+    assert!(host.run_requests().iter().all(|request| request.session.as_deref() == Some("desk")));
+    let refused = host.call::<Vec<String>>(interview, json!({"text": "(knock)"})).unwrap_err().to_string();
+    assert_eq!(refused, "the mock host answers complete messages only");
+    let unknown = Host::new().call::<Vec<String>>(interview, json!({"text": "one"})).unwrap_err().to_string();
+    assert!(unknown.contains(".runs_app(\"clerk\""), "{unknown}");
+}
+
 /// Cancels what it has started.
 #[tool]
 async fn hesitate(cx: ToolContext) -> Result<Vec<String>, Error> {

@@ -11,7 +11,7 @@ use hatchery_wasm::CatalogModels;
 
 use super::{Diagnosis, Finding};
 
-const SCRIPT_PREFIX: &str = "scripted:";
+const SCRIPT_PREFIXES: [&str; 2] = ["scripted:", "scripted-live:"];
 
 pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
     let config = diagnosis.config.ok().cloned().unwrap_or_default();
@@ -46,7 +46,7 @@ fn check_model(scripts: &Scripts, resolver: &dyn ModelResolver, model: &str, app
             None => finding,
         };
     }
-    let Some(script) = model.strip_prefix(SCRIPT_PREFIX) else {
+    let Some(script) = SCRIPT_PREFIXES.iter().find_map(|prefix| model.strip_prefix(prefix)) else {
         return Finding::ok(format!("model `{model}` (used by {apps})"));
     };
     let file = scripts.file(script);

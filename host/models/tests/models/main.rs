@@ -17,5 +17,6 @@ mod responses;
 mod retry;
 mod scripted;
 mod scripted_file;
+mod scripted_live;
 mod secrets;
 mod support;

@@ -119,7 +119,7 @@ fn an_unknown_name_is_rejected_with_the_known_ones_and_what_is_missing() {
     assert_eq!(error.kind, ModelErrorKind::UnknownModel);
     assert_eq!(
         error.to_string(),
-        "model `unheard-of`: no provider serves this name; known names: scripted:*, gemini-*, gemma-*, models/*, \
+        "model `unheard-of`: no provider serves this name; known names: scripted:*, scripted-live:*, gemini-*, gemma-*, models/*, \
          openai-responses/*, openai/*, gpt-*, o1*, o3*, o4*; usable with a setting: \
          vertex/*, projects/* (set GOOGLE_CLOUD_PROJECT, or GOOGLE_APPLICATION_CREDENTIALS to the file of a service account); \
          claude-*, anthropic/* (set ANTHROPIC_API_KEY); openrouter/* (set OPENROUTER_API_KEY); \

@@ -21,7 +21,7 @@ pub(crate) struct ModelCallYaml {
 }
 
 #[derive(Serialize, Deserialize)]
-struct ModelErrorYaml {
+pub(super) struct ModelErrorYaml {
     code: String,
     model: String,
     message: String,
@@ -29,19 +29,32 @@ struct ModelErrorYaml {
     status: Option<u16>,
 }
 
-impl From<&ModelCall> for ModelCallYaml {
-    fn from(call: &ModelCall) -> Self {
-        let error = call.error.as_ref().map(|error| ModelErrorYaml {
+impl From<&ModelError> for ModelErrorYaml {
+    fn from(error: &ModelError) -> Self {
+        Self {
             code: error.kind.code().into(),
             model: error.model.clone(),
             message: error.message.clone(),
             status: error.status,
-        });
+        }
+    }
+}
+
+impl From<ModelErrorYaml> for ModelError {
+    fn from(error: ModelErrorYaml) -> Self {
+        // The code may come from a later version. The run fails in any case.
+        let kind = ModelErrorKind::from_code(&error.code).unwrap_or(ModelErrorKind::Server);
+        Self { status: error.status, ..Self::new(kind, error.model, error.message) }
+    }
+}
+
+impl From<&ModelCall> for ModelCallYaml {
+    fn from(call: &ModelCall) -> Self {
         Self {
             llm_request: (&call.request).into(),
             llm_responses: call.responses.iter().map(to_yaml_value).collect(),
             llm_response: None,
-            llm_error: error,
+            llm_error: call.error.as_ref().map(Into::into),
         }
     }
 }
@@ -52,17 +65,12 @@ impl TryFrom<ModelCallYaml> for ModelCall {
     fn try_from(yaml: ModelCallYaml) -> Result<Self, String> {
         let single_response = yaml.llm_response.filter(|response| !response.is_null());
         let responses = yaml.llm_responses.into_iter().chain(single_response);
-        let error = yaml.llm_error.map(|error| {
-            // The code may come from a later version. The run fails in any case.
-            let kind = ModelErrorKind::from_code(&error.code).unwrap_or(ModelErrorKind::Server);
-            ModelError { status: error.status, ..ModelError::new(kind, error.model, error.message) }
-        });
         Ok(Self {
             request: yaml.llm_request.try_into()?,
             responses: responses
                 .map(|response| from_yaml_value::<LlmResponse>(response, "llm_responses"))
                 .collect::<Result<_, String>>()?,
-            error,
+            error: yaml.llm_error.map(Into::into),
         })
     }
 }

@@ -36,6 +36,7 @@ pub fn calls(recordings: &Recordings) -> Vec<String> {
     let calls = recordings.recordings.iter().map(|recording| {
         let call = match &recording.call {
             RecordedCall::Model(_) => "model".to_owned(),
+            RecordedCall::Live(_) => "live".to_owned(),
             RecordedCall::Tool(tool) => format!("{}{}", tool.call.name, Value::Object(tool.call.args.clone())),
         };
         format!("{} {}: {call}", recording.user_message_index, recording.agent)

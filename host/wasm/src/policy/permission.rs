@@ -81,7 +81,8 @@ fn is_own_model(component: &str, model: &str) -> bool {
     if let Some(path) = model.strip_prefix(COMPONENT_MODEL) {
         return path.split_once('/').is_some_and(|(owner, _)| owner == component);
     }
-    let rest = model.strip_prefix("scripted:").and_then(|path| path.strip_prefix(component));
+    let path = model.strip_prefix("scripted:").or_else(|| model.strip_prefix("scripted-live:"));
+    let rest = path.and_then(|path| path.strip_prefix(component));
     rest.is_some_and(|rest| rest.starts_with('/') || (rest.starts_with('.') && !rest.contains('/')))
 }
 
@@ -232,7 +233,13 @@ mod tests {
     #[test]
     fn models_and_scripts_of_the_component_itself_are_free() {
         let none = Grants::default();
-        for name in ["component:dice/fair", "scripted:dice/answers.yaml", "scripted:dice.yaml"] {
+        let own = [
+            "component:dice/fair",
+            "scripted:dice/answers.yaml",
+            "scripted:dice.yaml",
+            "scripted-live:dice/answers.yaml",
+        ];
+        for name in own {
             assert!(Permission::Model(name).is_granted(&none, "dice"), "{name}");
         }
         for name in [
@@ -243,6 +250,7 @@ mod tests {
             "scripted:dice",
             "scripted:dice.d/answers.yaml",
             "scripted:../dice/answers.yaml",
+            "scripted-live:other.yaml",
             "dice/answers.yaml",
             "gemini-2.5-flash",
         ] {

@@ -179,7 +179,7 @@ limits! {
     cpu: time(5 s) { Cpu, "COMPONENT_CPU", "of CPU time" };
     /// Wall time of a call, such as that of a tool or a callback.
     wall: time(30 s) { Wall, "COMPONENT_TIMEOUT", "of wall time" };
-    /// Wall time of a custom agent's run, or of a model's answer.
+    /// Wall time of a custom agent's run, of a model's answer, or of a live model's conversation.
     agent_wall: time(10 min) { AgentWall, "COMPONENT_TIMEOUT", "of wall time" };
     /// Bytes of a tool's result, a callback's answer, one event, a model's whole answer, what a call sets, or the
     /// events that it reads at a time.

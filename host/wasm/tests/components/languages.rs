@@ -82,6 +82,8 @@ in_each_language! {
     a_plugin_changes_messages_requests_and_events,
     a_plugin_is_told_of_a_failed_run,
     a_model_streams_or_answers_at_once_and_fails_with_its_own_error,
+    a_live_model_repeats_what_it_hears_until_it_is_closed_or_fails,
+    code_talks_to_an_app_in_a_live_run,
     code_runs_events_are_summarized_and_examples_selected,
     a_request_to_a_granted_host_is_answered,
     a_request_to_another_host_is_denied_and_the_log_has_the_lines_to_paste,

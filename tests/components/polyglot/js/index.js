@@ -1,8 +1,8 @@
 // The same items in each guest language: JavaScript. See `../rust`, `../python` and `../plain`.
 
 import {
-  FatalError, HatcheryError, agent, callback, codeExecutor, component, content, examples, llmAgent, model, plugin, s, summarizer, textOf, tool,
-  toolUse, toolset,
+  FatalError, HatcheryError, agent, callback, codeExecutor, component, content, examples, liveModel, llmAgent, model, plugin, s, summarizer,
+  textOf, tool, toolUse, toolset,
 } from "hatchery-guest";
 import { giveUp, hang, useGlobals, visit, visitAll, waitInTurn } from "./web.js";
 
@@ -141,10 +141,17 @@ const clerk = llmAgent({
 
 const delegate = tool({
   name: "delegate",
-  description: "Runs an app in a session `errand`, and returns its last words.",
+  description: "Runs an app in a session `errand`, and returns its last words; after `live: ` in a live run, in a session `talk`.",
   parameters: s.object({ app: s.string(), text: s.string() }),
   run({ app, text }, { runner }) {
     const apps = runner.listApps();
+    if (text.startsWith("live: ")) {
+      const live = runner.runLive({ app, session: "talk" });
+      live.send(text.slice(6));
+      const said = live.turn().filter((event) => !event.partial && event.content).map(textOf);
+      live.close();
+      return { apps, session: live.session, text: said.at(-1), rest: [...live].length };
+    }
     const run = runner.run({ app, message: text, session: "errand", stateDelta: { lamp: 1 } });
     return { apps, session: run.session, text: run.text() };
   },
@@ -273,6 +280,18 @@ const count = summarizer({ name: "count", run: (events) => (events.length ? `${e
 const echoExamples = examples({ name: "echo", run: (query) => [{ input: query, output: "Yes." }] });
 
 /** Answers with the words of the last message. */
+const starling = liveModel({
+  name: "starling",
+  async *run(request, connection) {
+    for await (const { content: message, blob } of connection) {
+      if (blob) yield { outputTranscription: { text: `${blob.data.length} bytes`, finished: true } };
+      if (message && textOf(message) === "stop") throw new FatalError("it stopped", "MODEL_RATE_LIMITED");
+      if (message) yield textOf(message);
+      yield { turnComplete: true };
+    }
+  },
+});
+
 const parrot = model({
   name: "parrot",
   *run({ contents }) {
@@ -323,4 +342,5 @@ export default component({
   summarizers: [count],
   examples: [echoExamples],
   models: [parrot],
+  liveModels: [starling],
 });

@@ -6,9 +6,9 @@ import re
 from typing import Literal
 
 from hatchery_guest import (
-    AgentContext, CallbackContext, CodeInput, CodeOutput, CodeRunner, Context, DynamicTool, Error, Event, EventWindow, Example, FatalError,
-    LlmAgent, LlmRequest, RunRequest, ToolCall, ToolContext, ToolUse, agent, callback, code_executor, examples, export, model, plugin,
-    summarizer, tool, toolset,
+    AgentContext, Blob, CallbackContext, CodeInput, CodeOutput, CodeRunner, Context, DynamicTool, Error, Event, EventWindow, Example,
+    FatalError, LiveConnection, LiveMessage, LiveRunRequest, LiveSignal, LlmAgent, LlmRequest, RunRequest, ToolCall, ToolContext, ToolUse,
+    Transcription, agent, callback, code_executor, examples, export, live_model, model, plugin, summarizer, tool, toolset,
 )  # fmt: skip
 
 from web import give_up, open_page, visit, visit_all, wait_in_turn
@@ -127,8 +127,14 @@ clerk = LlmAgent(
 
 @tool
 async def delegate(app: str, text: str, cx: ToolContext) -> dict:
-    """Runs an app in a session `errand`, and returns its last words."""
+    """Runs an app in a session `errand`, and returns its last words; after `live: ` in a live run, in a session `talk`."""
     apps = cx.runner.list_apps()
+    if text.startswith("live: "):
+        live = await cx.runner.run_live(LiveRunRequest(app, session="talk"))
+        await live.send(text.removeprefix("live: "))
+        said = [event.text for event in await live.turn() if not event.partial and event.content]
+        live.close()
+        return {"apps": apps, "session": live.session, "text": said[-1], "rest": len([event async for event in live])}
     run = await cx.runner.run(RunRequest(app, text, session="errand", state_delta={"lamp": 1}))
     return {"apps": apps, "session": run.session, "text": await run.text()}
 
@@ -264,6 +270,19 @@ def echo_examples(query: str) -> list:
     return [Example(query, "Yes.")]
 
 
+@live_model
+async def starling(request: LlmRequest, connection: LiveConnection):
+    async for heard in connection:
+        match heard:
+            case LiveMessage(message) if message.text == "stop":
+                raise Error("it stopped", "MODEL_RATE_LIMITED")
+            case LiveMessage(message):
+                yield message.text
+            case Blob():
+                yield Transcription(f"{len(heard.data)} bytes", True)
+        yield LiveSignal.TURN_COMPLETE
+
+
 @model
 async def parrot(request: LlmRequest):
     """Answers with the words of the last message."""
@@ -302,6 +321,6 @@ chief = LlmAgent(
 
 export(
     storyteller, scale, refuse, break_off, remember, setting, note, keep, both, chance, delegate, keep_diary, learn, compare, look, stop,
-    foreman, echo, clerk, chief, keys, veto, stamp, Answerer, reverse, count, echo_examples, parrot,
+    foreman, echo, clerk, chief, keys, veto, stamp, Answerer, reverse, count, echo_examples, parrot, starling,
     visit, visit_all, wait_in_turn, give_up, open_page,
 )  # fmt: skip

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use hatchery_core::{
-    CodeFile, CodeInput, Content, Event, EventData, ItemResolver, JsonMap, LlmRequest, LlmResponse, ModelError,
-    RunConfig, StreamingMode, ToolError,
+    Blob, CodeFile, CodeInput, Content, Event, EventData, ItemResolver, JsonMap, LiveRequest, LiveResponse, LlmRequest,
+    LlmResponse, ModelError, ModelErrorKind, RunConfig, StreamingMode, ToolError, Transcription,
 };
 use hatchery_engine::Plugins;
 use hatchery_models::scripted::{Reply, Scripted};
@@ -122,6 +122,31 @@ pub async fn a_model_streams_or_answers_at_once_and_fails_with_its_own_error(com
         let error = ask(text, mode).await.map_or_else(|error| Some(error.to_string()), last).unwrap_or_default();
         assert!(error.contains(message), "{error}");
     }
+}
+
+pub async fn a_live_model_repeats_what_it_hears_until_it_is_closed_or_fails(component: Language) {
+    let catalog = catalog(component).await;
+    let model = catalog.model(&format!("component:{component}/starling")).unwrap();
+    assert!(model.capabilities().live);
+    let connection = model.connect(LlmRequest::default()).await.unwrap();
+    let message = |text: &str| LiveRequest::content(Content::user(text));
+    let sound = Blob { mime_type: "audio/pcm".into(), data: vec![0; 3].into(), display_name: None };
+    let heard = Transcription { text: "3 bytes".into(), finished: true };
+    for (request, response) in [
+        (message("one"), LiveResponse::Content(Content::model("one"))),
+        (LiveRequest::Blob(sound), LiveResponse::OutputTranscription(heard)),
+        (message("two"), LiveResponse::Content(Content::model("two"))),
+    ] {
+        connection.send(request).await.unwrap();
+        assert_eq!(connection.receive().await.unwrap().unwrap(), response);
+        assert_eq!(connection.receive().await.unwrap().unwrap(), LiveResponse::TurnComplete);
+    }
+    connection.close().await;
+    assert!(connection.receive().await.is_none());
+    let connection = model.connect(LlmRequest::default()).await.unwrap();
+    connection.send(message("stop")).await.unwrap();
+    let error = connection.receive().await.unwrap().unwrap_err();
+    assert_eq!((error.kind, error.message.as_str()), (ModelErrorKind::RateLimited, "it stopped"));
 }
 
 pub async fn code_runs_events_are_summarized_and_examples_selected(component: Language) {

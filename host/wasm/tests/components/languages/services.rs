@@ -21,6 +21,17 @@ pub async fn an_app_is_run_in_a_session_of_the_user(component: Language) {
     assert!(denied["error"].as_str().unwrap().contains("may not run the app `clerk`"), "{denied}");
 }
 
+pub async fn code_talks_to_an_app_in_a_live_run(component: Language) {
+    let (chat, response) = ask(component, "delegate", json!({"app": "foreman", "text": "live: hi"})).await;
+    let expected = json!({"apps": ["foreman", "storyteller"], "session": "talk", "text": "that was all", "rest": 0});
+    assert!(is_same(&response, &expected), "{response}");
+    let key = SessionKey::new("foreman", "user", "talk");
+    let stored = chat.services().sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
+    assert_eq!(texts(&stored.events.iter().cloned().collect::<Vec<_>>()), ["hi", "I help", "that was all"]);
+    let (_, denied) = ask(component, "delegate", json!({"app": "clerk", "text": "live: hi"})).await;
+    assert!(denied["error"].as_str().unwrap().contains("may not run the app `clerk`"), "{denied}");
+}
+
 pub async fn other_sessions_are_created_extended_read_and_deleted(component: Language) {
     let (_, response) = ask(component, "keep_diary", json!({})).await;
     let expected = json!({

@@ -19,6 +19,7 @@ mod bindings {
                 export hatchery:agent/sync-guest-summarizers@0.2.1;
                 export hatchery:agent/sync-guest-examples@0.2.1;
                 export hatchery:agent/sync-guest-models@0.2.1;
+                export hatchery:agent/sync-guest-live-models@0.2.1;
             }
         ",
         generate_all,
@@ -29,6 +30,7 @@ mod agents;
 mod callbacks;
 mod events;
 mod items;
+mod live;
 mod models;
 mod plugins;
 mod services;

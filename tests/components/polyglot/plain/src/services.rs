@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::bindings::hatchery::agent::types::{Error, EventWindow, RunRequest, SessionInfo};
+use crate::bindings::hatchery::agent::types::{
+    Error, EventWindow, LiveMessage, LiveRequest, LiveRunRequest, RunRequest, SessionInfo,
+};
 use crate::bindings::hatchery::agent::{
     config, plugins, session, sync_agents, sync_memory, sync_models, sync_runner, sync_sessions,
 };
@@ -12,6 +14,9 @@ use crate::{content, parsed, said};
 /// Runs an app in a session `errand`, and returns its last words.
 pub(crate) fn delegate(app: &str, text: &str) -> Result<Value, Error> {
     let apps = sync_runner::list_apps()?;
+    if let Some(text) = text.strip_prefix("live: ") {
+        return talk(&apps, app, text);
+    }
     let run = sync_runner::run(&RunRequest {
         app: app.into(),
         session: Some("errand".into()),
@@ -29,6 +34,28 @@ pub(crate) fn delegate(app: &str, text: &str) -> Result<Value, Error> {
         }
     }
     Ok(json!({ "apps": apps, "session": run.info()?.session, "text": last }))
+}
+
+/// Says something in a live run of an app in a session `talk`, and returns its last words.
+fn talk(apps: &[String], app: &str, text: &str) -> Result<Value, Error> {
+    let session = Some("talk".into());
+    let run = sync_runner::run_live(&LiveRunRequest { app: app.into(), session, config: None })?;
+    run.send(&LiveRequest::Content(LiveMessage { content: content("user", text), partial: false }))?;
+    let mut last = String::new();
+    while let Some(event) = run.next()? {
+        if !event.partial && event.content.is_some() {
+            last = said(event.content.as_ref());
+        }
+        if event.turn_complete == Some(true) {
+            break;
+        }
+    }
+    run.close()?;
+    let mut rest = 0;
+    while run.next()?.is_some() {
+        rest += 1;
+    }
+    Ok(json!({ "apps": apps, "session": run.session()?, "text": last, "rest": rest }))
 }
 
 /// Creates, extends, reads and deletes a session.

@@ -1,7 +1,7 @@
 //! Items other than tools and callbacks.
 
 use hatchery_guest::prelude::*;
-use hatchery_guest::{DynamicTool, ToolUse, ToolsetExport};
+use hatchery_guest::{DynamicTool, ToolUse, ToolsetExport, Transcription};
 
 use crate::clerk;
 use crate::services::{compare, delegate, keep_diary, learn, stop};
@@ -136,6 +136,29 @@ pub async fn parrot(request: LlmRequest, answer: Answer) -> Result<(), Error> {
             return Err(Error::new("MODEL_UNAVAILABLE", "it stopped"));
         }
         answer.say(word).await?;
+    }
+    Ok(())
+}
+
+/// Repeats messages.
+#[live_model]
+pub async fn starling(_request: LlmRequest, connection: LiveConnection) -> Result<(), Error> {
+    while let Some(request) = connection.receive().await? {
+        match request {
+            LiveRequest::Content { content, .. } if content.text() == "stop" => {
+                return Err(Error::new("MODEL_RATE_LIMITED", "it stopped"));
+            }
+            LiveRequest::Content { content, .. } => connection.say(content.text()).await?,
+            LiveRequest::Blob(blob) => {
+                let heard = Transcription { text: format!("{} bytes", blob.data.len()), finished: true };
+                connection.send(LiveResponse::OutputTranscription(heard)).await?;
+            }
+            LiveRequest::ActivityStart
+            | LiveRequest::ActivityEnd
+            | LiveRequest::AudioStreamEnd
+            | LiveRequest::ToolResponses(_) => {}
+        }
+        connection.send(LiveResponse::TurnComplete).await?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ mod web;
 
 use hatchery_guest::prelude::*;
 
-use items::{Answerer, chief, count, echo_examples, foreman, keys, parrot, reverse};
+use items::{Answerer, chief, count, echo_examples, foreman, keys, parrot, reverse, starling};
 use services::{compare, delegate, keep_diary, learn, look, stop};
 use web::{visit, visit_all};
 
@@ -219,4 +219,5 @@ hatchery_guest::export! {
     summarizers: [count],
     examples: [echo_examples],
     models: [parrot],
+    live_models: [starling],
 }

@@ -10,10 +10,29 @@ pub struct Errand {
     text: String,
 }
 
-/// Runs an app in a session `errand`, and returns its last words.
+/// Runs an app in a session `errand`, and returns its last words; after `live: ` in a live run, in a session `talk`.
 #[tool]
 pub async fn delegate(errand: Errand, cx: ToolContext) -> Result<Value, Error> {
     let apps = cx.runner().list_apps()?;
+    if let Some(text) = errand.text.strip_prefix("live: ") {
+        let run = cx.runner().run_live(LiveRunRequest::new(errand.app).session("talk")).await?;
+        run.send(LiveRequest::text(text)).await?;
+        let mut last = String::new();
+        while let Some(event) = run.next().await? {
+            if !event.partial && event.content.is_some() {
+                last = event.text_content();
+            }
+            if event.turn_complete == Some(true) {
+                break;
+            }
+        }
+        run.close().await;
+        let mut rest = 0;
+        while run.next().await?.is_some() {
+            rest += 1;
+        }
+        return Ok(json!({ "apps": apps, "session": run.session(), "text": last, "rest": rest }));
+    }
     let request = RunRequest::new(errand.app, errand.text).session("errand").state("lamp", 1)?;
     let run = cx.runner().run(request).await?;
     let session = run.session().to_owned();

@@ -1,0 +1,175 @@
+//! Live conversations: recording them, and playing them again.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use hatchery_core::sync::MutexExt;
+use hatchery_core::{Blob, JsonMap, LiveConnection, LiveRequest, LiveResponse, ModelError};
+use tokio::sync::Notify;
+
+use crate::call_recorder::{CallId, CallRecorder};
+use crate::{LiveCall, LiveStep, compare};
+
+/// Returns a request as it is recorded: without the bytes of sounds and images, and without state, which is part of the
+/// user's message.
+pub(crate) fn recorded_request(request: &LiveRequest) -> LiveRequest {
+    match request {
+        LiveRequest::Blob(blob) => LiveRequest::Blob(Blob { mime_type: blob.mime_type.clone(), ..Blob::default() }),
+        LiveRequest::Content { content, partial, state_delta: _ } => {
+            LiveRequest::Content { content: content.clone(), partial: *partial, state_delta: JsonMap::new() }
+        }
+        request @ (LiveRequest::ActivityStart
+        | LiveRequest::ActivityEnd
+        | LiveRequest::AudioStreamEnd
+        | LiveRequest::ToolResponses(_)
+        | LiveRequest::Close) => request.clone(),
+    }
+}
+
+/// Records what goes through a connection.
+pub(crate) struct RecordedConnection {
+    pub(crate) connection: Box<dyn LiveConnection>,
+    pub(crate) calls: Arc<CallRecorder>,
+    pub(crate) id: CallId,
+}
+
+#[async_trait]
+impl LiveConnection for RecordedConnection {
+    async fn send(&self, request: LiveRequest) -> Result<(), ModelError> {
+        // What the model says to it comes after it.
+        self.calls.add_step(self.id, LiveStep::Sent(recorded_request(&request)));
+        self.connection.send(request).await.inspect_err(|error| self.calls.set_error(self.id, error))
+    }
+
+    async fn receive(&self) -> Option<Result<LiveResponse, ModelError>> {
+        let received = self.connection.receive().await;
+        match &received {
+            Some(Ok(response)) => self.calls.add_step(self.id, LiveStep::Received(response.clone())),
+            Some(Err(error)) => self.calls.set_error(self.id, error),
+            None => self.calls.add_step(self.id, LiveStep::Closed),
+        }
+        received
+    }
+
+    async fn close(&self) {
+        self.connection.close().await;
+    }
+}
+
+/// A request that differs from the recorded one.
+pub(crate) type Difference = String;
+
+/// Plays a recorded conversation: what the model said comes once the requests before it have been sent.
+pub(crate) struct ReplayedConnection {
+    state: Mutex<State>,
+    /// Told about each request.
+    sent: Notify,
+    /// Told about a request that differs. Returns the error of the connection.
+    report: Box<dyn Fn(Difference) -> ModelError + Send + Sync>,
+}
+
+struct State {
+    steps: VecDeque<LiveStep>,
+    /// The number of steps at the beginning that are requests and have been sent.
+    sent: usize,
+    /// The media type of the sound that is being sent, of which any number of chunks may follow.
+    sound: Option<String>,
+    error: Option<ModelError>,
+}
+
+/// What the connection does next.
+enum Next {
+    Received(Option<Result<LiveResponse, ModelError>>),
+    /// Waits for a request.
+    Wait,
+}
+
+impl ReplayedConnection {
+    pub(crate) fn new(call: LiveCall, report: impl Fn(Difference) -> ModelError + Send + Sync + 'static) -> Self {
+        let LiveCall { request: _, steps, error } = call;
+        let state = State { steps: steps.into(), sent: 0, sound: None, error };
+        Self { state: Mutex::new(state), sent: Notify::new(), report: Box::new(report) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock_unpoisoned()
+    }
+}
+
+impl State {
+    /// Compares a request with the next recorded one.
+    fn send(&mut self, request: &LiveRequest) -> Result<(), Difference> {
+        if let LiveRequest::Blob(blob) = request
+            && self.sound.as_ref() == Some(&blob.mime_type)
+        {
+            return Ok(());
+        }
+        let is_request = |step: &&LiveStep| matches!(step, LiveStep::Sent(_));
+        let recorded = self.steps.iter().filter(is_request).nth(self.sent);
+        let Some(LiveStep::Sent(recorded)) = recorded else {
+            return Err("the recording has no more requests of this conversation".into());
+        };
+        let actual = recorded_request(request);
+        if let Some(diff) = compare::diff_live_requests(recorded, &actual) {
+            return Err(format!("the live request differs from the recorded one\n{diff}"));
+        }
+        self.sound = if let LiveRequest::Blob(Blob { mime_type, .. }) = actual { Some(mime_type) } else { None };
+        self.sent += 1;
+        Ok(())
+    }
+
+    fn next(&mut self) -> Next {
+        loop {
+            match self.steps.front() {
+                Some(LiveStep::Sent(_)) if self.sent == 0 => return Next::Wait,
+                Some(LiveStep::Sent(_)) => {
+                    self.sent -= 1;
+                    self.steps.pop_front();
+                }
+                Some(LiveStep::Received(_)) => {
+                    let Some(LiveStep::Received(response)) = self.steps.pop_front() else { return Next::Wait };
+                    return Next::Received(Some(Ok(response)));
+                }
+                Some(LiveStep::Closed) => return Next::Received(None),
+                None => match self.error.take() {
+                    Some(error) => {
+                        self.steps.push_back(LiveStep::Closed);
+                        return Next::Received(Some(Err(error)));
+                    }
+                    None => return Next::Wait,
+                },
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl LiveConnection for ReplayedConnection {
+    async fn send(&self, request: LiveRequest) -> Result<(), ModelError> {
+        let sent = self.state().send(&request);
+        self.sent.notify_one();
+        sent.map_err(|difference| (self.report)(difference))
+    }
+
+    async fn receive(&self) -> Option<Result<LiveResponse, ModelError>> {
+        loop {
+            let sent = self.sent.notified();
+            if let Next::Received(received) = self.state().next() {
+                return received;
+            }
+            sent.await;
+        }
+    }
+
+    async fn close(&self) {
+        let missing = {
+            let state = self.state();
+            let requests = state.steps.iter().filter(|step| matches!(step, LiveStep::Sent(_))).count();
+            requests - state.sent.min(requests)
+        };
+        if missing > 0 {
+            (self.report)(format!("the conversation ended without {missing} recorded requests"));
+        }
+    }
+}
