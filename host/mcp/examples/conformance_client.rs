@@ -163,7 +163,9 @@ async fn run(toolset: &Arc<McpToolset>) -> Result<(), String> {
 
 /// Lets a model call a tool, and a person accept what its server asks.
 async fn call_as_model(toolset: &Arc<McpToolset>, name: &str, args: Map<String, Value>) -> Result<(), String> {
-    let model = Arc::new(Scripted::sequence([Reply::call(name, Value::Object(args)), Reply::from("done")]));
+    // It is called once more for each question.
+    let model = Scripted::new().on_tool(name, "done").default_reply(Reply::call(name, Value::Object(args)));
+    let model = Arc::new(model);
     let harness = Harness::new(llm_on("caller", &model, |llm| llm.toolsets.push(toolset.clone()))).await;
     let mut events = harness.run("go").await;
     while let Some(id) = events.iter().find_map(|event| {

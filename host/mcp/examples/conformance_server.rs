@@ -8,7 +8,9 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::routing::any;
-use hatchery_core::{Blob, CallContext, CallerOrigin, FunctionDeclaration, JsonMap, PartData, Tool, ToolError};
+use hatchery_core::{
+    Blob, CallContext, CallerOrigin, FunctionDeclaration, JsonMap, PartData, Tool, ToolError, ToolProgress,
+};
 use hatchery_engine::{App, AppDirectory, Runner};
 use hatchery_mcp::{Exposure, McpCatalog, McpEndpoint, McpService};
 use hatchery_test_support::services;
@@ -20,6 +22,8 @@ use tokio::sync::watch;
 enum FixtureResponse {
     Text(&'static str),
     Fail(&'static str),
+    /// Reports that 0, 50 and 100 of 100 are done.
+    Progress,
     /// Stores files, given by their names, types and contents, and returns a text unless it is empty.
     Files(&'static str, &'static [(&'static str, &'static str, &'static [u8])]),
 }
@@ -38,6 +42,15 @@ impl Tool for FixtureTool {
     async fn call(&self, _: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
         match self.response {
             FixtureResponse::Text(text) => Ok(text.into()),
+            FixtureResponse::Progress => {
+                for progress in [0.0, 50.0, 100.0] {
+                    let progress = ToolProgress { progress, total: Some(100.0), message: None };
+                    cx.report_progress(&self.declaration.name, &progress)
+                        .await
+                        .map_err(|error| ToolError::Recoverable(error.client_message()))?;
+                }
+                Ok("done".into())
+            }
             FixtureResponse::Fail(message) => Err(ToolError::Recoverable(message.into())),
             FixtureResponse::Files(text, files) => {
                 for (name, mime_type, data) in files {
@@ -72,7 +85,7 @@ fn tools() -> BTreeMap<String, Arc<dyn Tool>> {
         "then": {"required": ["phone"]}, "else": {"required": ["email"]},
         "additionalProperties": false
     });
-    let fixtures: [(&str, &Value, FixtureResponse); 7] = [
+    let fixtures: [(&str, &Value, FixtureResponse); 8] = [
         ("test_simple_text", &empty, FixtureResponse::Text("This is a simple text response for testing.")),
         ("test_image_content", &empty, FixtureResponse::Files("", &[("image.png", "image/png", PNG)])),
         ("test_audio_content", &empty, FixtureResponse::Files("", &[("audio.wav", "audio/wav", WAV)])),
@@ -89,6 +102,7 @@ fn tools() -> BTreeMap<String, Arc<dyn Tool>> {
                 &[("image.png", "image/png", PNG), ("mixed.txt", "text/plain", b"{}")],
             ),
         ),
+        ("test_tool_with_progress", &empty, FixtureResponse::Progress),
         ("test_error_handling", &empty, FixtureResponse::Fail("This tool intentionally returns an error for testing")),
         ("json_schema_2020_12_tool", &dialect, FixtureResponse::Text("ok")),
     ];

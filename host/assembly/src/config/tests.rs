@@ -322,6 +322,20 @@ fn mcp_servers_are_processes_or_urls() {
 }
 
 #[test]
+fn an_mcp_server_may_use_the_model_that_its_settings_name() {
+    let sampling = |server: &str| {
+        let config = parse(&format!("mcp: {{servers: {{a: {server}}}}}"))?;
+        let settings = config.mcp.servers["a"].settings("a", &Storage::InMemory).unwrap();
+        Ok::<_, String>(settings.sampling.map(|sampling| (sampling.model, sampling.max_tokens)))
+    };
+    assert_eq!(sampling("{command: x}"), Ok(None));
+    assert_eq!(sampling("{command: x, sampling: {model: small}}"), Ok(Some(("small".into(), 4096))));
+    assert_eq!(sampling("{command: x, sampling: {model: small, max_tokens: 9}}"), Ok(Some(("small".into(), 9))));
+    let error = sampling("{command: x, sampling: {max_tokens: 9}}").unwrap_err();
+    assert!(error.contains("missing field `model`"), "{error}");
+}
+
+#[test]
 fn tokens_of_an_mcp_server_are_bound_to_its_url() {
     let id = |url: &str| {
         let config = parse(&format!("mcp: {{servers: {{a: {{url: '{url}', oauth: {{scopes: [read]}}}}}}}}")).unwrap();

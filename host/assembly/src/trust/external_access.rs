@@ -366,7 +366,7 @@ mod tests {
              instances: {{max: 1001}}\n\
              compile: {{time: 61s, threads: 1000, max_file_size: 1GiB, max_function_size: 2MiB, max_functions: 1000000}}\n\
              audit: {{enabled: false, file: /dev/null}}\n\
-             mcp: {{servers: {{files: {{command: npx, args: [-y, server], env: {{HOME: {{from: HOME}}, LANG: C}}}}, \
+             mcp: {{servers: {{files: {{command: npx, args: [-y, server], env: {{HOME: {{from: HOME}}, LANG: C}}, sampling: {{model: small}}}}, \
              web: {{url: 'https://me:secret@mcp.example', headers: {{Authorization: {{from: TOKEN, prefix: 'Bearer '}}}}, oauth: {{client_id: me, \
              client_secret: {{from: MCP_SECRET}}, network: [login.example]}}}}}}}}\n\
              a2a: {{public_url: 'https://me:secret@hosts.example', push: {{network: [hooks.example]}}, agents: {{far: {{card: 'https://a2a.example/card', network: ['*.a2a.example'], \
@@ -400,6 +400,7 @@ mod tests {
                 "plugins[0].args.folder: /srv/recorded",
                 "mcp.servers.files.command: npx -y server",
                 "mcp.servers.files.env.HOME: from HOME",
+                "mcp.servers.files.sampling: small",
                 "mcp.servers.web.url: https://…@mcp.example",
                 "mcp.servers.web.headers.Authorization: from TOKEN",
                 "mcp.servers.web.oauth.network: login.example",

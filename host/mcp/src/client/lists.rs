@@ -8,7 +8,7 @@ use rmcp::service::ServiceError;
 use tokio::sync::Mutex;
 
 use super::McpError;
-use super::connection::Connection;
+use super::connection::{Connection, describe_causes};
 
 /// Most pages of a list.
 const MAX_PAGES: usize = 64;
@@ -54,7 +54,15 @@ impl<T> ServerList<T> {
     }
 }
 
-/// Fetches all pages of a list.
+/// Describes an error without the names of Rust types.
+fn describe(error: &ServiceError) -> String {
+    match error {
+        ServiceError::TransportSend(error) => describe_causes(error.error.as_ref()),
+        error => error.to_string(),
+    }
+}
+
+/// Fetches all pages of a list. A connection whose server demands access is closed.
 ///
 /// # Errors
 /// If the server refuses, does not answer in time, or has more than `max` items: `too_many` says so.
@@ -73,7 +81,10 @@ where
         params.cursor = cursor;
         let page = tokio::time::timeout(timeout, fetch(Some(params))).await;
         let page = page.map_err(|_| format!("no answer within {} s", timeout.as_secs()))?;
-        let (page, next) = page.map_err(|error| error.to_string())?;
+        let (page, next) = page.map_err(|error| {
+            connection.refusal(&error);
+            describe(&error)
+        })?;
         items.extend(page);
         if items.len() > max {
             return Err(too_many.to_owned());

@@ -140,8 +140,8 @@ pub(super) async fn fetch(connection: &Connection) -> Result<Vec<Resource>, McpE
     if !connection.has_resources() {
         return Ok(Vec::new());
     }
-    let limit = (MAX_RESOURCES, format!("there are more than {MAX_RESOURCES}"));
-    let pages = fetch_pages(connection, (limit.0, &limit.1), |params| async move {
+    let too_many = format!("there are more than {MAX_RESOURCES}");
+    let pages = fetch_pages(connection, (MAX_RESOURCES, &too_many), |params| async move {
         let page = connection.peer.list_resources(params).await?;
         Ok::<_, ServiceError>((page.resources, page.next_cursor))
     });

@@ -123,13 +123,8 @@ impl Server {
         let known = self.challenge.lock_unpoisoned().take();
         let challenge = match known {
             Some(challenge) => challenge,
-            None => match OpenConnection::open(&self.name, &self.config).await {
-                Ok(open) => {
-                    let stop = CancellationToken::new();
-                    stop.cancel();
-                    open.run(&stop).await;
-                    return Ok(());
-                }
+            None => match self.probe().await {
+                Ok(()) => return Ok(()),
                 Err(McpError::LoginRequired(challenge)) => challenge,
                 Err(error) => return Err(error),
             },
@@ -142,6 +137,16 @@ impl Server {
         authorization.login(&challenge, browser).await?;
         self.wake.notify_one();
         Ok(())
+    }
+
+    /// Connects and lists the tools, for which some servers demand access that the handshake does not need.
+    async fn probe(&self) -> Result<(), McpError> {
+        let open = OpenConnection::open(&self.name, &self.config).await?;
+        let listed = open.connection.tools().await;
+        let stop = CancellationToken::new();
+        stop.cancel();
+        open.run(&stop).await;
+        listed.map(drop)
     }
 
     /// Closes the connection and ends the process. Returns when both are done.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{
     Agent, AgentContext, AgentKind, Content, CustomAgent, CustomAgentSpec, Event, JsonMap, RunConfig, RunError,
-    SessionKey, Tool, ToolError, USER_AUTHOR, new_event_id,
+    SessionKey, StreamingMode, TOOL_PROGRESS_KEY, Tool, ToolError, USER_AUTHOR, new_event_id,
 };
 use hatchery_engine::{App, RunRequest};
 use rmcp::RoleServer;
@@ -60,7 +60,7 @@ impl McpService {
         let Some(app) = self.0.catalog.app(name) else {
             return Err(format!("the app `{name}` is not loaded any more"));
         };
-        let events = self.run(app, &session, message, context).await?;
+        let events = self.run(app, &session, message, StreamingMode::Off, context).await?;
         if events.iter().any(|event| !event.actions.artifact_delta.is_empty()) {
             // Fails if the client is gone.
             let _ = context.peer.notify_resource_list_changed().await;
@@ -112,7 +112,8 @@ impl McpService {
         let (app, outcome) = calling_app(tool, args)?;
         let session = new_event_id();
         let key = SessionKey::new(TOOL_APP, user(context), session.as_str());
-        let run = self.run(Arc::new(app), &session, name, context).await;
+        // Only a run with streaming has the progress of its tool.
+        let run = self.run(Arc::new(app), &session, name, StreamingMode::On, context).await;
         let outcome = outcome.lock_unpoisoned().take();
         let result = match (run, outcome) {
             (_, Some(Err(message))) | (Err(message), None) => Err(message),
@@ -128,16 +129,18 @@ impl McpService {
         result
     }
 
-    /// Runs an app to its end, or until the client cancels the call. Each event is reported as progress.
+    /// Runs an app to its end, or until the client cancels the call. Each event is reported as progress, unless its tool
+    /// reports progress of its own.
     async fn run(
         &self,
         app: Arc<App>,
         session: &str,
         message: &str,
+        streaming_mode: StreamingMode,
         context: &RequestContext<RoleServer>,
     ) -> Result<Vec<Arc<Event>>, String> {
         let request = RunRequest {
-            config: RunConfig { auto_create_session: true, ..RunConfig::default() },
+            config: RunConfig { auto_create_session: true, streaming_mode, ..RunConfig::default() },
             origin: self.0.origin,
             cancel: context.ct.child_token(),
             trace_parent: context.meta.get_traceparent().and_then(|parent| parent.parse().ok()),
@@ -151,11 +154,16 @@ impl McpService {
         let mut run = self.0.runner.run(app, request).await.map_err(|error| error.client_message())?;
         drop(permit);
         let mut events: Vec<Arc<Event>> = Vec::new();
+        let mut has_own_progress = false;
         while let Some(event) = run.next().await {
             let event = event.map_err(|error| error.client_message())?;
-            if event.author != USER_AUTHOR {
+            if event.partial {
+                has_own_progress |= forward_progress(context, &event).await;
+            } else if event.author != USER_AUTHOR {
                 events.push(event.clone());
-                report_progress(context, events.len(), &event).await;
+                if !has_own_progress {
+                    report_progress(context, events.len(), &event).await;
+                }
                 log_event(context, &event).await;
             }
         }
@@ -230,6 +238,19 @@ async fn report_progress(context: &RequestContext<RoleServer>, count: usize, eve
     let _ = context.peer.notify_progress(params).await;
 }
 
+/// Reports the progress of a tool. Returns false if the event has none.
+async fn forward_progress(context: &RequestContext<RoleServer>, event: &Event) -> bool {
+    let metadata = event.custom_metadata.as_deref().and_then(|metadata| metadata.get(TOOL_PROGRESS_KEY));
+    let number = |key: &str| metadata?.get(key)?.as_f64();
+    let (Some(token), Some(progress)) = (context.meta.get_progress_token(), number("progress")) else { return false };
+    let mut params = ProgressNotificationParam::new(token, progress);
+    params.total = number("total");
+    params.message = metadata.and_then(|metadata| Some(metadata.get("message")?.as_str()?.to_owned()));
+    // Fails if the client is gone, which also ends the run.
+    let _ = context.peer.notify_progress(params).await;
+    true
+}
+
 /// The result of a tool, once it has run.
 type Outcome = Arc<Mutex<Option<Result<Value, String>>>>;
 
@@ -252,7 +273,8 @@ struct ToolCaller {
 #[async_trait]
 impl CustomAgent for ToolCaller {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
-        let result = cx.call.host()?.call_tool(&cx.call, &self.tool, self.args.clone()).await;
+        let call = cx.call.clone().with_progress_sink(cx.sink.clone());
+        let result = cx.call.host()?.call_tool(&call, &self.tool, self.args.clone()).await;
         let result = result.map_err(|error| match error {
             ToolError::Recoverable(message) | ToolError::Fatal { message, .. } => message,
         });

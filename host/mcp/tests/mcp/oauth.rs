@@ -32,15 +32,21 @@ struct Guarded {
     issuer: String,
     /// The challenge of the last login.
     challenge: Arc<Mutex<String>>,
+    /// True if the handshake needs no token.
+    has_open_handshake: bool,
 }
 
 impl Guarded {
     async fn start(issuer: Option<String>) -> Self {
+        Self::start_with(issuer, false).await
+    }
+
+    async fn start_with(issuer: Option<String>, has_open_handshake: bool) -> Self {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let issuer = issuer.unwrap_or_else(|| format!("http://{address}"));
-        let server = Self { address, issuer, challenge: Arc::default() };
+        let server = Self { address, issuer, challenge: Arc::default(), has_open_handshake };
         let router = Router::new()
             .route("/mcp", post(mcp))
             .route("/.well-known/oauth-protected-resource/mcp", get(resource))
@@ -64,7 +70,10 @@ impl Guarded {
 }
 
 async fn mcp(State(server): State<Guarded>, headers: HeaderMap, Json(message): Json<Value>) -> Response {
-    if headers.get("authorization").and_then(|value| value.to_str().ok()) != Some(&format!("Bearer {TOKEN}")) {
+    let has_token =
+        headers.get("authorization").and_then(|value| value.to_str().ok()) == Some(&format!("Bearer {TOKEN}"));
+    let is_handshake = matches!(message["method"].as_str(), Some("initialize" | "notifications/initialized"));
+    if !has_token && !(is_handshake && server.has_open_handshake) {
         let metadata = format!("http://{}/.well-known/oauth-protected-resource/mcp", server.address);
         let challenge = format!("Bearer resource_metadata=\"{metadata}\"");
         return (StatusCode::UNAUTHORIZED, [("www-authenticate", challenge)]).into_response();
@@ -188,6 +197,16 @@ async fn a_person_logs_in_once_and_agents_never_see_the_token() {
     let events = app.harness.run("go").await;
     let seen = format!("{}{:?}", json!(events), app.model.requests());
     assert!(seen.contains("opened") && !seen.contains(TOKEN), "{seen}");
+}
+
+#[tokio::test]
+async fn a_person_logs_in_to_a_server_that_demands_it_for_its_tools_only() {
+    let server = Guarded::start_with(None, true).await;
+    let guarded = toolset(server.config(|_| ()));
+    let error = CallingApp::error(guarded.clone()).await.to_string();
+    assert!(error.contains("it requires authorization, and answered `Bearer resource_metadata="), "{error}");
+    guarded.login(&Granting).await.unwrap();
+    assert_eq!(call(guarded, "open", json!({})).await["text_output"][0]["text"], "opened");
 }
 
 #[tokio::test]

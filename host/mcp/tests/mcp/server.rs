@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::routing::any;
 use bytes::Bytes;
-use hatchery_core::{Agent, Blob, CallerOrigin, PartData, Tool, ToolError};
+use hatchery_core::{Agent, Blob, CallerOrigin, PartData, Tool, ToolError, ToolProgress};
 use hatchery_engine::build::custom;
 use hatchery_engine::{App, AppDirectory, Runner};
 use hatchery_mcp::{Exposure, McpCatalog, McpEndpoint, McpService};
@@ -77,7 +77,8 @@ impl Host {
             .into_iter()
             .map(|agent| (agent.name.clone(), Arc::new(App::new(agent.name.clone(), agent).unwrap())));
         let picture = tool("draw", |_, _| Ok(json!("drawn")));
-        let tools: [(&str, Arc<dyn Tool>); 4] = [
+        let tools: [(&str, Arc<dyn Tool>); 5] = [
+            ("dice/count", Arc::new(CountingTool(tool("count", |_, _| Ok(Value::Null))))),
             ("dice/roll", tool("roll", |args, _| Ok(json!({"rolled": args["sides"]})))),
             ("dice/draw", Arc::new(DrawingTool(picture))),
             ("dice/fail", tool("fail", |_, _| Err(ToolError::Recoverable("the die is lost".into())))),
@@ -96,6 +97,24 @@ impl Host {
 
     pub async fn client(&self) -> Client {
         connect(self.service(&["*"], &["*"])).await
+    }
+}
+
+/// Reports progress.
+struct CountingTool(Arc<dyn Tool>);
+
+#[async_trait::async_trait]
+impl Tool for CountingTool {
+    fn declaration(&self) -> &Arc<hatchery_core::FunctionDeclaration> {
+        self.0.declaration()
+    }
+
+    async fn call(&self, _: hatchery_core::JsonMap, cx: &hatchery_core::CallContext) -> Result<Value, ToolError> {
+        for step in [10.0, 20.0] {
+            let progress = ToolProgress { progress: step, total: Some(20.0), message: Some("counting".into()) };
+            cx.report_progress("count", &progress).await.unwrap();
+        }
+        Ok(json!("counted"))
     }
 }
 
@@ -177,11 +196,11 @@ async fn names(client: &Client) -> Vec<String> {
 async fn clients_see_what_is_exposed() {
     let host = Host::new(vec![counter()]);
     let client = host.client().await;
-    assert_eq!(names(&client).await, ["bank_pay", "dice_draw", "dice_fail", "dice_roll", "run_counter"]);
+    assert_eq!(names(&client).await, ["bank_pay", "dice_count", "dice_draw", "dice_fail", "dice_roll", "run_counter"]);
     let tools = client.list_all_tools().await.unwrap();
-    assert_eq!(tools[4].description.as_deref(), Some("Counts messages."));
-    assert_eq!(tools[4].input_schema["required"], json!(["message"]));
-    assert_eq!(tools[3].input_schema["type"], "object");
+    assert_eq!(tools[5].description.as_deref(), Some("Counts messages."));
+    assert_eq!(tools[5].input_schema["required"], json!(["message"]));
+    assert_eq!(tools[4].input_schema["type"], "object");
     assert_eq!(names(&connect(host.service(&["*"], &[])).await).await, ["run_counter"]);
     assert_eq!(names(&connect(host.service(&[], &["dice/r*"])).await).await, ["dice_roll"]);
     let hidden = call(&connect(host.service(&[], &["dice/r*"])).await, "bank_pay", json!({})).await.unwrap_err();
@@ -247,6 +266,16 @@ async fn events_are_reported_as_progress() {
         tokio::task::yield_now().await;
     }
     assert_eq!(*client.service().progress.lock().unwrap(), ["1 twice", "2 twice"]);
+}
+
+#[tokio::test]
+async fn the_progress_of_a_tool_is_forwarded() {
+    let client = Host::new(vec![]).client().await;
+    assert_eq!(text(&call(&client, "dice_count", json!({})).await.unwrap()), "counted");
+    while client.service().progress.lock().unwrap().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(*client.service().progress.lock().unwrap(), ["10 counting", "20 counting"]);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use crate::config::{
     ValueConfig, without_credentials,
 };
 
-/// Returns the process or the connection of an MCP server and the variables that it gets, as key and value.
+/// Returns the process or the connection of an MCP server, and the variables and the model that it gets, as key and value.
 pub(super) fn external_server(server: &McpServerConfig) -> Vec<(String, String)> {
     let command = server.command.iter().map(|command| {
         let words = std::iter::once(command.display().to_string()).chain(server.args.iter().cloned());
@@ -27,7 +27,8 @@ pub(super) fn external_server(server: &McpServerConfig) -> Vec<(String, String)>
         let variables = oauth.variables().map(|(key, from)| (key, format!("from {from}")));
         hosts.chain(variables).map(|(key, value)| (format!("oauth.{key}"), value)).collect::<Vec<_>>()
     });
-    command.chain(url).chain(variables).chain(oauth).collect()
+    let sampling = server.sampling.iter().map(|sampling| ("sampling".to_owned(), sampling.model.clone()));
+    command.chain(url).chain(variables).chain(oauth).chain(sampling).collect()
 }
 
 /// Returns the hosts that a remote agent reaches and the variables that it gets, as key and value.
