@@ -1,6 +1,8 @@
 //! Messages of clients as messages to the host's agents.
 
-use hatchery_core::{Content, FunctionResponse, JsonMap, Part as HostPart, PartData, REQUEST_CONFIRMATION};
+use hatchery_core::{
+    Content, FunctionResponse, JsonMap, Part as HostPart, PartData, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL,
+};
 use serde_json::{Value, json};
 
 use super::events::OpenCall;
@@ -98,7 +100,7 @@ pub(super) fn content(message: Message, open: &[OpenCall]) -> Result<Content, A2
 /// Returns a text as the answer to the only open call.
 fn answer(open: &[OpenCall], parts: &[HostPart]) -> Result<HostPart, A2aError> {
     let [OpenCall { call, .. }] = open else { return Err(needs_answers(open)) };
-    let is_decision = call.name == REQUEST_CONFIRMATION || call.name == super::tasks::REQUEST_CREDENTIAL;
+    let is_decision = call.name == REQUEST_CONFIRMATION || call.name == REQUEST_CREDENTIAL;
     let texts: Vec<_> = parts.iter().filter_map(HostPart::as_text).collect();
     if is_decision || texts.is_empty() {
         return Err(needs_answers(open));

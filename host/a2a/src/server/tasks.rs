@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use hatchery_core::{Event, EventWindow, JsonMap, RunService, RunState, SessionKey, StoreError, StoredRun, Timestamp};
+use hatchery_core::{
+    Event, EventWindow, JsonMap, REQUEST_CREDENTIAL, RunService, RunState, SessionKey, StoreError, StoredRun, Timestamp,
+};
 use hatchery_engine::Runner;
 use serde_json::json;
 
@@ -12,9 +14,6 @@ use super::events::{self, OpenCall};
 use super::task_id::TaskId;
 use crate::error::{A2aError, ErrorKind};
 use crate::model::{StatusUpdate, Task, TaskState, TaskStatus, Update};
-
-/// The function with which agents ask for credentials.
-pub(super) const REQUEST_CREDENTIAL: &str = "adk_request_credential";
 
 /// The error code of runs that refuse their task.
 const REJECTED: &str = "REJECTED";

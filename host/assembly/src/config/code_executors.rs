@@ -196,3 +196,69 @@ impl VertexConfig {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn error(executors: &str) -> String {
+        let text = format!("code_executors: {executors}");
+        let error = Config::parse(&text, Path::new("/srv/hatchery.yaml")).unwrap_err().to_string();
+        error.strip_prefix("/srv/hatchery.yaml: code_executors").unwrap_or(&error).to_owned()
+    }
+
+    #[test]
+    fn an_executor_is_a_container_or_an_extension_with_limits() {
+        let text = "code_executors:\n  python: {container: {socket: /run/docker.sock, image: python:3, memory: 1 GiB, cpus: 0.5, \
+                    timeout: 5s, idle_timeout: 1min, max_output: 1 KiB, pids: 9, max_sessions: 2}}\n  \
+                    cloud: {vertex: {extension: projects/p/locations/us-central1/extensions/7, operation: generate_and_execute, \
+                    service_account: {file: key.json}}}\n";
+        let config = Config::parse(text, Path::new("/srv/hatchery.yaml")).unwrap();
+        let container = config.code_executors["python"].container.as_ref().unwrap().settings();
+        let expected = hatchery_executors::ContainerConfig {
+            memory: 1 << 30,
+            cpus: 0.5,
+            pids: 9,
+            timeout: Duration::from_secs(5),
+            max_output: 1_024,
+            max_sessions: 2,
+            idle_timeout: Duration::from_secs(60),
+            ..hatchery_executors::ContainerConfig::new("/run/docker.sock", "python:3")
+        };
+        assert_eq!(container, expected);
+        let vertex = config.code_executors["cloud"].vertex.as_ref().unwrap();
+        let settings = vertex.settings("cloud").unwrap();
+        assert_eq!(settings.operation, ExtensionOperation::GenerateAndExecute);
+        assert_eq!(settings.credentials, CredentialsSource::File("/srv/key.json".into()));
+        let hosts: Vec<_> = vertex.policy().unwrap().network.iter().map(ToString::to_string).collect();
+        assert_eq!(hosts.len(), 2, "{hosts:?}");
+        assert!(hosts[0].contains("us-central1-aiplatform.googleapis.com"), "{hosts:?}");
+    }
+
+    #[test]
+    fn mistakes_name_the_executor_and_the_key() {
+        assert_eq!(error("{a: {}}"), ".a: it has either a `container` or a `vertex`");
+        assert_eq!(
+            error("{built_in: {}}"),
+            ": `built_in` is not a valid name; use up to 64 letters, digits, `-` and `_`, but not `built_in`"
+        );
+        assert_eq!(
+            error("{a: {container: {socket: docker.sock, image: x}}}"),
+            ".a: `container.socket` must be the absolute path of a socket, such as `/var/run/docker.sock`"
+        );
+        assert_eq!(
+            error("{a: {container: {socket: /s, image: x, cpus: 0}}}"),
+            ".a: `container.cpus` must be more than 0 and at most 1024"
+        );
+        assert_eq!(error("{a: {container: {socket: /s, image: ' '}}}"), ".a: `container.image` is missing");
+        assert_eq!(
+            error("{a: {vertex: {extension: '7', service_account: {file: k}}}}"),
+            ".a: `vertex.extension` must be `projects/PROJECT/locations/LOCATION/extensions/ID`"
+        );
+        assert_eq!(
+            error("{a: {vertex: {extension: projects/p/locations/l/extensions/7, service_account: {}}}}"),
+            ".a: vertex.service_account has either a `file` or a `json` from a variable"
+        );
+    }
+}

@@ -377,7 +377,11 @@ mod tests {
              client_id: me, client_secret: {{from: SECRET}}}}}}}}, \
              cloud: {{document: cloud.json, auth: {{service_account: {{file: key.json}}}}}}, \
              literal: {{document: a.json, auth: {{service_account: {{json: '{{}}'}}}}}}, \
+             users: {{document: a.json, auth: {{user: {{oauth2: {{authorization_url: 'https://login.example/auth', \
+             token_url: 'https://login.example/token', client_id: me, client_secret: {{from: SECRET}}}}}}}}}}, \
              variable: {{document: a.json, auth: {{service_account: {{json: {{from: ACCOUNT}}}}}}}}, near: {{document: near.json}}}}}}\n\
+             code_executors: {{python: {{container: {{socket: /run/docker.sock, image: python}}}}, \
+             cloud: {{vertex: {{extension: projects/p/locations/l/extensions/7, service_account: {{file: key.json}}}}}}}}\n\
              integrations: {{jira: {{project: p, location: l, connection: jira, service_account: {{file: key.json}}}}, \
              orders: {{project: p, location: l, integration: orders, endpoint: 'http://localhost:1'}}}}\n"
         );
@@ -417,11 +421,18 @@ mod tests {
                 "openapi.apis.shop.network: *.shop.example",
                 "openapi.apis.shop.auth.bearer: from SHOP_TOKEN",
                 "openapi.apis.shop.headers.X-Team: from TEAM",
+                "openapi.apis.users.auth.user.oauth2.authorization_url: https://login.example/auth",
+                "openapi.apis.users.auth.user.oauth2.token_url: https://login.example/token",
+                "openapi.apis.users.auth.user.oauth2.client_secret: from SECRET",
                 "openapi.apis.variable.auth.service_account.json: from ACCOUNT",
                 "integrations.jira.connection: projects/p/locations/l/connections/jira",
                 "integrations.jira.service_account.file: agents/key.json",
                 "integrations.orders.integration: projects/p/locations/l/integrations/orders",
                 "integrations.orders.endpoint: http://localhost:1",
+                "code_executors.cloud.vertex.extension: projects/p/locations/l/extensions/7",
+                "code_executors.cloud.vertex.service_account.file: agents/key.json",
+                "code_executors.python.container.socket: /run/docker.sock",
+                "code_executors.python.container.image: python",
                 "a2a.public_url: https://…@hosts.example",
                 "a2a.push.network: hooks.example",
                 "components.web.grants.network: *",

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use hatchery_core::{
-    AuthConfig, Content, CredentialId, Event, FunctionResponse, JsonMap, Part, PartData, REQUEST_CREDENTIAL, RunError,
-    Services, USER_AUTHOR, UserCredential,
+    AuthConfig, Claim, Content, CredentialId, Event, FunctionCall, FunctionResponse, JsonMap, Part, PartData,
+    REQUEST_CREDENTIAL, RunError, Services, USER_AUTHOR, UserCredential,
 };
 use imbl::Vector;
 use serde_json::{Value, json};
@@ -47,6 +47,8 @@ pub(crate) async fn receive(
     let mut parts = Vec::with_capacity(message.parts.len());
     for part in &message.parts {
         parts.push(match answer(part) {
+            // The code of an agent has asked by a call of its own, and gets what it has asked for.
+            Some(response) if is_of_code(response, events, verifier) => part.clone(),
             Some(response) => {
                 let status = keep(response, events, verifier, services).await?;
                 let stored = FunctionResponse {
@@ -68,6 +70,13 @@ fn answer(part: &Part) -> Option<&FunctionResponse> {
         PartData::FunctionResponse(response) if response.name == REQUEST_CREDENTIAL => Some(response),
         _ => None,
     }
+}
+
+/// Returns true for an answer to a call of an agent's own code.
+fn is_of_code(response: &FunctionResponse, events: &Vector<Arc<Event>>, verifier: &Verifier<'_>) -> bool {
+    let is_call = |call: &FunctionCall| call.name == REQUEST_CREDENTIAL && call.id == response.id;
+    let mut calls = events.iter().filter(|event| event.function_calls().any(is_call));
+    response.id.is_some() && calls.any(|event| verifier.proves(event, Claim::Call))
 }
 
 /// Keeps the credential of an answer, if a call waits for it. Returns what the session stores.

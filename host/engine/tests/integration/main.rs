@@ -17,6 +17,7 @@ mod confirmation;
 mod consent;
 mod contents;
 mod crashes;
+mod credentials;
 mod custom;
 mod embed;
 mod endings;

@@ -27,7 +27,6 @@ pub struct Engine {
 #[derive(Default)]
 struct Containers {
     created: Vec<Value>,
-    queries: Vec<String>,
     running: HashMap<String, Container>,
     execs: HashMap<String, (PathBuf, Vec<String>)>,
     removed: Vec<String>,
@@ -101,7 +100,7 @@ async fn create(
     }
     let mut state = engine.state.lock().unwrap();
     state.created.push(container.clone());
-    state.queries.push(query["name"].clone());
+    assert!(query["name"].starts_with("hatchery-"), "{query:?}");
     let id = format!("container-{}", state.created.len());
     let words = container["Cmd"].as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned());
     let container = Container { folder: tempfile::tempdir().unwrap(), command: words.collect(), process: None };

@@ -180,3 +180,44 @@ impl OpenIdConnectConfig {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use hatchery_core::ConfigValue;
+
+    use super::*;
+    use crate::config::Config;
+
+    fn parse(user: &str) -> Result<Config, String> {
+        let text = format!("openapi: {{apis: {{a: {{document: a.yaml, auth: {{user: {user}}}}}}}}}");
+        Config::parse(&text, Path::new("/srv/hatchery.yaml")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_openid_provider_is_asked_for_openid_and_may_be_reached() {
+        let user = "{openid_connect: {url: 'https://id.example/.well-known/openid-configuration', client_id: me, \
+                    client_secret: {from: SECRET}, scopes: [email, openid], redirect_uri: 'https://app.example/cb', client_in: body}}";
+        let config = parse(user).unwrap();
+        let api = &config.openapi.apis["a"];
+        let Credentials::User(user) = api.auth.credentials().unwrap() else { panic!("{api:?}") };
+        let AuthScheme::OpenIdConnect { scopes, .. } = &user.scheme else { panic!("{user:?}") };
+        assert_eq!(*scopes, ["openid", "email"]);
+        let client = user.client.unwrap();
+        assert_eq!(client.secret, Some(ConfigValue::Variable { name: "SECRET".into(), prefix: String::new() }));
+        assert_eq!(client.redirect_uri.as_deref(), Some("https://app.example/cb"));
+        let hosts: Vec<_> = api.policy().unwrap().network.iter().map(ToString::to_string).collect();
+        assert!(hosts.iter().any(|host| host.contains("id.example")), "{hosts:?}");
+    }
+
+    #[test]
+    fn a_user_grants_one_kind_of_credentials() {
+        let expected = "/srv/hatchery.yaml: openapi.apis.a.auth: `user` has exactly one of `oauth2`, `openid_connect`, \
+                        `api_key` and `http`";
+        for user in ["{}", "{http: basic, api_key: {in: header, name: X-Key}}"] {
+            assert_eq!(parse(user).unwrap_err(), expected);
+        }
+        assert!(parse("{http: bearer}").is_ok());
+    }
+}

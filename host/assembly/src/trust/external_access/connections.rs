@@ -54,6 +54,11 @@ pub(super) fn external_api(api: &ApiConfig, folder: &Path) -> Vec<(String, Strin
         .oauth2
         .iter()
         .map(|client| ("auth.oauth2.token_url".to_owned(), without_credentials(&client.token_url)));
+    let login = api.auth.user.iter().filter_map(|user| user.oauth2.as_ref());
+    // Where users are sent with their passwords.
+    let login = login.map(|oauth2| {
+        ("auth.user.oauth2.authorization_url".to_owned(), without_credentials(&oauth2.authorization_url))
+    });
     let user_urls = api.auth.user.iter().flat_map(|user| user.urls());
     let user_urls = user_urls.map(|(key, url)| (format!("auth.user.{key}"), without_credentials(url)));
     let account = api.auth.service_account.iter().map(|account| external_account("auth.", account));
@@ -66,6 +71,7 @@ pub(super) fn external_api(api: &ApiConfig, folder: &Path) -> Vec<(String, Strin
         .chain(base_url)
         .chain(hosts)
         .chain(token_url)
+        .chain(login)
         .chain(user_urls)
         .chain(account)
         .chain(credentials)
