@@ -42,20 +42,20 @@ const texts = (session) => session.events.flatMap(({ author, content }) => (auth
 test("a message is changed and sent in a copy of the session", () =>
   withPage(host, async (page) => {
     const original = await converse(page, "edits", "Throw two dice", "Which of 2, 4 and 7 are prime?");
-    await page.getByRole("button", { name: "Edit and send in a copy of the session" }).nth(1).click();
+    await page.getByRole("button", { name: "Edit in a copy of the session" }).nth(1).click();
     await assertAccessible(page, "a message that is edited");
     const draft = page.getByRole("textbox", { name: "Changed message" });
     await draft.fill("Roll a die with 12 sides");
     await page.getByRole("button", { name: "Send", exact: true }).first().click();
     await page.waitForURL((url) => !url.pathname.endsWith(original));
     await page.getByText("Roll a die with 12 sides").waitFor();
-    await page.getByRole("button", { name: "Edit and send in a copy of the session" }).nth(1).waitFor();
+    await page.getByRole("button", { name: "Edit in a copy of the session" }).nth(1).waitFor();
     const copy = new URL(page.url()).pathname.replace("/dev-ui", "");
     assert.deepEqual(texts(await host.json(copy)), ["Throw two dice", "Roll a die with 12 sides"]);
     assert.deepEqual(texts(await host.json(original)), ["Throw two dice", "Which of 2, 4 and 7 are prime?"]);
-    await page.getByRole("button", { name: "Send again in a copy of the session" }).first().click();
+    await page.getByRole("button", { name: "Repeat in a copy of the session" }).first().click();
     await page.waitForURL((url) => !url.pathname.endsWith(copy));
-    await page.getByRole("button", { name: "Edit and send in a copy of the session" }).first().waitFor();
+    await page.getByRole("button", { name: "Edit in a copy of the session" }).first().waitFor();
     const again = new URL(page.url()).pathname.replace("/dev-ui", "");
     assert.deepEqual(texts(await host.json(again)), ["Throw two dice"]);
   }));
@@ -109,7 +109,7 @@ test("a session is saved as a case of a new eval set", () =>
     await assertAccessible(page, "the form of an eval case");
     await form.getByRole("button", { name: "Save" }).click();
     await form.getByRole("link", { name: "saved" }).click();
-    await page.getByRole("button", { name: "two_dice", exact: true }).waitFor();
+    await page.getByText("two_dice", { exact: true }).first().waitFor();
     const { conversation } = await host.json("/dev/apps/dice/eval-sets/saved/eval-cases/two_dice");
     assert.equal(conversation[0].userContent.parts[0].text, "Throw two dice");
   }));

@@ -29,12 +29,21 @@ const files = {
   "trip-planner/tools/trip-tools.wasm": component("trip_tools"),
   "dice/rolls.evalset.json": sample("dice/rolls.evalset.json"),
   "dice/test_config.json": sample("dice/test_config.json"),
+  "hatchery.yaml": [
+    "server:",
+    "  max_concurrent_runs: 64",
+    "limits: { memory: 32MiB }",
+    "prices:",
+    "  currency: EUR",
+    "  models:",
+    '    "scripted:trip-planner/answers.yaml": { input: 100, output: 400 }',
+  ].join("\n"),
 };
 for (const name of fs.readdirSync(path.resolve(import.meta.dirname, "../../../sample-agents/trip-planner"))) {
   if (name.endsWith(".yaml")) files[`trip-planner/${name}`] = sample(`trip-planner/${name}`);
 }
 
-const host = await Host.start(files);
+const host = await Host.start(files, (folder) => ["--config", path.join(folder, "hatchery.yaml")]);
 fs.mkdirSync(output, { recursive: true });
 
 async function open(colorScheme, viewport, user) {
@@ -85,7 +94,16 @@ for (const theme of ["light", "dark"]) {
   await shoot(`run-${theme}`);
   await visit(`runs?app=dice&user=${user}`);
   await page.locator("main li a").first().waitFor();
+  await page.getByRole("checkbox", { name: /Throw two dice/ }).check();
+  await page.getByRole("checkbox", { name: /Roll a die with 1 side/ }).check();
   await shoot(`runs-${theme}`);
+  await page.getByRole("link", { name: "Compare the two" }).click();
+  await page.getByRole("region", { name: "Steps of both runs" }).waitFor();
+  await shoot(`compare-${theme}`);
+  await visit("settings");
+  await page.getByRole("region", { name: "Host" }).waitFor();
+  await page.getByRole("region", { name: "limits" }).scrollIntoViewIfNeeded();
+  await shoot(`settings-${theme}`);
   await visit("agents/trip-planner");
   await page.locator("figure").waitFor();
   await shoot(`agents-${theme}`);

@@ -1,12 +1,13 @@
 import { expect, test } from "vitest";
 import type { App, Part, SessionEvent } from "../src/api/types";
 import { activityOf, describeActivity, eventsOfLastTurn, toolKey } from "../src/model/activity";
+import { noActions } from "./events";
 
 const agent = (name: string, subAgents: string[] = []) => ({ name, description: "", kind: "llm", subAgents, tools: ["look"] });
 const app: App = { name: "trip", rootAgentName: "trip", description: "", isComputerUse: false, agents: [agent("trip", ["hotel", "flight"]), agent("hotel"), agent("flight")] };
 
 function event(author: string, part: Part, more: Partial<SessionEvent> = {}): SessionEvent {
-  const actions = { stateDelta: {}, artifactDelta: {}, ...more.actions };
+  const actions = { ...noActions, ...more.actions };
   return { id: "", invocationId: "r", author, timestamp: 0, content: { parts: [part] }, ...more, actions };
 }
 const message = event("user", { text: "Plan" });
@@ -19,7 +20,7 @@ const names = (events: SessionEvent[], isRunning = true) => {
 
 test("the root is active until another agent acts or is handed the run", () => {
   expect(names([message])).toEqual([["trip"], []]);
-  expect(names([message, event("trip", { text: "" }, { actions: { stateDelta: {}, artifactDelta: {}, transferToAgent: "hotel" } })])).toEqual([["hotel"], []]);
+  expect(names([message, event("trip", { text: "" }, { actions: { ...noActions, transferToAgent: "hotel" } })])).toEqual([["hotel"], []]);
 });
 
 test("a tool is active from its call to its answer", () => {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { decodePcm, encodePcm, loudness, rateOf, resample } from "../src/model/audio";
 import { buildTurns } from "../src/model/conversation";
+import { noActions } from "./events";
 
 describe("audio", () => {
   it("is the same after it was encoded and decoded, and clipped", () => {
@@ -25,7 +26,7 @@ describe("audio", () => {
 });
 
 describe("what was said", () => {
-  const common = { invocationId: "e-1", timestamp: 1 };
+  const common = { invocationId: "e-1", timestamp: 1, actions: noActions };
 
   it("is shown as messages", () => {
     const turns = buildTurns([

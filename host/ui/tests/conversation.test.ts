@@ -8,12 +8,13 @@ import {
   titledState,
   toolError,
 } from "../src/model/conversation";
+import { noActions } from "./events";
 
 let time = 0;
 
 function event(author: string, parts: Part[], more: Partial<SessionEvent> = {}): SessionEvent {
   time += 1;
-  return { id: `event-${time}`, invocationId: "e-1", author, timestamp: time, content: { parts }, ...more };
+  return { id: `event-${time}`, invocationId: "e-1", author, timestamp: time, content: { parts }, actions: noActions, ...more };
 }
 
 const ask = (text: string) => event("user", [{ text }]);

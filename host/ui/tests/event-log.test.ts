@@ -1,9 +1,10 @@
 import { describe, expect, it } from "vitest";
 import type { SessionEvent } from "../src/api/types";
 import { EventLog, localMessage } from "../src/model/event-log";
+import { noActions } from "./events";
 
 function event(id: string, text: string, more: Partial<SessionEvent> = {}): SessionEvent {
-  return { id, invocationId: "e-1", author: "dice", timestamp: 1, content: { role: "model", parts: [{ text }] }, ...more };
+  return { id, invocationId: "e-1", author: "dice", timestamp: 1, content: { role: "model", parts: [{ text }] }, actions: noActions, ...more };
 }
 
 const texts = (log: EventLog) => log.events.map(({ content }) => content?.parts?.map(({ text }) => text).join("|"));

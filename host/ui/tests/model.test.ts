@@ -10,6 +10,7 @@ import { formatAge, formatBytes, formatDuration, preview } from "../src/model/fo
 import { formatRoute, parseRoute, type Route } from "../src/model/route";
 import { areParallel, buildRuns, buildSpans, timeByKind } from "../src/model/runs";
 import { stateScopes } from "../src/model/state";
+import { noActions } from "./events";
 
 describe("server-sent events", () => {
   it("are the same however the bytes are cut", () => {
@@ -67,7 +68,7 @@ function catalog(files: FileEntry[], components: { [name: string]: string } = {}
   const none = { calls: 0, waitingInstances: 0, agents: [], tools: [], callbacks: [], plugins: [] };
   const others = { codeExecutors: [], summarizers: [], examples: [], models: [] };
   const list = Object.entries(components).map(([name, sha256]) => ({ name, sha256, file: `${name}.wasm`, ...none, ...others }));
-  return { generation: 1, components: list, files, draining: [] };
+  return { generation: 1, components: list, files, draining: [], apps: [] };
 }
 
 describe("changes of the catalog", () => {
@@ -121,7 +122,7 @@ describe("components", () => {
 });
 
 function event(id: string, author: string, timestamp: number, more: Partial<SessionEvent> = {}): SessionEvent {
-  return { id, invocationId: "e-1", author, timestamp, content: { parts: [{ text: id }] }, ...more };
+  return { id, invocationId: "e-1", author, timestamp, content: { parts: [{ text: id }] }, actions: noActions, ...more };
 }
 
 describe("runs", () => {
@@ -180,7 +181,7 @@ describe("lines of events", () => {
     expect(line({ errorCode: "X" })).toBe("error");
     expect(line({ content: { parts: [{ functionCall: { name: "f" } }] } })).toBe("call");
     expect(line({ content: { parts: [{ functionResponse: { name: "f", response: { error: "no" } } }] } })).toBe("failed");
-    expect(line({ actions: { stateDelta: { a: 1 } } })).toBe("state");
+    expect(line({ actions: { ...noActions, stateDelta: { a: 1 } } })).toBe("state");
     expect(line({ content: { parts: [{ text: "hi" }] } })).toBe("answer");
     expect(line({})).toBe("event");
   });
@@ -189,7 +190,7 @@ describe("lines of events", () => {
 describe("agents", () => {
   it("are laid out as a tree, each once, also when they name each other", () => {
     const agent = (name: string, subAgents: string[]) => ({ name, subAgents, description: "", kind: "llm" });
-    const app: App = { name: "x", description: "", rootAgentName: "a", agents: [agent("a", ["b", "c"]), agent("b", ["a"]), agent("c", [])] };
+    const app: App = { name: "x", description: "", rootAgentName: "a", isComputerUse: false, agents: [agent("a", ["b", "c"]), agent("b", ["a"]), agent("c", [])] };
     const { nodes } = layOut(app);
     expect(nodes.map(({ agent, depth }) => [agent.name, depth])).toEqual([["a", 0], ["b", 1], ["c", 1]]);
     const [a, b, c] = nodes;

@@ -11,10 +11,11 @@ const catalog = {
   components: [{ ...none, name: "help-desk", file: "help-desk.wasm", sha256: "", calls: 0, waitingInstances: 0, tools: ["refund"], models: ["rules"] }],
   files: [file("trip/root_agent.yaml", "trip"), file("help-desk.wasm", "help-desk")],
   draining: [],
+  apps: [],
 };
 
 describe("the palette", () => {
-  const app = { name: "help-desk", rootAgentName: "x", description: "", agents: [] };
+  const app = { name: "help-desk", rootAgentName: "x", description: "", isComputerUse: false, agents: [] };
   const session = { appName: "help-desk", userId: "me", id: "s-1", state: { __session_metadata__: { displayName: "Refund order 7" } } };
   const entries = buildEntries(catalog, [app], [session as unknown as Session]);
 

@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import type { Part } from "../src/api/types";
 import { alignSteps, stepsOfRun } from "../src/model/run-comparison";
 import { buildRuns } from "../src/model/runs";
+import { noActions } from "./events";
 
 function run(...steps: [author: string, part: Part][]) {
   const events = steps.map(([author, part], index) => ({
@@ -9,7 +10,7 @@ function run(...steps: [author: string, part: Part][]) {
     invocationId: "r",
     author,
     timestamp: index,
-    actions: { stateDelta: {}, artifactDelta: {} },
+    actions: noActions,
     content: { parts: [part] },
   }));
   const [built] = buildRuns(events);

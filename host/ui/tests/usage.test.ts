@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { SessionEvent } from "../src/api/types";
 import { buildUsage, limitHits, parseMetrics, quantile, usageCsv } from "../src/model/metrics";
 import { sumTokens } from "../src/model/stored-usage";
+import { noActions } from "./events";
 
 const TEXT = `# HELP hatchery_runs Runs that have ended.
 # TYPE hatchery_runs counter
@@ -61,6 +62,7 @@ describe("tokens of stored runs", () => {
     id,
     invocationId: `e-${id}`,
     author: "a",
+    actions: noActions,
     timestamp: now - days * 86_400,
     modelVersion: model,
     usageMetadata: { promptTokenCount: tokens, candidatesTokenCount: 1, thoughtsTokenCount: 2, cachedContentTokenCount: 3 },

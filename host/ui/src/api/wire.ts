@@ -13,9 +13,41 @@ export type AddSessionBody = {
   userId: string;
 };
 
+export type Agent = {
+  description: string;
+  /** `llm`, `sequential`, `parallel`, `loop` or `custom`. */
+  kind: string;
+  model?: string;
+  name: string;
+  subAgents: string[];
+  tools?: string[];
+};
+
+/** An app with its agents. */
+export type App = {
+  agents: Agent[];
+  description: string;
+  isComputerUse: boolean;
+  name: string;
+  rootAgentName: string;
+};
+
+/** The names of the agents of an app. */
+export type AppEntry = {
+  agents: string[];
+  name: string;
+};
+
+/** A YAML file of an app. */
+export type AppFile = {
+  path: string;
+  sha256: string;
+  text: string;
+};
+
 /** Names, or with `detailed` the apps with their agents. */
 export type AppList = string[] | {
-  apps: JsonObject[];
+  apps: App[];
 };
 
 export type ArtifactOrVersions = Part | number[];
@@ -35,7 +67,7 @@ export type CallBody = {
 
 export type CheckView = {
   /** Empty if the app would serve. */
-  diagnostics: JsonObject[];
+  diagnostics: Diagnostic[];
 };
 
 export type CodeExecutionResult = {
@@ -43,16 +75,130 @@ export type CodeExecutionResult = {
   output?: string;
 };
 
+/** What is different in a revision of a component. */
+export type Comparison = {
+  changes: ItemChange[];
+  from: RevisionSummary;
+  to: RevisionSummary;
+};
+
+export type ComponentAgent = {
+  description: string;
+  /** Whether the agent becomes an app. */
+  isApp: boolean;
+  kind: string;
+  model?: string;
+  name: string;
+  subAgents: string[];
+  tools: string[];
+  toolsets: string[];
+};
+
+export type ComponentCallback = {
+  name: string;
+  /** Hook points at which it may be used. */
+  points: string[];
+};
+
+/** A component with its grants, limits and stored revisions. */
+export type ComponentDetail = {
+  agents: ComponentAgent[];
+  callbacks: ComponentCallback[];
+  codeExecutors: string[];
+  /** The version of `hatchery:agent` that it was built for. */
+  contract?: string;
+  examples: string[];
+  /** Exported interfaces. */
+  exports: string[];
+  grants: GrantReport;
+  /** Imported interfaces. */
+  imports: string[];
+  /** Whether its code was run to describe its items. */
+  isDescribed: boolean;
+  limits: ComponentLimits;
+  /** The lines of `hatchery.yaml` that grant what is missing. */
+  missingLines?: string;
+  models: string[];
+  name: string;
+  plugins: ComponentPlugin[];
+  /** Why the host would not load it. */
+  refused?: string;
+  /** The revisions that can be restored, that which began to serve last first. */
+  revisions: StoredRevision[];
+  sha256: string;
+  /** Bytes. */
+  size: number;
+  summarizers: string[];
+  tools: ComponentTool[];
+  toolsets: string[];
+};
+
+/** An active component. */
+export type ComponentEntry = {
+  agents: string[];
+  callbacks: string[];
+  /** Number of active calls. */
+  calls: number;
+  codeExecutors: string[];
+  /** Items that are not available because another component already has their name, one sentence each. */
+  conflicts?: string[];
+  examples: string[];
+  /** Path relative to the served folder. */
+  file: string;
+  models: string[];
+  name: string;
+  plugins: string[];
+  /** Of the file, in hexadecimal. */
+  sha256: string;
+  summarizers: string[];
+  tools: string[];
+  /** Number of idle pooled instances. */
+  waitingInstances: number;
+};
+
+/** The main limits of a component's calls. */
+export type ComponentLimits = {
+  agentWallSeconds: number;
+  cpuSeconds: number;
+  /** Bytes. */
+  log: number;
+  /** Bytes. */
+  memory: number;
+  /** Bytes. */
+  result: number;
+  wallSeconds: number;
+};
+
+export type ComponentPlugin = {
+  hooks: string[];
+  name: string;
+};
+
+export type ComponentTool = {
+  description: string;
+  isLongRunning: boolean;
+  name: string;
+  /** JSON Schema of the arguments. */
+  parameters?: Json;
+  requiresConfirmation: boolean;
+  /** JSON Schema of the result. */
+  response?: Json;
+};
+
 /** What is loaded, and the state of every file. */
 export type Components = {
   a2aAgents?: JsonObject[];
-  apps: JsonObject[];
-  components: JsonObject[];
-  files: JsonObject[];
+  apps: AppEntry[];
+  components: ComponentEntry[];
+  /** Replaced or removed revisions that runs still use. */
+  draining: DrainingRevision[];
+  files: FileEntry[];
   /** Increased by every change. */
   generation: number;
   mcpServers?: JsonObject[];
   openapi?: JsonObject[];
+  /** Problems of loaded apps, one sentence each. */
+  warnings?: string[];
 };
 
 /** A message. */
@@ -73,12 +219,40 @@ export type CreateBody = {
   state?: JsonObject;
 };
 
+/** A problem of a file. */
+export type Diagnostic = {
+  column?: number;
+  file: string;
+  line?: number;
+  message: string;
+};
+
+/** A replaced revision of a component that runs still use. */
+export type DrainingRevision = {
+  /** Number of its active calls. */
+  calls: number;
+  /** Whether the drain timeout has passed. */
+  isCutOff: boolean;
+  name: string;
+  sha256: string;
+  /** When it was replaced, in seconds since 1970. */
+  since: number;
+};
+
 /** A conversation with what is expected of the app. */
 export type EvalCase = {
   conversation: JsonObject[];
   creationTimestamp?: number;
   evalId?: string;
   sessionInput?: JsonObject;
+};
+
+/** RunEvalRequest. */
+export type EvalRunBody = {
+  evalIds: string[];
+  evalMetrics: JsonObject[];
+  numRuns?: number;
+  parallelism?: number;
 };
 
 /** Conversations on which an app is evaluated. Answers have keys in snake_case. */
@@ -107,14 +281,14 @@ export type Event = {
   groundingMetadata?: JsonObject;
   /** Partial events have the id of the event that they lead to. */
   id: string;
-  inputTranscription?: JsonObject;
+  inputTranscription?: Transcription;
   interrupted?: boolean;
   /** The id of the run. */
   invocationId: string;
   /** The ids of calls whose results arrive later. */
   longRunningToolIds?: string[];
   modelVersion?: string;
-  outputTranscription?: JsonObject;
+  outputTranscription?: Transcription;
   /** Whether this is a part of a streamed answer. Partial events are not stored. */
   partial?: boolean;
   /** Seconds since 1970. */
@@ -126,7 +300,7 @@ export type Event = {
 /** What an event changes. */
 export type EventActions = {
   /** Names of artifacts and their new versions. */
-  artifactDelta: JsonObject;
+  artifactDelta: { [key: string]: number };
   compaction?: JsonObject;
   deletedArtifactIds?: string[];
   endInvocation?: boolean;
@@ -145,21 +319,46 @@ export type ExecutableCode = {
   language?: string;
 };
 
+/** A stable code and what happened. */
+export type Failure = {
+  code: string;
+  message: string;
+};
+
 export type FileData = {
   displayName?: string;
   fileUri: string;
   mimeType?: string;
 };
 
+/** A file of the served folder. */
+export type FileEntry = {
+  /** The name of the component, or of the app of a `root_agent.yaml`. */
+  name: string;
+  /** Relative to the served folder. */
+  path: string;
+  /** Whether the previous version of the file is still active. */
+  previousServes?: boolean;
+  /** Why the file is not active. */
+  reason?: string;
+  /** Of the active revision, in hexadecimal. */
+  sha256?: string;
+  /** When the state changed last, in seconds since 1970. */
+  since: number;
+  state: FileState;
+};
+
+export type FileState = "pending" | "compiling" | "loaded" | "rejected" | "conflict";
+
 export type FilesBody = {
   /** Texts by path. */
   files: JsonObject;
   /** The hashes of the files as their author has read them. */
-  known?: { [key: string]: string };
+  known: { [key: string]: string };
 };
 
 export type FilesView = {
-  files: JsonObject[];
+  files: AppFile[];
 };
 
 /** Where a session is to be forked, and the id of the new one. */
@@ -181,10 +380,84 @@ export type FunctionResponse = {
   response?: JsonObject;
 };
 
+/** Grants that a component requests, compared with those that it has. Entries by the key of `hatchery.yaml`. */
+export type GrantReport = {
+  granted: { [key: string]: string[] };
+  missing: { [key: string]: string[] };
+  requested?: { [key: string]: string[] };
+  unused: { [key: string]: string[] };
+  /** Reasons that the component states. */
+  why: { [key: string]: string };
+};
+
 /** GraphResponse. */
 export type Graph = {
   /** `None` if there is no such event, or it is not one of an agent. */
   dotSrc?: string;
+};
+
+/** Something that has happened in the host, as the stream of `GET /events` has it. */
+export type HostEvent = HostEventKind & {
+  /** Increases with each event. */
+  id: number;
+  /** Seconds since 1970. */
+  time: number;
+};
+
+export type HostEventKind = {
+  kind: "fileLoading";
+  name: string;
+  path: string;
+} | {
+  kind: "fileLoaded";
+  name: string;
+  path: string;
+} | {
+  kind: "fileRejected";
+  name: string;
+  path: string;
+  previousServes: boolean;
+  reason: string;
+} | {
+  kind: "fileRemoved";
+  name: string;
+  path: string;
+} | {
+  kind: "componentAdded";
+  name: string;
+  sha256: string;
+} | {
+  from: string;
+  kind: "componentReplaced";
+  name: string;
+  to: string;
+} | {
+  kind: "componentRemoved";
+  name: string;
+  sha256: string;
+} | {
+  kind: "revisionDrained";
+  name: string;
+  sha256: string;
+} | {
+  app: string;
+  /** The stable code of its failure. */
+  error?: string;
+  kind: "runEnded";
+  message?: string;
+  run: string;
+  seconds: number;
+  session: string;
+  user: string;
+} | {
+  app: string;
+  component: string;
+  error: string;
+  kind: "callFailed";
+  message: string;
+  run: string;
+  session: string;
+  user: string;
 };
 
 /** A session as `GET` returns it. Names in it are those of the session that it was. */
@@ -195,6 +468,19 @@ export type ImportBody = {
   state?: JsonObject;
 };
 
+/** A difference between two revisions. */
+export type ItemChange = {
+  /** Left out if the item was added. */
+  from?: Json;
+  /** The keys whose values differ. */
+  keys?: string[];
+  /** Such as `tool`, `agent`, `grant` or `import`. */
+  kind: string;
+  name: string;
+  /** Left out if the item was removed. */
+  to?: Json;
+};
+
 export type ListView = {
   /** `pageToken` of the next page. */
   nextPageToken?: number;
@@ -203,6 +489,28 @@ export type ListView = {
 
 export type Memories = {
   memories: JsonObject[];
+};
+
+/** The prices of a model, for a million tokens. */
+export type ModelPrice = {
+  /** Of the part of a prompt that the provider had cached. Default: as `input`. */
+  cachedInput?: number;
+  input: number;
+  output: number;
+};
+
+/** Where a setting comes from. */
+export type Origin = {
+  kind: "default";
+} | {
+  kind: "file";
+  line: number;
+} | {
+  kind: "environment";
+  variable: string;
+} | {
+  flag: string;
+  kind: "flag";
 };
 
 /** A part of a message, with one kind of data. */
@@ -220,6 +528,14 @@ export type Part = {
   thoughtSignature?: string;
 };
 
+/** What the operator pays for tokens. */
+export type Prices = {
+  /** A code of ISO 4217. */
+  currency: string;
+  /** By the name of the model. */
+  models: { [key: string]: ModelPrice };
+};
+
 /** An error. */
 export type Problem = {
   /** A stable code for programs. */
@@ -233,6 +549,13 @@ export type Problem = {
   status: number;
   /** The status in words. */
   title: string;
+};
+
+export type RevisionSummary = {
+  contract?: string;
+  sha256: string;
+  /** Bytes. */
+  size: number;
 };
 
 /** The event to which a session is to be rewound. */
@@ -254,6 +577,9 @@ export type RunBody = {
   parallelism?: number;
 };
 
+/** The state of a run. */
+export type RunState = "accepted" | "running" | "waiting" | "done" | "failed" | "cancelled";
+
 /** A run as clients see it. */
 export type RunView = {
   /** Seconds since 1970. */
@@ -262,10 +588,10 @@ export type RunView = {
   attempts: number;
   background: boolean;
   cancelRequested: boolean;
-  error?: JsonObject;
+  error?: Failure;
   id: string;
   sessionId: string;
-  state: string;
+  state: RunState;
   /** Seconds since 1970. */
   updated: number;
   userId: string;
@@ -295,6 +621,24 @@ export type Session = {
   userId: string;
 };
 
+/** A setting in force. */
+export type Setting = {
+  /** The key of `hatchery.yaml`, with dots, or the name of a flag. */
+  key: string;
+  origin: Origin;
+  /** Left out if the value is not shown. */
+  value?: Json;
+};
+
+/** The settings in force. */
+export type Settings = {
+  /** The configuration file, which need not exist. */
+  file?: string;
+  prices: Prices;
+  /** By key. */
+  settings: Setting[];
+};
+
 /** A span as clients read it. They refuse the whole answer if a value is `null`. */
 export type SpanView = {
   attributes: JsonObject;
@@ -305,6 +649,30 @@ export type SpanView = {
   /** Nanoseconds since 1970. */
   start_time: number;
   trace_id: string;
+};
+
+export type StoredRevision = {
+  /** Seconds since 1970. */
+  servedSince: number;
+  sha256: string;
+  /** Bytes. */
+  size: number;
+};
+
+/** A call of one tool. */
+export type ToolCall = {
+  artifacts: string[];
+  error?: Failure;
+  result?: Json;
+  spans: SpanView[];
+  /** What the call has changed in its session. */
+  stateDelta: JsonObject;
+};
+
+/** What was said in a live run. */
+export type Transcription = {
+  finished?: boolean;
+  text?: string;
 };
 
 export type UpdateBody = {

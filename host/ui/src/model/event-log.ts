@@ -21,7 +21,8 @@ function mergePartial(known: SessionEvent | undefined, event: SessionEvent): Ses
 const LOCAL = "local-";
 
 export function localMessage(parts: Part[], now: number): SessionEvent {
-  return { id: `${LOCAL}${now}`, invocationId: "", author: "user", timestamp: now, content: { role: "user", parts } };
+  const actions = { stateDelta: {}, artifactDelta: {} };
+  return { id: `${LOCAL}${now}`, invocationId: "", author: "user", timestamp: now, content: { role: "user", parts }, actions };
 }
 
 /** Returns whether the host has not stored an event. */

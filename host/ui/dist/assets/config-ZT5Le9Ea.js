@@ -1,0 +1,1 @@
+import{g as e}from"./PageHead-BhEGP752.js";var t=()=>e(`config`);export{t};
