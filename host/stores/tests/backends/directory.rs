@@ -68,8 +68,8 @@ async fn a_stream_that_ends_early_leaves_no_file() {
     assert_eq!(files_below(folder.path()), [] as [PathBuf; 0]);
     // Its reader is gone, too.
     let endless = stream::iter([sent()]).chain(stream::pending()).boxed();
-    let session_key = session();
-    let mut saving = artifacts.save_stream(&session_key, "a", "text/plain", endless);
+    let key = session();
+    let mut saving = artifacts.save_stream(&key, "a", "text/plain", endless);
     while files_below(folder.path()).is_empty() {
         assert!(futures::poll!(&mut saving).is_pending());
         tokio::task::yield_now().await;

@@ -52,7 +52,6 @@ every_backend!(
         runs_are_listed_page_by_page_newest_first,
         interrupted_background_runs_are_found_once_their_turn_has_ended,
         a_deleted_session_has_no_runs,
-        a_rewind_deletes_the_runs_that_have_begun_since,
         an_unknown_session_has_no_runs,
     ],
     encrypted_memory(_folder) => crate::support::encrypted(hatchery_stores::MemorySessions::new()),
