@@ -322,6 +322,7 @@ async fn too_many_runs_are_refused() -> Result<()> {
     first["run"]["runId"] = json!("r");
     socket.send(&first).await?;
     expect(&mut socket, "started", "0").await?;
+    wait_until_running(&host, "s").await?;
     socket.send(&start("other", "parrot", "t", "hello")).await?;
     let error = expect(&mut socket, "error", "other").await?;
     ensure!(error["status"] == 503 && error["code"] == "BUSY" && error["retryAfter"] == 1, "{error}");
