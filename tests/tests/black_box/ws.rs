@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
-use hatchery_tests::host::USER;
+use hatchery_tests::host::{TIMEOUT, USER};
 use hatchery_tests::{Folder, Frame, Host, Socket, event, paths};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -322,6 +322,7 @@ async fn too_many_runs_are_refused() -> Result<()> {
     first["run"]["runId"] = json!("r");
     socket.send(&first).await?;
     expect(&mut socket, "started", "0").await?;
+    wait_until_running(&host, "s").await?;
     socket.send(&start("other", "parrot", "t", "hello")).await?;
     let error = expect(&mut socket, "error", "other").await?;
     ensure!(error["status"] == 503 && error["code"] == "BUSY" && error["retryAfter"] == 1, "{error}");
@@ -348,6 +349,16 @@ async fn too_many_runs_are_refused() -> Result<()> {
     Ok(())
 }
 
+/// Waits until the run `r` of a session of `parrot` has begun.
+async fn wait_until_running(host: &Host, session: &str) -> Result<()> {
+    let path = format!("{}/runs/r", hatchery_tests::host::session_path("parrot", session));
+    let running = async {
+        while host.get(&path).await?.json(200).ok().is_none_or(|run| run["state"] != "running") {}
+        anyhow::Ok(())
+    };
+    tokio::time::timeout(TIMEOUT, running).await.context("it does not begin")?
+}
+
 #[tokio::test]
 async fn a_run_goes_on_without_its_connection_unless_that_is_asked_for() -> Result<()> {
     let host = serve("").await?;
@@ -359,6 +370,7 @@ async fn a_run_goes_on_without_its_connection_unless_that_is_asked_for() -> Resu
         request["run"]["cancelOnDisconnect"] = json!(cancels);
         socket.send(&request).await?;
         expect(&mut socket, "started", "a").await?;
+        wait_until_running(&host, session).await?;
         drop(socket);
         let mut socket = open(&host).await?;
         let follow = json!({"type": "follow", "id": "f", "session": session_of("parrot", session), "runId": "r"});
