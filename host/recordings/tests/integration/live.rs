@@ -30,9 +30,13 @@ impl Model for Parrot {
         panic!("called without a connection: {request:?}")
     }
 
-    async fn connect(&self, _: LlmRequest) -> Result<Box<dyn LiveConnection>, ModelError> {
+    async fn connect(&self, request: LlmRequest) -> Result<Box<dyn LiveConnection>, ModelError> {
         let (said, unheard) = mpsc::unbounded_channel();
-        Ok(Box::new(Connection { said, unheard: unheard.into() }))
+        let connection = Connection { said, unheard: unheard.into() };
+        if let Some(message) = request.contents.last().filter(|content| content.role.as_deref() == Some("user")) {
+            connection.send(LiveRequest::content(Content::clone(message))).await?;
+        }
+        Ok(Box::new(connection))
     }
 
     fn capabilities(&self) -> ModelCapabilities {
