@@ -90,14 +90,16 @@ impl CallRecorder {
         CallId(index)
     }
 
-    /// Records a step of a live conversation, unless it is a further chunk of the last sound.
+    /// Records a step of a live conversation, unless it is a further chunk of the last sound in the same turn.
     pub(crate) fn add_step(&self, id: CallId, step: LiveStep) {
         let mut entries = self.entries();
         let Some(Entry { call: Call::Live(live), .. }) = entries.get_mut(id.0) else { return };
         let PendingLiveCall { call, function_calls } = &mut **live;
-        if matches!(step, LiveStep::Sent(LiveRequest::Blob(_)))
-            && call.steps.iter().rfind(|step| matches!(step, LiveStep::Sent(_))) == Some(&step)
-        {
+        let is_boundary = |step: &&LiveStep| {
+            let ends = [LiveStep::Received(LiveResponse::TurnComplete), LiveStep::Received(LiveResponse::Interrupted)];
+            matches!(step, LiveStep::Sent(_)) || ends.contains(*step)
+        };
+        if matches!(step, LiveStep::Sent(LiveRequest::Blob(_))) && call.steps.iter().rfind(is_boundary) == Some(&step) {
             return;
         }
         if let LiveStep::Received(LiveResponse::ToolCalls(calls)) = &step {

@@ -100,7 +100,7 @@ pub struct LiveCall {
 /// A step of a live conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LiveStep {
-    /// A request to the model. One sound stands for all its chunks, and has no bytes: a replay takes any.
+    /// A request to the model. One sound stands for all its chunks in a turn, and has no bytes: a replay takes any.
     Sent(LiveRequest),
     /// A message of the model.
     Received(LiveResponse),

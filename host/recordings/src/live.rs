@@ -102,6 +102,7 @@ impl State {
     fn send(&mut self, request: &LiveRequest) -> Result<(), Difference> {
         if let LiveRequest::Blob(blob) = request
             && self.sound.as_ref() == Some(&blob.mime_type)
+            && !self.waits_for_sound()
         {
             return Ok(());
         }
@@ -117,6 +118,11 @@ impl State {
         self.sound = if let LiveRequest::Blob(Blob { mime_type, .. }) = actual { Some(mime_type) } else { None };
         self.sent += 1;
         Ok(())
+    }
+
+    /// Returns true if everything before the next sound was played.
+    fn waits_for_sound(&self) -> bool {
+        self.sent == 0 && matches!(self.steps.front(), Some(LiveStep::Sent(LiveRequest::Blob(_))))
     }
 
     fn next(&mut self) -> Next {

@@ -37,11 +37,13 @@ impl Model for LiveScript {
         self.0.generate(request, streaming_mode).await
     }
 
-    async fn connect(&self, request: LlmRequest) -> Result<Box<dyn LiveConnection>, ModelError> {
+    async fn connect(&self, mut request: LlmRequest) -> Result<Box<dyn LiveConnection>, ModelError> {
         request.progress.set_provider("scripted");
         let modalities = request.live_connect_config.clone().unwrap_or_default().modalities();
         let (sender, requests) = mpsc::channel(MAX_REQUESTS);
-        let conversation = Conversation {
+        let is_unanswered = request.contents.last().is_some_and(|content| content.role.as_deref() == Some("user"));
+        let first = if is_unanswered { request.contents.pop_back() } else { None };
+        let mut conversation = Conversation {
             script: self.0.clone(),
             speaks: modalities.iter().any(|modality| modality != "TEXT"),
             history: request,
@@ -51,6 +53,9 @@ impl Model for LiveScript {
             reply: None,
             responses: VecDeque::new(),
         };
+        if let Some(message) = first {
+            conversation.answer(Arc::unwrap_or_clone(message));
+        }
         Ok(Box::new(Connection { sender: Mutex::new(Some(sender)), conversation: conversation.into() }))
     }
 

@@ -92,6 +92,15 @@ async fn a_script_writes_and_calls_tools_in_one_conversation() {
 }
 
 #[tokio::test]
+async fn a_message_that_nobody_has_answered_is_answered_first() {
+    let (_folder, model) = model();
+    let config = LiveConnectConfig { response_modalities: vec!["TEXT".into()], ..LiveConnectConfig::default() };
+    let request = LlmRequest { live_connect_config: Some(config), ..user_request("hello") };
+    let connection = model.connect(request).await.unwrap();
+    assert_eq!(turn(&*connection).await, ["You said: ", "hello"]);
+}
+
+#[tokio::test]
 async fn a_script_speaks_in_tones_with_transcriptions_and_hears_how_long_speech_is() {
     let (_folder, model) = model();
     let connection = connect(&model, "AUDIO").await;

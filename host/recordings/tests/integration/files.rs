@@ -289,7 +289,7 @@ fn errors_name_the_entry() {
     let error = |yaml: &str| Recordings::parse(yaml).unwrap_err().to_string();
     assert!(error("recordings:\n- user_message_index: x\n").contains("recordings[0].user_message_index: invalid type"));
     let neither = "recordings:\n- {user_message_index: 0, agent_name: a}\n";
-    assert_eq!(error(neither), "recordings[0]: expected either `llm_recording` or `tool_recording`");
+    assert_eq!(error(neither), "recordings[0]: expected either `llm_recording`, `live_recording` or `tool_recording`");
     assert_eq!(error("user_messages: [{}]"), "user_messages[0]: missing field `text` or `content`");
 }
 

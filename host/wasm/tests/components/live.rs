@@ -244,8 +244,11 @@ async fn a_live_run_counts_as_calls_and_events_of_the_run_that_opens_it() {
     let models = Arc::new(OneModel(Arc::new(model)));
     let chat = Chat::new(&catalog, "switchboard", models, Plugins::default()).with_apps(&catalog);
     let config = RunConfig { max_llm_calls: 2, ..RunConfig::default() };
-    let (_, error) = chat.say("office one two three", config).await;
-    assert_eq!(error.unwrap().code(), "LIMIT_REACHED");
+    let (events, error) = chat.say("office one two three", config).await;
+    assert!(error.is_none(), "{error:?}");
+    let heard: Value = serde_json::from_str(&transcript(&events).last().unwrap().1).unwrap();
+    assert_eq!(heard["texts"], json!(["office: Yes.", "office: Yes."]));
+    assert!(heard["error"].as_str().unwrap().starts_with("LIMIT_REACHED: "), "{heard}");
     let config = RunConfig { max_events: 3, ..RunConfig::default() };
     let (_, error) = chat.say("office one two", config).await;
     assert_eq!(error.unwrap().code(), "LIMIT_REACHED");

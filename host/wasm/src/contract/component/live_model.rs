@@ -37,7 +37,13 @@ impl LiveModel {
         let (sender, responses) = mpsc::channel(1);
         let (opened, is_open) = oneshot::channel();
         let config = live_config_to_json(request.live_connect_config.as_ref());
-        let call = ConnectCall { name, request: request.to_wit(), config, requests, responses: sender.clone(), opened };
+        let mut request = request.to_wit();
+        if let Some(content) = request.contents.pop_if(|content| content.role.as_deref() == Some("user")) {
+            let first = wit::LiveRequest::Content(wit::LiveMessage { content, partial: false });
+            // The channel has room for one request.
+            let _ = request_sender.try_send(first);
+        }
+        let call = ConnectCall { name, request, config, requests, responses: sender.clone(), opened };
         let (called, model_name) = (component.clone(), model.clone());
         let run = async move {
             let call = called.sandbox.run(Caller::Model, |mut store, instance| {
