@@ -175,12 +175,12 @@ mod tests {
     #[test]
     fn values_that_may_be_secret_are_not_reported() {
         let yaml = "openapi:\n  apis:\n    a: {document: a.json, auth: {bearer: s3cret}}\nmcp:\n  servers:\n    files:\n      \
-                    command: [mcp, --token, s3cret]\ncomponents:\n  dice:\n    limits: {memory: 1MiB}\n";
+                    command: mcp\n      args: [--token, s3cret]\ncomponents:\n  dice:\n    limits: {memory: 1MiB}\n";
         let settings = report(yaml, |_| {}, &[]);
         assert!(!format!("{settings:?}").contains("s3cret"), "{settings:?}");
         let bearer = &settings["openapi.apis.a.auth.bearer"];
         assert_eq!((&bearer.value, &bearer.origin), (&None, &Origin::File { line: 3 }));
-        assert_eq!(settings["mcp.servers.files.command"].origin, Origin::File { line: 7 });
+        assert_eq!(settings["mcp.servers.files.args"].origin, Origin::File { line: 8 });
         assert!(!settings.keys().any(|key| key.starts_with("components")), "{settings:?}");
     }
 
