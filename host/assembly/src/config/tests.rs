@@ -325,7 +325,7 @@ fn mcp_servers_are_processes_or_urls() {
 fn an_mcp_server_may_use_the_model_that_its_settings_name() {
     let sampling = |server: &str| {
         let config = parse(&format!("mcp: {{servers: {{a: {server}}}}}"))?;
-        let settings = config.mcp.servers["a"].settings("a", &Storage::InMemory).unwrap();
+        let settings = config.mcp.servers["a"].settings("a", &credentials()).unwrap();
         Ok::<_, String>(settings.sampling.map(|sampling| (sampling.model, sampling.max_tokens)))
     };
     assert_eq!(sampling("{command: x}"), Ok(None));
