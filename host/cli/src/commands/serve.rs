@@ -288,7 +288,9 @@ impl Announcement<'_> {
             return write_json(self.listen, self.url, self.source, loading);
         }
         let url = self.url;
-        let page = if has_dev_ui { format!("  {DIM}developer page: {url}/dev-ui{DIM:#}") } else { String::new() };
+        // Browsers open no sockets.
+        let has_page = has_dev_ui && self.listen.socket().is_none();
+        let page = if has_page { format!("  {DIM}developer page: {url}/dev-ui{DIM:#}") } else { String::new() };
         let place = self.listen.socket().map_or_else(|| url.to_owned(), |_| self.listen.to_string());
         progress::suspend(|| writeln!(stdout(), "{BOLD}Serving {}{BOLD:#}{page}", escape_control(&place)))?;
         if loading.is_empty() {

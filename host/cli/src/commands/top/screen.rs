@@ -77,17 +77,17 @@ fn head(stats: &Stats) -> String {
 }
 
 fn runs(view: &mut String, stats: &Stats) {
-    heading(view, "APP", &["USER", "SESSION", "RUN", "TIME"]);
+    heading(view, &format!("{}{}TIME", ["APP", "USER", "SESSION"].map(column).concat(), id_column("RUN")));
     let runs = &stats.runs.in_progress;
     for run in runs.iter().take(MAX_LINES) {
-        let columns = [&run.app_name, &run.user_id, &run.session_id, &run.id].map(|text| column(text));
-        line(view, &format!("{}{}", columns.concat(), duration(run.seconds)));
+        let columns = [&run.app_name, &run.user_id, &run.session_id].map(|text| column(text));
+        line(view, &format!("{}{}{}", columns.concat(), id_column(&run.id), duration(run.seconds)));
     }
     rest(view, runs.len());
 }
 
 fn components(view: &mut String, stats: &Stats) {
-    heading(view, "COMPONENT", &["CALLS", "IDLE"]);
+    heading(view, &format!("{}IDLE", ["COMPONENT", "CALLS"].map(column).concat()));
     let mut components: Vec<_> = stats.components.iter().collect();
     components.sort_by_key(|component| std::cmp::Reverse(component.calls));
     for component in components.iter().take(MAX_LINES) {
@@ -102,7 +102,7 @@ fn components(view: &mut String, stats: &Stats) {
 }
 
 fn events(view: &mut String, events: &[Value]) {
-    heading(view, "EVENT", &[]);
+    heading(view, "EVENT");
     for event in events {
         let text = |key: &str| event.get(key).and_then(Value::as_str).unwrap_or_default();
         let subject = ["app", "component", "name", "path"].map(text).into_iter().find(|text| !text.is_empty());
@@ -112,10 +112,9 @@ fn events(view: &mut String, events: &[Value]) {
     }
 }
 
-fn heading(view: &mut String, first: &str, others: &[&str]) {
-    let columns: String = std::iter::once(&first).chain(others).map(|text| column(text)).collect();
+fn heading(view: &mut String, columns: &str) {
     line(view, "");
-    line(view, &format!("{DIM}{}{DIM:#}", columns.trim_end()));
+    line(view, &format!("{DIM}{columns}{DIM:#}"));
 }
 
 fn rest(view: &mut String, count: usize) {
@@ -132,6 +131,11 @@ fn line(view: &mut String, text: &str) {
 /// Returns a text from a client in a column. Control characters in it are visible.
 fn column(text: &str) -> String {
     format!("{:<24}", truncate(text, 22))
+}
+
+/// Like [`column`], for the whole id of a run.
+fn id_column(text: &str) -> String {
+    format!("{:<40}", truncate(text, 38))
 }
 
 fn mebibytes(bytes: u64) -> String {

@@ -218,15 +218,14 @@ impl Connection {
             Ok(work) => self.begin(&id, work, memory).await,
             Err(error) => Err(error),
         };
-        let message = match begun {
-            Ok(run_id) => SocketMessage::Started { id, run_id },
-            Err(error) => SocketMessage::refusal(Some(id), error),
-        };
-        self.send(&message).await
+        match begun {
+            Ok(()) => Ok(()),
+            Err(error) => self.send(&SocketMessage::refusal(Some(id), error)).await,
+        }
     }
 
-    /// Begins to run or follow. Returns the id of the run, if it is known.
-    async fn begin(&mut self, id: &Arc<str>, work: Work, memory: BodyMemory) -> Result<Option<String>, ApiError> {
+    /// Begins to run or follow. The messages of the run tell when it has begun.
+    async fn begin(&mut self, id: &Arc<str>, work: Work, memory: BodyMemory) -> Result<(), ApiError> {
         self.check(id)?;
         let principal = admit(&self.state, self.credentials.as_ref()).await?;
         let permit = self.state.auth().map(|auth| auth.acquire(&principal)).transpose()?.flatten();
@@ -236,37 +235,32 @@ impl Connection {
                 principal.check_app(&session.app)?;
                 principal.check_user(&session.user)?;
                 let updates = runs::updates(&self.state, &session, &run_id, after).await?;
-                Ok(Some(self.follow(id, session, run_id, updates, held)))
+                self.follow(id, session, run_id, updates, held);
+                Ok(())
             }
             Work::Run(body) if body.background == Some(true) => {
                 let run = run::begin_in_background(&self.state, &principal, body, self.trace_parent).await?;
                 let updates = runs::updates(&self.state, &run.session, &run.id, 0).await?;
-                Ok(Some(self.follow(id, run.session, run.id, updates, held)))
+                self.follow(id, run.session, run.id, updates, held);
+                Ok(())
             }
             Work::Run(body) => self.start(id, &principal, body, held).await,
         }
     }
 
-    async fn start(
-        &mut self,
-        id: &Arc<str>,
-        principal: &Principal,
-        body: RunBody,
-        held: Held,
-    ) -> Result<Option<String>, ApiError> {
+    async fn start(&mut self, id: &Arc<str>, principal: &Principal, body: RunBody, held: Held) -> Result<(), ApiError> {
         let session = body.session();
         let mode = if body.streaming == Some(true) { StreamingMode::On } else { StreamingMode::Off };
         let cancel = CancellationToken::new();
         let run = run::start(&self.state, principal, body, mode, self.trace_parent, &cancel).await?;
         let run_id = run.run.id().map(str::to_owned);
-        let active =
-            ActiveRun { session: session.clone(), run_id: run_id.clone(), cancel, leave: None, is_cancelling: false };
+        let active = ActiveRun { session: session.clone(), run_id, cancel, leave: None, is_cancelling: false };
         self.runs.insert(id.clone(), active);
         self.messages.push(streams::started(id.clone(), self.state.clone(), session, run, held).boxed());
-        Ok(run_id)
+        Ok(())
     }
 
-    /// Follows a run, and returns its id.
+    /// Follows a run.
     fn follow(
         &mut self,
         id: &Arc<str>,
@@ -274,15 +268,14 @@ impl Connection {
         run_id: String,
         updates: BoxStream<'static, Result<RunUpdate, RunError>>,
         held: Held,
-    ) -> String {
+    ) {
         let leave = CancellationToken::new();
         let left = leave.clone().cancelled_owned();
-        let messages = streams::followed(id.clone(), updates, held).take_until(left);
+        let messages = streams::followed(id.clone(), run_id.clone(), updates, held).take_until(left);
         let (cancel, leave) = (CancellationToken::new(), Some(leave));
-        let active = ActiveRun { session, run_id: Some(run_id.clone()), cancel, leave, is_cancelling: false };
+        let active = ActiveRun { session, run_id: Some(run_id), cancel, leave, is_cancelling: false };
         self.runs.insert(id.clone(), active);
         self.messages.push(messages.boxed());
-        run_id
     }
 
     async fn cancel(&mut self, id: &Arc<str>) -> Result<(), ApiError> {

@@ -130,11 +130,11 @@ pub(super) fn confirmation(
 #[derive(Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub(super) enum SocketMessage {
-    /// A run has begun, waits for its turn, or is followed.
+    /// A run has begun and is stored, or is followed.
     Started {
         #[schema(value_type = String)]
         id: Arc<str>,
-        /// The id of the run. It is missing for an answer that waits for another turn of its session.
+        /// The id of the run. It is missing for an answer that has waited for another turn of its session.
         #[serde(rename = "runId", skip_serializing_if = "Option::is_none")]
         run_id: Option<String>,
     },

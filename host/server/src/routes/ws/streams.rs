@@ -28,10 +28,13 @@ struct Started {
     run: StartedRun,
     /// The id of the run, once it is known.
     run_id: Option<String>,
+    /// True once the client knows that the run has begun.
+    is_announced: bool,
     _held: Held,
 }
 
-/// Returns the events of a run of this connection, read no faster than they are sent, then its end.
+/// Returns the beginning of a run of this connection, once it is stored, then its events, read no faster than they are sent,
+/// and its end.
 pub(super) fn started(
     id: Arc<str>,
     state: AppState,
@@ -40,9 +43,16 @@ pub(super) fn started(
     held: Held,
 ) -> impl Stream<Item = SocketMessage> {
     let run_id = run.run.id().map(str::to_owned);
-    let started = Started { id, state, session, run, run_id, _held: held };
+    let started = Started { id, state, session, run, run_id, is_announced: false, _held: held };
     stream::unfold(Some(started), |started| async move {
         let mut started = started?;
+        if !started.is_announced {
+            // From then on it can be followed.
+            started.run.run.begun().await;
+            started.is_announced = true;
+            let message = SocketMessage::Started { id: started.id.clone(), run_id: started.run_id.clone() };
+            return Some((message, Some(started)));
+        }
         let error = match started.run.run.next_with_revision().await {
             Some(Ok((revision, event))) => {
                 started.run_id.get_or_insert_with(|| event.invocation_id.clone());
@@ -69,20 +79,23 @@ impl Started {
     }
 }
 
-/// Returns the events of a run that is followed, then its end.
+/// Returns the beginning of a run that is followed, its events, then its end.
 pub(super) fn followed(
     id: Arc<str>,
+    run_id: String,
     updates: BoxStream<'static, Result<RunUpdate, RunError>>,
     held: Held,
 ) -> impl Stream<Item = SocketMessage> {
-    updates.map(move |update| {
+    let beginning = SocketMessage::Started { id: id.clone(), run_id: Some(run_id) };
+    let messages = updates.map(move |update| {
         let (id, _held) = (id.clone(), &held);
         match update {
             Ok(RunUpdate::Event { revision, event }) => SocketMessage::Event { id, revision, event },
             Ok(RunUpdate::End(run)) => SocketMessage::End { id, run: Some(Box::new(RunView::from(*run))), error: None },
             Err(error) => SocketMessage::End { id, run: None, error: Some(Failure::from(&error)) },
         }
-    })
+    });
+    stream::once(std::future::ready(beginning)).chain(messages)
 }
 
 /// Returns a message if a run cannot be cancelled. One that is cancelled ends by itself.
