@@ -416,7 +416,7 @@ export type HostEventKind = {
   kind: "fileRejected";
   name: string;
   path: string;
-  previous_serves: boolean;
+  previousServes: boolean;
   reason: string;
 } | {
   kind: "fileRemoved";
