@@ -249,8 +249,8 @@ export type EvalCase = {
 
 /** RunEvalRequest. */
 export type EvalRunBody = {
-  evalIds: string[];
-  evalMetrics: JsonObject[];
+  evalIds?: string[];
+  evalMetrics?: JsonObject[];
   numRuns?: number;
   parallelism?: number;
 };
@@ -354,7 +354,7 @@ export type FilesBody = {
   /** Texts by path. */
   files: JsonObject;
   /** The hashes of the files as their author has read them. */
-  known: { [key: string]: string };
+  known?: { [key: string]: string };
 };
 
 export type FilesView = {
@@ -569,12 +569,19 @@ export type RollbackBody = {
   to: string;
 };
 
-/** RunEvalRequest. */
 export type RunBody = {
-  evalIds?: string[];
-  evalMetrics?: JsonObject[];
-  numRuns?: number;
-  parallelism?: number;
+  appName?: string;
+  /** True if the response does not wait for the run (`/run` only). */
+  background?: boolean;
+  cancelOnDisconnect?: boolean;
+  invocationId?: string;
+  newMessage?: Content;
+  /** The id of the run, so that the request can be repeated. The header `Idempotency-Key` does the same. */
+  runId?: string;
+  sessionId?: string;
+  stateDelta?: JsonObject;
+  streaming?: boolean;
+  userId?: string;
 };
 
 /** The state of a run. */

@@ -254,7 +254,7 @@ pub(crate) struct HostEvent {
 }
 
 #[derive(ToSchema)]
-#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(tag = "kind", rename_all = "camelCase")]
 pub(crate) enum HostEventKind {
     FileLoading {
         path: String,
@@ -268,6 +268,7 @@ pub(crate) enum HostEventKind {
         path: String,
         name: String,
         reason: String,
+        #[serde(rename = "previousServes")]
         previous_serves: bool,
     },
     FileRemoved {
