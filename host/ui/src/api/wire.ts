@@ -56,7 +56,7 @@ export type Blob = {
   /** Base64. */
   data: string;
   displayName?: string;
-  mimeType: string;
+  mimeType?: string;
 };
 
 export type CallBody = {
@@ -172,6 +172,14 @@ export type ComponentLimits = {
 export type ComponentPlugin = {
   hooks: string[];
   name: string;
+};
+
+export type ComponentStats = {
+  /** Calls in progress. */
+  calls: number;
+  name: string;
+  /** Instances that wait for a call. */
+  waitingInstances: number;
 };
 
 export type ComponentTool = {
@@ -317,6 +325,11 @@ export type EventActions = {
 export type ExecutableCode = {
   code: string;
   language?: string;
+};
+
+export type FailedFile = {
+  path: string;
+  reason: string;
 };
 
 /** A stable code and what happened. */
@@ -487,8 +500,25 @@ export type ListView = {
   runs: RunView[];
 };
 
+/** A line of a log. */
+export type LogView = {
+  /** `error`, `warn`, `info`, `debug` or `trace`. */
+  level: string;
+  text: string;
+  /** Nanoseconds since 1970. */
+  time: number;
+};
+
 export type Memories = {
   memories: JsonObject[];
+};
+
+export type MemoryStats = {
+  /** What request bodies use. */
+  bodyBytes: number;
+  maxBodyBytes: number;
+  /** What the process has in memory, if the system tells it. */
+  residentBytes?: number;
 };
 
 /** The prices of a model, for a million tokens. */
@@ -571,7 +601,7 @@ export type RollbackBody = {
 
 export type RunBody = {
   appName?: string;
-  /** True if the response does not wait for the run (`/run` only). */
+  /** True if the response does not wait for the run (`/run` and `/ws` only). */
   background?: boolean;
   cancelOnDisconnect?: boolean;
   invocationId?: string;
@@ -584,8 +614,24 @@ export type RunBody = {
   userId?: string;
 };
 
+export type RunEntry = {
+  appName: string;
+  id: string;
+  seconds: number;
+  sessionId: string;
+  userId: string;
+};
+
 /** The state of a run. */
 export type RunState = "accepted" | "running" | "waiting" | "done" | "failed" | "cancelled";
+
+export type RunStats = {
+  /** The runs that are in progress or queued, with open live runs. */
+  active: number;
+  /** At most 100 of those whose id is known, longest first. */
+  inProgress: RunEntry[];
+  max: number;
+};
 
 /** A run as clients see it. */
 export type RunView = {
@@ -650,12 +696,25 @@ export type Settings = {
 export type SpanView = {
   attributes: JsonObject;
   end_time: number;
+  /** What the component has logged during the call. */
+  logs?: LogView[];
   name: string;
   parent_span_id?: string;
   span_id: string;
   /** Nanoseconds since 1970. */
   start_time: number;
   trace_id: string;
+};
+
+export type Stats = {
+  apps: number;
+  components: ComponentStats[];
+  /** The files that are not served, with the reasons. */
+  failed: FailedFile[];
+  memory: MemoryStats;
+  runs: RunStats;
+  uptimeSeconds: number;
+  version: string;
 };
 
 export type StoredRevision = {
