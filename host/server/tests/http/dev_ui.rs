@@ -89,7 +89,7 @@ async fn settings_are_shown_by_a_page_with_all_functions_only() {
     assert_eq!(response.status(), 403);
     let problem = response.json::<serde_json::Value>().await.unwrap();
     assert_eq!(problem["code"], "CONFIG_NOT_SHOWN");
-    assert!(problem["detail"].as_str().unwrap().contains("set `server: { dev_ui: full }`"), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().ends_with("; read hatchery.yaml"), "{problem}");
 }
 
 #[tokio::test]
