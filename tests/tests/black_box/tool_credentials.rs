@@ -114,7 +114,11 @@ async fn a_user_logs_in_once_and_nobody_else_sees_the_credentials() -> Result<()
     let mut in_background = body.clone();
     in_background["background"] = true.into();
     let refusal = host.post("/run", &in_background).await?;
-    ensure!(refusal.status == 400 && refusal.text.contains("not accepted in the background"), "{refusal:?}");
+    ensure!(
+        refusal.status == 400
+            && refusal.text.contains("only a run that begins with a new message can run in the background"),
+        "{refusal:?}"
+    );
     let events = events_of(&host.post("/run", &body).await?.json(200)?)?;
     assert_eq!(event::tool_response(&events, "list_orders")?, &json!({"orders": 2}));
 
