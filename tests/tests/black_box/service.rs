@@ -46,7 +46,7 @@ impl Service {
         loop {
             let line = tokio::time::timeout(TIMEOUT, lines.next_line()).await??.context("an announcement")?;
             let announcement: Value = serde_json::from_str(&line)?;
-            if announcement["loading"].as_array().is_some_and(Vec::is_empty) {
+            if announcement.get("loading").and_then(Value::as_array).is_some_and(Vec::is_empty) {
                 return Ok(Self { child, announcement, manager, _stdout: lines });
             }
         }

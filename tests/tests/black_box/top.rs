@@ -26,7 +26,7 @@ async fn start_run(host: &Host) -> Result<Socket> {
     let message = json!({"role": "user", "parts": [{"text": "go"}]});
     let run = json!({"appName": "slow", "userId": USER, "sessionId": "s", "newMessage": message, "runId": "r-1"});
     socket.send(&json!({"type": "start", "id": "a", "run": run})).await?;
-    ensure!(socket.json().await?["type"] == "started");
+    ensure!(event::text_at(&socket.json().await?, "/type") == "started");
     Ok(socket)
 }
 

@@ -70,7 +70,8 @@ fn session_of(app: &str, session: &str) -> Value {
 /// Returns the next message, after a check of its type and id.
 async fn expect(socket: &mut Socket, kind: &str, id: &str) -> Result<Value> {
     let message = socket.json().await?;
-    ensure!(message["type"] == kind && message["id"] == id, "not {kind} {id}: {message}");
+    let (actual_kind, actual_id) = (event::text_at(&message, "/type"), event::text_at(&message, "/id"));
+    ensure!((actual_kind, actual_id) == (kind, id), "not {kind} {id}: {message}");
     Ok(message)
 }
 
@@ -81,7 +82,7 @@ async fn until_ended(socket: &mut Socket, ids: &[&str]) -> Result<BTreeMap<Strin
     while !open.is_empty() {
         let message = socket.json().await?;
         let id = event::text_at(&message, "/id").to_owned();
-        if message["type"] == "end" {
+        if event::text_at(&message, "/type") == "end" {
             open.remove(id.as_str());
         }
         messages.entry(id).or_default().push(message);
@@ -188,7 +189,7 @@ async fn a_client_that_comes_back_misses_nothing_and_gets_nothing_twice() -> Res
                 after = message["revision"].as_u64().with_context(|| message.to_string())?;
                 seen.push(message["event"].clone());
             }
-            if message["type"] == "end" {
+            if event::text_at(&message, "/type") == "end" {
                 seen.push(message);
                 break;
             }
@@ -353,7 +354,7 @@ async fn too_many_runs_are_refused() -> Result<()> {
 async fn wait_until_running(host: &Host, session: &str) -> Result<()> {
     let path = format!("{}/runs/r", hatchery_tests::host::session_path("parrot", session));
     let running = async {
-        while host.get(&path).await?.json(200).ok().is_none_or(|run| run["state"] != "running") {}
+        while host.get(&path).await?.json(200).ok().is_none_or(|run| event::text_at(&run, "/state") != "running") {}
         anyhow::Ok(())
     };
     tokio::time::timeout(TIMEOUT, running).await.context("it does not begin")?

@@ -125,7 +125,7 @@ impl LoopDriver<'_> {
 
     fn prepare(&self, (call, answer): PendingCall, key: Option<String>, is_only: bool) -> PreparedCall {
         let (decision, decided) = match answer {
-            Some(UserAnswer::Decision { confirmation, request }) => (Some(confirmation), Some(Box::new(request))),
+            Some(UserAnswer::Decision { confirmation, request }) => (Some(confirmation), Some(request)),
             // The tool finds the credential where it looks for it.
             Some(UserAnswer::Credential { .. }) | None => (None, None),
         };

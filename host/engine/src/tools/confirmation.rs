@@ -36,7 +36,7 @@ pub enum UserAnswer {
         /// The decision.
         confirmation: ToolConfirmation,
         /// The request that the decision answers.
-        request: ConfirmationRequest,
+        request: Box<ConfirmationRequest>,
     },
     /// A credential has been granted, which the [credential service](hatchery_core::CredentialService) has.
     Credential {
@@ -183,7 +183,7 @@ fn find_open_call(
     let count = since_call.filter(|event| event.function_calls().any(is_request_for_call)).count();
     let request = ConfirmationRequest { id: request_id.into(), args, question, count };
     let confirmation = parse_decision(&response.response)?;
-    Some(AnsweredCall { call: call.clone(), answer: UserAnswer::Decision { confirmation, request } })
+    Some(AnsweredCall { call: call.clone(), answer: UserAnswer::Decision { confirmation, request: Box::new(request) } })
 }
 
 /// Finds the request with this name and id that this host has made, with the index of its event. A model can call a

@@ -80,7 +80,7 @@ async fn a_credential_is_requested_before_the_result_and_the_call_is_made_again(
     let events = app.run("hi").await;
     let original = events[0].function_calls().next().unwrap().id.clone().unwrap();
     let (id, args) = requests(&events).remove(0);
-    assert_eq!(events[1].long_running_tool_ids, [id.clone()]);
+    assert_eq!(events[1].long_running_tool_ids, std::slice::from_ref(&id));
     assert_eq!(args["functionCallId"], original);
     assert_eq!(args["authConfig"]["credentialKey"], "vault");
     assert_eq!(briefs(&events)[2..], [r#"root: answer vault{"status":"asked"}"#, "root: one moment"]);

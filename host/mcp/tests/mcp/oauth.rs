@@ -73,7 +73,8 @@ async fn mcp(State(server): State<Guarded>, headers: HeaderMap, Json(message): J
     let has_token =
         headers.get("authorization").and_then(|value| value.to_str().ok()) == Some(&format!("Bearer {TOKEN}"));
     let is_handshake = matches!(message["method"].as_str(), Some("initialize" | "notifications/initialized"));
-    if !has_token && !(is_handshake && server.has_open_handshake) {
+    let is_open = is_handshake && server.has_open_handshake;
+    if !has_token && !is_open {
         let metadata = format!("http://{}/.well-known/oauth-protected-resource/mcp", server.address);
         let challenge = format!("Bearer resource_metadata=\"{metadata}\"");
         return (StatusCode::UNAUTHORIZED, [("www-authenticate", challenge)]).into_response();

@@ -99,7 +99,7 @@ async fn the_parts_of_the_template_can_be_completed() {
     assert_eq!(templates[0].uri_template, "artifact:///{app}/{session}/{name}");
     assert_eq!(complete(&client, "app", "sc", &[]).await, ["scribe"]);
     assert_eq!(complete(&client, "app", "x", &[]).await, [""; 0]);
-    assert_eq!(complete(&client, "session", "", &[("app", "scribe")]).await, [session.clone()]);
+    assert_eq!(complete(&client, "session", "", &[("app", "scribe")]).await, std::slice::from_ref(&session));
     let known = [("app", "scribe"), ("session", session.as_str())];
     assert_eq!(complete(&client, "name", "notes", &known).await, ["notes/a b.txt"]);
     assert_eq!(complete(&client, "name", "", &[("app", "bank"), ("session", &session)]).await, [""; 0]);

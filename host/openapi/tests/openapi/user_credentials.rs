@@ -114,7 +114,7 @@ fn request(events: &[Arc<Event>]) -> (String, Value) {
     let call = event.function_calls().next().unwrap();
     assert_eq!(call.name, "adk_request_credential");
     let id = call.id.clone().unwrap();
-    assert_eq!(event.long_running_tool_ids, [id.clone()]);
+    assert_eq!(event.long_running_tool_ids, std::slice::from_ref(&id));
     (id, Value::Object(call.args.clone()))
 }
 
@@ -193,7 +193,7 @@ async fn a_user_logs_in_and_the_call_is_made_again() {
     );
     let actions: Vec<_> =
         events.iter().flat_map(|event| event.actions.requested_auth_configs.keys().cloned()).collect();
-    assert_eq!(actions, [call.clone()]);
+    assert_eq!(actions, std::slice::from_ref(&call));
 
     let events = app.send(logged_in(&id, &args, "code=good")).await;
     let answered = events[0].function_responses().next().unwrap();
