@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use hatchery_core::{Event, Session};
-use serde_json::json;
+use hatchery_core::{Event, Session, State, Timestamp};
+use serde::Serialize;
 
 use crate::error::ApiError;
 
@@ -37,12 +37,20 @@ pub(crate) fn sessions<'a>(sessions: impl Iterator<Item = &'a Session>) -> Resul
     Ok(response(body.into()))
 }
 
+/// A session without its events.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SessionHead<'a> {
+    id: &'a str,
+    app_name: &'a str,
+    user_id: &'a str,
+    state: &'a State,
+    last_update_time: &'a Timestamp,
+}
+
 fn write_session(body: &mut Vec<u8>, session: &Session, with_events: bool) -> Result<(), ApiError> {
-    let key = &session.key;
-    let head = json!({
-        "id": key.id, "appName": key.app, "userId": key.user, "state": session.state,
-        "lastUpdateTime": session.last_update_time,
-    });
+    let Session { key, state, last_update_time, .. } = session;
+    let head = SessionHead { id: &key.id, app_name: &key.app, user_id: &key.user, state, last_update_time };
     serde_json::to_writer(&mut *body, &head).map_err(|error| {
         tracing::error!(session = %key, %error, "cannot serialize a session");
         ApiError::internal()
