@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::content::{Content, FunctionCall, FunctionResponse, Part, PartData};
 use crate::extra::{Extra, KnownKeys};
@@ -438,17 +439,22 @@ impl Serialize for Event {
 
 /// Creates an event id: a UUID.
 pub fn new_event_id() -> String {
-    uuid::Uuid::new_v4().to_string()
+    new_uuid("")
 }
 
 /// Creates an invocation id: `e-<uuid>`.
 pub fn new_invocation_id() -> String {
-    format!("e-{}", uuid::Uuid::new_v4())
+    new_uuid("e-")
 }
 
 /// Creates an id for a function call that a model sent without one: `adk-<uuid>`.
 pub fn new_function_call_id() -> String {
-    format!("adk-{}", uuid::Uuid::new_v4())
+    new_uuid("adk-")
+}
+
+fn new_uuid(prefix: &str) -> String {
+    let mut buffer = Uuid::encode_buffer();
+    [prefix, Uuid::new_v4().hyphenated().encode_lower(&mut buffer)].concat()
 }
 
 fn is_empty(extra: &Extra) -> bool {
