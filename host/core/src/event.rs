@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::content::{Content, FunctionCall, FunctionResponse, Part, PartData};
 use crate::extra::{Extra, KnownKeys};
 use crate::json::JsonMap;
-use crate::json::{json_len, merge_changes};
+use crate::json::{json_bytes, json_len, merge_changes};
 use crate::state::State;
 use crate::time::Timestamp;
 
@@ -357,7 +357,7 @@ impl Event {
     pub fn json(&self) -> &Bytes {
         self.json.get_or_init(|| {
             // The data consists of strings, numbers and maps with string keys, so this cannot fail.
-            serde_json::to_vec(&self.data).map(Bytes::from).unwrap_or_else(|_| Bytes::from_static(b"{}"))
+            json_bytes(&self.data).unwrap_or_else(|_| Bytes::from_static(b"{}"))
         })
     }
 
