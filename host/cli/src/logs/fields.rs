@@ -1,6 +1,6 @@
 //! The fields of log lines in text.
 
-use std::fmt::{self, Debug, Write};
+use std::fmt::{self, Debug};
 
 use tracing::field::{Field, Visit};
 use tracing_subscriber::field::{RecordFields, VisitOutput};
