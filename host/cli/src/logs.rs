@@ -1,5 +1,7 @@
 //! The tracing subscriber of the command: log lines on stderr, and the audit log.
 
+mod fields;
+
 use anyhow::Context;
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
@@ -8,6 +10,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::audit::AuditLayer;
 use crate::progress::LogWriter;
+use fields::Fields;
 
 /// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -31,7 +34,8 @@ pub fn start(format: LogFormat, default: &str) -> anyhow::Result<()> {
     let log = tracing_subscriber::registry().with(AuditLayer::filtered());
     match format {
         LogFormat::Text => {
-            log.with(format_layer.with_ansi(crate::terminal::stderr_has_colours()).with_filter(filter)).try_init()
+            let format_layer = format_layer.fmt_fields(Fields).with_ansi(crate::terminal::stderr_has_colours());
+            log.with(format_layer.with_filter(filter)).try_init()
         }
         LogFormat::Json => log.with(format_layer.json().with_filter(filter)).try_init(),
     }

@@ -11,11 +11,12 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::content::{Content, FunctionCall, FunctionResponse, Part, PartData};
 use crate::extra::{Extra, KnownKeys};
 use crate::json::JsonMap;
-use crate::json::{json_len, merge_changes};
+use crate::json::{json_bytes, json_len, merge_changes};
 use crate::state::State;
 use crate::time::Timestamp;
 
@@ -356,7 +357,7 @@ impl Event {
     pub fn json(&self) -> &Bytes {
         self.json.get_or_init(|| {
             // The data consists of strings, numbers and maps with string keys, so this cannot fail.
-            serde_json::to_vec(&self.data).map(Bytes::from).unwrap_or_else(|_| Bytes::from_static(b"{}"))
+            json_bytes(&self.data).unwrap_or_else(|_| Bytes::from_static(b"{}"))
         })
     }
 
@@ -438,17 +439,22 @@ impl Serialize for Event {
 
 /// Creates an event id: a UUID.
 pub fn new_event_id() -> String {
-    uuid::Uuid::new_v4().to_string()
+    new_uuid("")
 }
 
 /// Creates an invocation id: `e-<uuid>`.
 pub fn new_invocation_id() -> String {
-    format!("e-{}", uuid::Uuid::new_v4())
+    new_uuid("e-")
 }
 
 /// Creates an id for a function call that a model sent without one: `adk-<uuid>`.
 pub fn new_function_call_id() -> String {
-    format!("adk-{}", uuid::Uuid::new_v4())
+    new_uuid("adk-")
+}
+
+fn new_uuid(prefix: &str) -> String {
+    let mut buffer = Uuid::encode_buffer();
+    [prefix, Uuid::new_v4().hyphenated().encode_lower(&mut buffer)].concat()
 }
 
 fn is_empty(extra: &Extra) -> bool {

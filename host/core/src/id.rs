@@ -84,7 +84,8 @@ impl IdKind {
     /// [`InvalidId`], which is safe to print.
     pub fn check(self, name: &str) -> Result<(), InvalidId> {
         let is_too_long = name.len() > MAX_ID_BYTES;
-        if !is_too_long && !name.chars().any(char::is_control) {
+        let is_plain = || name.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+        if !is_too_long && (is_plain() || !name.chars().any(char::is_control)) {
             return Ok(());
         }
         let reason = match (self, is_too_long) {

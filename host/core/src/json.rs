@@ -1,7 +1,9 @@
-//! JSON objects, and the length of a value's JSON.
+//! JSON objects, the JSON of a value, and its length.
 
+use std::cell::Cell;
 use std::io::{self, Write};
 
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -12,6 +14,70 @@ pub type JsonMap = Map<String, Value>;
 pub fn json_len<T: Serialize + ?Sized>(value: &T) -> usize {
     let mut counter = Counter(0);
     serde_json::to_writer(&mut counter, value).map_or(0, |()| counter.0)
+}
+
+/// Returns the value's JSON in an allocation of its length.
+///
+/// # Errors
+/// If JSON cannot represent the value.
+pub(crate) fn json_bytes<T: Serialize + ?Sized>(value: &T) -> serde_json::Result<Bytes> {
+    let mut buffer = BUFFER.take();
+    buffer.length = 0;
+    let written = serde_json::to_writer(&mut buffer, value);
+    let json = written.map(|()| Bytes::copy_from_slice(buffer.written()));
+    if buffer.bytes.len() <= MAX_KEPT_BUFFER {
+        BUFFER.set(buffer);
+    }
+    json
+}
+
+/// Most bytes of a buffer that a thread keeps.
+const MAX_KEPT_BUFFER: usize = 64 << 10;
+
+thread_local! {
+    static BUFFER: Cell<Buffer> = const { Cell::new(Buffer { bytes: Vec::new(), length: 0 }) };
+}
+
+/// A buffer whose writes are inlined: most of those of a serializer are single bytes.
+#[derive(Default)]
+struct Buffer {
+    bytes: Vec<u8>,
+    length: usize,
+}
+
+impl Buffer {
+    fn written(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+
+    #[cold]
+    fn grow_to(&mut self, length: usize) {
+        self.bytes.resize(length.next_power_of_two().max(1024), 0);
+    }
+}
+
+impl Write for Buffer {
+    #[inline]
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let end = self.length + bytes.len();
+        if end > self.bytes.len() {
+            self.grow_to(end);
+        }
+        if let Some(room) = self.bytes.get_mut(self.length..end) {
+            room.copy_from_slice(bytes);
+            self.length = end;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Merges two changes of a value that were made concurrently. Members of objects are merged one by one; of any other
@@ -69,6 +135,14 @@ mod tests {
         assert_eq!(merge(before.clone(), json!(null), before.clone()), json!(null), "unchanged by the second");
         assert_eq!(merge(before.clone(), before, json!("text")), json!("text"));
         assert_eq!(merge_changes(None, json!({"a": 1}), json!({"b": 2})), json!({"a": 1, "b": 2}));
+    }
+
+    #[test]
+    fn the_json_of_a_value_does_not_depend_on_those_before() {
+        let long = "x".repeat(2 * MAX_KEPT_BUFFER);
+        for value in [json!({"a": [1, 0.5, "é\n"]}), json!(long), json!(null), json!("x".repeat(1500)), json!([])] {
+            assert_eq!(json_bytes(&value).unwrap(), value.to_string());
+        }
     }
 
     #[test]

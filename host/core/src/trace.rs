@@ -254,7 +254,7 @@ impl SpanContext {
             error: None,
             event_ids: Vec::new(),
             logs: Vec::new(),
-            attributes: Vec::new(),
+            attributes: Vec::with_capacity(operation.usual_attributes()),
             content: None,
             size: 0,
         };

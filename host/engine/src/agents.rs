@@ -54,19 +54,19 @@ struct AgentStack {
 
 impl AgentStack {
     async fn run(&mut self, run: &Arc<RunContext>, scope: &AgentScope) -> Result<AgentOutcome, RunError> {
-        let mut outcome = self.current.attribute_failure(self.current.start()).await?;
+        let mut outcome = self.current.attribute_failure(self.current.start().boxed()).await?;
         loop {
             outcome = match outcome {
                 AgentOutcome::Transfer(target) => {
                     let next = AgentRun::new(run, target, scope, self.current.cx.call.span());
                     self.callers.push(std::mem::replace(&mut self.current, next));
-                    self.current.attribute_failure(self.current.start()).await?
+                    self.current.attribute_failure(self.current.start().boxed()).await?
                 }
                 AgentOutcome::Escalated if self.return_to_caller() => {
-                    self.current.attribute_failure(self.current.resume()).await?
+                    self.current.attribute_failure(self.current.resume().boxed()).await?
                 }
                 AgentOutcome::Done if self.return_to_caller() => {
-                    self.current.attribute_failure(self.current.finish(AgentOutcome::Done)).await?
+                    self.current.attribute_failure(self.current.finish(AgentOutcome::Done).boxed()).await?
                 }
                 AgentOutcome::Paused | AgentOutcome::Escalated | AgentOutcome::Done => return Ok(outcome),
             };
@@ -140,21 +140,15 @@ impl AgentRun {
         self.run.plugins.chain(&self.agent().callbacks)
     }
 
-    /// Awaits a part of the run, and attributes its failure to the agent.
-    fn attribute_failure<T>(
-        &self,
-        part: impl Future<Output = Result<T, RunError>>,
-    ) -> impl Future<Output = Result<T, RunError>> {
-        // Boxed, because an asynchronous function keeps a future that it is given twice.
-        let part = Box::pin(part);
-        async move {
-            let result = part.await;
-            self.run.attribute_failure(self.id, &result);
-            if let Err(error) = &result {
-                self.span.lock_unpoisoned().set_error(error);
-            }
-            result
+    /// Awaits a part of the run, and attributes its failure to the agent. Boxed by the caller, because the future would be
+    /// copied into the box here.
+    async fn attribute_failure<T>(&self, part: BoxFuture<'_, Result<T, RunError>>) -> Result<T, RunError> {
+        let result = part.await;
+        self.run.attribute_failure(self.id, &result);
+        if let Err(error) = &result {
+            self.span.lock_unpoisoned().set_error(error);
         }
+        result
     }
 
     /// Runs the agent from its beginning, unless a callback answers or transfers in its place.

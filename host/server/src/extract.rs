@@ -122,10 +122,15 @@ impl<T: DeserializeOwned> FromRequestParts<AppState> for QueryParams<T> {
     }
 }
 
+/// Returns true for a type such as `application/ld+json`.
+fn is_json_suffixed(media_type: &str) -> bool {
+    media_type.starts_with("application/") && media_type.ends_with("+json")
+}
+
 fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    if media_type == "application/json" || (media_type.starts_with("application/") && media_type.ends_with("+json")) {
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    if media_type.eq_ignore_ascii_case("application/json") || is_json_suffixed(&media_type.to_ascii_lowercase()) {
         return Ok(());
     }
     let received = if content_type.is_empty() { "none".to_owned() } else { format!("`{content_type}`") };

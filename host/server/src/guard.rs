@@ -103,9 +103,15 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
 }
 
 fn is_local(host: &str) -> bool {
-    let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
-    let is_loopback = host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    is_loopback || host == "localhost" || host.ends_with(".localhost")
+    const LOCALHOST: &str = "localhost";
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let is_loopback = || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    // Bytes, because the text may have no boundary of characters there.
+    let end = host.len().checked_sub(LOCALHOST.len()).and_then(|start| host.as_bytes().split_at_checked(start));
+    let is_localhost = end.is_some_and(|(before, end)| {
+        end.eq_ignore_ascii_case(LOCALHOST.as_bytes()) && (before.is_empty() || before.ends_with(b"."))
+    });
+    is_localhost || is_loopback()
 }
 
 fn refusal(code: &str, detail: String) -> ApiError {

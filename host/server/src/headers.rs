@@ -16,6 +16,7 @@ const HEADERS: [(HeaderName, &str); 5] = [
 
 /// Adds the headers that a response does not have.
 pub(crate) fn add_missing(headers: &mut HeaderMap) {
+    headers.reserve(HEADERS.len());
     for (name, value) in HEADERS {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }

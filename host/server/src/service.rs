@@ -4,7 +4,9 @@
 //! instructions of a request.
 
 use std::any::Any;
+use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 
 use axum::Router;
 use axum::extract::Request;
@@ -12,7 +14,6 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 use tower::Service;
-use tracing::Instrument;
 
 use crate::auth::{Admission, Credentials, Principal, RequestHead};
 use crate::body::{BodyBudget, BodyMemory, hold_until_sent};
@@ -52,7 +53,9 @@ impl HttpService {
     /// Answers a request. It is logged, and a panic is a response with status 500.
     pub(crate) async fn answer(&self, request: Request) -> Response {
         let log = RequestLog::begin(&request);
-        let mut response = self.route(request).instrument(log.span()).await;
+        // `Instrument` would enter the span once more, to drop the future.
+        let mut routed = pin!(self.route(request));
+        let mut response = poll_fn(|cx| log.span().in_scope(|| routed.as_mut().poll(cx))).await;
         log.end(&mut response);
         headers::add_missing(response.headers_mut());
         response

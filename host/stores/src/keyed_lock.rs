@@ -1,6 +1,7 @@
 //! A fair async read-write lock per key, with a timeout.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -59,6 +60,15 @@ impl<K: Eq + Hash + Clone> KeyedLock<K> {
     pub(crate) async fn acquire(&self, key: K, access: LockMode, timeout: Duration) -> Option<KeyedLockGuard<'_, K>> {
         let lock = self.locks().entry(key.clone()).or_default().clone();
         let mut guard = KeyedLockGuard { owner: self, key, lock: Some(lock.clone()), guard: None };
+        // Nearly always there is nothing to wait for. Waiting callers have taken what is free, so this is fair.
+        let free = match access {
+            LockMode::Shared => lock.clone().try_read_owned().ok().map(Guard::Shared),
+            LockMode::Exclusive => lock.clone().try_write_owned().ok().map(Guard::Exclusive),
+        };
+        if free.is_some() {
+            guard.guard = free;
+            return Some(guard);
+        }
         let locked = tokio::time::timeout(timeout, async {
             match access {
                 LockMode::Shared => Guard::Shared(lock.read_owned().await),
@@ -79,8 +89,10 @@ impl<K: Eq + Hash + Clone> Drop for KeyedLockGuard<'_, K> {
         self.guard = None;
         let mut locks = self.owner.locks();
         self.lock = None;
-        if locks.get(&self.key).is_some_and(|lock| Arc::strong_count(lock) == 1) {
-            locks.remove(&self.key);
+        if let Entry::Occupied(lock) = locks.entry(self.key.clone())
+            && Arc::strong_count(lock.get()) == 1
+        {
+            lock.remove();
         }
     }
 }

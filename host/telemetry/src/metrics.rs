@@ -1,27 +1,21 @@
 //! Metrics of runs in the text format of OpenMetrics, which Prometheus reads. They are counted from the spans of runs.
 
 mod gen_ai;
+mod names;
 
-use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use hatchery_core::{SpanData, SpanExporter, SpanOperation, TimeKind, TraceParent};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
-use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use self::gen_ai::ModelCalls;
-
-/// Most values of a label. Further ones are counted as [`OTHER`], because each value takes memory for ever.
-const MAX_NAMES: usize = 100;
-
-/// The value of a label for all names beyond [`MAX_NAMES`].
-const OTHER: &str = "other";
+use self::gen_ai::{ModelCalls, ModelSeries};
+use self::names::{Name, Names};
 
 /// The codes of the host itself, sorted. Components choose their own ones, which are counted together.
 const ERROR_CODES: [&str; 54] = [
@@ -100,14 +94,21 @@ struct Inner {
     conventional: Registry,
     model_calls: ModelCalls,
     runs: Calls,
+    run_names: Names<RunSeries>,
     models: Calls,
+    model_names: Names<ModelSeries>,
+    /// Models that code has chosen.
+    code_models: Names<ModelSeries>,
     tools: Calls,
+    tool_names: Names<CallSeries>,
     components: Calls,
-    /// Names of models that code has chosen.
-    code_models: Names,
+    component_names: Names<CallSeries>,
     tokens: Family<[(&'static str, Name); 2], Counter>,
-    run_time: Family<[(&'static str, Name); 2], Counter<f64, std::sync::atomic::AtomicU64>>,
+    run_time: Family<[(&'static str, Name); 2], Seconds>,
 }
+
+/// A sum of seconds.
+type Seconds = Counter<f64, std::sync::atomic::AtomicU64>;
 
 /// A number that is read when the metrics are.
 pub struct GaugeValue {
@@ -146,16 +147,19 @@ impl Default for Metrics {
         );
         let mut conventional = Registry::default();
         let model_calls = ModelCalls::new(&mut conventional, &mut registry);
-        let code_models = Names::default();
         Self(Arc::new(Inner {
             registry,
             conventional,
             model_calls,
             runs,
+            run_names: Names::default(),
             models,
+            model_names: Names::default(),
+            code_models: Names::default(),
             tools,
+            tool_names: Names::default(),
             components,
-            code_models,
+            component_names: Names::default(),
             tokens,
             run_time,
         }))
@@ -186,11 +190,15 @@ impl Metrics {
 
 impl Inner {
     fn count_run(&self, span: &SpanData) {
-        let app = self.runs.count(&span.trace.session.app, span);
-        for kind in TimeKind::ALL {
+        let app = self.run_names.get(&span.trace.session.app, RunSeries::new);
+        self.runs.count(&app.calls, span);
+        for (kind, total) in TimeKind::ALL.into_iter().zip(&app.times) {
             if let Some(time) = span.get(kind.attribute()).and_then(|time| time.as_u64()).filter(|time| *time > 0) {
-                let labels = [("app", app.clone()), ("kind", Name(kind.name().into()))];
-                self.run_time.get_or_create(&labels).inc_by(time as f64 / 1e9);
+                let total = total.get_or_init(|| {
+                    let labels = [("app", app.calls.name.clone()), ("kind", Name::from(kind.name()))];
+                    self.run_time.get_or_create(&labels).clone()
+                });
+                total.inc_by(time as f64 / 1e9);
             }
         }
     }
@@ -199,13 +207,20 @@ impl Inner {
         let model = span.get("gen_ai.request.model").and_then(|model| model.as_str()).unwrap_or_default();
         // Code may choose any name, and must not use up those of agents.
         let is_code = span.operation == SpanOperation::CodeModel;
-        let model = if is_code { self.code_models.get(model) } else { self.models.names.get(model) };
-        let model = self.models.count_named(model, span);
-        self.model_calls.count(span, &model, Name(error_label(span).into()));
-        for (kind, attribute) in [("input", "gen_ai.usage.input_tokens"), ("output", "gen_ai.usage.output_tokens")] {
+        let names = if is_code { &self.code_models } else { &self.model_names };
+        let model = names.get(model, ModelSeries::new);
+        self.models.count(&model.calls, span);
+        self.model_calls.count(&model, span);
+        for (kind, attribute, total) in [
+            ("input", "gen_ai.usage.input_tokens", &model.input_tokens),
+            ("output", "gen_ai.usage.output_tokens", &model.output_tokens),
+        ] {
             if let Some(tokens) = span.get(attribute).and_then(|tokens| tokens.as_u64()) {
-                let labels = [("model", model.clone()), ("type", Name(kind.into()))];
-                self.tokens.get_or_create(&labels).inc_by(tokens);
+                let total = total.get_or_init(|| {
+                    let labels = [("model", model.calls.name.clone()), ("type", Name::from(kind))];
+                    self.tokens.get_or_create(&labels).clone()
+                });
+                total.inc_by(tokens);
             }
         }
     }
@@ -214,12 +229,16 @@ impl Inner {
 impl SpanExporter for Metrics {
     fn export(&self, span: &Arc<SpanData>) {
         let metrics = &*self.0;
-        let text = |key| span.get(key).and_then(|value| value.as_str()).unwrap_or_default();
+        let series = |names: &Names<CallSeries>, key| {
+            names.get(span.get(key).and_then(|value| value.as_str()).unwrap_or_default(), CallSeries::new)
+        };
         match span.operation {
             SpanOperation::Run => metrics.count_run(span),
             SpanOperation::Model | SpanOperation::CodeModel => metrics.count_model_call(span),
-            SpanOperation::Tool => drop(metrics.tools.count(text("gen_ai.tool.name"), span)),
-            SpanOperation::Guest => drop(metrics.components.count(text("hatchery.component"), span)),
+            SpanOperation::Tool => metrics.tools.count(&series(&metrics.tool_names, "gen_ai.tool.name"), span),
+            SpanOperation::Guest => {
+                metrics.components.count(&series(&metrics.component_names, "hatchery.component"), span)
+            }
             SpanOperation::Agent | SpanOperation::Http => {}
         }
     }
@@ -240,7 +259,6 @@ type Durations = Family<[(&'static str, Name); 1], Histogram, fn() -> Histogram>
 /// The number and the durations of calls by name.
 struct Calls {
     label: &'static str,
-    names: Names,
     total: Family<[(&'static str, Name); 2], Counter>,
     seconds: Durations,
 }
@@ -256,19 +274,45 @@ impl Calls {
         let seconds = Family::new_with_constructor((|| Histogram::new(BUCKETS)) as fn() -> Histogram);
         registry.register(total_name, total_help, total.clone());
         registry.register_with_unit(duration_name, duration_help, Unit::Seconds, seconds.clone());
-        Self { label, names: Names::default(), total, seconds }
+        Self { label, total, seconds }
     }
 
-    /// Counts a call that has ended. Its error is empty if it did not fail. Returns the value of its label.
-    fn count(&self, name: &str, span: &SpanData) -> Name {
-        self.count_named(self.names.get(name), span)
+    /// Counts a call that has ended. Its error is empty if it did not fail.
+    fn count(&self, series: &CallSeries, span: &SpanData) {
+        let name = || (self.label, series.name.clone());
+        let total = |error: &'static str| self.total.get_or_create(&[name(), ("error", Name::from(error))]).clone();
+        match error_label(span) {
+            "" => series.succeeded.get_or_init(|| total("")).inc(),
+            error => total(error).inc(),
+        };
+        let seconds = series.seconds.get_or_init(|| self.seconds.get_or_create(&[name()]).clone());
+        seconds.observe(span.duration.as_secs_f64());
     }
+}
 
-    fn count_named(&self, name: Name, span: &SpanData) -> Name {
-        let error = Name(error_label(span).into());
-        self.total.get_or_create(&[(self.label, name.clone()), ("error", error)]).inc();
-        self.seconds.get_or_create(&[(self.label, name.clone())]).observe(span.duration.as_secs_f64());
-        name
+/// The metrics of the calls with one name, which are looked up once.
+struct CallSeries {
+    name: Name,
+    succeeded: OnceLock<Counter>,
+    seconds: OnceLock<Histogram>,
+}
+
+impl CallSeries {
+    fn new(name: Name) -> Self {
+        Self { name, succeeded: OnceLock::new(), seconds: OnceLock::new() }
+    }
+}
+
+/// The metrics of the runs of one app.
+struct RunSeries {
+    calls: CallSeries,
+    /// In the order of [`TimeKind::ALL`].
+    times: [OnceLock<Seconds>; TimeKind::ALL.len()],
+}
+
+impl RunSeries {
+    fn new(app: Name) -> Self {
+        Self { calls: CallSeries::new(app), times: Default::default() }
     }
 }
 
@@ -279,42 +323,6 @@ fn error_label(span: &SpanData) -> &'static str {
         Ok(index) => ERROR_CODES.get(index).copied().unwrap_or_default(),
         Err(_) if matches!(span.operation, SpanOperation::Model | SpanOperation::CodeModel) => MODEL_ERROR,
         Err(_) => COMPONENT_ERROR,
-    }
-}
-
-/// The values of a label so far.
-#[derive(Default)]
-struct Names(Mutex<HashSet<Name>>);
-
-impl Names {
-    /// Returns a value of the label, or [`OTHER`] if there are too many.
-    fn get(&self, name: &str) -> Name {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = names.get(name) {
-            return known.clone();
-        }
-        if names.len() >= MAX_NAMES {
-            return Name(OTHER.into());
-        }
-        let name = Name(name.into());
-        names.insert(name.clone());
-        name
-    }
-}
-
-/// The value of a label.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Name(Arc<str>);
-
-impl std::borrow::Borrow<str> for Name {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-
-impl EncodeLabelValue for Name {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
-        EncodeLabelValue::encode(&&*self.0, encoder)
     }
 }
 

@@ -47,6 +47,14 @@ impl SpanOperation {
         }
     }
 
+    /// Returns how many attributes most spans of this operation have.
+    pub(super) fn usual_attributes(self) -> usize {
+        match self {
+            Self::Run | Self::Model | Self::CodeModel => 8,
+            Self::Agent | Self::Tool | Self::Guest | Self::Http => 4,
+        }
+    }
+
     /// Returns the kind of time that spans of this operation take.
     pub(super) fn time_kind(self) -> Option<TimeKind> {
         match self {

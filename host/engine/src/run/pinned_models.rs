@@ -1,7 +1,6 @@
 //! The models of one run: a name keeps its model from the beginning of the run to its end, also if a component is
 //! replaced meanwhile.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use hatchery_core::sync::MutexExt;
@@ -10,7 +9,8 @@ use hatchery_core::{AgentKind, AgentTree, Embedder, Model, ModelCapabilities, Mo
 /// A [`ModelResolver`] that asks another one once for each name.
 pub(crate) struct PinnedModels {
     models: Arc<dyn ModelResolver>,
-    pinned: Mutex<HashMap<String, Arc<dyn Model>>>,
+    /// By name; a run has few.
+    pinned: Mutex<Vec<(String, Arc<dyn Model>)>>,
 }
 
 impl PinnedModels {
@@ -32,13 +32,23 @@ impl PinnedModels {
     }
 }
 
+fn find(pinned: &[(String, Arc<dyn Model>)], name: &str) -> Option<Arc<dyn Model>> {
+    pinned.iter().find(|(pinned, _)| pinned == name).map(|(_, model)| model.clone())
+}
+
 impl ModelResolver for PinnedModels {
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
-        if let Some(model) = self.pinned.lock_unpoisoned().get(name) {
-            return Ok(model.clone());
+        if let Some(model) = find(&self.pinned.lock_unpoisoned(), name) {
+            return Ok(model);
         }
         let model = self.models.model(name)?;
-        Ok(self.pinned.lock_unpoisoned().entry(name.into()).or_insert(model).clone())
+        let mut pinned = self.pinned.lock_unpoisoned();
+        // Another call may have pinned one meanwhile.
+        if let Some(model) = find(&pinned, name) {
+            return Ok(model);
+        }
+        pinned.push((name.into(), model.clone()));
+        Ok(model)
     }
 
     fn embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, ModelError> {
@@ -46,7 +56,7 @@ impl ModelResolver for PinnedModels {
     }
 
     fn capabilities(&self, name: &str) -> ModelCapabilities {
-        let pinned = self.pinned.lock_unpoisoned().get(name).cloned();
+        let pinned = find(&self.pinned.lock_unpoisoned(), name);
         pinned.map_or_else(|| self.models.capabilities(name), |model| model.capabilities())
     }
 }

@@ -28,15 +28,26 @@ pub(super) enum Frame {
     TurnEnd,
 }
 
-/// Sends the events of a run to its followers.
-#[derive(Clone)]
-pub(super) struct FrameSender(broadcast::Sender<Frame>);
+/// Sends the events of a run to its followers. The channel, with its places for frames, exists once somebody follows.
+#[derive(Clone, Default)]
+pub(super) struct FrameSender(Arc<Mutex<Option<broadcast::Sender<Frame>>>>);
 
 impl FrameSender {
     /// Sends an event. A stored event is published after it was stored.
     pub(super) fn publish(&self, revision: Option<u64>, event: &Arc<Event>) {
-        // Fails if nobody follows.
-        let _ = self.0.send(Frame::Event { revision, event: event.clone() });
+        self.send(|| Frame::Event { revision, event: event.clone() });
+    }
+
+    fn send(&self, frame: impl FnOnce() -> Frame) {
+        if let Some(followers) = &*self.0.lock_unpoisoned() {
+            // Fails if nobody follows any more.
+            let _ = followers.send(frame());
+        }
+    }
+
+    fn subscribe(&self) -> broadcast::Receiver<Frame> {
+        let mut followers = self.0.lock_unpoisoned();
+        followers.get_or_insert_with(|| broadcast::channel(MAX_BUFFERED_FRAMES).0).subscribe()
     }
 }
 
@@ -80,7 +91,7 @@ impl RunBus {
         let mut channels = self.channels();
         let channel = channels.entry(key.clone()).or_insert_with(|| Channel {
             announced: Instant::now(),
-            frames: FrameSender(broadcast::channel(MAX_BUFFERED_FRAMES).0),
+            frames: FrameSender::default(),
             is_cancel_requested: Arc::default(),
             turns: Vec::new(),
             next_turn: 0,
@@ -98,7 +109,7 @@ impl RunBus {
     /// Returns the frames of a run from now on; `None` if the run is not one of this host.
     pub(super) fn follow(&self, session: &SessionKey, run: &str) -> Option<broadcast::Receiver<Frame>> {
         let channels = self.channels();
-        channels.get(&(session.clone(), run.to_owned())).map(|channel| channel.frames.0.subscribe())
+        channels.get(&(session.clone(), run.to_owned())).map(|channel| channel.frames.subscribe())
     }
 
     /// Returns true if the run is in progress or queued on this host.
@@ -196,7 +207,6 @@ impl Drop for RunPublisher {
             channels.remove(&self.key);
         }
         drop(channels);
-        // Fails if nobody follows.
-        let _ = self.frames.0.send(Frame::TurnEnd);
+        self.frames.send(|| Frame::TurnEnd);
     }
 }

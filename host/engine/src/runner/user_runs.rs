@@ -1,6 +1,7 @@
 //! The number of active runs of each user.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex};
 
 use hatchery_core::SessionKey;
@@ -33,10 +34,10 @@ impl UserRuns {
 impl Drop for UserRun {
     fn drop(&mut self) {
         let mut runs = self.runs.0.lock_unpoisoned();
-        if let Some(count) = runs.get_mut(&self.owner) {
-            *count -= 1;
-            if *count == 0 {
-                runs.remove(&self.owner);
+        if let Entry::Occupied(mut count) = runs.entry(self.owner.clone()) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
             }
         }
     }

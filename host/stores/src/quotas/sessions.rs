@@ -8,6 +8,7 @@
 //! before it is made. A write that needs the exact totals waits for the others of the user, and they wait for it.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -403,26 +404,32 @@ impl RunService for QuotaSessions {
 impl UsageCache {
     /// Counts a write. Returns the number of the session's events after it; `None` if the exact totals are needed.
     fn reserve(&mut self, quotas: &Quotas, key: &SessionKey, growth: Growth, guard: &WriteGuard<'_>) -> Option<u64> {
-        let usage = self.usage(key, growth.sessions > 0, guard)?;
-        let after = add_growth(quotas, &usage, growth, StateChange::default()).ok()?;
-        self.update(key, after, guard);
-        Some(after.session.events)
-    }
-
-    /// Returns the totals before a write to a session that `is_new` or not; `None` if they must be read from the
-    /// service.
-    fn usage(&self, key: &SessionKey, is_new: bool, guard: &WriteGuard<'_>) -> Option<Usage> {
-        let user = self.users.get(&(key.app.clone(), key.user.clone()))?;
+        let user = self.users.get_mut(&(key.app.clone(), key.user.clone()))?;
         if user.writes >= MAX_CACHED_WRITES {
             return None;
         }
         let app = if guard.app.is_some() { *self.apps.get(&key.app)? } else { StateUsage::default() };
-        let session = match user.sessions.get(&key.id) {
-            Some(session) if !is_new => *session,
-            None if is_new => SessionUsage::default(),
-            Some(_) | None => return None,
+        let session = user.sessions.entry(key.id.clone());
+        let before = match &session {
+            Entry::Occupied(session) if growth.sessions == 0 => *session.get(),
+            Entry::Vacant(_) if growth.sessions > 0 => SessionUsage::default(),
+            Entry::Occupied(_) | Entry::Vacant(_) => return None,
         };
-        Some(Usage { session, user: user.usage, app })
+        let before = Usage { session: before, user: user.usage, app };
+        let after = add_growth(quotas, &before, growth, StateChange::default()).ok()?;
+        match session {
+            Entry::Occupied(mut session) => *session.get_mut() = after.session,
+            Entry::Vacant(session) => {
+                session.insert(after.session);
+                self.sessions += 1;
+            }
+        }
+        user.usage = after.user;
+        user.writes += 1;
+        if guard.app.is_some() {
+            self.apps.insert(key.app.clone(), after.app);
+        }
+        Some(after.session.events)
     }
 
     /// Sets the totals after a write.

@@ -2,13 +2,14 @@
 //!
 //! Reading a session shares its events and state, so the cost does not depend on the length of its history, except for
 //! [`EventWindow::Since`], which examines the time of every event. Shared state is merged into a session when the
-//! session is read, if it has changed since the last time. Each session has its own lock; the map of sessions and the
+//! session is read, if it has changed since the last time. Each session has its own lock; the maps of sessions and the
 //! shared state are locked only during lookups. Nothing is written to disk and nothing is evicted.
 
 mod journal;
 mod runs;
 mod state;
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -31,14 +32,11 @@ use state::{SharedState, add_change, own_keys, set, to_delta};
 /// A [`SessionService`] in memory. Everything is lost when the process ends.
 #[derive(Default)]
 pub struct MemorySessions {
-    /// Ordered by key, so that the sessions of a user are adjacent.
-    sessions: RwLock<BTreeMap<SessionKey, Arc<Mutex<StoredSession>>>>,
+    sessions: RwLock<HashMap<AppAndUser, Arc<UserSessions>>>,
     /// The state of the apps by full keys.
     apps: RwLock<HashMap<Arc<str>, SharedState>>,
     /// The state of the users by full keys.
     users: RwLock<HashMap<AppAndUser, SharedState>>,
-    /// The usage of the users' sessions and state.
-    usage: RwLock<HashMap<AppAndUser, UserUsage>>,
     /// The latest time of creation in microseconds.
     last_created: AtomicI64,
     /// Hashes the ids of events.
@@ -49,6 +47,14 @@ pub struct MemorySessions {
 
 type AppAndUser = (Arc<str>, Arc<str>);
 
+/// The sessions of one user of an app.
+#[derive(Default)]
+struct UserSessions {
+    /// By their ids.
+    sessions: RwLock<HashMap<Arc<str>, Arc<Mutex<StoredSession>>>>,
+    usage: Arc<Mutex<UserUsage>>,
+}
+
 struct StoredSession {
     session: Session,
     /// The session's own state when it was created.
@@ -56,6 +62,8 @@ struct StoredSession {
     /// The versions of the app's and the user's state that the session's state contains.
     merged_versions: (u64, u64),
     usage: SessionUsage,
+    /// The usage of all sessions and the state of the user.
+    user_usage: Arc<Mutex<UserUsage>>,
     /// The number of the newest turn.
     fence: u64,
     /// The end of its lease.
@@ -76,7 +84,18 @@ impl MemorySessions {
     }
 
     fn find(&self, key: &SessionKey) -> Option<Arc<Mutex<StoredSession>>> {
-        self.sessions.read_unpoisoned().get(key).cloned()
+        let users = self.sessions.read_unpoisoned();
+        let user = users.get(&(key.app.clone(), key.user.clone()))?;
+        user.sessions.read_unpoisoned().get(&key.id).cloned()
+    }
+
+    fn user(&self, owner: &AppAndUser) -> Option<Arc<UserSessions>> {
+        self.sessions.read_unpoisoned().get(owner).cloned()
+    }
+
+    fn user_or_new(&self, key: &SessionKey) -> Arc<UserSessions> {
+        let owner = (key.app.clone(), key.user.clone());
+        self.user(&owner).unwrap_or_else(|| self.sessions.write_unpoisoned().entry(owner).or_default().clone())
     }
 
     /// Returns a unique time, because the time of creation distinguishes a session from a later one with the same key.
@@ -91,6 +110,7 @@ impl MemorySessions {
 
     /// Creates a session, with what `fill` adds to it. Returns it without events.
     fn insert(&self, key: SessionKey, fill: impl FnOnce(&mut StoredSession)) -> Result<Session, StoreError> {
+        let user = self.user_or_new(&key);
         let created = self.creation_time();
         let session = Session {
             key: key.clone(),
@@ -105,6 +125,7 @@ impl MemorySessions {
             initial_state: State::default(),
             merged_versions: (0, 0),
             usage: SessionUsage::default(),
+            user_usage: user.usage.clone(),
             fence: 0,
             leased_until: None,
             revisions: HashMap::new(),
@@ -114,14 +135,11 @@ impl MemorySessions {
         }));
         // Locked before others can find it, so that they do not see it without its content.
         let mut new = stored.lock_unpoisoned();
-        {
-            let mut sessions = self.sessions.write_unpoisoned();
-            if sessions.contains_key(&key) {
-                return Err(StoreError::SessionExists(key));
-            }
-            sessions.insert(key.clone(), stored.clone());
+        match user.sessions.write_unpoisoned().entry(key.id.clone()) {
+            Entry::Occupied(_) => return Err(StoreError::SessionExists(key)),
+            Entry::Vacant(place) => drop(place.insert(stored.clone())),
         }
-        self.change_usage(&key, |usage| usage.sessions += 1);
+        user.usage.lock_unpoisoned().sessions += 1;
         fill(&mut new);
         Ok(self.current(&mut new))
     }
@@ -133,7 +151,7 @@ impl MemorySessions {
         new.revisions =
             (1..).zip(&events).map(|(revision, event)| (self.id_hasher.hash_one(&event.id), revision)).collect();
         new.usage.events = events.len() as u64;
-        self.add_event_bytes(new, event_bytes(&events));
+        new.add_event_bytes(event_bytes(&events));
         new.set_events(events);
     }
 
@@ -155,7 +173,7 @@ impl MemorySessions {
             freed += calls.iter().map(|(call, outcome)| record_bytes(call, outcome.as_deref())).sum::<u64>();
         }
         freed += stored.runs.rewind(revision, &events, &removed);
-        self.add_event_bytes(stored, 0_u64.wrapping_sub(freed));
+        stored.add_event_bytes(0_u64.wrapping_sub(freed));
         stored.usage.events = revision;
         stored.revisions.retain(|_, event| *event <= revision);
         stored.fence += 1;
@@ -167,6 +185,9 @@ impl MemorySessions {
 
     /// Applies a delta: keys without a prefix to the session's state, others to the shared state.
     fn apply(&self, stored: &mut StoredSession, delta: &JsonMap) {
+        if delta.is_empty() {
+            return;
+        }
         let before = stored.usage.state;
         let mut user_change = StateUsage::default();
         let Session { key, state, .. } = &mut stored.session;
@@ -186,10 +207,9 @@ impl MemorySessions {
             }
         }
         let user_change = add_change(user_change, before, stored.usage.state);
-        self.change_usage(&stored.session.key, |usage| {
-            usage.state.keys = usage.state.keys.wrapping_add(user_change.keys);
-            usage.state.bytes = usage.state.bytes.wrapping_add(user_change.bytes);
-        });
+        let mut usage = stored.user_usage.lock_unpoisoned();
+        usage.state.keys = usage.state.keys.wrapping_add(user_change.keys);
+        usage.state.bytes = usage.state.bytes.wrapping_add(user_change.bytes);
     }
 
     /// Changes a session under its lock.
@@ -220,23 +240,13 @@ impl MemorySessions {
         stored.check_fence(fence)?;
         self.apply(stored, &event.actions.state_delta);
         stored.usage.events += 1;
-        self.add_event_bytes(stored, event.json_len() as u64);
+        stored.add_event_bytes(event.json_len() as u64);
         let session = &mut stored.session;
         session.events.push_back(event.clone());
         session.last_update_time = event.timestamp;
         session.revision += 1;
         stored.revisions.insert(id_hash, session.revision);
         Ok(session.revision)
-    }
-
-    /// Adds bytes to the totals. A negative number wraps around.
-    fn add_event_bytes(&self, stored: &mut StoredSession, bytes: u64) {
-        stored.usage.event_bytes = stored.usage.event_bytes.wrapping_add(bytes);
-        self.change_usage(&stored.session.key, |usage| usage.event_bytes = usage.event_bytes.wrapping_add(bytes));
-    }
-
-    fn change_usage(&self, key: &SessionKey, change: impl FnOnce(&mut UserUsage)) {
-        change(self.usage.write_unpoisoned().entry((key.app.clone(), key.user.clone())).or_default());
     }
 
     /// Updates the shared part of the session's state, and returns the session without events.
@@ -279,6 +289,13 @@ impl StoredSession {
         Ok((state, events))
     }
 
+    /// Adds bytes to the totals. A negative number wraps around.
+    fn add_event_bytes(&mut self, bytes: u64) {
+        self.usage.event_bytes = self.usage.event_bytes.wrapping_add(bytes);
+        let mut user = self.user_usage.lock_unpoisoned();
+        user.event_bytes = user.event_bytes.wrapping_add(bytes);
+    }
+
     fn set_events(&mut self, events: Vector<Arc<Event>>) {
         self.session.revision = events.len() as u64;
         self.session.last_update_time = events.last().map_or(self.session.created, |event| event.timestamp);
@@ -315,31 +332,25 @@ impl SessionService for MemorySessions {
     }
 
     async fn list(&self, app: &str, user: &str) -> Result<Vec<Session>, StoreError> {
-        let first = SessionKey::new(app, user, "");
-        let found: Vec<_> = self
-            .sessions
-            .read_unpoisoned()
-            .range(&first..)
-            .take_while(|(key, _)| *key.app == *app && *key.user == *user)
-            .map(|(_, stored)| stored.clone())
-            .collect();
+        let user = self.user(&(app.into(), user.into())).unwrap_or_default();
+        let found: Vec<_> = user.sessions.read_unpoisoned().values().cloned().collect();
         let mut sessions: Vec<Session> = found
             .iter()
             .map(|stored| stored.lock_unpoisoned())
             .filter(|stored| !stored.is_deleted)
             .map(|mut stored| self.current(&mut stored))
             .collect();
-        // A stable sort: sessions updated at the same time stay in the order of their ids.
-        sessions.sort_by_key(|session| std::cmp::Reverse(session.last_update_time));
+        sessions
+            .sort_by(|one, other| (other.last_update_time, &one.key.id).cmp(&(one.last_update_time, &other.key.id)));
         Ok(sessions)
     }
 
     async fn expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
-        let first = SessionKey::new(app, "", "");
-        let sessions = self.sessions.read_unpoisoned();
-        let of_app = sessions.range(&first..).take_while(|(key, _)| *key.app == *app).map(|(_, stored)| stored.clone());
+        let users = self.sessions.read_unpoisoned();
+        let of_app = users.iter().filter(|((name, _), _)| **name == *app).map(|(_, user)| user.clone());
         let of_app: Vec<_> = of_app.collect();
-        drop(sessions);
+        drop(users);
+        let of_app = of_app.iter().flat_map(|user| Vec::from_iter(user.sessions.read_unpoisoned().values().cloned()));
         let now = Instant::now();
         let mut by_user: BTreeMap<Arc<str>, Vec<(ExpiredSession, bool)>> = BTreeMap::new();
         for stored in of_app {
@@ -382,17 +393,17 @@ impl SessionService for MemorySessions {
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
-        let removed = self.sessions.write_unpoisoned().remove(key);
+        let user = self.user(&(key.app.clone(), key.user.clone()));
+        let removed = user.and_then(|user| user.sessions.write_unpoisoned().remove(&key.id));
         if let Some(stored) = removed {
             let mut stored = stored.lock_unpoisoned();
             stored.is_deleted = true;
             let SessionUsage { event_bytes, state, .. } = stored.usage;
-            self.change_usage(key, |usage| {
-                usage.sessions = usage.sessions.saturating_sub(1);
-                usage.event_bytes = usage.event_bytes.saturating_sub(event_bytes);
-                usage.state.keys = usage.state.keys.saturating_sub(state.keys);
-                usage.state.bytes = usage.state.bytes.saturating_sub(state.bytes);
-            });
+            let mut usage = stored.user_usage.lock_unpoisoned();
+            usage.sessions = usage.sessions.saturating_sub(1);
+            usage.event_bytes = usage.event_bytes.saturating_sub(event_bytes);
+            usage.state.keys = usage.state.keys.saturating_sub(state.keys);
+            usage.state.bytes = usage.state.bytes.saturating_sub(state.bytes);
         }
         Ok(())
     }
@@ -438,7 +449,8 @@ impl SessionService for MemorySessions {
 
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
         let session = self.find(key).map(|stored| stored.lock_unpoisoned().usage).unwrap_or_default();
-        let user = self.usage.read_unpoisoned().get(&(key.app.clone(), key.user.clone())).copied().unwrap_or_default();
+        let user = self.user(&(key.app.clone(), key.user.clone()));
+        let user = user.map(|user| *user.usage.lock_unpoisoned()).unwrap_or_default();
         let app = self.apps.read_unpoisoned().get(&key.app).map(|shared| shared.usage).unwrap_or_default();
         Ok(Usage { session, user, app })
     }

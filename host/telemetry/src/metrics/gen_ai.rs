@@ -1,13 +1,16 @@
 //! Metrics of model calls under the names of OpenTelemetry's GenAI conventions, as its exporter for Prometheus writes them:
 //! `gen_ai.client.operation.duration` is `gen_ai_client_operation_duration_seconds`.
 
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
 use hatchery_core::{AttributeValue, SpanData};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::{Name, Names};
+use super::names::{Name, Names};
+use super::{CallSeries, error_label};
 
 /// The buckets that the conventions recommend for seconds.
 const SECONDS: [f64; 14] = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
@@ -32,7 +35,65 @@ pub(super) struct ModelCalls {
     first_chunk: Histograms<3>,
     tokens: Histograms<4>,
     retries: Family<[(&'static str, Name); 2], Counter>,
-    providers: Names,
+    /// The names of providers.
+    providers: Names<Name>,
+}
+
+/// The metrics of the calls of one model by one operation.
+pub(super) struct ModelSeries {
+    pub(super) calls: CallSeries,
+    pub(super) input_tokens: OnceLock<Counter>,
+    pub(super) output_tokens: OnceLock<Counter>,
+    providers: Mutex<Vec<Arc<ProviderSeries>>>,
+}
+
+/// Those of one provider, which are looked up once.
+struct ProviderSeries {
+    provider: Name,
+    succeeded: OnceLock<Histogram>,
+    first_chunk: OnceLock<Histogram>,
+    input_tokens: OnceLock<Histogram>,
+    output_tokens: OnceLock<Histogram>,
+}
+
+impl ModelSeries {
+    pub(super) fn new(model: Name) -> Self {
+        Self {
+            calls: CallSeries::new(model),
+            input_tokens: OnceLock::new(),
+            output_tokens: OnceLock::new(),
+            providers: Mutex::default(),
+        }
+    }
+
+    /// Returns the metrics of a provider, which has this name or, if there are too many names, another one.
+    fn of_provider(&self, name: &str, names: &Names<Name>) -> Arc<ProviderSeries> {
+        let mut providers = self.providers.lock().unwrap_or_else(PoisonError::into_inner);
+        let find = |providers: &[Arc<ProviderSeries>], name: &str| {
+            providers.iter().find(|series| series.provider.as_str() == name).cloned()
+        };
+        if let Some(series) = find(&providers, name) {
+            return series;
+        }
+        let name = names.get(name, |name| name);
+        find(&providers, name.as_str()).unwrap_or_else(|| {
+            let series = Arc::new(ProviderSeries::new(Name::clone(&name)));
+            providers.push(series.clone());
+            series
+        })
+    }
+}
+
+impl ProviderSeries {
+    fn new(provider: Name) -> Self {
+        Self {
+            provider,
+            succeeded: OnceLock::new(),
+            first_chunk: OnceLock::new(),
+            input_tokens: OnceLock::new(),
+            output_tokens: OnceLock::new(),
+        }
+    }
 }
 
 impl ModelCalls {
@@ -59,32 +120,43 @@ impl ModelCalls {
         Self { duration, first_chunk, tokens, retries, providers: Names::default() }
     }
 
-    /// Counts a call that has ended, with the value of its label `error_type`.
-    pub(super) fn count(&self, span: &SpanData, model: &Name, error: Name) {
-        let operation = Name(span.operation.name().unwrap_or_default().into());
+    /// Counts a call that has ended.
+    pub(super) fn count(&self, model: &ModelSeries, span: &SpanData) {
         let provider = span.get("gen_ai.provider.name").and_then(AttributeValue::as_str).unwrap_or_default();
-        let provider = self.providers.get(provider);
-        let labels = [
-            ("gen_ai_operation_name", operation),
-            ("gen_ai_provider_name", provider.clone()),
-            ("gen_ai_request_model", model.clone()),
-        ];
-        let with = |key, value| {
-            let [operation, provider, model] = labels.clone();
-            [operation, provider, model, (key, value)]
+        let series = model.of_provider(provider, &self.providers);
+        let labels = || {
+            [
+                ("gen_ai_operation_name", Name::from(span.operation.name().unwrap_or_default())),
+                ("gen_ai_provider_name", series.provider.clone()),
+                ("gen_ai_request_model", model.calls.name.clone()),
+            ]
         };
-        self.duration.get_or_create(&with("error_type", error)).observe(span.duration.as_secs_f64());
-        if let Some(AttributeValue::Number(seconds)) = span.get("gen_ai.response.time_to_first_chunk") {
-            self.first_chunk.get_or_create(&labels).observe(*seconds);
+        let with = |key, value: &'static str| {
+            let [operation, provider, model] = labels();
+            [operation, provider, model, (key, Name::from(value))]
+        };
+        let duration = |error| self.duration.get_or_create(&with("error_type", error)).clone();
+        let seconds = span.duration.as_secs_f64();
+        match error_label(span) {
+            "" => series.succeeded.get_or_init(|| duration("")).observe(seconds),
+            error => duration(error).observe(seconds),
         }
-        for (kind, attribute) in [("input", "gen_ai.usage.input_tokens"), ("output", "gen_ai.usage.output_tokens")] {
+        if let Some(AttributeValue::Number(seconds)) = span.get("gen_ai.response.time_to_first_chunk") {
+            let first_chunk = || self.first_chunk.get_or_create(&labels()).clone();
+            series.first_chunk.get_or_init(first_chunk).observe(*seconds);
+        }
+        for (kind, attribute, histogram) in [
+            ("input", "gen_ai.usage.input_tokens", &series.input_tokens),
+            ("output", "gen_ai.usage.output_tokens", &series.output_tokens),
+        ] {
             if let Some(tokens) = span.get(attribute).and_then(AttributeValue::as_u64) {
-                let labels = with("gen_ai_token_type", Name(kind.into()));
-                self.tokens.get_or_create(&labels).observe(tokens as f64);
+                let new = || self.tokens.get_or_create(&with("gen_ai_token_type", kind)).clone();
+                histogram.get_or_init(new).observe(tokens as f64);
             }
         }
         if let Some(retries) = span.get("hatchery.model.retries").and_then(AttributeValue::as_u64) {
-            self.retries.get_or_create(&[("provider", provider), ("model", model.clone())]).inc_by(retries);
+            let labels = [("provider", series.provider.clone()), ("model", model.calls.name.clone())];
+            self.retries.get_or_create(&labels).inc_by(retries);
         }
     }
 }

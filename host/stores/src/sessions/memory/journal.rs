@@ -15,7 +15,7 @@ impl CallJournal for MemorySessions {
             let replaced = calls.insert(record.call.clone(), record.outcome.clone());
             let before = replaced.map_or(0, |outcome| record_bytes(&record.call, outcome.as_deref()));
             let added = record_bytes(&record.call, record.outcome.as_deref()).wrapping_sub(before);
-            self.add_event_bytes(stored, added);
+            stored.add_event_bytes(added);
             Ok(())
         })
     }
@@ -41,7 +41,7 @@ impl CallJournal for MemorySessions {
         let finished = self.change(session, |stored| {
             let calls = stored.journals.insert(run.into(), None).flatten().unwrap_or_default();
             let freed: u64 = calls.iter().map(|(call, outcome)| record_bytes(call, outcome.as_deref())).sum();
-            self.add_event_bytes(stored, 0_u64.wrapping_sub(freed));
+            stored.add_event_bytes(0_u64.wrapping_sub(freed));
             Ok(())
         });
         match finished {

@@ -20,11 +20,20 @@ pub(super) struct SessionRuns {
 
 impl SessionRuns {
     fn get(&self, run: &str) -> Option<&StoredRun> {
-        self.runs.get(*self.positions.get(run)?)
+        self.runs.get(self.position(run)?)
     }
 
     fn get_mut(&mut self, run: &str) -> Option<&mut StoredRun> {
-        self.runs.get_mut(*self.positions.get(run)?)
+        let position = self.position(run)?;
+        self.runs.get_mut(position)
+    }
+
+    fn position(&self, run: &str) -> Option<usize> {
+        // Nearly always the last one is changed.
+        match self.runs.last() {
+            Some(last) if last.id == run => Some(self.runs.len() - 1),
+            Some(_) | None => self.positions.get(run).copied(),
+        }
     }
 
     fn push(&mut self, run: StoredRun) {
@@ -54,26 +63,30 @@ impl SessionRuns {
 }
 
 impl MemorySessions {
-    fn add_run(&self, stored: &mut StoredSession, run: &StoredRun) -> StoredRun {
-        if let Some(known) = stored.runs.get(&run.id) {
-            return known.clone();
+    /// Adds a run, unless the session has it already.
+    fn add_run(&self, stored: &mut StoredSession, run: &StoredRun) {
+        if stored.runs.get(&run.id).is_none() {
+            stored.runs.push(run.clone());
+            stored.add_event_bytes(run.bytes());
+            self.index_background_run(run);
         }
-        stored.runs.push(run.clone());
-        self.add_event_bytes(stored, run.bytes());
-        self.index_background_run(run);
-        run.clone()
     }
 
-    fn change_run(&self, stored: &mut StoredSession, run: &str, transition: &RunTransition) -> Option<StoredRun> {
-        let run = stored.runs.get_mut(run)?;
+    fn start_run(&self, stored: &mut StoredSession, run: &StoredRun, fence: u64) -> Result<(), StoreError> {
+        stored.check_fence(Some(fence))?;
+        self.add_run(stored, run);
+        self.change_run(stored, &run.id, &RunTransition::Start);
+        Ok(())
+    }
+
+    fn change_run(&self, stored: &mut StoredSession, run: &str, transition: &RunTransition) {
+        let Some(run) = stored.runs.get_mut(run) else { return };
         let bytes = run.bytes();
         if run.apply(transition) {
-            let changed = run.clone();
-            self.add_event_bytes(stored, changed.bytes().wrapping_sub(bytes));
-            self.index_background_run(&changed);
-            return Some(changed);
+            self.index_background_run(run);
+            let growth = run.bytes().wrapping_sub(bytes);
+            stored.add_event_bytes(growth);
         }
-        Some(run.clone())
     }
 
     fn index_background_run(&self, run: &StoredRun) {
@@ -92,15 +105,21 @@ impl MemorySessions {
 #[async_trait]
 impl RunService for MemorySessions {
     async fn add(&self, run: &StoredRun) -> Result<StoredRun, StoreError> {
-        self.change(&run.session, |stored| Ok(self.add_run(stored, run)))
+        self.change(&run.session, |stored| {
+            self.add_run(stored, run);
+            Ok(stored.runs.get(&run.id).unwrap_or(run).clone())
+        })
     }
 
     async fn start(&self, run: &StoredRun, fence: u64) -> Result<StoredRun, StoreError> {
         self.change(&run.session, |stored| {
-            stored.check_fence(Some(fence))?;
-            let added = self.add_run(stored, run);
-            Ok(self.change_run(stored, &run.id, &RunTransition::Start).unwrap_or(added))
+            self.start_run(stored, run, fence)?;
+            Ok(stored.runs.get(&run.id).unwrap_or(run).clone())
         })
+    }
+
+    async fn start_later(&self, run: &StoredRun, fence: u64) -> Result<(), StoreError> {
+        self.change(&run.session, |stored| self.start_run(stored, run, fence))
     }
 
     async fn change(
@@ -112,10 +131,29 @@ impl RunService for MemorySessions {
     ) -> Result<Option<StoredRun>, StoreError> {
         let changed = MemorySessions::change(self, session, |stored| {
             stored.check_fence(fence)?;
-            Ok(self.change_run(stored, run, transition))
+            self.change_run(stored, run, transition);
+            Ok(stored.runs.get(run).cloned())
         });
         match changed {
             Err(StoreError::SessionNotFound(_)) => Ok(None),
+            result => result,
+        }
+    }
+
+    async fn change_later(
+        &self,
+        session: &SessionKey,
+        run: &str,
+        fence: u64,
+        transition: &RunTransition,
+    ) -> Result<(), StoreError> {
+        let changed = MemorySessions::change(self, session, |stored| {
+            stored.check_fence(Some(fence))?;
+            self.change_run(stored, run, transition);
+            Ok(())
+        });
+        match changed {
+            Err(StoreError::SessionNotFound(_)) => Ok(()),
             result => result,
         }
     }
