@@ -4,6 +4,7 @@
 mod api_document;
 mod artifacts;
 mod auth;
+mod base_path;
 mod bodies;
 mod builder;
 mod cors;
