@@ -15,6 +15,7 @@ mod frames;
 mod fuzz;
 mod graph;
 mod host_events;
+mod http2;
 mod live;
 mod metrics;
 mod quotas;

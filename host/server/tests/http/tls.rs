@@ -61,7 +61,7 @@ async fn runs_and_logins_work_over_tls_and_plain_http_does_not() {
     let post = |path: &str| request(&host, &client, Method::POST, path).bearer_auth(OPERATOR);
     assert_eq!(post("/apps/says/users/u/sessions/s").send().await.unwrap().status(), 200);
     let run = post("/run_sse").json(&run_body("says", "hi")).send().await.unwrap();
-    assert_eq!(run.version(), reqwest::Version::HTTP_11);
+    assert_eq!(run.version(), reqwest::Version::HTTP_2, "chosen by ALPN");
     assert!(run.text().await.unwrap().contains("You said: hi"));
     let login = request(&host, &client, Method::POST, "/login").body(format!("key={OPERATOR}")).send().await.unwrap();
     assert_eq!(login.status(), 303);
