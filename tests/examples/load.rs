@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
-use hatchery_tests::load::{self, Plan, Program, Report, floor, slopes, startup};
+use hatchery_tests::load::{self, Plan, Program, Report, floor, idle, slopes, startup};
 
 /// Measures a release build of the host over HTTP.
 #[derive(Parser)]
@@ -13,7 +13,7 @@ struct Arguments {
     /// Duration of each row in seconds
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
-    /// Measure only rows of the host whose names contain this text, and neither starts nor long sessions
+    /// Measure only rows of the host whose names contain this text, and neither starts nor long or idle sessions
     #[arg(long)]
     filter: Option<String>,
     /// Another server, as NAME=PATH
@@ -46,6 +46,7 @@ async fn main() -> anyhow::Result<()> {
     if arguments.filter.is_none() {
         report.starts = startup::run(|start| eprintln!("{start}")).await?;
         report.slopes = slopes::run(&plan, |slope| eprintln!("{slope}")).await?;
+        report.idle = idle::run(&plan, |idle| eprintln!("{idle}")).await?;
     }
     if let Some(file) = arguments.svg.filter(|_| !report.slopes.is_empty()) {
         std::fs::write(&file, slopes::draw(&report.slopes)).with_context(|| file.display().to_string())?;

@@ -8,17 +8,19 @@ mod bare_tool;
 mod chart;
 mod client;
 pub mod floor;
+pub mod idle;
 mod latencies;
 mod program;
 mod report;
 mod scenario;
 pub mod slopes;
+mod slow_readers;
 pub mod startup;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use futures::future::try_join_all;
 use serde::Serialize;
 
@@ -27,7 +29,8 @@ use client::Client;
 pub use latencies::Latencies;
 pub use program::Program;
 pub use report::Report;
-use scenario::{DICE, NATIVE, PRIMES, SCENARIOS, Scenario, Sessions};
+use scenario::{DICE, NATIVE, PRIMES, SCENARIOS, STREAMS, Scenario, Sessions};
+use slow_readers::SlowReaders;
 
 /// The parameters of a load test.
 #[derive(Debug, Clone)]
@@ -87,12 +90,30 @@ pub async fn run(plan: &Plan, mut on_row: impl FnMut(&Row)) -> anyhow::Result<Ve
             add(measure(&scenario, &name, &server.url, server.process()?, plan).await?);
         }
     }
+    if STREAMS.name.contains(&plan.filter) {
+        let events = recorded_stream(&STREAMS).await?;
+        let floor = floor::streaming_program(events.path())?.start().await?;
+        add(measure(&STREAMS, report::STREAM_FLOOR, &floor.url, floor.process()?, plan).await?);
+    }
     for scenario in SCENARIOS.iter().filter(|scenario| scenario.name.contains(&plan.filter)) {
         let host = scenario.serve().await?;
         let process = host.process().context("the host has ended")?;
+        let readers = SlowReaders::open(&host.url, scenario.slow_readers).await?;
         add(measure(scenario, scenario.name, &host.url, process, plan).await?);
+        readers.check()?;
     }
     Ok(rows)
+}
+
+/// Returns a file with the event stream of the host for a scenario.
+async fn recorded_stream(scenario: &Scenario) -> anyhow::Result<tempfile::NamedTempFile> {
+    let host = scenario.serve().await?;
+    let (mut client, session) = (Client::connect(&host.url).await?, SessionName::of(0));
+    client.create_session(scenario, &session).await?.map_err(|answer| anyhow!("{answer}"))?;
+    let (_, events) = client.answer(scenario, &session).await?.map_err(|answer| anyhow!("{answer}"))?;
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(file.path(), events)?;
+    Ok(file)
 }
 
 async fn measure(scenario: &Scenario, name: &str, url: &str, process: u32, plan: &Plan) -> anyhow::Result<Row> {

@@ -28,8 +28,9 @@ impl Socket {
     /// # Errors
     /// If the handshake fails.
     pub async fn open(host: &Host, path: &str, key: Option<&str>) -> anyhow::Result<Self> {
-        let address = host.url.strip_prefix("http://").context("a URL with http")?;
-        let mut request = format!("ws://{address}{path}").into_client_request()?;
+        let place = host.url.strip_prefix("http://").context("a URL with http")?;
+        let address = place.split('/').next().unwrap_or_default();
+        let mut request = format!("ws://{place}{path}").into_client_request()?;
         if let Some(key) = key {
             request.headers_mut().insert("authorization", format!("Bearer {key}").parse()?);
         }

@@ -20,7 +20,7 @@ pub struct Arguments {
     /// Duration of each row, after a fifth of it as warm-up
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
-    /// Measure only rows whose names contain this text, and neither starts nor long sessions
+    /// Measure only rows whose names contain this text, and neither starts nor long or idle sessions
     #[arg(long)]
     filter: Option<String>,
     /// Build and measure the servers of tests/rivals, too; the first build takes some minutes

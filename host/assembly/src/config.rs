@@ -55,7 +55,8 @@ pub use quotas::{DurabilityConfig, QuotaOverrides};
 pub use retention::RetentionConfig;
 pub use retrieval::RetrievalConfig;
 pub use server::{
-    ClientKeyConfig, CorsConfig, DevUi, OidcConfig, Role, ServerAuthConfig, ServerConfig, TlsConfig, TokenAlgorithm,
+    BasePath, ClientKeyConfig, CorsConfig, DevUi, OidcConfig, Role, ServerAuthConfig, ServerConfig, TlsConfig,
+    TokenAlgorithm,
 };
 pub use value::ValueConfig;
 

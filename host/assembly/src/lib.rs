@@ -66,15 +66,15 @@ pub use byte_size::ByteSize;
 pub use comparison::{Comparison, ItemChange, RevisionSummary};
 pub use config::{
     A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPushConfig, ApiConfig, ApiConfirmation,
-    ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AppConfig, AuditConfig, AuthConfig, Authority, BasicConfig,
-    ClientKeyConfig, CodeExecutorConfig, ComponentConfig, Config, ConfigError, ContainerConfig, CorsConfig, DevUi,
-    DurabilityConfig, EncryptionConfig, EncryptionKeyConfig, FILE_NAME as CONFIG_FILE, IntegrationConfig,
-    IntegrationOperation, McpConfig, McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpOAuthConfig,
-    McpOAuthGrant, McpSamplingConfig, McpServerConfig, ModelPrice, ModelsConfig, OAuth2ClientPlacement, OAuth2Config,
-    OidcConfig, OpenApiConfig, OpenIdConnectConfig, PricesConfig, QuotaOverrides, RegistryConfig, RetentionConfig,
-    RetrievalConfig, Role, ServerAuthConfig, ServerConfig, ServiceAccountConfig, TlsConfig, TokenAlgorithm,
-    ToolExecutionConfig, UserApiKeyConfig, UserAuthConfig, UserHttpScheme, UserOAuth2Config, ValueConfig, VertexConfig,
-    VertexOperation,
+    ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AppConfig, AuditConfig, AuthConfig, Authority, BasePath,
+    BasicConfig, ClientKeyConfig, CodeExecutorConfig, ComponentConfig, Config, ConfigError, ContainerConfig,
+    CorsConfig, DevUi, DurabilityConfig, EncryptionConfig, EncryptionKeyConfig, FILE_NAME as CONFIG_FILE,
+    IntegrationConfig, IntegrationOperation, McpConfig, McpConfirmation, McpExposeConfig, McpHandshake,
+    McpHttpTransport, McpOAuthConfig, McpOAuthGrant, McpSamplingConfig, McpServerConfig, ModelPrice, ModelsConfig,
+    OAuth2ClientPlacement, OAuth2Config, OidcConfig, OpenApiConfig, OpenIdConnectConfig, PricesConfig, QuotaOverrides,
+    RegistryConfig, RetentionConfig, RetrievalConfig, Role, ServerAuthConfig, ServerConfig, ServiceAccountConfig,
+    TlsConfig, TokenAlgorithm, ToolExecutionConfig, UserApiKeyConfig, UserAuthConfig, UserHttpScheme, UserOAuth2Config,
+    ValueConfig, VertexConfig, VertexOperation,
 };
 pub use hatchery_mcp::Browser;
 pub use hatchery_stores::adk_sessions;

@@ -9,6 +9,7 @@ use axum::body::Bytes;
 use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
 use axum::{Router, http::HeaderValue};
+use hatchery::BasePath;
 use serde_json::{Map, Value, json};
 use utoipa::openapi::{ComponentsBuilder, InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa::{PartialSchema, ToSchema};
@@ -41,17 +42,18 @@ pub(crate) fn head() -> OpenApi {
     OpenApiBuilder::new().info(info.build()).components(Some(components.build())).build()
 }
 
-/// Returns the route of the document.
-pub(crate) fn route(document: OpenApi) -> Router<AppState> {
-    let json = Bytes::from(complete(document).to_string());
+/// Returns the route of the document. It describes the routes below `base`.
+pub(crate) fn route(document: OpenApi, base: Option<&BasePath>) -> Router<AppState> {
+    let json = Bytes::from(complete(document, base).to_string());
     let content_type = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
     Router::new().route(PATH, get(move || std::future::ready((content_type, json))))
 }
 
 /// Adds what holds for all operations.
-fn complete(document: OpenApi) -> Value {
+fn complete(document: OpenApi, base: Option<&BasePath>) -> Value {
     let Ok(Value::Object(mut document)) = serde_json::to_value(document) else { return Value::Null };
-    document.insert("servers".into(), json!([{"url": "."}]));
+    // At the root, relative to the document, which is right behind a proxy that adds a prefix, too.
+    document.insert("servers".into(), json!([{"url": base.map_or(".", BasePath::as_str)}]));
     // A server without `server.auth` needs none.
     document.insert("security".into(), json!([{"bearer": []}, {"apiKey": []}, {}]));
     if let Some(Value::Object(components)) = document.get_mut("components") {

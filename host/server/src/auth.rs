@@ -41,7 +41,7 @@ use tokens::Tokens;
 pub(crate) use concurrency::RequestPermit;
 pub(crate) use credential::Credentials;
 pub(crate) use login_page::login_page;
-pub(crate) use logins::{CLEARED_COOKIE, cookie};
+pub(crate) use logins::{cleared_cookie, cookie};
 pub(crate) use principal::Principal;
 
 /// Longest time for which a browser stays logged in.

@@ -1,10 +1,12 @@
-//! Connections: limits per peer and in total, and timeouts. HTTP/1.1 only.
+//! Connections: limits per peer and in total, and timeouts. HTTP/1.1 and HTTP/2 on the same port.
 //!
 //! A connection above the limit of its peer gets a 503 response and is closed. Above the total limit, connections wait
 //! in the accept queue of the kernel. A connection that is idle between two requests counts; it is closed after the
 //! timeout for request heads.
 
+mod http2;
 mod peers;
+mod protocol;
 mod unix_socket;
 mod write_timeout;
 
@@ -17,13 +19,16 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::header::UPGRADE;
+use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
@@ -31,7 +36,10 @@ use crate::log_throttle::LogThrottle;
 use crate::peer::Peer;
 use crate::service::HttpService;
 use hatchery::ServerConfig;
+use http2::Timeouts;
 use peers::{PeerPermit, Peers};
+pub(crate) use protocol::ALPN;
+use protocol::{Protocol, Rewind};
 pub(crate) use unix_socket::UnixSocket;
 use write_timeout::WriteTimeout;
 
@@ -65,6 +73,7 @@ impl Accept for UnixSocket {
 pub(crate) struct Connections {
     service: Arc<HttpService>,
     http: http1::Builder,
+    http2_timeouts: Timeouts,
     /// Cancelled when connections shall close.
     closing: CancellationToken,
     /// Has one receiver per connection.
@@ -100,6 +109,7 @@ impl Connections {
         Self {
             service,
             http,
+            http2_timeouts: Timeouts::new(config),
             closing: CancellationToken::new(),
             open: watch::Sender::new(()),
             free: Arc::new(Semaphore::new(max.clamp(1, Semaphore::MAX_PERMITS))),
@@ -177,7 +187,7 @@ impl Connections {
         let stream = WriteTimeout::new(stream, self.write_timeout);
         let permit = Arc::new(ConnectionPermit { _total: total, _peer: peer_permit });
         let (service, held) = (self.service.clone(), permit.clone());
-        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        let respond = move |mut request: hyper::Request<Incoming>| {
             if request.headers().contains_key(UPGRADE) {
                 request.extensions_mut().insert(held.clone());
             }
@@ -185,30 +195,22 @@ impl Connections {
             if let Some(peer) = peer {
                 request.extensions_mut().insert(peer);
             }
-            async move { Ok::<_, Infallible>(service.answer(request.map(Body::new)).await) }
-        });
-        let (http, tls, head_timeout) = (self.http.clone(), self.tls.clone(), self.head_timeout);
+            async move { service.answer(request.map(Body::new)).await }
+        };
+        let (http, timeouts) = (self.http.clone(), self.http2_timeouts);
+        let (tls, head_timeout) = (self.tls.clone(), self.head_timeout);
         let (closing, open) = (self.closing.clone(), self.open.subscribe());
         tokio::spawn(async move {
-            let stream = match tls {
-                None => Either::Left(stream),
-                Some(tls) => {
-                    let handshake = tokio::time::timeout(head_timeout, tls.accept(stream));
-                    match closing.run_until_cancelled(handshake).await {
-                        Some(Ok(Ok(stream))) => Either::Right(stream),
-                        Some(Ok(Err(error))) => return tracing::debug!(%error, "a TLS handshake failed"),
-                        Some(Err(_)) => return tracing::debug!("a TLS handshake timed out"),
-                        None => return,
-                    }
-                }
+            let begin = tokio::time::timeout(head_timeout, begin(stream, tls));
+            let (protocol, stream) = match closing.run_until_cancelled(begin).await {
+                Some(Ok(Ok(begun))) => begun,
+                Some(Ok(Err(error))) => return tracing::debug!(%error, "a connection failed before its first request"),
+                Some(Err(_)) => return tracing::debug!("a connection timed out before its first request"),
+                None => return,
             };
-            let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service).with_upgrades());
-            let ended = tokio::select! {
-                ended = connection.as_mut() => ended,
-                () = closing.cancelled() => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
-                }
+            let ended = match protocol {
+                Protocol::Http1 => serve_http1(&http, stream, respond, &closing).await,
+                Protocol::Http2 => http2::serve(stream, respond, timeouts, &closing).await,
             };
             if let Err(error) = ended {
                 tracing::debug!(%error, "a connection failed or timed out");
@@ -221,6 +223,49 @@ impl Connections {
     pub(crate) async fn shutdown(self) {
         self.closing.cancel();
         self.open.closed().await;
+    }
+}
+
+/// The transport of a connection, decrypted if it has TLS.
+type Begun<S> = Either<Rewind<S>, Box<TlsStream<S>>>;
+
+/// Completes the handshake of TLS, and finds the version of HTTP.
+async fn begin<S>(stream: S, tls: Option<TlsAcceptor>) -> io::Result<(Protocol, Begun<S>)>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let Some(tls) = tls else {
+        let (protocol, stream) = protocol::detect(stream).await?;
+        return Ok((protocol, Either::Left(stream)));
+    };
+    let stream = tls.accept(stream).await?;
+    let protocol = Protocol::of_alpn(stream.get_ref().1.alpn_protocol());
+    Ok((protocol, Either::Right(Box::new(stream))))
+}
+
+/// Serves a connection over HTTP/1.1 until it ends. Accepts no more requests when `closing` is cancelled.
+async fn serve_http1<S, R, F>(
+    http: &http1::Builder,
+    stream: S,
+    respond: R,
+    closing: &CancellationToken,
+) -> hyper::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    R: Fn(hyper::Request<Incoming>) -> F,
+    F: Future<Output = Response>,
+{
+    let service = service_fn(|request| {
+        let response = respond(request);
+        async move { Ok::<_, Infallible>(response.await) }
+    });
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service).with_upgrades());
+    tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = closing.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
     }
 }
 

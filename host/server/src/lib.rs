@@ -33,6 +33,7 @@ mod state;
 mod api_document;
 mod auth;
 mod background_runs;
+mod base_path;
 mod body;
 mod connections;
 mod cors;

@@ -27,6 +27,7 @@ mod ws;
 use axum::Router;
 use axum::extract::OriginalUri;
 use axum::http::{Method, StatusCode, Uri};
+use hatchery::BasePath;
 
 use crate::api_document::{self, ApiRouter};
 use crate::error::ApiError;
@@ -34,13 +35,14 @@ use crate::state::AppState;
 
 pub(crate) use traces::SpanView;
 
-/// Returns all routes, with fallbacks for unknown paths and methods, and the document that describes them.
-pub(crate) fn all() -> Router<AppState> {
+/// Returns all routes, with fallbacks for unknown paths and methods, and the document that describes them. Their paths are
+/// those below `base`.
+pub(crate) fn all(base: Option<&BasePath>) -> Router<AppState> {
     let (router, document) = groups().split_for_parts();
     router
-        .merge(api_document::route(document))
+        .merge(api_document::route(document, base))
         .method_not_allowed_fallback(method_not_allowed)
-        .fallback(route_not_found)
+        .fallback(|method, OriginalUri(uri): OriginalUri| route_not_found(method, uri))
 }
 
 fn groups() -> ApiRouter {

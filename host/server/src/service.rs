@@ -13,6 +13,7 @@ use axum::extract::Request;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
+use hatchery::BasePath;
 use tower::Service;
 
 use crate::auth::{Admission, Credentials, Principal, RequestHead};
@@ -22,7 +23,7 @@ use crate::error::ApiError;
 use crate::guard::{self, Guard};
 use crate::observe::RequestLog;
 use crate::state::AppState;
-use crate::{headers, routes};
+use crate::{base_path, headers, routes};
 
 /// The routes with the checks and limits of all requests.
 pub(crate) struct HttpService {
@@ -30,6 +31,8 @@ pub(crate) struct HttpService {
     guard: Guard,
     cors: Cors,
     body_budget: BodyBudget,
+    /// `None` if the routes are at the root.
+    base_path: Option<BasePath>,
     /// `None` if everybody may do everything.
     state: Option<AppState>,
 }
@@ -40,22 +43,32 @@ impl HttpService {
         let guard = Guard::new(loopback, &state.config().allowed_hosts);
         let cors = Cors::new(&state.config().cors);
         let body_budget = state.body_budget().clone();
-        let router = routes::all().with_state(state.clone());
+        let base_path = state.config().base_path.clone();
+        let router = routes::all(base_path.as_ref()).with_state(state.clone());
         let state = state.auth().is_some().then_some(state);
-        Self { cors, state, ..Self::of(router, guard, body_budget) }
+        Self { cors, state, base_path, ..Self::of(router, guard, body_budget) }
     }
 
     /// Returns a service of these routes, without authentication.
     pub(crate) fn of(router: Router, guard: Guard, body_budget: BodyBudget) -> Self {
-        Self { router, guard, cors: Cors::new(&[]), body_budget, state: None }
+        Self { router, guard, cors: Cors::new(&[]), body_budget, base_path: None, state: None }
     }
 
     /// Answers a request. It is logged, and a panic is a response with status 500.
     pub(crate) async fn answer(&self, request: Request) -> Response {
         let log = RequestLog::begin(&request);
-        // `Instrument` would enter the span once more, to drop the future.
-        let mut routed = pin!(self.route(request));
-        let mut response = poll_fn(|cx| log.span().in_scope(|| routed.as_mut().poll(cx))).await;
+        let entered = match &self.base_path {
+            Some(base) => base_path::enter(base, request),
+            None => Ok(request),
+        };
+        let mut response = match entered {
+            Ok(request) => {
+                // `Instrument` would enter the span once more, to drop the future.
+                let mut routed = pin!(self.route(request));
+                poll_fn(|cx| log.span().in_scope(|| routed.as_mut().poll(cx))).await
+            }
+            Err(response) => *response,
+        };
         log.end(&mut response);
         headers::add_missing(response.headers_mut());
         response

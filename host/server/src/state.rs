@@ -104,7 +104,7 @@ impl AppState {
     #[must_use]
     pub fn with_a2a(mut self, service: A2aService, agents: A2aAgents) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.a2a = Some(A2aEndpoint::new(service));
+            shared.a2a = Some(A2aEndpoint::new(service).with_base_path(&shared.config.path_of("")));
             shared.a2a_agents = agents;
         }
         self

@@ -16,6 +16,8 @@ use rustls::sign::CertifiedKey;
 use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsAcceptor;
 
+use crate::connections::ALPN;
+
 /// How often the server looks whether the files have changed. A change counts when it is this old.
 const INTERVAL: Duration = Duration::from_millis(500);
 
@@ -55,7 +57,7 @@ impl Tls {
         let builder = rustls::ServerConfig::builder_with_provider(provider.clone());
         let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
         let mut server = builder.with_no_client_auth().with_cert_resolver(current.clone());
-        server.alpn_protocols = vec![b"http/1.1".to_vec()];
+        server.alpn_protocols = ALPN.map(<[u8]>::to_vec).to_vec();
         let acceptor = TlsAcceptor::from(Arc::new(server));
         Ok(Self { config: Arc::new(config.clone()), provider, current, acceptor, first })
     }

@@ -152,3 +152,30 @@ test("a killed host is waited for, and nothing is lost or doubled", async () => 
     await own.stop();
   }
 });
+
+test("every request of the page stays below the base path of the host", async () => {
+  const below = await Host.start(sampleFolder(), ["--base-path", "/team/agents"]);
+  try {
+    await withPage(below, async (page) => {
+      const paths = new Set();
+      const add = (url) => url.match(/^(http|ws):/) && paths.add(new URL(url).pathname);
+      page.on("request", (request) => add(request.url()));
+      page.on("websocket", (socket) => add(socket.url()));
+      await page.goto(below.url);
+      assert.match(page.url(), /^http:\/\/[^/]+\/team\/agents\/dev-ui\//);
+      await page.goto(`${below.url}/dev-ui/apps/dice/users/me`);
+      await say(page, "Throw two dice");
+      await page.getByText(/^You rolled \d and \d/).waitFor();
+      assert.match(new URL(page.url()).pathname, /^\/team\/agents\/dev-ui\/apps\/dice\/users\/me\/sessions\/[^/]+$/);
+      await page.reload();
+      await page.getByText(/^You rolled \d and \d/).waitFor();
+      await page.goto(`${below.url}/dev-ui/apps/dice/users/live`);
+      await page.getByRole("button", { name: "Begin a live conversation" }).click();
+      await page.getByRole("region", { name: "Live conversation" }).getByText("live", { exact: true }).waitFor();
+      for (const route of ["list-apps", "events", "run_sse", "run_live"]) assert(paths.has(`/team/agents/${route}`), route);
+      assert.deepEqual([...paths].filter((path) => !/^\/team\/agents(\/|$)/.test(path)), []);
+    });
+  } finally {
+    await below.stop();
+  }
+});

@@ -79,6 +79,19 @@ impl Client {
         scenario: &Scenario,
         session: &SessionName,
     ) -> anyhow::Result<Result<Times, String>> {
+        let answer = self.answer(scenario, session).await?;
+        Ok(answer.map(|(times, _)| times))
+    }
+
+    /// Runs a turn. Returns its times with the body of the answer, or the unexpected answer.
+    ///
+    /// # Errors
+    /// If the connection ends.
+    pub(super) async fn answer(
+        &mut self,
+        scenario: &Scenario,
+        session: &SessionName,
+    ) -> anyhow::Result<Result<(Times, Vec<u8>), String>> {
         let Scenario { turn, route, .. } = scenario;
         let (path, streaming) = match route {
             Route::Run => ("/run", false),
@@ -98,7 +111,10 @@ impl Client {
         let end = start.elapsed();
         let first_event = if streaming { first.duration_since(start) } else { end };
         let is_expected = is_ok && contains(&body, turn.expected.as_bytes());
-        Ok(if is_expected { Ok(Times { first_event, end }) } else { Err(String::from_utf8_lossy(&body).into_owned()) })
+        match is_expected {
+            true => Ok(Ok((Times { first_event, end }, body))),
+            false => Ok(Err(String::from_utf8_lossy(&body).into_owned())),
+        }
     }
 
     async fn post(&mut self, path: &str, body: Bytes) -> anyhow::Result<Response<Incoming>> {

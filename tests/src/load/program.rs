@@ -18,6 +18,8 @@ pub struct Program {
     pub path: PathBuf,
     /// Its arguments.
     pub args: Vec<OsString>,
+    /// Variables of its environment.
+    pub environment: Vec<(OsString, OsString)>,
 }
 
 /// A running program. Dropping it kills it.
@@ -33,12 +35,12 @@ impl Program {
     /// If there is no `=`.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let (name, path) = text.split_once('=').with_context(|| format!("`{text}` is not NAME=PATH"))?;
-        Ok(Self { name: name.to_owned(), path: path.into(), args: Vec::new() })
+        Ok(Self { name: name.to_owned(), path: path.into(), args: Vec::new(), environment: Vec::new() })
     }
 
     pub(super) async fn start(&self) -> anyhow::Result<Running> {
         let mut command = Command::new(&self.path);
-        command.args(&self.args).stdout(Stdio::piped()).kill_on_drop(true);
+        command.args(&self.args).envs(self.environment.iter().cloned()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().with_context(|| format!("cannot start {}", self.path.display()))?;
         let stdout = child.stdout.take().context("stdout is a pipe")?;
         let line = BufReader::new(stdout).lines().next_line().await?;

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::idle::IdleSessions;
 use super::slopes::Slope;
 use super::startup::Startup;
 use super::{Row, scenario};
@@ -12,6 +13,9 @@ use super::{Row, scenario};
 pub(super) const FLOOR: &str = "bare axum, bodies of the same size";
 /// The name of the row of the bare server that calls a tool with bare Wasmtime.
 pub(super) const TOOL_FLOOR: &str = "bare axum, tool in a component by bare Wasmtime";
+
+/// The name of the row of the bare server with the events of [`scenario::STREAMS`].
+pub(super) const STREAM_FLOOR: &str = "bare axum, the same event streams, 1,000 streams";
 
 /// All measurements. It is displayed as Markdown tables.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -22,6 +26,8 @@ pub struct Report {
     pub starts: Vec<Startup>,
     /// Turns in long sessions.
     pub slopes: Vec<Slope>,
+    /// Hosts with many sessions.
+    pub idle: Vec<IdleSessions>,
 }
 
 impl Report {
@@ -40,6 +46,7 @@ impl Report {
         let mut ratios = Vec::new();
         let mut add =
             |what: String, ratio: Option<f64>, target| ratios.extend(ratio.map(|ratio| (what, ratio, target)));
+        let ratio = |name: &str, other: &str| Some(self.rate(name)? / self.rate(other)?);
         let native = || Some(self.cpu(name::NATIVE)? / self.cpu(FLOOR)?);
         add("CPU of a native run, to bare axum".into(), native(), "≤ 2.5");
         let call = || {
@@ -47,8 +54,11 @@ impl Report {
             Some(ours / (self.cpu(TOOL_FLOOR)? - self.cpu(FLOOR)?))
         };
         add("CPU of a call into a component, to bare Wasmtime in bare axum".into(), call(), "≤ 1.5");
-        let stored = || Some(self.rate(name::DICE_SQLITE)? / self.rate(name::DICE)?);
-        add("pairs/s of `dice` with SQLite, to memory".into(), stored(), "≥ 0.7");
+        add("pairs/s of `dice` with SQLite, to memory".into(), ratio(name::DICE_SQLITE, name::DICE), "≥ 0.7");
+        let streams = ratio(name::STREAMS, STREAM_FLOOR);
+        add("pairs/s of 1,000 event streams, to bare axum with the same bytes".into(), streams, "≥ 0.4");
+        let beside = ratio(name::SLOW_READERS, name::STREAM);
+        add("pairs/s of event streams beside 200 slow readers, to none".into(), beside, "≥ 0.9");
         let is_rival = |row: &&Row| row.name.contains("two steps, native tool, sessions");
         for rival in self.rows.iter().filter(is_rival) {
             let dice = self.rate(name::DICE).map(|rate| rate / rival.pairs_per_second);
@@ -69,7 +79,8 @@ impl fmt::Display for Report {
             writeln!(f, "| {what} | {ratio:.2} | {target} |")?;
         }
         self.write_starts(f)?;
-        self.write_slopes(f)
+        self.write_slopes(f)?;
+        self.write_idle(f)
     }
 }
 
@@ -77,14 +88,14 @@ impl Report {
     fn write_rows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "| load | connections | pairs/s | CPU per pair | to bare axum | run p50 / p99 | first event p50 | memory | failed |"
+            "| load | connections | pairs/s | CPU per pair | to bare axum | run p50 / p99 | first event p50 / p99 | memory | failed |"
         )?;
         writeln!(f, "|---|---|---|---|---|---|---|---|---|")?;
         let floor = self.rows.first().map_or(f64::NAN, |row| row.cpu_per_pair);
         for row in &self.rows {
             writeln!(
                 f,
-                "| {} | {} | {:.0} | {:.0} µs | {:.2} | {} / {} | {} | {} MiB | {} |",
+                "| {} | {} | {:.0} | {:.0} µs | {:.2} | {} / {} | {} / {} | {} MiB | {} |",
                 row.name,
                 row.connections,
                 row.pairs_per_second,
@@ -93,6 +104,7 @@ impl Report {
                 Micros(row.run.p50),
                 Micros(row.run.p99),
                 Micros(row.first_event.p50),
+                Micros(row.first_event.p99),
                 row.memory >> 20,
                 row.failed,
             )?;
@@ -136,6 +148,47 @@ impl Report {
             writeln!(f, " {:.2} |", slope.growth())?;
         }
         Ok(())
+    }
+}
+
+impl Report {
+    fn write_idle(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.idle.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            f,
+            "\n| idle sessions | in | memory | per session | first event p50 / p99 | run p50 / p99 |\n|---|---|---|---|---|---|"
+        )?;
+        for idle in &self.idle {
+            writeln!(
+                f,
+                "| {} | {} | {} MiB | {:.1} KiB | {} / {} | {} / {} |",
+                idle.sessions,
+                idle.name,
+                idle.memory >> 20,
+                idle.memory_per_session / 1024.0,
+                Micros(idle.first_event.p50),
+                Micros(idle.first_event.p99),
+                Micros(idle.run.p50),
+                Micros(idle.run.p99),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for IdleSessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} idle sessions in {}: {} MiB, {:.1} KiB each, first event of a run p99 {}",
+            self.sessions,
+            self.name,
+            self.memory >> 20,
+            self.memory_per_session / 1024.0,
+            Micros(self.first_event.p99),
+        )
     }
 }
 
@@ -209,7 +262,7 @@ mod tests {
     fn a_row_has_its_ratio_to_the_bare_server() {
         let report = Report { rows: vec![row("bare", 50.0), row("native", 125.0)], ..Report::default() }.to_string();
         let last = report.lines().last().unwrap();
-        assert_eq!(last, "| native | 8 | 8000 | 125 µs | 2.50 | 160 µs / 2.0 ms | 160 µs | 40 MiB | 0 |");
+        assert_eq!(last, "| native | 8 | 8000 | 125 µs | 2.50 | 160 µs / 2.0 ms | 160 µs / 2.0 ms | 40 MiB | 0 |");
         assert_eq!(Micros(250_000.0).to_string(), "250 ms");
     }
 
@@ -224,6 +277,35 @@ mod tests {
         let ratios = Report { rows, ..Report::default() }.ratios();
         assert_eq!(ratios.len(), 1);
         assert!((ratios[0].1 - 1.5).abs() < 1e-9, "{ratios:?}");
+    }
+
+    #[test]
+    fn event_streams_are_compared_with_the_bare_server_and_with_slow_readers() {
+        let rows = vec![
+            row(STREAM_FLOOR, 100.0),
+            row(name::STREAMS, 200.0),
+            row(name::STREAM, 90.0),
+            row(name::SLOW_READERS, 100.0),
+        ];
+        let ratios = Report { rows, ..Report::default() }.ratios();
+        let results: Vec<_> = ratios.iter().map(|(_, ratio, target)| (format!("{ratio:.2}"), *target)).collect();
+        assert_eq!(results, [("0.50".to_owned(), "≥ 0.4"), ("0.90".to_owned(), "≥ 0.9")]);
+    }
+
+    #[test]
+    fn idle_sessions_have_a_row_with_what_each_adds() {
+        let latencies = Latencies { p50: 160.0, p99: 2_000.0, max: 250_000.0 };
+        let idle = IdleSessions {
+            name: "memory".into(),
+            sessions: 10_000,
+            memory: 120 << 20,
+            memory_per_session: 8704.0,
+            first_event: latencies,
+            run: latencies,
+        };
+        let report = Report { idle: vec![idle], ..Report::default() }.to_string();
+        let row = "| 10000 | memory | 120 MiB | 8.5 KiB | 160 µs / 2.0 ms | 160 µs / 2.0 ms |\n";
+        assert!(report.ends_with(row), "{report}");
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub(super) struct Scenario {
     pub(super) sessions: Sessions,
     /// `None` for the plan's number.
     pub(super) connections: Option<usize>,
+    /// Number of other clients that read long event streams slowly meanwhile.
+    pub(super) slow_readers: usize,
 }
 
 /// A message and what is expected of its answer.
@@ -49,6 +51,9 @@ const GREETER: Turn = Turn { app: "greeter", text: "Hello", expected: "Hello" };
 /// An agent with a tool and a callback of a component.
 pub(super) const DICE: Turn = Turn { app: "dice", text: "Roll a die with 20 sides", expected: "You rolled" };
 
+/// A native agent with an answer of 256 KiB in 1,024 chunks.
+pub(super) const LONG: Turn = Turn { app: "long", text: "Tell me everything", expected: "word" };
+
 /// Names of rows whose ratios are reported.
 pub(super) mod name {
     pub(crate) const NATIVE: &str = "native agent, one step, sessions in memory";
@@ -56,9 +61,12 @@ pub(super) mod name {
     pub(crate) const COMPONENT_TOOL: &str = "native agent, two steps, tool in a component, memory";
     pub(crate) const DICE: &str = "`dice`, two steps, tool and callback in a component, memory";
     pub(crate) const DICE_SQLITE: &str = "`dice`, SQLite";
+    pub(crate) const STREAM: &str = "native agent, `/run_sse`, memory";
+    pub(crate) const STREAMS: &str = "native agent, `/run_sse`, memory, 1,000 streams";
+    pub(crate) const SLOW_READERS: &str = "native agent, `/run_sse`, memory, beside 200 slow readers";
 }
 
-pub(super) const SCENARIOS: [Scenario; 11] = [
+pub(super) const SCENARIOS: [Scenario; 12] = [
     Scenario::new(name::NATIVE, NATIVE, Sessions::Memory),
     Scenario::new(name::BUILT_IN_TOOL, RECALL, Sessions::Memory),
     Scenario::new(name::COMPONENT_TOOL, PRIMES, Sessions::Memory),
@@ -67,18 +75,26 @@ pub(super) const SCENARIOS: [Scenario; 11] = [
     Scenario::new("native agent, one step, SQLite", NATIVE, Sessions::Sqlite),
     Scenario::new("`greeter`, SQLite", GREETER, Sessions::Sqlite),
     Scenario::new(name::DICE_SQLITE, DICE, Sessions::Sqlite),
-    Scenario::new("native agent, `/run_sse`, memory", NATIVE, Sessions::Memory).streamed(None),
+    Scenario::new(name::STREAM, NATIVE, Sessions::Memory).streamed(None),
+    Scenario::new(name::SLOW_READERS, NATIVE, Sessions::Memory).streamed(None).beside(200),
     Scenario::new("`dice`, `/run_sse`, SQLite", DICE, Sessions::Sqlite).streamed(None),
-    Scenario::new("native agent, `/run_sse`, memory, 1,000 streams", NATIVE, Sessions::Memory).streamed(Some(1000)),
+    STREAMS,
 ];
+
+/// As many event streams at a time as a host is made for.
+pub(super) const STREAMS: Scenario = Scenario::new(name::STREAMS, NATIVE, Sessions::Memory).streamed(Some(1000));
 
 impl Scenario {
     pub(super) const fn new(name: &'static str, turn: Turn, sessions: Sessions) -> Self {
-        Self { name, turn, route: Route::Run, sessions, connections: None }
+        Self { name, turn, route: Route::Run, sessions, connections: None, slow_readers: 0 }
     }
 
-    const fn streamed(self, connections: Option<usize>) -> Self {
+    pub(super) const fn streamed(self, connections: Option<usize>) -> Self {
         Self { route: Route::Stream, connections, ..self }
+    }
+
+    const fn beside(self, slow_readers: usize) -> Self {
+        Self { slow_readers, ..self }
     }
 
     /// Starts a host with the apps of all scenarios.
@@ -110,6 +126,10 @@ fn folder() -> anyhow::Result<Folder> {
     folder
         .write("native/root_agent.yaml", "name: native\nmodel: scripted:native/answers.yaml\ninstruction: Answer.\n")?;
     folder.write("native/answers.yaml", "turns:\n  - reply: \"You said {user}.\"\n")?;
+    folder.write("long/root_agent.yaml", "name: long\nmodel: scripted:long/answers.yaml\ninstruction: Answer.\n")?;
+    let words = "word ".repeat((256 << 10) / 5);
+    folder
+        .write("long/answers.yaml", format!("turns:\n  - reply:\n      - text: \"{words}\"\n        chunks: 1024\n"))?;
     folder.write(
         "recall/root_agent.yaml",
         "name: recall\nmodel: scripted:recall/answers.yaml\ninstruction: Answer.\ntools: [{ name: load_memory }]\n",

@@ -4,6 +4,7 @@ mod a2a;
 mod access;
 mod backup;
 mod bad_input;
+mod base_path;
 mod cli;
 mod compile;
 mod configuration;

@@ -26,18 +26,29 @@ const ADK_APP: &str = "remote";
 /// The routes of the apps for A2A clients, for a server that checks hosts, origins and the size of bodies itself. Cheap to
 /// clone.
 #[derive(Clone)]
-pub struct A2aEndpoint(A2aService);
+pub struct A2aEndpoint {
+    service: A2aService,
+    /// What precedes the paths of the routes. Empty at the root.
+    base_path: String,
+}
 
 impl A2aEndpoint {
     /// Creates the endpoint of a service.
     pub fn new(service: A2aService) -> Self {
-        Self(service)
+        Self { service, base_path: String::new() }
+    }
+
+    /// Puts a path before those in cards, such as `/agents`, unless the settings have a public URL.
+    #[must_use]
+    pub fn with_base_path(self, path: &str) -> Self {
+        Self { base_path: path.to_owned(), ..self }
     }
 
     /// Answers a request to `/a2a/APP/PATH`; `path` is empty for the app itself. `None` if clients may not use such an
     /// app. The user of a [`ClientScope`] among the extensions of the request is that of the client's sessions.
     pub async fn handle(&self, app: &str, path: &str, request: Request<Bytes>) -> Option<Response<Body>> {
-        let service = &self.0.of_user(request.extensions().get::<ClientScope>().and_then(|scope| scope.user.clone()));
+        let service =
+            &self.service.of_user(request.extensions().get::<ClientScope>().and_then(|scope| scope.user.clone()));
         let is_adk = app == ADK_APP && path == ADK_PATH;
         let app = service.app(app).or_else(|| is_adk.then(|| service.default_app()).flatten())?;
         let (parts, body) = request.into_parts();
@@ -52,23 +63,24 @@ impl A2aEndpoint {
 
     /// Ends the streams of tasks that wait for their clients, which have no end of their own.
     pub fn close(&self) {
-        self.0.0.task_changes.close();
+        self.service.0.task_changes.close();
     }
 
     /// Answers a request for the card of the default app. `None` if there is none.
     pub fn default_card(&self, headers: &HeaderMap) -> Option<Response<Body>> {
-        self.0.default_app().map(|app| self.card_of(&app, headers))
+        self.service.default_app().map(|app| self.card_of(&app, headers))
     }
 
     fn card_of(&self, app: &App, headers: &HeaderMap) -> Response<Body> {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
-        let base = match &self.0.0.settings.public_url {
+        let (settings, base_path) = (&self.service.0.settings, &self.base_path);
+        let base = match &settings.public_url {
             Some(url) => url.trim_end_matches('/').to_owned(),
-            None if self.0.0.settings.is_tls => format!("https://{host}"),
-            None => format!("http://{host}"),
+            None if settings.is_tls => format!("https://{host}{base_path}"),
+            None => format!("http://{host}{base_path}"),
         };
         let url = format!("{base}/a2a/{}", encode_segment(&app.name));
-        answer::card(&self.0.card(app, &url).to_json(), headers)
+        answer::card(&self.service.card(app, &url).to_json(), headers)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Settings of the HTTP server: `server`.
 
 mod auth;
+mod base_path;
 mod cors;
 mod tls;
 
@@ -15,6 +16,7 @@ use serde::{Deserialize, Deserializer};
 use crate::byte_size::ByteSize;
 
 pub use auth::{ClientKeyConfig, OidcConfig, Role, ServerAuthConfig, TokenAlgorithm};
+pub use base_path::BasePath;
 pub use cors::CorsConfig;
 pub use tls::TlsConfig;
 
@@ -24,6 +26,8 @@ pub use tls::TlsConfig;
 pub struct ServerConfig {
     /// Accepted `Host` headers besides `localhost` and `127.0.0.1`, with or without a port. `*` accepts all.
     pub allowed_hosts: Vec<String>,
+    /// The path below which the routes are. Default: the root.
+    pub base_path: Option<BasePath>,
     /// The pages of other origins that may send requests. Default: none.
     #[serde(deserialize_with = "one_or_many")]
     pub cors: Vec<CorsConfig>,
@@ -125,6 +129,11 @@ impl ServerConfig {
         }
     }
 
+    /// Returns the path of a route, with the base path.
+    pub fn path_of(&self, route: &str) -> String {
+        format!("{}{route}", self.base_path.as_ref().map_or("", BasePath::as_str))
+    }
+
     /// Returns the functions of the developer UI; [`DevUi::Read`] if they are not set.
     pub fn dev_ui(&self) -> DevUi {
         self.dev_ui.unwrap_or(DevUi::Read)
@@ -146,6 +155,7 @@ impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             allowed_hosts: Vec::new(),
+            base_path: None,
             cors: Vec::new(),
             auth: None,
             tls: None,

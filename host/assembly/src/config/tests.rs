@@ -37,7 +37,7 @@ fn a_full_file_is_read() {
          server: {allowed_hosts: [agents.example], body_limit: 1 MiB, max_connections: 9, max_concurrent_runs: 3,\n    \
          cancel_on_disconnect: true, small_body_limit: 9 KiB, upload_limit: 2 MiB, body_memory: 2 GiB, body_timeout: 1min,\n    \
          write_timeout: 5s, max_connections_per_peer: 7, allow_import: true, turn_lease: 500ms,\n    \
-         live_idle_timeout: 7s, secret_file: ../host.key, dev_ui: read}\n",
+         live_idle_timeout: 7s, secret_file: ../host.key, dev_ui: read, base_path: /agents/}\n",
     )
     .unwrap();
     assert_eq!(config.session_service.as_deref(), Some("postgres://db/x"));
@@ -50,6 +50,7 @@ fn a_full_file_is_read() {
     assert_eq!(config.components["search"].limits.memory, Some(1 << 20));
     assert_eq!(config.server.body_limit, ByteSize(1 << 20));
     assert_eq!(config.server.allowed_hosts, ["agents.example"]);
+    assert_eq!(config.server.base_path.as_ref().map(BasePath::as_str), Some("/agents"));
     assert_eq!(config.server.max_connections, 9);
     assert_eq!(config.server.max_concurrent_runs, 3);
     assert!(config.server.cancel_on_disconnect && config.server.allow_import);
@@ -69,11 +70,18 @@ fn an_unknown_key_is_an_error_with_its_position() {
     let error = parse("session_service: 'memory:'\nserver:\n  body_limits: 3\n").unwrap_err();
     assert_eq!(
         error,
-        "/srv/agents/hatchery.yaml:3:3: server: unknown field `body_limits`, expected one of `allowed_hosts`, `cors`, `auth`, `tls`, \
+        "/srv/agents/hatchery.yaml:3:3: server: unknown field `body_limits`, expected one of `allowed_hosts`, `base_path`, `cors`, `auth`, `tls`, \
          `body_limit`, `small_body_limit`, `upload_limit`, `body_memory`, `body_timeout`, `write_timeout`, `max_connections`, \
          `max_connections_per_peer`, `max_concurrent_runs`, `turn_lease`, `live_idle_timeout`, `cancel_on_disconnect`, `allow_import`, \
          `secret_file`, `dev_ui`, `drain_timeout`; did you mean `body_limit`?"
     );
+}
+
+#[test]
+fn a_base_path_that_would_have_to_be_encoded_is_an_error() {
+    let error = parse("server:\n  base_path: agents\n").unwrap_err();
+    let message = "`agents` is not a base path; write one such as /agents, of letters, digits and `-._~`, or leave it out to serve at the root";
+    assert!(error.contains("/srv/agents/hatchery.yaml:2:") && error.contains(message), "{error}");
 }
 
 #[test]

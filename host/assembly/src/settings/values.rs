@@ -46,6 +46,7 @@ pub(super) fn of(config: &Config) -> BTreeMap<String, Value> {
 fn server(config: &ServerConfig) -> Values {
     let ServerConfig {
         allowed_hosts,
+        base_path,
         // Their keys are reported without a value.
         cors: _,
         auth: _,
@@ -92,7 +93,8 @@ fn server(config: &ServerConfig) -> Values {
         ("dev_ui", config.dev_ui().label().into()),
         ("drain_timeout", time(*drain_timeout)),
     ];
-    values.into_iter().chain(secret_file).collect()
+    let base_path = base_path.as_ref().map(|path| ("base_path", path.as_str().into()));
+    values.into_iter().chain(base_path).chain(secret_file).collect()
 }
 
 fn limits(limits: &Limits) -> Values {

@@ -13,7 +13,9 @@ use anyhow::bail;
 use hatchery::services::{ServicesError, create_data_folder};
 use hatchery::shell::{quoted_path, session_commands};
 use hatchery::trust::LoadedConfig;
-use hatchery::{AppSource, CatalogReport, Config, DevUi, Host, ServerConfig, Setting, SettingsReport, Storage};
+use hatchery::{
+    AppSource, BasePath, CatalogReport, Config, DevUi, Host, ServerConfig, Setting, SettingsReport, Storage,
+};
 use hatchery_core::CallerOrigin;
 use hatchery_server::AppState;
 use hatchery_telemetry::{Metrics, OtlpExporter};
@@ -60,6 +62,9 @@ pub struct ServerArgs {
     /// Listen on a Unix socket, `unix:PATH`, instead of a TCP address; the user and the group of the process can connect
     #[arg(long, value_name = "SOCKET", value_parser = parse_socket, conflicts_with_all = ["host", "port"])]
     listen: Option<PathBuf>,
+    /// Path below which all routes are, such as /agents, instead of server.base_path in hatchery.yaml
+    #[arg(long, value_name = "PATH")]
+    base_path: Option<BasePath>,
     /// Listen on an address other than loopback without server.auth: every client that reaches it can do everything
     #[arg(long)]
     allow_unauthenticated: bool,
@@ -94,7 +99,9 @@ impl ServerArgs {
         });
         let page = self.dev_ui_dir.as_ref().map(|folder| folder.display().to_string());
         let page = page.map(|folder| Setting::of_flag("dev_ui_dir", "--dev-ui-dir", &folder));
-        listening.chain(page).chain(self.storage.settings(dir)).collect()
+        let base_path = self.base_path.as_ref().map(BasePath::as_str);
+        let base_path = base_path.map(|path| Setting::of_flag("server.base_path", "--base-path", path));
+        listening.chain(base_path).chain(page).chain(self.storage.settings(dir)).collect()
     }
 }
 
@@ -145,7 +152,9 @@ pub async fn serve(
     }
     let dev_ui_folder = args.dev_ui_dir.as_deref().map(ui_folder).transpose()?;
     let config = host.config().server.clone();
-    let config = ServerConfig { allowed_hosts, dev_ui: Some(dev_ui), dev_ui_folder, ..config };
+    let base_path = args.base_path.clone().or(config.base_path);
+    let config = ServerConfig { allowed_hosts, base_path, dev_ui: Some(dev_ui), dev_ui_folder, ..config };
+    let root = config.path_of("");
     let has_dev_ui = config.dev_ui() != DevUi::Off;
     let in_force = Config { server: config.clone(), ..host.config().clone() };
     let settings = SettingsReport::new(&in_force, &config_file, args.settings(dir), |name| std::env::var_os(name));
@@ -167,7 +176,7 @@ pub async fn serve(
     }
     // A second announcement follows exactly if the first one lists something as loading.
     let loading = if is_loading { host.apps().loading() } else { Vec::new() };
-    let url = listen.url(is_tls);
+    let url = format!("{}{root}", listen.url(is_tls));
     let announcement =
         Announcement { listen: &listen, url: &url, source: host.apps().as_ref(), is_json: args.json, has_auth };
     announcement.write_first(&loading, has_dev_ui)?;

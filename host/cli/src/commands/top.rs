@@ -17,13 +17,13 @@ use screen::{RawTerminal, render};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hatchery top\n  hatchery top https://agents.example --key-from OPERATOR_KEY\n  \
-                        hatchery top --socket /run/hatchery/http.sock\n  hatchery top --once --json\n\n\
+                        hatchery top --socket /run/hatchery/http.sock\n  hatchery top http://localhost/agents   # server.base_path\n  hatchery top --once --json\n\n\
                         `q` or Ctrl-C ends it.")]
 pub struct Args {
-    /// The URL of the host
+    /// The URL of the host, with its base path if it has one
     #[arg(default_value = "http://127.0.0.1:8080")]
     url: String,
-    /// The Unix socket of the host
+    /// The Unix socket of the host; only the path of the URL counts then
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// The environment variable with an API key of the role `operate`, if the host has authentication

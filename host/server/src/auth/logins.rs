@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use axum::http::HeaderValue;
+use hatchery::{BasePath, ServerConfig};
 use hatchery_core::sync::MutexExt;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -14,10 +15,6 @@ use super::principal::Principal;
 
 /// The name of the cookie.
 pub(crate) const COOKIE: &str = "hatchery_login";
-
-/// The cookie that replaces that of a login that has ended.
-pub(crate) const CLEARED_COOKIE: HeaderValue =
-    HeaderValue::from_static("hatchery_login=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
 
 /// Most logins at a time. The one that would end first makes room.
 const MAX_LOGINS: usize = 256;
@@ -71,11 +68,22 @@ fn hash(id: &str) -> Hash {
     Sha256::digest(id).into()
 }
 
-/// Returns the cookie of a login: no script can read it, and no page of another site can send it.
-pub(crate) fn cookie(id: &str, lifetime: Duration, is_secure: bool) -> Option<HeaderValue> {
+/// Returns the cookie of a login: no script can read it, no page of another site can send it, and no other server below
+/// another base path gets it.
+pub(crate) fn cookie(id: &str, lifetime: Duration, is_secure: bool, config: &ServerConfig) -> Option<HeaderValue> {
     let secure = if is_secure { "; Secure" } else { "" };
-    let seconds = lifetime.as_secs();
-    HeaderValue::try_from(format!("{COOKIE}={id}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}")).ok()
+    let (seconds, path) = (lifetime.as_secs(), path(config));
+    HeaderValue::try_from(format!("{COOKIE}={id}; Path={path}; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}"))
+        .ok()
+}
+
+/// Returns the cookie that replaces that of a login that has ended.
+pub(crate) fn cleared_cookie(config: &ServerConfig) -> Option<HeaderValue> {
+    cookie("", Duration::ZERO, false, config)
+}
+
+fn path(config: &ServerConfig) -> &str {
+    config.base_path.as_ref().map_or("/", BasePath::as_str)
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{OriginalUri, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use hatchery::DevUi;
+use hatchery::{DevUi, ServerConfig};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use tower_http::services::{ServeDir, ServeFile};
@@ -24,8 +24,8 @@ const RUNTIME_CONFIG: &str = "assets/config/runtime-config.json";
 
 pub(super) fn routes() -> ApiRouter {
     ApiRouter::new()
-        .route("/", get(|state, method, uri| redirect(state, method, uri, "./dev-ui/")))
-        .route("/dev-ui", get(|state, method, uri| redirect(state, method, uri, "dev-ui/")))
+        .route("/", get(|state, method, OriginalUri(uri): OriginalUri| redirect(state, method, uri, "./dev-ui/")))
+        .route("/dev-ui", get(|state, method, OriginalUri(uri): OriginalUri| redirect(state, method, uri, "dev-ui/")))
         .route("/dev-ui/", get(serve))
         .route("/dev-ui/{*path}", get(serve))
         .route("/config/telemetry", get(telemetry))
@@ -47,15 +47,19 @@ async fn redirect(State(state): State<AppState>, method: Method, uri: Uri, targe
     Ok((StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, location)]).into_response())
 }
 
-async fn serve(State(state): State<AppState>, request: Request) -> Result<Response, ApiError> {
+async fn serve(
+    State(state): State<AppState>,
+    OriginalUri(original): OriginalUri,
+    request: Request,
+) -> Result<Response, ApiError> {
     let config = state.config();
     let uri = request.uri().clone();
     let path = uri.path().strip_prefix("/dev-ui/").unwrap_or_default();
     if config.dev_ui() == DevUi::Off {
-        return Err(route_not_found(request.method().clone(), uri).await);
+        return Err(route_not_found(request.method().clone(), original).await);
     }
     if let Some(folder) = &config.dev_ui_folder {
-        return Ok(serve_folder(folder, path, request).await);
+        return Ok(serve_folder(folder, path, config, request).await);
     }
     let served = match dev_ui::file(path, request.headers().get(header::IF_NONE_MATCH)) {
         Some(file) => Some(file),
@@ -65,14 +69,14 @@ async fn serve(State(state): State<AppState>, request: Request) -> Result<Respon
     };
     match served {
         Some(response) => Ok(response),
-        None => Err(route_not_found(request.method().clone(), uri).await),
+        None => Err(route_not_found(request.method().clone(), original).await),
     }
 }
 
 /// Serves a file of a folder, and its `index.html` for every path without a file.
-async fn serve_folder(folder: &Path, path: &str, request: Request) -> Response {
+async fn serve_folder(folder: &Path, path: &str, config: &ServerConfig, request: Request) -> Response {
     if path == RUNTIME_CONFIG {
-        return Json(json!({"backendUrl": "", "telemetry": false})).into_response();
+        return Json(json!({"backendUrl": config.path_of(""), "telemetry": false})).into_response();
     }
     let (mut parts, _) = request.into_parts();
     parts.uri = Uri::try_from(format!("/{path}")).unwrap_or_default();

@@ -1,14 +1,14 @@
 //! Logging browsers in and out: a key becomes a cookie that no script can read.
 
 use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::extract::{OriginalUri, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use percent_encoding::percent_decode_str;
 
 use crate::api_document::ApiRouter;
-use crate::auth::{self, CLEARED_COOKIE};
+use crate::auth;
 use crate::body;
 use crate::error::ApiError;
 use crate::peer::Peer;
@@ -22,9 +22,13 @@ pub(super) fn routes() -> ApiRouter {
 const PAGE: HeaderValue = HeaderValue::from_static("./dev-ui/");
 
 /// Takes the form of the login page, and leads to the developer UI.
-async fn log_in(State(state): State<AppState>, request: Request) -> Result<Response, ApiError> {
+async fn log_in(
+    State(state): State<AppState>,
+    OriginalUri(uri): OriginalUri,
+    request: Request,
+) -> Result<Response, ApiError> {
     let Some(auth) = state.auth() else {
-        return Err(route_not_found(request.method().clone(), request.uri().clone()).await);
+        return Err(route_not_found(request.method().clone(), uri).await);
     };
     let (parts, body) = request.into_parts();
     let form = body::read(&parts, body, state.config()).await?;
@@ -33,7 +37,7 @@ async fn log_in(State(state): State<AppState>, request: Request) -> Result<Respo
     match auth.log_in(secret.trim(), Peer::of(&parts.extensions)).await {
         Ok((id, lifetime)) => {
             let is_secure = state.tls().is_some() || is_forwarded_from_https(&parts.headers);
-            let cookie = auth::cookie(&id, lifetime, is_secure).ok_or_else(ApiError::internal)?;
+            let cookie = auth::cookie(&id, lifetime, is_secure, state.config()).ok_or_else(ApiError::internal)?;
             Ok((StatusCode::SEE_OTHER, [(header::LOCATION, PAGE), (header::SET_COOKIE, cookie)]).into_response())
         }
         Err(error) if error.status.is_client_error() => {
@@ -46,12 +50,13 @@ async fn log_in(State(state): State<AppState>, request: Request) -> Result<Respo
 async fn log_out(
     State(state): State<AppState>,
     method: Method,
-    uri: Uri,
+    OriginalUri(uri): OriginalUri,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let Some(auth) = state.auth() else { return Err(route_not_found(method, uri).await) };
     auth.log_out(&headers);
-    let headers = [(header::LOCATION, PAGE), (header::SET_COOKIE, CLEARED_COOKIE)];
+    let cookie = auth::cleared_cookie(state.config()).ok_or_else(ApiError::internal)?;
+    let headers = [(header::LOCATION, PAGE), (header::SET_COOKIE, cookie)];
     Ok((StatusCode::SEE_OTHER, headers, Body::empty()).into_response())
 }
 

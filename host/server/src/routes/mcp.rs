@@ -2,8 +2,8 @@
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::http::{Method, StatusCode, Uri};
+use axum::extract::{OriginalUri, Request, State};
+use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use axum::routing::any;
 
@@ -22,7 +22,7 @@ async fn mcp(
     State(state): State<AppState>,
     principal: Principal,
     method: Method,
-    uri: Uri,
+    OriginalUri(uri): OriginalUri,
     request: Request,
 ) -> Result<Response, ApiError> {
     let Some(endpoint) = state.mcp() else {

@@ -185,7 +185,7 @@ async fn run_in_background(
     let run = begin_in_background(state, principal, body, trace_parent(headers)).await?;
     let id = run.id.clone();
     // A path has only ASCII characters.
-    let path = HeaderValue::from_str(&runs::path(&run)).map_err(|_| ApiError::internal())?;
+    let path = HeaderValue::from_str(&state.config().path_of(&runs::path(&run))).map_err(|_| ApiError::internal())?;
     let response = (StatusCode::ACCEPTED, [(header::LOCATION, path)], axum::Json(RunView::from(run))).into_response();
     Ok(with_run_id(Some(&id), response))
 }

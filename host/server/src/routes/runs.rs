@@ -75,7 +75,7 @@ impl From<StoredRun> for RunView {
     }
 }
 
-/// Returns the path of a run.
+/// Returns the path of a run, without the base path.
 pub(super) fn path(run: &StoredRun) -> String {
     let SessionKey { app, user, id } = &run.session;
     let [app, user, id, run] = [&**app, &**user, &**id, &*run.id].map(encode_segment);

@@ -4,6 +4,7 @@
 mod api_document;
 mod artifacts;
 mod auth;
+mod base_path;
 mod bodies;
 mod builder;
 mod cors;
@@ -14,6 +15,7 @@ mod frames;
 mod fuzz;
 mod graph;
 mod host_events;
+mod http2;
 mod live;
 mod metrics;
 mod quotas;

@@ -56,12 +56,17 @@ async fn install_provider() -> Host {
 async fn runs_and_logins_work_over_tls_and_plain_http_does_not() {
     install_provider().await;
     let folder = tempfile::tempdir().unwrap();
-    let client = client_of(&write_certificate(folder.path(), 2100));
+    let root = write_certificate(folder.path(), 2100);
+    let client = client_of(&root);
     let host = Host::with(ServerConfig { auth: Some(keys()), ..config(folder.path()) }).await;
     let post = |path: &str| request(&host, &client, Method::POST, path).bearer_auth(OPERATOR);
     assert_eq!(post("/apps/says/users/u/sessions/s").send().await.unwrap().status(), 200);
     let run = post("/run_sse").json(&run_body("says", "hi")).send().await.unwrap();
-    assert_eq!(run.version(), reqwest::Version::HTTP_11);
+    assert_eq!(run.version(), reqwest::Version::HTTP_2, "chosen by ALPN");
+    let old =
+        Client::builder().no_proxy().timeout(TIMEOUT).http1_only().tls_certs_only([root.clone()]).build().unwrap();
+    let health = request(&host, &old, Method::GET, "/health").send().await.unwrap();
+    assert_eq!((health.status().as_u16(), health.version()), (200, reqwest::Version::HTTP_11));
     assert!(run.text().await.unwrap().contains("You said: hi"));
     let login = request(&host, &client, Method::POST, "/login").body(format!("key={OPERATOR}")).send().await.unwrap();
     assert_eq!(login.status(), 303);

@@ -4,9 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use reqwest::{Client, Response, StatusCode};
+use reqwest::{Client, Response, StatusCode, Url};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::terminal::escape_control;
 
 /// How long the host may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -87,23 +89,22 @@ pub(super) struct HostClient {
 }
 
 impl HostClient {
-    /// Creates a client for the host at a URL, or on a Unix socket.
+    /// Creates a client for the host at a URL, or at the path of the URL on a Unix socket.
     pub(super) fn new(url: &str, socket: Option<&Path>, key: Option<String>) -> anyhow::Result<Self> {
         let builder = Client::builder().no_proxy().timeout(TIMEOUT);
         let (builder, url) = match socket {
-            Some(path) => (builder.unix_socket(path), "http://localhost"),
-            None => (builder, url),
+            Some(socket) => {
+                let url = Url::parse(url).with_context(|| url.to_owned())?;
+                (builder.unix_socket(socket), format!("http://localhost{}", url.path()))
+            }
+            None => (builder, url.to_owned()),
         };
         Ok(Self { client: builder.build()?, url: url.trim_end_matches('/').to_owned(), key })
     }
 
     /// Returns what the host does now.
     pub(super) async fn snapshot(&self) -> anyhow::Result<Snapshot> {
-        let mut chunks = self.get("/stats").await?;
-        let mut body = Vec::new();
-        while let Some(chunk) = chunks.chunk().await? {
-            append(&mut body, &chunk)?;
-        }
+        let body = read(self.get("/stats").await?).await?;
         let stats = serde_json::from_slice(&body).context("/stats: the answer is not that of a host")?;
         Ok(Snapshot { stats, events: self.events().await? })
     }
@@ -135,9 +136,28 @@ impl HostClient {
                 "{url}: the host wants an API key of the role `operate`; put it into the environment variable HATCHERY_KEY, or name \
                  another one with --key-from"
             ),
-            status => bail!("{url}: the host answered {status}"),
+            status => {
+                let problem = serde_json::from_slice(&read(response).await?).unwrap_or(Value::Null);
+                let detail = problem.get("detail").and_then(Value::as_str);
+                bail!(
+                    "{url}: the host answered {status}{}",
+                    detail.map(|text| format!(": {}", escape_control(text))).unwrap_or_default()
+                )
+            }
         }
     }
+}
+
+/// Reads a body.
+///
+/// # Errors
+/// If it ends too early, or is too large.
+async fn read(mut response: Response) -> anyhow::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        append(&mut body, &chunk)?;
+    }
+    Ok(body)
 }
 
 fn append(body: &mut Vec<u8>, chunk: &[u8]) -> anyhow::Result<()> {
