@@ -9,6 +9,7 @@ mod compile;
 mod configuration;
 mod crash;
 mod crash_trees;
+mod credential_prompts;
 mod deterministic_mode;
 mod development;
 mod doctor;
