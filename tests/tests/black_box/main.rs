@@ -5,6 +5,7 @@ mod access;
 mod backup;
 mod bad_input;
 mod cli;
+mod code_execution;
 mod compile;
 mod configuration;
 mod crash;
