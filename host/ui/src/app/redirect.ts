@@ -17,10 +17,24 @@ export function handOver(): boolean {
 }
 
 /** Calls `take` with the addresses at which logins end. Returns what stops that. */
-export function onRedirect(take: (url: string) => void): () => void {
+export function onRedirect(take: (url: string) => Promise<void>): () => void {
   const channel = new BroadcastChannel(CHANNEL);
   channel.onmessage = ({ data }: MessageEvent<unknown>) => {
-    if (typeof data === "string") take(data);
+    if (typeof data === "string") void take(data);
   };
   return () => channel.close();
+}
+
+/** Returns whether this tab may answer with an address: of several tabs with the same conversation, the first may. */
+export function claim(url: string): Promise<boolean> {
+  // Pages that are neither of HTTPS nor of localhost have no locks.
+  const locks = navigator.locks as LockManager | undefined;
+  if (!locks) return Promise.resolve(true);
+  return new Promise((resolve) => {
+    void locks.request(url, { ifAvailable: true }, (lock) => {
+      resolve(lock !== null);
+      // Held until the tab is closed.
+      return lock === null ? undefined : new Promise(() => {});
+    });
+  });
 }
