@@ -108,12 +108,12 @@ test("a person declines, and enters a user name with a password the next time", 
     await say(page, "Which orders?");
     await card(page).getByRole("button", { name: "Decline" }).click();
     await card(page).getByText("you declined").waitFor();
-    await page.getByRole("button", { name: "Send", exact: true }).waitFor();
+    await page.getByRole("button", { name: "Send" }).waitFor();
     assert.deepEqual(shop.credentials, []);
     await say(page, "Which orders?");
     await card(page).last().getByLabel("User name").fill("ada");
     await card(page).last().getByLabel("Password").fill(PASSWORD);
-    await card(page).last().getByRole("button", { name: "Send" }).click();
+    await card(page).last().getByRole("button", { name: "Submit" }).click();
     await page.getByText("There are 2 orders.").waitFor();
     assert.equal(shop.credentials.splice(0).length, 1);
   }));
@@ -135,4 +135,18 @@ test("a login in another tab answers the conversation that has begun it", () =>
     assert.deepEqual(shop.credentials.splice(0), ["Bearer us3r-t0ken"]);
     const [form] = shop.forms;
     assert.deepEqual([form.get("code"), form.get("redirect_uri")], ["c0de", `${host.url}/dev-ui/`]);
+  }));
+
+test("a request of another session waits in the tray, which leads to its conversation", () =>
+  withPage(host, async (page) => {
+    await page.goto(`${host.url}/dev-ui/components`);
+    await page.getByRole("heading", { name: "Components" }).waitFor();
+    const { id } = await host.json("/apps/keyed/users/grace/sessions", {});
+    await host.json("/run", { appName: "keyed", userId: "grace", sessionId: id, newMessage: { parts: [{ text: "Which orders?" }] } });
+    await page.getByRole("button", { name: /^Waiting for you, and failures: [1-9]/ }).click();
+    const tray = page.getByRole("region", { name: "Waiting for you, and failures" });
+    await tray.getByText("needs a credential").first().waitFor();
+    await assertAccessible(page, "tray");
+    await tray.getByRole("link", { name: "grace with keyed" }).click();
+    await card(page).getByText("waits for you").waitFor();
   }));

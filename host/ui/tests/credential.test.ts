@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Json, JsonObject, Part, SessionEvent } from "../src/api/types";
-import { buildTurns, type ItemOf } from "../src/model/conversation";
+import { buildTurns, type ItemOf, openCredentials } from "../src/model/conversation";
 import { answerWithoutSecrets, credentialAnswer, credentialForm, endsLogin, isRedirect } from "../src/model/credential";
 import { summarize } from "../src/model/event-summary";
 import { noActions } from "./events";
@@ -124,6 +124,12 @@ describe("a request in a conversation", () => {
     expect([credential.requester, credential.state, tool.asksFor]).toEqual(["list_orders", "open", "credential"]);
     const [alone] = buildTurns([asking])[0]?.items ?? [];
     expect(alone).toMatchObject({ kind: "credential", requester: "clerk" });
+  });
+
+  it("waits for a person until it is answered", () => {
+    const waiting = (...more: SessionEvent[]) => openCredentials(buildTurns([...events, ...more])).map(({ requester }) => requester);
+    expect(waiting()).toEqual(["list_orders"]);
+    expect(waiting(answered({ status: "declined" }))).toEqual([]);
   });
 
   it("shows what became of it", () => {

@@ -223,6 +223,12 @@ export function openConfirmations(turns: readonly Turn[]): ItemOf<"confirmation"
   return items.filter((item): item is ItemOf<"confirmation"> => item.kind === "confirmation" && item.decision === "open");
 }
 
+/** Returns the requests for credentials that wait for a person. */
+export function openCredentials(turns: readonly Turn[]): ItemOf<"credential">[] {
+  const items = turns.flatMap((turn) => turn.items);
+  return items.filter((item): item is ItemOf<"credential"> => item.kind === "credential" && item.state === "open");
+}
+
 /** Returns the message that answers a confirmation. */
 export function confirmationAnswer(item: ItemOf<"confirmation">, confirmed: boolean, payload?: Json): Part[] {
   const response: JsonObject = { confirmed };
