@@ -55,6 +55,8 @@ function app(name) {
     ].join("\n"),
     [`${name}/answers.yaml`]: [
       "turns:",
+      "  - when: { tool: list_orders, result: pending }",
+      "    reply: I wait for you.",
       "  - when: { tool: list_orders }",
       '    reply: "There are {tool.orders} orders."',
       "  - reply: [{ call: { name: list_orders } }]",

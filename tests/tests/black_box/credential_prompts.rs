@@ -82,8 +82,8 @@ fn folder(shop: &str, user: &Value) -> Result<Folder> {
     )?;
     folder.write(
         "clerk/answers.yaml",
-        "turns:\n  - when: { tool: list_orders }\n    reply: \"There are {tool.orders} orders.\"\n  - reply: [{ call: { name: \
-         list_orders } }]\n",
+        "turns:\n  - when: { tool: list_orders, result: pending }\n    reply: I wait for you.\n  - when: { tool: list_orders }\n    \
+         reply: \"There are {tool.orders} orders.\"\n  - reply: [{ call: { name: list_orders } }]\n",
     )?;
     let api = json!({"document": folder.file("clerk/shop.json"), "base_url": format!("{shop}/v1"),
         "auth": {"user": user}});
@@ -172,8 +172,8 @@ async fn a_login_prints_its_url_and_takes_the_code() -> Result<()> {
 async fn an_empty_line_declines() -> Result<()> {
     let (shop, url) = Shop::start().await?;
     let folder = folder(&url, &json!({"http": "basic"}))?;
-    let Output { status, stderr, .. } = run(&folder, &["-m", "Which orders?"], "\n").await?;
-    ensure!(status.success(), "{stderr}");
+    let Output { status, stdout, stderr } = run(&folder, &["-m", "Which orders?"], "\n").await?;
+    ensure!(status.success() && stdout.ends_with("I wait for you.\n"), "{stdout}{stderr}");
     ensure!(!stderr.contains("password:"), "the password is asked for: {stderr}");
     assert_eq!(shop.credentials(), Vec::<String>::new());
     Ok(())
