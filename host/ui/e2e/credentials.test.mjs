@@ -59,7 +59,9 @@ function app(name) {
       "    reply: I wait for you.",
       "  - when: { tool: list_orders }",
       '    reply: "There are {tool.orders} orders."',
-      "  - reply: [{ call: { name: list_orders } }]",
+      "  - when: { step: 1 }",
+      "    reply: [{ call: { name: list_orders } }]",
+      "  - reply: As you like.",
     ].join("\n"),
   };
 }
@@ -110,7 +112,7 @@ test("a person declines, and enters a user name with a password the next time", 
     await say(page, "Which orders?");
     await card(page).getByRole("button", { name: "Decline" }).click();
     await card(page).getByText("you declined").waitFor();
-    await page.getByRole("button", { name: "Send" }).waitFor();
+    await page.getByText("As you like.").waitFor();
     assert.deepEqual(shop.credentials, []);
     await say(page, "Which orders?");
     await card(page).last().getByLabel("User name").fill("ada");

@@ -83,7 +83,8 @@ fn folder(shop: &str, user: &Value) -> Result<Folder> {
     folder.write(
         "clerk/answers.yaml",
         "turns:\n  - when: { tool: list_orders, result: pending }\n    reply: I wait for you.\n  - when: { tool: list_orders }\n    \
-         reply: \"There are {tool.orders} orders.\"\n  - reply: [{ call: { name: list_orders } }]\n",
+         reply: \"There are {tool.orders} orders.\"\n  - when: { step: 1 }\n    reply: [{ call: { name: list_orders } }]\n  \
+         - reply: As you like.\n",
     )?;
     let api = json!({"document": folder.file("clerk/shop.json"), "base_url": format!("{shop}/v1"),
         "auth": {"user": user}});
@@ -173,7 +174,7 @@ async fn an_empty_line_declines() -> Result<()> {
     let (shop, url) = Shop::start().await?;
     let folder = folder(&url, &json!({"http": "basic"}))?;
     let Output { status, stdout, stderr } = run(&folder, &["-m", "Which orders?"], "\n").await?;
-    ensure!(status.success() && stdout.ends_with("I wait for you.\n"), "{stdout}{stderr}");
+    ensure!(status.success() && stdout.ends_with("As you like.\n"), "{stdout}{stderr}");
     ensure!(!stderr.contains("password:"), "the password is asked for: {stderr}");
     assert_eq!(shop.credentials(), Vec::<String>::new());
     Ok(())
