@@ -1,6 +1,6 @@
 //! A chat session with an app: sends messages, prints events, and asks for approval of tool calls and for credentials.
 
-use std::io::Write;
+use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -212,10 +212,13 @@ impl<R: AsyncBufRead + Unpin> ChatSession<R> {
                 CredentialMode::Unavailable => None,
             };
             let Some(answers) = answers else {
-                anstream::eprintln!(
-                    "no credential was given; run this command in a terminal, or pass --message and give stdin one line for \
-                     each question"
-                );
+                // In a terminal, the user has quit.
+                if !io::stdin().is_terminal() {
+                    anstream::eprintln!(
+                        "no credential was given; run this command in a terminal, or pass --message and give stdin one \
+                         line for each question"
+                    );
+                }
                 return Ok(None);
             };
             responses.push(request.to_response(&answers));
