@@ -11,8 +11,9 @@ pub enum Outcome {
     Success,
     /// Exit code 1. The command has printed what failed.
     Failure,
-    /// Exit code 3: a tool call needs approval and nobody could be asked. The command has printed what to do.
-    ApprovalRequired,
+    /// Exit code 3: a tool call needs approval or a credential, and nobody could be asked. The command has printed what
+    /// to do.
+    AnswerRequired,
     /// Exit code 130: a signal stopped the command.
     Interrupted,
 }
@@ -22,7 +23,7 @@ impl From<Outcome> for ExitCode {
         match outcome {
             Outcome::Success => Self::SUCCESS,
             Outcome::Failure => Self::FAILURE,
-            Outcome::ApprovalRequired => Self::from(3),
+            Outcome::AnswerRequired => Self::from(3),
             Outcome::Interrupted => Self::from(interrupts::EXIT_CODE),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
+use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
 use anstyle::{AnsiColor, Style};
@@ -85,6 +86,42 @@ pub fn format_error(error: &anyhow::Error) -> String {
         Some(flags) => format!("{message} ({flags})"),
         None => message,
     }
+}
+
+/// Settings of the terminal of stdin. The drop restores what they were before.
+pub struct TerminalMode {
+    /// The settings before, in the format of `stty`; `None` if nothing was changed.
+    previous: Option<String>,
+}
+
+impl TerminalMode {
+    /// Changes settings, which are arguments of `stty`. Does nothing without a terminal or that command.
+    pub fn change(settings: &[&str]) -> Self {
+        let previous = io::stdin().is_terminal().then(|| stty(&["-g"])).flatten();
+        if previous.is_some() {
+            stty(settings);
+        }
+        Self { previous }
+    }
+
+    /// Returns true if the settings were changed.
+    pub fn is_changed(&self) -> bool {
+        self.previous.is_some()
+    }
+}
+
+impl Drop for TerminalMode {
+    fn drop(&mut self) {
+        if let Some(previous) = &self.previous {
+            stty(&[previous.trim()]);
+        }
+    }
+}
+
+/// Returns the output of `stty` for the terminal of stdin.
+fn stty(args: &[&str]) -> Option<String> {
+    let output = Command::new("stty").args(args).stdin(Stdio::inherit()).stderr(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Returns the text with visible control characters instead of ones that control the terminal. Line breaks and tabs are

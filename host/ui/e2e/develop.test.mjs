@@ -212,7 +212,7 @@ test("confirmations of all sessions are answered in the tray, and failures are l
       const answered = page.waitForResponse((response) => response.url().endsWith("/run_sse"));
       await tray.getByRole("button", { name: "Agree" }).first().click();
       await (await answered).finished();
-      await tray.getByText("No call waits for consent.").waitFor();
+      await tray.getByText("Nothing waits for you.").waitFor();
       await page.goto(`${host.url}/dev-ui/apps/payments/users/ada/sessions/${id}`);
       await page.getByText("It was rolled.").waitFor();
       replaceFile(host.file("misbehaver.wasm"), "this is no component");

@@ -92,9 +92,9 @@ describe("a confirmation", () => {
     const asked = event("payments", [{ functionCall: { id: "c1", name: "send_money" } }]);
     const answer = (response: JsonObject) => event("payments", [{ functionResponse: { id: "c1", name: "send_money", response } }]);
     const events = [ask("pay"), asked, consent("f1"), answer({ error: "needs consent" })];
-    expect(buildTurns(events)[0]?.items[0]).toMatchObject({ asksConsent: true });
+    expect(buildTurns(events)[0]?.items[0]).toMatchObject({ asksFor: "consent" });
     const decided = [...events, decide("f1", true), answer({ result: 50 })];
-    expect(buildTurns(decided)[0]?.items[0]).toMatchObject({ asksConsent: false, response: { result: 50 } });
+    expect(buildTurns(decided)[0]?.items[0]).toMatchObject({ asksFor: undefined, response: { result: 50 } });
   });
 
   it("is superseded by another message", () => {

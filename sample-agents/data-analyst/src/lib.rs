@@ -1,16 +1,28 @@
 //! An agent whose model answers by writing code, and the code executor that runs it: Starlark, a small dialect of
 //! Python. Code has access to its input files only, not to a network or a disk.
 
+mod history;
 mod library;
 mod script;
 mod table;
 
 use hatchery_guest::prelude::*;
 
-/// Runs Starlark, a subset of Python without unbounded loops.
+use history::History;
+
+/// Runs Starlark, a subset of Python without unbounded loops. An agent that is stateful sees what its earlier code has
+/// left.
 #[code_executor]
-async fn starlark(input: CodeInput) -> Result<CodeOutput, ToolError> {
-    Ok(script::run(input))
+async fn starlark(input: CodeInput, cx: Context) -> Result<CodeOutput, ToolError> {
+    let Some(id) = input.execution_id.clone() else { return Ok(script::run(input, &[])) };
+    let mut history = History::of(&cx, &id)?;
+    let code = input.code.clone();
+    let output = script::run(input, history.pieces());
+    if output.stderr.is_empty() {
+        history.add(code)?;
+        history.store(&cx)?;
+    }
+    Ok(output)
 }
 
 /// Answers questions about numbers and tables by writing code.
@@ -38,6 +50,7 @@ hatchery_guest::export! { agents: [data_analyst], code_executors: [starlark] }
 #[cfg(test)]
 mod tests {
     use futures::executor::block_on;
+    use hatchery_guest::testing::Host;
 
     use super::*;
 
@@ -54,6 +67,41 @@ mod tests {
         let output = run(code);
         assert_eq!(output.stderr, "", "{code}");
         output.stdout
+    }
+
+    fn stateful(host: &Host, id: &str, code: &str) -> CodeOutput {
+        let input = CodeInput { execution_id: Some(id.into()), ..CodeInput::new(code) };
+        host.execute(starlark, input).unwrap()
+    }
+
+    #[test]
+    fn earlier_code_of_the_same_execution_leaves_its_variables_functions_and_files() {
+        let host = Host::new();
+        stateful(&host, "a", "x = 20\ndef twice(n):\n    return 2 * n\nprint('once')");
+        stateful(&host, "a", "write_file('kept.txt', 'yes')\nx = x + 1");
+        let output = stateful(&host, "a", "print(twice(x), read_file('kept.txt'))");
+        assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("42 yes\n", ""));
+        assert_eq!(output.output_files, [], "the file is not given to the user again");
+        let other = stateful(&host, "b", "print(x)");
+        assert!(other.stderr.starts_with("line 1: Variable `x` not found"), "{}", other.stderr);
+    }
+
+    #[test]
+    fn code_that_fails_leaves_nothing() {
+        let host = Host::new();
+        stateful(&host, "a", "x = 1");
+        assert!(!stateful(&host, "a", "x = 2\nfail('no')").stderr.is_empty());
+        assert_eq!(stateful(&host, "a", "print(x)").stdout, "1\n");
+    }
+
+    #[test]
+    fn the_code_that_is_kept_is_bounded() {
+        let host = Host::new();
+        let large = format!("x = '{}'", "x".repeat(30_000));
+        stateful(&host, "a", &large);
+        let input = CodeInput { execution_id: Some("a".into()), ..CodeInput::new(large) };
+        let ToolError::Recoverable(message) = host.execute(starlark, input).unwrap_err() else { panic!("fatal") };
+        assert!(message.starts_with("the code of this session is longer than 32768 bytes"), "{message}");
     }
 
     #[test]

@@ -17,6 +17,8 @@ use crate::table;
 #[derive(Debug, starlark::any::ProvidesStaticType)]
 pub struct Environment {
     input_files: Vec<CodeFile>,
+    /// What earlier code has written.
+    kept: RefCell<BTreeMap<String, String>>,
     written: RefCell<BTreeMap<String, String>>,
     printed: RefCell<String>,
 }
@@ -49,7 +51,8 @@ impl From<LibraryError> for starlark::Error {
 impl Environment {
     /// Creates an environment with these files.
     pub fn new(input_files: Vec<CodeFile>) -> Self {
-        Self { input_files, written: RefCell::default(), printed: RefCell::default() }
+        let (kept, written, printed) = Default::default();
+        Self { input_files, kept, written, printed }
     }
 
     /// Returns the output. `stderr` is the error message, or empty.
@@ -62,13 +65,19 @@ impl Environment {
         CodeOutput { stdout: self.printed.into_inner(), stderr, output_files }
     }
 
+    /// Makes the files that were written so far those of earlier code, and drops what was printed.
+    pub fn forget_output(&self) {
+        self.kept.borrow_mut().append(&mut self.written.borrow_mut());
+        self.printed.borrow_mut().clear();
+    }
+
     /// Returns the environment of an evaluation.
     fn of<'a>(eval: &Evaluator<'_, 'a, '_>) -> Result<&'a Self, LibraryError> {
         eval.extra.and_then(|environment| environment.downcast_ref()).ok_or(LibraryError::NoEnvironment)
     }
 
     fn read(&self, name: &str) -> Result<String, LibraryError> {
-        if let Some(text) = self.written.borrow().get(name) {
+        if let Some(text) = self.written.borrow().get(name).or(self.kept.borrow().get(name)) {
             return Ok(text.clone());
         }
         let file = self.input_files.iter().find(|file| file.name == name);
@@ -77,8 +86,9 @@ impl Environment {
     }
 
     fn list_files(&self) -> String {
-        let written = self.written.borrow();
-        let names = self.input_files.iter().map(|file| file.name.as_str()).chain(written.keys().map(String::as_str));
+        let (kept, written) = (self.kept.borrow(), self.written.borrow());
+        let of_code = kept.keys().chain(written.keys().filter(|name| !kept.contains_key(*name))).map(String::as_str);
+        let names = self.input_files.iter().map(|file| file.name.as_str()).chain(of_code);
         let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
         if names.is_empty() { "none".into() } else { names.join(", ") }
     }

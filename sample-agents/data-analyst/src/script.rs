@@ -19,20 +19,29 @@ const EXTENSIONS: [LibraryExtension; 5] = [
     LibraryExtension::SetType,
 ];
 
-/// Runs code to its end, or to its first error.
-pub fn run(CodeInput { code, input_files, execution_id: _ }: CodeInput) -> CodeOutput {
+/// Runs code to its end, or to its first error. It sees what the code in `earlier` has left, which has run before.
+pub fn run(CodeInput { code, input_files, execution_id: _ }: CodeInput, earlier: &[String]) -> CodeOutput {
     let environment = Environment::new(input_files);
-    let failure = evaluate(&code, &environment).err().map(|error| describe(&error, &code));
+    let failure = evaluate(&code, earlier, &environment).err().map(|error| describe(&error, &code));
     environment.into_output(failure.unwrap_or_default())
 }
 
-fn evaluate(code: &str, environment: &Environment) -> starlark::Result<()> {
-    let ast = AstModule::parse("code", code.to_owned(), &DIALECT)?;
+fn evaluate(code: &str, earlier: &[String], environment: &Environment) -> starlark::Result<()> {
+    let globals = globals();
     Module::with_temp_heap(|module| {
-        let mut evaluator = Evaluator::new(&module);
-        evaluator.extra = Some(environment);
-        evaluator.set_print_handler(environment);
-        evaluator.eval_module(ast, &globals()).map(|_| ())
+        let evaluate = |code: &str| {
+            let ast = AstModule::parse("code", code.to_owned(), &DIALECT)?;
+            let mut evaluator = Evaluator::new(&module);
+            evaluator.extra = Some(environment);
+            evaluator.set_print_handler(environment);
+            evaluator.eval_module(ast, &globals).map(|_| ())
+        };
+        for code in earlier {
+            // Its input files may be gone: what needs them is missing then.
+            let _ = evaluate(code);
+        }
+        environment.forget_output();
+        evaluate(code)
     })
 }
 

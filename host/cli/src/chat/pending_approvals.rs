@@ -1,14 +1,16 @@
-//! Tool calls that are pending at the end of a turn: those that need approval, and long-running ones.
+//! Tool calls that are pending at the end of a turn: those that need approval or a credential, and long-running ones.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use hatchery_core::{
-    Content, Event, FunctionCall, FunctionResponse, JsonMap, PartData, REQUEST_CONFIRMATION, ToolConfirmation,
-    USER_AUTHOR, confirmation_hint,
+    Event, FunctionCall, FunctionResponse, JsonMap, REQUEST_CONFIRMATION, ToolConfirmation, USER_AUTHOR,
+    confirmation_hint,
 };
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::credential_request::CredentialRequest;
 use crate::terminal::escape_control;
 
 /// The calls that are pending after a turn, in the order of their events.
@@ -16,8 +18,12 @@ use crate::terminal::escape_control;
 pub struct PendingCalls {
     /// Calls that a person has to approve or reject.
     pub approvals: Vec<ApprovalRequest>,
+    /// Calls that need a credential of the user.
+    pub credentials: Vec<CredentialRequest>,
     /// Calls whose result is sent later.
     pub long_running: Vec<LongRunningCall>,
+    /// The names of the tools that were called, by the ids of the calls.
+    tools: BTreeMap<String, String>,
 }
 
 /// A tool call that a person has to approve or reject.
@@ -56,6 +62,11 @@ struct ConfirmationArgs {
 }
 
 impl PendingCalls {
+    /// Returns true if the user has to answer before the calls can be made.
+    pub fn need_answer(&self) -> bool {
+        !self.approvals.is_empty() || !self.credentials.is_empty()
+    }
+
     /// Adds the pending calls of an event, and removes long-running calls that it reports as failed.
     pub fn add_event(&mut self, event: &Event) {
         if event.partial || event.author == USER_AUTHOR {
@@ -63,10 +74,14 @@ impl PendingCalls {
         }
         for call in event.function_calls() {
             let Some(id) = &call.id else { continue };
+            self.tools.insert(id.clone(), call.name.clone());
             if let Some(request) = ApprovalRequest::from_call(id, call) {
                 self.approvals.push(request);
             } else if event.long_running_tool_ids.contains(id) {
-                self.long_running.push(LongRunningCall { id: id.clone(), tool: call.name.clone() });
+                match CredentialRequest::from_call(id, call, &event.author, &self.tools) {
+                    Some(request) => self.credentials.push(request),
+                    None => self.long_running.push(LongRunningCall { id: id.clone(), tool: call.name.clone() }),
+                }
             }
         }
         // Responses without an error are intermediate results, such as a status.
@@ -86,7 +101,8 @@ impl ApprovalRequest {
         Some(Self { id: id.into(), tool: name, args, confirmation: tool_confirmation })
     }
 
-    fn to_response(&self, decision: &Decision) -> FunctionResponse {
+    /// Returns the response with the decision.
+    pub fn to_response(&self, decision: &Decision) -> FunctionResponse {
         let mut response = JsonMap::from_iter([("confirmed".into(), decision.is_approved.into())]);
         let payload = decision.payload.clone().or_else(|| self.confirmation.payload.clone());
         response.extend(payload.map(|payload| ("payload".into(), payload)));
@@ -155,14 +171,6 @@ impl Decision {
     }
 }
 
-/// Returns the user message with the decisions.
-pub fn build_response<'a>(decisions: impl IntoIterator<Item = (&'a ApprovalRequest, &'a Decision)>) -> Content {
-    let parts = decisions
-        .into_iter()
-        .map(|(request, decision)| PartData::FunctionResponse(request.to_response(decision)).into());
-    Content::new("user", parts.collect())
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -199,7 +207,7 @@ mod tests {
     }
 
     fn response(request: &ApprovalRequest, decision: &Decision) -> Value {
-        serde_json::to_value(build_response([(request, decision)])).unwrap()
+        serde_json::to_value(request.to_response(decision)).unwrap()
     }
 
     #[test]
@@ -233,7 +241,21 @@ mod tests {
         let mut partial = EventData { partial: true, author: "bank".into(), ..EventData::default() };
         partial.content = event(json!([confirmation_call("q1", json!({}))]), &[]).content.clone();
         let malformed = json!([{"functionCall": {"id": "q2", "name": "adk_request_confirmation", "args": {}}}]);
-        assert_eq!(pending_after(&[Event::new(partial), event(malformed, &[])]), PendingCalls::default());
+        let pending = pending_after(&[Event::new(partial), event(malformed, &[])]);
+        assert!(!pending.need_answer() && pending.long_running.is_empty(), "{pending:?}");
+    }
+
+    #[test]
+    fn a_credential_is_requested_for_the_call_that_waits_by_the_host_and_not_by_a_model() {
+        let config = json!({"authScheme": {"type": "apiKey", "in": "query", "name": "key"}});
+        let request = json!([{"functionCall": {"id": "q1", "name": "adk_request_credential",
+            "args": {"functionCallId": "c1", "authConfig": config}}}]);
+        let call = || event(json!([{"functionCall": {"id": "c1", "name": "wire"}}]), &[]);
+        let pending = pending_after(&[call(), event(request.clone(), &["q1"])]);
+        let texts: Vec<_> = pending.credentials.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, ["wire needs your API key for the query parameter key"]);
+        assert!(pending.need_answer() && pending.long_running.is_empty());
+        assert!(!pending_after(&[call(), event(request, &[])]).need_answer());
     }
 
     #[test]
@@ -241,16 +263,14 @@ mod tests {
         let request = approval_request(json!({"hint": "Really?"}));
         assert_eq!(
             response(&request, &Decision::new(true)),
-            json!({"role": "user", "parts": [{"functionResponse":
-                {"id": "q1", "name": "adk_request_confirmation", "response": {"confirmed": true}}}]})
+            json!({"id": "q1", "name": "adk_request_confirmation", "response": {"confirmed": true}})
         );
     }
 
     #[test]
     fn the_payload_of_the_request_is_returned_unless_the_decision_has_one() {
         let request = approval_request(json!({"payload": {"limit": 3}}));
-        let payload =
-            |decision| response(&request, &decision)["parts"][0]["functionResponse"]["response"]["payload"].take();
+        let payload = |decision| response(&request, &decision)["response"]["payload"].take();
         assert_eq!(payload(Decision::new(false)), json!({"limit": 3}));
         assert_eq!(payload(Decision { is_approved: true, payload: Some(json!(9)) }), json!(9));
     }

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use hatchery_core::{Event, Part, PartData, REQUEST_CONFIRMATION, USER_AUTHOR};
+use hatchery_core::{Event, FunctionCall, Part, PartData, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, USER_AUTHOR};
 use serde_json::{Value, json};
 
 use crate::terminal::{BOLD, DIM, ERROR, escape_control, truncate};
@@ -158,8 +158,8 @@ impl<O: Write, E: Write> ChatPrinter<O, E> {
 
     fn print_line(&mut self, author: &str, data: &PartData, part: &Part) -> io::Result<()> {
         let line = match data {
-            // The approval prompt shows it.
-            PartData::FunctionCall(call) if call.name == REQUEST_CONFIRMATION => return Ok(()),
+            // The prompt for the user's answer shows it.
+            PartData::FunctionCall(call) if is_question(call) => return Ok(()),
             PartData::FunctionCall(call) => format!("→ {}({})", call.name, Value::from(call.args.clone())),
             PartData::FunctionResponse(response) => {
                 format!("← {} {}", response.name, Value::from(response.response.clone()))
@@ -202,9 +202,14 @@ impl<O: Write, E: Write> ChatPrinter<O, E> {
     }
 }
 
+/// Returns true for a request to the user.
+fn is_question(call: &FunctionCall) -> bool {
+    [REQUEST_CONFIRMATION, REQUEST_CREDENTIAL].contains(&call.name.as_str())
+}
+
 #[cfg(test)]
 mod tests {
-    use hatchery_core::{CodeExecutionResult, Content, EventData, ExecutableCode, FunctionCall};
+    use hatchery_core::{CodeExecutionResult, Content, EventData, ExecutableCode};
 
     use super::*;
 
@@ -282,9 +287,11 @@ mod tests {
     }
 
     #[test]
-    fn a_confirmation_request_is_not_printed_as_a_call() {
-        let call = FunctionCall { name: "adk_request_confirmation".into(), ..Default::default() };
-        assert_eq!(print_all(false, &[event("1", false, vec![PartData::FunctionCall(call).into()])]).0, "");
+    fn requests_to_the_user_are_not_printed_as_calls() {
+        for name in ["adk_request_confirmation", "adk_request_credential"] {
+            let call = FunctionCall { name: name.into(), ..Default::default() };
+            assert_eq!(print_all(false, &[event("1", false, vec![PartData::FunctionCall(call).into()])]).0, "");
+        }
     }
 
     #[test]

@@ -1,19 +1,20 @@
-//! A chat session with an app: sends messages, prints events, and asks for approval of tool calls.
+//! A chat session with an app: sends messages, prints events, and asks for approval of tool calls and for credentials.
 
-use std::io::Write;
+use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 
 use anyhow::Context;
-use hatchery_core::{CallerOrigin, Content, RunError, SessionKey, StreamingMode};
+use hatchery_core::{CallerOrigin, Content, FunctionResponse, PartData, RunError, SessionKey, StreamingMode};
 use hatchery_engine::{App, Run, RunRequest, Runner};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader, Lines, Stdin};
 use tokio_util::sync::CancellationToken;
 
-use super::pending_approvals::{ApprovalRequest, Decision, PendingCalls, build_response};
+use super::credential_request::{CredentialRequest, Question};
+use super::pending_approvals::{ApprovalRequest, Decision, PendingCalls};
 use super::printer::ChatPrinter;
 use crate::interrupts::Interrupts;
 use crate::outcome::Outcome;
-use crate::terminal::{BOLD, DIM, plain_stdout, stdout};
+use crate::terminal::{BOLD, DIM, TerminalMode, plain_stdout, stdout};
 
 /// How tool calls are approved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +25,16 @@ pub enum ApprovalMode {
     RejectAll,
     /// The user is asked in the terminal.
     Prompt,
-    /// Nobody can be asked: the chat ends with [`Outcome::ApprovalRequired`].
+    /// Nobody can be asked: the chat ends with [`Outcome::AnswerRequired`].
+    Unavailable,
+}
+
+/// How the user is asked for credentials of tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CredentialMode {
+    /// Stdin has the answers, one per line. A terminal does not show those that are secret.
+    Prompt,
+    /// Stdin has messages, which must not be taken for secrets: the chat ends with [`Outcome::AnswerRequired`].
     Unavailable,
 }
 
@@ -34,6 +44,7 @@ pub struct ChatSession<R> {
     app: Arc<App>,
     key: SessionKey,
     approval_mode: ApprovalMode,
+    credential_mode: CredentialMode,
     is_json: bool,
     input: Lines<R>,
     interrupts: Interrupts,
@@ -52,10 +63,12 @@ impl ChatSession<BufReader<Stdin>> {
         app: Arc<App>,
         key: SessionKey,
         approval_mode: ApprovalMode,
+        credential_mode: CredentialMode,
         is_json: bool,
     ) -> anyhow::Result<Self> {
         let input = BufReader::new(tokio::io::stdin()).lines();
-        Ok(Self { runner, app, key, approval_mode, is_json, input, interrupts: Interrupts::listen()? })
+        let interrupts = Interrupts::listen()?;
+        Ok(Self { runner, app, key, approval_mode, credential_mode, is_json, input, interrupts })
     }
 }
 
@@ -71,7 +84,7 @@ impl<R: AsyncBufRead + Unpin> ChatSession<R> {
                 continue;
             }
             match self.run_turn(&line).await? {
-                Outcome::ApprovalRequired => return Ok(Outcome::ApprovalRequired),
+                Outcome::AnswerRequired => return Ok(Outcome::AnswerRequired),
                 // Only a person can continue after an interrupt.
                 Outcome::Interrupted if !has_prompt => return Ok(Outcome::Interrupted),
                 Outcome::Failure => outcome = Outcome::Failure,
@@ -81,7 +94,7 @@ impl<R: AsyncBufRead + Unpin> ChatSession<R> {
         Ok(outcome)
     }
 
-    /// Sends a message, then the decisions about tool calls, until no call needs approval.
+    /// Sends a message, then the user's answers about tool calls, until no call needs one.
     pub async fn run_turn(&mut self, message: &str) -> anyhow::Result<Outcome> {
         let mut request = RunRequest::new(&*self.key.user, &*self.key.id, Content::user(message));
         loop {
@@ -89,13 +102,22 @@ impl<R: AsyncBufRead + Unpin> ChatSession<R> {
             for call in &pending.long_running {
                 anstream::eprintln!("{DIM}{call}{DIM:#}");
             }
-            if outcome != Outcome::Success || pending.approvals.is_empty() {
+            if outcome != Outcome::Success || !pending.need_answer() {
                 return Ok(outcome);
             }
-            let Some(decisions) = self.decide(&pending.approvals).await? else { return Ok(Outcome::ApprovalRequired) };
-            let response = build_response(pending.approvals.iter().zip(&decisions));
-            request = RunRequest::new(&*self.key.user, &*self.key.id, response);
+            let Some(answer) = self.answer(&pending).await? else { return Ok(Outcome::AnswerRequired) };
+            request = RunRequest::new(&*self.key.user, &*self.key.id, answer);
         }
+    }
+
+    /// Returns the message with the user's answers. `None` if nobody can be asked, or the user quits.
+    async fn answer(&mut self, pending: &PendingCalls) -> anyhow::Result<Option<Content>> {
+        let Some(decisions) = self.decide(&pending.approvals).await? else { return Ok(None) };
+        let Some(credentials) = self.request_credentials(&pending.credentials).await? else { return Ok(None) };
+        let decisions =
+            pending.approvals.iter().zip(&decisions).map(|(request, decision)| request.to_response(decision));
+        let parts = decisions.chain(credentials).map(|response| PartData::FunctionResponse(response).into());
+        Ok(Some(Content::new("user", parts.collect())))
     }
 
     /// Closes the runner and its plugins.
@@ -156,7 +178,7 @@ impl<R: AsyncBufRead + Unpin> ChatSession<R> {
                 ApprovalMode::Unavailable => {}
             }
         }
-        if self.approval_mode == ApprovalMode::Unavailable {
+        if self.approval_mode == ApprovalMode::Unavailable && !requests.is_empty() {
             anstream::eprintln!(
                 "cannot ask for approval without a terminal; pass --yes to approve or --no to reject, or run this \
                  command in a terminal"
@@ -175,6 +197,60 @@ impl<R: AsyncBufRead + Unpin> ChatSession<R> {
             }
         }
         Ok(None)
+    }
+
+    /// Returns a response to each request. `None` if nobody can be asked, or the user quits.
+    async fn request_credentials(
+        &mut self,
+        requests: &[CredentialRequest],
+    ) -> anyhow::Result<Option<Vec<FunctionResponse>>> {
+        let mut responses = Vec::with_capacity(requests.len());
+        for request in requests {
+            anstream::eprintln!("{BOLD}?{BOLD:#} {request}");
+            let answers = match self.credential_mode {
+                CredentialMode::Prompt => self.prompt_credential(request).await?,
+                CredentialMode::Unavailable => None,
+            };
+            let Some(answers) = answers else {
+                // In a terminal, the user has quit.
+                if !io::stdin().is_terminal() {
+                    anstream::eprintln!(
+                        "no credential was given; run this command in a terminal, or pass --message and give stdin one \
+                         line for each question"
+                    );
+                }
+                return Ok(None);
+            };
+            responses.push(request.to_response(&answers));
+        }
+        Ok(Some(responses))
+    }
+
+    /// Returns the answers to the questions of a request, none if the user declines. `None` if the user quits.
+    async fn prompt_credential(&mut self, request: &CredentialRequest) -> anyhow::Result<Option<Vec<String>>> {
+        let mut answers = Vec::new();
+        for question in request.questions() {
+            let Some(answer) = self.prompt_question(question, answers.is_empty()).await? else { return Ok(None) };
+            if answer.is_empty() && answers.is_empty() {
+                break;
+            }
+            answers.push(answer);
+        }
+        Ok(Some(answers))
+    }
+
+    /// Prompts for a part of a credential. The terminal does not show a secret one. `None` if the user quits.
+    async fn prompt_question(&mut self, question: &Question, is_first: bool) -> anyhow::Result<Option<String>> {
+        let hint = if is_first { ", or nothing to decline" } else { "" };
+        let prompt = format!("  {}{hint}: ", question.prompt);
+        let hidden = question.is_secret.then(|| TerminalMode::change(&["-echo"]));
+        let line = self.read_line(&prompt).await?;
+        if line.is_some() && hidden.is_some_and(|hidden| hidden.is_changed()) {
+            // The terminal has not shown the line break either.
+            anstream::eprintln!();
+        }
+        // A password may end with a space.
+        Ok(line.map(|line| if is_first { line.trim().to_owned() } else { line }))
     }
 }
 
@@ -265,6 +341,7 @@ mod tests {
             app: Arc::new(App::new("bank", bank).unwrap()),
             key,
             approval_mode,
+            credential_mode: CredentialMode::Unavailable,
             is_json: false,
             input: input.as_bytes().lines(),
             interrupts: Interrupts::listen().unwrap(),
@@ -283,7 +360,7 @@ mod tests {
 
     #[tokio::test]
     async fn quitting_at_the_question_is_no_decision() {
-        assert_eq!(run_payment(ApprovalMode::Prompt, "what?\n").await, (Outcome::ApprovalRequired, None));
+        assert_eq!(run_payment(ApprovalMode::Prompt, "what?\n").await, (Outcome::AnswerRequired, None));
     }
 
     #[tokio::test]
@@ -295,7 +372,7 @@ mod tests {
 
     #[tokio::test]
     async fn without_a_terminal_the_chat_ends_at_the_question() {
-        assert_eq!(run_payment(ApprovalMode::Unavailable, "y\n").await, (Outcome::ApprovalRequired, None));
+        assert_eq!(run_payment(ApprovalMode::Unavailable, "y\n").await, (Outcome::AnswerRequired, None));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use hatchery::AppSource;
 use hatchery_engine::{App, Runner};
 use hatchery_recordings::Recorder;
 
-use crate::chat::{ApprovalMode, ChatSession};
+use crate::chat::{ApprovalMode, ChatSession, CredentialMode};
 use crate::dotenv::DotEnvSource;
 use crate::host::{self, ConfigArgs, StorageArgs, find_served_folder};
 use crate::outcome::Outcome;
@@ -24,7 +24,8 @@ use crate::terminal::list_names;
                         hatchery run my-agents dice --record my-agents/dice/recorded/two-rolls\n\n\
     Runs agents and components of the folder with the grants of hatchery.yaml. Grants for access outside of the folder need \
     `hatchery trust`. The session is not stored.\n\n\
-    Exit codes: 1 if a run fails, 3 if a tool call needs approval and there is no terminal, 130 after Ctrl-C."
+    A tool that needs a credential asks for it in the terminal; with --message it can also be piped, one line for each question.\n\n\
+    Exit codes: 1 if a run fails, 3 if a tool call needs approval or a credential and nobody can be asked, 130 after Ctrl-C."
 )]
 pub struct Args {
     /// The folder with the apps, the folder of one app, or the name of an app in the current folder
@@ -73,7 +74,8 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
         None => (host.runner().clone(), app),
     };
     let approval_mode = approval_mode(args.yes, args.no, has_terminal);
-    let mut chat = ChatSession::new(runner, app, key, approval_mode, args.json)?;
+    let credential_mode = credential_mode(args.message.is_some(), has_terminal);
+    let mut chat = ChatSession::new(runner, app, key, approval_mode, credential_mode, args.json)?;
     let outcome = match args.message {
         Some(message) => chat.run_turn(&message).await,
         None => chat.run(has_terminal).await,
@@ -91,6 +93,10 @@ fn approval_mode(yes: bool, no: bool, has_terminal: bool) -> ApprovalMode {
         (false, false, true) => ApprovalMode::Prompt,
         (false, false, false) => ApprovalMode::Unavailable,
     }
+}
+
+fn credential_mode(has_message: bool, has_terminal: bool) -> CredentialMode {
+    if has_message || has_terminal { CredentialMode::Prompt } else { CredentialMode::Unavailable }
 }
 
 /// Returns the folder to load and the name of the app, if the arguments determine it.
@@ -141,6 +147,14 @@ mod tests {
         assert_eq!(approval_mode(false, true, false), ApprovalMode::RejectAll);
         assert_eq!(approval_mode(false, false, true), ApprovalMode::Prompt);
         assert_eq!(approval_mode(false, false, false), ApprovalMode::Unavailable);
+    }
+
+    #[test]
+    fn piped_messages_are_not_taken_for_credentials() {
+        let modes = [(true, true), (true, false), (false, true), (false, false)]
+            .map(|(message, terminal)| credential_mode(message, terminal));
+        use CredentialMode::{Prompt, Unavailable};
+        assert_eq!(modes, [Prompt, Prompt, Prompt, Unavailable]);
     }
 
     #[test]

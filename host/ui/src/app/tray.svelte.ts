@@ -1,16 +1,17 @@
-// What waits for a person: confirmations of all sessions that have run since the host started, and recent failures.
+// What waits for a person: confirmations and requests for credentials of all sessions that have run since the host started,
+// and recent failures.
 
 import { listRuns, listSessions, readSession, run, type SessionKey } from "../api/host";
 import { describeError } from "../api/http";
 import type { HostEvent } from "../api/types";
-import { buildTurns, confirmationAnswer, type ItemOf, openConfirmations } from "../model/conversation";
+import { buildTurns, confirmationAnswer, type ItemOf, openConfirmations, openCredentials } from "../model/conversation";
 import { newRunId } from "../model/run-id";
 import { catalog } from "./catalog.svelte";
 import { hostEvents } from "./host-events.svelte";
 
 export interface Waiting {
   key: SessionKey;
-  item: ItemOf<"confirmation">;
+  item: ItemOf<"confirmation"> | ItemOf<"credential">;
 }
 
 export type Failure = Extract<HostEvent, { kind: "runEnded" | "fileRejected" }>;
@@ -18,7 +19,7 @@ export type Failure = Extract<HostEvent, { kind: "runEnded" | "fileRejected" }>;
 /** Sessions that are looked at when the page is opened, those that ran last. */
 const MAX_SESSIONS = 30;
 const MAX_FAILURES = 20;
-/** Events of a session among which open confirmations are searched. */
+/** Events of a session among which open requests are searched. */
 const BATCH_MS = 50;
 
 class Tray {
@@ -57,7 +58,7 @@ class Tray {
   }
 
   /** Answers a confirmation. Its run continues at the host. */
-  async answer({ key, item }: Waiting, confirmed: boolean): Promise<void> {
+  async answer(key: SessionKey, item: ItemOf<"confirmation">, confirmed: boolean): Promise<void> {
     this.waiting = this.waiting.filter((other) => other.item !== item);
     try {
       const parts = confirmationAnswer(item, confirmed, confirmed ? item.payload : undefined);
@@ -83,7 +84,7 @@ function isSame(one: SessionKey, other: SessionKey): boolean {
   return one.app === other.app && one.user === other.user && one.session === other.session;
 }
 
-/** Returns the open confirmations of a session. None if it is gone, as that of a single call of a tool is. */
+/** Returns the open requests of a session. None if it is gone, as that of a single call of a tool is. */
 async function openOf(key: SessionKey): Promise<Waiting[]> {
   try {
     if (!catalog.apps.some(({ name }) => name === key.app)) return [];
@@ -91,7 +92,8 @@ async function openOf(key: SessionKey): Promise<Waiting[]> {
     const { runs } = await listRuns(key, 20);
     if (!runs.some(({ state }) => state === "waiting")) return [];
     const { events } = await readSession(key);
-    return openConfirmations(buildTurns(events)).map((item) => ({ key, item }));
+    const turns = buildTurns(events);
+    return [...openConfirmations(turns), ...openCredentials(turns)].map((item) => ({ key, item }));
   } catch {
     return [];
   }

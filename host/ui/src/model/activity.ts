@@ -2,6 +2,7 @@
 
 import type { App, SessionEvent } from "../api/types";
 import { CONFIRMATION } from "./conversation";
+import { CREDENTIAL } from "./credential";
 
 export interface Activity {
   /** By name. */
@@ -39,7 +40,7 @@ export function activityOf(app: App, events: readonly SessionEvent[], isRunning:
     if (branch !== "") current.delete("");
     current.set(branch, event.actions?.transferToAgent ?? event.author);
     for (const { functionCall, functionResponse } of event.content?.parts ?? []) {
-      if (functionCall?.id && functionCall.name !== CONFIRMATION) {
+      if (functionCall?.id && ![CONFIRMATION, CREDENTIAL].includes(functionCall.name)) {
         open.set(functionCall.id, { agent: event.author, tool: functionCall.name });
         past.tools.add(toolKey(event.author, functionCall.name));
       }

@@ -1,12 +1,17 @@
 // A conversation: turns and their items, derived from the events of a session.
 
+import { asObject } from "../api/json";
 import type { FunctionCall, Json, JsonObject, Part, SessionEvent } from "../api/types";
+import { CREDENTIAL, type CredentialState, stateAfter } from "./credential";
 import { withSpeech } from "./transcription";
 
 export const CONFIRMATION = "adk_request_confirmation";
 
 /** Whether a call waits for a person, and the person's decision. */
 export type Decision = "open" | "agreed" | "denied" | "superseded";
+
+/** What a call waits for. */
+export type Question = "consent" | "credential";
 
 interface Base {
   /** Unique in the conversation. */
@@ -18,8 +23,9 @@ interface Base {
 export type Item = Base &
   (
     | { kind: "text"; text: string; isThought: boolean; isPartial: boolean }
-    | { kind: "tool"; call: FunctionCall; response?: Json; answeredAt?: number; isLongRunning: boolean; asksConsent?: boolean }
+    | { kind: "tool"; call: FunctionCall; response?: Json; answeredAt?: number; isLongRunning: boolean; asksFor?: Question }
     | { kind: "confirmation"; call: FunctionCall; original: FunctionCall; hint: string; payload?: Json; decision: Decision }
+    | { kind: "credential"; call: FunctionCall; requester: string; state: CredentialState }
     | { kind: "transfer"; to: string }
     | { kind: "artifact"; name: string; version: number }
     | { kind: "file"; part: Part }
@@ -69,19 +75,17 @@ function isAnswer(event: SessionEvent): boolean {
   return parts.length > 0 && parts.every((part) => part.functionResponse);
 }
 
-function asObject(value: Json | undefined): JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? value : {};
-}
-
 function asCall(value: Json | undefined): FunctionCall {
   const { id, name, args } = asObject(value);
   return { id: typeof id === "string" ? id : undefined, name: typeof name === "string" ? name : "?", args: asObject(args) };
 }
 
+type CallItem = ItemOf<"tool"> | ItemOf<"confirmation"> | ItemOf<"credential">;
+
 /** Builds the items of turns. Responses find the calls that they belong to by their id. */
 class Builder {
   readonly turns: Turn[] = [];
-  #calls = new Map<string, ItemOf<"tool"> | ItemOf<"confirmation">>();
+  #calls = new Map<string, CallItem>();
 
   #turn(event: SessionEvent, message?: SessionEvent): Turn {
     const last = this.turns.at(-1);
@@ -106,6 +110,7 @@ class Builder {
     if (isMessage) {
       for (const call of this.#calls.values()) {
         if (call.kind === "confirmation" && call.decision === "open") call.decision = "superseded";
+        if (call.kind === "credential" && call.state === "open") call.state = "superseded";
       }
     } else {
       (event.content?.parts ?? []).forEach((part, index) => this.#part(turn, event, part, index));
@@ -141,12 +146,11 @@ class Builder {
 
   #call(turn: Turn, event: SessionEvent, call: FunctionCall, common: Base): void {
     const isLongRunning = Boolean(call.id && event.longRunningToolIds?.includes(call.id));
-    let item: ItemOf<"tool"> | ItemOf<"confirmation">;
+    let item: CallItem;
     if (call.name === CONFIRMATION) {
       const { hint, payload } = asObject(call.args?.toolConfirmation);
       const original = asCall(call.args?.originalFunctionCall);
-      const asking = original.id === undefined ? undefined : this.#calls.get(original.id);
-      if (asking?.kind === "tool") asking.asksConsent = true;
+      this.#asks(original.id, "consent");
       item = {
         ...common,
         kind: "confirmation",
@@ -156,6 +160,10 @@ class Builder {
         payload: payload ?? undefined,
         decision: "open",
       };
+    } else if (call.name === CREDENTIAL && isLongRunning) {
+      const { functionCallId } = call.args ?? {};
+      const tool = this.#asks(typeof functionCallId === "string" ? functionCallId : undefined, "credential");
+      item = { ...common, kind: "credential", call, requester: tool ?? event.author, state: "open" };
     } else {
       item = { ...common, kind: "tool", call, isLongRunning };
     }
@@ -163,13 +171,23 @@ class Builder {
     if (call.id) this.#calls.set(call.id, item);
   }
 
+  /** Marks the call of a tool as waiting for a person. Returns the name of the tool. */
+  #asks(id: string | undefined, question: Question): string | undefined {
+    const asking = id === undefined ? undefined : this.#calls.get(id);
+    if (asking?.kind !== "tool") return undefined;
+    asking.asksFor = question;
+    return asking.call.name;
+  }
+
   #response(turn: Turn, event: SessionEvent, { id, name, response }: NonNullable<Part["functionResponse"]>, common: Base): void {
     const item = id === undefined ? undefined : this.#calls.get(id);
     if (item?.kind === "confirmation") {
       item.decision = asObject(response).confirmed === true ? "agreed" : "denied";
+    } else if (item?.kind === "credential") {
+      item.state = stateAfter(asObject(response));
     } else if (item) {
-      // The first response of a call that needs consent reports that, the next one is its result.
-      if (item.response !== undefined) item.asksConsent = false;
+      // The first response of a call that waits for a person reports that, the next one is its result.
+      if (item.response !== undefined) item.asksFor = undefined;
       item.response = response ?? null;
       item.answeredAt = event.timestamp;
     } else {
@@ -203,6 +221,12 @@ export function buildTurns(events: readonly SessionEvent[]): Turn[] {
 export function openConfirmations(turns: readonly Turn[]): ItemOf<"confirmation">[] {
   const items = turns.flatMap((turn) => turn.items);
   return items.filter((item): item is ItemOf<"confirmation"> => item.kind === "confirmation" && item.decision === "open");
+}
+
+/** Returns the requests for credentials that wait for a person. */
+export function openCredentials(turns: readonly Turn[]): ItemOf<"credential">[] {
+  const items = turns.flatMap((turn) => turn.items);
+  return items.filter((item): item is ItemOf<"credential"> => item.kind === "credential" && item.state === "open");
 }
 
 /** Returns the message that answers a confirmation. */

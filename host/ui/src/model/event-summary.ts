@@ -1,6 +1,8 @@
 // One line for an event in a list.
 
+import { asObject } from "../api/json";
 import type { SessionEvent } from "../api/types";
+import { CREDENTIAL } from "./credential";
 import { CONFIRMATION, messageText, toolError, visibleDelta } from "./conversation";
 import { preview } from "./format";
 
@@ -22,6 +24,8 @@ export function summarize(event: SessionEvent): Summary {
   if (calls.some((call) => call.name === CONFIRMATION)) {
     return { kind: "consent", text: preview(calls[0]?.args?.originalFunctionCall ?? "", LENGTH), tone: "warn" };
   }
+  const request = calls.find((call) => call.name === CREDENTIAL);
+  if (request) return { kind: "credential", text: preview(asObject(request.args?.authConfig).authScheme ?? "", LENGTH), tone: "warn" };
   if (calls.length > 0) {
     const text = calls.map((call) => `${call.name}(${JSON.stringify(call.args ?? {})})`).join(", ");
     return { kind: "call", text: preview(text, LENGTH), tone: "accent" };

@@ -2,40 +2,33 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
 use super::host_client::{Snapshot, Stats};
-use crate::terminal::{BOLD, DIM, ERROR, stdout, truncate};
+use crate::terminal::{BOLD, DIM, ERROR, TerminalMode, stdout, truncate};
 
 /// Most lines of each list.
 const MAX_LINES: usize = 15;
 
-/// A terminal that shows the view only, and gives keys at once. The drop restores it.
+/// A terminal that shows the view only, and gives keys at once. The drop restores it. Without `stty`, keys need the return
+/// key.
 pub(super) struct RawTerminal {
-    /// The settings before, in the format of `stty`; `None` if there is no such command, and keys need the return key.
-    settings: Option<String>,
+    _mode: TerminalMode,
 }
 
 impl RawTerminal {
     pub(super) fn enter() -> Self {
-        let settings = stty(&["-g"]);
-        if settings.is_some() {
-            stty(&["-icanon", "-echo", "min", "1"]);
-        }
+        let mode = TerminalMode::change(&["-icanon", "-echo", "min", "1"]);
         // The alternate screen, without the cursor.
         write("\x1b[?1049h\x1b[?25l");
-        Self { settings }
+        Self { _mode: mode }
     }
 }
 
 impl Drop for RawTerminal {
     fn drop(&mut self) {
         write("\x1b[?25h\x1b[?1049l");
-        if let Some(settings) = &self.settings {
-            stty(&[settings.trim()]);
-        }
     }
 }
 
@@ -43,12 +36,6 @@ impl Drop for RawTerminal {
 fn write(text: &str) {
     let mut out = stdout();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
-/// Returns the output of `stty` for the terminal of stdin.
-fn stty(args: &[&str]) -> Option<String> {
-    let output = Command::new("stty").args(args).stdin(Stdio::inherit()).stderr(Stdio::null()).output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Returns the view as lines.

@@ -101,8 +101,8 @@ class Chat {
     }
   }
 
-  /** Sends a message and shows what follows from it until the run ends. */
-  async send(parts: Part[], streaming: boolean): Promise<void> {
+  /** Sends a message and shows what follows from it until the run ends. `shown` stands for a message with secrets. */
+  async send(parts: Part[], streaming: boolean, shown = parts): Promise<void> {
     const key = this.key;
     if (!key || this.isRunning) return;
     const abort = new AbortController();
@@ -113,7 +113,7 @@ class Chat {
     this.isStopping = false;
     this.isCreating = false;
     this.error = undefined;
-    this.log = this.log.add(localMessage(parts, Date.now() / 1000));
+    this.log = this.log.add(localMessage(shown, Date.now() / 1000));
     try {
       const onAccepted = (runId: string) => (this.#runId = runId);
       await this.#follow({ key, runId: newRunId(), parts, streaming, signal: abort.signal, onAccepted });

@@ -1,0 +1,40 @@
+//! Code of models in the executor that comes as a component.
+
+use anyhow::{Context, Result, ensure};
+use hatchery_tests::{Folder, Host, event, paths};
+
+/// Returns a folder with the agent of the guide and the component with its executor.
+fn guide() -> Result<Folder> {
+    let folder = Folder::empty()?;
+    let text = std::fs::read_to_string(paths::repository().join("docs/tools.md"))?;
+    let mut files = 0;
+    for block in text.split("\n````yaml\n").skip(1).filter_map(|rest| rest.split("\n````\n").next()) {
+        let (name, content) = block.strip_prefix("# ").and_then(|block| block.split_once('\n')).context("a name")?;
+        folder.write(name, content)?;
+        files += 1;
+    }
+    ensure!(files == 2, "the guide has {files} files");
+    folder.put("data-analyst.wasm", paths::component("data_analyst")?)?;
+    Ok(folder)
+}
+
+async fn answer(host: &Host, message: &str) -> Result<String> {
+    let events = host.run("calculator", "s", message).await?;
+    Ok(event::text(events.last().context("an answer")?))
+}
+
+#[tokio::test]
+async fn code_of_a_session_sees_what_its_earlier_code_has_left_also_after_a_restart() -> Result<()> {
+    let folder = guide()?;
+    let host = Host::serve(&folder).await?;
+    host.create_session("calculator", "s").await?;
+    assert_eq!(answer(&host, "Begin").await?, "It is 41.");
+    assert_eq!(answer(&host, "Now add one").await?, "It is 42.");
+    ensure!(host.stop().await?);
+    let host = Host::serve(&folder).await?;
+    assert_eq!(answer(&host, "Now add one").await?, "It is 43.");
+    let events = host.ask("calculator", "other", "Now add one").await?;
+    ensure!(serde_json::to_string(&events)?.contains("Variable `total` not found"), "{events:?}");
+    ensure!(host.stop().await?);
+    Ok(())
+}
