@@ -6,6 +6,7 @@
 //! shared state are locked only during lookups. Nothing is written to disk and nothing is evicted.
 
 mod journal;
+mod list;
 mod runs;
 mod state;
 
@@ -19,12 +20,13 @@ use async_trait::async_trait;
 use hatchery_core::sync::{MutexExt, RwLockExt};
 use hatchery_core::{
     CallJournal, Event, EventWindow, ExpiredSession, ExpiryRule, HOST_USER, JsonMap, MAX_TURN_LEASE, RunService,
-    Session, SessionKey, SessionService, SessionUsage, State, StateScope, StateUsage, StoreError, Timestamp, Turn,
-    TurnStart, Usage, UserUsage,
+    Session, SessionCursor, SessionKey, SessionPage, SessionService, SessionUsage, State, StateScope, StateUsage,
+    StoreError, Timestamp, Turn, TurnStart, Usage,
 };
 use imbl::Vector;
 
 use super::{new_session_id, record_bytes, reject_partial, select_window, too_few_events};
+use list::UserSessions;
 use runs::SessionRuns;
 use state::{SharedState, add_change, own_keys, set, to_delta};
 
@@ -37,8 +39,8 @@ pub struct MemorySessions {
     apps: RwLock<HashMap<Arc<str>, SharedState>>,
     /// The state of the users by full keys.
     users: RwLock<HashMap<AppAndUser, SharedState>>,
-    /// The usage of the users' sessions and state.
-    usage: RwLock<HashMap<AppAndUser, UserUsage>>,
+    /// The order of the users' sessions, and the usage of these and of their state.
+    lists: RwLock<HashMap<AppAndUser, UserSessions>>,
     /// The latest time of creation in microseconds.
     last_created: AtomicI64,
     /// Hashes the ids of events.
@@ -121,7 +123,7 @@ impl MemorySessions {
             }
             sessions.insert(key.clone(), stored.clone());
         }
-        self.change_usage(&key, |usage| usage.sessions += 1);
+        self.change_user(&key, |user| user.insert(&key.id, created));
         fill(&mut new);
         Ok(self.current(&mut new))
     }
@@ -134,7 +136,7 @@ impl MemorySessions {
             (1..).zip(&events).map(|(revision, event)| (self.id_hasher.hash_one(&event.id), revision)).collect();
         new.usage.events = events.len() as u64;
         self.add_event_bytes(new, event_bytes(&events));
-        new.set_events(events);
+        self.set_events(new, events);
     }
 
     fn rewind_to(&self, stored: &mut StoredSession, revision: u64) -> Result<Session, StoreError> {
@@ -161,12 +163,15 @@ impl MemorySessions {
         stored.fence += 1;
         stored.leased_until = None;
         stored.session.created = self.creation_time();
-        stored.set_events(events);
+        self.set_events(stored, events);
         Ok(self.current(stored))
     }
 
     /// Applies a delta: keys without a prefix to the session's state, others to the shared state.
     fn apply(&self, stored: &mut StoredSession, delta: &JsonMap) {
+        if delta.is_empty() {
+            return;
+        }
         let before = stored.usage.state;
         let mut user_change = StateUsage::default();
         let Session { key, state, .. } = &mut stored.session;
@@ -186,7 +191,7 @@ impl MemorySessions {
             }
         }
         let user_change = add_change(user_change, before, stored.usage.state);
-        self.change_usage(&stored.session.key, |usage| {
+        self.change_user(&stored.session.key, |UserSessions { usage, .. }| {
             usage.state.keys = usage.state.keys.wrapping_add(user_change.keys);
             usage.state.bytes = usage.state.bytes.wrapping_add(user_change.bytes);
         });
@@ -221,9 +226,9 @@ impl MemorySessions {
         self.apply(stored, &event.actions.state_delta);
         stored.usage.events += 1;
         self.add_event_bytes(stored, event.json_len() as u64);
+        self.set_update_time(stored, event.timestamp);
         let session = &mut stored.session;
         session.events.push_back(event.clone());
-        session.last_update_time = event.timestamp;
         session.revision += 1;
         stored.revisions.insert(id_hash, session.revision);
         Ok(session.revision)
@@ -232,11 +237,28 @@ impl MemorySessions {
     /// Adds bytes to the totals. A negative number wraps around.
     fn add_event_bytes(&self, stored: &mut StoredSession, bytes: u64) {
         stored.usage.event_bytes = stored.usage.event_bytes.wrapping_add(bytes);
-        self.change_usage(&stored.session.key, |usage| usage.event_bytes = usage.event_bytes.wrapping_add(bytes));
+        self.change_user(&stored.session.key, |UserSessions { usage, .. }| {
+            usage.event_bytes = usage.event_bytes.wrapping_add(bytes);
+        });
     }
 
-    fn change_usage(&self, key: &SessionKey, change: impl FnOnce(&mut UserUsage)) {
-        change(self.usage.write_unpoisoned().entry((key.app.clone(), key.user.clone())).or_default());
+    fn change_user(&self, key: &SessionKey, change: impl FnOnce(&mut UserSessions)) {
+        change(self.lists.write_unpoisoned().entry((key.app.clone(), key.user.clone())).or_default());
+    }
+
+    fn set_update_time(&self, stored: &mut StoredSession, updated: Timestamp) {
+        let Session { key, last_update_time, .. } = &mut stored.session;
+        let before = std::mem::replace(last_update_time, updated);
+        if before != updated {
+            self.change_user(key, |user| user.move_session(&key.id, before, updated));
+        }
+    }
+
+    fn set_events(&self, stored: &mut StoredSession, events: Vector<Arc<Event>>) {
+        let updated = events.last().map_or(stored.session.created, |event| event.timestamp);
+        self.set_update_time(stored, updated);
+        stored.session.revision = events.len() as u64;
+        stored.session.events = events;
     }
 
     /// Updates the shared part of the session's state, and returns the session without events.
@@ -277,12 +299,6 @@ impl StoredSession {
             }
         }
         Ok((state, events))
-    }
-
-    fn set_events(&mut self, events: Vector<Arc<Event>>) {
-        self.session.revision = events.len() as u64;
-        self.session.last_update_time = events.last().map_or(self.session.created, |event| event.timestamp);
-        self.session.events = events;
     }
 
     fn check_fence(&self, fence: Option<u64>) -> Result<(), StoreError> {
@@ -332,6 +348,16 @@ impl SessionService for MemorySessions {
         // A stable sort: sessions updated at the same time stay in the order of their ids.
         sessions.sort_by_key(|session| std::cmp::Reverse(session.last_update_time));
         Ok(sessions)
+    }
+
+    async fn list_page(
+        &self,
+        app: &str,
+        user: &str,
+        after: Option<&SessionCursor>,
+        limit: usize,
+    ) -> Result<SessionPage, StoreError> {
+        Ok(self.page(app.into(), user.into(), after, limit))
     }
 
     async fn expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
@@ -386,13 +412,8 @@ impl SessionService for MemorySessions {
         if let Some(stored) = removed {
             let mut stored = stored.lock_unpoisoned();
             stored.is_deleted = true;
-            let SessionUsage { event_bytes, state, .. } = stored.usage;
-            self.change_usage(key, |usage| {
-                usage.sessions = usage.sessions.saturating_sub(1);
-                usage.event_bytes = usage.event_bytes.saturating_sub(event_bytes);
-                usage.state.keys = usage.state.keys.saturating_sub(state.keys);
-                usage.state.bytes = usage.state.bytes.saturating_sub(state.bytes);
-            });
+            let (updated, usage) = (stored.session.last_update_time, stored.usage);
+            self.change_user(key, |user| user.remove(&key.id, updated, usage));
         }
         Ok(())
     }
@@ -438,7 +459,8 @@ impl SessionService for MemorySessions {
 
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
         let session = self.find(key).map(|stored| stored.lock_unpoisoned().usage).unwrap_or_default();
-        let user = self.usage.read_unpoisoned().get(&(key.app.clone(), key.user.clone())).copied().unwrap_or_default();
+        let owner = (key.app.clone(), key.user.clone());
+        let user = self.lists.read_unpoisoned().get(&owner).map(|user| user.usage).unwrap_or_default();
         let app = self.apps.read_unpoisoned().get(&key.app).map(|shared| shared.usage).unwrap_or_default();
         Ok(Usage { session, user, app })
     }
