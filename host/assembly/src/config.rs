@@ -10,6 +10,7 @@ mod encryption;
 mod error;
 mod integrations;
 mod mcp;
+mod memory;
 mod openapi;
 mod price;
 mod quotas;
@@ -45,6 +46,7 @@ pub use mcp::{
     McpConfig, McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpOAuthConfig, McpOAuthGrant,
     McpSamplingConfig, McpServerConfig,
 };
+pub use memory::MemorySearchConfig;
 pub use openapi::{
     ApiConfig, ApiConfirmation, ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AuthConfig, BasicConfig,
     OAuth2ClientPlacement, OAuth2Config, OpenApiConfig, OpenIdConnectConfig, ServiceAccountConfig, UserApiKeyConfig,
@@ -94,6 +96,8 @@ pub struct Config {
     pub artifact_service: Option<String>,
     /// URI of the memory service. Default: SQLite in the data folder.
     pub memory_service: Option<String>,
+    /// How messages are found in the memory.
+    pub memory: MemorySearchConfig,
     pub models: ModelsConfig,
     /// Plugins of every run, in this order.
     #[serde(deserialize_with = "plugins::deserialize")]
@@ -266,6 +270,7 @@ impl Config {
         }
         config.server.check().map_err(|message| invalid(None, message))?;
         config.encryption.check().map_err(|message| invalid(None, message))?;
+        config.memory.check().map_err(|message| invalid(None, message))?;
         let folder = file.parent().unwrap_or(Path::new(""));
         config.resolve_paths(folder);
         config.check_not_writable(folder, file)?;

@@ -11,7 +11,7 @@ use hatchery_core::{
     ArtifactService, CredentialService, EventSigner, MemoryService, ModelResolver, Services, SessionService, StoreError,
 };
 use hatchery_models::{BaseUrl, HashedNgrams, ModelProviders, Settings, WritableFolders, scripted};
-use hatchery_stores::{DirectoryCredentials, MemoryCredentials, permissions};
+use hatchery_stores::{DirectoryCredentials, MemoryCredentials, SimilaritySearch, permissions};
 use thiserror::Error;
 
 use crate::catalog::component_settings;
@@ -51,6 +51,9 @@ pub enum ServicesError {
     /// What is stored cannot be encrypted.
     #[error("encryption: {0}")]
     Encryption(String),
+    /// Messages cannot be found by their embeddings.
+    #[error("memory.embedder: {0}")]
+    Embedder(String),
 }
 
 /// A service to use instead of the one in the configuration.
@@ -206,6 +209,10 @@ pub(crate) async fn open_with(
     if session_object.is_none() && config.retention != RetentionConfig::default() {
         check_retention(&sessions)?;
     }
+    let similarity = similarity(config, &*models)?;
+    if similarity.is_some() {
+        check_similarity(&memory, memory_object.is_some(), encryption.is_some())?;
+    }
     let durability = config.durability.into();
     let services = Services {
         sessions: match session_object {
@@ -234,7 +241,7 @@ pub(crate) async fn open_with(
             None if firestore::is_firestore(&memory) => {
                 firestore::memory(&memory).await.map_err(failed("memory_service", &memory))?
             }
-            None => hatchery_stores::open_memory_with(&memory, durability)
+            None => hatchery_stores::open_memory_with(&memory, durability, similarity)
                 .await
                 .map_err(failed("memory_service", &memory))?,
         },
@@ -252,6 +259,31 @@ pub(crate) async fn open_with(
 fn check_retention(uri: &str) -> Result<(), ServicesError> {
     let has_rules = !agent_engine::is_agent_engine(uri) && !firestore::is_firestore(uri);
     if has_rules { Ok(()) } else { Err(ServicesError::Retention { uri: without_credentials(uri) }) }
+}
+
+/// Returns the search by meaning of a configuration.
+fn similarity(config: &Config, models: &dyn ModelResolver) -> Result<Option<SimilaritySearch>, ServicesError> {
+    let Some(name) = &config.memory.embedder else { return Ok(None) };
+    let embedder = models.embedder(name).map_err(|error| ServicesError::Embedder(error.to_string()))?;
+    let similarity = SimilaritySearch::new(name, embedder);
+    Ok(Some(match config.memory.min_similarity {
+        Some(min_similarity) => similarity.with_min_similarity(min_similarity),
+        None => similarity,
+    }))
+}
+
+/// Checks that the messages of a memory service can be embedded.
+fn check_similarity(uri: &str, is_object: bool, is_encrypted: bool) -> Result<(), ServicesError> {
+    let reason = if is_object {
+        "this program has a memory service of its own, which does not use it; remove the key"
+    } else if is_encrypted {
+        "an embedding tells what an encrypted message is about; remove the key, or `encryption`"
+    } else if !uri.starts_with("sqlite:") && !uri.starts_with("memory:") {
+        "only memory in SQLite compares embeddings; remove the key, or choose a `memory_service` such as `sqlite:memory.db`"
+    } else {
+        return Ok(());
+    };
+    Err(ServicesError::Embedder(reason.into()))
 }
 
 /// Returns the hosted and scripted models of a configuration and the environment.
@@ -425,6 +457,45 @@ mod tests {
         let expected =
             "encryption: Agent Engine has to read the messages that it remembers; choose another `memory_service`";
         assert_eq!(error, expected);
+    }
+
+    #[tokio::test]
+    async fn an_embedder_finds_messages_with_other_forms_of_a_word() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = Storage::Directory(folder.path().to_owned());
+        let config = |yaml: &str| Config::parse(yaml, &folder.path().join("hatchery.yaml")).unwrap();
+        let embedder = "memory: {embedder: 'local:hashed-ngrams'}";
+        let services = open(&config(embedder), &storage, &Scripts::default()).await.unwrap();
+        let key = hatchery_core::SessionKey::new("app", "user", "session");
+        let content = Some(Arc::new(hatchery_core::Content::user("She repaired the lamps")));
+        let event = Event::new(EventData { content, ..EventData::default() });
+        services.memory.add_events(&key, &[event]).await.unwrap();
+        let found =
+            async |services: &Services| services.memory.search("app", "user", "repair a lamp").await.unwrap().len();
+        assert_eq!(found(&services).await, 1);
+        drop(services);
+        let services = open(&Config::default(), &storage, &Scripts::default()).await.unwrap();
+        assert_eq!(found(&services).await, 0);
+
+        std::fs::write(folder.path().join("data.key"), "01".repeat(32)).unwrap();
+        for (yaml, expected) in [
+            (
+                "memory_service: 'firestore://p/d'",
+                "memory.embedder: only memory in SQLite compares embeddings; remove the key, or choose a `memory_service` \
+                 such as `sqlite:memory.db`",
+            ),
+            (
+                "encryption: {keys: [{id: k, file: data.key}]}",
+                "memory.embedder: an embedding tells what an encrypted message is about; remove the key, or `encryption`",
+            ),
+        ] {
+            let config = config(&format!("{embedder}\n{yaml}"));
+            let error = open(&config, &storage, &Scripts::default()).await.map(drop).unwrap_err().to_string();
+            assert_eq!(error, expected);
+        }
+        let unknown = config("memory: {embedder: 'local:none'}");
+        let error = open(&unknown, &storage, &Scripts::default()).await.map(drop).unwrap_err().to_string();
+        assert!(error.starts_with("memory.embedder: ") && error.contains("local:none"), "{error}");
     }
 
     #[tokio::test]

@@ -319,6 +319,15 @@ impl UsageMetadata {
     }
 }
 
+/// Moves the keys of a map to one of their number. A map that has grown has room for three at least, 100 bytes each.
+fn drop_spare_capacity(map: &mut JsonMap) {
+    if !map.is_empty() {
+        let mut exact = JsonMap::with_capacity(map.len());
+        exact.extend(std::mem::take(map));
+        *map = exact;
+    }
+}
+
 /// An immutable event with cached JSON. Shared as `Arc<Event>`, never cloned.
 #[derive(Debug)]
 pub struct Event {
@@ -340,6 +349,7 @@ impl Event {
         if data.timestamp == Timestamp::default() {
             data.timestamp = Timestamp::now();
         }
+        drop_spare_capacity(&mut data.actions.state_delta);
         Arc::new(Self { data, json: OnceLock::new() })
     }
 
@@ -349,7 +359,8 @@ impl Event {
     /// If the bytes are not the JSON of an event.
     pub fn from_json(json: impl Into<Bytes>) -> Result<Arc<Self>, serde_json::Error> {
         let json = json.into();
-        let data: EventData = serde_json::from_slice(&json)?;
+        let mut data: EventData = serde_json::from_slice(&json)?;
+        drop_spare_capacity(&mut data.actions.state_delta);
         Ok(Arc::new(Self { data, json: OnceLock::from(json) }))
     }
 

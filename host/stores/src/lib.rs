@@ -40,7 +40,7 @@ pub use credentials::{DirectoryCredentials, MemoryCredentials};
 pub use memory::AgentEngineMemory;
 #[cfg(feature = "postgres")]
 pub use memory::PostgresMemory;
-pub use memory::{KeywordMemory, SqliteMemory};
+pub use memory::{KeywordMemory, SimilaritySearch, SqliteMemory};
 pub use quotas::{AppQuotas, Quota, Quotas};
 #[cfg(feature = "agent-engine")]
 pub use sessions::AgentEngineSessions;

@@ -5,6 +5,7 @@ mod agent_engine;
 mod keyword;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod similarity;
 mod sqlite;
 pub(crate) mod tokenizer;
 
@@ -13,6 +14,7 @@ pub use agent_engine::AgentEngineMemory;
 pub use keyword::KeywordMemory;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresMemory;
+pub use similarity::SimilaritySearch;
 pub use sqlite::SqliteMemory;
 
 /// Maximum number of entries that a search returns.

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use hatchery_core::{ArtifactService, MemoryService, SessionService, StoreError};
 
 use crate::{
-    DirectoryArtifacts, Durability, KeywordMemory, MemoryArtifacts, MemorySessions, SqliteMemory, SqliteSessions,
+    DirectoryArtifacts, Durability, KeywordMemory, MemoryArtifacts, MemorySessions, SimilaritySearch, SqliteMemory,
+    SqliteSessions,
 };
 
 pub(crate) const SESSIONS: &str = "a session service is one of `memory:`, `sqlite:///absolute/path.db`, \
@@ -84,17 +85,38 @@ async fn open_objects(uri: &str) -> Result<Arc<dyn ArtifactService>, StoreError>
 /// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] and
 /// [`StoreError::InvalidRequest`] if the database cannot be used.
 pub async fn open_memory(uri: &str) -> Result<Arc<dyn MemoryService>, StoreError> {
-    open_memory_with(uri, Durability::default()).await
+    open_memory_with(uri, Durability::default(), None).await
 }
 
-/// Opens the memory service of a URI with this durability, which applies to SQLite only.
+/// Opens the memory service of a URI with this durability, which applies to SQLite only, and a search by meaning.
 ///
 /// # Errors
-/// As [`open_memory`].
-pub async fn open_memory_with(uri: &str, durability: Durability) -> Result<Arc<dyn MemoryService>, StoreError> {
-    match split(uri) {
-        ("memory", "") => Ok(Arc::new(KeywordMemory::new())),
-        ("sqlite", rest) => Ok(Arc::new(SqliteMemory::open_with(path(uri, rest, MEMORY)?, durability).await?)),
+/// As [`open_memory`], and [`StoreError::InvalidRequest`] if the service has no search by meaning.
+pub async fn open_memory_with(
+    uri: &str,
+    durability: Durability,
+    similarity: Option<SimilaritySearch>,
+) -> Result<Arc<dyn MemoryService>, StoreError> {
+    match (split(uri), similarity) {
+        (("memory", ""), None) => Ok(Arc::new(KeywordMemory::new())),
+        (("memory", ""), Some(similarity)) => Ok(Arc::new(KeywordMemory::new().with_similarity(similarity))),
+        (("sqlite", rest), similarity) => {
+            let memory = SqliteMemory::open_with(path(uri, rest, MEMORY)?, durability).await?;
+            Ok(Arc::new(match similarity {
+                Some(similarity) => memory.with_similarity(similarity),
+                None => memory,
+            }))
+        }
+        (_, Some(_)) => Err(StoreError::InvalidRequest(
+            "this memory service compares no embeddings: use one in SQLite (`sqlite:`) or in memory (`memory:`)".into(),
+        )),
+        (parts, None) => open_memory_elsewhere(uri, parts).await,
+    }
+}
+
+/// Opens the memory service of a URI with these parts that is no file.
+async fn open_memory_elsewhere(uri: &str, parts: (&str, &str)) -> Result<Arc<dyn MemoryService>, StoreError> {
+    match parts {
         ("postgres" | "postgresql", rest) if rest.starts_with("//") => postgres_memory(uri).await,
         ("firestore", _) => Err(needs_client("FirestoreMemoryService")),
         ("agentengine", _) => Err(needs_tokens("AgentEngineMemory")),

@@ -157,6 +157,7 @@ fn sections_with_restart(initial: &Config, now: &Config) -> Vec<&'static str> {
         ("`session_service`", initial.session_service != now.session_service),
         ("`artifact_service`", initial.artifact_service != now.artifact_service),
         ("`memory_service`", initial.memory_service != now.memory_service),
+        ("`memory`", initial.memory != now.memory),
         ("`models`", initial.models != now.models),
         ("`plugins`", initial.plugins != now.plugins),
         ("`app_defaults`", initial.app_defaults != now.app_defaults),

@@ -10,7 +10,9 @@ use hatchery_wasm::{CompileLimits, HotReload, InstanceSettings};
 use serde_json::Value;
 
 use crate::byte_size::ByteSize;
-use crate::config::{AuditConfig, Config, DurabilityConfig, RetentionConfig, ServerConfig, without_credentials};
+use crate::config::{
+    AuditConfig, Config, DurabilityConfig, MemorySearchConfig, RetentionConfig, ServerConfig, without_credentials,
+};
 
 type Values = Vec<(&'static str, Value)>;
 
@@ -22,6 +24,7 @@ pub(super) fn of(config: &Config) -> BTreeMap<String, Value> {
         ("instances", instances(&config.instances)),
         ("compile", compile(&config.compile)),
         ("hot_reload", hot_reload(&config.hot_reload)),
+        ("memory", memory(&config.memory)),
         ("retention", retention(config.retention)),
         ("audit", audit(&config.audit)),
         ("registry", vec![("signatures", signatures(config.registry.signatures))]),
@@ -131,6 +134,12 @@ fn compile(limits: &CompileLimits) -> Values {
 fn hot_reload(settings: &HotReload) -> Values {
     let HotReload { drain_timeout, keep } = settings;
     vec![("drain_timeout", time(*drain_timeout)), ("keep", (*keep).into())]
+}
+
+fn memory(config: &MemorySearchConfig) -> Values {
+    let MemorySearchConfig { embedder, min_similarity } = config;
+    let embedder = embedder.as_ref().map(|name| ("embedder", name.clone().into()));
+    embedder.into_iter().chain(min_similarity.map(|similarity| ("min_similarity", similarity.into()))).collect()
 }
 
 fn retention(config: RetentionConfig) -> Values {

@@ -1,10 +1,11 @@
 //! Keyword search in memory.
 //!
-//! A search scans all entries of one user, so its cost grows with their number. There is neither stemming nor semantic
-//! search: "run" does not find "running". Nothing is written to disk and nothing is evicted.
+//! A search scans all entries of one user, so its cost grows with their number. There is no stemming: "run" does not find
+//! "running". With an embedder, messages of similar meaning are found too. Nothing is written to disk and nothing is evicted.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, RwLock};
 
 use async_trait::async_trait;
@@ -12,13 +13,16 @@ use hatchery_core::sync::RwLockExt;
 use hatchery_core::{Content, Event, MemoryEntry, MemoryService, RememberedSession, Session, SessionKey, StoreError};
 
 use super::MAX_RESULTS;
+use super::similarity::{SimilaritySearch, UnitVector, embedded_text, fuse};
 use super::tokenizer::{entry_words, query_words};
 
 /// A [`MemoryService`] that finds entries with at least one word of the query: those with most of the words first, then
-/// the newest. Returns up to 100 entries. Everything is lost when the process ends.
+/// the newest. Returns up to 100 entries. With a [`SimilaritySearch`], also finds entries of similar meaning. Everything is lost
+/// when the process ends.
 #[derive(Default)]
 pub struct KeywordMemory {
     users: RwLock<HashMap<AppAndUser, Sessions>>,
+    similarity: Option<SimilaritySearch>,
 }
 
 type AppAndUser = (Arc<str>, Arc<str>);
@@ -30,12 +34,52 @@ struct IndexedEvent {
     event: Arc<Event>,
     content: Arc<Content>,
     words: BTreeSet<Box<str>>,
+    vector: Option<UnitVector>,
 }
 
 impl KeywordMemory {
     /// Creates an empty service.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Adds a search by meaning.
+    #[must_use]
+    pub fn with_similarity(self, similarity: SimilaritySearch) -> Self {
+        Self { similarity: Some(similarity), ..self }
+    }
+
+    /// Indexes events of a session. Those that are indexed already are not embedded again.
+    async fn index<'a>(
+        &self,
+        session: &SessionKey,
+        events: impl Iterator<Item = &'a Arc<Event>>,
+    ) -> Vec<Arc<IndexedEvent>> {
+        let mut indexed: Vec<IndexedEvent> = events.filter_map(IndexedEvent::of).collect();
+        if let Some(similarity) = &self.similarity {
+            let mut known = self.vectors(session);
+            let mut missing = Vec::new();
+            for indexed in &mut indexed {
+                match known.remove(&indexed.event.id) {
+                    Some(vector) => indexed.vector = Some(vector),
+                    None => missing.push(indexed),
+                }
+            }
+            let texts = missing.iter().map(|indexed| embedded_text(&indexed.content)).collect();
+            for (indexed, vector) in missing.into_iter().zip(similarity.embed(texts).await) {
+                indexed.vector = vector;
+            }
+        }
+        indexed.into_iter().map(Arc::new).collect()
+    }
+
+    /// Returns the vectors of a session by the ids of events.
+    fn vectors(&self, session: &SessionKey) -> HashMap<String, UnitVector> {
+        let users = self.users.read_unpoisoned();
+        let sessions = users.get(&(session.app.clone(), session.user.clone()));
+        let indexed = sessions.and_then(|sessions| sessions.get(&session.id));
+        let vectors = indexed.into_iter().flat_map(|indexed| indexed.iter());
+        vectors.filter_map(|indexed| Some((indexed.event.id.clone(), indexed.vector.clone()?))).collect()
     }
 }
 
@@ -44,7 +88,7 @@ impl IndexedEvent {
     fn of(event: &Arc<Event>) -> Option<Self> {
         let content = event.content.clone()?;
         let words = entry_words(&content);
-        (!words.is_empty()).then(|| Self { event: event.clone(), content, words })
+        (!words.is_empty()).then(|| Self { event: event.clone(), content, words, vector: None })
     }
 
     fn entry(&self) -> MemoryEntry {
@@ -59,8 +103,7 @@ impl IndexedEvent {
 #[async_trait]
 impl MemoryService for KeywordMemory {
     async fn add_session(&self, session: &Session) -> Result<(), StoreError> {
-        let indexed: Arc<[Arc<IndexedEvent>]> =
-            session.events.iter().filter_map(IndexedEvent::of).map(Arc::new).collect();
+        let indexed: Arc<[Arc<IndexedEvent>]> = self.index(&session.key, session.events.iter()).await.into();
         let owner = (session.key.app.clone(), session.key.user.clone());
         let mut users = self.users.write_unpoisoned();
         users.entry(owner).or_default().insert(session.key.id.clone(), indexed);
@@ -68,15 +111,27 @@ impl MemoryService for KeywordMemory {
     }
 
     async fn add_events(&self, session: &SessionKey, events: &[Arc<Event>]) -> Result<(), StoreError> {
-        let mut indexed: Vec<_> = events.iter().filter_map(IndexedEvent::of).map(Arc::new).collect();
+        let indexed = self.index(session, events.iter()).await;
         let owner = (session.app.clone(), session.user.clone());
         let mut users = self.users.write_unpoisoned();
         let known = users.entry(owner).or_default().entry(session.id.clone()).or_default();
-        let mut ids: HashSet<_> = known.iter().map(|indexed| indexed.event.id.clone()).collect();
-        indexed.retain(|indexed| ids.insert(indexed.event.id.clone()));
-        if !indexed.is_empty() {
-            *known = known.iter().cloned().chain(indexed).collect();
+        let mut all: Vec<Arc<IndexedEvent>> = known.to_vec();
+        let mut places: HashMap<String, usize> =
+            (0..).zip(&all).map(|(place, indexed)| (indexed.event.id.clone(), place)).collect();
+        for indexed in indexed {
+            match places.entry(indexed.event.id.clone()) {
+                Entry::Vacant(vacant) => {
+                    vacant.insert(all.len());
+                    all.push(indexed);
+                }
+                Entry::Occupied(place) => match all.get_mut(*place.get()) {
+                    // The embedder did not answer when it was added first.
+                    Some(before) if before.vector.is_none() && indexed.vector.is_some() => *before = indexed,
+                    Some(_) | None => {}
+                },
+            }
         }
+        *known = all.into();
         Ok(())
     }
 
@@ -118,18 +173,32 @@ impl MemoryService for KeywordMemory {
 
     async fn search(&self, app: &str, user: &str, query: &str) -> Result<Vec<MemoryEntry>, StoreError> {
         let words = query_words(query);
+        let similar = match &self.similarity {
+            Some(similarity) if !words.is_empty() => similarity.embed_query(query).await,
+            Some(_) | None => None,
+        };
         let owner = (app.into(), user.into());
         let sessions: Vec<Arc<[Arc<IndexedEvent>]>> = {
             let users = self.users.read_unpoisoned();
             users.get(&owner).map(|sessions| sessions.values().cloned().collect()).unwrap_or_default()
         };
-        let mut found: Vec<(usize, &Arc<IndexedEvent>)> = sessions
-            .iter()
-            .flat_map(|session| session.iter())
-            .map(|indexed| (words.intersection(&indexed.words).count(), indexed))
-            .filter(|(matches, _)| *matches > 0)
+        let all: Vec<&Arc<IndexedEvent>> = sessions.iter().flat_map(|session| session.iter()).collect();
+        let mut found: Vec<(usize, usize, &Arc<IndexedEvent>)> = (0..)
+            .zip(&all)
+            .map(|(place, indexed)| (words.intersection(&indexed.words).count(), place, *indexed))
+            .filter(|(matches, ..)| *matches > 0)
             .collect();
-        found.sort_by_key(|(matches, indexed)| Reverse((*matches, indexed.event.timestamp)));
-        Ok(found.into_iter().take(MAX_RESULTS).map(|(_, indexed)| indexed.entry()).collect())
+        found.sort_by_key(|(matches, _, indexed)| Reverse((*matches, indexed.event.timestamp)));
+        let mut found: Vec<usize> = found.into_iter().take(MAX_RESULTS).map(|(_, place, _)| place).collect();
+        if let Some(query) = &similar {
+            let similarity = |indexed: &IndexedEvent| query.similarity(indexed.vector.as_ref()?.as_bytes());
+            let compared = (0..)
+                .zip(&all)
+                .filter_map(|(place, indexed)| Some(((indexed.event.timestamp, place), similarity(indexed)?)));
+            let nearest: Vec<usize> = query.nearest(compared).into_iter().map(|(_, place)| place).collect();
+            found = fuse(&found, &nearest);
+        }
+        let found = found.into_iter().take(MAX_RESULTS).filter_map(|place| all.get(place));
+        Ok(found.map(|indexed| indexed.entry()).collect())
     }
 }

@@ -1,7 +1,9 @@
 //! Keyword search in a SQLite database, by its full-text index FTS5.
 //!
 //! The index has the words of each entry and its owner, so a search reads the entries of one user that have one of its
-//! words. There is neither stemming nor semantic search: "run" does not find "running".
+//! words. There is no stemming: "run" does not find "running". With an embedder, messages of similar meaning are found too.
+
+mod vectors;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::MAX_RESULTS;
+use super::similarity::{SimilaritySearch, UnitVector, embedded_text};
 use super::tokenizer::{entry_words, query_words};
 use crate::sqlite::{Database, Durability, Schema};
 
@@ -19,7 +22,7 @@ use crate::sqlite::{Database, Durability, Schema};
 static SCHEMA: Schema = Schema {
     noun: "memory database",
     application_id: 0x4874_4D65,
-    migrations: &[include_str!("sqlite/0001_entries.sql")],
+    migrations: &[include_str!("sqlite/0001_entries.sql"), include_str!("sqlite/0002_vectors.sql")],
 };
 
 const FIND_OWNER: &str = "SELECT owner FROM owners WHERE app = ?1 AND user = ?2";
@@ -45,15 +48,17 @@ const LIST_ENTRIES: &str =
 /// Selects the entries of an owner with one of the words in a JSON array: those with most of them first, then the
 /// newest.
 const SEARCH: &str = "\
-    SELECT author, time, content FROM ( \
+    SELECT author, time, content, entry FROM ( \
       SELECT entry_words.rowid AS entry, count(*) AS matches FROM json_each(?2) AS query \
       JOIN entry_words ON entry_words MATCH '_' || ?1 || ' AND \"' || query.value || '\"' GROUP BY 1 \
     ) JOIN entries USING (entry) ORDER BY matches DESC, time DESC, entry LIMIT ?3";
 
 /// A [`MemoryService`] in a SQLite database that finds entries with at least one word of the query: those with most of
-/// the words first, then the newest. Returns up to 100 entries.
+/// the words first, then the newest. Returns up to 100 entries. With a [`SimilaritySearch`], also finds entries of similar
+/// meaning.
 pub struct SqliteMemory {
     database: Database,
+    similarity: Option<SimilaritySearch>,
 }
 
 /// The row of an event, encoded.
@@ -63,6 +68,8 @@ struct NewEntry {
     time: i64,
     content: String,
     words: String,
+    /// The name of the embedder, with the vector.
+    vector: Option<(Arc<str>, UnitVector)>,
 }
 
 impl NewEntry {
@@ -79,6 +86,7 @@ impl NewEntry {
             time: event.timestamp.as_micros(),
             content: serde_json::to_string(content).ok()?,
             words: words.iter().map(|word| &**word).collect::<Vec<_>>().join(" "),
+            vector: None,
         })
     }
 }
@@ -98,7 +106,14 @@ impl SqliteMemory {
     /// # Errors
     /// As [`SqliteMemory::open`].
     pub async fn open_with(file: impl AsRef<Path>, durability: Durability) -> Result<Self, StoreError> {
-        Ok(Self { database: Database::open(file.as_ref(), &SCHEMA, durability).await? })
+        Ok(Self { database: Database::open(file.as_ref(), &SCHEMA, durability).await?, similarity: None })
+    }
+
+    /// Adds a search by meaning. Messages that were added without it, or with another embedder, are found by their words until
+    /// they are added again.
+    #[must_use]
+    pub fn with_similarity(self, similarity: SimilaritySearch) -> Self {
+        Self { similarity: Some(similarity), ..self }
     }
 
     /// Waits for running operations and closes the file. Later calls fail.
@@ -113,7 +128,18 @@ impl SqliteMemory {
         events: impl Iterator<Item = &'a Arc<Event>>,
         replaces: bool,
     ) -> Result<(), StoreError> {
-        let entries: Vec<NewEntry> = events.filter_map(NewEntry::of).collect();
+        let mut entries: Vec<NewEntry> = Vec::new();
+        let mut texts = Vec::new();
+        for event in events {
+            let (Some(entry), Some(content)) = (NewEntry::of(event), &event.content) else { continue };
+            entries.push(entry);
+            if self.similarity.is_some() {
+                texts.push(embedded_text(content));
+            }
+        }
+        if let Some(similarity) = &self.similarity {
+            self.embed(similarity, session, &mut entries, texts, replaces).await?;
+        }
         let key = session.clone();
         let inserted = self.database.write((&session.app, &session.user), move |connection| {
             insert_entries(connection, &key, &entries, replaces)
@@ -153,9 +179,19 @@ impl MemoryService for SqliteMemory {
         if words.is_empty() {
             return Ok(Vec::new());
         }
+        let similar = match &self.similarity {
+            Some(similarity) => similarity.embed_query(query).await.map(|query| (similarity.name().clone(), query)),
+            None => None,
+        };
         let words = serde_json::Value::from_iter(words.into_iter().map(String::from)).to_string();
         let (own_app, own_user) = (app.to_owned(), user.to_owned());
-        let found = self.database.read(move |connection| find_entries(connection, &own_app, &own_user, &words));
+        let found = self.database.read(move |connection| {
+            let Some(owner) = find_owner(connection, &own_app, &own_user)? else { return Ok(Vec::new()) };
+            match &similar {
+                None => find_entries(connection, owner, &words),
+                Some((embedder, query)) => vectors::find_similar(connection, owner, &words, embedder, query),
+            }
+        });
         found.await.map_err(self.database.error(format_args!("search the memory of appName={app}, userId={user}")))
     }
 }
@@ -181,11 +217,15 @@ fn insert_entries(
     if replaces {
         connection.prepare_cached(DELETE_SESSION)?.execute(params![owner, session.id])?;
     }
-    for NewEntry { event, author, time, content, words } in entries {
+    for NewEntry { event, author, time, content, words, vector } in entries {
         let values = params![owner, session.id, event, author, time, content];
         let entry = connection.prepare_cached(INSERT_ENTRY)?.query_row(values, |row| row.get::<_, i64>(0));
-        let Some(entry) = entry.optional()? else { continue };
-        connection.prepare_cached(INSERT_WORDS)?.execute(params![entry, format!("_{owner} {words}")])?;
+        if let Some(entry) = entry.optional()? {
+            connection.prepare_cached(INSERT_WORDS)?.execute(params![entry, format!("_{owner} {words}")])?;
+        }
+        if let Some((embedder, vector)) = vector {
+            vectors::set(connection, (owner, &session.id, event), embedder, vector)?;
+        }
     }
     Ok(())
 }
@@ -213,8 +253,7 @@ fn list_entries(connection: &Connection, session: &SessionKey) -> rusqlite::Resu
 }
 
 /// `words` is a JSON array.
-fn find_entries(connection: &Connection, app: &str, user: &str, words: &str) -> rusqlite::Result<Vec<MemoryEntry>> {
-    let Some(owner) = find_owner(connection, app, user)? else { return Ok(Vec::new()) };
+fn find_entries(connection: &Connection, owner: i64, words: &str) -> rusqlite::Result<Vec<MemoryEntry>> {
     let mut search = connection.prepare_cached(SEARCH)?;
     search.query_map(params![owner, words, MAX_RESULTS as i64], read_entry)?.collect()
 }

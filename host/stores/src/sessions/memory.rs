@@ -6,6 +6,7 @@
 //! shared state are locked only during lookups. Nothing is written to disk and nothing is evicted.
 
 mod journal;
+mod list;
 mod runs;
 mod state;
 
@@ -20,12 +21,13 @@ use async_trait::async_trait;
 use hatchery_core::sync::{MutexExt, RwLockExt};
 use hatchery_core::{
     CallJournal, Event, EventWindow, ExpiredSession, ExpiryRule, HOST_USER, JsonMap, MAX_TURN_LEASE, RunService,
-    Session, SessionKey, SessionService, SessionUsage, State, StateScope, StateUsage, StoreError, Timestamp, Turn,
-    TurnStart, Usage, UserUsage,
+    Session, SessionCursor, SessionKey, SessionPage, SessionService, SessionUsage, State, StateScope, StateUsage,
+    StoreError, Timestamp, Turn, TurnStart, Usage,
 };
 use imbl::Vector;
 
 use super::{new_session_id, record_bytes, reject_partial, select_window, too_few_events};
+use list::UserList;
 use runs::SessionRuns;
 use state::{SharedState, add_change, own_keys, set, to_delta};
 
@@ -52,7 +54,7 @@ type AppAndUser = (Arc<str>, Arc<str>);
 struct UserSessions {
     /// By their ids.
     sessions: RwLock<HashMap<Arc<str>, Arc<Mutex<StoredSession>>>>,
-    usage: Arc<Mutex<UserUsage>>,
+    list: Arc<Mutex<UserList>>,
 }
 
 struct StoredSession {
@@ -62,8 +64,8 @@ struct StoredSession {
     /// The versions of the app's and the user's state that the session's state contains.
     merged_versions: (u64, u64),
     usage: SessionUsage,
-    /// The usage of all sessions and the state of the user.
-    user_usage: Arc<Mutex<UserUsage>>,
+    /// The list of the user's sessions, with their usage.
+    user_list: Arc<Mutex<UserList>>,
     /// The number of the newest turn.
     fence: u64,
     /// The end of its lease.
@@ -125,7 +127,7 @@ impl MemorySessions {
             initial_state: State::default(),
             merged_versions: (0, 0),
             usage: SessionUsage::default(),
-            user_usage: user.usage.clone(),
+            user_list: user.list.clone(),
             fence: 0,
             leased_until: None,
             revisions: HashMap::new(),
@@ -139,7 +141,7 @@ impl MemorySessions {
             Entry::Occupied(_) => return Err(StoreError::SessionExists(key)),
             Entry::Vacant(place) => drop(place.insert(stored.clone())),
         }
-        user.usage.lock_unpoisoned().sessions += 1;
+        user.list.lock_unpoisoned().insert(&key.id, created);
         fill(&mut new);
         Ok(self.current(&mut new))
     }
@@ -179,7 +181,7 @@ impl MemorySessions {
         stored.fence += 1;
         stored.leased_until = None;
         stored.session.created = self.creation_time();
-        stored.set_events(events);
+        self.set_events(stored, events);
         Ok(self.current(stored))
     }
 
@@ -207,9 +209,9 @@ impl MemorySessions {
             }
         }
         let user_change = add_change(user_change, before, stored.usage.state);
-        let mut usage = stored.user_usage.lock_unpoisoned();
-        usage.state.keys = usage.state.keys.wrapping_add(user_change.keys);
-        usage.state.bytes = usage.state.bytes.wrapping_add(user_change.bytes);
+        let state = &mut stored.user_list.lock_unpoisoned().usage.state;
+        state.keys = state.keys.wrapping_add(user_change.keys);
+        state.bytes = state.bytes.wrapping_add(user_change.bytes);
     }
 
     /// Changes a session under its lock.
@@ -241,9 +243,9 @@ impl MemorySessions {
         self.apply(stored, &event.actions.state_delta);
         stored.usage.events += 1;
         stored.add_event_bytes(event.json_len() as u64);
+        stored.set_update_time(event.timestamp);
         let session = &mut stored.session;
         session.events.push_back(event.clone());
-        session.last_update_time = event.timestamp;
         session.revision += 1;
         stored.revisions.insert(id_hash, session.revision);
         Ok(session.revision)
@@ -292,13 +294,21 @@ impl StoredSession {
     /// Adds bytes to the totals. A negative number wraps around.
     fn add_event_bytes(&mut self, bytes: u64) {
         self.usage.event_bytes = self.usage.event_bytes.wrapping_add(bytes);
-        let mut user = self.user_usage.lock_unpoisoned();
-        user.event_bytes = user.event_bytes.wrapping_add(bytes);
+        let usage = &mut self.user_list.lock_unpoisoned().usage;
+        usage.event_bytes = usage.event_bytes.wrapping_add(bytes);
+    }
+
+    fn set_update_time(&mut self, updated: Timestamp) {
+        let Session { key, last_update_time, .. } = &mut self.session;
+        let before = std::mem::replace(last_update_time, updated);
+        if before != updated {
+            self.user_list.lock_unpoisoned().move_session(&key.id, before, updated);
+        }
     }
 
     fn set_events(&mut self, events: Vector<Arc<Event>>) {
+        self.set_update_time(events.last().map_or(self.session.created, |event| event.timestamp));
         self.session.revision = events.len() as u64;
-        self.session.last_update_time = events.last().map_or(self.session.created, |event| event.timestamp);
         self.session.events = events;
     }
 
@@ -343,6 +353,16 @@ impl SessionService for MemorySessions {
         sessions
             .sort_by(|one, other| (other.last_update_time, &one.key.id).cmp(&(one.last_update_time, &other.key.id)));
         Ok(sessions)
+    }
+
+    async fn list_page(
+        &self,
+        app: &str,
+        user: &str,
+        after: Option<&SessionCursor>,
+        limit: usize,
+    ) -> Result<SessionPage, StoreError> {
+        Ok(self.page(app.into(), user.into(), after, limit))
     }
 
     async fn expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
@@ -398,12 +418,8 @@ impl SessionService for MemorySessions {
         if let Some(stored) = removed {
             let mut stored = stored.lock_unpoisoned();
             stored.is_deleted = true;
-            let SessionUsage { event_bytes, state, .. } = stored.usage;
-            let mut usage = stored.user_usage.lock_unpoisoned();
-            usage.sessions = usage.sessions.saturating_sub(1);
-            usage.event_bytes = usage.event_bytes.saturating_sub(event_bytes);
-            usage.state.keys = usage.state.keys.saturating_sub(state.keys);
-            usage.state.bytes = usage.state.bytes.saturating_sub(state.bytes);
+            let (updated, usage) = (stored.session.last_update_time, stored.usage);
+            stored.user_list.lock_unpoisoned().remove(&key.id, updated, usage);
         }
         Ok(())
     }
@@ -450,7 +466,7 @@ impl SessionService for MemorySessions {
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
         let session = self.find(key).map(|stored| stored.lock_unpoisoned().usage).unwrap_or_default();
         let user = self.user(&(key.app.clone(), key.user.clone()));
-        let user = user.map(|user| *user.usage.lock_unpoisoned()).unwrap_or_default();
+        let user = user.map(|user| user.list.lock_unpoisoned().usage).unwrap_or_default();
         let app = self.apps.read_unpoisoned().get(&key.app).map(|shared| shared.usage).unwrap_or_default();
         Ok(Usage { session, user, app })
     }

@@ -31,7 +31,10 @@ use crate::postgres::{Database, OnSession, PostgresAddress, Repeat, Schema, esca
 static SCHEMA: Schema = Schema {
     noun: "session database",
     part: "sessions",
-    migrations: &[include_str!("postgres/migrations/0001_sessions.sql")],
+    migrations: &[
+        include_str!("postgres/migrations/0001_sessions.sql"),
+        include_str!("postgres/migrations/0002_lists.sql"),
+    ],
 };
 
 /// A [`SessionService`] in a PostgreSQL database, which several hosts may share.

@@ -47,6 +47,7 @@ static SCHEMA: Schema = Schema {
         include_str!("sqlite/migrations/0005_appends.sql"),
         include_str!("sqlite/migrations/0006_runs.sql"),
         include_str!("sqlite/migrations/0007_initial_state.sql"),
+        include_str!("sqlite/migrations/0008_lists.sql"),
     ],
 };
 

@@ -1,5 +1,6 @@
 //! Sessions in a SQLite file.
 
+mod lists;
 mod schema;
 mod turns;
 

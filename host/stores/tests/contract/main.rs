@@ -103,6 +103,7 @@ mod retention;
 mod runs;
 mod session_state;
 mod sessions;
+mod similarity;
 mod support;
 mod turns;
 mod usage;

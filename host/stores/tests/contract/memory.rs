@@ -30,6 +30,10 @@ every_backend!(
         sessions_and_their_entries_are_listed,
     ],
     keyword(_folder) => hatchery_stores::KeywordMemory::new(),
+    keyword_with_embedder(_folder) =>
+        hatchery_stores::KeywordMemory::new().with_similarity(crate::support::Concepts::search()),
+    sqlite_with_embedder(folder) =>
+        hatchery_stores::SqliteMemory::open(folder.join("memory.db")).await.unwrap().with_similarity(crate::support::Concepts::search()),
     sqlite(folder) => hatchery_stores::SqliteMemory::open(folder.join("memory.db")).await.unwrap(),
     encrypted_keyword(_folder) => crate::support::encrypted_messages(hatchery_stores::KeywordMemory::new()),
     encrypted_sqlite(folder) =>

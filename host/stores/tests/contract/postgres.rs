@@ -16,6 +16,11 @@ use serde_json::json;
 use crate::database::{in_schema, uri};
 use crate::support::{LONG, append, create, delta, event, event_at, ids, map, state};
 
+/// The statements of the crate.
+#[allow(dead_code)]
+#[path = "../../src/sessions/postgres/queries.rs"]
+mod queries;
+
 /// Two services, as of two hosts, of one new schema.
 async fn two_hosts() -> Option<[PostgresSessions; 2]> {
     let uri = uri()?;
@@ -174,6 +179,64 @@ async fn a_window_reads_only_the_rows_that_it_returns() {
     assert_eq!(count(EventWindow::Since(time)).await, 6);
 }
 
+/// Returns the nodes of a plan, and those below them.
+fn nodes(plan: &serde_json::Value) -> Vec<&serde_json::Value> {
+    let below = plan["Plans"].as_array().into_iter().flatten();
+    std::iter::once(plan).chain(below.flat_map(nodes)).collect()
+}
+
+#[tokio::test]
+async fn a_page_of_a_list_reads_only_its_sessions() {
+    let Some(uri) = uri() else { return };
+    let sessions = PostgresSessions::open(&uri).await.unwrap();
+    let client = raw(&uri).await;
+    let create = "INSERT INTO sessions (app, user_id, id, created, updated, initial_state) \
+                  SELECT 'app', 'ann', lpad((n * 7919 % 2000)::text, 6, '0'), n, n / 10, '{}' FROM generate_series(0, 1999) n";
+    client.batch_execute(create).await.unwrap();
+    client.batch_execute("ANALYZE").await.unwrap();
+    let explain = format!("EXPLAIN (ANALYZE, FORMAT JSON) {}", queries::LIST);
+    for (updated, id) in [(i64::MAX, ""), (100, "000500")] {
+        let row = client.query_one(explain.as_str(), &[&"app", &"ann", &updated, &id, &Some(21_i64)]).await.unwrap();
+        let plan: serde_json::Value = row.get(0);
+        let read: Vec<_> =
+            nodes(&plan[0]["Plan"]).into_iter().filter(|node| node["Relation Name"] == json!("sessions")).collect();
+        assert!(!read.is_empty() && read.iter().all(|node| node["Index Name"] == json!("sessions_by_time")), "{plan}");
+        assert!(read.iter().all(|node| node.get("Rows Removed by Filter").is_none()), "{plan}");
+        let rows: f64 = read.iter().map(|node| node["Actual Rows"].as_f64().unwrap()).sum();
+        assert!((21.0..=42.0).contains(&rows), "{plan}");
+    }
+    let page = sessions.list_page("app", "ann", None, 20).await.unwrap();
+    assert_eq!((page.sessions.len(), page.next.unwrap().updated.as_micros()), (20, 198));
+}
+
+#[tokio::test]
+async fn sessions_of_schema_1_are_listed_in_pages() {
+    let Some(uri) = uri() else { return };
+    let client = raw(&uri).await;
+    let schema: String = {
+        let row = client.query_one("SHOW search_path", &[]).await.unwrap();
+        row.get(0)
+    };
+    client.batch_execute(&format!("CREATE SCHEMA {schema}")).await.unwrap();
+    client.batch_execute(include_str!("../../src/sessions/postgres/migrations/0001_sessions.sql")).await.unwrap();
+    let rows = "CREATE TABLE schema_versions (part TEXT PRIMARY KEY, version INTEGER NOT NULL); \
+                INSERT INTO schema_versions VALUES ('sessions', 1); \
+                INSERT INTO sessions (app, user_id, id, created, updated, initial_state) VALUES \
+                  ('app', 'ann', 's1', 1, 1, '{}'), ('app', 'ann', 's2', 1, 3, '{}'), ('app', 'ann', 's3', 1, 2, '{}')";
+    client.batch_execute(rows).await.unwrap();
+    let sessions = PostgresSessions::open(&uri).await.unwrap();
+    let mut after = None;
+    for (id, has_more) in [("s2", true), ("s3", true), ("s1", false)] {
+        let page = sessions.list_page("app", "ann", after.as_ref(), 1).await.unwrap();
+        assert_eq!((&*page.sessions[0].key.id, page.next.is_some()), (id, has_more));
+        after = page.next;
+    }
+    let version =
+        "SELECT version, to_regclass('sessions_by_time') IS NOT NULL FROM schema_versions WHERE part = 'sessions'";
+    let row = client.query_one(version, &[]).await.unwrap();
+    assert_eq!((row.get::<_, i32>(0), row.get::<_, bool>(1)), (2, true));
+}
+
 #[tokio::test]
 async fn hosts_that_open_a_new_schema_at_once_create_it_once() {
     let Some(uri) = uri() else { return };
@@ -193,7 +256,7 @@ async fn a_newer_schema_and_tables_of_other_programs_are_refused() {
     let client = raw(&uri).await;
     client.batch_execute("UPDATE schema_versions SET version = 99").await.unwrap();
     let error = PostgresSessions::open(&uri).await.err().unwrap();
-    let expected = "has schema version 99, but this version of Hatchery knows only up to 1: use a newer Hatchery or another \
+    let expected = "has schema version 99, but this version of Hatchery knows only up to 2: use a newer Hatchery or another \
                     schema";
     assert!(matches!(&error, StoreError::InvalidRequest(message) if message.ends_with(expected)), "{error}");
 

@@ -20,6 +20,7 @@ every_backend!(
         the_newest_events_since_a_time_can_be_requested,
         events_can_be_read_page_by_page,
         sessions_are_listed_page_by_page,
+        pages_follow_the_order_of_the_list_after_every_change,
         a_deleted_session_is_gone,
         deleting_an_unknown_session_is_no_error,
         a_session_created_again_is_empty,
@@ -258,4 +259,45 @@ async fn sessions_are_listed_page_by_page(sessions: &dyn SessionService) {
     assert_eq!((all.sessions.len(), all.next), (5, None), "there is no page after the last session");
     let none = sessions.list_page("app", "nobody", None, 5).await.unwrap();
     assert!(none.sessions.is_empty() && none.next.is_none());
+}
+
+/// Returns the ids of the pages, one after the other.
+async fn paged_ids(sessions: &dyn SessionService, limit: usize) -> Vec<String> {
+    let (mut ids, mut after) = (Vec::new(), None);
+    loop {
+        let page = sessions.list_page("app", "ann", after.as_ref(), limit).await.unwrap();
+        assert!(page.sessions.len() <= limit);
+        ids.extend(page.sessions.iter().map(|session| session.key.id.to_string()));
+        after = page.next;
+        if after.is_none() {
+            return ids;
+        }
+    }
+}
+
+async fn pages_follow_the_order_of_the_list_after_every_change(sessions: &dyn SessionService) {
+    let key = |id: &str| SessionKey::new("app", "ann", id);
+    let check = async |expected: &[&str]| {
+        let listed = sessions.list("app", "ann").await.unwrap();
+        assert_eq!(listed.iter().map(|session| &*session.key.id).collect::<Vec<_>>(), expected);
+        for limit in [1, 2, 100] {
+            assert_eq!(paged_ids(sessions, limit).await, expected, "pages of {limit}");
+        }
+    };
+    for (id, micros) in [("a", 50), ("b", 40), ("c", 30), ("d", 30), ("e", 20)] {
+        create(sessions, "ann", id).await;
+        append(sessions, &key(id), [event_at(micros)]).await;
+    }
+    check(&["a", "b", "c", "d", "e"]).await;
+    append(sessions, &key("d"), [event_at(60)]).await;
+    check(&["d", "a", "b", "c", "e"]).await;
+    // The time of an event may be before that of the event before.
+    append(sessions, &key("a"), [event_at(30)]).await;
+    check(&["d", "b", "a", "c", "e"]).await;
+    sessions.delete(&key("b")).await.unwrap();
+    check(&["d", "a", "c", "e"]).await;
+    sessions.rewind(&key("d"), 1).await.unwrap();
+    check(&["a", "c", "d", "e"]).await;
+    sessions.fork(&key("c"), 1, Some("aa")).await.unwrap();
+    check(&["a", "aa", "c", "d", "e"]).await;
 }

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use hatchery_core::{
-    Content, Event, EventActions, EventData, EventWindow, JsonMap, MemoryService, SessionKey, SessionService, Timestamp,
+    Content, Embedder, Event, EventActions, EventData, EventWindow, JsonMap, MemoryService, ModelError, SessionKey,
+    SessionService, Timestamp,
 };
+use hatchery_stores::SimilaritySearch;
 use hatchery_stores::encryption::{EncryptedMemory, EncryptedSessions, EncryptionKeys};
 use hatchery_stores::quotas::QuotaSessions;
 pub use hatchery_test_support::map;
@@ -30,6 +33,28 @@ pub fn encrypted(sessions: impl SessionService + 'static) -> EncryptedSessions {
 
 pub fn encrypted_messages(memory: impl MemoryService + 'static) -> EncryptedMemory {
     EncryptedMemory::new(Arc::new(memory), keys())
+}
+
+/// Embeds texts by the concepts that they name. One that names none has no direction.
+pub struct Concepts;
+
+/// Words of the same meaning.
+const CONCEPTS: [&[&str]; 3] = [&["vehicle", "automobile"], &["doctor", "physician"], &["meal", "pizza"]];
+
+impl Concepts {
+    pub fn search() -> SimilaritySearch {
+        SimilaritySearch::new("concepts", Arc::new(Self))
+    }
+}
+
+#[async_trait]
+impl Embedder for Concepts {
+    async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+        let has =
+            |text: &str, words: &[&str]| text.split(|c: char| !c.is_alphanumeric()).any(|word| words.contains(&word));
+        let embed = |text: &String| CONCEPTS.iter().map(|words| f32::from(u8::from(has(text, words)))).collect();
+        Ok(texts.iter().map(embed).collect())
+    }
 }
 
 pub fn event(text: &str) -> Arc<Event> {

@@ -38,11 +38,15 @@ pub(super) const GET: &str = get!("");
 /// As [`GET`], with events at or after a time.
 pub(super) const GET_SINCE: &str = get!(" AND e.time >= $7");
 
-/// Selects those of a user's sessions in an app that are listed after a time and an id. The first column is the kind of row:
-/// 0 is a session, 1 a key of its state, 2 a key of shared state.
+/// Selects those of a user's sessions in an app that are listed after a time and an id, each part from its place in the index.
+/// The first column is the kind of row: 0 is a session, 1 a key of its state, 2 a key of shared state.
 pub(super) const LIST: &str = "\
-    WITH page AS MATERIALIZED (SELECT session, id, revision, created, updated FROM sessions \
-      WHERE app = $1 AND user_id = $2 AND (updated < $3 OR updated = $3 AND id > $4) ORDER BY updated DESC, id LIMIT $5) \
+    WITH page AS MATERIALIZED ( \
+      (SELECT session, id, revision, created, updated FROM sessions \
+        WHERE app = $1 AND user_id = $2 AND updated = $3 AND id > $4 ORDER BY id LIMIT $5) \
+      UNION ALL (SELECT session, id, revision, created, updated FROM sessions \
+        WHERE app = $1 AND user_id = $2 AND updated < $3 ORDER BY updated DESC, id LIMIT $5) \
+      ORDER BY updated DESC, id LIMIT $5) \
     SELECT 0 AS kind, session, revision, created, updated, id AS key, NULL::TEXT AS value FROM page \
     UNION ALL SELECT 1, session, NULL, NULL, NULL, key, value FROM page JOIN session_state USING (session) \
     UNION ALL SELECT 2, NULL, NULL, NULL, NULL, key, value FROM user_state WHERE app = $1 AND user_id = $2 \

@@ -19,10 +19,13 @@ pub(super) const LIST: &str = "\
     SELECT session, id, revision, created, updated FROM sessions WHERE app = ?1 AND user = ?2 \
     ORDER BY updated DESC, id";
 
-/// Selects those of a user's sessions in an app that are listed after a time and an id.
+/// Selects those of a user's sessions in an app that are listed after a time and an id. Each part begins at its place in the
+/// index, which one condition with `OR` does not.
 pub(super) const LIST_PAGE: &str = "\
     SELECT session, id, revision, created, updated FROM sessions \
-    WHERE app = ?1 AND user = ?2 AND (updated < ?3 OR updated = ?3 AND id > ?4) ORDER BY updated DESC, id LIMIT ?5";
+    WHERE app = ?1 AND user = ?2 AND updated = ?3 AND id > ?4 \
+    UNION ALL SELECT session, id, revision, created, updated FROM sessions \
+    WHERE app = ?1 AND user = ?2 AND updated < ?3 ORDER BY updated DESC, id LIMIT ?5";
 
 /// Selects those of an app's sessions, except for one user's, that are without an event since a time, or beyond a number of
 /// their user's, and that no turn holds at another time.

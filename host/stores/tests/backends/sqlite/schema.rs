@@ -23,7 +23,7 @@ async fn a_database_of_a_newer_version_is_rejected() {
     assert_eq!(
         error.to_string(),
         format!(
-            "session database {} has schema version 99, but this version of Hatchery knows only up to 7: \
+            "session database {} has schema version 99, but this version of Hatchery knows only up to 8: \
              use a newer Hatchery or another file",
             file.display()
         )
@@ -143,4 +143,33 @@ async fn a_database_of_schema_4_keeps_its_sessions_and_the_ids_of_their_events()
     sessions.close().await;
     let page: i64 = raw(&file).query_row("PRAGMA page_size", [], |row| row.get(0)).unwrap();
     assert_eq!(page, 16384);
+}
+
+#[tokio::test]
+async fn sessions_of_schema_7_are_listed_in_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sessions.db");
+    let old = raw(&file);
+    for migration in [
+        include_str!("../../../src/sessions/sqlite/migrations/0001_sessions.sql"),
+        include_str!("../../../src/sessions/sqlite/migrations/0002_usage.sql"),
+        include_str!("../../../src/sessions/sqlite/migrations/0003_turns.sql"),
+        include_str!("../../../src/sessions/sqlite/migrations/0004_calls.sql"),
+        include_str!("../../../src/sessions/sqlite/migrations/0005_appends.sql"),
+        include_str!("../../../src/sessions/sqlite/migrations/0006_runs.sql"),
+        include_str!("../../../src/sessions/sqlite/migrations/0007_initial_state.sql"),
+    ] {
+        execute(&old, migration);
+    }
+    let rows = "INSERT INTO sessions (app, user, id, created, updated) VALUES \
+                  ('app', 'ann', 's1', 1, 1), ('app', 'ann', 's2', 1, 3), ('app', 'ann', 's3', 1, 2)";
+    execute(&old, rows);
+    drop(old);
+    let sessions = SqliteSessions::open(&file).await.unwrap();
+    let mut after = None;
+    for (id, has_more) in [("s2", true), ("s3", true), ("s1", false)] {
+        let page = sessions.list_page("app", "ann", after.as_ref(), 1).await.unwrap();
+        assert_eq!((&*page.sessions[0].key.id, page.next.is_some()), (id, has_more));
+        after = page.next;
+    }
 }
