@@ -124,7 +124,7 @@ pub(crate) fn encode_url_safe(text: &str) -> String {
     URL_SAFE_NO_PAD.encode(text)
 }
 
-/// Reads what [`encode_url_safe`] has written.
+/// Reverses [`encode_url_safe`]. `None` if the text is invalid.
 pub(crate) fn decode_url_safe(text: &str) -> Option<String> {
     // The characters of one alphabet only, so that a text has one spelling.
     let bytes = decode_bytes(text).ok().filter(|_| !text.contains(['+', '/', '=']))?;

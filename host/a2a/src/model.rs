@@ -192,7 +192,7 @@ pub struct SendRequest {
 /// Where updates of a task are sent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PushConfig {
-    /// The version of the client, which decides what is sent.
+    /// The protocol version of the client, in which notifications are sent.
     #[serde(default)]
     pub version: Version,
     pub id: Option<String>,

@@ -26,7 +26,7 @@ const FUNCTION_RESPONSE: &str = "function_response";
 const EXECUTABLE_CODE: &str = "executable_code";
 const CODE_EXECUTION_RESULT: &str = "code_execution_result";
 
-/// What surrounds the JSON of a data part that is none of the types above.
+/// Delimiters of the JSON of a data part that has none of the types above.
 const DATA_BEGIN: &str = "<a2a_datapart_json>";
 const DATA_END: &str = "</a2a_datapart_json>";
 
@@ -57,7 +57,7 @@ pub(crate) struct ReceivedPart {
     pub(crate) is_long_running: bool,
 }
 
-/// Converts a part of a peer. Data without a type is never taken for a function call, whatever its shape.
+/// Converts a part of a peer. Data without a type is never taken for a function call.
 pub(crate) fn receive(part: Part) -> ReceivedPart {
     let is_long_running = is_set(&part.metadata, IS_LONG_RUNNING);
     let (thought, signature) = (is_set(&part.metadata, THOUGHT), thought_signature(&part.metadata));

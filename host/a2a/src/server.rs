@@ -42,7 +42,7 @@ pub struct ServerSettings {
     pub apps: Vec<String>,
     /// The app of the routes that name none. `None` means the only one that clients may use.
     pub default_app: Option<String>,
-    /// What URLs in cards begin with. `None` means `http://` or `https://` and the host of the request.
+    /// Base of the URLs in cards. `None` means `http://` or `https://` and the host of the request.
     pub public_url: Option<String>,
     /// True if the server speaks HTTPS.
     pub is_tls: bool,

@@ -97,8 +97,8 @@ impl UserCredential {
         let config = config.cloned().unwrap_or_else(|| Value::Object(response.clone()));
         let answer: AuthConfig = serde_json::from_value(config).ok()?;
         let credential = answer.exchanged_auth_credential?.of_user();
-        let asked = request.exchanged_auth_credential.as_ref();
-        let expected_state = asked.and_then(|asked| asked.oauth2.as_ref()?.state.clone());
+        let requested = request.exchanged_auth_credential.as_ref();
+        let expected_state = requested.and_then(|requested| requested.oauth2.as_ref()?.state.clone());
         (!credential.is_empty()).then_some(Self::Answer { credential, expected_state })
     }
 }

@@ -80,12 +80,12 @@ fn summarize_metric(index: usize, runs: &[&EvalCaseResult]) -> Option<MetricSumm
     let first = results.first()?;
     let scores: Vec<f64> = results.iter().filter_map(|result| result.score).collect();
     let score = (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64);
-    let told = results.iter().find(|result| result.eval_status != EvalStatus::Passed);
+    let decisive = results.iter().find(|result| result.eval_status != EvalStatus::Passed);
     Some(MetricSummary {
         metric_name: first.metric_name,
         threshold: first.threshold,
         score,
         eval_status: EvalStatus::of(score, first.threshold),
-        explanation: told.and_then(|result| result.details.as_ref()).map(|details| details.explanation.clone()),
+        explanation: decisive.and_then(|result| result.details.as_ref()).map(|details| details.explanation.clone()),
     })
 }

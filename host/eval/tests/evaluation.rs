@@ -215,7 +215,7 @@ async fn a_model_judges_the_meaning_of_responses() {
         }))
     };
     let result = evaluations.run(&app, EvalRequest { metrics: judged("judge"), ..request() }).await.unwrap();
-    let told: Vec<_> = result
+    let results: Vec<_> = result
         .eval_case_results
         .iter()
         .map(|run| {
@@ -225,7 +225,7 @@ async fn a_model_judges_the_meaning_of_responses() {
         })
         .collect();
     assert_eq!(
-        told,
+        results,
         [
             (EvalStatus::Passed, Some(1.0), "3 of 3 answers are `valid`; the same city"),
             (

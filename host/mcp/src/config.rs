@@ -1,4 +1,4 @@
-//! Settings of MCP servers that agents use: how to reach them, and the limits of what they may do.
+//! Settings of MCP servers that agents use: connections, permissions and limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ impl ServerConfig {
     }
 }
 
-/// What a server may use a model for.
+/// Permission for a server to let a model of the host write messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sampling {
     /// The name of the model, as in agents. The server's preferences are ignored.
@@ -60,7 +60,7 @@ pub enum Handshake {
     Auto,
 }
 
-/// How a server is reached.
+/// The transport to a server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Transport {
     /// A process of the host that talks over its standard input and output.
@@ -71,7 +71,7 @@ pub enum Transport {
     Sse(HttpServer),
 }
 
-/// A server that the host starts. Its environment has `PATH` and what [`StdioServer::env`] lists.
+/// A server that the host starts. Its environment has `PATH` and the variables of [`StdioServer::env`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StdioServer {
     /// The program: a path, or a name that is searched in the host's `PATH`.
@@ -102,9 +102,9 @@ pub struct OAuthConfig {
     pub client_secret: Option<ConfigValue>,
     /// The URL of a document that describes the host, which some authorization servers accept instead of an id.
     pub client_metadata_url: Option<String>,
-    /// What to ask for. Empty means what the server demands.
+    /// The scopes to request. Empty means those that the server demands.
     pub scopes: Vec<String>,
-    /// Where requests to the authorization server may go, which the MCP server names.
+    /// The egress policy for requests to the authorization server, which the MCP server names.
     pub egress: Arc<dyn Egress>,
     /// Where the tokens of a login are kept. `None` keeps them in memory.
     pub tokens: Option<StoredTokens>,

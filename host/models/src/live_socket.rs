@@ -35,10 +35,10 @@ const MAX_UNREAD: usize = 32;
 
 /// The frames of a provider.
 pub(crate) trait LiveProtocol: Send + 'static {
-    /// Checks whether the model takes this kind of input. The error names what it does not take.
+    /// Checks whether the model takes this kind of input. The error names the unsupported input.
     fn check(request: &LiveRequest) -> Result<(), String>;
 
-    /// Returns the frames of a request. The error names what cannot be sent.
+    /// Returns the frames of a request. The error names the unsupported content.
     fn encode(&mut self, request: &LiveRequest) -> Result<Vec<String>, String>;
 
     /// Returns the messages in a frame of the server.
@@ -92,7 +92,7 @@ impl LiveConnection for SocketConnection {
         (self.check)(&request).map_err(|reason| self.origin.error(ModelErrorKind::BadRequest, reason))?;
         let requests = self.requests.lock().await.clone();
         if let Some(requests) = requests {
-            // What has ended the connection is its last response.
+            // If the task has ended, `receive` returns the reason.
             let _ = requests.send(request).await;
         }
         Ok(())
@@ -125,7 +125,7 @@ struct Link<P> {
     unanswered_pings: u32,
 }
 
-/// What happens next.
+/// One event in the life of a connection.
 enum Step {
     Request(Option<LiveRequest>),
     Frame(Result<Option<Bytes>, ModelError>),

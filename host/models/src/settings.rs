@@ -76,7 +76,7 @@ impl PartialEq for WritableFolders {
 
 impl Eq for WritableFolders {}
 
-/// How a provider is reached. What is `None` has the provider's default.
+/// Connection settings of a provider. Fields that are `None` have the provider's default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Connection {
     /// The base URL.

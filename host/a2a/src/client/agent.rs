@@ -68,7 +68,7 @@ impl RemoteAgent {
 #[async_trait]
 impl CustomAgent for RemoteAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
-        // What was received before the run was interrupted.
+        // Replays the events that were received before the run was interrupted.
         let mut is_continued = false;
         while cx.call.host()?.is_replaying(&cx.call) {
             cx.emit(EventData::default()).await?;

@@ -132,7 +132,7 @@ impl A2aAgents {
     }
 }
 
-/// Returns why an agent file cannot open a connection of its own, and what to write instead.
+/// Returns the error for an agent file with a card: the reason, and the configuration to write instead.
 fn refuse_card(card: &str) -> String {
     format!(
         "`agent_card`: an agent file cannot open a connection of its own. Add the agent to hatchery.yaml:\n\na2a:\n  agents:\n    \

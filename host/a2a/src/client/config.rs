@@ -17,7 +17,7 @@ pub struct RemoteAgentConfig {
     pub headers: BTreeMap<String, ConfigValue>,
     /// Where its card may be, and where its card may point.
     pub egress: Arc<dyn Egress>,
-    /// What it is told of the calls of other agents.
+    /// How calls and results of other agents are sent to it.
     pub aggregation: Aggregation,
     /// Limits of its answers.
     pub limits: ClientLimits,
@@ -32,7 +32,7 @@ pub enum CardSource {
     File(PathBuf),
 }
 
-/// What a remote agent is told of the calls and results of other agents in the session.
+/// How calls and results of other agents in the session are sent to a remote agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Aggregation {
     /// Calls and results as data parts.

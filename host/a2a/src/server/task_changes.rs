@@ -15,7 +15,7 @@ pub(super) struct TaskChanges {
 }
 
 impl TaskChanges {
-    /// Returns what is notified when a run of a task is added or cancelled.
+    /// Returns the notifier of a task, which is notified when one of its runs is added or cancelled.
     pub(super) fn of(&self, task: &str) -> Arc<Notify> {
         let mut waiting = self.waiting.lock_unpoisoned();
         waiting.retain(|_, change| change.strong_count() > 0);

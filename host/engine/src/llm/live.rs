@@ -91,11 +91,11 @@ struct Conversation<'a> {
     received: VecDeque<Option<Result<LiveResponse, ModelError>>>,
     streams: RunningStreams,
     /// What the user has said, as far as it is not stored.
-    heard: Speech,
+    user_speech: Speech,
     /// What the model has said, as far as it is not stored.
-    spoken: Speech,
+    model_speech: Speech,
     /// What the model has written, as far as it is not stored, and the id of its event.
-    written: (String, Aggregator),
+    model_text: (String, Aggregator),
     /// The speech of the user and of the model; `None` if it is not saved.
     recordings: Option<[Recording; 2]>,
     usage: Option<UsageMetadata>,
@@ -131,9 +131,9 @@ impl<'a> Conversation<'a> {
             tools: RunningTools::default(),
             received: VecDeque::new(),
             streams: RunningStreams::of(&driver.cx.call.invocation.live_streams),
-            heard: Speech::default(),
-            spoken: Speech::default(),
-            written: (new_event_id(), Aggregator::default()),
+            user_speech: Speech::default(),
+            model_speech: Speech::default(),
+            model_text: (new_event_id(), Aggregator::default()),
             recordings: is_recorded.then(|| [Recording::of("input"), Recording::of("output")]),
             usage: None,
             span: None,
@@ -279,13 +279,13 @@ impl<'a> Conversation<'a> {
                 self.handle_content(content).await?;
             }
             LiveResponse::InputTranscription(chunk) => {
-                let event = self.heard.add(&chunk);
-                self.emit_heard(event).await?;
+                let event = self.user_speech.add(&chunk);
+                self.emit_user_speech(event).await?;
             }
             LiveResponse::OutputTranscription(chunk) => {
                 self.begin_turn()?;
-                let event = self.spoken.add(&chunk);
-                self.emit_spoken(event, TurnEnd::default(), None).await?;
+                let event = self.model_speech.add(&chunk);
+                self.emit_model_speech(event, TurnEnd::default(), None).await?;
             }
             LiveResponse::ToolCalls(calls) => self.handle_calls(calls).await?,
             LiveResponse::ToolCallsCancelled(ids) => self.tools.cancel(ids),
@@ -364,9 +364,9 @@ impl<'a> Conversation<'a> {
         if !other.is_empty() {
             let chunk = chunk(other);
             let sent = self.driver.call_after_model(chunk.clone()).await?;
-            let data = response_event(self.written.0.clone(), LlmResponse { partial: true, ..sent });
+            let data = response_event(self.model_text.0.clone(), LlmResponse { partial: true, ..sent });
             self.driver.cx.emit(data).await?;
-            self.written.1.push(chunk);
+            self.model_text.1.push(chunk);
         }
         Ok(())
     }
@@ -397,12 +397,12 @@ impl<'a> Conversation<'a> {
         end: TurnEnd,
         usage: Option<UsageMetadata>,
     ) -> Result<Option<Arc<Event>>, RunError> {
-        let heard = self.heard.finish();
-        self.emit_heard(heard).await?;
-        let (id, written) = std::mem::replace(&mut self.written, (new_event_id(), Aggregator::default()));
-        let (spoken, written) = (self.spoken.finish(), written.finish());
-        let Some(response) = written else { return self.emit_spoken(spoken, end, usage).await };
-        self.emit_spoken(spoken, TurnEnd::default(), None).await?;
+        let user_speech = self.user_speech.finish();
+        self.emit_user_speech(user_speech).await?;
+        let (id, text) = std::mem::replace(&mut self.model_text, (new_event_id(), Aggregator::default()));
+        let (speech, text) = (self.model_speech.finish(), text.finish());
+        let Some(response) = text else { return self.emit_model_speech(speech, end, usage).await };
+        self.emit_model_speech(speech, TurnEnd::default(), None).await?;
         let TurnEnd { turn_complete, interrupted } = end;
         let response = LlmResponse { partial: false, turn_complete, interrupted, usage_metadata: usage, ..response };
         let response = self.driver.call_after_model(response).await?;
@@ -431,7 +431,7 @@ impl<'a> Conversation<'a> {
     }
 
     /// Emits what the user has said, as an event of the user.
-    async fn emit_heard(&mut self, event: Option<EventData>) -> Result<(), RunError> {
+    async fn emit_user_speech(&mut self, event: Option<EventData>) -> Result<(), RunError> {
         let Some(data) = event else { return Ok(()) };
         let call = &self.driver.cx.call;
         let data = EventData {
@@ -446,7 +446,7 @@ impl<'a> Conversation<'a> {
     }
 
     /// Emits what the model has said, and the end of its turn. An end alone is not stored, unless there are artifacts.
-    async fn emit_spoken(
+    async fn emit_model_speech(
         &mut self,
         event: Option<EventData>,
         TurnEnd { turn_complete, interrupted }: TurnEnd,

@@ -44,7 +44,7 @@ pub enum McpError {
     /// The connection was not ready in time.
     #[error("it did not complete the handshake within {} s; raise `connect_timeout` if it needs longer", .0.as_secs())]
     ConnectTimeout(Duration),
-    /// The connection ended. The text says what the process has printed last.
+    /// The connection ended. The text has the last output of the process.
     #[error("it closed the connection{0}")]
     Closed(String),
     /// A message is too large.
@@ -61,7 +61,7 @@ pub enum McpError {
     /// The tools, resources or prompts cannot be listed.
     #[error("its {what} cannot be listed: {reason}")]
     Listing {
-        /// What cannot be listed, in the plural.
+        /// The kind of the items, in the plural.
         what: &'static str,
         /// The reason.
         reason: String,
@@ -85,7 +85,7 @@ impl McpError {
         Self::Variable { key: key.into(), name }
     }
 
-    /// Returns the error for models. Settings, paths of the host and what the server has printed are only in the log.
+    /// Returns the error for models. Settings, paths of the host and output of the server are only in the log.
     pub(super) fn for_callers(&self) -> String {
         match self {
             Self::Variable { .. } | Self::Header(_) | Self::HttpClient(_) => "its configuration is incomplete".into(),

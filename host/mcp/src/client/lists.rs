@@ -48,7 +48,7 @@ impl<T> ServerList<T> {
         Ok(items.insert(fetched).clone())
     }
 
-    /// Returns what was fetched last. `None` also while it is being fetched.
+    /// Returns the list that was fetched last. `None` also while one is being fetched.
     pub(super) fn known(&self) -> Option<Arc<T>> {
         self.items.try_lock().ok().and_then(|items| items.clone())
     }

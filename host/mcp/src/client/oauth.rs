@@ -67,8 +67,7 @@ impl Authorization<'_> {
         secret.map_err(|missing| McpError::variable("oauth.client_secret", missing))
     }
 
-    /// Returns a client whose requests have a token, if there is one. The server's answer to requests without says what
-    /// it needs.
+    /// Returns a client whose requests have the stored token. Without one the server answers with a challenge.
     pub(super) async fn client(&self, client: reqwest::Client) -> Result<AuthClient<reqwest::Client>, McpError> {
         let mut manager = self.manager().await?;
         match self.config.grant {
@@ -76,7 +75,7 @@ impl Authorization<'_> {
             OAuthGrant::AuthorizationCode => {
                 let is_known = manager.initialize_from_store().await.map_err(failed)?;
                 if let (true, Some(secret)) = (is_known, self.client_secret()?) {
-                    // What is stored has no secret, and a refresh needs it.
+                    // The stored credentials have no client secret, which a refresh needs.
                     let (id, _) = manager.get_credentials().await.map_err(failed)?;
                     let config = OAuthClientConfig::new(id, self.endpoint).with_client_secret(secret);
                     manager.configure_client(config).map_err(failed)?;
@@ -101,8 +100,8 @@ impl Authorization<'_> {
         manager.exchange_client_credentials(&credentials).await.map(drop).map_err(failed)
     }
 
-    /// Lets a person grant access, and stores the tokens. `challenge` is what the server has answered to a request
-    /// without a token, or with too few rights.
+    /// Lets a person grant access, and stores the tokens. `challenge` is the header `WWW-Authenticate` of
+    /// the server's last refusal.
     pub(super) async fn login(&self, challenge: &str, browser: &dyn Browser) -> Result<(), McpError> {
         if self.config.grant == OAuthGrant::ClientCredentials {
             let message = "the server has refused the host's own credentials, for which no person logs in";
@@ -128,8 +127,8 @@ impl Authorization<'_> {
         session.handle_callback_url(&redirected).await.map(drop).map_err(failed)
     }
 
-    /// Returns the scopes to ask for: those of the configuration, or what the server demands in addition to what was
-    /// granted. Empty if the server's metadata decides.
+    /// Returns the scopes to ask for: those of the configuration, or those of the challenge in addition to those
+    /// already granted. Empty if the server's metadata decides.
     async fn scopes(&self, challenge: &str) -> Vec<String> {
         let mut scopes = self.config.scopes.clone();
         let demanded = Url::parse(self.endpoint).ok().map(|base| WWWAuthenticateParams::parse(challenge, &base));

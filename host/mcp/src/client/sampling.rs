@@ -38,7 +38,7 @@ impl Sampler {
     /// Returns the answer of the model.
     ///
     /// # Errors
-    /// What is wrong with the request, or why there is no answer, for the server.
+    /// If the request is invalid, or the model fails. The text is for the server.
     pub(super) async fn create_message(
         &self,
         params: &CreateMessageRequestParams,

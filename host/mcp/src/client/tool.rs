@@ -81,7 +81,7 @@ impl McpTool {
         ))
     }
 
-    /// Calls the tool, and again with what it asks for. `None` if a person is to be asked first.
+    /// Calls the tool, and repeats the call with the input that it requests. `None` if a person has to answer first.
     async fn request_with_input(
         &self,
         connection: &Connection,
@@ -101,7 +101,7 @@ impl McpTool {
                     CallToolResponse::Complete(result) => return Ok(Some(result)),
                     _ => return Err(self.unexpected(connection)),
                 },
-                () = input.elicitation.asked() => return Ok(None),
+                () = input.elicitation.wait_for_question() => return Ok(None),
             };
             let responses = input.answers(&required.input_requests.unwrap_or_default()).await;
             let refuse = |reason| ToolError::Recoverable(format!("the tool `{}` {reason}", self.name));

@@ -53,7 +53,7 @@ impl McpEndpoint {
     }
 
     /// Answers a request whose body was received. A [`ClientScope`](hatchery_core::ClientScope) among its extensions limits
-    /// what its sender may use, and names the user of its sessions.
+    /// the apps and tools of the client, and names the user of its sessions.
     pub async fn handle(&self, request: Request<Bytes>) -> Response<BoxBody<Bytes, Infallible>> {
         self.service.handle(request.map(Full::new)).await
     }

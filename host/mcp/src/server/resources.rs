@@ -14,7 +14,7 @@ use super::call::user;
 use super::content;
 use super::session::scope;
 
-/// What the URIs of all artifacts begin with.
+/// Prefix of the URIs of artifacts.
 const PREFIX: &str = "artifact:///";
 
 /// The URI of any artifact.

@@ -148,7 +148,7 @@ impl Egress for Only {
     }
 }
 
-/// A person who grants what is asked.
+/// A person who grants every request.
 struct Granting;
 
 #[async_trait]

@@ -58,7 +58,7 @@ enum Parameters<'a> {
     None { r#type: &'static str, properties: JsonMap },
 }
 
-/// Returns the body of a request. The error names what the protocol cannot represent.
+/// Returns the body of a request. The error names the content that the protocol cannot represent.
 pub(super) fn request<'a>(
     model: &'a str,
     request: &'a LlmRequest,

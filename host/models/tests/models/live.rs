@@ -1,4 +1,5 @@
-//! Live connections to Gemini and to OpenAI. A fake server plays a script per connection: what it must receive, and what it sends.
+//! Live connections to Gemini and to OpenAI. A fake server plays a script per
+//! connection: the frames that it must receive, and those that it sends.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -39,7 +40,7 @@ enum Step {
     Hang,
 }
 
-/// The number of a connection with what went wrong in its script, if anything.
+/// The number of a connection, and the first deviation from its script.
 type Report = (usize, Result<(), String>);
 
 struct Server {
@@ -417,7 +418,7 @@ async fn a_connection_that_the_server_leaves_is_continued_after_the_turn() {
                 Step::Close(1000, ""),
             ],
         ),
-        // What was said in between allows three more, and nothing is said here.
+        // Content has reset the number of attempts, so three more are allowed, and there is no content here.
         script(begin(json!({"handle": "h2"})), vec![Step::Send(handle("h3")), Step::Close(1011, "overloaded")]),
         script(begin(json!({"handle": "h3"})), vec![Step::Send(handle("h4")), Step::Break]),
         script(begin(json!({"handle": "h4"})), vec![Step::Send(handle("h5")), Step::Close(1011, "overloaded")]),

@@ -42,16 +42,21 @@ impl GrantReport {
         };
         let (missing, unused) = match &requested {
             Some(requested) => (
-                without(requested, |key, wanted| entries(&granted, key).any(|entry| covers(key, entry, wanted))),
+                without(requested, |key, requested_entry| {
+                    entries(&granted, key).any(|entry| covers(key, entry, requested_entry))
+                }),
                 without(&granted, |key, entry| {
                     if !is_declared {
                         return true;
                     }
                     let requested = requested.iter().filter(|(requested, _)| keys(requested).contains(&key));
-                    let mut requested = requested.flat_map(|(_, wanted)| wanted);
+                    let mut requested = requested.flat_map(|(_, requested_entry)| requested_entry);
                     let is_operator_only = matches!(key, "private_network" | "secrets" | "idempotency_keys");
                     // A grant that is narrower than the request is used as well.
-                    is_operator_only || requested.any(|wanted| covers(key, entry, wanted) || covers(key, wanted, entry))
+                    is_operator_only
+                        || requested.any(|requested_entry| {
+                            covers(key, entry, requested_entry) || covers(key, requested_entry, entry)
+                        })
                 }),
             ),
             None => (GrantEntries::new(), GrantEntries::new()),

@@ -28,7 +28,7 @@ const RESERVED_KEYS: [&str; 7] = ["model", "messages", "contents", "input", "sys
 /// The formats of answers with signatures, as the library names them.
 const SIGNING_APIS: [&str; 3] = ["anthropic.messages", "gemini.generate_content", "openai.responses"];
 
-/// A block of an answer with what its provider wants back, and who has sent it.
+/// A block of an answer that has to be sent back unchanged, and the provider that has sent it.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SignedBlock {
     pub(super) origin: Origin,
@@ -76,7 +76,7 @@ fn settings(
     config: &GenerateContentConfig,
     http_options: &HttpOptions,
 ) -> Result<CompletionRequest, ConversionError> {
-    // What a model does not have is left out, as by the providers of this crate.
+    // Unsupported settings are left out, as by the providers of this crate.
     let mut options = GenerationOptions::new().on_unsupported(OnUnsupported::Ignore);
     options.top_p = config.top_p;
     options.stop = config.stop_sequences.clone().unwrap_or_default();

@@ -38,7 +38,7 @@ pub(super) fn response(answer: &CompletionResponse, was_streamed: bool) -> Resul
     Ok(response)
 }
 
-/// Returns what is left of a part whose text was sent.
+/// Returns a part without its text, which was sent before. `None` if nothing else is in it.
 fn rest(mut part: Part) -> Option<Part> {
     match &mut part.data {
         // The signature of a text is of no use without it.
