@@ -163,7 +163,7 @@ impl ToolAuthenticator {
         Ok(is_complete.then(|| raw.clone()))
     }
 
-    /// Exchanges what the user has answered, or refreshes what the user has granted. `None` if the user has to be asked.
+    /// Exchanges the user's answer for tokens, or refreshes stored ones. `None` if the user has to be asked.
     async fn exchange(&self, cx: &CallContext, key: &str) -> Result<Option<AuthCredential>, AuthError> {
         let granted = match cx.user_credential(key).await? {
             None => return Ok(None),

@@ -35,7 +35,7 @@ pub struct Timeouts {
     pub read: Duration,
 }
 
-/// Checks what is known of a URL before its host is resolved.
+/// Checks the scheme, the host and a literal address of a URL, before its host is resolved.
 ///
 /// # Errors
 /// The refusal.

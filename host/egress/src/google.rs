@@ -33,7 +33,7 @@ pub enum GoogleCredentials {
         client_id: String,
         /// The secret of the program.
         client_secret: Secret,
-        /// What is exchanged for access tokens.
+        /// The refresh token, which is exchanged for access tokens.
         refresh_token: Secret,
         /// The token server.
         token_uri: Option<String>,

@@ -26,7 +26,7 @@ pub struct Metric {
     pub threshold: f64,
 }
 
-/// How a metric compares a turn with what is expected of it.
+/// How a metric compares a turn with the expected one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Criterion {
     /// `tool_trajectory_avg_score`: the names and arguments of the tool calls.

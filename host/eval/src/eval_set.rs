@@ -35,7 +35,7 @@ pub struct EvalSet {
     pub extra: Extra,
 }
 
-/// A conversation with what is expected of the app.
+/// A conversation with the expected responses of the app.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EvalCase {
@@ -93,8 +93,7 @@ pub struct InvocationRecord {
     pub extra: Extra,
 }
 
-/// What happens between a message and the final response. Files have it either as lists of calls, responses and texts,
-/// or as events.
+/// Calls, responses and texts between a message and the final response. Files have them as lists or as events.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct IntermediateData {

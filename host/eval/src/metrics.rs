@@ -1,4 +1,4 @@
-//! The metrics: each scores a turn against what is expected of it.
+//! The metrics: each scores a turn against the expected one.
 
 pub(crate) mod judge;
 pub mod rouge;

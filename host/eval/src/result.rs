@@ -68,12 +68,12 @@ pub struct MetricResult {
     pub score: Option<f64>,
     /// The outcome.
     pub eval_status: EvalStatus,
-    /// What else there is to say.
+    /// The reason of the score, if the metric gives one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<MetricDetails>,
 }
 
-/// What else there is to say about a score.
+/// Details of a score.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MetricDetails {
     /// The reason of the score, or why there is none.
@@ -97,9 +97,9 @@ impl MetricResult {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InvocationResult {
-    /// What happened.
+    /// The recorded turn.
     pub actual_invocation: InvocationRecord,
-    /// What the case expects.
+    /// The turn that the case expects.
     pub expected_invocation: InvocationRecord,
     /// The scores, in the order of the metrics.
     pub eval_metric_results: Vec<MetricResult>,

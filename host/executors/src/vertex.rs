@@ -17,7 +17,7 @@ use tokio::sync::OnceCell;
 
 use crate::media_type::media_type;
 
-/// What tokens are for.
+/// Scope of access tokens.
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 
 /// Maximum size of an answer, with its files.
@@ -31,9 +31,9 @@ const MAX_EXCERPT: usize = 500;
 pub struct VertexConfig {
     /// The extension: `projects/PROJECT/locations/LOCATION/extensions/ID`.
     pub extension: String,
-    /// What is called.
+    /// The operation of the extension.
     pub operation: ExtensionOperation,
-    /// What URLs begin with. `None` means the service in the location of the extension.
+    /// Base URL of the service. `None` means the service in the location of the extension.
     pub endpoint: Option<String>,
     /// The text of the credentials file.
     pub credentials: CredentialsSource,

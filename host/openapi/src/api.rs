@@ -18,7 +18,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// An API that agents share.
 pub(crate) struct Api {
-    /// What the names of its toolsets begin with.
+    /// Prefix of the names of its toolsets.
     pub(crate) prefix: &'static str,
     pub(crate) name: String,
     pub(crate) config: ApiConfig,

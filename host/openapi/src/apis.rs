@@ -25,11 +25,11 @@ struct Kind {
     word: &'static str,
     /// The section of hatchery.yaml.
     section: &'static str,
-    /// What the names of toolsets begin with.
+    /// Prefix of the names of toolsets.
     prefix: &'static str,
     /// Keys of ADK with which an agent would bring a document, credentials or a connection of its own.
     inline: &'static [&'static str],
-    /// What hatchery.yaml needs instead of what an agent must not bring.
+    /// An example of the section of hatchery.yaml that replaces the keys in `inline`.
     example: &'static str,
 }
 
@@ -113,7 +113,7 @@ pub struct ApiStatus {
 }
 
 impl Kind {
-    /// Returns why an agent cannot bring a document or credentials of its own, and what to write instead.
+    /// Returns the error for an agent with a document or credentials of its own, with the configuration to write instead.
     fn refuse_inline(&self, key: &str) -> String {
         let Self { key: argument, word, example, .. } = self;
         format!(

@@ -45,7 +45,7 @@ pub enum Credentials {
     OAuth2(ClientCredentials),
     /// With access tokens of Google Cloud.
     Google(ServiceAccount),
-    /// With what each user grants.
+    /// Credentials of the user on whose behalf the API is called.
     User(Box<UserCredentials>),
 }
 
@@ -58,7 +58,7 @@ pub struct ClientCredentials {
     pub client_id: ConfigValue,
     /// Its secret.
     pub client_secret: ConfigValue,
-    /// What the tokens are for.
+    /// Scopes of the tokens.
     pub scopes: Vec<String>,
     /// The API that the tokens are for, if the server wants to know.
     pub audience: Option<String>,
@@ -76,12 +76,12 @@ pub enum ClientPlacement {
     Body,
 }
 
-/// A credentials file of Google Cloud, and what its tokens are for.
+/// A credentials file of Google Cloud, and the scopes of its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceAccount {
     /// The file.
     pub key: KeySource,
-    /// What the tokens are for.
+    /// Scopes of the tokens.
     pub scopes: Vec<String>,
 }
 
@@ -105,7 +105,7 @@ pub enum KeyLocation {
     Cookie,
 }
 
-/// What is added to a request.
+/// The credential in a request: a header, a query parameter or a cookie.
 #[derive(Debug, Default)]
 pub(crate) struct Placement {
     pub(crate) header: Option<(HeaderName, HeaderValue)>,
@@ -113,23 +113,23 @@ pub(crate) struct Placement {
     pub(crate) cookie: Option<(String, Secret)>,
     /// Texts that must not be shown.
     pub(crate) secrets: Vec<Secret>,
-    /// What can be replaced if the API refuses it.
+    /// The credential to replace if the API refuses it.
     pub(crate) refusable: Refusable,
 }
 
-/// What of a request can be replaced if the API refuses it.
+/// The credential of a request that can be replaced if the API refuses it.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Refusable {
     #[default]
     Nothing,
     /// The access token, by a newer one.
     Token(Secret),
-    /// What the user has granted, by the user.
+    /// The user's credential, by asking the user again.
     User(Box<AuthCredential>),
 }
 
 impl Credentials {
-    /// Returns true if the host adds what this parameter would hold.
+    /// Returns true if the host sets this parameter.
     pub(crate) fn supplies(&self, location: Location, parameter: &str) -> bool {
         match (self, location) {
             (Self::ApiKey { location: KeyLocation::Header, name, .. }, Location::Header) => {

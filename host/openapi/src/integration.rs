@@ -28,15 +28,15 @@ pub struct Integration {
     pub project: String,
     /// The location, such as `us-central1`.
     pub location: String,
-    /// What is called.
+    /// The integration or the connection.
     pub resource: IntegrationResource,
-    /// What is added to the descriptions of tools of a connection.
+    /// Text that is added to the descriptions of a connection's tools.
     pub instructions: String,
-    /// What the URLs of all services begin with. `None` means those of Google Cloud.
+    /// Base URL of all services. `None` means those of Google Cloud.
     pub endpoint: Option<String>,
 }
 
-/// What an integration toolset calls.
+/// The target of an integration toolset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IntegrationResource {
     /// An integration, by its API triggers.
@@ -87,7 +87,7 @@ impl Integration {
         }
     }
 
-    /// Returns what the paths of the document are appended to.
+    /// Returns the URL that the paths of the document are appended to.
     pub(crate) fn base_url(&self) -> String {
         self.endpoint(Service::Integrations)
     }
@@ -177,7 +177,7 @@ impl Integration {
         self.decode(http.send(&request).await?)
     }
 
-    /// Checks what becomes a part of the names of hosts and of paths.
+    /// Checks the values that become parts of host names and paths.
     ///
     /// # Errors
     /// The reason, with the key.

@@ -27,7 +27,7 @@ pub(crate) fn recorded_request(request: &LiveRequest) -> LiveRequest {
     }
 }
 
-/// Records what goes through a connection.
+/// Wrapper that records the messages of a connection.
 pub(crate) struct RecordedConnection {
     pub(crate) connection: Box<dyn LiveConnection>,
     pub(crate) calls: Arc<CallRecorder>,
@@ -37,7 +37,7 @@ pub(crate) struct RecordedConnection {
 #[async_trait]
 impl LiveConnection for RecordedConnection {
     async fn send(&self, request: LiveRequest) -> Result<(), ModelError> {
-        // What the model says to it comes after it.
+        // Recorded before it is sent, so that it precedes the model's response.
         self.calls.add_step(self.id, LiveStep::Sent(recorded_request(&request)));
         self.connection.send(request).await.inspect_err(|error| self.calls.set_error(self.id, error))
     }
@@ -60,12 +60,12 @@ impl LiveConnection for RecordedConnection {
 /// A request that differs from the recorded one.
 pub(crate) type Difference = String;
 
-/// Plays a recorded conversation: what the model said comes once the requests before it have been sent.
+/// Replays a recorded conversation. A response is received once all requests before it have been sent.
 pub(crate) struct ReplayedConnection {
     state: Mutex<State>,
-    /// Told about each request.
+    /// Notified of each request.
     sent: Notify,
-    /// Told about a request that differs. Returns the error of the connection.
+    /// Reports a request that differs. Returns the error of the connection.
     report: Box<dyn Fn(Difference) -> ModelError + Send + Sync>,
 }
 
@@ -78,7 +78,7 @@ struct State {
     error: Option<ModelError>,
 }
 
-/// What the connection does next.
+/// The next step of a replayed connection.
 enum Next {
     Received(Option<Result<LiveResponse, ModelError>>),
     /// Waits for a request.

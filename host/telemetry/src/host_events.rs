@@ -1,4 +1,4 @@
-//! A bounded log of what happens in a host, which clients follow.
+//! A bounded log of the events of a host, such as loaded components, which clients follow.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -36,7 +36,7 @@ pub struct HostEvent {
     pub kind: HostEventKind,
 }
 
-/// What has happened.
+/// The kind of an event, with its data.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum HostEventKind {
@@ -81,10 +81,10 @@ pub enum HostEventKind {
     },
 }
 
-/// What happened after a place in the log.
+/// The events after an id.
 #[derive(Debug, Default, PartialEq)]
 pub struct Update {
-    /// True if events after that place are not kept any more.
+    /// True if some of them are not kept any more.
     pub has_gap: bool,
     pub events: Vec<Arc<HostEvent>>,
 }
@@ -117,7 +117,7 @@ impl HostEvents {
         self.0.newest.subscribe()
     }
 
-    /// Returns what happened after the event with this id; everything that is kept if it is 0.
+    /// Returns the events after the one with this id; all that are kept if it is 0.
     pub fn after(&self, id: u64) -> Update {
         let log = self.0.log.lock_unpoisoned();
         let oldest = log.events.front().map_or(log.next, |event| event.id);

@@ -109,11 +109,11 @@ struct Inner {
     run_time: Family<[(&'static str, Name); 2], Counter<f64, std::sync::atomic::AtomicU64>>,
 }
 
-/// A number that is read when the metrics are.
+/// A gauge whose value is read with each scrape.
 pub struct GaugeValue {
     /// The name without the prefix `hatchery_`.
     pub name: &'static str,
-    /// What is counted.
+    /// The help text of the exposition.
     pub help: &'static str,
     /// The number now.
     pub value: u64,

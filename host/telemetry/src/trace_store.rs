@@ -13,8 +13,8 @@ const MAX_SPANS: usize = 10_000;
 /// Most bytes that the kept spans take.
 const MAX_BYTES: usize = 64 << 20;
 
-/// The newest spans of all runs, with what was sent to models and tools. Cheap to clone; clones share them. Of more than
-/// 10,000 spans or 64 MiB the oldest are dropped.
+/// A ring buffer of the newest spans of all runs, with the content of model and tool calls: at most 10,000 spans and
+/// 64 MiB. Cheap to clone; clones share them.
 #[derive(Clone, Default)]
 pub struct TraceStore(Arc<Mutex<Spans>>);
 

@@ -202,7 +202,7 @@ pub(super) fn code(answer: &OAuth2Auth, expected_state: &str) -> Result<String, 
     };
     let url = Url::parse(uri).map_err(|_| AuthError::Answer("its `authResponseUri` is not a URL"))?;
     let parameter = |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
-    // First of all: what comes of another login says nothing about this one.
+    // Checked first: the other parameters of another login's response are meaningless here.
     if parameter("state").as_deref() != Some(expected_state) {
         return Err(AuthError::Answer("the `state` of its `authResponseUri` is not that of the request"));
     }

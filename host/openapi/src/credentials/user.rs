@@ -12,7 +12,7 @@ use crate::error::{ApiError, read};
 /// Credentials that each user grants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserCredentials {
-    /// What the API expects.
+    /// The security scheme of the API.
     pub scheme: AuthScheme,
     /// The host as a client of the OAuth server. `None` if the scheme has no server.
     pub client: Option<UserClient>,
@@ -52,7 +52,7 @@ impl UserAuthenticator {
         Self { credentials, key, egress, authenticator: OnceCell::new() }
     }
 
-    /// Returns what to add to a request of this call.
+    /// Returns the placement of the user's credential for a request of this call.
     ///
     /// # Errors
     /// [`ApiError::CredentialRequested`] if the user has been asked.

@@ -42,10 +42,10 @@ const METHODS: [(&str, Method); 7] = [
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub(crate) name: String,
-    /// What it does, for models.
+    /// Its description for models.
     pub(crate) text: String,
     pub(crate) method: Method,
-    /// What its path is appended to.
+    /// The URL that its path is appended to.
     pub(crate) base_url: Url,
     /// Its path, with names of parameters in braces, and its fixed query.
     pub(crate) path: String,
@@ -146,7 +146,7 @@ impl Draft<'_> {
         Ok(parameters)
     }
 
-    /// Returns what the operation does.
+    /// Returns the description of the operation for models.
     fn text(&self) -> String {
         let text =
             |key: &str| self.operation.get(key).and_then(Value::as_str).map(str::trim).filter(|it| !it.is_empty());

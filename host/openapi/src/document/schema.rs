@@ -1,5 +1,5 @@
-//! Schemas of a document as JSON Schema for models. What is referred to becomes a definition, so a cycle of
-//! references is one in the result too, and nothing is repeated.
+//! Schemas of a document as JSON Schema for models. Targets of references become definitions, so
+//! cycles are kept and nothing is repeated.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ impl<'d> SchemaConverter<'d> {
         }
     }
 
-    /// Converts a schema. What it refers to is converted by [`Self::finish`].
+    /// Converts a schema. The targets of its references are converted by [`Self::finish`].
     ///
     /// # Errors
     /// If a reference is invalid, or all schemas together are too large.
@@ -165,7 +165,7 @@ impl<'d> SchemaConverter<'d> {
         Ok(self.definitions)
     }
 
-    /// Counts what is added to the schema, so that one that is too large is not built.
+    /// Counts bytes of the converted schema, so that one that is too large is not built.
     ///
     /// # Errors
     /// If all together is too large.
@@ -180,7 +180,7 @@ pub(super) fn too_large() -> String {
     format!("the schema of its parameters is larger than {} KiB", MAX_SCHEMA >> 10)
 }
 
-/// Adds what 3.0 says in words that JSON Schema does not have.
+/// Converts the keywords of OpenAPI 3.0 that JSON Schema does not have: boolean exclusive limits and `nullable`.
 fn convert_3_0(schema: &JsonMap, converted: &mut JsonMap) {
     for (exclusive, limit) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
         let Some(Value::Bool(is_exclusive)) = schema.get(exclusive) else { continue };

@@ -114,7 +114,7 @@ async fn multipart(
     Ok((media_type.map_err(|error| error.to_string())?, body.bytes.freeze()))
 }
 
-/// Returns a text without what would end a quoted text or a line, as browsers write it.
+/// Escapes quotes and line breaks in a header parameter of `multipart/form-data`, as browsers do.
 fn quoted(text: &str) -> String {
     text.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
 }

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::support::*;
 
-/// A live model that repeats what it hears, counts by two when it is told to `count`, and breaks down at `fail`.
+/// A live model that repeats its input, counts by two when it is told to `count`, and breaks down at `fail`.
 struct Parrot;
 
 struct Connection {
@@ -163,7 +163,7 @@ async fn converse(app: &Harness, requests: Vec<LiveRequest>) -> (Vec<Value>, Opt
     (events.into_inner().unwrap(), None)
 }
 
-/// Returns what a client sees of an event, without ids and times.
+/// Returns an event as clients see it, without ids and times.
 fn short(event: &Event) -> Value {
     let mut json = serde_json::to_value(event).unwrap();
     for key in ["id", "invocationId", "timestamp"] {

@@ -41,7 +41,7 @@ impl BatchSettings {
     }
 }
 
-/// A queue that is limited in spans and bytes. What does not fit is dropped.
+/// A queue that is bounded in spans and bytes. Spans that do not fit are dropped.
 pub(super) struct ExportQueue {
     /// `None` once the queue is closed.
     spans: Mutex<Option<SyncSender<Arc<SpanData>>>>,
