@@ -234,7 +234,7 @@ impl ModelRef {
         }
     }
 
-    /// Returns what the model supports, as [`ModelResolver::capabilities`] does; of several, what all of them support.
+    /// Returns the features of the model, as [`ModelResolver::capabilities`] does; of several, those that all support.
     pub fn capabilities(&self, models: &dyn ModelResolver) -> ModelCapabilities {
         match self {
             Self::Named(_) | Self::WithFallback(..) => {

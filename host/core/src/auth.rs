@@ -1,8 +1,8 @@
-//! Authentication of tools: how a service wants to be called, and the credentials that a user grants for it.
+//! Authentication of tools: schemes of services, and credentials of users for them.
 //!
 //! A tool requests a credential with [`CallContext::request_credential`]. The client gets a call of
 //! [`REQUEST_CREDENTIAL`] with an [`AuthConfig`], and answers it. The engine keeps the answer in the
-//! [`CredentialService`] and calls the tool again; what is stored of the answer in the session has no secrets.
+//! [`CredentialService`] and calls the tool again; the session stores the answer without secrets.
 
 mod credential;
 mod scheme;
@@ -32,16 +32,16 @@ pub const REQUEST_CREDENTIAL: &str = "adk_request_credential";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuthConfig {
-    /// What the service expects.
+    /// The authentication scheme of the service.
     #[serde(alias = "auth_scheme")]
     pub auth_scheme: AuthScheme,
-    /// What the tool has: the client of an OAuth server, or a credential that needs no user.
+    /// The tool's own credential: client id and secret at an OAuth server, or a key that needs no user.
     #[serde(default, alias = "raw_auth_credential", skip_serializing_if = "Option::is_none")]
     pub raw_auth_credential: Option<AuthCredential>,
-    /// What the client needs to ask the user, and what the user has answered.
+    /// In a request the URL for the user to log in at; in an answer the user's credential.
     #[serde(default, alias = "exchanged_auth_credential", skip_serializing_if = "Option::is_none")]
     pub exchanged_auth_credential: Option<AuthCredential>,
-    /// The name under which the user's credential is kept. [`AuthConfig::key`] if it is missing.
+    /// The name under which the user's credential is stored. Derived by [`AuthConfig::key`] if it is missing.
     #[serde(default, alias = "credential_key", skip_serializing_if = "Option::is_none")]
     pub credential_key: Option<String>,
 }
@@ -60,7 +60,7 @@ impl AuthConfig {
         self.credential_key.clone().unwrap_or_else(derived)
     }
 
-    /// Returns what a client may know: no secret of the tool, and of `exchanged` what the user is asked with.
+    /// Returns the configuration for a client, with `exchanged` but without secrets.
     #[must_use]
     pub fn for_client(&self, exchanged: AuthCredential) -> Self {
         Self {
@@ -72,13 +72,13 @@ impl AuthConfig {
     }
 }
 
-/// What is kept of a user's answer.
+/// The stored credential of a user.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum UserCredential {
     /// The answer, which has not been used yet: a code of an OAuth server, a key, or a password.
     Answer {
-        /// What the client has sent.
+        /// The credential as the client has sent it.
         credential: AuthCredential,
         /// The `state` with which the user was sent to the OAuth server.
         expected_state: Option<String>,
@@ -135,19 +135,19 @@ impl fmt::Display for CredentialId {
 /// Keeps credentials, such as tokens, so that nobody but the host can read them.
 #[async_trait]
 pub trait CredentialService: Send + Sync {
-    /// Returns what is kept; `None` if there is nothing, or it was written with another key.
+    /// Returns a stored credential. `None` if there is none, or it was encrypted with another key.
     ///
     /// # Errors
     /// If the storage fails.
     async fn load(&self, id: &CredentialId) -> Result<Option<Value>, StoreError>;
 
-    /// Replaces what is kept.
+    /// Stores a credential, in place of an earlier one.
     ///
     /// # Errors
     /// If the storage fails.
     async fn save(&self, id: &CredentialId, credential: &Value) -> Result<(), StoreError>;
 
-    /// Deletes what is kept, if there is something.
+    /// Deletes a credential. Succeeds if there is none.
     ///
     /// # Errors
     /// If the storage fails.
@@ -174,18 +174,18 @@ impl CallContext {
         Ok(())
     }
 
-    /// Returns what the user has granted under this name; `None` if there is nothing.
+    /// Returns the user's credential of this name. `None` if there is none.
     ///
     /// # Errors
     /// As [`CredentialService::load`].
     pub async fn user_credential(&self, key: &str) -> Result<Option<UserCredential>, StoreError> {
         let id = CredentialId::of_user(&self.invocation.session_key, key);
         let stored = self.invocation.services.credentials.load(&id).await?;
-        // What an older version has written is as good as nothing: the user is asked again.
+        // The user is asked again if an older version has written it in another form.
         Ok(stored.and_then(|stored| serde_json::from_value(stored).ok()))
     }
 
-    /// Replaces what the user has granted under this name; `None` deletes it.
+    /// Replaces the user's credential of this name; `None` deletes it.
     ///
     /// # Errors
     /// As [`CredentialService::save`].

@@ -12,7 +12,7 @@ pub struct Caller {
     pub user: Arc<str>,
     /// How the request reached the host.
     pub origin: CallerOrigin,
-    /// Whether the host has verified the user's id. Always false today: the id is what the client claims.
+    /// Whether the host has verified the user's id. Always false today: clients claim ids without proof.
     pub is_authenticated: bool,
 }
 

@@ -59,7 +59,7 @@ impl Content {
     }
 }
 
-/// One part of a message: data, and what a model has attached to it.
+/// One part of a message: data, and metadata that a model has attached to it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "PartJson", into = "PartJson")]
 pub struct Part {

@@ -56,7 +56,7 @@ pub enum StoreError {
     /// A quota is exhausted.
     #[error("{message}; raise `{key}` in hatchery.yaml to allow more")]
     QuotaExceeded {
-        /// The quota in words, and what to do about it without raising it.
+        /// The quota in words, and a remedy other than raising it.
         message: String,
         /// The setting that raises it.
         key: &'static str,

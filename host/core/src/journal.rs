@@ -109,7 +109,7 @@ impl RunJournal {
         self.calls().counted.insert(call.into())
     }
 
-    /// Returns what is known about a call from before the run was interrupted.
+    /// Returns the record of a call from before the run was interrupted.
     pub fn earlier<T: DeserializeOwned>(&self, call: &str) -> EarlierCall<T> {
         match self.calls().earlier.get(call) {
             None => EarlierCall::Unknown,
@@ -129,7 +129,7 @@ impl RunJournal {
         format!("{prefix}/{}", self.count(prefix))
     }
 
-    /// Counts what has this prefix. Returns how often it was counted before.
+    /// Increments the counter of a prefix. Returns its previous value.
     pub(crate) fn count(&self, prefix: &str) -> u64 {
         let mut calls = self.calls();
         let count = calls.counts.entry(prefix.to_owned()).or_default();
@@ -145,7 +145,7 @@ impl RunJournal {
         self.record(CallRecord { call: call.into(), outcome: None }).await
     }
 
-    /// Records what a call has returned.
+    /// Records the outcome of a call.
     ///
     /// # Errors
     /// As [`CallJournal::record`].

@@ -114,8 +114,8 @@ impl SessionImport {
         Ok(Self { initial_state, events })
     }
 
-    /// A session that ends with a state, as an export has it. Keys that its events have changed are taken for new ones:
-    /// nobody knows what they were before.
+    /// A session that ends with a state, as an export has it. Keys that its events have changed are not set initially,
+    /// since their earlier values are unknown.
     ///
     /// # Errors
     /// Those of [`SessionImport::new`].

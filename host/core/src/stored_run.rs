@@ -128,7 +128,7 @@ pub struct StoredRun {
     pub attempts: u32,
     /// The session's revision before the run.
     pub first_revision: u64,
-    /// The request as JSON, of a background run that is not at rest: what a host needs to begin it.
+    /// The request as JSON, from which any host can begin a background run. `None` once the run is at rest.
     pub request: Option<String>,
     /// When the run was accepted.
     pub accepted: Timestamp,
@@ -229,7 +229,7 @@ pub trait RunService: Send + Sync {
 
     /// Changes the state of a run, if it can get there from its state. Returns the run as it is then; `None` if there
     /// is no such run. `fence` is that of the turn that the run is part of; it is compared in the same transaction.
-    /// `None` is for what is not part of a turn. When this returns, the change survives a crash of the process.
+    /// `None` is for changes outside of a turn. When this returns, the change survives a crash of the process.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] if another turn has begun.

@@ -1,7 +1,7 @@
 //! Traces: spans of runs, agents, and calls of models, tools and guests. A span is exported when it ends. Names and
 //! attributes are those of OpenTelemetry's GenAI conventions, and those that ADK's clients read.
 //!
-//! Recording is cheap: nothing is serialised, and what is sent to models is shared with the run. Only the arguments and
+//! Recording is cheap: nothing is serialised, and requests of models are shared with the run. Only the arguments and
 //! results of tools are copied. Exporters serialise what they need, when they need it. Without an exporter nothing is
 //! recorded.
 
@@ -62,14 +62,14 @@ impl SpanExporter for Vec<Arc<dyn SpanExporter>> {
     }
 }
 
-/// What all spans of a run have in common.
+/// Data that all spans of a run share.
 #[derive(Debug)]
 pub struct Trace {
     /// The same for all attempts of a run, on any host. That of the caller if there is one.
     pub id: u128,
     /// The span outside of the run that it is part of.
     pub parent: Option<TraceParent>,
-    /// Whether an exporter wanted it when it began.
+    /// True if an exporter sampled it when it began.
     pub is_sampled: bool,
     /// The session of the run.
     pub session: SessionKey,

@@ -1,9 +1,9 @@
 //! The JSON Schema of a type, derived from its [`Deserialize`] implementation, so that a schema for editors never
 //! differs from the parser.
 //!
-//! The type is deserialized again and again, each time with one key that was not seen before. The calls that it makes
-//! say which keys it knows and what their values are. A value that a type parses itself, such as `64 MiB`, has no type
-//! here.
+//! The type is deserialized again and again, each time with one key that was not seen before. Its calls to the
+//! deserializer show the keys that it knows and the types of their values. A value that a type parses itself, such as
+//! `64 MiB`, has no type here.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

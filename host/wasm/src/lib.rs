@@ -1,8 +1,8 @@
 //! Loads WebAssembly components and exposes their items: agents, tools, callbacks, plugins, code executors,
 //! summarizers, example providers and models.
 //!
-//! Read it in this order: [`engine`] and [`limits`] (what guests run in), [`component`] (a loaded revision, and how
-//! its exports become the traits of `hatchery-core`), `imports` (what a guest can call), [`catalog`] (all loaded
+//! Read it in this order: [`engine`] and [`limits`] (the sandbox), [`component`] (a loaded revision, and how its exports
+//! become the traits of `hatchery-core`), `imports` (the functions that guests can call), [`catalog`] (all loaded
 //! components) and [`watch`] (how they are replaced while the host serves).
 //!
 //! A call of a tool or a callback costs a fresh instance, some 20 µs, unless the operator configures an instance

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What a service expects in requests.
+/// The authentication scheme of a service, as in OpenAPI.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 pub enum AuthScheme {
@@ -41,7 +41,7 @@ pub enum AuthScheme {
         /// Where tokens are requested. `None` if the configuration tells it.
         #[serde(default, alias = "tokenEndpoint", skip_serializing_if = "Option::is_none")]
         token_endpoint: Option<String>,
-        /// What to ask for.
+        /// The scopes to request.
         #[serde(default)]
         scopes: Vec<String>,
     },
@@ -80,7 +80,7 @@ pub struct OAuthFlow {
     pub authorization_url: Option<String>,
     /// Where tokens are requested.
     pub token_url: String,
-    /// What the tokens are for, with descriptions.
+    /// The scopes of the tokens, with descriptions.
     #[serde(default)]
     pub scopes: BTreeMap<String, String>,
 }

@@ -1,4 +1,4 @@
-//! Limits of a run: what it has used, what it may still use, and model calls, which count towards them.
+//! Limits of a run: its usage, the remaining budget, and model calls, which count towards both.
 
 use std::sync::atomic::Ordering;
 

@@ -22,10 +22,10 @@ use crate::sync::MutexExt;
 #[error("the live run takes no more requests: its queue is closed")]
 pub struct LiveQueueClosed;
 
-/// What is kept until a request is handled, such as memory that is reserved for it. Released with the last clone.
+/// A guard that is held until a request is handled, such as reserved memory. Released with the last clone.
 pub type Reservation = Arc<dyn Any + Send + Sync>;
 
-/// A request in a queue, with what is reserved for it.
+/// A request in a queue, with its reservations.
 #[derive(Clone)]
 pub struct QueuedRequest {
     /// The request.

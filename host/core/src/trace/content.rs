@@ -1,4 +1,4 @@
-//! What is sent to models and tools, and what they return: kept with spans without serialising it, within bounds.
+//! Content of spans: requests and responses of models and tools, which are kept within bounds and not serialised.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const MAX_BYTES: usize = 64 << 10;
 /// Most contents of a request that are kept.
 const MAX_CONTENTS: usize = 100;
 
-/// What a span's operation was sent, and what it returned.
+/// The input and the output of a span's operation.
 #[derive(Debug)]
 pub enum SpanContent {
     /// A model call.
@@ -72,7 +72,7 @@ impl SpanContent {
         }
     }
 
-    /// Drops what exceeds the bounds. Nothing is copied if nobody else has the request.
+    /// Drops data beyond the bounds. Copies nothing if the request is not shared.
     pub(super) fn trim(self) -> Self {
         let Self::Model { request, response, .. } = self else { return self };
         let response = response.map(|response| match response {
@@ -218,7 +218,7 @@ fn omitted_value(size: usize) -> Value {
     json!({"omittedBytes": size})
 }
 
-/// Returns `null` for what JSON cannot represent, which the domain types do not hold.
+/// Converts a value to JSON; `null` if JSON cannot represent it, which is impossible for domain types.
 fn to_value(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }

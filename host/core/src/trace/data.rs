@@ -12,7 +12,7 @@ use super::log::SpanLog;
 use super::{TimeKind, Trace};
 use crate::event::UsageMetadata;
 
-/// What a span is about.
+/// The kind of operation that a span measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SpanOperation {
     /// A run, from its request to its end.
@@ -189,9 +189,9 @@ pub struct SpanData {
     pub error: Option<SpanError>,
     /// The ids of the events that the agent has emitted, at most 1000.
     pub event_ids: Vec<String>,
-    /// What guests have logged, if content is captured: the first lines.
+    /// The first log lines of guests, if content is captured.
     pub logs: Vec<SpanLog>,
-    /// What was sent and received, if content is captured.
+    /// The input and the output, if content is captured.
     pub content: Option<SpanContent>,
     pub(super) attributes: Vec<(&'static str, AttributeValue)>,
     pub(super) size: usize,

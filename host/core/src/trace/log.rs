@@ -1,4 +1,4 @@
-//! What guests log during a span.
+//! Log lines of guests during a span.
 
 use std::time::SystemTime;
 

@@ -9,8 +9,8 @@ use super::SpanContext;
 use crate::run_usage::RunUsage;
 use crate::sync::MutexExt;
 
-/// What becomes known of a model call while it is in progress, for its [`Span`](super::Span). Part of a request, but not sent
-/// to the model, and equal to any other. Clones share it. The default records nothing.
+/// Observations of a model call in progress, for its [`Span`](super::Span): a part of the request that is not sent to
+/// the model. Clones share it, all values are equal, and the default records nothing.
 #[derive(Clone, Default)]
 pub struct ModelCallProgress {
     /// `None` without a trace.

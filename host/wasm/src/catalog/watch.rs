@@ -41,13 +41,13 @@ struct Shared {
     load_policy: Option<LoadPolicy>,
     current: ArcSwap<Catalog>,
     generation: watch::Sender<u64>,
-    /// Incremented when the state of a file, the catalog or what drains has changed.
+    /// Incremented when the state of a file, the catalog or the draining revisions have changed.
     changes: watch::Sender<u64>,
     /// Held while scanning and publishing, never while compiling.
     loader: tokio::sync::Mutex<Loader>,
     /// Incremented when a load begins to compile and when it ends.
     activity: Arc<watch::Sender<u64>>,
-    /// Number of callers that want no new catalog before all loads have ended.
+    /// Number of callers that hold back new catalogs until all loads have ended.
     publish_holds: AtomicUsize,
     draining: Mutex<Draining>,
 }
@@ -140,7 +140,7 @@ impl CatalogHandle {
         self.0.generation.subscribe()
     }
 
-    /// Returns a receiver that is notified when the state of a file, the catalog or what drains has changed.
+    /// Returns a receiver that is notified when the state of a file, the catalog or the draining revisions have changed.
     pub fn subscribe_to_changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
     }
@@ -170,7 +170,7 @@ impl CatalogHandle {
         self.0.revisions.as_ref()
     }
 
-    /// Returns what decides whether a file may be loaded. `None` if every file may.
+    /// Returns the policy that decides whether a file may be loaded. `None` if every file may.
     pub fn load_policy(&self) -> Option<&LoadPolicy> {
         self.0.load_policy.as_ref()
     }
@@ -181,7 +181,7 @@ impl CatalogHandle {
         self.current()
     }
 
-    /// Returns a sentence if a limit was raised beyond what the engine was configured for.
+    /// Returns a warning if a limit was raised beyond the capacity of the engine's memory pool.
     pub fn pool_overflow(&self, settings: &Settings) -> Option<String> {
         settings.limits().find_map(|limits| self.0.engine.pool_overflow(limits))
     }

@@ -115,7 +115,7 @@ impl<'a> Permission<'a> {
         }
     }
 
-    /// Returns the component that exports the item, or `None` for what no component exports.
+    /// Returns the component that exports the item. `None` if no component does.
     fn owner(self) -> Option<&'a str> {
         match self {
             Self::Item(ItemKind::Toolset, name) => Some(name.split_once('/').map_or(name, |(owner, _)| owner)),

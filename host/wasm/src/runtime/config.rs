@@ -55,9 +55,9 @@ impl Default for InstanceSettings {
 /// The instance pool of a component: `components.NAME.warm` in `hatchery.yaml`, for guests that are expensive to start,
 /// such as those that contain an interpreter.
 ///
-/// A later call finds what an earlier one left in the guest's memory, even if it belongs to another user. That is why
-/// no instance is pooled unless an operator who knows the guest configures it. What the host holds for a call (session,
-/// state, settings, budgets) never reaches the next one. An instance serves one call at a time. A call that finds all
+/// A later call finds the memory as an earlier one left it, even if that one belonged to another user. That is why no
+/// instance is pooled unless an operator who knows the guest configures it. Data of a call in the host (session, state,
+/// settings, budgets) never reaches the next one. An instance serves one call at a time. A call that finds all
 /// of them busy gets a new one, so pooling never makes a call slower. Agents' runs and models' answers always have an
 /// instance of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

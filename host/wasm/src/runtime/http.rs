@@ -112,7 +112,7 @@ impl Http {
         !self.sender.is_describing && self.sender.egress.has_network()
     }
 
-    /// Returns what sends the requests of the call.
+    /// Returns the sender of the call's requests.
     pub(crate) fn sender(&self) -> RequestSender {
         self.sender.clone()
     }

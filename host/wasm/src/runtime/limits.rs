@@ -181,8 +181,8 @@ limits! {
     wall: time(30 s) { Wall, "COMPONENT_TIMEOUT", "of wall time" };
     /// Wall time of a custom agent's run, of a model's answer, or of a live model's conversation.
     agent_wall: time(10 min) { AgentWall, "COMPONENT_TIMEOUT", "of wall time" };
-    /// Bytes of a tool's result, a callback's answer, one event, a model's whole answer, what a call sets, or the
-    /// events that it reads at a time.
+    /// Bytes of a tool's result, a callback's answer, one event, a model's whole answer, the state that a call sets,
+    /// or the events that it reads at a time.
     result: size(8 MiB) { Result, "COMPONENT_LIMIT", "in one result" };
     /// Bytes written to the log, stdout and stderr together. Each line counts 128 more.
     log: size(64 KiB) { Log, "COMPONENT_LIMIT", "of log output" };

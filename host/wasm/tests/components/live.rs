@@ -33,7 +33,7 @@ fn audio(data: &[u8]) -> Blob {
     Blob { mime_type: "audio/pcm".into(), data: data.to_vec().into(), display_name: None }
 }
 
-/// Sends a request, and returns what the model says until it has finished its turn, or its error.
+/// Sends a request, and returns the model's responses until the end of its turn, or its error.
 async fn say(connection: &dyn LiveConnection, request: LiveRequest) -> Result<Vec<LiveResponse>, ModelError> {
     connection.send(request).await?;
     let mut responses = Vec::new();

@@ -35,7 +35,7 @@ pub(crate) enum LoadedFile {
 /// Reads, checks, compiles and describes the component in a file, unless its hash is `current`.
 ///
 /// # Errors
-/// If any of these steps fails. The message says what to do.
+/// If any of these steps fails. The message has a remedy.
 pub(crate) async fn load(
     options: &LoadOptions,
     name: &str,
