@@ -1,5 +1,5 @@
-//! A live conversation of an agent: requests of the user go to the model as they arrive, and what the model says goes to
-//! the client as it is said. Tools, hooks, limits and the event log are those of model calls.
+//! A live conversation of an agent: the user's requests are sent to the model as they arrive, and the model's responses
+//! to the client. Tools, hooks, limits and the event log are those of model calls.
 //!
 //! Chunks are sent and not stored. A stored event has the whole text, or the whole transcription of speech, once the
 //! model calls a tool, is interrupted or has finished its turn.
@@ -36,7 +36,7 @@ const MAX_RECEIVED: usize = 32;
 impl LoopDriver<'_> {
     /// Converses until the queue of `input` is closed, the agent transfers, or the user answers a call of a tool.
     pub(super) async fn converse(&self, input: &LiveInput) -> Result<AgentOutcome, RunError> {
-        // What a run had said before it was interrupted is history.
+        // Events from before an interruption of the run are history.
         while self.replay.next(self.cx, |_| true).await?.is_some() {}
         let (model, mut request) = request::build(self).await?;
         let call = &self.cx.call;
@@ -90,16 +90,16 @@ struct Conversation<'a> {
     /// Messages of the model that came while a request was sent.
     received: VecDeque<Option<Result<LiveResponse, ModelError>>>,
     streams: RunningStreams,
-    /// What the user has said, as far as it is not stored.
+    /// The user's speech that is not stored yet.
     user_speech: Speech,
-    /// What the model has said, as far as it is not stored.
+    /// The model's speech that is not stored yet.
     model_speech: Speech,
-    /// What the model has written, as far as it is not stored, and the id of its event.
+    /// The id of the next text event, and the model's text that is not stored yet.
     model_text: (String, Aggregator),
     /// The speech of the user and of the model; `None` if it is not saved.
     recordings: Option<[Recording; 2]>,
     usage: Option<UsageMetadata>,
-    /// What the model does now, up to its calls of tools or the end of its turn.
+    /// The current step of the model, which ends with tool calls or with the turn.
     span: Option<Span>,
     /// The number of turns that the model has begun.
     turns: u32,
@@ -205,7 +205,7 @@ impl<'a> Conversation<'a> {
         (!self.is_ending).then_some(AgentOutcome::Done)
     }
 
-    /// Handles what the connection has received; `None` if the model has closed it.
+    /// Handles a response of the model; `None` if it has closed the connection.
     async fn handle_received(
         &mut self,
         received: Option<Result<LiveResponse, ModelError>>,
@@ -257,7 +257,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Sends a request to the model, and keeps what the model says meanwhile.
+    /// Sends a request to the model, and buffers its responses meanwhile.
     async fn send(&mut self, request: LiveRequest) -> Result<(), ModelError> {
         let connection = self.connection;
         let mut sending = pin!(connection.send(request));
@@ -326,7 +326,7 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Begins what the model does next. A turn counts as a call; the first one was counted with the connection.
+    /// Begins a step of the model. A turn counts as a model call; the first one was counted with the connection.
     fn begin_turn(&mut self) -> Result<(), RunError> {
         if self.span.is_none() {
             let mut span = self.driver.cx.call.span().start(SpanOperation::Model, "");
@@ -371,7 +371,7 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Ends the span of what the model has done, with its last event.
+    /// Ends the span of the model's step, with its last event.
     fn end_span(&mut self, event: Option<&Arc<Event>>) {
         let Some(mut span) = self.span.take() else { return };
         if let Some(event) = event {
@@ -381,7 +381,7 @@ impl<'a> Conversation<'a> {
         span.finish();
     }
 
-    /// Stores what was said and written. The last event tells how the turn has ended, and what it has used.
+    /// Stores speech and text. The last event has the reason of the end and the usage.
     async fn end_turn(&mut self, end: TurnEnd) -> Result<(), RunError> {
         self.is_in_turn = false;
         self.save_recordings().await?;
@@ -391,7 +391,7 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Stores what was said and written. Returns the last event.
+    /// Stores speech and text. Returns the last event.
     async fn store_words(
         &mut self,
         end: TurnEnd,
@@ -413,7 +413,7 @@ impl<'a> Conversation<'a> {
         &self.driver.cx.call.invocation.id
     }
 
-    /// Saves what was said since the last turn. The next event has the names of the artifacts.
+    /// Saves the speech since the last turn as artifacts. The next event has their names.
     async fn save_recordings(&mut self) -> Result<(), RunError> {
         let run = self.run_id();
         let recorded = self.recordings.as_mut().map(|recordings| recordings.each_mut().map(|side| side.finish(run)));
@@ -430,7 +430,7 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Emits what the user has said, as an event of the user.
+    /// Emits the user's speech as an event of the user.
     async fn emit_user_speech(&mut self, event: Option<EventData>) -> Result<(), RunError> {
         let Some(data) = event else { return Ok(()) };
         let call = &self.driver.cx.call;
@@ -445,7 +445,7 @@ impl<'a> Conversation<'a> {
         self.driver.cx.sink.emit(Event::new(data)).await.map(drop)
     }
 
-    /// Emits what the model has said, and the end of its turn. An end alone is not stored, unless there are artifacts.
+    /// Emits the model's speech, and the end of its turn. An end alone is not stored, unless there are artifacts.
     async fn emit_model_speech(
         &mut self,
         event: Option<EventData>,

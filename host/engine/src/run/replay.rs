@@ -1,6 +1,6 @@
 //! Replay of an interrupted run. A run that is resumed starts again from its beginning, but each agent first consumes
-//! the events that are recorded of it, in their order, instead of doing again what produced them. When they are used
-//! up, the agent continues live.
+//! its recorded events, in order, instead of repeating the steps that produced them. When they are used up, the agent
+//! continues live.
 //!
 //! The recorded events are all that a replay needs: there are no checkpoints, and so no state that could contradict the
 //! events.
@@ -113,7 +113,7 @@ impl Replay {
     }
 
     /// Returns the result of the callbacks before or after an agent: that of the live step once the replay is finished,
-    /// else what `recorded` reads from the agent's next event. `None` if they left no event.
+    /// else the result that `recorded` reads from the agent's next event. `None` if they left no event.
     pub(crate) async fn callback_step<T, F>(
         &self,
         cx: &AgentContext,

@@ -78,7 +78,8 @@ struct Follower {
     pending: VecDeque<RunUpdate>,
     /// The frames of a run of this host.
     frames: Option<broadcast::Receiver<Frame>>,
-    /// How many of the buffered frames are older than what was read from the store: partial events among them are dropped.
+    /// Number of buffered frames that are older than the events read from the store. Partial events among them are
+    /// dropped.
     stale_frames: usize,
     /// True if the store has more events than were read.
     is_behind: bool,

@@ -143,7 +143,7 @@ struct Conversation {
     client: EventSender,
 }
 
-/// What a turn begins with.
+/// The input that begins a turn.
 enum TurnInput {
     /// A message of the user.
     Message(LiveMessage),
@@ -284,7 +284,7 @@ fn is_media_stream(blob: &Blob) -> bool {
     ["audio/", "video/"].iter().any(|kind| blob.mime_type.starts_with(kind))
 }
 
-/// What the turns of a live run share.
+/// Data that the turns of a live run share.
 #[derive(Clone)]
 pub(super) struct LiveStart {
     queue: LiveRequestQueue,

@@ -123,7 +123,7 @@ impl ResumedRun {
         events.get(self.first_message).and_then(|event| event.content.clone()).unwrap_or_default()
     }
 
-    /// Returns what the run had when it paused or was interrupted.
+    /// Returns the state and the usage of the run when it paused or was interrupted.
     pub(super) fn paused_run(&self, events: &Vector<Arc<Event>>, verifier: &Verifier<'_>) -> PausedRun {
         PausedRun::of_events(&self.events(events), verifier)
     }

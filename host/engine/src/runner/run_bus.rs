@@ -1,6 +1,6 @@
 //! The bus of runs: connects the runs of this host with those who follow or cancel them.
 //!
-//! The bus may lose anything: followers read what they have missed from the store, which has each event before the bus.
+//! The bus may lose events: followers read missed ones from the store, which has each event before the bus.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -169,7 +169,7 @@ impl RunPublisher {
         &self.key.1
     }
 
-    /// Returns what sends the events of the turn.
+    /// Returns the sender of the turn's events.
     pub(super) fn frames(&self) -> FrameSender {
         self.frames.clone()
     }

@@ -1,5 +1,5 @@
-//! Records of runs: a run is stored when it is accepted, and its state follows it. Also what runs without a client need:
-//! to be cancelled, and to be continued after the death of their host.
+//! Records of runs: a run is stored when it is accepted, and its state is kept up to date. Also cancels runs, and
+//! continues background runs after the crash of their host.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -324,7 +324,7 @@ async fn within_time_limit(
     }
 }
 
-/// Runs the agents, unless a plugin answers in their place, then what follows a run that did not fail.
+/// Runs the agents, unless a plugin answers in their place. After success, runs the final hooks.
 async fn execute(
     run: &Arc<RunContext>,
     cx: &CallContext,

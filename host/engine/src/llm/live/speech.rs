@@ -1,9 +1,9 @@
-//! Transcriptions of speech: chunks, and the whole of what was said.
+//! Transcriptions of speech: chunks, and the whole text.
 
 use hatchery_core::{EventData, Transcription, new_event_id};
 use serde_json::json;
 
-/// What one side has said, as far as it is not stored.
+/// The unstored transcription of one side.
 #[derive(Default)]
 pub(super) struct Speech {
     /// The id of the event that will have the whole; empty until there is something.

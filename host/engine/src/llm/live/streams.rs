@@ -12,7 +12,7 @@ use serde_json::Value;
 pub(super) struct RunningStreams {
     streams: LiveStreams,
     started: UnboundedReceiver<LiveStream>,
-    /// What the model gets of each.
+    /// The results of all tools, as requests to the model.
     results: SelectAll<BoxStream<'static, LiveRequest>>,
     inputs: Vec<LiveRequestQueue>,
 }
