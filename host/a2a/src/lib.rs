@@ -2,8 +2,8 @@
 //! a client it makes agents of other hosts agents of this one.
 //!
 //! Both sides share one internal [`model`]; one module per version converts it to the wire format. Servers:
-//! [`A2aService`] answers requests, and [`A2aEndpoint`] is its routes. Clients: [`A2aAgents`] holds the configured agents,
-//! and [`RemoteAgent`] is one of them for agents in code.
+//! [`A2aService`] answers requests, and [`A2aEndpoint`] is its routes. Clients: [`A2aAgents`] holds the configured
+//! agents, and [`RemoteAgent`] is one of them for agents in code.
 
 mod card;
 mod client;

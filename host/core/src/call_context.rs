@@ -261,9 +261,9 @@ impl CallContext {
         Ok(stream::unfold((responses, call), next_in_span).boxed())
     }
 
-    /// Starts a streaming tool: a live model gets its results one after the other, while the conversation goes on. `start`
-    /// gets a queue of the user's requests meanwhile. Returns the result of the call. The tool ends with its stream, by
-    /// the built-in tool `stop_streaming`, or with the conversation.
+    /// Starts a streaming tool: a live model gets its results one after the other, while the conversation goes on.
+    /// `start` gets a queue of the user's requests meanwhile. Returns the result of the call. The tool ends with its
+    /// stream, by the built-in tool `stop_streaming`, or with the conversation.
     ///
     /// # Errors
     /// [`ToolError::Recoverable`] outside of a live conversation.

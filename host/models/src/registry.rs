@@ -149,8 +149,8 @@ impl ModelProviders {
         self.registered.iter().rev().map(AsRef::as_ref).find(serves).or_else(built_in)
     }
 
-    /// Returns the error for a name that no provider serves: the problem, all names, and the missing settings
-    /// of each. `known` are names that need no provider.
+    /// Returns the error for a name that no provider serves: the problem, all names, and the missing settings of each.
+    /// `known` are names that need no provider.
     fn unknown(
         &self,
         name: &str,

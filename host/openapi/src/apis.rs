@@ -113,7 +113,8 @@ pub struct ApiStatus {
 }
 
 impl Kind {
-    /// Returns the error for an agent with a document or credentials of its own, with the configuration to write instead.
+    /// Returns the error for an agent with a document or credentials of its own, with the configuration to write
+    /// instead.
     fn refuse_inline(&self, key: &str) -> String {
         let Self { key: argument, word, example, .. } = self;
         format!(

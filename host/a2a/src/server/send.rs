@@ -96,8 +96,8 @@ impl A2aService {
         })
     }
 
-    /// Starts a run with the push configuration of its message. A configuration that cannot be stored is an error before the
-    /// run begins. If the run does not begin, the change of the configuration is undone.
+    /// Starts a run with the push configuration of its message. A configuration that cannot be stored is an error
+    /// before the run begins. If the run does not begin, the change of the configuration is undone.
     async fn start_with_push<T>(
         &self,
         app: &App,
@@ -166,8 +166,8 @@ impl A2aService {
         }
     }
 
-    /// Adds a message to a task. An answer to a call of a resumable app continues the run of the call, anything else is a
-    /// further run. When this returns, its changes are visible to the next message.
+    /// Adds a message to a task. An answer to a call of a resumable app continues the run of the call, anything else is
+    /// a further run. When this returns, its changes are visible to the next message.
     async fn continue_task(
         &self,
         app: &Arc<App>,

@@ -7,8 +7,8 @@
 //! 5. `on_tool_error` hooks may replace an error by a response.
 //! 6. `after_tool` hooks may replace the response.
 //!
-//! A call has its own [`EventActions`]. Only its changes are merged into the actions of its caller.
-//! [`HookChain`] and [`Caller`] hold all differences between calls by models and calls by code.
+//! A call has its own [`EventActions`]. Only its changes are merged into the actions of its caller. [`HookChain`] and
+//! [`Caller`] hold all differences between calls by models and calls by code.
 
 use std::sync::Arc;
 

@@ -100,8 +100,8 @@ impl Authorization<'_> {
         manager.exchange_client_credentials(&credentials).await.map(drop).map_err(failed)
     }
 
-    /// Lets a person grant access, and stores the tokens. `challenge` is the header `WWW-Authenticate` of
-    /// the server's last refusal.
+    /// Lets a person grant access, and stores the tokens. `challenge` is the header `WWW-Authenticate` of the server's
+    /// last refusal.
     pub(super) async fn login(&self, challenge: &str, browser: &dyn Browser) -> Result<(), McpError> {
         if self.config.grant == OAuthGrant::ClientCredentials {
             let message = "the server has refused the host's own credentials, for which no person logs in";

@@ -216,7 +216,8 @@ impl ToolsetArgs {
     }
 }
 
-/// Returns the error for an agent file with a connection of its own: the reason, and the configuration to write instead.
+/// Returns the error for an agent file with a connection of its own: the reason, and the configuration to write
+/// instead.
 fn refuse_inline(key: &str, connection: &Value) -> String {
     let inner = connection.get("server_params").or_else(|| connection.get("serverParams")).unwrap_or(connection);
     let field = |name: &str, placeholder: &str| {

@@ -1,5 +1,5 @@
-//! Live connections to Gemini and to OpenAI. A fake server plays a script per
-//! connection: the frames that it must receive, and those that it sends.
+//! Live connections to Gemini and to OpenAI. A fake server plays a script per connection: the frames that it must
+//! receive, and those that it sends.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

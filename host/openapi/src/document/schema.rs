@@ -1,5 +1,5 @@
-//! Schemas of a document as JSON Schema for models. Targets of references become definitions, so
-//! cycles are kept and nothing is repeated.
+//! Schemas of a document as JSON Schema for models. Targets of references become definitions, so cycles are kept and
+//! nothing is repeated.
 
 use std::collections::BTreeMap;
 

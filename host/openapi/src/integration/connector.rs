@@ -1,5 +1,5 @@
-//! The document of a connection: an operation of the integration `ExecuteConnection` for each operation on an entity and
-//! for each action. Parameters that identify the connection are constant and hidden from models.
+//! The document of a connection: an operation of the integration `ExecuteConnection` for each operation on an entity
+//! and for each action. Parameters that identify the connection are constant and hidden from models.
 
 use serde_json::{Map, Value, json};
 

@@ -129,8 +129,8 @@ pub async fn inspect(options: &LoadOptions, name: &str, bytes: Vec<u8>) -> Resul
     Ok(inspect_loaded(&component, size, &settings))
 }
 
-/// Inspects a component file. Code that the load policy rejects is not run; then the report has only the
-/// data in the file.
+/// Inspects a component file. Code that the load policy rejects is not run; then the report has only the data in the
+/// file.
 ///
 /// # Errors
 /// The same as when loading it, except for a rejection by the load policy.

@@ -140,7 +140,8 @@ impl CatalogHandle {
         self.0.generation.subscribe()
     }
 
-    /// Returns a receiver that is notified when the state of a file, the catalog or the draining revisions have changed.
+    /// Returns a receiver that is notified when the state of a file, the catalog or the draining revisions have
+    /// changed.
     pub fn subscribe_to_changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
     }

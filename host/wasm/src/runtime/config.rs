@@ -57,9 +57,9 @@ impl Default for InstanceSettings {
 ///
 /// A later call finds the memory as an earlier one left it, even if that one belonged to another user. That is why no
 /// instance is pooled unless an operator who knows the guest configures it. Data of a call in the host (session, state,
-/// settings, budgets) never reaches the next one. An instance serves one call at a time. A call that finds all
-/// of them busy gets a new one, so pooling never makes a call slower. Agents' runs and models' answers always have an
-/// instance of their own.
+/// settings, budgets) never reaches the next one. An instance serves one call at a time. A call that finds all of them
+/// busy gets a new one, so pooling never makes a call slower. Agents' runs and models' answers always have an instance
+/// of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct InstancePoolConfig {

@@ -77,8 +77,8 @@ impl ResourceLimiter for Meter {
     }
 }
 
-/// Returns the bytes of a resource that hold data from or for the guest. Output streams charge their
-/// buffers themselves.
+/// Returns the bytes of a resource that hold data from or for the guest. Output streams charge their buffers
+/// themselves.
 pub(super) fn resource_size(resource: &(dyn Any + Send)) -> u64 {
     let text = |text: &Option<String>| text.as_ref().map_or(0, |text| text.len() as u64);
     let contents = if let Some(fields) = resource.downcast_ref::<FieldMap>() {
