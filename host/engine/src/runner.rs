@@ -99,7 +99,7 @@ pub struct Run {
     events: mpsc::Receiver<Result<SentEvent, RunError>>,
     id: Option<String>,
     /// Closed once the run has begun; `None` if that is known.
-    begun: Option<oneshot::Receiver<()>>,
+    begin_signal: Option<oneshot::Receiver<()>>,
 }
 
 /// The session and the caller of a run.
@@ -124,11 +124,11 @@ impl Run {
     }
 
     /// Waits until the run and its message are stored, or the run has ended before.
-    pub async fn begun(&mut self) {
-        if let Some(begun) = &mut self.begun {
+    pub async fn wait_until_begun(&mut self) {
+        if let Some(signal) = &mut self.begin_signal {
             // Nothing is ever sent.
-            let _ = begun.await;
-            self.begun = None;
+            let _ = signal.await;
+            self.begin_signal = None;
         }
     }
 
@@ -386,8 +386,8 @@ impl Runner {
         let caller_cancel = request.cancel.clone();
         let request = RunRequest { cancel: caller_cancel.child_token(), ..request };
         let announced = id.as_deref().map(|id| self.0.run_bus.announce(&key, id, request.cancel.clone()));
-        let (beginning, begun) = oneshot::channel();
-        let run = Run { events, id: id.clone(), begun: Some(begun) };
+        let (beginning, begin_signal) = oneshot::channel();
+        let run = Run { events, id: id.clone(), begin_signal: Some(begin_signal) };
         let task = async move {
             let result = match request.cancel.run_until_cancelled(runner.acquire(&key, position, create)).await {
                 Some(Ok((cached, mut guard))) => {

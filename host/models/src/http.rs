@@ -323,7 +323,7 @@ pub(crate) fn unreachable(error: reqwest::Error, origin: &Origin) -> ModelError 
 }
 
 /// Returns the error of a response whose body has no end.
-pub(crate) fn broken(error: reqwest::Error, origin: &Origin) -> ModelError {
+pub(crate) fn body_error(error: reqwest::Error, origin: &Origin) -> ModelError {
     let message = format!("the connection to {} broke: {}", origin.provider_name(), chain(&error.without_url()));
     origin.error(ModelErrorKind::Network, message)
 }
@@ -388,7 +388,7 @@ fn body_stream(
     origin: Arc<Origin>,
 ) -> impl Stream<Item = Result<Bytes, ModelError>> + Send + use<> {
     let error_origin = origin.clone();
-    let bytes = response.bytes_stream().map(move |chunk| chunk.map_err(|error| broken(error, &error_origin)));
+    let bytes = response.bytes_stream().map(move |chunk| chunk.map_err(|error| body_error(error, &error_origin)));
     with_idle_timeout(Box::pin(bytes), origin)
 }
 

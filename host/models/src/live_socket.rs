@@ -212,7 +212,7 @@ impl<P: LiveProtocol> Link<P> {
 
     async fn send_message(&mut self, message: Message) -> Result<(), ModelError> {
         match tokio::time::timeout(SEND_TIMEOUT, self.socket.send(message)).await {
-            Ok(sent) => sent.map_err(|error| broken(&self.origin, &error)),
+            Ok(sent) => sent.map_err(|error| socket_error(&self.origin, &error)),
             Err(_) => Err(self.silent()),
         }
     }
@@ -278,14 +278,14 @@ async fn next_frame(
             }
             Some(Ok(Message::Close(_))) | None => Ok(None),
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
-            Some(Err(error)) => Err(broken(origin, &error)),
+            Some(Err(error)) => Err(socket_error(origin, &error)),
         };
     }
 }
 
 /// Sends a frame of the setup.
 pub(crate) async fn send_frame(socket: &mut WebSocket, frame: String, origin: &Origin) -> Result<(), ModelError> {
-    socket.send(Message::text(frame)).await.map_err(|error| broken(origin, &error))
+    socket.send(Message::text(frame)).await.map_err(|error| socket_error(origin, &error))
 }
 
 /// Returns the next frame of the setup, which the server must not end.
@@ -311,6 +311,6 @@ pub(crate) async fn within_setup_time<T>(
     tokio::time::timeout(SETUP_TIMEOUT, setup).await.map_err(timed_out)?
 }
 
-fn broken(origin: &Origin, error: &Error) -> ModelError {
+fn socket_error(origin: &Origin, error: &Error) -> ModelError {
     origin.error(ModelErrorKind::Network, format!("the live connection to {} broke: {error}", origin.provider_name()))
 }

@@ -304,7 +304,7 @@ impl Inbound {
         let long_running_tool_ids = ids.collect();
         let parts: Vec<HostPart> = received.into_iter().map(|received| received.part).collect();
         let content = (!parts.is_empty()).then(|| Arc::new(Content::new("model", parts)));
-        let mut event = EventData { content, partial, long_running_tool_ids, ..restored(metadata) };
+        let mut event = EventData { content, partial, long_running_tool_ids, ..event_data(metadata) };
         let custom = event.custom_metadata.take().and_then(|custom| match *custom {
             Value::Object(custom) => Some(custom),
             _ => None,
@@ -358,7 +358,7 @@ fn append_parts(parts: &mut Vec<Part>, more: Vec<Part>) {
 
 /// Returns an event with the fields in ADK's metadata keys. Values of other types are left out. Of the actions only two
 /// flags are read: a peer changes neither state nor the flow of other agents.
-fn restored(metadata: &JsonMap) -> EventData {
+fn event_data(metadata: &JsonMap) -> EventData {
     let flag = |key: &str| metadata_value(metadata, "actions").and_then(|actions| actions.get(key)?.as_bool());
     let typed = |key: &str| metadata_value(metadata, key).cloned();
     EventData {

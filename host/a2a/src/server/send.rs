@@ -27,7 +27,7 @@ pub(super) struct StartedRun {
 ///
 /// # Errors
 /// The error with which the run has ended, unless it is stored, and those of the session service.
-pub(super) async fn settle(
+pub(super) async fn load_ended(
     runner: &Runner,
     app: &str,
     task: TaskId,
@@ -41,7 +41,7 @@ pub(super) async fn settle(
             return Err(error.into());
         }
     }
-    StoredTask::settle(runner, app, task).await
+    StoredTask::load_ended(runner, app, task).await
 }
 
 impl A2aService {
@@ -55,7 +55,7 @@ impl A2aService {
             while let Some(event) = events.next().await {
                 error = event.err();
             }
-            settle(&runner, &name, id, run.as_deref(), error).await
+            load_ended(&runner, &name, id, run.as_deref(), error).await
         };
         let stored = match returns_immediately {
             true => None,
@@ -194,7 +194,7 @@ impl A2aService {
                 let permit = self.acquire_permit()?;
                 let mut run = self.0.runner.run(app.clone(), request).await?;
                 drop(permit);
-                run.begun().await;
+                run.wait_until_begun().await;
                 Ok::<_, A2aError>(run)
             };
             let run = self.start_with_push(app, &task, push, start).await?;

@@ -110,7 +110,7 @@ impl StoredTask {
     ///
     /// # Errors
     /// As [`StoredTask::load`].
-    pub(super) async fn settle(runner: &Runner, app: &str, id: TaskId) -> Result<Self, A2aError> {
+    pub(super) async fn load_ended(runner: &Runner, app: &str, id: TaskId) -> Result<Self, A2aError> {
         let mut stored = Self::load(runner, app, id).await?;
         loop {
             let run = stored.active_runs().next().map(|run| run.id.clone());

@@ -316,7 +316,7 @@ impl<'a> Conversation<'a> {
         self.end_span(Some(&event));
         let kept: HashSet<_> = event.function_calls().filter_map(|call| call.id.as_deref()).collect();
         let is_removed = |call: &FunctionCall| call.id.as_deref().is_some_and(|id| !kept.contains(id));
-        let removed: Vec<_> = calls.into_iter().filter(is_removed).map(tools::removed).collect();
+        let removed: Vec<_> = calls.into_iter().filter(is_removed).map(tools::removal_response).collect();
         if !kept.is_empty() {
             self.tools.start(self.driver, event.clone());
         }
@@ -488,7 +488,7 @@ impl<'a> Conversation<'a> {
         if event.actions.end_of_agent == Some(true) {
             return Ok(Some(AgentOutcome::Done));
         }
-        let responses = self.tools.expected(&event);
+        let responses = self.tools.expected_responses(&event);
         if !responses.is_empty() {
             self.send(LiveRequest::ToolResponses(responses)).await?;
         }

@@ -113,7 +113,7 @@ impl Follower {
                 // Frames were lost, or others have written to the session.
                 Some(Ok((Frame::Event { .. }, _)) | Err(RecvError::Lagged(_))) => self.catch_up().await?,
                 Some(Ok((Frame::TurnEnd, _)) | Err(RecvError::Closed)) => self.frames = None,
-                None => self.look().await?,
+                None => self.read_store().await?,
             }
         }
     }
@@ -127,7 +127,7 @@ impl Follower {
     }
 
     /// Reads the store, and subscribes to the run if this host runs it.
-    async fn look(&mut self) -> Result<(), RunError> {
+    async fn read_store(&mut self) -> Result<(), RunError> {
         // Before the store is read, so that nothing is missed in between.
         self.frames = self.runner.run_bus.follow(&self.session, &self.run);
         let stored = self.runner.runs()?.get(&self.session, &self.run).await?;

@@ -127,7 +127,7 @@ impl Runner {
                 let _ = client.send(Err(error)).await;
             }
         });
-        Ok(Run { events, id: None, begun: None })
+        Ok(Run { events, id: None, begin_signal: None })
     }
 }
 

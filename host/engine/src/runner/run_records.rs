@@ -329,5 +329,5 @@ pub(super) fn attach(
             }
         }
     }));
-    Run { events, id: Some(id), begun: None }
+    Run { events, id: Some(id), begin_signal: None }
 }

@@ -124,7 +124,7 @@ impl RunnerInner {
         let events_before = session.events.len();
         let is_attached = resumed.is_some() && request.run_id.is_some();
         if is_attached && let Some(resumed) = &resumed {
-            let delivery = deliver(&client, resumed.emitted(&session.events, session.revision));
+            let delivery = deliver(&client, resumed.emitted_events(&session.events, session.revision));
             if request.cancel.run_until_cancelled(delivery).await != Some(true) {
                 // The run goes on without the client.
                 client = closed_channel();
@@ -373,7 +373,7 @@ async fn run_agents(
     if answer.is_none() {
         let events = invocation.events();
         let (beginning, replay) = match &resumed {
-            Some(resumed) => (resumed.beginning(&events), resumed.replay(&app.tree, &events)),
+            Some(resumed) => (resumed.events_before_agents(&events), resumed.replay(&app.tree, &events)),
             None => (up_to(events, message.as_deref()), Replay::empty()),
         };
         // A summary of older events may have been appended after the user's message.

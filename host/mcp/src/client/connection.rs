@@ -150,7 +150,7 @@ impl Connection {
 
     /// Returns the names of the tools that were listed last, for reports.
     pub(super) fn known_tools(&self) -> Vec<String> {
-        self.state.tools.known().iter().flat_map(|tools| tools.names()).map(Into::into).collect()
+        self.state.tools.latest().iter().flat_map(|tools| tools.names()).map(Into::into).collect()
     }
 
     pub(super) fn is_closed(&self) -> bool {

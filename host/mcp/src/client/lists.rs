@@ -49,7 +49,7 @@ impl<T> ServerList<T> {
     }
 
     /// Returns the list that was fetched last. `None` also while one is being fetched.
-    pub(super) fn known(&self) -> Option<Arc<T>> {
+    pub(super) fn latest(&self) -> Option<Arc<T>> {
         self.items.try_lock().ok().and_then(|items| items.clone())
     }
 }

@@ -48,7 +48,7 @@ impl Authorization<'_> {
         let http =
             Arc::new(CheckedHttpClient { egress: self.config.egress.clone(), timeout: self.limits.call_timeout });
         let manager = AuthorizationManager::new_with_oauth_http_client(self.endpoint, http).await;
-        let mut manager = manager.map_err(failed)?;
+        let mut manager = manager.map_err(authorization_error)?;
         manager.set_credential_store(self.store());
         Ok(manager)
     }
@@ -73,12 +73,12 @@ impl Authorization<'_> {
         match self.config.grant {
             OAuthGrant::ClientCredentials => self.fetch_token(&mut manager).await?,
             OAuthGrant::AuthorizationCode => {
-                let is_known = manager.initialize_from_store().await.map_err(failed)?;
+                let is_known = manager.initialize_from_store().await.map_err(authorization_error)?;
                 if let (true, Some(secret)) = (is_known, self.client_secret()?) {
                     // The stored credentials have no client secret, which a refresh needs.
-                    let (id, _) = manager.get_credentials().await.map_err(failed)?;
+                    let (id, _) = manager.get_credentials().await.map_err(authorization_error)?;
                     let config = OAuthClientConfig::new(id, self.endpoint).with_client_secret(secret);
-                    manager.configure_client(config).map_err(failed)?;
+                    manager.configure_client(config).map_err(authorization_error)?;
                 }
             }
         }
@@ -93,11 +93,11 @@ impl Authorization<'_> {
         };
         let (scopes, resource) = (self.config.scopes.clone(), Some(self.endpoint.to_owned()));
         let credentials = ClientCredentialsConfig::ClientSecret { client_id, client_secret, scopes, resource };
-        let resolution = manager.resolve_metadata().await.map_err(failed)?;
+        let resolution = manager.resolve_metadata().await.map_err(authorization_error)?;
         manager.set_metadata(resolution.metadata);
-        manager.validate_client_credentials_metadata(&credentials).map_err(failed)?;
-        manager.configure_client_credentials(&credentials).map_err(failed)?;
-        manager.exchange_client_credentials(&credentials).await.map(drop).map_err(failed)
+        manager.validate_client_credentials_metadata(&credentials).map_err(authorization_error)?;
+        manager.configure_client_credentials(&credentials).map_err(authorization_error)?;
+        manager.exchange_client_credentials(&credentials).await.map(drop).map_err(authorization_error)
     }
 
     /// Lets a person grant access, and stores the tokens. `challenge` is the header `WWW-Authenticate` of the server's
@@ -108,7 +108,7 @@ impl Authorization<'_> {
             return Err(McpError::Authorization(message.into()));
         }
         let mut manager = self.manager().await?;
-        let resolution = manager.resolve_metadata_from_challenge(Some(challenge)).await.map_err(failed)?;
+        let resolution = manager.resolve_metadata_from_challenge(Some(challenge)).await.map_err(authorization_error)?;
         manager.set_metadata(resolution.metadata);
         let mut request = AuthorizationRequest::new(browser.redirect_uri())
             .with_client_name(CLIENT_NAME)
@@ -122,9 +122,10 @@ impl Authorization<'_> {
         if let Some(url) = &self.config.client_metadata_url {
             request = request.with_client_metadata_url(url);
         }
-        let session = AuthorizationSession::new(manager, request).await.map_err(|(_, error)| failed(error))?;
+        let session =
+            AuthorizationSession::new(manager, request).await.map_err(|(_, error)| authorization_error(error))?;
         let redirected = browser.authorize(session.get_authorization_url()).await.map_err(McpError::Authorization)?;
-        session.handle_callback_url(&redirected).await.map(drop).map_err(failed)
+        session.handle_callback_url(&redirected).await.map(drop).map_err(authorization_error)
     }
 
     /// Returns the scopes to ask for: those of the configuration, or those of the challenge in addition to those
@@ -145,6 +146,6 @@ impl Authorization<'_> {
 }
 
 /// Describes an error without the tokens and codes of its requests.
-fn failed(error: AuthError) -> McpError {
+fn authorization_error(error: AuthError) -> McpError {
     McpError::Authorization(describe_causes(&error))
 }

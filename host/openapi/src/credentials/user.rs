@@ -57,7 +57,7 @@ impl UserAuthenticator {
     /// # Errors
     /// [`ApiError::CredentialRequested`] if the user has been asked.
     pub(super) async fn place(&self, cx: &CallContext) -> Result<Placement, ApiError> {
-        let credential = self.authenticator().await?.credential(cx).await.map_err(failed)?;
+        let credential = self.authenticator().await?.credential(cx).await.map_err(auth_error)?;
         let credential = credential.ok_or(ApiError::CredentialRequested)?;
         let placement = self.placement(&credential)?;
         Ok(Placement { refusable: Refusable::User(Box::new(credential)), ..placement })
@@ -65,7 +65,7 @@ impl UserAuthenticator {
 
     /// Reports that the API has refused a credential.
     pub(super) async fn refuse(&self, cx: &CallContext, refused: &AuthCredential) -> Result<(), ApiError> {
-        self.authenticator().await?.refuse(cx, refused).await.map_err(failed)
+        self.authenticator().await?.refuse(cx, refused).await.map_err(auth_error)
     }
 
     fn placement(&self, credential: &AuthCredential) -> Result<Placement, ApiError> {
@@ -114,7 +114,7 @@ impl UserAuthenticator {
     }
 }
 
-fn failed(error: AuthError) -> ApiError {
+fn auth_error(error: AuthError) -> ApiError {
     match error {
         AuthError::Refused { .. } | AuthError::Answer(_) | AuthError::Unasked(_) => ApiError::User(error.for_models()),
         AuthError::Egress(reason) => ApiError::Refused(reason),

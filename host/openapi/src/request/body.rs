@@ -90,13 +90,13 @@ async fn multipart(
             value => std::slice::from_ref(value),
         };
         for item in items {
-            let header = format!("--{boundary}\r\ncontent-disposition: form-data; name=\"{}\"", quoted(name));
+            let header = format!("--{boundary}\r\ncontent-disposition: form-data; name=\"{}\"", escape_parameter(name));
             body.append(header.as_bytes())?;
             if files.contains(name) {
                 let artifact = as_text(item);
                 let file = artifacts.load(&artifact).await?;
                 let file_name = artifact.rsplit(['/', ':']).next().unwrap_or_default();
-                let (file_name, mime_type) = (quoted(file_name), quoted(&file.mime_type));
+                let (file_name, mime_type) = (escape_parameter(file_name), escape_parameter(&file.mime_type));
                 let rest = format!("; filename=\"{file_name}\"\r\ncontent-type: {mime_type}\r\n\r\n");
                 body.append(rest.as_bytes())?;
                 body.append(&file.data)?;
@@ -115,7 +115,7 @@ async fn multipart(
 }
 
 /// Escapes quotes and line breaks in a header parameter of `multipart/form-data`, as browsers do.
-fn quoted(text: &str) -> String {
+fn escape_parameter(text: &str) -> String {
     text.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
 }
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::denial::lines;
-use super::permission::quoted;
+use super::permission::quote;
 use super::{Access, Grants, HostPattern, Pattern, RequestedGrants};
 
 /// Entries by configuration key, for example `models` or `state.read`. An entry is a name, a pattern, `read` or
@@ -75,7 +75,7 @@ impl GrantReport {
     pub fn missing_grants(&self) -> Vec<String> {
         let list = |key: &str| {
             let entries = self.missing.get(key).filter(|entries| !entries.is_empty())?;
-            Some(format!("[{}]", entries.iter().map(|entry| quoted(entry)).collect::<Vec<_>>().join(", ")))
+            Some(format!("[{}]", entries.iter().map(|entry| quote(entry)).collect::<Vec<_>>().join(", ")))
         };
         let word = |key: &str| self.missing.get(key)?.first().cloned();
         let access = |read: &str, write: &str| {
@@ -110,7 +110,7 @@ impl GrantReport {
         let granted = self.granted.get("private_network");
         let entries = missing.iter().filter(|entry| is_private(entry)).map(|entry| private_entry(entry));
         let is_missing = |entry: &String| granted.is_none_or(|granted| !granted.contains(entry));
-        let private: Vec<_> = entries.filter(is_missing).map(|entry| quoted(&entry)).collect();
+        let private: Vec<_> = entries.filter(is_missing).map(|entry| quote(&entry)).collect();
         (!private.is_empty()).then(|| format!("[{}]", private.join(", ")))
     }
 }
@@ -155,14 +155,14 @@ fn union(mut one: GrantEntries, other: GrantEntries) -> GrantEntries {
 }
 
 fn variable(name: &str) -> String {
-    let name = quoted(name);
+    let name = quote(name);
     format!("{name}: {{from: {name}}}")
 }
 
 /// The placeholder `FOLDER` stands for the host's folder, which only the operator knows.
 fn folder(entry: &str) -> String {
     let (access, guest) = entry.split_once(' ').unwrap_or(("read", entry));
-    format!("{{host: FOLDER, guest: {}, access: {access}}}", quoted(guest))
+    format!("{{host: FOLDER, guest: {}, access: {access}}}", quote(guest))
 }
 
 /// Returns the grant keys that can satisfy a request below `requested`.

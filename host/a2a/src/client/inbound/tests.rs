@@ -173,7 +173,7 @@ fn peers_change_no_state_and_malformed_metadata_is_left_out() {
         "adk_actions": {"escalate": true, "stateDelta": {"a": 1}, "transferToAgent": "root"},
         "adk_usage_metadata": {"totalTokenCount": 7}, "adk_grounding_metadata": "x", "adk_custom_metadata": {"k": 1},
     });
-    let event = restored(metadata.as_object().unwrap());
+    let event = event_data(metadata.as_object().unwrap());
     let expected = EventActions { escalate: Some(true), ..EventActions::default() };
     assert_eq!((event.actions, event.grounding_metadata), (expected, None));
     assert_eq!((event.usage_metadata.unwrap().total(), *event.custom_metadata.unwrap()), (7, json!({"k": 1})));

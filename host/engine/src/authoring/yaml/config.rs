@@ -141,11 +141,11 @@ pub(super) struct ToolRef {
     #[serde(default, alias = "requireConfirmation")]
     pub(super) require_confirmation: bool,
     /// False if an interrupted call must not be made again.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub(super) idempotent: bool,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 

@@ -69,7 +69,7 @@ impl<'a> RunningTools<'a> {
     }
 
     /// Returns the responses that the model expects.
-    pub(super) fn expected(&self, event: &Event) -> Vec<FunctionResponse> {
+    pub(super) fn expected_responses(&self, event: &Event) -> Vec<FunctionResponse> {
         let is_expected =
             |response: &&FunctionResponse| response.id.as_deref().is_none_or(|id| !self.cancelled.contains(id));
         event.function_responses().filter(is_expected).cloned().collect()
@@ -77,7 +77,7 @@ impl<'a> RunningTools<'a> {
 }
 
 /// Returns the response to a call that does not happen, because a callback has removed it.
-pub(super) fn removed(FunctionCall { id, name, .. }: FunctionCall) -> FunctionResponse {
+pub(super) fn removal_response(FunctionCall { id, name, .. }: FunctionCall) -> FunctionResponse {
     let response = error_map("the call was not allowed, and has not happened");
     FunctionResponse { id, name, response, ..FunctionResponse::default() }
 }
