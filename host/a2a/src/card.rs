@@ -23,7 +23,7 @@ pub struct AgentCard {
     pub skills: Vec<Skill>,
 }
 
-/// Where and how an agent is reached.
+/// An interface of an agent: its URL, protocol binding and version.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Interface {
     pub url: String,

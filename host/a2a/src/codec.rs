@@ -1,4 +1,4 @@
-//! The wire versions. Nothing else knows how they spell the internal model.
+//! Encoding of the internal model in the wire formats of both versions, and decoding.
 
 pub(crate) mod v0_3;
 pub(crate) mod v1_0;

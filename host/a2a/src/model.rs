@@ -189,7 +189,7 @@ pub struct SendRequest {
     pub metadata: JsonMap,
 }
 
-/// Where updates of a task are sent.
+/// Target of a task's push notifications.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PushConfig {
     /// The protocol version of the client, in which notifications are sent.
@@ -260,7 +260,7 @@ pub enum Outcome {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TaskPage {
     pub tasks: Vec<Task>,
-    /// Where the next page begins; empty on the last one.
+    /// Token of the next page; empty on the last one.
     pub next_page_token: String,
     pub page_size: u32,
     pub total: u32,

@@ -121,11 +121,11 @@ pub struct LlmAgent {
     pub toolsets: Vec<Arc<dyn Toolset>>,
     /// Few-shot examples for the model.
     pub examples: Option<Examples>,
-    /// Whether and how the model plans before it acts; `None` means no planning.
+    /// The planner of the model; `None` means no planning.
     pub planner: Option<Planner>,
-    /// Where code that the model writes runs; `None` means that it is not run.
+    /// The executor of code that the model writes; `None` means that it is not run.
     pub code_execution: Option<CodeExecution>,
-    /// Whether the model sees the history.
+    /// The part of the history that the model sees.
     pub include_contents: IncludeContents,
     /// JSON Schema of the input if another agent calls this one as a tool.
     pub input_schema: Option<Value>,
@@ -180,7 +180,7 @@ pub trait Capabilities: Send + Sync {
     fn check(&self, cx: &CallContext, capability: Capability<'_>) -> Result<(), RunError>;
 }
 
-/// How a model plans before it acts.
+/// Planning of a model before it acts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Planner {
     /// By the model's own thinking, with these settings (`thinkingConfig`: `includeThoughts`, `thinkingBudget` …).
@@ -268,7 +268,7 @@ pub trait InstructionProvider: Send + Sync {
     async fn instruction(&self, cx: &CallContext) -> Result<String, RunError>;
 }
 
-/// Which part of the conversation an agent's model sees.
+/// The part of the conversation that an agent's model sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum IncludeContents {
     /// All events that concern the agent.

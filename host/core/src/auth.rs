@@ -28,7 +28,7 @@ use crate::json::JsonMap;
 /// The name of the function call that requests a credential from the client. Its response carries the credential.
 pub const REQUEST_CREDENTIAL: &str = "adk_request_credential";
 
-/// How a tool authenticates, in the JSON of ADK.
+/// Authentication of a tool, in the JSON of ADK.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuthConfig {
@@ -132,7 +132,7 @@ impl fmt::Display for CredentialId {
     }
 }
 
-/// Keeps credentials, such as tokens, so that nobody but the host can read them.
+/// Storage of credentials, such as tokens, which only the host can read.
 #[async_trait]
 pub trait CredentialService: Send + Sync {
     /// Returns a stored credential. `None` if there is none, or it was encrypted with another key.
@@ -156,7 +156,7 @@ pub trait CredentialService: Send + Sync {
 
 impl CallContext {
     /// Requests a credential from the user of this call, with a configuration that the client may see, see
-    /// [`AuthConfig::for_client`]. The tool should return a result that says that it waits. After the answer it is
+    /// [`AuthConfig::for_client`]. The tool should return a result that reports the wait. After the answer it is
     /// called again with the same arguments.
     ///
     /// # Errors

@@ -68,7 +68,7 @@ pub enum StoreError {
     Busy {
         /// The busy part, in words for clients.
         context: String,
-        /// How long to wait before a retry.
+        /// Delay before a retry.
         retry_after: Duration,
     },
     /// The disk or the file system's quota is full. Data stored before is intact.
@@ -198,7 +198,7 @@ pub struct ModelError {
     pub message: String,
     /// HTTP status of the provider's response; `None` if there was none.
     pub status: Option<u16>,
-    /// How long to wait before a retry, if the provider says so.
+    /// Delay before a retry, if the provider sends one.
     pub retry_after: Option<Duration>,
 }
 

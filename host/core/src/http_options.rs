@@ -26,7 +26,7 @@ const RESERVED_HEADERS: [&str; 12] = [
 /// Most attempts of one call.
 const MAX_ATTEMPTS: u32 = 10;
 
-/// How the requests of a model call are sent. The base URL is the operator's.
+/// HTTP settings of a model call. The base URL is the operator's.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct HttpOptions {
@@ -34,13 +34,13 @@ pub struct HttpOptions {
     pub timeout: Option<u64>,
     /// Headers of the request.
     pub headers: BTreeMap<String, String>,
-    /// How a failed request is retried.
+    /// Retries of a failed request.
     pub retry_options: Option<RetryOptions>,
     /// Keys that are added to the body of the request.
     pub extra_body: JsonMap,
 }
 
-/// How a failed request is retried.
+/// Retries of a failed request.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct RetryOptions {

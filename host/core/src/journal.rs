@@ -56,7 +56,7 @@ pub struct RunJournal {
 struct Calls {
     /// The calls that were recorded before the run was interrupted.
     earlier: HashMap<String, Option<String>>,
-    /// How many calls have a key with this prefix.
+    /// Number of calls by the prefix of their keys.
     counts: HashMap<String, u64>,
     /// The keys of the model calls that the usage counters of the run contain.
     counted: BTreeSet<String>,
@@ -69,7 +69,7 @@ struct Calls {
 pub enum EarlierCall<T> {
     /// The call has not begun, or may be made again.
     Unknown,
-    /// The call had begun and has no result: nobody knows whether it had an effect.
+    /// The call had begun and has no result, so its effect is unknown.
     Interrupted,
     /// The call had returned this.
     Completed(T),
@@ -206,7 +206,7 @@ pub fn hash_arguments(arguments: &impl Serialize) -> String {
 
 /// Returns the first `bytes` of the SHA-256 of a value's JSON, in hexadecimal digits.
 pub(crate) fn hash_hex(value: &impl Serialize, bytes: usize) -> String {
-    // JSON that cannot be written has nothing to tell apart.
+    // Values that cannot be serialized have equal hashes.
     let json = serde_json::to_vec(value).unwrap_or_default();
     Sha256::digest(json).iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -37,7 +37,7 @@ pub struct LlmRequest {
     pub live_connect_config: Option<LiveConnectConfig>,
     /// The capabilities of the model that gets the request, for the tools that prepare it. Not sent.
     pub capabilities: ModelCapabilities,
-    /// Where the model tells how the call goes on. Not sent.
+    /// Observations of the call in progress. Not sent.
     pub progress: ModelCallProgress,
 }
 
@@ -232,7 +232,7 @@ impl LlmResponse {
     }
 }
 
-/// How a response is delivered.
+/// Delivery of a response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StreamingMode {
     /// As one response.
@@ -257,7 +257,7 @@ pub struct ModelCapabilities {
     pub live: bool,
 }
 
-/// Where the responses of consecutive function calls are placed in a prompt.
+/// Placement of the responses to consecutive function calls in a prompt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ResponseGrouping {
     /// Each response follows its own call.

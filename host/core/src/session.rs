@@ -99,7 +99,7 @@ pub enum EventWindow {
     Since(Timestamp),
     /// Those of the newest `count` that are at or after a time.
     RecentSince {
-        /// How many events are considered.
+        /// Number of considered events.
         count: usize,
         /// The time.
         time: Timestamp,
@@ -120,7 +120,7 @@ pub enum EventWindow {
 pub struct SessionPage {
     /// The sessions, without events, most recently updated first.
     pub sessions: Vec<Session>,
-    /// Where the next page begins; `None` after the last one.
+    /// Cursor of the next page; `None` after the last one.
     pub next: Option<SessionCursor>,
 }
 

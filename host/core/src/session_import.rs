@@ -12,7 +12,7 @@ use crate::state::StateScope;
 use crate::storable::UnstorableEvent;
 use crate::time::Timestamp;
 
-/// How many events are read at once while one is looked for.
+/// Number of events that are read at a time while one is searched for.
 const PAGE: usize = 256;
 
 /// A place in the history of a session: after an event.

@@ -76,7 +76,7 @@ pub enum RunTransition {
     Wait,
     /// The run ends as it should.
     Finish,
-    /// The run need not wait any more: another run has begun with the answers.
+    /// The run no longer waits: another run has begun with the answers.
     Answer,
     /// The run ends with an error.
     Fail(RunFailure),
@@ -124,7 +124,7 @@ pub struct StoredRun {
     pub is_background: bool,
     /// True once the cancellation of the run was requested.
     pub is_cancel_requested: bool,
-    /// How often the run was begun or continued.
+    /// Number of times that the run was begun or continued.
     pub attempts: u32,
     /// The session's revision before the run.
     pub first_revision: u64,
@@ -206,7 +206,7 @@ impl StoredRun {
 pub struct RunPage {
     /// The runs.
     pub runs: Vec<StoredRun>,
-    /// Where the next page begins; `None` on the last one.
+    /// Cursor of the next page; `None` on the last one.
     pub next: Option<u64>,
 }
 

@@ -102,7 +102,7 @@ pub trait Tool: Send + Sync {
     }
 
     /// Returns false if a call must not be repeated if the host died during it, so that its effect is unknown. Then
-    /// the model gets an error that says so. The default is true: such a call is made again.
+    /// the model gets an error. The default is true: such a call is made again.
     fn is_idempotent(&self) -> bool {
         true
     }

@@ -43,7 +43,7 @@ pub trait SpanExporter: Send + Sync {
     /// Returns true if spans shall have their [`SpanContent`].
     fn captures_content(&self) -> bool;
 
-    /// Returns true if the exporter wants the spans of this trace. It is told to other services that the trace reaches.
+    /// Returns true if the exporter samples this trace. Requests to other services carry the decision.
     fn is_sampled(&self, trace_id: u128, parent: Option<&TraceParent>) -> bool;
 }
 
@@ -90,7 +90,7 @@ impl Trace {
     }
 }
 
-/// Where the time of a run went. The times of calls that ran at the same time are added up.
+/// Durations within a run, by kind. Those of concurrent calls are added up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeKind {
     /// Waiting for earlier turns of the session.
@@ -228,7 +228,7 @@ impl SpanContext {
         Some(TraceParent { trace_id: trace.id, span_id: (*span_id)?, is_sampled: trace.is_sampled })
     }
 
-    /// Returns the header `traceparent` for requests to other services. `None` if no exporter wants the trace.
+    /// Returns the header `traceparent` for requests to other services. `None` if no exporter samples the trace.
     pub fn header(&self) -> Option<String> {
         self.parent().filter(|parent| parent.is_sampled).map(|parent| parent.to_string())
     }

@@ -26,7 +26,7 @@ pub trait Egress: Send + Sync {
     fn check_address(&self, url: &Url, address: IpAddr) -> Result<(), String>;
 }
 
-/// How long a client waits.
+/// Timeouts of a client.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
     /// For a connection.

@@ -85,7 +85,7 @@ impl GoogleCredentials {
     }
 }
 
-/// Why a text is not a credentials file.
+/// The reason why a text is not a credentials file.
 const NOT_CREDENTIALS: &str = "it is not the JSON of a `service_account` or an `authorized_user`";
 
 /// Returns the signed assertion that a service account exchanges for a token.

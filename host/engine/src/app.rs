@@ -25,7 +25,7 @@ pub struct AppSettings {
     /// Whether a run pauses at a call of a long-running tool, and continues as the same invocation when the result is
     /// there. Otherwise the model gets a pending result, the run ends, and the result begins a new run.
     pub resumable: bool,
-    /// How older events of its sessions are summarized. `None` is not at all.
+    /// Compaction of older events of its sessions. `None` disables it.
     pub compaction: Option<CompactionConfig>,
     /// Overrides the configuration of each run.
     pub run: RunSettings,

@@ -87,7 +87,7 @@ impl ItemResolver for Extensions {
 
 /// A chain of resolvers, tried in order: usually built-in items, then configured ones, then the catalog of components.
 ///
-/// The first layer that knows a name decides, also if the item is ambiguous or unusable there. If no layer knows it,
+/// The first layer that has a name decides, also if the item is ambiguous or unusable there. If no layer knows it,
 /// the error lists the names of all layers. Layers are shared (`Arc<dyn ItemResolver>`) or borrowed (`&dyn
 /// ItemResolver`).
 #[derive(Clone)]

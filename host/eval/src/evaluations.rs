@@ -40,9 +40,9 @@ pub struct EvalRequest {
     /// The metrics; `None` for those of the app's `test_config.json`, or else the [default
     /// ones](crate::default_metrics).
     pub metrics: Option<Vec<Metric>>,
-    /// How often each case is run. Default: once.
+    /// Number of runs of each case. Default: 1.
     pub num_runs: Option<u32>,
-    /// How many runs are made at the same time. Default: 4.
+    /// Maximum number of concurrent runs. Default: 4.
     pub parallelism: Option<usize>,
 }
 

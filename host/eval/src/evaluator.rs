@@ -36,9 +36,9 @@ pub struct EvalOptions {
     pub metrics: Vec<Metric>,
     /// The cases to run; empty for all.
     pub case_ids: Vec<String>,
-    /// How often each case is run.
+    /// Number of runs of each case.
     pub num_runs: u32,
-    /// How many runs are made at the same time.
+    /// Maximum number of concurrent runs.
     pub parallelism: usize,
 }
 
@@ -63,7 +63,7 @@ impl EvalOptions {
     }
 }
 
-/// How far an evaluation is.
+/// Progress of an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// The runs that have ended.

@@ -37,7 +37,7 @@ impl EvalStatus {
         })
     }
 
-    /// Returns the number that clients know.
+    /// Returns the number of the status in ADK's JSON.
     pub fn number(self) -> u8 {
         match self {
             Self::Passed => 1,
@@ -61,7 +61,7 @@ pub struct MetricResult {
     pub metric_name: &'static str,
     /// The lowest score that passes.
     pub threshold: f64,
-    /// How the metric compares.
+    /// The comparison of the metric.
     pub criterion: Criterion,
     /// 0 to 1; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]

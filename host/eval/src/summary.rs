@@ -12,9 +12,9 @@ pub struct CaseSummary {
     pub eval_id: String,
     /// Failed if a run has ended with an error or the mean of a metric is below its threshold.
     pub eval_status: EvalStatus,
-    /// How many runs there are.
+    /// Number of runs.
     pub runs: usize,
-    /// How many of them have passed by themselves.
+    /// Number of runs that have passed by themselves.
     pub passed_runs: usize,
     /// The means, in the order of the metrics.
     pub metrics: Vec<MetricSummary>,

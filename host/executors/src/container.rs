@@ -1,8 +1,8 @@
 //! Code in containers of Docker or Podman, whose API is reached by a Unix socket.
 //!
-//! A container has no network, a read-only root and no capabilities; its code can write to `/work` and `/tmp` only. Code
-//! without state gets a container of its own. With state there is one container per session, where a process keeps the
-//! variables of earlier code. It ends when nobody has used it for a while, also if the host has died, and the engine
+//! A container has no network, a read-only root and no capabilities; its code can write to `/work` and `/tmp` only.
+//! Code without state gets a container of its own. With state there is one container per session, where a process keeps
+//! the variables of earlier code. It ends after it was idle for a while, also if the host has died, and the engine
 //! removes it then.
 
 mod archive;
@@ -46,13 +46,13 @@ pub struct ContainerConfig {
     pub cpus: f64,
     /// Maximum number of processes of a container.
     pub pids: u32,
-    /// How long code may run.
+    /// Timeout of code.
     pub timeout: Duration,
     /// Maximum size in bytes of the printed output, and of all files.
     pub max_output: usize,
     /// Maximum number of containers that keep state. The one that was idle for the longest time ends for a new one.
     pub max_sessions: usize,
-    /// How long a container keeps its state when nobody uses it.
+    /// Idle time after which a container and its state are removed.
     pub idle_timeout: Duration,
 }
 

@@ -37,13 +37,13 @@ pub struct VertexConfig {
     pub endpoint: Option<String>,
     /// The text of the credentials file.
     pub credentials: CredentialsSource,
-    /// Where requests may go.
+    /// Egress policy of requests.
     pub egress: Arc<dyn Egress>,
-    /// How long code may run.
+    /// Timeout of code.
     pub timeout: Duration,
 }
 
-/// Where a credentials file of Google Cloud is.
+/// Location of a credentials file of Google Cloud.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CredentialsSource {
     /// In a file.

@@ -89,7 +89,7 @@ impl Http {
     }
 }
 
-/// How a request is authenticated.
+/// Authentication of a request.
 pub(crate) enum Authentication {
     /// The key, if there is one, as a bearer token.
     Bearer,
@@ -414,7 +414,7 @@ fn with_idle_timeout(
     })
 }
 
-/// How reading a body ended.
+/// The end of a body.
 enum BodyEnd {
     Complete,
     TooLong,

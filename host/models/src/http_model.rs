@@ -15,7 +15,7 @@ use crate::failure::Origin;
 use crate::http::Endpoint;
 use crate::sse::{self, Decoder};
 
-/// How one model is called: its URL, and the bodies of requests and responses.
+/// The wire format of one model: its URL, and the bodies of requests and responses.
 pub(crate) trait WireFormat: Send + Sync + 'static {
     /// Returns the capabilities of the model.
     fn capabilities(&self) -> ModelCapabilities;

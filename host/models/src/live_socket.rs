@@ -26,7 +26,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 const SEND_TIMEOUT: Duration = Duration::from_secs(15);
 /// The interval of pings.
 const PING_INTERVAL: Duration = Duration::from_secs(15);
-/// How many pings in a row may stay without a frame of the server.
+/// Maximum number of consecutive pings without a frame of the server.
 const MAX_UNANSWERED_PINGS: u32 = 2;
 /// Most requests that are not sent yet. They are of up to a frame of the client each.
 const MAX_UNSENT: usize = 4;

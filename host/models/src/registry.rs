@@ -40,7 +40,7 @@ pub struct ProviderStatus {
     pub patterns: Vec<&'static str>,
     /// The names of its embedders.
     pub embedder_patterns: Vec<&'static str>,
-    /// Where requests are sent.
+    /// The base URL of requests.
     pub base_url: Option<String>,
     /// The variables to set before a model can be used, in words.
     pub missing: Option<String>,

@@ -101,7 +101,7 @@ impl Connection {
     }
 }
 
-/// How Google Cloud is accessed by Vertex AI.
+/// Access to Google Cloud for Vertex AI.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GoogleCloud {
     /// The project. Default: that of the credentials file.

@@ -13,7 +13,7 @@ use crate::document::{Document, Location, Operation, ServerSettings};
 use crate::error::ApiError;
 use crate::http::Http;
 
-/// How long a document that could not be read is not read again.
+/// Delay before a document that could not be read is read again.
 const RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// An API that agents share.

@@ -13,7 +13,7 @@ use crate::api::{Api, State};
 use crate::config::{ApiConfig, Confirmation, Selection};
 use crate::toolset::{OpenApiToolset, ToolsetOptions};
 
-/// How agent files and the configuration call a kind of APIs.
+/// The names of a kind of APIs in agent files and in the configuration.
 struct Kind {
     /// The name of the toolset in agent files.
     toolset: &'static str,

@@ -14,7 +14,7 @@ use crate::integration::Integration;
 /// An API whose operations agents use.
 #[derive(Clone)]
 pub struct ApiConfig {
-    /// Where its OpenAPI document is.
+    /// Location of its OpenAPI document.
     pub document: DocumentSource,
     /// Base URL of requests, such as `https://api.example/v1`. `None` means the servers of the document.
     pub base_url: Option<String>,
@@ -28,7 +28,7 @@ pub struct ApiConfig {
     pub selection: Selection,
     /// The operations whose calls a person must confirm.
     pub confirmation: Confirmation,
-    /// Where requests may go.
+    /// Egress policy of requests.
     pub egress: Arc<dyn Egress>,
     /// Limits of the document and of answers.
     pub limits: Limits,
@@ -51,7 +51,7 @@ impl ApiConfig {
     }
 }
 
-/// Where a document is.
+/// Location of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DocumentSource {
     /// At a URL. It is requested without credentials.
@@ -116,9 +116,9 @@ impl Confirmation {
 /// Limits of an API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// How long a connection may take.
+    /// Timeout of a connection attempt.
     pub connect_timeout: Duration,
-    /// How long a call may take in all, with reading the files that it sends.
+    /// Timeout of a whole call, including reading the files that it sends.
     pub call_timeout: Duration,
     /// Maximum size of the body of a request in bytes.
     pub max_request: usize,

@@ -17,7 +17,7 @@ use crate::error::{ApiError, read};
 pub(crate) use token::Authenticator;
 pub use user::{UserClient, UserCredentials};
 
-/// How the host proves to an API who it is.
+/// Authentication of the host at an API.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Credentials {
     /// Not at all.
@@ -25,7 +25,7 @@ pub enum Credentials {
     None,
     /// With a key.
     ApiKey {
-        /// Where the key is.
+        /// Place of the key.
         location: KeyLocation,
         /// The name of the header, of the parameter or of the cookie.
         name: String,
@@ -52,7 +52,7 @@ pub enum Credentials {
 /// A client of an OAuth 2.0 token server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCredentials {
-    /// Where tokens are requested.
+    /// URL of the token endpoint.
     pub token_url: String,
     /// The client.
     pub client_id: ConfigValue,
@@ -60,13 +60,13 @@ pub struct ClientCredentials {
     pub client_secret: ConfigValue,
     /// Scopes of the tokens.
     pub scopes: Vec<String>,
-    /// The API that the tokens are for, if the server wants to know.
+    /// The audience of the tokens, if the server requires one.
     pub audience: Option<String>,
-    /// Where the id and the secret are in the request.
+    /// Place of the client id and secret in the request.
     pub placement: ClientPlacement,
 }
 
-/// Where a client says who it is.
+/// Place of the client credentials in a token request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ClientPlacement {
     /// In the header `Authorization`, which every server supports.
@@ -85,7 +85,7 @@ pub struct ServiceAccount {
     pub scopes: Vec<String>,
 }
 
-/// Where a credentials file is.
+/// Location of a credentials file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
     /// In a file.
@@ -94,7 +94,7 @@ pub enum KeySource {
     Json(ConfigValue),
 }
 
-/// Where an API key is in requests.
+/// Place of an API key in requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyLocation {
     /// In a header.

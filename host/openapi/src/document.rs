@@ -26,7 +26,7 @@ pub(crate) struct Document {
     root: Value,
     /// True for 3.0, whose schemas are not quite JSON Schema.
     is_3_0: bool,
-    /// Where it was read from. Relative URLs of servers begin there.
+    /// The URL it was read from, which is the base of relative URLs of servers.
     url: Option<Url>,
     /// The names of its operations.
     names: Vec<String>,

@@ -15,7 +15,7 @@ use crate::error::ApiError;
 use crate::http::{Answer, Http};
 use crate::request::Request;
 
-/// How often an operation is asked for its result.
+/// Number of polls for the result of an operation.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Most bytes of an answer in an error.

@@ -84,7 +84,7 @@ pub enum RegistryError {
         origin: String,
         expected: String,
         found: String,
-        /// How to accept the change, or to restore the locked state.
+        /// The commands that accept the change or restore the locked state.
         advice: &'static str,
     },
     /// The file of the component already exists.

@@ -22,7 +22,7 @@ pub struct ComponentFolder {
     verifier: SignatureVerifier,
 }
 
-/// How a pull treats locked components.
+/// Treatment of locked components by a pull.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PullMode {
     /// Adds components to the lockfile.

@@ -48,11 +48,11 @@ pub enum HostEventKind {
     FileRejected { path: String, name: String, reason: String, previous_serves: bool },
     /// A file is gone.
     FileRemoved { path: String, name: String },
-    /// A component serves that did not before.
+    /// A new component serves.
     ComponentAdded { name: String, sha256: String },
-    /// A component serves with other code.
+    /// A component serves with new code.
     ComponentReplaced { name: String, from: String, to: String },
-    /// A component serves no more.
+    /// A component was removed.
     ComponentRemoved { name: String, sha256: String },
     /// The last run with a replaced revision has ended.
     RevisionDrained { name: String, sha256: String },

@@ -36,7 +36,7 @@ const PROTOCOL: &str = "http/protobuf";
 /// Variable that enables the export of content, which is private: `true`, or unset for no content.
 const CAPTURE: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
 
-/// How long the end of the host waits for the last spans.
+/// Maximum time that the end of the host waits for the export of the last spans.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An environment variable of OpenTelemetry that cannot be used.

@@ -18,11 +18,11 @@ use super::peer::Peer;
 use super::{ClientError, RemoteAgentConfig};
 use crate::model::{Message, Operation, Role, SendRequest, Update};
 
-/// How long to wait before asking again for a task in progress, doubled each time.
+/// Initial delay before a task in progress is requested again, doubled each time.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 const LAST_DELAY: Duration = Duration::from_secs(5);
 
-/// How long the cancellation of a task may take in all.
+/// Maximum time for cancelling a task.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An agent of another host, which answers over A2A. As a sub agent it goes on with the conversation; as the tool of another
@@ -30,7 +30,7 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub struct RemoteAgent {
     peer: Arc<Peer>,
-    /// Where its errors are reported, with the name in the configuration.
+    /// Receiver of its errors, with the name in the configuration.
     reports: Option<(Arc<str>, AgentReports)>,
 }
 
@@ -213,7 +213,7 @@ impl Exchange<'_> {
             if can_subscribe && !self.inbound.has_ended() {
                 match self.stream(connection, &Operation::Subscribe { id }).await {
                     Err(ExchangeError::Client(ClientError::Peer { code, message })) => {
-                        // It has ended since, or cannot be subscribed to. Its state tells.
+                        // It has ended since, or cannot be subscribed to, so its state is read.
                         tracing::debug!(code, "a remote agent refused a subscription: {message}");
                         can_subscribe = false;
                     }

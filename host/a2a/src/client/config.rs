@@ -11,11 +11,11 @@ use hatchery_egress::Egress;
 /// An agent of another host.
 #[derive(Clone)]
 pub struct RemoteAgentConfig {
-    /// Where its card is.
+    /// Location of its card.
     pub card: CardSource,
     /// Headers of every request to it.
     pub headers: BTreeMap<String, ConfigValue>,
-    /// Where its card may be, and where its card may point.
+    /// Egress policy for its card and for the URL in the card.
     pub egress: Arc<dyn Egress>,
     /// How calls and results of other agents are sent to it.
     pub aggregation: Aggregation,
@@ -23,7 +23,7 @@ pub struct RemoteAgentConfig {
     pub limits: ClientLimits,
 }
 
-/// Where the card of a remote agent is.
+/// Location of the card of a remote agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CardSource {
     /// At a URL, such as `https://agents.example/.well-known/agent-card.json`.
@@ -45,11 +45,11 @@ pub enum Aggregation {
 /// Limits of a remote agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// How long a connection may take.
+    /// Timeout of a connection attempt.
     pub connect_timeout: Duration,
-    /// How long a response may take without a byte.
+    /// Timeout of a response without a byte.
     pub read_timeout: Duration,
-    /// How long one message may take in all.
+    /// Timeout of a whole message.
     pub max_time: Duration,
     /// Most bytes of a card.
     pub max_card: usize,

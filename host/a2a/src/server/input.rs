@@ -56,7 +56,7 @@ pub(super) fn check(request: &SendRequest) -> Result<(), A2aError> {
 /// Returns true if a range of media types, such as `text/*`, has a type.
 fn has_mode(range: &str, mode: &str) -> bool {
     let range = range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    // Some clients say `text`.
+    // Some clients send `text`.
     range == mode.split('/').next().unwrap_or_default() || hatchery_core::matches_wildcard(&range, mode)
 }
 

@@ -1,4 +1,4 @@
-//! Wakes those who wait until a task goes on.
+//! Notifies waiting requests about changes of tasks.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -7,7 +7,7 @@ use hatchery_core::sync::MutexExt;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// The tasks that somebody waits for, within this process.
+/// Notifiers of the tasks that requests of this process wait for.
 #[derive(Default)]
 pub(super) struct TaskChanges {
     waiting: Mutex<HashMap<String, Weak<Notify>>>,
@@ -27,7 +27,7 @@ impl TaskChanges {
         })
     }
 
-    /// Wakes those who wait for a task.
+    /// Notifies all requests that wait for a task.
     pub(super) fn notify(&self, task: &str) {
         let change = self.waiting.lock_unpoisoned().get(task).and_then(Weak::upgrade);
         if let Some(change) = change {

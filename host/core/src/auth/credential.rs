@@ -83,13 +83,13 @@ pub struct OAuth2Auth {
     /// The secret of the client.
     #[serde(alias = "client_secret", skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<String>,
-    /// Where the user logs in. The client adds its `redirect_uri` unless there is one.
+    /// URL of the login. The client adds its `redirect_uri` unless there is one.
     #[serde(alias = "auth_uri", skip_serializing_if = "Option::is_none")]
     pub auth_uri: Option<String>,
     /// A random text, which the server repeats in its redirect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// Where the server sends the user.
+    /// URL that the server redirects the user to.
     #[serde(alias = "redirect_uri", skip_serializing_if = "Option::is_none")]
     pub redirect_uri: Option<String>,
     /// The whole URL where the server has sent the user.

@@ -13,7 +13,7 @@ use crate::model::{LlmRequest, LlmResponse, Model, ResponseStream, StreamingMode
 use crate::run_config::RunConfig;
 use crate::run_usage::ExceededLimit;
 
-/// How much a run may still use. `None` means no limit.
+/// The remaining budget of a run. `None` means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RemainingLimits {
     /// Model calls.

@@ -57,7 +57,7 @@ impl SpanOperation {
         }
     }
 
-    /// ADK's clients know the names of runs and of model calls, which have no subject.
+    /// ADK's clients rely on the names of runs and of model calls, which have no subject.
     pub(super) fn span_name(self, subject: impl Display) -> Cow<'static, str> {
         let verb = match self {
             Self::Run => return "invocation".into(),
@@ -183,7 +183,7 @@ pub struct SpanData {
     pub parent_span_id: Option<u64>,
     /// When it began.
     pub start: SystemTime,
-    /// How long it took.
+    /// Its duration.
     pub duration: Duration,
     /// `None` if it has not failed.
     pub error: Option<SpanError>,

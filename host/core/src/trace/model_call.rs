@@ -47,7 +47,7 @@ impl ModelCallProgress {
         Self { recorded: context.is_recorded().then(|| Arc::new(begin())), retries: None }
     }
 
-    /// Returns the header `traceparent` for requests to the provider. `None` if no exporter wants the trace.
+    /// Returns the header `traceparent` for requests to the provider. `None` if no exporter samples the trace.
     pub fn trace_parent(&self) -> Option<&str> {
         self.recorded.as_ref()?.header.as_deref()
     }

@@ -116,7 +116,7 @@ impl Grant<'_> {
         let json = account.service_account_credential.as_ref().map(Value::to_string).unwrap_or_default();
         let credentials = GoogleCredentials::parse(json.as_bytes()).map_err(unusable)?;
         let TokenRequest { url, form } = credentials.token_request(&account.scopes.join(" ")).map_err(unusable)?;
-        // Its assertion says who the client is.
+        // Its assertion identifies the client.
         let grant = Grant { client: None, ..*self };
         grant.request(&url, form).await.map(|tokens| tokens.access)
     }

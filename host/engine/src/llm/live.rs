@@ -108,7 +108,7 @@ struct Conversation<'a> {
     is_ending: bool,
 }
 
-/// How a turn of the model ends.
+/// The end of a model's turn.
 #[derive(Default)]
 struct TurnEnd {
     turn_complete: Option<bool>,

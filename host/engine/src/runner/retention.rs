@@ -7,7 +7,7 @@ use hatchery_core::{EventWindow, ExpiredSession, ExpiryRule, SessionKey, StoreEr
 use super::Runner;
 use super::session_access::QueuePosition;
 
-/// How long a session is held for its deletion.
+/// Lease of a session during its deletion.
 const DELETION_LEASE: Duration = Duration::from_secs(10);
 
 /// Most sessions of an app that are deleted at a time.

@@ -1,4 +1,4 @@
-//! The bus of runs: connects the runs of this host with those who follow or cancel them.
+//! The run bus: connects the runs of this host with their followers, and cancels them.
 //!
 //! The bus may lose events: followers read missed ones from the store, which has each event before the bus.
 
@@ -154,7 +154,7 @@ impl RunBus {
     }
 }
 
-/// One turn of a run, as it was announced. Dropping it tells the followers that the turn has ended.
+/// One turn of a run, as it was announced. Dropping it notifies the followers of its end.
 pub(super) struct RunPublisher {
     bus: Arc<RunBus>,
     key: (SessionKey, String),

@@ -18,10 +18,10 @@ use super::run_bus::RunPublisher;
 use super::{Run, RunKind, RunRequest, Runner, RunnerInner};
 use crate::app::App;
 
-/// How often a background run is begun or continued before it is given up.
+/// Maximum number of attempts of a background run.
 const MAX_ATTEMPTS: u32 = 10;
 
-/// How often the state of a run that shall be cancelled is read.
+/// Polling interval for the end of a run that is being cancelled.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The stored request of a background run.
@@ -270,7 +270,7 @@ impl RunnerInner {
         Ok(())
     }
 
-    /// Awaits a run, and cancels it if another host wants that.
+    /// Awaits a run, and cancels it if another host requests that.
     pub(super) fn cancel_on_request<T>(
         &self,
         lease: &TurnLease,

@@ -21,7 +21,7 @@ use super::session_queue::{AcquireSession, CachedSession, SessionGuard, json_byt
 /// writes.
 const END_DELAY: Duration = Duration::from_millis(50);
 
-/// How long a host waits before it looks again whether another host's turn has ended.
+/// Polling interval for the end of another host's turn.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A turn's position in the queue of its session.
@@ -183,7 +183,7 @@ impl RunnerInner {
 #[derive(Default)]
 pub(super) struct TurnEndTasks {
     tasks: JoinSet<()>,
-    /// Cancelled if nobody should be kept waiting.
+    /// Cancelled if the wait for the session should end.
     hurry: CancellationToken,
 }
 

@@ -28,7 +28,7 @@ struct Question {
 }
 
 impl Question {
-    /// Returns the question of a request. `None` if it wants a person to open a URL.
+    /// Returns the question of a request. `None` if it asks a person to open a URL.
     fn of(request: &ElicitRequestParams) -> Option<Self> {
         let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request else { return None };
         Some(Self { message: message.clone(), schema: serde_json::to_value(requested_schema).ok()? })

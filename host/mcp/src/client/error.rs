@@ -33,7 +33,7 @@ pub enum McpError {
     /// The handshake failed.
     #[error("the handshake failed: {0}")]
     Handshake(String),
-    /// The server wants a token, or one with more rights. The text is its challenge.
+    /// The server requires a token, or one with more rights. The text is its challenge.
     #[error(
         "it requires authorization, and answered `{0}`; configure `oauth` or a header, or log in again with `hatchery login`"
     )]

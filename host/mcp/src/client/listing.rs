@@ -30,7 +30,7 @@ pub(super) struct ToolListing {
 pub(super) struct ListedTool {
     /// The name, description and schemas, as the server declares them.
     pub(super) declaration: Arc<FunctionDeclaration>,
-    /// True if the server says that a call can be repeated without further effect.
+    /// True if the server declares the tool idempotent.
     pub(super) is_idempotent: bool,
 }
 

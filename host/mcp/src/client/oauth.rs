@@ -22,7 +22,7 @@ use tokens::TokenStore;
 /// The name under which the host registers itself at authorization servers.
 const CLIENT_NAME: &str = "Hatchery";
 
-/// How a person grants access: opens a URL of the authorization server, and returns the URL to which it redirects.
+/// Lets a person grant access: opens a URL of the authorization server, and returns the URL to which it redirects.
 #[async_trait]
 pub trait Browser: Send + Sync {
     /// Returns the URL to which the authorization server redirects in the end.

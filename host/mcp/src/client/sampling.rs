@@ -26,7 +26,7 @@ const MAX_MESSAGES: usize = 8;
 pub(super) struct Sampler {
     config: Sampling,
     cx: CallContext,
-    /// How many messages were requested.
+    /// Number of requested messages.
     count: AtomicUsize,
 }
 

@@ -18,7 +18,7 @@ use super::McpError;
 use super::connection::ConnectionState;
 use crate::config::StdioServer;
 
-/// How long a process may take to end after its input is closed, and again after SIGTERM.
+/// Time for a process to end after its input is closed, and again after SIGTERM.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Longest line on standard error that is logged.

@@ -18,7 +18,7 @@ use super::content;
 use super::input::CallInput;
 use super::supervisor::Server;
 
-/// How often a call may ask for input before it ends.
+/// Maximum number of input requests of one call.
 const MAX_ROUNDS: usize = 8;
 
 /// A tool of a server, as one toolset offers it.

@@ -13,7 +13,7 @@ pub enum ConversionError {
     /// A text should be JSON and is not.
     #[error("{what} cannot be read as JSON: {reason}")]
     Json {
-        /// Which text.
+        /// The name of the text.
         what: String,
         /// The reason.
         reason: String,
@@ -44,7 +44,7 @@ impl ConversionError {
     }
 }
 
-/// Which tools the model may or must call.
+/// The choice of tools that the model may or must call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ToolChoice {
     Auto,

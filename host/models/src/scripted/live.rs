@@ -97,7 +97,7 @@ impl LiveConnection for Connection {
     async fn send(&self, request: LiveRequest) -> Result<(), ModelError> {
         let sender = self.sender.lock_unpoisoned().clone();
         if let Some(sender) = sender {
-            // Fails once the connection is closed, which `receive` tells.
+            // Fails once the connection is closed, which `receive` reports.
             let _ = sender.send(request).await;
         }
         Ok(())

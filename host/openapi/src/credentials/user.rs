@@ -25,9 +25,9 @@ pub struct UserClient {
     pub id: ConfigValue,
     /// The secret. `None` for a client that has none.
     pub secret: Option<ConfigValue>,
-    /// Where the server sends users. `None` if the client of the run decides that.
+    /// The redirect URI. `None` if the client of the run adds it.
     pub redirect_uri: Option<String>,
-    /// Where the id and the secret are in requests for tokens.
+    /// Place of the client id and secret in token requests.
     pub placement: ClientPlacement,
 }
 

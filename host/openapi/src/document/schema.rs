@@ -98,7 +98,7 @@ impl<'d> SchemaConverter<'d> {
         Ok(converted.into())
     }
 
-    /// Converts the value of a keyword. `None` if models need not know it.
+    /// Converts the value of a keyword. `None` if it is of no use to models.
     fn keyword(&mut self, key: &str, value: &'d Value) -> Result<Option<Value>, String> {
         Ok(match (key, value) {
             ("type", Value::String(_) | Value::Array(_)) | ("required", Value::Array(_)) => {

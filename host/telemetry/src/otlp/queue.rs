@@ -18,7 +18,7 @@ const MAX_BYTES: usize = 32 << 20;
 /// A batch is sent at the latest with this many bytes, which collectors accept.
 const MAX_BATCH_BYTES: usize = 2 << 20;
 
-/// How long the thread waits if there is nothing to send.
+/// Waiting time of the thread if the queue is empty.
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// The limits of batches, and of spans that wait for them.

@@ -15,7 +15,7 @@ use crate::runtime::limits::units;
 pub struct InstanceSettings {
     /// Most instances of all components at one time, pooled ones included.
     pub max: NonZeroU32,
-    /// How long a call waits for a free instance, or for memory, before it fails with `COMPONENT_BUSY`.
+    /// Maximum time that a call waits for a free instance, or for memory, before it fails with `COMPONENT_BUSY`.
     #[serde(deserialize_with = "units::time")]
     pub queue_timeout: Duration,
     /// Most calls that wait at one time; a further one fails at once.
@@ -67,7 +67,7 @@ pub struct InstancePoolConfig {
     pub size: NonZeroU32,
     /// Most calls of one instance. Up to an eighth less, so that they do not all retire together.
     pub max_calls: NonZeroU32,
-    /// How long an instance may be idle before it is dropped.
+    /// Idle time after which an instance is dropped.
     #[serde(deserialize_with = "units::time")]
     pub idle: Duration,
 }

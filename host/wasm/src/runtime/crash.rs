@@ -4,7 +4,7 @@ use std::fmt;
 
 use wasmtime::Trap;
 
-/// Why a guest crashed.
+/// The reason of a guest's crash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Crash {
     /// The crash as a clause, such as "it panicked: no such key".

@@ -70,11 +70,11 @@ pub struct EngineOptions {
     pub memory: u64,
     /// Most bytes of memory of the instances of one run. A quarter of `memory`, at most 1 GiB, by default.
     pub run_memory: u64,
-    /// How long a call waits for a free instance, or for memory, before it fails with `COMPONENT_BUSY`.
+    /// Maximum time that a call waits for a free instance, or for memory, before it fails with `COMPONENT_BUSY`.
     pub queue_timeout: Duration,
     /// Most calls that wait at one time; a further one fails at once.
     pub max_queued: u32,
-    /// Whether to use the pooling allocator.
+    /// True to use the pooling allocator.
     pub pooling: bool,
 }
 

@@ -132,7 +132,7 @@ pub(crate) struct RequestSender {
     invocation: Option<Arc<Invocation>>,
     /// The context of the call, if its requests may get idempotency keys.
     caller: Option<CallContext>,
-    /// Where the spans of the requests begin.
+    /// Parent of the spans of the requests.
     span: SpanContext,
     /// True while a component describes itself: loading must not depend on a network.
     is_describing: bool,

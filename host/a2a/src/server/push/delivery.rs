@@ -12,7 +12,7 @@ use crate::error::{A2aError, excerpt};
 use crate::model::PushConfig;
 use hatchery_egress::{self as egress, Egress, Timeouts};
 
-/// How often a notification is sent that does not arrive.
+/// Maximum number of attempts to send a notification.
 const MAX_ATTEMPTS: u32 = 3;
 
 /// The header with the token of a configuration.
@@ -28,9 +28,9 @@ const MAX_CREDENTIALS: usize = 8192;
 /// Limits of push notifications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PushLimits {
-    /// How long one attempt may take in all.
+    /// Timeout of one attempt.
     pub timeout: Duration,
-    /// How long to wait before the second attempt. The wait doubles.
+    /// Delay before the second attempt, doubled each time.
     pub retry_delay: Duration,
     /// Most requests at a time.
     pub max_in_flight: usize,

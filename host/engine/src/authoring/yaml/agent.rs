@@ -18,7 +18,7 @@ use super::{AgentLoader, code};
 use crate::authoring::build::schema;
 use crate::factories::Factories;
 
-/// How deep files may refer to files.
+/// Maximum depth of references between files.
 const MAX_DEPTH: usize = 32;
 
 /// The state of one load.

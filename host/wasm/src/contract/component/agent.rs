@@ -26,7 +26,7 @@ use crate::error::CallError;
 use crate::policy::{Access, Permission};
 use crate::runtime::store::{Caller, HostState, Sandbox};
 
-/// How many partial events a guest may be ahead of those that are emitted.
+/// Maximum number of partial events that a guest may be ahead of the emitted ones.
 const MAX_AHEAD: usize = 16;
 
 /// Partial events of more bytes are waited for, so that the events ahead take little memory.

@@ -70,7 +70,7 @@ impl NestedLiveRun {
                 while let Some(request) = receiver.recv().await {
                     match requests.send(request).await {
                         Ok(()) => {}
-                        // The run has ended, and tells why itself.
+                        // The run has ended, and reports the reason itself.
                         Err(error) if error.code == CLOSED => return,
                         Err(error) => {
                             // Fails if the guest has dropped the run.

@@ -40,7 +40,7 @@ const STREAM_WINDOW: u32 = 512 << 10;
 /// Most buffered bytes of all HTTP/2 responses on one connection.
 const CONNECTION_WINDOW: u32 = 1 << 20;
 
-/// The header that tells a service which requests are the same.
+/// The header by which a service recognizes repeated requests.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// Bytes that a header adds to its name and value: colon, space and line end.
