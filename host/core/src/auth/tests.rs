@@ -1,3 +1,5 @@
+//! Credentials: their JSON, answers of clients, and redaction.
+
 use serde_json::json;
 
 use super::*;
