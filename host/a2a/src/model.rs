@@ -181,7 +181,7 @@ pub struct SendRequest {
     pub message: Message,
     /// Media types that the sender accepts; empty means all.
     pub accepted_output_modes: Vec<String>,
-    /// Most messages of the history in the answer; `None` means all.
+    /// Maximum number of messages of the history in the answer; `None` means all.
     pub history_length: Option<u32>,
     /// True if the answer does not wait for the end of the task.
     pub returns_immediately: bool,

@@ -50,7 +50,7 @@ pub struct ServerSettings {
     pub blocking_timeout: Duration,
     /// The interval of comments in idle streams.
     pub keep_alive: Duration,
-    /// Most runs of the host at a time.
+    /// Maximum number of runs of the host at a time.
     pub max_runs: usize,
     /// Egress policy of push notifications. `None` disables them.
     pub push: Option<Arc<dyn Egress>>,

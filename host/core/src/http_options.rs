@@ -23,7 +23,7 @@ const RESERVED_HEADERS: [&str; 12] = [
     "connection",
 ];
 
-/// Most attempts of one call.
+/// Maximum number of attempts of one call.
 const MAX_ATTEMPTS: u32 = 10;
 
 /// HTTP settings of a model call. The base URL is the operator's.
@@ -48,7 +48,7 @@ pub struct RetryOptions {
     pub attempts: Option<u32>,
     /// Seconds before the first retry.
     pub initial_delay: Option<f64>,
-    /// Most seconds before a retry.
+    /// Maximum number of seconds before a retry.
     pub max_delay: Option<f64>,
     /// Factor by which the delay grows.
     pub exp_base: Option<f64>,

@@ -32,7 +32,7 @@ use log::SpanLogs;
 pub use model_call::ModelCallProgress;
 pub use parent::{InvalidTraceParent, TraceParent};
 
-/// Most event ids of a span.
+/// Maximum number of event ids of a span.
 const MAX_EVENT_IDS: usize = 1000;
 
 /// Receives the spans that have ended.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::one_or_many;
 
-/// Most attempts for one type: the number of its keys at all levels, with room to spare.
+/// Maximum number of attempts for one type: the number of its keys at all levels, with room to spare.
 const MAX_ATTEMPTS: usize = 10_000;
 
 /// Returns the JSON Schema of a type that is read from a mapping. Keys in camel case that a type knows in snake case

@@ -16,7 +16,7 @@ const MAX_EXPIRY_MARGIN: Duration = Duration::from_secs(60);
 /// Lifetime of a token if the server does not report one.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(300);
 
-/// Longest time for which a token is kept.
+/// Maximum time for which a token is cached.
 const MAX_LIFETIME: Duration = Duration::from_secs(24 * 3_600);
 
 /// An access token, until shortly before it expires.

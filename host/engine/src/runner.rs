@@ -55,7 +55,7 @@ use session_queue::SessionQueue;
 use turn::TurnRequest;
 use user_runs::UserRuns;
 
-/// Most events that a client has not read. A run waits for its client from there on.
+/// Maximum number of events that a client has not read. A run waits for its client from there on.
 const MAX_UNREAD_EVENTS: usize = 64;
 
 /// How long a turn is held without a renewal. After the death of a host, others wait this long for its turns.

@@ -14,7 +14,7 @@ pub(crate) const FINAL_RESPONSE_MATCH: &str = "final_response_match_v2";
 
 const METRICS: [&str; 3] = [TOOL_TRAJECTORY, RESPONSE_MATCH, FINAL_RESPONSE_MATCH];
 
-/// Most answers of the judge per turn.
+/// Maximum number of answers of the judge per turn.
 const MAX_SAMPLES: u32 = 25;
 
 /// A metric with the lowest score that passes.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::error::EvalError;
 use crate::json::without_nulls;
 
-/// Most cases of a set.
+/// Maximum number of cases of a set.
 pub(crate) const MAX_CASES: usize = 1000;
 
 /// Conversations on which an app is evaluated.

@@ -14,10 +14,10 @@ use crate::record::records_of;
 use crate::result::EvalSetResult;
 use crate::store::EvalStore;
 
-/// Most evaluations at the same time. Each makes several runs at the same time.
+/// Maximum number of evaluations at the same time. Each makes several runs at the same time.
 const MAX_EVALUATIONS: usize = 4;
 
-/// Longest id of a case in bytes.
+/// Maximum length of a case's id in bytes.
 const MAX_CASE_ID: usize = 256;
 
 /// Evaluates apps. Cheap to clone.

@@ -23,7 +23,7 @@ const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 /// Maximum size of an answer, with its files.
 const MAX_ANSWER: usize = 64 << 20;
 
-/// Most bytes of an answer in the log.
+/// Maximum size in bytes of an answer in the log.
 const MAX_EXCERPT: usize = 500;
 
 /// Settings of a [`VertexExecutor`].

@@ -28,9 +28,9 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(15);
 const PING_INTERVAL: Duration = Duration::from_secs(15);
 /// Maximum number of consecutive pings without a frame of the server.
 const MAX_UNANSWERED_PINGS: u32 = 2;
-/// Most requests that are not sent yet. They are of up to a frame of the client each.
+/// Maximum number of requests that are not sent yet. They are of up to a frame of the client each.
 const MAX_UNSENT: usize = 4;
-/// Most responses that are not read yet.
+/// Maximum number of responses that are not read yet.
 const MAX_UNREAD: usize = 32;
 
 /// The frames of a provider.

@@ -18,7 +18,7 @@ use operation::Draft;
 pub(crate) use operation::{Body, BodyArguments, BodyEncoding, Location, Operation, Parameter, Style};
 pub(crate) use server::ServerSettings;
 
-/// Most references that lead to one value.
+/// Maximum number of references that lead to one value.
 const MAX_REFERENCES: usize = 16;
 
 /// An OpenAPI document, version 3.0 or 3.1.

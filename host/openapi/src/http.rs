@@ -16,7 +16,7 @@ use crate::credentials::{Authenticator, Credentials, Placement};
 use crate::error::{ApiError, read};
 use crate::request::{Request, encode_component, encode_form};
 
-/// Most redirects of one request.
+/// Maximum number of redirects of one request.
 const MAX_REDIRECTS: usize = 5;
 
 /// Shortest secret that is looked for in answers. Shorter ones are found in everything.

@@ -18,7 +18,7 @@ use crate::request::Request;
 /// Number of polls for the result of an operation.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Most bytes of an answer in an error.
+/// Maximum size in bytes of an answer in an error.
 const MAX_EXCERPT: usize = 300;
 
 /// An integration or a connection.

@@ -16,7 +16,7 @@ use crate::error::ApiError;
 use crate::http::Answer;
 use crate::request::Request;
 
-/// Most bytes of an answer in an error.
+/// Maximum size in bytes of an answer in an error.
 const MAX_EXCERPT: usize = 2_000;
 
 /// A tool that calls an operation.

@@ -17,7 +17,8 @@ use prometheus_client::registry::{Registry, Unit};
 
 use self::gen_ai::ModelCalls;
 
-/// Most values of a label. Further ones are counted as [`OTHER`], because each value takes memory for ever.
+/// Maximum number of values of a label. Further ones are counted as [`OTHER`], because each value takes memory for
+/// ever.
 const MAX_NAMES: usize = 100;
 
 /// The value of a label for all names beyond [`MAX_NAMES`].

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{SpanData, SpanExporter, SpanOperation, TraceParent};
 
-/// Most spans that are kept.
+/// Maximum number of spans that are kept.
 const MAX_SPANS: usize = 10_000;
 
-/// Most bytes that the kept spans take.
+/// Maximum number of bytes that the kept spans take.
 const MAX_BYTES: usize = 64 << 20;
 
 /// A ring buffer of the newest spans of all runs, with the content of model and tool calls: at most 10,000 spans and

@@ -51,11 +51,11 @@ pub struct ClientLimits {
     pub read_timeout: Duration,
     /// Timeout of a whole message.
     pub max_time: Duration,
-    /// Most bytes of a card.
+    /// Maximum size in bytes of a card.
     pub max_card: usize,
-    /// Most bytes of one response, or of one item of a stream.
+    /// Maximum size in bytes of one response, or of one item of a stream.
     pub max_message: usize,
-    /// Most bytes of all that belongs to the answer to one message.
+    /// Maximum size in bytes of all that belongs to the answer to one message.
     pub max_answer: usize,
 }
 

@@ -12,7 +12,7 @@ use super::tasks::{self, StoredTask};
 use crate::error::A2aError;
 use crate::model::{ListRequest, Task, TaskPage};
 
-/// Most and default number of tasks of a page.
+/// Maximum and default number of tasks of a page.
 const MAX_PAGE_SIZE: u32 = 100;
 const DEFAULT_PAGE_SIZE: u32 = 50;
 

@@ -31,7 +31,7 @@ use delivery::Delivery;
 pub use delivery::PushLimits;
 use hatchery_egress::Egress;
 
-/// Most configurations of a task.
+/// Maximum number of configurations of a task.
 const MAX_CONFIGS: usize = 8;
 
 /// Sends the notifications. Cheap to clone.

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use super::value::{ValueConfig, settings};
 use crate::byte_size::ByteSize;
 use crate::egress::HostEgress;
-/// Most tokens of a message that a model writes for a server, unless the file says otherwise.
+/// Maximum number of tokens of a message that a model writes for a server, unless the file says otherwise.
 const DEFAULT_SAMPLING_TOKENS: u32 = 4096;
 
 /// The Model Context Protocol: servers whose tools agents use, and the apps and tools that clients may use.

@@ -198,7 +198,7 @@ pub(super) struct FileStamps {
     paths: Vec<PathBuf>,
     stamps: Vec<FileStamp>,
     /// True if a change was seen and the files may still be being written.
-    is_unsettled: bool,
+    is_changing: bool,
 }
 
 /// Modification time and size. `None` if the file does not exist.
@@ -209,7 +209,7 @@ impl FileStamps {
     pub(super) fn new(source: &ConfigSource) -> Self {
         let list = source.store().map(|store| store.file().to_owned());
         let paths: Vec<_> = std::iter::once(source.file()).chain(list).collect();
-        Self { stamps: stamps(&paths), paths, is_unsettled: false }
+        Self { stamps: stamps(&paths), paths, is_changing: false }
     }
 
     /// Returns true if a file has changed, was created or removed, and the change is at least one call old.
@@ -217,10 +217,10 @@ impl FileStamps {
         let now = stamps(&self.paths);
         if self.stamps != now {
             self.stamps = now;
-            self.is_unsettled = true;
+            self.is_changing = true;
             return false;
         }
-        std::mem::take(&mut self.is_unsettled)
+        std::mem::take(&mut self.is_changing)
     }
 }
 

@@ -14,7 +14,7 @@ use super::LiveRequestQueue;
 use crate::error::ToolError;
 use crate::sync::MutexExt;
 
-/// Most requests that a tool has not read. It misses further ones.
+/// Maximum number of requests that a tool has not read. It misses further ones.
 const MAX_UNREAD_REQUESTS: usize = 64;
 
 /// The results of a streaming tool, in order. It ends with them.

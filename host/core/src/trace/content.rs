@@ -11,11 +11,11 @@ use crate::event::{Event, EventData, UsageMetadata};
 use crate::json::{JsonMap, json_len};
 use crate::model::{FunctionDeclaration, LlmRequest};
 
-/// Most bytes of each part of a span's content: of a request's contents, of its instructions, of its tools, of a response,
-/// of arguments, of a result.
+/// Maximum size in bytes of each part of a span's content: of a request's contents, of its instructions, of its
+/// tools, of a response, of arguments, of a result.
 const MAX_BYTES: usize = 64 << 10;
 
-/// Most contents of a request that are kept.
+/// Maximum number of contents of a request that are kept.
 const MAX_CONTENTS: usize = 100;
 
 /// The input and the output of a span's operation.

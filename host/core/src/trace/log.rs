@@ -2,10 +2,10 @@
 
 use std::time::SystemTime;
 
-/// Most lines of a span.
+/// Maximum number of lines of a span.
 const MAX_LINES: usize = 100;
 
-/// Most bytes of the lines of a span.
+/// Maximum size in bytes of the lines of a span.
 const MAX_BYTES: usize = 64 << 10;
 
 /// A line that a guest has logged.

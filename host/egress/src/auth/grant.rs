@@ -18,7 +18,7 @@ use crate::{Egress, GoogleCredentials, Secret, TokenRequest, TokenResponse, clie
 /// Length of a `state` in characters: 124 random bits.
 const STATE_LENGTH: usize = 32;
 
-/// Longest code of an error that is shown. Those of the standards are shorter.
+/// Maximum length of an error code that is shown. Those of the standards are shorter.
 const MAX_ERROR_CODE: usize = 64;
 
 /// A client of an OAuth server.

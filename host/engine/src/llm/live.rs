@@ -30,7 +30,7 @@ use speech::Speech;
 use streams::RunningStreams;
 use tools::{FinishedBatch, RunningTools};
 
-/// Most messages of the model that are kept while a request is sent.
+/// Maximum number of messages of the model that are kept while a request is sent.
 const MAX_RECEIVED: usize = 32;
 
 impl LoopDriver<'_> {

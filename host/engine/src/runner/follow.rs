@@ -11,7 +11,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use super::run_bus::Frame;
 use super::{Runner, RunnerInner};
 
-/// Most events that a follower reads from the store at a time.
+/// Maximum number of events that a follower reads from the store at a time.
 const PAGE_EVENTS: usize = 64;
 
 /// How often the store is asked for the events of a run that another host runs, or nobody yet.

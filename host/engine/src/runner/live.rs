@@ -28,7 +28,7 @@ use crate::provenance::Verifier;
 use crate::run::{LiveInput, LiveMessage, MessageLog, PendingMessage, RunContext, is_live};
 use crate::tools::credential;
 
-/// Most bytes of a message by default.
+/// Maximum size in bytes of a message by default.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
 /// A request for a live run.
@@ -44,7 +44,7 @@ pub struct LiveRunRequest {
     pub origin: CallerOrigin,
     /// The span of the caller that the turns are part of.
     pub trace_parent: Option<TraceParent>,
-    /// Most bytes of a message, as JSON, whose parts arrive one by one. The default is 16 MiB.
+    /// Maximum size in bytes of a message, as JSON, whose parts arrive one by one. The default is 16 MiB.
     pub max_message_bytes: usize,
     /// Cancels the turn in progress, and ends the run.
     pub cancel: CancellationToken,

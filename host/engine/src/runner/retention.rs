@@ -10,7 +10,7 @@ use super::session_access::QueuePosition;
 /// Lease of a session during its deletion.
 const DELETION_LEASE: Duration = Duration::from_secs(10);
 
-/// Most sessions of an app that are deleted at a time.
+/// Maximum number of sessions of an app that are deleted at a time.
 const MAX_DELETIONS: usize = 100;
 
 impl Runner {

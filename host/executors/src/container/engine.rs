@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size of an answer that is not the output of code.
 const MAX_ANSWER: usize = 1 << 20;
 
-/// Most bytes of an answer in an error.
+/// Maximum size in bytes of an answer in an error.
 const MAX_EXCERPT: usize = 300;
 
 /// Length in bytes of the header of each frame of output.

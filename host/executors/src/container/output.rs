@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::engine::Printed;
 use crate::media_type::media_type;
 
-/// Most bytes of an unexpected output in an error.
+/// Maximum size in bytes of an unexpected output in an error.
 const MAX_EXCERPT: usize = 500;
 
 #[derive(Deserialize)]

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-/// Most questions of one call.
+/// Maximum number of questions of one call.
 const MAX_QUESTIONS: usize = 8;
 
 /// Prefix of the state keys of calls that wait for a person.

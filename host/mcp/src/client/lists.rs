@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use super::McpError;
 use super::connection::{Connection, describe_causes};
 
-/// Most pages of a list.
+/// Maximum number of pages of a list.
 const MAX_PAGES: usize = 64;
 
 /// A list that is kept until it has changed.

@@ -19,7 +19,7 @@ use rmcp::model::{
 use super::content::file;
 use crate::config::Sampling;
 
-/// Most messages of one call.
+/// Maximum number of messages of one call.
 const MAX_MESSAGES: usize = 8;
 
 /// Calls the model of the settings for the server of one call. The limits of the run apply.

@@ -21,7 +21,7 @@ use crate::config::StdioServer;
 /// Time for a process to end after its input is closed, and again after SIGTERM.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Longest line on standard error that is logged.
+/// Maximum length of a logged line of standard error, in bytes.
 const MAX_LOG_LINE: usize = 4 << 10;
 
 /// A process that has been started.

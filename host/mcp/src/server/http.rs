@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::McpService;
 use super::session::Session;
 
-/// Most clients at a time.
+/// Maximum number of clients at a time.
 const MAX_SESSIONS: usize = 256;
 
 /// The endpoint of a host for MCP clients, in both eras of the protocol. Cheap to clone.

@@ -23,7 +23,7 @@ const TEMPLATE: &str = "artifact:///{app}/{session}/{name}";
 /// The sessions of an app whose artifacts are listed: those that were updated last.
 const LISTED_SESSIONS: usize = 50;
 
-/// Most artifacts of a list. Others can be read by their URIs.
+/// Maximum number of artifacts of a list. Others can be read by their URIs.
 const MAX_LISTED: usize = 1000;
 
 /// Returns the URI of an artifact.

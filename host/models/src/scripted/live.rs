@@ -24,7 +24,7 @@ const SPOKEN_RATE: u32 = 24_000;
 const TONE_SAMPLES: u32 = 2_400;
 /// The pitch of tones in hertz.
 const PITCH: f64 = 440.0;
-/// Most requests that are not handled yet.
+/// Maximum number of requests that are not handled yet.
 const MAX_REQUESTS: usize = 32;
 
 /// A script as a live model.

@@ -18,13 +18,13 @@ use crate::error::ApiError;
 pub(crate) use body::{Body, BodyArguments, BodyEncoding};
 pub(crate) use parameter::{Location, Parameter, Style};
 
-/// Longest text about a tool in bytes.
+/// Maximum length of the description of a tool in bytes.
 const MAX_TEXT: usize = 1_024;
 
-/// Most operations that are looked at.
+/// Maximum number of operations that are looked at.
 const MAX_OPERATIONS: usize = 20_000;
 
-/// Most parameters of an operation.
+/// Maximum number of parameters of an operation.
 const MAX_PARAMETERS: usize = 256;
 
 /// TRACE is left out: its response would repeat the credentials of the request.

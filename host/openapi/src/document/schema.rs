@@ -13,7 +13,7 @@ use super::name::UniqueNames;
 /// Maximum size of the schema of a tool in bytes of JSON.
 pub(super) const MAX_SCHEMA: usize = 64 << 10;
 
-/// Longest text that describes a schema, in bytes.
+/// Maximum length of the description of a schema in bytes.
 const MAX_TEXT: usize = 1_000;
 
 /// Keywords with a schema.

@@ -13,7 +13,7 @@ use crate::document::{Body, BodyArguments, BodyEncoding};
 
 type Encoded = (HeaderValue, Bytes);
 
-/// Most files of one body.
+/// Maximum number of files of one body.
 const MAX_FILES: usize = 100;
 
 /// Encodes the body of a call, which has at most `limit` bytes. `None` if it has none of the arguments.

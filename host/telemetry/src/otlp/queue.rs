@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 
 use super::{Converter, OtlpError, number};
 
-/// Most bytes of spans that wait or are being sent.
+/// Maximum size in bytes of spans that wait or are being sent.
 const MAX_BYTES: usize = 32 << 20;
 
 /// A batch is sent at the latest with this many bytes, which collectors accept.

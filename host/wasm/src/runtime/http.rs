@@ -79,7 +79,7 @@ fn error_code(
     }),))
 }
 
-/// Most bytes of a request's body that the host buffers before they are sent.
+/// Maximum size in bytes of a request's body that the host buffers before they are sent.
 const MAX_UNSENT: usize = 64 << 10;
 
 /// The HTTP client of one call.

@@ -16,7 +16,7 @@ use thiserror::Error;
 /// Timeout of a component's `describe`, however long its calls may take.
 pub(crate) const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Most bytes of the headers of one HTTP message, as the host stores them.
+/// Maximum size in bytes of the headers of one HTTP message, as the host stores them.
 pub(crate) const MAX_HEADERS: usize = 16 << 10;
 
 /// A default in the table, such as `64 MiB`, `30 s` or `1000`.

@@ -18,7 +18,7 @@ const MAX_ATTEMPTS: u32 = 3;
 /// The header with the token of a configuration.
 const TOKEN_HEADER: &str = "x-a2a-notification-token";
 
-/// Most bytes of the texts of a configuration.
+/// Maximum size in bytes of the texts of a configuration.
 const MAX_ID: usize = 128;
 const MAX_URL: usize = 2048;
 const MAX_TOKEN: usize = 4096;
@@ -32,7 +32,7 @@ pub struct PushLimits {
     pub timeout: Duration,
     /// Delay before the second attempt, doubled each time.
     pub retry_delay: Duration,
-    /// Most requests at a time.
+    /// Maximum number of requests at a time.
     pub max_in_flight: usize,
 }
 

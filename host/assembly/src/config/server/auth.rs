@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 /// Shortest API key. What is shorter can be guessed.
 const MIN_KEY_BYTES: usize = 16;
 
-/// Longest tolerance for clocks that differ.
+/// Maximum tolerance for clocks that differ.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(300);
 
 /// The clients that may use the server.

@@ -2,7 +2,7 @@
 
 use hatchery_core::{Blob, Part, PartData};
 
-/// Most bytes of a recording: three minutes of speech. A longer one is split.
+/// Maximum size in bytes of a recording: three minutes of speech. A longer one is split.
 const MAX_BYTES: usize = 8 << 20;
 
 /// The unsaved speech of one side.

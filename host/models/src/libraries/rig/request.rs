@@ -19,7 +19,7 @@ use crate::files;
 use crate::prompt::{call_id, code_fence};
 use crate::signatures::SignatureKind;
 
-/// Most tokens of an answer of Anthropic, which wants a number, unless the agent sets one.
+/// Default maximum of tokens of an answer of Anthropic, whose API requires one.
 const DEFAULT_MAX_TOKENS: u64 = 8192;
 
 /// Keys that `httpOptions.extraBody` may not set.

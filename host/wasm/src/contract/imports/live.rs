@@ -19,7 +19,7 @@ use crate::policy::Permission;
 use crate::runtime::limits::Limit;
 use crate::runtime::store::call_usage::CallUsage;
 
-/// Most requests that a run has not read. The guest waits from there on.
+/// Maximum number of requests that a run has not read. The guest waits from there on.
 const MAX_UNREAD_REQUESTS: usize = 16;
 
 /// Opens a live run of an app.

@@ -81,7 +81,7 @@ impl Budget {
 
 pub(crate) struct EngineMemory {
     budget: Budget,
-    /// Most bytes of one run.
+    /// Maximum size in bytes of one run.
     run_max: u64,
     /// Runs with instances, by the address of the usage counters that all calls of a run share.
     runs: Mutex<HashMap<usize, Weak<RunMemory>>>,
