@@ -113,7 +113,7 @@ pub trait LiveConnection: Send + Sync {
     /// If the connection is broken, or the model does not take this kind of input.
     async fn send(&self, request: LiveRequest) -> Result<(), ModelError>;
 
-    /// Returns the next message. `None` once the connection is closed. Loses nothing if the future is dropped.
+    /// Returns the next message. `None` once the connection is closed. Implementations must be cancel safe.
     async fn receive(&self) -> Option<Result<LiveResponse, ModelError>>;
 
     /// Closes the connection.

@@ -24,7 +24,7 @@ pub enum RunState {
     Accepted,
     /// A host runs it, or did so until the host ended: then the run can be continued.
     Running,
-    /// The run waits for a person or for the result of a long-running tool. No host holds anything of it.
+    /// The run waits for a person or for the result of a long-running tool. It takes no resources of a host.
     Waiting,
     /// The run has ended as it should.
     Done,
@@ -241,9 +241,9 @@ pub trait RunService: Send + Sync {
         transition: &RunTransition,
     ) -> Result<Option<StoredRun>, StoreError>;
 
-    /// Like [`RunService::start`] for a new run, but need not wait until it is stored: that happens before anything that is
-    /// written for the same user later, and soon. Until then a crash of the process loses it. Reads of this service wait
-    /// for it. The default waits.
+    /// Like [`RunService::start`] for a new run, but may return before it is stored. It is stored soon, and before any
+    /// later write for the same user; until then a crash of the process loses it. Reads of this service wait for it.
+    /// The default waits.
     ///
     /// # Errors
     /// As [`RunService::start`], as far as they are known at once.

@@ -303,7 +303,7 @@ impl<'de> MapAccess<'de> for OneEntry {
     }
 }
 
-/// Reads a made-up value. It counts as any value if the attempt tells nothing new.
+/// Reads a made-up value. It counts as any value if the attempt yields nothing new.
 fn read<'de, T: DeserializeSeed<'de>>(node: &Node, seed: T) -> Result<T::Value, Stop> {
     let before = node.progress();
     let result = seed.deserialize(Recorder(node.clone()));

@@ -356,7 +356,7 @@ impl Runner {
                 let resumed = ResumedRun::find(&app, &request, events, &self.0.verifier(&key))?;
                 Some(resumed.map_or_else(|| new_id.clone(), |resumed| resumed.invocation_id))
             }
-            // Two runs that wait for each other's sessions would wait for ever.
+            // Two runs that wait for each other's sessions would deadlock.
             QueuePosition::Waiting(_) if is_nested => {
                 return Err(StoreError::session_in_use(&key).into());
             }

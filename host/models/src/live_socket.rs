@@ -186,7 +186,7 @@ impl<P: LiveProtocol> Link<P> {
                     resumed => resumed.map(drop),
                 },
                 Step::Frame(Err(error)) => self.recover(error).await,
-                // While nothing is received, no answer can be.
+                // Pongs are only read while frames are.
                 Step::Ping => self.ping(undelivered.is_empty()).await,
             };
             if let Err(error) = result {

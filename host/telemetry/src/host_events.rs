@@ -46,7 +46,7 @@ pub enum HostEventKind {
     FileLoaded { path: String, name: String },
     /// A file cannot be used, or another one has its name.
     FileRejected { path: String, name: String, reason: String, previous_serves: bool },
-    /// A file is gone.
+    /// A file was removed.
     FileRemoved { path: String, name: String },
     /// A new component serves.
     ComponentAdded { name: String, sha256: String },
@@ -165,7 +165,7 @@ impl SpanExporter for HostEvents {
         false
     }
 
-    /// The log is of no use to other services.
+    /// Always false: the events are only read on this host.
     fn is_sampled(&self, _: u128, _: Option<&TraceParent>) -> bool {
         false
     }

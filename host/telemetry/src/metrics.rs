@@ -17,8 +17,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use self::gen_ai::ModelCalls;
 
-/// Maximum number of values of a label. Further ones are counted as [`OTHER`], because each value takes memory for
-/// ever.
+/// Maximum number of values of a label. Further ones are counted as [`OTHER`], because values are never removed.
 const MAX_NAMES: usize = 100;
 
 /// The value of a label for all names beyond [`MAX_NAMES`].

@@ -125,7 +125,7 @@ impl GuestLog {
             tracing::warn!(
                 target: "hatchery::audit",
                 component = &*shared.component, session = labels.session, invocation = labels.invocation,
-                "denied more than {MAX_AUDIT_LINES} times in one call; what follows is not logged"
+                "denied more than {MAX_AUDIT_LINES} times in one call; further denials are not logged"
             );
         }
     }

@@ -25,8 +25,8 @@ const LAST_DELAY: Duration = Duration::from_secs(5);
 /// Maximum time for cancelling a task.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// An agent of another host, which answers over A2A. As a sub agent it goes on with the conversation; as the tool of another
-/// agent it gets a request.
+/// An agent of another host, which answers over A2A. As a sub agent it continues the conversation; as the tool of
+/// another agent it gets a request.
 #[derive(Clone)]
 pub struct RemoteAgent {
     peer: Arc<Peer>,
@@ -278,8 +278,8 @@ impl Exchange<'_> {
     }
 }
 
-/// Cancels a task if it is dropped before the task has ended: the run was cancelled, has failed or took too long. The task of a
-/// run that is continued later or elsewhere goes on.
+/// Guard that cancels a task when it is dropped before the task has ended, because the run was cancelled, has failed or
+/// took too long. Does not cancel the task of a run that can be continued.
 struct AbandonedTask {
     open: Arc<Connection>,
     invocation: Arc<Invocation>,

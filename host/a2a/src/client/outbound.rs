@@ -43,7 +43,7 @@ impl History<'_> {
         self.own().filter_map(|(_, event)| metadata(event, ARTIFACT_ID))
     }
 
-    /// Returns the next message. Its parts are empty if nothing has happened.
+    /// Returns the next message. Its parts are empty if there is no new event.
     pub(super) fn outbound(&self, aggregation: Aggregation) -> Outbound {
         let last = self.own().next_back();
         let context_id = last.and_then(|(_, event)| metadata(event, CONTEXT_ID)).map(Into::into);
@@ -63,7 +63,7 @@ impl History<'_> {
         self.own().next_back().and_then(|(_, event)| metadata(event, TASK_ID)).map(Into::into)
     }
 
-    /// Returns true if the user has answered calls of the agent, and the agent has not gone on since.
+    /// Returns true if the user has answered calls of the agent, and the agent has not continued since.
     pub(super) fn has_answer(&self) -> bool {
         self.answer().is_some()
     }

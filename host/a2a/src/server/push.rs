@@ -41,7 +41,7 @@ pub(super) struct PushSender(Arc<SenderInner>);
 struct SenderInner {
     runner: Runner,
     delivery: Delivery,
-    /// The tasks that are followed, and whether to look at them again then.
+    /// The tasks that are followed. True if a task has changed since, and is to be followed again.
     watched: SyncMutex<HashMap<SessionKey, bool>>,
     /// Held while configurations are changed.
     change: Mutex<()>,
@@ -251,7 +251,7 @@ impl PushSender {
     }
 
     /// Deletes the configurations of a task that has ended, with their credentials. Those that were set after the last
-    /// notification are kept for the next look.
+    /// notification are kept for the next notification.
     async fn finish(&self, key: &SessionKey, notified: Configs) -> Result<(), A2aError> {
         let _guard = self.0.change.lock().await;
         match self.read(key).await? {

@@ -149,7 +149,7 @@ impl A2aService {
         Ok(StartedRun { task, run: Some(run), events })
     }
 
-    /// Starts a run that goes on without its client, and returns its events from the first chunk on.
+    /// Starts a background run, which continues without its client, and returns its events from the first chunk on.
     async fn run_in_background(
         &self,
         app: &Arc<App>,

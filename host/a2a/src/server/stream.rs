@@ -137,7 +137,7 @@ impl Source {
         }
     }
 
-    /// Waits until a task goes on, and returns the events since then. `None` if the server is stopping.
+    /// Waits until a task continues, and returns the events since then. `None` if the server is stopping.
     async fn continuation(&mut self, paused: StoredTask) -> Result<Option<Events>, A2aError> {
         let service = self.service.clone();
         let change = service.0.task_changes.of(&paused.id.to_string());

@@ -155,7 +155,8 @@ impl LiveRequestQueue {
     }
 
     /// Removes and returns the first request, once there is one. `None` if the queue is closed and empty, or stopped.
-    /// Loses nothing if the future is dropped.
+    ///
+    /// This method is cancel safe.
     pub async fn next(&self) -> Option<QueuedRequest> {
         if self.is_stopped() {
             return None;

@@ -1,4 +1,4 @@
-//! Tools that go on while a live model converses, and send it one result after the other.
+//! Streaming tools: they run during a live conversation, and send the model one result after the other.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

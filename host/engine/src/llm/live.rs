@@ -64,8 +64,7 @@ impl LoopDriver<'_> {
         self.answer_in_place(input, first.is_some(), response).await
     }
 
-    /// Emits the answer of a callback in place of the model's. If the user has begun to speak, nobody listens: the queue
-    /// is stopped.
+    /// Emits the answer of a callback in place of the model's. Stops the queue if the user has begun to speak.
     async fn answer_in_place(
         &self,
         input: &LiveInput,
@@ -304,7 +303,7 @@ impl<'a> Conversation<'a> {
         Ok(None)
     }
 
-    /// Starts calls of tools. A callback may have removed some, for which the model would wait for ever.
+    /// Starts tool calls. Calls that a callback has removed are answered, since the model waits for each response.
     async fn handle_calls(&mut self, calls: Vec<FunctionCall>) -> Result<(), RunError> {
         self.begin_turn()?;
         self.store_words(TurnEnd::default(), None).await?;

@@ -126,7 +126,7 @@ impl LoopDriver<'_> {
     fn prepare(&self, (call, answer): PendingCall, key: Option<String>, is_only: bool) -> PreparedCall {
         let (decision, decided) = match answer {
             Some(UserAnswer::Decision { confirmation, request }) => (Some(confirmation), Some(Box::new(request))),
-            // The tool finds the credential where it looks for it.
+            // The tool reads the credential from the credential service.
             Some(UserAnswer::Credential { .. }) | None => (None, None),
         };
         let cx = self.cx.call.for_call(call.id.as_deref()).with_call_key(key).with_confirmation(decision);

@@ -14,7 +14,7 @@ use super::{Runner, RunnerInner};
 /// Maximum number of events that a follower reads from the store at a time.
 const PAGE_EVENTS: usize = 64;
 
-/// How often the store is asked for the events of a run that another host runs, or nobody yet.
+/// Polling interval for the events of a run that another host runs, or that has not begun.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// An item that a follower of a run receives.

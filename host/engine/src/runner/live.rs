@@ -114,10 +114,10 @@ impl Runner {
             let result = tokio::select! {
                 result = conversation.run() => result,
                 () = cancel.cancelled() => Err(RunError::Cancelled),
-                // Nobody reads the answers.
+                // The client has stopped reading.
                 () = client.closed() => Err(RunError::Cancelled),
             };
-            // A turn that is left does not go on.
+            // Cancels a turn that is still in progress.
             cancel.cancel();
             if let Some(queue) = abandoned {
                 queue.stop();
@@ -256,7 +256,7 @@ impl Conversation {
             self.send(event).await?;
         }
         if self.start.first.lock_unpoisoned().take().is_some() {
-            // A plugin or a callback has answered in place of the agent. The user goes on speaking, and nobody listens.
+            // A plugin or a callback has answered in place of the agent, so further requests have no receiver.
             self.start.queue.stop();
         }
         if is_complete {

@@ -199,8 +199,8 @@ impl RunnerInner {
         Ok(())
     }
 
-    /// Records that a run begins or goes on. A run whose id nobody can know yet `is_new`: its first event, which is stored
-    /// after it, does not wait for that.
+    /// Records that a run begins or continues. If `is_new`, no client knows its id yet, so its first event does not
+    /// wait for the record.
     ///
     /// # Errors
     /// [`RunError::Cancelled`] if the run was cancelled before, and those of the session service.
@@ -222,8 +222,8 @@ impl RunnerInner {
         }
     }
 
-    /// Records that a run has ended or waits. A failure does not concern the client: the events are stored. Nobody waits for
-    /// the record of a run that has ended as it should: a host that takes the run up after a crash finds nothing to do.
+    /// Records that a run has ended or waits. A failure is only logged, since the events are stored. The record of a
+    /// finished run is written later: without it, a host that continues the run after a crash finds nothing to do.
     pub(super) async fn record_end(&self, lease: &TurnLease, id: &str, transition: &RunTransition) {
         let Some(runs) = self.services.sessions.runs() else { return };
         let recorded = match transition {

@@ -17,8 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::RunnerInner;
 use super::session_queue::{AcquireSession, CachedSession, SessionGuard, json_bytes};
 
-/// How long a turn is held after its end. Often the next turn is of the same host and takes its lease over, which saves two
-/// writes.
+/// Time for which a lease is kept after its turn. A next turn of the same host reuses it, which saves two writes.
 const END_DELAY: Duration = Duration::from_millis(50);
 
 /// Polling interval for the end of another host's turn.

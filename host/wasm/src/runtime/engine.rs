@@ -65,8 +65,8 @@ pub struct EngineOptions {
     pub max_memory: u64,
     /// Maximum number of table elements of any component.
     pub max_tables: u64,
-    /// Maximum memory in bytes of all instances at one time. Half of the memory of the process by default;
-    /// the rest is for sessions, code and the system.
+    /// Maximum memory in bytes of all instances at one time. Half of the memory of the process by default; the rest is
+    /// for sessions, code and the system.
     pub memory: u64,
     /// Maximum memory in bytes of the instances of one run. A quarter of `memory`, at most 1 GiB, by default.
     pub run_memory: u64,

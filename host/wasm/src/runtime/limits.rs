@@ -167,7 +167,8 @@ macro_rules! limits {
 }
 
 limits! {
-    /// Sum of all linear memories and of what the host holds for the call, such as bodies and headers of HTTP requests.
+    /// Sum of all linear memories and of data that the host holds for the call, such as bodies and headers of HTTP
+    /// requests.
     memory: size(64 MiB) { Memory, "COMPONENT_MEMORY", "of memory" };
     /// Sum of all table elements.
     tables: count(100_000) { Tables, "COMPONENT_LIMIT", "table elements" };

@@ -34,8 +34,7 @@ impl RunningStreams {
         }
     }
 
-    /// Waits for the next result, and returns it as a message for the model; for ever if there are no tools. Loses nothing
-    /// if the future is dropped.
+    /// Returns the next result as a message for the model. Never returns if there are no tools. Cancel safe.
     pub(super) async fn next(&mut self) -> LiveRequest {
         match self.results.next().await {
             Some(message) => message,

@@ -1,4 +1,4 @@
-//! The tools that a live model has called, which run while it goes on speaking.
+//! Tool calls of a live model, which run concurrently with the conversation.
 
 use std::collections::HashSet;
 use std::future::pending;
@@ -60,7 +60,7 @@ impl<'a> RunningTools<'a> {
         }
     }
 
-    /// Waits for the next calls to end; for ever if there are none.
+    /// Returns the next batch of calls that has ended. Never returns if there are none. Cancel safe.
     pub(super) async fn next(&mut self) -> FinishedBatch {
         match self.batches.next().await {
             Some(batch) => batch,
@@ -76,7 +76,7 @@ impl<'a> RunningTools<'a> {
     }
 }
 
-/// Returns the response to a call that does not happen, because a callback has removed it.
+/// Returns the error response to a call that a callback has removed.
 pub(super) fn removal_response(FunctionCall { id, name, .. }: FunctionCall) -> FunctionResponse {
     let response = error_map("the call was not allowed, and has not happened");
     FunctionResponse { id, name, response, ..FunctionResponse::default() }

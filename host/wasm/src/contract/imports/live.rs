@@ -142,7 +142,7 @@ impl LiveRequests {
         }
     }
 
-    /// Sends nothing more.
+    /// Closes the sending side.
     pub(super) fn close(&self) {
         self.queue.close();
     }
