@@ -19,7 +19,7 @@ use crate::fallback::FallbackModel;
 use crate::model::{GenerateContentConfig, Model, ModelCapabilities, ModelResolver};
 use crate::tool::{Tool, Toolset};
 
-/// An agent with its sub agents, before it is added to an [`AgentTree`].
+/// An agent with its sub-agents, before it is added to an [`AgentTree`].
 #[derive(Clone)]
 pub struct Agent {
     /// Unique in its tree.
@@ -35,7 +35,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Creates an agent without sub agents and callbacks.
+    /// Creates an agent without sub-agents and callbacks.
     pub fn new(name: impl Into<String>, description: impl Into<String>, kind: AgentKind) -> Self {
         Self {
             name: name.into(),
@@ -46,7 +46,7 @@ impl Agent {
         }
     }
 
-    /// Sets the sub agents.
+    /// Sets the sub-agents.
     #[must_use]
     pub fn with_sub_agents(mut self, sub_agents: Vec<Agent>) -> Self {
         self.sub_agents = sub_agents;
@@ -69,11 +69,11 @@ impl Agent {
 pub enum AgentKind {
     /// Calls a model in a loop.
     Llm(Box<LlmAgent>),
-    /// Runs its sub agents in order.
+    /// Runs its sub-agents in order.
     Sequential,
-    /// Runs its sub agents concurrently, each in its own branch.
+    /// Runs its sub-agents concurrently, each in its own branch.
     Parallel,
-    /// Runs its sub agents in order, repeatedly, until one escalates.
+    /// Runs its sub-agents in order, repeatedly, until one escalates.
     Loop {
         /// Maximum number of iterations; `None` means no limit but those of the run.
         max_iterations: Option<u32>,
@@ -288,7 +288,7 @@ pub enum IncludeContents {
 /// use async_trait::async_trait;
 /// use hatchery_core::{AgentContext, CustomAgent, RunError};
 ///
-/// /// Greets, then lets the sub agent `writer` continue.
+/// /// Greets, then lets the sub-agent `writer` continue.
 /// struct Greeter;
 ///
 /// #[async_trait]
@@ -359,7 +359,7 @@ pub enum TreeError {
 }
 
 impl AgentTree {
-    /// Builds the tree of `root` and its sub agents.
+    /// Builds the tree of `root` and its sub-agents.
     ///
     /// # Errors
     /// If a name is invalid or used twice.
@@ -384,7 +384,7 @@ impl AgentTree {
         self.node(id).parent
     }
 
-    /// Returns the sub agents, in order.
+    /// Returns the sub-agents, in order.
     pub fn children(&self, id: AgentId) -> &[AgentId] {
         &self.node(id).children
     }
@@ -404,7 +404,7 @@ impl AgentTree {
         std::iter::successors(self.parent(id), |id| self.parent(*id))
     }
 
-    /// Returns all agents, each before its sub agents.
+    /// Returns all agents, each before its sub-agents.
     pub fn iter(&self) -> impl Iterator<Item = (AgentId, &Agent)> {
         self.nodes.iter().enumerate().map(|(index, node)| (AgentId(index), &node.agent))
     }

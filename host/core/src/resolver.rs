@@ -67,7 +67,7 @@ pub trait ItemResolver: Send + Sync {
     /// As [`ItemResolver::tool`].
     fn callback(&self, name: &str) -> Result<Arc<dyn Callback>, ResolveError>;
 
-    /// Returns an agent with its sub agents.
+    /// Returns an agent with its sub-agents.
     ///
     /// # Errors
     /// As [`ItemResolver::tool`].

@@ -1,8 +1,8 @@
 //! Traces: spans of runs, agents, and calls of models, tools and guests. A span is exported when it ends. Names and
 //! attributes are those of OpenTelemetry's GenAI conventions, and those that ADK's clients read.
 //!
-//! Recording is cheap: nothing is serialised, and requests of models are shared with the run. Only the arguments and
-//! results of tools are copied. Exporters serialise what they need, when they need it. Without an exporter nothing is
+//! Recording is cheap: nothing is serialized, and requests of models are shared with the run. Only the arguments and
+//! results of tools are copied. Exporters serialize what they need, when they need it. Without an exporter nothing is
 //! recorded.
 
 mod content;

@@ -227,7 +227,7 @@ impl Catalog {
             let Some(file) = sources.component_files.get(name) else { continue };
             let roots = root_agents(component);
             if roots.is_empty() && component.names(ItemKind::Agent).next().is_some() {
-                let reason = "all its agents are sub agents of each other, so none of them is an app".into();
+                let reason = "all its agents are sub-agents of each other, so none of them is an app".into();
                 issues.insert(file.clone(), FileState::Rejected { reason, previous_serves: false });
             }
             candidates.extend(roots.into_iter().map(|root| {

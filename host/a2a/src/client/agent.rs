@@ -25,7 +25,7 @@ const LAST_DELAY: Duration = Duration::from_secs(5);
 /// Maximum time for cancelling a task.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// An agent of another host, which answers over A2A. As a sub agent it continues the conversation; as the tool of
+/// An agent of another host, which answers over A2A. As a sub-agent it continues the conversation; as the tool of
 /// another agent it gets a request.
 #[derive(Clone)]
 pub struct RemoteAgent {

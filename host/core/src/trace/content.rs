@@ -1,4 +1,4 @@
-//! Content of spans: requests and responses of models and tools, which are kept within bounds and not serialised.
+//! Content of spans: requests and responses of models and tools, which are kept within bounds and not serialized.
 
 use std::sync::Arc;
 
@@ -129,8 +129,8 @@ impl SpanContent {
         }
     }
 
-    /// Returns the content as attributes whose values are JSON. Serialises, so it is not for where spans end. Of a part with
-    /// more than 64 KiB, the size remains.
+    /// Returns the content as attributes whose values are JSON. Serializes, so it is not for where spans end. Of a part
+    /// with more than 64 KiB, the size remains.
     pub fn attributes(&self) -> Vec<(&'static str, AttributeValue)> {
         match self {
             Self::Model { request, omitted, response } => {

@@ -35,7 +35,7 @@ pub struct AgentTool {
 }
 
 impl AgentTool {
-    /// Creates a tool that runs `agent` and its sub agents. With `skip_summarization`, its answer ends the caller's
+    /// Creates a tool that runs `agent` and its sub-agents. With `skip_summarization`, its answer ends the caller's
     /// turn without another model call.
     ///
     /// # Errors

@@ -149,7 +149,7 @@ fn default_true() -> bool {
     true
 }
 
-/// A sub agent: either another file or an agent of a component.
+/// A sub-agent: either another file or an agent of a component.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SubAgentRef {
