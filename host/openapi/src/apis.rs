@@ -93,7 +93,7 @@ pub struct Apis {
     kind: &'static Kind,
     apis: Arc<BTreeMap<String, Arc<Api>>>,
     /// APIs that must not be used, with the reasons.
-    refused: Arc<BTreeMap<String, String>>,
+    refusals: Arc<BTreeMap<String, String>>,
     is_started: Arc<AtomicBool>,
 }
 
@@ -143,13 +143,13 @@ impl Apis {
 
     fn of_kind(kind: &'static Kind, apis: impl IntoIterator<Item = (String, ApiConfig)>) -> Self {
         let apis = apis.into_iter().map(|(name, config)| (name.clone(), Api::new(kind.prefix, name, config)));
-        Self { kind, apis: Arc::new(apis.collect()), refused: Arc::default(), is_started: Arc::default() }
+        Self { kind, apis: Arc::new(apis.collect()), refusals: Arc::default(), is_started: Arc::default() }
     }
 
     /// Adds APIs that must not be used. Agents that refer to them get the reason.
     #[must_use]
-    pub fn with_refused(self, refused: impl IntoIterator<Item = (String, String)>) -> Self {
-        Self { refused: Arc::new(refused.into_iter().collect()), ..self }
+    pub fn with_refused(self, refusals: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self { refusals: Arc::new(refusals.into_iter().collect()), ..self }
     }
 
     /// From now on, reads the document of an API when an agent is loaded that uses it, so that problems are reported
@@ -166,7 +166,7 @@ impl Apis {
         for alias in self.kind.aliases {
             extensions.toolsets.register_alias(*alias, self.kind.toolset);
         }
-        for name in self.apis.keys().chain(self.refused.keys()) {
+        for name in self.apis.keys().chain(self.refusals.keys()) {
             let (apis, api) = (self.clone(), name.clone());
             let name = format!("{}:{name}", self.kind.prefix);
             extensions.toolsets.register(name, move |args| apis.toolset(Some(&api), args));
@@ -184,7 +184,7 @@ impl Apis {
         let Some(name) = api.or(named.as_ref().and_then(Value::as_str)) else {
             return Err(format!("`{key}` is missing: the name of an {word} in hatchery.yaml; {}", self.list()));
         };
-        if let Some(refusal) = self.refused.get(name) {
+        if let Some(refusal) = self.refusals.get(name) {
             return Err(refusal.clone());
         }
         let Some(api) = self.apis.get(name) else {
@@ -214,14 +214,14 @@ impl Apis {
             };
             ApiStatus { name: name.clone(), state, reason, operations }
         };
-        let refused = self.refused.iter().map(|(name, reason)| ApiStatus {
+        let refused_statuses = self.refusals.iter().map(|(name, reason)| ApiStatus {
             name: name.clone(),
             state: "refused",
             reason: Some(reason.clone()),
             operations: Vec::new(),
         });
-        let used = self.apis.iter().filter(|(name, _)| !self.refused.contains_key(*name));
-        used.map(status).chain(refused).collect()
+        let used = self.apis.iter().filter(|(name, _)| !self.refusals.contains_key(*name));
+        used.map(status).chain(refused_statuses).collect()
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Inbound {
     pub(super) task_id: Option<String>,
     context_id: Option<String>,
     /// The artifacts of earlier answers, which a task repeats.
-    known: HashSet<String>,
+    earlier_artifacts: HashSet<String>,
     /// The artifacts of this answer, in order of arrival.
     artifacts: Vec<OpenArtifact>,
     /// Their positions by id.
@@ -68,12 +68,12 @@ impl OpenArtifact {
 }
 
 impl Inbound {
-    /// `known` are the artifacts of earlier answers, `max_bytes` is the limit of this answer.
-    pub(super) fn new<'a>(known: impl Iterator<Item = &'a str>, max_bytes: usize) -> Self {
+    /// `earlier_artifacts` are the artifacts of earlier answers, `max_bytes` is the limit of this answer.
+    pub(super) fn new<'a>(earlier_artifacts: impl Iterator<Item = &'a str>, max_bytes: usize) -> Self {
         Self {
             task_id: None,
             context_id: None,
-            known: known.map(Into::into).collect(),
+            earlier_artifacts: earlier_artifacts.map(Into::into).collect(),
             artifacts: Vec::new(),
             positions: HashMap::new(),
             end: None,
@@ -236,7 +236,7 @@ impl Inbound {
     /// becomes an event at the end of the artifact.
     fn restore(&mut self, artifact: Artifact) -> Result<(), ClientError> {
         let Artifact { id, parts, metadata, .. } = artifact;
-        if self.known.contains(&id) {
+        if self.earlier_artifacts.contains(&id) {
             return Ok(());
         }
         let bytes = id.len() + parts.iter().map(size).sum::<usize>();
@@ -265,7 +265,7 @@ impl Inbound {
 
     /// Returns an artifact that a task has at its end. `None` if it came before.
     fn complete(&mut self, artifact: Artifact) -> Option<EventData> {
-        let is_new = !self.known.contains(&artifact.id);
+        let is_new = !self.earlier_artifacts.contains(&artifact.id);
         let open = self.positions.get(&artifact.id).and_then(|index| self.artifacts.get(*index));
         let is_complete = open.is_some_and(|open| open.is_complete);
         if !is_new || is_complete {

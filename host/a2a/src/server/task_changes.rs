@@ -10,26 +10,26 @@ use tokio_util::sync::CancellationToken;
 /// Notifiers of the tasks that requests of this process wait for.
 #[derive(Default)]
 pub(super) struct TaskChanges {
-    waiting: Mutex<HashMap<String, Weak<Notify>>>,
+    notifiers: Mutex<HashMap<String, Weak<Notify>>>,
     closed: CancellationToken,
 }
 
 impl TaskChanges {
     /// Returns the notifier of a task, which is notified when one of its runs is added or cancelled.
     pub(super) fn of(&self, task: &str) -> Arc<Notify> {
-        let mut waiting = self.waiting.lock_unpoisoned();
-        waiting.retain(|_, change| change.strong_count() > 0);
-        let known = waiting.get(task).and_then(Weak::upgrade);
+        let mut notifiers = self.notifiers.lock_unpoisoned();
+        notifiers.retain(|_, change| change.strong_count() > 0);
+        let known = notifiers.get(task).and_then(Weak::upgrade);
         known.unwrap_or_else(|| {
             let change = Arc::new(Notify::new());
-            waiting.insert(task.to_owned(), Arc::downgrade(&change));
+            notifiers.insert(task.to_owned(), Arc::downgrade(&change));
             change
         })
     }
 
     /// Notifies all requests that wait for a task.
     pub(super) fn notify(&self, task: &str) {
-        let change = self.waiting.lock_unpoisoned().get(task).and_then(Weak::upgrade);
+        let change = self.notifiers.lock_unpoisoned().get(task).and_then(Weak::upgrade);
         if let Some(change) = change {
             change.notify_waiters();
         }

@@ -55,7 +55,7 @@ pub struct LiveRequestQueue(Arc<Inner>);
 struct Inner {
     sender: futures::lock::Mutex<mpsc::Sender<QueuedRequest>>,
     receiver: futures::lock::Mutex<mpsc::Receiver<QueuedRequest>>,
-    returned: Mutex<Option<QueuedRequest>>,
+    returned_request: Mutex<Option<QueuedRequest>>,
     closed: CancellationToken,
     is_stopped: AtomicBool,
 }
@@ -68,7 +68,7 @@ impl LiveRequestQueue {
         Self(Arc::new(Inner {
             sender: sender.into(),
             receiver: receiver.into(),
-            returned: Mutex::default(),
+            returned_request: Mutex::default(),
             closed: CancellationToken::new(),
             is_stopped: AtomicBool::new(false),
         }))
@@ -161,7 +161,7 @@ impl LiveRequestQueue {
         if self.is_stopped() {
             return None;
         }
-        if let Some(request) = self.0.returned.lock_unpoisoned().take() {
+        if let Some(request) = self.0.returned_request.lock_unpoisoned().take() {
             return Some(request);
         }
         let mut receiver = self.0.receiver.lock().await;
@@ -173,7 +173,7 @@ impl LiveRequestQueue {
 
     /// Returns a request to the front of the queue, for the agent that answers it.
     pub fn put_back(&self, request: QueuedRequest) {
-        *self.0.returned.lock_unpoisoned() = Some(request);
+        *self.0.returned_request.lock_unpoisoned() = Some(request);
     }
 }
 

@@ -138,13 +138,13 @@ impl LimitedBody {
 /// The files of one body. Each artifact is read once.
 struct Files<'a> {
     cx: &'a CallContext,
-    known: BTreeMap<String, Blob>,
+    files: BTreeMap<String, Blob>,
     count: usize,
 }
 
 impl<'a> Files<'a> {
     fn new(cx: &'a CallContext) -> Self {
-        Self { cx, known: BTreeMap::new(), count: 0 }
+        Self { cx, files: BTreeMap::new(), count: 0 }
     }
 
     async fn load(&mut self, name: &str) -> Result<Blob, String> {
@@ -152,11 +152,11 @@ impl<'a> Files<'a> {
         if self.count > MAX_FILES {
             return Err(format!("the request has more than {MAX_FILES} files, so it was not sent; send fewer"));
         }
-        if let Some(file) = self.known.get(name) {
+        if let Some(file) = self.files.get(name) {
             return Ok(file.clone());
         }
         let file = load(name, self.cx).await?;
-        self.known.insert(name.to_owned(), file.clone());
+        self.files.insert(name.to_owned(), file.clone());
         Ok(file)
     }
 }
