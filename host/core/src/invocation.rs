@@ -126,7 +126,7 @@ impl NewInvocation {
         Self {
             id: new_invocation_id(),
             user_content: Arc::default(),
-            caller: Caller::claimed(session.key.user.clone(), CallerOrigin::InProcess),
+            caller: Caller::new(session.key.user.clone(), CallerOrigin::InProcess),
             run_config: RunConfig::default(),
             services,
             cancel: CancellationToken::new(),

@@ -214,8 +214,8 @@ impl Replay {
         Some(response.event.clone())
     }
 
-    /// Returns the replay for a sub-agent that code runs: this one, or an empty one if the next event is not of the sub
-    /// agent's subtree. The code may have dropped the events of the sub-agent, which then runs again.
+    /// Returns the replay for a sub-agent that code runs: this one, or an empty one if the next event is of another
+    /// subtree. The code may have dropped the events of the sub-agent, which then runs again.
     pub(crate) fn for_sub_agent(self: &Arc<Self>, tree: &AgentTree, id: AgentId) -> Arc<Self> {
         let author = match self.events().front() {
             Some(next) => tree.find_agent(&next.event.author),

@@ -178,7 +178,7 @@ impl RunnerInner {
             id,
             session,
             user_content,
-            caller: Caller::claimed(key.user, request.origin),
+            caller: Caller::new(key.user, request.origin),
             run_config: app.settings.run.over(request.config),
             services,
             cancel: request.cancel,
