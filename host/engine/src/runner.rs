@@ -19,6 +19,7 @@ mod session_close;
 mod session_history;
 mod session_queue;
 mod turn;
+mod user_message;
 mod user_runs;
 
 use std::pin::Pin;

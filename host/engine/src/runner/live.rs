@@ -21,7 +21,7 @@ use super::agent_selection::agents_to_run;
 use super::event_log::{EventLog, EventSender};
 use super::nested::{LiveParent, count_message};
 use super::request::check_state;
-use super::turn::{UserInput, append_user_message, with_role};
+use super::user_message::{UserInput, append_user_message, with_role};
 use super::{ActiveRun, MAX_UNREAD_EVENTS, Run, RunKind, RunRequest, Runner};
 use crate::app::App;
 use crate::provenance::Verifier;
