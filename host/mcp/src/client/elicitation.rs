@@ -64,7 +64,7 @@ struct Questions {
 pub(super) struct Elicitation {
     questions: Mutex<Questions>,
     /// Notified when the server has asked a question without an answer.
-    unanswered: Notify,
+    new_question: Notify,
     /// True if a person can be asked.
     is_possible: bool,
 }
@@ -92,7 +92,7 @@ impl Elicitation {
             questions.answers.push(Answer { question, content });
         }
         let is_possible = cx.function_call_id.is_some() && !cx.invocation.is_in_tool;
-        Ok(Self { questions: Mutex::new(questions), unanswered: Notify::new(), is_possible })
+        Ok(Self { questions: Mutex::new(questions), new_question: Notify::new(), is_possible })
     }
 
     /// Returns the answer to a request. `None` if a person is to be asked.
@@ -111,13 +111,13 @@ impl Elicitation {
         }
         questions.open.get_or_insert(question);
         drop(questions);
-        self.unanswered.notify_one();
+        self.new_question.notify_one();
         None
     }
 
     /// Waits until the server has asked a question without an answer.
     pub(super) async fn wait_for_question(&self) {
-        self.unanswered.notified().await;
+        self.new_question.notified().await;
     }
 
     /// Asks the person, if there is an open question, and returns the result of the call until then. Otherwise the call has
