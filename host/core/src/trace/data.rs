@@ -59,7 +59,7 @@ impl SpanOperation {
 
     /// ADK's clients rely on the names of runs and of model calls, which have no subject.
     pub(super) fn span_name(self, subject: impl Display) -> Cow<'static, str> {
-        let verb = match self {
+        let prefix = match self {
             Self::Run => return "invocation".into(),
             Self::Model => return "call_llm".into(),
             Self::Agent => "invoke_agent",
@@ -68,7 +68,7 @@ impl SpanOperation {
             Self::Guest => "call_guest",
             Self::Http => return subject.to_string().into(),
         };
-        format!("{verb} {subject}").into()
+        format!("{prefix} {subject}").into()
     }
 }
 
