@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     fn parse(args: &[&str]) -> Task {
-        Cli::try_parse_from(std::iter::once("cargo xtask").chain(args.iter().copied())).unwrap().verb
+        Cli::try_parse_from(std::iter::once("cargo xtask").chain(args.iter().copied())).unwrap().task
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub enum RunState {
     Running,
     /// The run waits for a person or for the result of a long-running tool. It takes no resources of a host.
     Waiting,
-    /// The run has ended as it should.
+    /// The run has ended without a failure.
     Done,
     /// The run has ended with an error.
     Failed,
@@ -74,7 +74,7 @@ pub enum RunTransition {
     Start,
     /// The run pauses until a person has decided or a result is there.
     Wait,
-    /// The run ends as it should.
+    /// The run ends without a failure.
     Finish,
     /// The run no longer waits: another run has begun with the answers.
     Answer,

@@ -254,7 +254,7 @@ impl<P: LiveProtocol> Link<P> {
     }
 }
 
-/// Returns the next frame of the server. `None` if it has closed the connection as it should. Any frame answers pings.
+/// Returns the next frame of the server. `None` if it has closed the connection normally. Any frame answers pings.
 async fn next_frame(
     socket: &mut WebSocket,
     origin: &Origin,
