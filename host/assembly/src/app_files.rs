@@ -309,7 +309,7 @@ fn create_private_folder(path: &Path) -> io::Result<()> {
 impl Drop for ScratchFolder {
     fn drop(&mut self) {
         if let Some(parent) = self.0.parent() {
-            // What remains is removed with the other temporary files of the system.
+            // Remaining files are removed with the other temporary files of the system.
             let _ = fs::remove_dir_all(parent);
         }
     }

@@ -103,7 +103,7 @@ pub struct Config {
     pub apps: BTreeMap<String, AppConfig>,
     /// Limits of every component.
     pub limits: LimitOverrides,
-    /// Limits of what sessions, users and apps may store.
+    /// Limits of the data of sessions, users and apps.
     pub quotas: QuotaOverrides,
     /// The kind of crash that sessions in SQLite survive.
     pub durability: DurabilityConfig,
@@ -111,7 +111,7 @@ pub struct Config {
     pub encryption: EncryptionConfig,
     /// When a server deletes sessions.
     pub retention: RetentionConfig,
-    /// What the operator pays for tokens.
+    /// Prices of tokens.
     pub prices: PricesConfig,
     /// Limits that all components share.
     pub instances: InstanceSettings,

@@ -48,7 +48,7 @@ pub enum ServicesError {
          `hatchery sessions delete`, or choose a `session_service` in SQLite or PostgreSQL"
     )]
     Retention { uri: String },
-    /// What is stored cannot be encrypted.
+    /// A service does not support encryption.
     #[error("encryption: {0}")]
     Encryption(String),
 }
@@ -109,7 +109,7 @@ fn object<S: ?Sized>(source: &Option<ServiceSource<S>>) -> Option<Arc<S>> {
     }
 }
 
-/// Where the scripts of scripted models are found.
+/// The folders of scripts for scripted models.
 #[derive(Debug, Clone, Default)]
 pub struct Scripts {
     /// The folder against which relative paths are resolved.

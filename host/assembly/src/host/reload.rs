@@ -112,7 +112,7 @@ impl ConfigWatcher {
         tracing::info!("{FILE_NAME}: component settings and limits are applied");
     }
 
-    /// Withdraws the access that the configuration does not have any more. What it has in addition needs a restart.
+    /// Withdraws access that was removed from the configuration. Added access needs a restart.
     fn restrict_egress(&self, config: &Config) {
         for (name, policy) in &self.a2a_policies {
             let agent = config.a2a.agents.get(name).filter(|agent| agent.refusal.is_none());

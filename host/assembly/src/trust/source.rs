@@ -31,7 +31,7 @@ pub struct LoadedConfig {
     pub sha256: String,
     /// The requested access outside of the folder.
     pub external: Vec<ExternalAccess>,
-    /// Whether that access is given.
+    /// The decision about that access.
     pub status: TrustStatus,
     folder: PathBuf,
 }
@@ -155,8 +155,8 @@ impl LoadedConfig {
         Ok(Self { config, file, sha256, external: Vec::new(), status: TrustStatus::NotRequired, folder })
     }
 
-    /// Returns what is not trusted and how to trust it, with values and paths, for the operator. `None` if nothing was
-    /// removed.
+    /// Returns the untrusted keys with their values, and the command that trusts them, for the operator. `None` if
+    /// nothing was removed.
     pub fn explanation(&self) -> Option<String> {
         let TrustStatus::Untrusted(reason) = &self.status else { return None };
         let requested: String = self.external.iter().map(|access| format!("  {access}\n")).collect();
