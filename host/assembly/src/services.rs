@@ -48,7 +48,7 @@ pub enum ServicesError {
          `hatchery sessions delete`, or choose a `session_service` in SQLite or PostgreSQL"
     )]
     Retention { uri: String },
-    /// A service does not support encryption.
+    /// The keys cannot be read, or a service does not support encryption.
     #[error("encryption: {0}")]
     Encryption(String),
 }
