@@ -25,7 +25,8 @@ pub trait AppRunner: Send + Sync {
     ///
     /// # Errors
     /// If there is no such app, the message is not one of a user or responds to a function call, the runs are nested
-    /// too deeply, or the session is in use: by the run of `cx`, by one around it ([`RunError::Cycle`]), or by another.
+    /// too deeply, or the session is in use: by the run of `cx`, by an enclosing one ([`RunError::Cycle`]), or by
+    /// another.
     async fn run(&self, cx: &CallContext, request: AppRunRequest) -> Result<AppRun, RunError>;
 
     /// Opens a live run of an app, which answers the requests of `queue` until that is closed. Code sends no request that

@@ -292,7 +292,7 @@ impl Invocation {
         self.is_ended.load(Ordering::Acquire)
     }
 
-    /// Returns this run and the runs around it whose code has started it, innermost first.
+    /// Returns this run and the enclosing runs, whose code has started it, innermost first.
     pub fn and_parents(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |run| run.parent.as_deref())
     }

@@ -222,7 +222,7 @@ impl SpanContext {
         self.0.is_some()
     }
 
-    /// Returns the span around this place for other services; `None` outside of spans.
+    /// Returns the current span as the parent for other services; `None` outside of spans.
     pub fn parent(&self) -> Option<TraceParent> {
         let Place { trace, span_id, .. } = self.0.as_deref()?;
         Some(TraceParent { trace_id: trace.id, span_id: (*span_id)?, is_sampled: trace.is_sampled })
@@ -267,7 +267,7 @@ impl SpanContext {
         ModelCallProgress::begin(self)
     }
 
-    /// Records that an event is the result of the span around this place.
+    /// Records that an event is the result of the current span.
     pub fn add_event(&self, id: &str) {
         if let Some(place) = &self.0 {
             let mut ids = place.event_ids.lock_unpoisoned();
@@ -277,7 +277,7 @@ impl SpanContext {
         }
     }
 
-    /// Records a line that a guest logs in the span around this place, if content is captured.
+    /// Records a line that a guest logs in the current span, if content is captured.
     pub fn add_log(&self, level: &'static str, text: &str) {
         if let Some(place) = self.0.as_ref().filter(|place| place.trace.captures_content) {
             place.logs.lock_unpoisoned().add(level, text);

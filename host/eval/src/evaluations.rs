@@ -52,7 +52,7 @@ impl Evaluations {
         Self(Arc::new(Inner { runner, store, permits: Semaphore::new(MAX_EVALUATIONS) }))
     }
 
-    /// Calls the store on a thread for that.
+    /// Calls the store on a thread for blocking work.
     async fn with_store<T: Send + 'static>(
         &self,
         work: impl FnOnce(&EvalStore) -> Result<T, EvalError> + Send + 'static,

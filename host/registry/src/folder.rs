@@ -1,4 +1,4 @@
-//! PulledComponent components of a folder: adding, restoring and updating them.
+//! Pulled components of a folder: adding, restoring and updating them.
 //!
 //! A signed component `NAME.wasm` has its signature in `NAME.wasm.minisig`. Every operation verifies both files, even
 //! if nothing is pulled.

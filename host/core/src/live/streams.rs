@@ -17,7 +17,7 @@ use crate::sync::MutexExt;
 /// Maximum number of requests that a tool has not read. It misses further ones.
 const MAX_UNREAD_REQUESTS: usize = 64;
 
-/// The results of a streaming tool, in order. It ends with them.
+/// The results of a streaming tool, in order. The tool ends with the stream.
 pub type LiveResults = BoxStream<'static, Value>;
 
 /// A streaming tool that has begun.

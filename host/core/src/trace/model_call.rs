@@ -35,7 +35,7 @@ struct Progress {
 }
 
 impl ModelCallProgress {
-    /// Begins to record the call whose span is around this place.
+    /// Begins to record the call of the current span.
     pub(super) fn begin(context: &SpanContext) -> Self {
         let begin = || Progress {
             started: Instant::now(),

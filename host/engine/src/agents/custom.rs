@@ -97,7 +97,7 @@ fn rejection(cx: &CallContext, message: impl Into<String>) -> RunError {
 
 /// Replaces the events that a custom agent emits with its recorded events, until the replay is finished.
 struct ReplaySink {
-    /// The agent with the sink around it.
+    /// The context of the agent, with the enclosing sink.
     outer: AgentContext,
     replay: Arc<Replay>,
     host: Arc<EngineHost>,

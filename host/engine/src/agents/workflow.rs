@@ -27,7 +27,7 @@ pub(super) async fn run_sequential(
 }
 
 /// Runs the sub-agents in order, round after round, until one escalates or `max_iterations` rounds are over. `None` is
-/// no limit. An escalation ends this loop, and neither loops nor parallel agents around it.
+/// no limit. An escalation ends this loop, and no enclosing loop or parallel agent.
 pub(super) async fn run_loop(
     run: &Arc<RunContext>,
     id: AgentId,
@@ -141,7 +141,7 @@ struct EscalationSink {
     run: Arc<RunContext>,
     effect: EscalationEffect,
     outer: Arc<dyn EventSink>,
-    /// The outcome of the agent around, once an event has escalated.
+    /// The outcome of the enclosing agent, once an event has escalated.
     outcome: OnceLock<AgentOutcome>,
 }
 
@@ -170,7 +170,7 @@ impl EventSink for EscalationSink {
         }
         let outcome = if event.is_final_response() { AgentOutcome::Done } else { AgentOutcome::Escalated };
         match self.outer.emit(event).await {
-            // `Stopped` if the event ended an agent around too.
+            // `Stopped` if the event ended an enclosing agent too.
             Ok(_) | Err(RunError::Stopped) => {
                 let _ = self.outcome.set(outcome);
                 Err(RunError::Stopped)

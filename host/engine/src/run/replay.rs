@@ -131,8 +131,8 @@ impl Replay {
         Ok(Some(result))
     }
 
-    /// Removes and returns the agent's next recorded event, if it `matches`. The event goes to the agents around, as it
-    /// did when it was recorded.
+    /// Removes and returns the agent's next recorded event, if it `matches`. The event goes to the enclosing agents, as
+    /// it did when it was recorded.
     pub(crate) async fn next(
         &self,
         cx: &AgentContext,

@@ -18,7 +18,7 @@ use crate::config::{ServerConfig, Transport};
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 const LAST_DELAY: Duration = Duration::from_secs(30);
 
-/// For how long after a failed attempt a request fails at once instead of trying again.
+/// Time after a failed attempt in which requests fail at once instead of trying again.
 const FAILURE_TTL: Duration = Duration::from_secs(1);
 
 /// The state of the connection to a server.
@@ -43,7 +43,7 @@ pub(super) struct Server {
     is_started: AtomicBool,
     /// The challenge (`WWW-Authenticate`) of the server to a call that lacked rights.
     challenge: Mutex<Option<String>>,
-    /// Asks for an attempt to connect now.
+    /// Notified to connect now.
     wake: Notify,
     stop: CancellationToken,
 }

@@ -80,7 +80,7 @@ impl<'d> SchemaConverter<'d> {
         if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
             converted.insert("$ref".into(), format!("#/$defs/{}", self.definition(reference)?).into());
             self.grow(reference.len())?;
-            // Before 3.1 nothing counts beside a reference.
+            // Before 3.1 other keywords beside a reference are ignored.
             if self.document.is_3_0 {
                 return Ok(converted.into());
             }
@@ -212,7 +212,7 @@ fn is_read_only(schema: &Value) -> bool {
     schema.get("readOnly") == Some(&Value::Bool(true))
 }
 
-/// Requires no property that only answers have.
+/// Removes read-only properties from the required ones.
 fn omit_read_only(schema: &JsonMap, converted: &mut JsonMap) {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
     if let Some(Value::Array(required)) = converted.get_mut("required") {
