@@ -13,7 +13,6 @@ pub enum Role {
     /// The client.
     #[default]
     User,
-    /// The agent.
     Agent,
 }
 

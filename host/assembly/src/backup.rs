@@ -30,7 +30,6 @@ pub struct BackupItem {
 /// Reasons why there is no backup.
 #[derive(Debug, Error)]
 pub enum BackupError {
-    /// The target is in use.
     #[error("{} exists and is not empty; name a new folder", .0.display())]
     TargetInUse(PathBuf),
     /// The target is in a folder that would be copied into it.

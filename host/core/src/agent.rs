@@ -85,7 +85,6 @@ pub enum AgentKind {
 /// The parts of a custom agent.
 #[derive(Clone)]
 pub struct CustomAgentSpec {
-    /// The code.
     pub code: Arc<dyn CustomAgent>,
     /// The model that the code calls if it names none.
     pub model: Option<ModelRef>,
@@ -164,7 +163,6 @@ pub enum Capability<'a> {
     ReadState(&'a str),
     /// Sets this state key, of any scope.
     WriteState(&'a str),
-    /// Reads artifacts.
     ReadArtifacts,
     /// Saves artifacts.
     WriteArtifacts,
@@ -339,7 +337,6 @@ pub enum TreeError {
     /// A name is invalid.
     #[error("agent name `{name}` {reason}")]
     BadName {
-        /// The name.
         name: String,
         /// The rule that it breaks.
         reason: &'static str,
@@ -349,7 +346,6 @@ pub enum TreeError {
         "two agents are named `{name}`: one is {first}, the other is {second}; names must be unique in the whole tree"
     )]
     Duplicate {
-        /// The name.
         name: String,
         /// The path of the first.
         first: String,

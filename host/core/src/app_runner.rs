@@ -55,7 +55,6 @@ pub struct AppRunRequest {
     pub app: String,
     /// The id of the session, which is created if it does not exist. `None` creates a session with a new id.
     pub session: Option<String>,
-    /// The message.
     pub message: Content,
     /// Changes of state that are stored with the message.
     pub state_delta: JsonMap,

@@ -49,12 +49,10 @@ pub enum StoreError {
     /// The service cannot use a name.
     #[error("invalid name `{name}`: {reason}")]
     InvalidName {
-        /// The name.
         name: String,
         /// The rule that it breaks.
         reason: &'static str,
     },
-    /// The request is invalid.
     #[error("{0}")]
     InvalidRequest(String),
     /// A quota is exhausted.
@@ -243,7 +241,6 @@ pub enum RunError {
     NotFound {
         /// `Agent`, `App` …
         kind: &'static str,
-        /// The name.
         name: String,
         /// The alternatives, starting with a separator; empty if there are none.
         hint: String,
@@ -251,7 +248,6 @@ pub enum RunError {
     /// A limit was reached.
     #[error("{limit} of {value} reached by agent `{agent}`; raise `{}` to allow more", limit.key())]
     Limit {
-        /// The limit.
         limit: RunLimit,
         /// The configured value.
         value: u64,
@@ -285,7 +281,6 @@ pub enum RunError {
     PluginMissing {
         /// The plugin's name.
         plugin: String,
-        /// The reason.
         reason: String,
     },
     /// An extension of an agent or a runner, such as a plugin or a summarizer, reported a failure.
@@ -293,7 +288,6 @@ pub enum RunError {
     Extension {
         /// The kind of extension.
         kind: ItemKind,
-        /// The name.
         name: String,
         /// A stable code, possibly the component's own.
         code: Cow<'static, str>,
@@ -321,7 +315,6 @@ pub enum RunError {
         "app `{app}` is not run in session `{session}`: it runs there already, and would wait for itself; use another session"
     )]
     Cycle {
-        /// The app.
         app: String,
         /// The id of the session.
         session: String,

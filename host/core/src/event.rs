@@ -261,7 +261,6 @@ impl KnownKeys for Compaction {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UsageMetadata {
-    /// Tokens of the prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_token_count: Option<u64>,
     /// Tokens of the response.

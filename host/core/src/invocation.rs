@@ -39,13 +39,11 @@ pub use self::writer::{InvocationWriter, RevisionGap};
 pub struct Invocation {
     /// `e-<uuid>`.
     pub id: String,
-    /// The key of the session.
     pub session_key: SessionKey,
     /// The user or process that requested the run.
     pub caller: Caller,
     /// Settings and limits.
     pub run_config: RunConfig,
-    /// The services.
     pub services: Services,
     /// Cancelled to stop the run.
     pub cancel: CancellationToken,
@@ -94,7 +92,6 @@ pub struct NewInvocation {
     pub caller: Caller,
     /// Settings and limits.
     pub run_config: RunConfig,
-    /// The services.
     pub services: Services,
     /// Cancelled to stop the run.
     pub cancel: CancellationToken,

@@ -101,7 +101,6 @@ pub enum EventWindow {
     RecentSince {
         /// Number of considered events.
         count: usize,
-        /// The time.
         time: Timestamp,
     },
     /// Events appended after this [`Session::revision`], for a reader that has the others.

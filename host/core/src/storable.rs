@@ -31,7 +31,6 @@ pub enum UnstorableEvent {
     Key {
         /// The path of the object within the event.
         place: String,
-        /// The key.
         key: String,
         /// The type that has a field for the key, in words.
         noun: &'static str,

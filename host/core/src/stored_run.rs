@@ -114,9 +114,7 @@ impl From<RunFailure> for RunError {
 pub struct StoredRun {
     /// The id, unique in the session. Clients may choose it.
     pub id: String,
-    /// The session.
     pub session: SessionKey,
-    /// The state.
     pub state: RunState,
     /// The error of a failed run.
     pub failure: Option<RunFailure>,
@@ -204,7 +202,6 @@ impl StoredRun {
 /// The runs of a session, newest first.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunPage {
-    /// The runs.
     pub runs: Vec<StoredRun>,
     /// Cursor of the next page; `None` on the last one.
     pub next: Option<u64>,

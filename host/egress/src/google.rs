@@ -22,7 +22,6 @@ pub enum GoogleCredentials {
         client_email: String,
         /// The key in PEM.
         private_key: Secret,
-        /// The id of the key.
         private_key_id: Option<String>,
         /// The token server.
         token_uri: Option<String>,

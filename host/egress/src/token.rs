@@ -70,7 +70,6 @@ impl TokenCache {
 /// The response of a token server.
 #[derive(Debug, Clone, Deserialize)]
 pub struct TokenResponse {
-    /// The token.
     pub access_token: Secret,
     /// Its lifetime in seconds. `None` if the server does not report it.
     #[serde(default, deserialize_with = "seconds")]

@@ -39,14 +39,12 @@ use crate::tools::builtin;
 pub struct Extensions {
     /// Tools. A tool that an agent names without arguments is created with empty ones.
     pub tools: Factories<Arc<dyn Tool>>,
-    /// Toolsets.
     pub toolsets: Factories<Arc<dyn Toolset>>,
     /// Kinds of agents by the `agent_class` of YAML files, beside those that the engine runs itself.
     pub agent_classes: Factories<AgentKind>,
     /// Plugins. [`ConfiguredPlugins`](crate::plugins::ConfiguredPlugins) creates those that the configuration names,
     /// once.
     pub plugins: Factories<Arc<dyn Plugin>>,
-    /// Code executors.
     pub code_executors: Factories<Arc<dyn CodeExecutor>>,
 }
 

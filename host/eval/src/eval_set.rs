@@ -100,7 +100,6 @@ pub struct IntermediateData {
     /// The tool calls, in order.
     #[serde(alias = "tool_uses")]
     pub tool_uses: Vec<FunctionCall>,
-    /// The responses of the tools.
     #[serde(alias = "tool_responses")]
     pub tool_responses: Vec<FunctionResponse>,
     /// Texts before the final one, with the names of their agents.

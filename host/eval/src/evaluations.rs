@@ -33,7 +33,6 @@ struct Inner {
 /// A request to evaluate a set.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EvalRequest {
-    /// The set.
     pub set_id: String,
     /// The cases; empty for all.
     pub case_ids: Vec<String>,

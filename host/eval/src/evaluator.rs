@@ -32,7 +32,6 @@ const MAX_PARALLEL: usize = 64;
 /// The options of an evaluation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EvalOptions {
-    /// The metrics.
     pub metrics: Vec<Metric>,
     /// The cases to run; empty for all.
     pub case_ids: Vec<String>,

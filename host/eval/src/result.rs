@@ -57,7 +57,6 @@ impl Serialize for EvalStatus {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricResult {
-    /// The metric.
     pub metric_name: &'static str,
     /// The lowest score that passes.
     pub threshold: f64,
@@ -109,7 +108,6 @@ pub struct InvocationResult {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EvalCaseResult {
-    /// The set.
     pub eval_set_id: String,
     /// The case.
     pub eval_id: String,
@@ -136,7 +134,6 @@ pub struct EvalSetResult {
     pub eval_set_result_id: String,
     /// The same, as a name for people.
     pub eval_set_result_name: String,
-    /// The set.
     pub eval_set_id: String,
     /// The results of each run of each case, in the order of the cases.
     pub eval_case_results: Vec<EvalCaseResult>,

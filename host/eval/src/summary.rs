@@ -27,7 +27,6 @@ pub struct CaseSummary {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricSummary {
-    /// The metric.
     pub metric_name: &'static str,
     /// The lowest score that passes.
     pub threshold: f64,

@@ -46,7 +46,6 @@ pub struct VertexConfig {
 /// Location of a credentials file of Google Cloud.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CredentialsSource {
-    /// In a file.
     File(std::path::PathBuf),
     /// Its text.
     Json(ConfigValue),

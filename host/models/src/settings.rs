@@ -79,9 +79,7 @@ impl Eq for WritableFolders {}
 /// Connection settings of a provider. Fields that are `None` have the provider's default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Connection {
-    /// The base URL.
     pub base_url: Option<BaseUrl>,
-    /// The API key.
     pub api_key: Option<Secret>,
     /// Headers of every request, by name.
     pub headers: BTreeMap<String, Secret>,

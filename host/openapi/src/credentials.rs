@@ -23,7 +23,6 @@ pub enum Credentials {
     /// Not at all.
     #[default]
     None,
-    /// With a key.
     ApiKey {
         /// Place of the key.
         location: KeyLocation,
@@ -38,7 +37,6 @@ pub enum Credentials {
     Basic {
         /// The user name.
         username: ConfigValue,
-        /// The password.
         password: ConfigValue,
     },
     /// With access tokens that a server grants to the host itself (OAuth 2.0 client credentials).
@@ -54,9 +52,7 @@ pub enum Credentials {
 pub struct ClientCredentials {
     /// URL of the token endpoint.
     pub token_url: String,
-    /// The client.
     pub client_id: ConfigValue,
-    /// Its secret.
     pub client_secret: ConfigValue,
     /// Scopes of the tokens.
     pub scopes: Vec<String>,
@@ -88,7 +84,6 @@ pub struct ServiceAccount {
 /// Location of a credentials file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
-    /// In a file.
     File(PathBuf),
     /// Its text.
     Json(ConfigValue),
@@ -97,11 +92,9 @@ pub enum KeySource {
 /// Place of an API key in requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyLocation {
-    /// In a header.
     Header,
     /// In the query of the URL.
     Query,
-    /// In a cookie.
     Cookie,
 }
 

@@ -24,7 +24,6 @@ const MAX_EXCERPT: usize = 300;
 /// An integration or a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Integration {
-    /// The project.
     pub project: String,
     /// The location, such as `us-central1`.
     pub location: String,
@@ -41,18 +40,15 @@ pub struct Integration {
 pub enum IntegrationResource {
     /// An integration, by its API triggers.
     Integration {
-        /// Its name.
         name: String,
         /// The triggers, such as `api_trigger/orders`; all if empty.
         triggers: Vec<String>,
     },
     /// A connection, by its connector.
     Connection {
-        /// Its name.
         name: String,
         /// Operations by entity; all that the connector has if empty.
         entity_operations: BTreeMap<String, Vec<EntityOperation>>,
-        /// Actions.
         actions: Vec<String>,
     },
 }

@@ -41,21 +41,47 @@ pub struct HostEvent {
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum HostEventKind {
     /// A file was found or has changed, and is being loaded.
-    FileLoading { path: String, name: String },
-    /// A file is loaded.
-    FileLoaded { path: String, name: String },
+    FileLoading {
+        path: String,
+        name: String,
+    },
+    FileLoaded {
+        path: String,
+        name: String,
+    },
     /// A file cannot be used, or another one has its name.
-    FileRejected { path: String, name: String, reason: String, previous_serves: bool },
+    FileRejected {
+        path: String,
+        name: String,
+        reason: String,
+        previous_serves: bool,
+    },
     /// A file was removed.
-    FileRemoved { path: String, name: String },
+    FileRemoved {
+        path: String,
+        name: String,
+    },
     /// A new component serves.
-    ComponentAdded { name: String, sha256: String },
+    ComponentAdded {
+        name: String,
+        sha256: String,
+    },
     /// A component serves with new code.
-    ComponentReplaced { name: String, from: String, to: String },
+    ComponentReplaced {
+        name: String,
+        from: String,
+        to: String,
+    },
     /// A component was removed.
-    ComponentRemoved { name: String, sha256: String },
+    ComponentRemoved {
+        name: String,
+        sha256: String,
+    },
     /// The last run with a replaced revision has ended.
-    RevisionDrained { name: String, sha256: String },
+    RevisionDrained {
+        name: String,
+        sha256: String,
+    },
     /// A run has ended or waits.
     RunEnded {
         app: String,

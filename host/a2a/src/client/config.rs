@@ -28,7 +28,6 @@ pub struct RemoteAgentConfig {
 pub enum CardSource {
     /// At a URL, such as `https://agents.example/.well-known/agent-card.json`.
     Url(String),
-    /// In a file.
     File(PathBuf),
 }
 

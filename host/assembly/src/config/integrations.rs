@@ -29,7 +29,6 @@ pub struct IntegrationConfig {
     pub integration: Option<String>,
     /// The triggers of the integration, such as `api_trigger/orders`. Default: all.
     pub triggers: Vec<String>,
-    /// A connection.
     pub connection: Option<String>,
     /// Operations by entity of the connection. An empty list stands for all that its connector has.
     pub entity_operations: BTreeMap<String, Vec<IntegrationOperation>>,

@@ -83,7 +83,6 @@ pub struct ApiConfig {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuthConfig {
-    /// A key.
     pub api_key: Option<ApiKeyConfig>,
     /// A token in the header `Authorization`.
     pub bearer: Option<ValueConfig>,

@@ -13,7 +13,6 @@ pub struct AuthCredential {
     /// The kind.
     #[serde(alias = "auth_type")]
     pub auth_type: AuthCredentialType,
-    /// A key.
     #[serde(alias = "api_key", skip_serializing_if = "Option::is_none")]
     pub api_key: Option<String>,
     /// The value of the header `Authorization`.
@@ -77,10 +76,8 @@ pub struct HttpCredentials {
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OAuth2Auth {
-    /// The id of the client.
     #[serde(alias = "client_id", skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
-    /// The secret of the client.
     #[serde(alias = "client_secret", skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<String>,
     /// URL of the login. The client adds its `redirect_uri` unless there is one.

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 pub enum AuthScheme {
-    /// A key.
     #[serde(rename = "apiKey")]
     ApiKey {
         /// Its place in requests.
@@ -51,11 +50,9 @@ pub enum AuthScheme {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum AuthKeyLocation {
-    /// In a header.
     Header,
     /// In the query of the URL.
     Query,
-    /// In a cookie.
     Cookie,
 }
 

@@ -28,7 +28,6 @@ pub type Reservation = Arc<dyn Any + Send + Sync>;
 /// A request in a queue, with its reservations.
 #[derive(Clone)]
 pub struct QueuedRequest {
-    /// The request.
     pub request: LiveRequest,
     /// Kept until the request is stored or sent to a model.
     pub reservations: Vec<Reservation>,

@@ -42,7 +42,6 @@ pub enum SpanContent {
 /// A value, or the size of one that is too large to be kept.
 #[derive(Debug)]
 pub enum BoundedValue<T> {
-    /// The value.
     Value(T),
     /// About how many bytes it had.
     Omitted(usize),

@@ -76,7 +76,6 @@ impl SpanOperation {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum AttributeValue {
-    /// Text.
     Text(Cow<'static, str>),
     /// A text that spans share.
     Shared(Arc<str>),
@@ -173,7 +172,6 @@ pub struct SpanError {
 pub struct SpanData {
     /// The operation and its subject, such as `execute_tool roll_die`.
     pub name: Cow<'static, str>,
-    /// The operation.
     pub operation: SpanOperation,
     /// The run.
     pub trace: Arc<Trace>,
@@ -183,7 +181,6 @@ pub struct SpanData {
     pub parent_span_id: Option<u64>,
     /// When it began.
     pub start: SystemTime,
-    /// Its duration.
     pub duration: Duration,
     /// `None` if it has not failed.
     pub error: Option<SpanError>,

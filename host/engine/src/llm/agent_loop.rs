@@ -52,7 +52,6 @@ enum State {
 /// The next step of the driver.
 #[derive(Debug)]
 pub enum AgentStep {
-    /// Call the model.
     CallModel,
     /// Call the tools that this event calls.
     CallTools(Arc<Event>),

@@ -24,7 +24,6 @@ pub enum RunUpdate {
     Event {
         /// The session's revision with this event, to follow from; `None` for a partial event, which is not stored.
         revision: Option<u64>,
-        /// The event.
         event: Arc<Event>,
     },
     /// The run has ended, or waits for an answer. The last update.

@@ -18,7 +18,6 @@ const MAX_BUFFERED_FRAMES: usize = 64;
 /// A message of the bus.
 #[derive(Debug, Clone)]
 pub(super) enum Frame {
-    /// An event.
     Event {
         /// The session's revision with this event; `None` for a partial event, which is not stored.
         revision: Option<u64>,
@@ -43,9 +42,7 @@ impl FrameSender {
 /// A run of this host that is in progress or queued.
 #[derive(Debug, Clone)]
 pub struct RunInProgress {
-    /// Its session.
     pub session: SessionKey,
-    /// Its id.
     pub id: String,
     /// The time since this host has it.
     pub elapsed: Duration,

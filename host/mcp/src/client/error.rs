@@ -24,7 +24,6 @@ pub enum McpError {
     Start {
         /// The program.
         command: String,
-        /// The reason.
         reason: String,
     },
     /// The HTTP client cannot be created.
@@ -63,7 +62,6 @@ pub enum McpError {
     Listing {
         /// The kind of the items, in the plural.
         what: &'static str,
-        /// The reason.
         reason: String,
     },
     /// A prompt cannot be used as an instruction.
@@ -71,7 +69,6 @@ pub enum McpError {
     Prompt {
         /// The prompt.
         name: String,
-        /// The reason.
         reason: String,
     },
     /// The host has closed the connection for good.

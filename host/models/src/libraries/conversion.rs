@@ -15,7 +15,6 @@ pub enum ConversionError {
     Json {
         /// The name of the text.
         what: String,
-        /// The reason.
         reason: String,
     },
     /// A message or a setting that the library has no form for.

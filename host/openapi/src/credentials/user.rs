@@ -21,7 +21,6 @@ pub struct UserCredentials {
 /// The host as a client of an OAuth server where users log in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserClient {
-    /// The id.
     pub id: ConfigValue,
     /// The secret. `None` for a client that has none.
     pub secret: Option<ConfigValue>,

@@ -86,7 +86,6 @@ async fn store_revision(
 /// A component whose compiled code is in the cache.
 #[derive(Debug, Clone)]
 pub struct Precompiled {
-    /// Its name.
     pub name: String,
     /// Size of the file in bytes.
     pub size: u64,
