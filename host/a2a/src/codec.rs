@@ -73,6 +73,8 @@ impl Version {
         }
     }
 
+    /// Decodes an item of a stream.
+    ///
     /// # Errors
     /// The reason why it is not an item of a stream.
     pub(crate) fn decode_update(self, value: &Value) -> Result<Update, String> {
@@ -82,6 +84,8 @@ impl Version {
         }
     }
 
+    /// Decodes a task.
+    ///
     /// # Errors
     /// The reason why it is not a task.
     pub(crate) fn decode_task(self, value: &Value) -> Result<Task, String> {
@@ -132,7 +136,7 @@ pub(crate) fn decode_url_safe(text: &str) -> Option<String> {
     (encode_url_safe(&decoded) == text).then_some(decoded)
 }
 
-/// `null` counts as a missing key.
+/// Deserializes a value, with the default for `null`.
 fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,

@@ -340,7 +340,7 @@ fn resolve_parameter(folder: &Path, uri: &str, start: &str) -> String {
     format!("{location}?{}", parameters.collect::<Vec<_>>().join("&"))
 }
 
-/// The path of a `sqlite:` or `file:` URI. `None` for services without files.
+/// Returns the path of a `sqlite:` or `file:` URI. `None` for services without files.
 pub(crate) fn path_of_uri(uri: &str) -> Option<PathBuf> {
     match uri.split_once(':')? {
         ("sqlite" | "file", path) if !path.is_empty() => Some(path.strip_prefix("//").unwrap_or(path).into()),

@@ -400,7 +400,7 @@ impl RunError {
         message
     }
 
-    /// The stable code that clients see in `errorCode`.
+    /// Returns the stable code that clients see in `errorCode`.
     pub fn code(&self) -> &str {
         match self {
             Self::Model(error) => error.kind.code(),

@@ -98,7 +98,7 @@ pub struct SessionImport {
 }
 
 impl SessionImport {
-    /// A session that begins with a state.
+    /// Creates a session that begins with a state.
     ///
     /// # Errors
     /// [`ImportError::Partial`] and [`ImportError::NotAnObject`].
@@ -114,8 +114,8 @@ impl SessionImport {
         Ok(Self { initial_state, events })
     }
 
-    /// A session that ends with a state, as an export has it. Keys that its events have changed are not set initially,
-    /// since their earlier values are unknown.
+    /// Creates a session that ends with a state, as an export has it. Keys that its events have changed are not set
+    /// initially, since their earlier values are unknown.
     ///
     /// # Errors
     /// Those of [`SessionImport::new`].

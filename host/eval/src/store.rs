@@ -53,7 +53,7 @@ impl EvalStore {
         Self { files: Files::in_folder(folder.into()), apps: None, writer: Mutex::default() }
     }
 
-    /// Also reads the sets that are beside the agents of a served folder: `APP/*.evalset.json`, with the criteria in
+    /// Adds the sets beside the agents of a served folder: `APP/*.evalset.json`, with the criteria in
     /// `APP/test_config.json`.
     #[must_use]
     pub fn with_served_folder(self, folder: &Path) -> Self {

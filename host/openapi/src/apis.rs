@@ -152,8 +152,8 @@ impl Apis {
         Self { refusals: Arc::new(refusals.into_iter().collect()), ..self }
     }
 
-    /// From now on, reads the document of an API when an agent is loaded that uses it, so that problems are reported
-    /// early. Without this it is read when the agent runs.
+    /// Reads documents of APIs as soon as an agent that uses them is loaded, so that problems are reported early.
+    /// Without this call, they are read when the agent runs.
     pub fn start(&self) {
         self.is_started.store(true, Ordering::Release);
     }

@@ -37,7 +37,7 @@ pub struct LoadedConfig {
 }
 
 impl ConfigSource {
-    /// The `hatchery.yaml` of a folder, without any external access.
+    /// Returns the `hatchery.yaml` of a folder as a source, without any external access.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into(), named: None, store: None, is_required: false, has_network: true }
     }
@@ -146,7 +146,7 @@ fn writable_by_all(file: &Path) -> Option<PathBuf> {
 }
 
 impl LoadedConfig {
-    /// A configuration that the operator has written in code, for a served folder.
+    /// Returns a configuration that the operator has written in code, for a served folder.
     pub(crate) fn of_operator(mut config: Config, folder: &Path) -> Result<Self, ConfigError> {
         let file = folder.join(FILE_NAME);
         config.check_not_writable(folder, &file)?;

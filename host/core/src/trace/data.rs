@@ -57,7 +57,7 @@ impl SpanOperation {
         }
     }
 
-    /// ADK's clients rely on the names of runs and of model calls, which have no subject.
+    /// Returns the name of a span. ADK's clients rely on those of runs and of model calls, which have no subject.
     pub(super) fn span_name(self, subject: impl Display) -> Cow<'static, str> {
         let prefix = match self {
             Self::Run => return "invocation".into(),

@@ -142,7 +142,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Converses. `first` is the first request.
+    /// Runs the conversation until its end. `first` is the first request.
     async fn run(mut self, first: Option<QueuedRequest>) -> Result<AgentOutcome, RunError> {
         let cancel = self.driver.cx.call.invocation.cancel.clone();
         let outcome = cancel.run_until_cancelled(self.exchange(first)).await.unwrap_or(Err(RunError::Cancelled));

@@ -55,8 +55,8 @@ impl McpServers {
         Self { refusals: Arc::new(refusals.into_iter().collect()), ..self }
     }
 
-    /// From now on, opens the connection to a server when an agent is loaded that uses it, so that problems are
-    /// reported early. Without this it is opened when the agent runs.
+    /// Opens connections to servers as soon as an agent that uses them is loaded, so that problems are reported early.
+    /// Without this call, they are opened when the agent runs.
     pub fn start(&self) {
         self.is_started.store(true, Ordering::Release);
     }

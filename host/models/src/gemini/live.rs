@@ -102,12 +102,13 @@ impl LiveProtocol for GeminiProtocol {
         Ok(responses)
     }
 
-    /// A turn that has begun is awaited.
+    /// Returns true if the server is about to close the connection, and no turn is in progress.
     fn is_leaving(&self) -> bool {
         self.is_leaving && !self.is_in_turn
     }
 
-    /// Without a handle, a connection that the server leaves is used as long as it lasts.
+    /// Opens a new connection with the newest handle. `None` without one; then the old connection is used while it
+    /// lasts.
     async fn resume(&mut self) -> Result<Option<WebSocket>, ModelError> {
         let Some(handle) = self.handle.as_deref().filter(|_| self.resumptions < MAX_RESUMPTIONS) else {
             return Ok(None);

@@ -75,7 +75,7 @@ struct UnreadableFolder {
 }
 
 impl Loader {
-    /// `activity` is incremented whenever there are results for [`Loader::collect_results`].
+    /// Creates a loader. `activity` is incremented whenever there are results for [`Loader::collect_results`].
     pub(crate) fn new(directory: PathBuf, options: LoadOptions, activity: Arc<watch::Sender<u64>>) -> Self {
         let stored_names = options.names_file.as_deref().map(StoredNames::read).unwrap_or_default();
         let [owners, _] = stored_names.files(&directory);

@@ -159,7 +159,7 @@ fn variable(name: &str) -> String {
     format!("{name}: {{from: {name}}}")
 }
 
-/// The placeholder `FOLDER` stands for the host's folder, which only the operator knows.
+/// Returns the lines of a folder grant. `FOLDER` is a placeholder for the host's folder, which the operator fills in.
 fn folder(entry: &str) -> String {
     let (access, guest) = entry.split_once(' ').unwrap_or(("read", entry));
     format!("{{host: FOLDER, guest: {}, access: {access}}}", quote(guest))

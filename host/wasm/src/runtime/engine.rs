@@ -339,8 +339,8 @@ fn config() -> Config {
     config
 }
 
-/// Keeping a small part of each slot resident, together with a page map scan, makes a fresh call twice as cheap as
-/// either alone.
+/// Returns the settings of the pooling allocator. Keeping a small part of each slot resident, together with a page map
+/// scan, makes a fresh call twice as cheap as either alone.
 fn pooling_config(options: &EngineOptions) -> PoolingAllocationConfig {
     let mut pool = PoolingAllocationConfig::default();
     pool.total_component_instances(options.instances)

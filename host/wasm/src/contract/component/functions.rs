@@ -105,7 +105,7 @@ impl Functions {
     }
 }
 
-/// WASI interfaces are for starting a program, so their functions are not offered as tools.
+/// Returns true for interfaces of WASI. They are for starting a program, so their functions are not offered as tools.
 fn is_wasi(interface: &str) -> bool {
     interface.starts_with("wasi:")
 }

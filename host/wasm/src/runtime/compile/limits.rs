@@ -54,7 +54,7 @@ impl Default for CompileLimits {
 }
 
 impl CompileLimits {
-    /// Maximum size in bytes of compiled code.
+    /// Returns the maximum size of compiled code in bytes.
     pub(super) fn output(&self) -> u64 {
         self.memory / 4
     }
