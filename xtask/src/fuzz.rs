@@ -80,8 +80,8 @@ pub fn run(workspace: &Workspace, target: &str, seconds: u64) -> anyhow::Result<
 /// Sanitizers need a nightly toolchain.
 const OPTIONS: [&str; 2] = ["--sanitizer", "none"];
 
-fn cargo_fuzz(workspace: &Workspace, verb: &str) -> Command {
-    let mut command = workspace.cargo(["fuzz", verb]);
+fn cargo_fuzz(workspace: &Workspace, subcommand: &str) -> Command {
+    let mut command = workspace.cargo(["fuzz", subcommand]);
     command.current_dir(&workspace.root).arg("--fuzz-dir").arg("tests/fuzz/libfuzzer");
     command
 }

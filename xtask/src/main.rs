@@ -31,11 +31,11 @@ use workspace::Workspace;
 #[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
-    verb: Verb,
+    task: Task,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum Task {
     /// Build the host and the samples, and serve sample-agents on this machine
     #[command(after_help = "Example:\n  cargo xtask demo --port 9000")]
     Demo {
@@ -120,7 +120,7 @@ const MODEL_LIBRARIES: &str = "hatchery-models/genai,hatchery-models/rig";
 const LANGUAGES: &str = "components in Python and JavaScript";
 
 fn main() -> ExitCode {
-    match run(Cli::parse().verb) {
+    match run(Cli::parse().task) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -130,21 +130,21 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(verb: Verb) -> anyhow::Result<()> {
+fn run(task: Task) -> anyhow::Result<()> {
     let workspace = Workspace::load()?;
-    match verb {
-        Verb::Demo { port } => demo::serve(&workspace, port),
-        Verb::SlowSamples { detach: true } => demo::detach_slow_samples(),
-        Verb::SlowSamples { detach: false } => demo::build_slow_samples(&workspace),
-        Verb::Test { args } => test(&workspace, &args),
-        Verb::Soak { minutes, json } => soak(&workspace, minutes, json),
-        Verb::Load(arguments) => load::run(&workspace, &arguments),
-        Verb::Instructions { update } => instructions::run(&workspace, update),
-        Verb::Fuzz { target, seconds } => fuzz(&workspace, target.as_deref(), seconds),
-        Verb::Conformance(arguments) => conformance::run(&workspace, &arguments),
-        Verb::Components => components(&workspace),
-        Verb::Ui { check } => ui::build(&workspace, check),
-        Verb::Dist => dist::build(&workspace),
+    match task {
+        Task::Demo { port } => demo::serve(&workspace, port),
+        Task::SlowSamples { detach: true } => demo::detach_slow_samples(),
+        Task::SlowSamples { detach: false } => demo::build_slow_samples(&workspace),
+        Task::Test { args } => test(&workspace, &args),
+        Task::Soak { minutes, json } => soak(&workspace, minutes, json),
+        Task::Load(arguments) => load::run(&workspace, &arguments),
+        Task::Instructions { update } => instructions::run(&workspace, update),
+        Task::Fuzz { target, seconds } => fuzz(&workspace, target.as_deref(), seconds),
+        Task::Conformance(arguments) => conformance::run(&workspace, &arguments),
+        Task::Components => components(&workspace),
+        Task::Ui { check } => ui::build(&workspace, check),
+        Task::Dist => dist::build(&workspace),
     }
 }
 
@@ -235,8 +235,8 @@ mod tests {
 
     use super::*;
 
-    fn parse(args: &[&str]) -> Verb {
-        Cli::try_parse_from(std::iter::once("cargo xtask").chain(args.iter().copied())).unwrap().verb
+    fn parse(args: &[&str]) -> Task {
+        Cli::try_parse_from(std::iter::once("cargo xtask").chain(args.iter().copied())).unwrap().task
     }
 
     #[test]
@@ -246,19 +246,19 @@ mod tests {
 
     #[test]
     fn arguments_after_test_go_to_cargo() {
-        let Verb::Test { args } = parse(&["test", "hot_loading", "--", "--nocapture"]) else { panic!("not `test`") };
+        let Task::Test { args } = parse(&["test", "hot_loading", "--", "--nocapture"]) else { panic!("not `test`") };
         assert_eq!(args, ["hot_loading", "--", "--nocapture"]);
     }
 
     #[test]
     fn fuzzing_takes_ten_minutes_for_each_target_by_default() {
-        assert!(matches!(parse(&["fuzz"]), Verb::Fuzz { target: None, seconds: 600 }));
-        let Verb::Fuzz { target, seconds } = parse(&["fuzz", "event", "--seconds", "9"]) else { panic!("not `fuzz`") };
+        assert!(matches!(parse(&["fuzz"]), Task::Fuzz { target: None, seconds: 600 }));
+        let Task::Fuzz { target, seconds } = parse(&["fuzz", "event", "--seconds", "9"]) else { panic!("not `fuzz`") };
         assert_eq!((target.as_deref(), seconds), (Some("event"), 9));
     }
 
     #[test]
     fn the_demo_takes_a_port() {
-        assert!(matches!(parse(&["demo", "--port", "9000"]), Verb::Demo { port: 9000 }));
+        assert!(matches!(parse(&["demo", "--port", "9000"]), Task::Demo { port: 9000 }));
     }
 }

@@ -8,7 +8,7 @@ use crate::codec::Version;
 pub(crate) const JSON_RPC: &str = "JSONRPC";
 pub(crate) const HTTP_JSON: &str = "HTTP+JSON";
 
-/// What an agent says about itself.
+/// The description of an agent: how to reach it, and what it can do.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AgentCard {
     pub name: String,
@@ -23,7 +23,7 @@ pub struct AgentCard {
     pub skills: Vec<Skill>,
 }
 
-/// Where and how an agent is reached.
+/// An interface of an agent: its URL, protocol binding and version.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Interface {
     pub url: String,

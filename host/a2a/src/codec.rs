@@ -1,4 +1,4 @@
-//! The wire versions. Nothing else knows how they spell the internal model.
+//! Encoding of the internal model in the wire formats of both versions, and decoding.
 
 pub(crate) mod v0_3;
 pub(crate) mod v1_0;
@@ -73,6 +73,8 @@ impl Version {
         }
     }
 
+    /// Decodes an item of a stream.
+    ///
     /// # Errors
     /// The reason why it is not an item of a stream.
     pub(crate) fn decode_update(self, value: &Value) -> Result<Update, String> {
@@ -82,6 +84,8 @@ impl Version {
         }
     }
 
+    /// Decodes a task.
+    ///
     /// # Errors
     /// The reason why it is not a task.
     pub(crate) fn decode_task(self, value: &Value) -> Result<Task, String> {
@@ -124,7 +128,7 @@ pub(crate) fn encode_url_safe(text: &str) -> String {
     URL_SAFE_NO_PAD.encode(text)
 }
 
-/// Reads what [`encode_url_safe`] has written.
+/// Reverses [`encode_url_safe`]. `None` if the text is invalid.
 pub(crate) fn decode_url_safe(text: &str) -> Option<String> {
     // The characters of one alphabet only, so that a text has one spelling.
     let bytes = decode_bytes(text).ok().filter(|_| !text.contains(['+', '/', '=']))?;
@@ -132,7 +136,7 @@ pub(crate) fn decode_url_safe(text: &str) -> Option<String> {
     (encode_url_safe(&decoded) == text).then_some(decoded)
 }
 
-/// `null` counts as a missing key.
+/// Deserializes a value, with the default for `null`.
 fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,

@@ -13,7 +13,6 @@ pub enum Role {
     /// The client.
     #[default]
     User,
-    /// The agent.
     Agent,
 }
 
@@ -181,7 +180,7 @@ pub struct SendRequest {
     pub message: Message,
     /// Media types that the sender accepts; empty means all.
     pub accepted_output_modes: Vec<String>,
-    /// Most messages of the history in the answer; `None` means all.
+    /// Maximum number of messages of the history in the answer; `None` means all.
     pub history_length: Option<u32>,
     /// True if the answer does not wait for the end of the task.
     pub returns_immediately: bool,
@@ -189,10 +188,10 @@ pub struct SendRequest {
     pub metadata: JsonMap,
 }
 
-/// Where updates of a task are sent.
+/// Target of a task's push notifications.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PushConfig {
-    /// The version of the client, which decides what is sent.
+    /// The protocol version of the client, in which notifications are sent.
     #[serde(default)]
     pub version: Version,
     pub id: Option<String>,
@@ -260,7 +259,7 @@ pub enum Outcome {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TaskPage {
     pub tasks: Vec<Task>,
-    /// Where the next page begins; empty on the last one.
+    /// Token of the next page; empty on the last one.
     pub next_page_token: String,
     pub page_size: u32,
     pub total: u32,

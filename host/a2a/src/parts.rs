@@ -26,7 +26,7 @@ const FUNCTION_RESPONSE: &str = "function_response";
 const EXECUTABLE_CODE: &str = "executable_code";
 const CODE_EXECUTION_RESULT: &str = "code_execution_result";
 
-/// What surrounds the JSON of a data part that is none of the types above.
+/// Delimiters of the JSON of a data part that has none of the types above.
 const DATA_BEGIN: &str = "<a2a_datapart_json>";
 const DATA_END: &str = "</a2a_datapart_json>";
 
@@ -57,7 +57,7 @@ pub(crate) struct ReceivedPart {
     pub(crate) is_long_running: bool,
 }
 
-/// Converts a part of a peer. Data without a type is never taken for a function call, whatever its shape.
+/// Converts a part of a peer. Data without a type is never taken for a function call.
 pub(crate) fn receive(part: Part) -> ReceivedPart {
     let is_long_running = is_set(&part.metadata, IS_LONG_RUNNING);
     let (thought, signature) = (is_set(&part.metadata, THOUGHT), thought_signature(&part.metadata));
@@ -192,15 +192,15 @@ pub(crate) fn send(part: &HostPart, long_running: &[String]) -> Option<Part> {
             ..Part::new(PartContent::Url(file.file_uri.clone()))
         },
         PartData::FunctionCall(call) => {
-            let mut part = typed(FUNCTION_CALL, call);
+            let mut part = typed_part(FUNCTION_CALL, call);
             if call.id.as_ref().is_some_and(|id| long_running.contains(id)) {
                 set(&mut part.metadata, IS_LONG_RUNNING, true);
             }
             part
         }
-        PartData::FunctionResponse(response) => typed(FUNCTION_RESPONSE, response),
-        PartData::ExecutableCode(code) => typed(EXECUTABLE_CODE, code),
-        PartData::CodeExecutionResult(result) => typed(CODE_EXECUTION_RESULT, result),
+        PartData::FunctionResponse(response) => typed_part(FUNCTION_RESPONSE, response),
+        PartData::ExecutableCode(code) => typed_part(EXECUTABLE_CODE, code),
+        PartData::CodeExecutionResult(result) => typed_part(CODE_EXECUTION_RESULT, result),
     };
     if part.thought {
         set(&mut sent.metadata, THOUGHT, true);
@@ -216,7 +216,7 @@ pub(crate) fn send(part: &HostPart, long_running: &[String]) -> Option<Part> {
 }
 
 /// Creates a data part of a type. Calls and responses consist of texts and JSON, so writing them cannot fail.
-fn typed(name: &str, data: &impl Serialize) -> Part {
+fn typed_part(name: &str, data: &impl Serialize) -> Part {
     let mut part = Part::new(PartContent::Data(serde_json::to_value(data).unwrap_or_default()));
     set(&mut part.metadata, TYPE, name);
     part

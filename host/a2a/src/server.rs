@@ -42,17 +42,17 @@ pub struct ServerSettings {
     pub apps: Vec<String>,
     /// The app of the routes that name none. `None` means the only one that clients may use.
     pub default_app: Option<String>,
-    /// What URLs in cards begin with. `None` means `http://` or `https://` and the host of the request.
+    /// Base of the URLs in cards. `None` means `http://` or `https://` and the host of the request.
     pub public_url: Option<String>,
     /// True if the server speaks HTTPS.
     pub is_tls: bool,
-    /// How long an answer waits for the end of its task.
+    /// Maximum time that a blocking request waits for the end of its task.
     pub blocking_timeout: Duration,
     /// The interval of comments in idle streams.
     pub keep_alive: Duration,
-    /// Most runs of the host at a time.
+    /// Maximum number of runs of the host at a time.
     pub max_runs: usize,
-    /// Where push notifications may be sent. `None` means that there are none.
+    /// Egress policy of push notifications. `None` disables them.
     pub push: Option<Arc<dyn Egress>>,
     /// Limits of push notifications.
     pub push_limits: PushLimits,
@@ -167,7 +167,7 @@ impl A2aService {
                 push.delete(&app.name, &task.id, &id).await?;
                 Ok(Outcome::Deleted)
             }
-            // The card does not announce one: clients are not authenticated, so nobody may see more than others.
+            // The card does not announce one: clients are not authenticated, so no client may see more than others.
             Operation::ExtendedCard => Err(A2aError::new(
                 ErrorKind::UnsupportedOperation,
                 "this host has no extended card; the public card has everything",

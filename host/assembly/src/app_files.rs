@@ -16,11 +16,11 @@ use uuid::Uuid;
 
 use crate::config::FILE_NAME;
 
-/// Most YAML files of an app that are read, and most bytes of each.
+/// Maximum number of YAML files of an app that are read, and of bytes of each.
 const MAX_FILES: usize = 200;
 const MAX_FILE_SIZE: u64 = 1 << 20;
 
-/// Most levels of folders below that of an app.
+/// Maximum number of levels of folders below that of an app.
 const MAX_DEPTH: usize = 8;
 
 /// The YAML files of the apps in a served folder. Cheap to clone.
@@ -309,7 +309,7 @@ fn create_private_folder(path: &Path) -> io::Result<()> {
 impl Drop for ScratchFolder {
     fn drop(&mut self) {
         if let Some(parent) = self.0.parent() {
-            // What remains is removed with the other temporary files of the system.
+            // Remaining files are removed with the other temporary files of the system.
             let _ = fs::remove_dir_all(parent);
         }
     }

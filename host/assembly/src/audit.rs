@@ -19,7 +19,7 @@ pub fn record_start(loaded: &LoadedConfig) {
     record_grants(&Config::default(), &loaded.config);
 }
 
-/// Records whether a configuration has the access outside of its folder that it requests.
+/// Records the trust in a configuration that requests access outside of its folder.
 pub(crate) fn record_trust(loaded: &LoadedConfig) {
     let (file, sha256, detail) = (loaded.file.display(), &loaded.sha256, loaded.external_keys());
     match &loaded.status {

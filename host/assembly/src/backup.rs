@@ -19,18 +19,17 @@ use crate::storage::{EVALUATIONS_FOLDER, Storage};
 /// A part of a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupItem {
-    /// The key of the service in `hatchery.yaml`, or what the part is.
+    /// The key of the service in `hatchery.yaml`, or the name of the part.
     pub name: &'static str,
-    /// Where the data is. Without credentials.
+    /// Location of the data, without credentials.
     pub source: String,
-    /// What was found.
+    /// The outcome of the copy.
     pub outcome: Outcome,
 }
 
 /// Reasons why there is no backup.
 #[derive(Debug, Error)]
 pub enum BackupError {
-    /// The target is in use.
     #[error("{} exists and is not empty; name a new folder", .0.display())]
     TargetInUse(PathBuf),
     /// The target is in a folder that would be copied into it.
@@ -44,8 +43,8 @@ pub enum BackupError {
     Service { key: &'static str, source: StoreError },
 }
 
-/// Copies everything that hosts with this configuration have stored on this machine to the new folder `target`, with the
-/// names of a data folder. Hosts may run meanwhile. Sessions are copied first, then what they refer to.
+/// Copies everything that hosts with this configuration have stored on this machine to the new folder `target`, with
+/// the names of a data folder. Hosts may run meanwhile. Sessions are copied before the artifacts that they refer to.
 ///
 /// # Errors
 /// If the target is not empty, or something cannot be read or written. The target is incomplete then.

@@ -11,7 +11,7 @@ use hatchery_executors::VertexExecutor;
 
 use crate::config::{CodeExecutorConfig, ContainerConfig};
 
-/// Whether the executors are withdrawn, by their names.
+/// Flags by executor name: true once the executor is withdrawn.
 pub(crate) type Withdrawals = BTreeMap<String, Arc<AtomicBool>>;
 
 /// Registers the executors by their names. All agents share an executor, and with it the containers of their sessions.

@@ -6,7 +6,7 @@ use hatchery_wasm::Inspection;
 use serde::Serialize;
 use serde_json::Value;
 
-/// What is different in a revision of a component.
+/// The differences of a revision of a component.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Comparison {

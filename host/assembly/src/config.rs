@@ -108,7 +108,7 @@ pub struct Config {
     pub apps: BTreeMap<String, AppConfig>,
     /// Limits of every component.
     pub limits: LimitOverrides,
-    /// Limits of what sessions, users and apps may store.
+    /// Limits of the data of sessions, users and apps.
     pub quotas: QuotaOverrides,
     /// The kind of crash that sessions in SQLite survive.
     pub durability: DurabilityConfig,
@@ -116,7 +116,7 @@ pub struct Config {
     pub encryption: EncryptionConfig,
     /// When a server deletes sessions.
     pub retention: RetentionConfig,
-    /// What the operator pays for tokens.
+    /// Prices of tokens.
     pub prices: PricesConfig,
     /// Limits that all components share.
     pub instances: InstanceSettings,
@@ -346,7 +346,7 @@ fn resolve_parameter(folder: &Path, uri: &str, start: &str) -> String {
     format!("{location}?{}", parameters.collect::<Vec<_>>().join("&"))
 }
 
-/// The path of a `sqlite:` or `file:` URI. `None` for services without files.
+/// Returns the path of a `sqlite:` or `file:` URI. `None` for services without files.
 pub(crate) fn path_of_uri(uri: &str) -> Option<PathBuf> {
     match uri.split_once(':')? {
         ("sqlite" | "file", path) if !path.is_empty() => Some(path.strip_prefix("//").unwrap_or(path).into()),

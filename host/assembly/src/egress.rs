@@ -15,9 +15,9 @@ pub(crate) struct HostEgress {
     restriction: RwLock<Restriction>,
 }
 
-/// What has been taken from a policy since the start.
+/// Restriction of a policy since the start.
 enum Restriction {
-    /// What this policy does not allow.
+    /// Only access that this policy allows too.
     To(OutboundPolicy),
     /// Everything.
     Withdrawn,
@@ -29,8 +29,8 @@ impl HostEgress {
         Arc::new(Self { policy, key: key.into(), restriction })
     }
 
-    /// Refuses from now on what `now` does not allow, and everything for good if it is `None`. What was refused at the start
-    /// stays refused. Returns true if all access is withdrawn by this call.
+    /// Refuses from now on all access that `now` does not allow; all access for good if it is `None`. The initial
+    /// policy still applies. Returns true if all access is withdrawn by this call.
     pub(crate) fn restrict(&self, now: Option<OutboundPolicy>) -> bool {
         let mut restriction = self.restriction.write().unwrap_or_else(PoisonError::into_inner);
         if matches!(*restriction, Restriction::Withdrawn) {

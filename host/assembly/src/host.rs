@@ -110,7 +110,7 @@ impl Host {
         &self.evaluations
     }
 
-    /// Returns the log of what happens: changes of files and components, ends of runs, failed calls of components.
+    /// Returns the log of the host's events: changes of files and components, ends of runs, failed calls of components.
     pub fn host_events(&self) -> &HostEvents {
         &self.host_events
     }
@@ -135,7 +135,7 @@ impl Host {
         &self.plugin_names
     }
 
-    /// Returns where scripts of scripted models are found.
+    /// Returns the folders of scripts for scripted models.
     pub fn scripts(&self) -> &Scripts {
         &self.scripts
     }

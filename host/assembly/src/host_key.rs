@@ -112,7 +112,7 @@ mod tests {
         None
     }
 
-    /// True if the second signer verifies what the first has signed.
+    /// Returns true if the second signer verifies events that the first has signed.
     fn agree(one: &EventSigner, other: &EventSigner) -> bool {
         let (session, mut event) = (SessionKey::new("app", "ada", "s"), EventData::default());
         one.sign(&session, &mut event, Claim::Run);

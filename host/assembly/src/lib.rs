@@ -26,7 +26,7 @@
 //! # }
 //! ```
 //!
-//! [`Host`] combines what the other crates offer: `hatchery.yaml` ([`Config`]), [`trust`] in folders, services
+//! [`Host`] combines the other crates: `hatchery.yaml` ([`Config`]), [`trust`] in folders, services
 //! ([`services`]), components and YAML agents ([`catalog`]), plugins and hot reload. `hatchery-server` serves its apps
 //! over HTTP, `hatchery-cli` is the command. `docs/embedding.md` is a guide.
 //!

@@ -63,15 +63,15 @@ impl McpCatalog for ExposedCatalog {
     }
 }
 
-/// Returns what the configuration exposes, with these patterns of tools in addition.
+/// Returns the exposed apps and tools of the configuration, with these patterns of tools in addition.
 fn exposure(config: &Config, tools: Vec<String>) -> Exposure {
     let expose = config.mcp.expose.clone();
     Exposure { apps: expose.apps, tools: expose.tools.into_iter().chain(tools).collect() }
 }
 
 impl Host {
-    /// Lets a person grant access to an MCP server of a configuration. The tokens are kept in `storage`, where a host with
-    /// this configuration finds them.
+    /// Lets a person grant access to an MCP server of a configuration. The tokens are stored in `storage`, for hosts
+    /// with this configuration.
     ///
     /// # Errors
     /// If there is no such server, it cannot be reached, or access is not granted.

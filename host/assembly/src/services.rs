@@ -48,7 +48,7 @@ pub enum ServicesError {
          `hatchery sessions delete`, or choose a `session_service` in SQLite or PostgreSQL"
     )]
     Retention { uri: String },
-    /// What is stored cannot be encrypted.
+    /// The keys cannot be read, or a service does not support encryption.
     #[error("encryption: {0}")]
     Encryption(String),
     /// Messages cannot be found by their embeddings.
@@ -112,7 +112,7 @@ fn object<S: ?Sized>(source: &Option<ServiceSource<S>>) -> Option<Arc<S>> {
     }
 }
 
-/// Where the scripts of scripted models are found.
+/// The folders of scripts for scripted models.
 #[derive(Debug, Clone, Default)]
 pub struct Scripts {
     /// The folder against which relative paths are resolved.

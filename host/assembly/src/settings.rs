@@ -31,7 +31,7 @@ pub struct Setting {
     pub origin: Origin,
 }
 
-/// Where a setting comes from.
+/// Origin of a setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum Origin {
@@ -102,7 +102,7 @@ impl Setting {
         Self { key: key.to_owned(), value: Some(without_credentials(value).into()), origin }
     }
 
-    /// Returns a setting that nobody has set.
+    /// Returns a setting with its default.
     pub fn of_default(key: &str, value: impl Into<Value>) -> Self {
         Self { key: key.to_owned(), value: Some(value.into()), origin: Origin::Default }
     }

@@ -1,4 +1,4 @@
-//! The interface between the server and the catalog: apps by name, and a report of what is loaded.
+//! The interface between the server and the catalog: apps by name, and a report of loaded files.
 
 use std::io;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub trait AppSource: Send + Sync {
     /// Returns the loaded components and the state of every file.
     fn report(&self) -> CatalogReport;
 
-    /// Returns what is known about a component. `None` if none of this name is active.
+    /// Returns the details of a component. `None` if none of this name is active.
     fn component(&self, _name: &str) -> Option<ComponentDetail> {
         None
     }
@@ -88,7 +88,7 @@ pub enum RestoreError {
 pub struct ComponentDetail {
     #[serde(flatten)]
     pub inspection: Inspection,
-    /// The lines of `hatchery.yaml` that grant what is missing.
+    /// The lines of `hatchery.yaml` with the missing grants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_lines: Option<String>,
     pub limits: ComponentLimits,

@@ -1,4 +1,4 @@
-//! The data folder: where services without a URI store their data.
+//! The data folder of services without a URI.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ pub(crate) const DATA_FOLDER: &str = ".hatchery";
 /// The folder of eval sets and results in the data folder.
 pub(crate) const EVALUATIONS_FOLDER: &str = "evaluations";
 
-/// Where services without a URI store their data.
+/// Storage of services without a URI.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Storage {
     /// In files of this folder, which is created if necessary.

@@ -1,4 +1,4 @@
-//! Trust in folders: whether the configuration of a served folder may access anything outside of the folder.
+//! Trust in folders: the operator's decision that the configuration of a served folder may reach outside of it.
 //!
 //! `hatchery.yaml` is part of the folder, so its author need not be the operator. Settings that stay inside of the
 //! folder take effect at once. Every [`ExternalAccess`] needs a decision of the operator that is stored elsewhere: in

@@ -19,7 +19,7 @@ use crate::fallback::FallbackModel;
 use crate::model::{GenerateContentConfig, Model, ModelCapabilities, ModelResolver};
 use crate::tool::{Tool, Toolset};
 
-/// An agent with its sub agents, before it is added to an [`AgentTree`].
+/// An agent with its sub-agents, before it is added to an [`AgentTree`].
 #[derive(Clone)]
 pub struct Agent {
     /// Unique in its tree.
@@ -35,7 +35,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Creates an agent without sub agents and callbacks.
+    /// Creates an agent without sub-agents and callbacks.
     pub fn new(name: impl Into<String>, description: impl Into<String>, kind: AgentKind) -> Self {
         Self {
             name: name.into(),
@@ -46,7 +46,7 @@ impl Agent {
         }
     }
 
-    /// Sets the sub agents.
+    /// Sets the sub-agents.
     #[must_use]
     pub fn with_sub_agents(mut self, sub_agents: Vec<Agent>) -> Self {
         self.sub_agents = sub_agents;
@@ -69,11 +69,11 @@ impl Agent {
 pub enum AgentKind {
     /// Calls a model in a loop.
     Llm(Box<LlmAgent>),
-    /// Runs its sub agents in order.
+    /// Runs its sub-agents in order.
     Sequential,
-    /// Runs its sub agents concurrently, each in its own branch.
+    /// Runs its sub-agents concurrently, each in its own branch.
     Parallel,
-    /// Runs its sub agents in order, repeatedly, until one escalates.
+    /// Runs its sub-agents in order, repeatedly, until one escalates.
     Loop {
         /// Maximum number of iterations; `None` means no limit but those of the run.
         max_iterations: Option<u32>,
@@ -85,7 +85,6 @@ pub enum AgentKind {
 /// The parts of a custom agent.
 #[derive(Clone)]
 pub struct CustomAgentSpec {
-    /// The code.
     pub code: Arc<dyn CustomAgent>,
     /// The model that the code calls if it names none.
     pub model: Option<ModelRef>,
@@ -121,11 +120,11 @@ pub struct LlmAgent {
     pub toolsets: Vec<Arc<dyn Toolset>>,
     /// Few-shot examples for the model.
     pub examples: Option<Examples>,
-    /// Whether and how the model plans before it acts; `None` means no planning.
+    /// The planner of the model; `None` means no planning.
     pub planner: Option<Planner>,
-    /// Where code that the model writes runs; `None` means that it is not run.
+    /// The executor of code that the model writes; `None` means that it is not run.
     pub code_execution: Option<CodeExecution>,
-    /// Whether the model sees the history.
+    /// The part of the history that the model sees.
     pub include_contents: IncludeContents,
     /// JSON Schema of the input if another agent calls this one as a tool.
     pub input_schema: Option<Value>,
@@ -164,7 +163,6 @@ pub enum Capability<'a> {
     ReadState(&'a str),
     /// Sets this state key, of any scope.
     WriteState(&'a str),
-    /// Reads artifacts.
     ReadArtifacts,
     /// Saves artifacts.
     WriteArtifacts,
@@ -180,7 +178,7 @@ pub trait Capabilities: Send + Sync {
     fn check(&self, cx: &CallContext, capability: Capability<'_>) -> Result<(), RunError>;
 }
 
-/// How a model plans before it acts.
+/// Planning of a model before it acts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Planner {
     /// By the model's own thinking, with these settings (`thinkingConfig`: `includeThoughts`, `thinkingBudget` …).
@@ -234,7 +232,7 @@ impl ModelRef {
         }
     }
 
-    /// Returns what the model supports, as [`ModelResolver::capabilities`] does; of several, what all of them support.
+    /// Returns the features of the model, as [`ModelResolver::capabilities`] does; of several, those that all support.
     pub fn capabilities(&self, models: &dyn ModelResolver) -> ModelCapabilities {
         match self {
             Self::Named(_) | Self::WithFallback(..) => {
@@ -268,7 +266,7 @@ pub trait InstructionProvider: Send + Sync {
     async fn instruction(&self, cx: &CallContext) -> Result<String, RunError>;
 }
 
-/// Which part of the conversation an agent's model sees.
+/// The part of the conversation that an agent's model sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum IncludeContents {
     /// All events that concern the agent.
@@ -288,7 +286,7 @@ pub enum IncludeContents {
 /// use async_trait::async_trait;
 /// use hatchery_core::{AgentContext, CustomAgent, RunError};
 ///
-/// /// Greets, then lets the sub agent `writer` continue.
+/// /// Greets, then lets the sub-agent `writer` continue.
 /// struct Greeter;
 ///
 /// #[async_trait]
@@ -339,7 +337,6 @@ pub enum TreeError {
     /// A name is invalid.
     #[error("agent name `{name}` {reason}")]
     BadName {
-        /// The name.
         name: String,
         /// The rule that it breaks.
         reason: &'static str,
@@ -349,7 +346,6 @@ pub enum TreeError {
         "two agents are named `{name}`: one is {first}, the other is {second}; names must be unique in the whole tree"
     )]
     Duplicate {
-        /// The name.
         name: String,
         /// The path of the first.
         first: String,
@@ -359,7 +355,7 @@ pub enum TreeError {
 }
 
 impl AgentTree {
-    /// Builds the tree of `root` and its sub agents.
+    /// Builds the tree of `root` and its sub-agents.
     ///
     /// # Errors
     /// If a name is invalid or used twice.
@@ -384,7 +380,7 @@ impl AgentTree {
         self.node(id).parent
     }
 
-    /// Returns the sub agents, in order.
+    /// Returns the sub-agents, in order.
     pub fn children(&self, id: AgentId) -> &[AgentId] {
         &self.node(id).children
     }
@@ -404,7 +400,7 @@ impl AgentTree {
         std::iter::successors(self.parent(id), |id| self.parent(*id))
     }
 
-    /// Returns all agents, each before its sub agents.
+    /// Returns all agents, each before its sub-agents.
     pub fn iter(&self) -> impl Iterator<Item = (AgentId, &Agent)> {
         self.nodes.iter().enumerate().map(|(index, node)| (AgentId(index), &node.agent))
     }

@@ -30,7 +30,7 @@ pub trait EventSink: Send + Sync {
     async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError>;
 }
 
-/// The engine's services for running code: sub agents, tools and the agent's model. Implemented by the engine.
+/// The engine's services for running code: sub-agents, tools and the agent's model. Implemented by the engine.
 #[async_trait]
 pub trait AgentHost: Send + Sync {
     /// Runs the agent named `name`, which must be below the agent of `cx`, and sends its events to `sink`.
@@ -192,7 +192,7 @@ impl AgentContext {
         self.emit(EventData { content, ..EventData::default() }).await
     }
 
-    /// Runs a sub agent, whose events go to the same sink. It sees the changes that this agent has made.
+    /// Runs a sub-agent, whose events go to the same sink. It sees the changes that this agent has made.
     ///
     /// # Errors
     /// As [`AgentHost::run_sub_agent`].

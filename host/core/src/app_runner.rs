@@ -25,7 +25,8 @@ pub trait AppRunner: Send + Sync {
     ///
     /// # Errors
     /// If there is no such app, the message is not one of a user or responds to a function call, the runs are nested
-    /// too deeply, or the session is in use: by the run of `cx`, by one around it ([`RunError::Cycle`]), or by another.
+    /// too deeply, or the session is in use: by the run of `cx`, by an enclosing one ([`RunError::Cycle`]), or by
+    /// another.
     async fn run(&self, cx: &CallContext, request: AppRunRequest) -> Result<AppRun, RunError>;
 
     /// Opens a live run of an app, which answers the requests of `queue` until that is closed. Code sends no request that
@@ -54,7 +55,6 @@ pub struct AppRunRequest {
     pub app: String,
     /// The id of the session, which is created if it does not exist. `None` creates a session with a new id.
     pub session: Option<String>,
-    /// The message.
     pub message: Content,
     /// Changes of state that are stored with the message.
     pub state_delta: JsonMap,

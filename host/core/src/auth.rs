@@ -1,8 +1,8 @@
-//! Authentication of tools: how a service wants to be called, and the credentials that a user grants for it.
+//! Authentication of tools: schemes of services, and credentials of users for them.
 //!
 //! A tool requests a credential with [`CallContext::request_credential`]. The client gets a call of
 //! [`REQUEST_CREDENTIAL`] with an [`AuthConfig`], and answers it. The engine keeps the answer in the
-//! [`CredentialService`] and calls the tool again; what is stored of the answer in the session has no secrets.
+//! [`CredentialService`] and calls the tool again; the session stores the answer without secrets.
 
 mod credential;
 mod scheme;
@@ -28,20 +28,20 @@ use crate::json::JsonMap;
 /// The name of the function call that requests a credential from the client. Its response carries the credential.
 pub const REQUEST_CREDENTIAL: &str = "adk_request_credential";
 
-/// How a tool authenticates, in the JSON of ADK.
+/// Authentication of a tool, in the JSON of ADK.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuthConfig {
-    /// What the service expects.
+    /// The authentication scheme of the service.
     #[serde(alias = "auth_scheme")]
     pub auth_scheme: AuthScheme,
-    /// What the tool has: the client of an OAuth server, or a credential that needs no user.
+    /// The tool's own credential: client id and secret at an OAuth server, or a key that needs no user.
     #[serde(default, alias = "raw_auth_credential", skip_serializing_if = "Option::is_none")]
     pub raw_auth_credential: Option<AuthCredential>,
-    /// What the client needs to ask the user, and what the user has answered.
+    /// In a request the URL for the user to log in at; in an answer the user's credential.
     #[serde(default, alias = "exchanged_auth_credential", skip_serializing_if = "Option::is_none")]
     pub exchanged_auth_credential: Option<AuthCredential>,
-    /// The name under which the user's credential is kept. [`AuthConfig::key`] if it is missing.
+    /// The name under which the user's credential is stored. Derived by [`AuthConfig::key`] if it is missing.
     #[serde(default, alias = "credential_key", skip_serializing_if = "Option::is_none")]
     pub credential_key: Option<String>,
 }
@@ -60,7 +60,7 @@ impl AuthConfig {
         self.credential_key.clone().unwrap_or_else(derived)
     }
 
-    /// Returns what a client may know: no secret of the tool, and of `exchanged` what the user is asked with.
+    /// Returns the configuration for a client, with `exchanged` but without secrets.
     #[must_use]
     pub fn for_client(&self, exchanged: AuthCredential) -> Self {
         Self {
@@ -72,13 +72,13 @@ impl AuthConfig {
     }
 }
 
-/// What is kept of a user's answer.
+/// The stored credential of a user.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum UserCredential {
     /// The answer, which has not been used yet: a code of an OAuth server, a key, or a password.
     Answer {
-        /// What the client has sent.
+        /// The credential as the client has sent it.
         credential: AuthCredential,
         /// The `state` with which the user was sent to the OAuth server.
         expected_state: Option<String>,
@@ -97,8 +97,8 @@ impl UserCredential {
         let config = config.cloned().unwrap_or_else(|| Value::Object(response.clone()));
         let answer: AuthConfig = serde_json::from_value(config).ok()?;
         let credential = answer.exchanged_auth_credential?.of_user();
-        let asked = request.exchanged_auth_credential.as_ref();
-        let expected_state = asked.and_then(|asked| asked.oauth2.as_ref()?.state.clone());
+        let requested = request.exchanged_auth_credential.as_ref();
+        let expected_state = requested.and_then(|requested| requested.oauth2.as_ref()?.state.clone());
         (!credential.is_empty()).then_some(Self::Answer { credential, expected_state })
     }
 }
@@ -132,22 +132,22 @@ impl fmt::Display for CredentialId {
     }
 }
 
-/// Keeps credentials, such as tokens, so that nobody but the host can read them.
+/// Storage of credentials, such as tokens, which only the host can read.
 #[async_trait]
 pub trait CredentialService: Send + Sync {
-    /// Returns what is kept; `None` if there is nothing, or it was written with another key.
+    /// Returns a stored credential. `None` if there is none, or it was encrypted with another key.
     ///
     /// # Errors
     /// If the storage fails.
     async fn load(&self, id: &CredentialId) -> Result<Option<Value>, StoreError>;
 
-    /// Replaces what is kept.
+    /// Stores a credential, in place of an earlier one.
     ///
     /// # Errors
     /// If the storage fails.
     async fn save(&self, id: &CredentialId, credential: &Value) -> Result<(), StoreError>;
 
-    /// Deletes what is kept, if there is something.
+    /// Deletes a credential. Succeeds if there is none.
     ///
     /// # Errors
     /// If the storage fails.
@@ -156,7 +156,7 @@ pub trait CredentialService: Send + Sync {
 
 impl CallContext {
     /// Requests a credential from the user of this call, with a configuration that the client may see, see
-    /// [`AuthConfig::for_client`]. The tool should return a result that says that it waits. After the answer it is
+    /// [`AuthConfig::for_client`]. The tool should return a result that reports the wait. After the answer it is
     /// called again with the same arguments.
     ///
     /// # Errors
@@ -174,18 +174,18 @@ impl CallContext {
         Ok(())
     }
 
-    /// Returns what the user has granted under this name; `None` if there is nothing.
+    /// Returns the user's credential of this name. `None` if there is none.
     ///
     /// # Errors
     /// As [`CredentialService::load`].
     pub async fn user_credential(&self, key: &str) -> Result<Option<UserCredential>, StoreError> {
         let id = CredentialId::of_user(&self.invocation.session_key, key);
         let stored = self.invocation.services.credentials.load(&id).await?;
-        // What an older version has written is as good as nothing: the user is asked again.
+        // The user is asked again if an older version has written it in another form.
         Ok(stored.and_then(|stored| serde_json::from_value(stored).ok()))
     }
 
-    /// Replaces what the user has granted under this name; `None` deletes it.
+    /// Replaces the user's credential of this name; `None` deletes it.
     ///
     /// # Errors
     /// As [`CredentialService::save`].

@@ -27,12 +27,12 @@ use crate::trace::{ModelCallProgress, Span, SpanContext, SpanOperation};
 /// the call.
 pub const TOOL_PROGRESS_KEY: &str = "tool_progress";
 
-/// How far a call of a tool has come.
+/// The progress of a tool call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ToolProgress {
-    /// What is done, in a unit of the tool.
+    /// The amount done, in a unit of the tool.
     pub progress: f64,
-    /// What is to be done; `None` if the tool does not know.
+    /// The whole amount; `None` if the tool does not know it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<f64>,
     /// A text for people.
@@ -187,7 +187,7 @@ impl CallContext {
         hash_hex(&(app, user, id, created, &self.invocation.id, key), 16)
     }
 
-    /// Returns the prefix of the keys of what the code with this context calls.
+    /// Returns the prefix of the journal keys of calls by code with this context.
     fn key_scope(&self) -> Option<&str> {
         self.call_key.as_deref().or(self.agent_scope.as_deref())
     }
@@ -261,9 +261,9 @@ impl CallContext {
         Ok(stream::unfold((responses, call), next_in_span).boxed())
     }
 
-    /// Starts a streaming tool: a live model gets its results one after the other, while the conversation goes on. `start`
-    /// gets a queue with what the user sends meanwhile. Returns the result of the call. The tool ends with its stream, by
-    /// the built-in tool `stop_streaming`, or with the conversation.
+    /// Starts a streaming tool: a live model gets its results one after the other, while the conversation goes on.
+    /// `start` gets a queue of the user's requests meanwhile. Returns the result of the call. The tool ends with its
+    /// stream, by the built-in tool `stop_streaming`, or with the conversation.
     ///
     /// # Errors
     /// [`ToolError::Recoverable`] outside of a live conversation.

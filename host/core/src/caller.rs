@@ -12,8 +12,6 @@ pub struct Caller {
     pub user: Arc<str>,
     /// How the request reached the host.
     pub origin: CallerOrigin,
-    /// Whether the host has verified the user's id. Always false today: the id is what the client claims.
-    pub is_authenticated: bool,
 }
 
 /// How a request for a run reached the host.
@@ -30,9 +28,9 @@ pub enum CallerOrigin {
 }
 
 impl Caller {
-    /// Creates a caller whose id is not verified.
-    pub fn claimed(user: impl Into<Arc<str>>, origin: CallerOrigin) -> Self {
-        Self { user: user.into(), origin, is_authenticated: false }
+    /// Creates a caller with the id and the origin of its request.
+    pub fn new(user: impl Into<Arc<str>>, origin: CallerOrigin) -> Self {
+        Self { user: user.into(), origin }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::base64_bytes;
 use crate::call_context::CallContext;
 use crate::error::ToolError;
 
-/// Where the code that an agent's model writes runs.
+/// Executor of code that an agent's model writes.
 #[derive(Clone)]
 pub enum CodeExecution {
     /// In the model, if it supports that.
@@ -19,7 +19,7 @@ pub enum CodeExecution {
     Host(Box<CodeRunner>),
 }
 
-/// How the host extracts and runs a model's code.
+/// Settings for extracting and running a model's code.
 #[derive(Clone)]
 pub struct CodeRunner {
     /// Runs the code.
@@ -28,7 +28,7 @@ pub struct CodeRunner {
     pub code_delimiters: Vec<(String, String)>,
     /// The delimiters of results that are sent to a model.
     pub result_delimiters: (String, String),
-    /// How often in one run a model may retry after its code failed.
+    /// Maximum number of retries in one run after code of a model has failed.
     pub error_retries: u32,
     /// Whether code sees the variables and files that earlier code of the session has left.
     pub stateful: bool,

@@ -59,11 +59,10 @@ impl Content {
     }
 }
 
-/// One part of a message: data, and what a model has attached to it.
+/// One part of a message: data, and metadata that a model has attached to it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "PartJson", into = "PartJson")]
 pub struct Part {
-    /// The data.
     pub data: PartData,
     /// Whether the part is a model's thinking, which is not part of its response.
     pub thought: bool,
@@ -94,7 +93,6 @@ pub enum PartData {
     /// No known data: the part consists of a signature only, or its data is in [`Part::extra`].
     #[default]
     Other,
-    /// Text.
     Text(String),
     /// Bytes within the message.
     InlineData(Blob),
@@ -175,7 +173,6 @@ impl Blob {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FileData {
-    /// The URI of the file.
     #[serde(alias = "file_uri")]
     pub file_uri: String,
     /// IANA media type.

@@ -1,11 +1,15 @@
 //! Errors that cross crate boundaries. Each has a stable code for clients, and a message that names the culprit and the
 //! next step.
 
+mod model;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
 use thiserror::Error;
+
+pub use self::model::{ModelError, ModelErrorKind};
 
 use crate::id::{InvalidId, SessionKey};
 use crate::item::ItemKind;
@@ -45,18 +49,16 @@ pub enum StoreError {
     /// The service cannot use a name.
     #[error("invalid name `{name}`: {reason}")]
     InvalidName {
-        /// The name.
         name: String,
         /// The rule that it breaks.
         reason: &'static str,
     },
-    /// The request is invalid.
     #[error("{0}")]
     InvalidRequest(String),
     /// A quota is exhausted.
     #[error("{message}; raise `{key}` in hatchery.yaml to allow more")]
     QuotaExceeded {
-        /// The quota in words, and what to do about it without raising it.
+        /// The quota in words, and a remedy other than raising it.
         message: String,
         /// The setting that raises it.
         key: &'static str,
@@ -68,7 +70,7 @@ pub enum StoreError {
     Busy {
         /// The busy part, in words for clients.
         context: String,
-        /// How long to wait before a retry.
+        /// Delay before a retry.
         retry_after: Duration,
     },
     /// The disk or the file system's quota is full. Data stored before is intact.
@@ -121,97 +123,6 @@ impl StoreError {
 impl From<InvalidId> for StoreError {
     fn from(InvalidId { name, reason }: InvalidId) -> Self {
         Self::InvalidName { name, reason }
-    }
-}
-
-/// The kinds of [`ModelError`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ModelErrorKind {
-    /// No provider serves this name.
-    UnknownModel,
-    /// The API key is missing or rejected.
-    Auth,
-    /// Too many requests.
-    RateLimited,
-    /// The provider rejects the request.
-    BadRequest,
-    /// The provider failed.
-    Server,
-    /// The provider cannot be reached, or the connection was lost.
-    Network,
-    /// The provider did not respond in time.
-    Timeout,
-    /// The provider's response cannot be parsed.
-    BadResponse,
-    /// The caller has cancelled the request.
-    Cancelled,
-}
-
-impl ModelErrorKind {
-    const ALL: [Self; 9] = [
-        Self::UnknownModel,
-        Self::Auth,
-        Self::RateLimited,
-        Self::BadRequest,
-        Self::Server,
-        Self::Network,
-        Self::Timeout,
-        Self::BadResponse,
-        Self::Cancelled,
-    ];
-
-    /// Returns the kind with this code.
-    pub fn from_code(code: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.code() == code)
-    }
-
-    /// Returns the stable code that clients see.
-    pub fn code(self) -> &'static str {
-        match self {
-            Self::UnknownModel => "MODEL_UNKNOWN",
-            Self::Auth => "MODEL_AUTH",
-            Self::RateLimited => "MODEL_RATE_LIMITED",
-            Self::BadRequest => "MODEL_BAD_REQUEST",
-            Self::Server => "MODEL_SERVER_ERROR",
-            Self::Network => "MODEL_NETWORK",
-            Self::Timeout => "MODEL_TIMEOUT",
-            Self::BadResponse => "MODEL_BAD_RESPONSE",
-            Self::Cancelled => "CANCELLED",
-        }
-    }
-
-    /// Returns true if the same request may succeed later.
-    pub fn is_retryable(self) -> bool {
-        matches!(self, Self::RateLimited | Self::Server | Self::Network | Self::Timeout)
-    }
-}
-
-/// An error of a model call.
-#[derive(Debug, Clone, PartialEq, Error)]
-#[error("model `{model}`: {message}")]
-pub struct ModelError {
-    /// The kind of error.
-    pub kind: ModelErrorKind,
-    /// The model's name.
-    pub model: String,
-    /// The error and the next step in words.
-    pub message: String,
-    /// HTTP status of the provider's response; `None` if there was none.
-    pub status: Option<u16>,
-    /// How long to wait before a retry, if the provider says so.
-    pub retry_after: Option<Duration>,
-}
-
-impl ModelError {
-    /// Creates the error of a model that has no live connections.
-    pub fn not_live(model: impl Into<String>) -> Self {
-        let message = "the model is not live; choose one that is, or send text to `/run` and `/run_sse`";
-        Self::new(ModelErrorKind::BadRequest, model, message)
-    }
-
-    /// Creates an error without status.
-    pub fn new(kind: ModelErrorKind, model: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { kind, model: model.into(), message: message.into(), status: None, retry_after: None }
     }
 }
 
@@ -330,7 +241,6 @@ pub enum RunError {
     NotFound {
         /// `Agent`, `App` …
         kind: &'static str,
-        /// The name.
         name: String,
         /// The alternatives, starting with a separator; empty if there are none.
         hint: String,
@@ -338,7 +248,6 @@ pub enum RunError {
     /// A limit was reached.
     #[error("{limit} of {value} reached by agent `{agent}`; raise `{}` to allow more", limit.key())]
     Limit {
-        /// The limit.
         limit: RunLimit,
         /// The configured value.
         value: u64,
@@ -372,7 +281,6 @@ pub enum RunError {
     PluginMissing {
         /// The plugin's name.
         plugin: String,
-        /// The reason.
         reason: String,
     },
     /// An extension of an agent or a runner, such as a plugin or a summarizer, reported a failure.
@@ -380,7 +288,6 @@ pub enum RunError {
     Extension {
         /// The kind of extension.
         kind: ItemKind,
-        /// The name.
         name: String,
         /// A stable code, possibly the component's own.
         code: Cow<'static, str>,
@@ -408,7 +315,6 @@ pub enum RunError {
         "app `{app}` is not run in session `{session}`: it runs there already, and would wait for itself; use another session"
     )]
     Cycle {
-        /// The app.
         app: String,
         /// The id of the session.
         session: String,
@@ -494,7 +400,7 @@ impl RunError {
         message
     }
 
-    /// The stable code that clients see in `errorCode`.
+    /// Returns the stable code that clients see in `errorCode`.
     pub fn code(&self) -> &str {
         match self {
             Self::Model(error) => error.kind.code(),

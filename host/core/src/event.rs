@@ -146,7 +146,7 @@ pub struct EventActions {
     /// The name of the agent that continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer_to_agent: Option<String>,
-    /// Whether the nearest loop around the agent ends, and the parallel agents in between.
+    /// Whether the nearest enclosing loop ends, and the parallel agents in between.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub escalate: Option<bool>,
     /// Whether the agent has ended its run. False in events of callbacks before it starts, and of callbacks that
@@ -262,7 +262,6 @@ impl KnownKeys for Compaction {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UsageMetadata {
-    /// Tokens of the prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_token_count: Option<u64>,
     /// Tokens of the response.

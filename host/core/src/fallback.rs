@@ -37,7 +37,7 @@ impl FallbackModel {
         }
     }
 
-    /// Returns what two models both support.
+    /// Returns the features that both models support.
     #[must_use]
     pub fn common_capabilities(one: ModelCapabilities, other: ModelCapabilities) -> ModelCapabilities {
         let is_batched = [one, other].iter().any(|model| model.response_grouping == ResponseGrouping::Batched);

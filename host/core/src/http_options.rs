@@ -23,10 +23,10 @@ const RESERVED_HEADERS: [&str; 12] = [
     "connection",
 ];
 
-/// Most attempts of one call.
+/// Maximum number of attempts of one call.
 const MAX_ATTEMPTS: u32 = 10;
 
-/// How the requests of a model call are sent. The base URL is the operator's.
+/// HTTP settings of a model call. The base URL is the operator's.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct HttpOptions {
@@ -34,13 +34,13 @@ pub struct HttpOptions {
     pub timeout: Option<u64>,
     /// Headers of the request.
     pub headers: BTreeMap<String, String>,
-    /// How a failed request is retried.
+    /// Retries of a failed request.
     pub retry_options: Option<RetryOptions>,
     /// Keys that are added to the body of the request.
     pub extra_body: JsonMap,
 }
 
-/// How a failed request is retried.
+/// Retries of a failed request.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct RetryOptions {
@@ -48,7 +48,7 @@ pub struct RetryOptions {
     pub attempts: Option<u32>,
     /// Seconds before the first retry.
     pub initial_delay: Option<f64>,
-    /// Most seconds before a retry.
+    /// Maximum number of seconds before a retry.
     pub max_delay: Option<f64>,
     /// Factor by which the delay grows.
     pub exp_base: Option<f64>,

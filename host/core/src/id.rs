@@ -56,13 +56,9 @@ impl fmt::Display for SessionKey {
 /// The kind of thing that a name identifies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdKind {
-    /// An app.
     App,
-    /// A user.
     User,
-    /// A session.
     Session,
-    /// An artifact.
     Artifact,
 }
 

@@ -39,13 +39,11 @@ pub use self::writer::{InvocationWriter, RevisionGap};
 pub struct Invocation {
     /// `e-<uuid>`.
     pub id: String,
-    /// The key of the session.
     pub session_key: SessionKey,
     /// The user or process that requested the run.
     pub caller: Caller,
     /// Settings and limits.
     pub run_config: RunConfig,
-    /// The services.
     pub services: Services,
     /// Cancelled to stop the run.
     pub cancel: CancellationToken,
@@ -94,7 +92,6 @@ pub struct NewInvocation {
     pub caller: Caller,
     /// Settings and limits.
     pub run_config: RunConfig,
-    /// The services.
     pub services: Services,
     /// Cancelled to stop the run.
     pub cancel: CancellationToken,
@@ -126,7 +123,7 @@ impl NewInvocation {
         Self {
             id: new_invocation_id(),
             user_content: Arc::default(),
-            caller: Caller::claimed(session.key.user.clone(), CallerOrigin::InProcess),
+            caller: Caller::new(session.key.user.clone(), CallerOrigin::InProcess),
             run_config: RunConfig::default(),
             services,
             cancel: CancellationToken::new(),
@@ -292,7 +289,7 @@ impl Invocation {
         self.is_ended.load(Ordering::Acquire)
     }
 
-    /// Returns this run and the runs around it whose code has started it, innermost first.
+    /// Returns this run and the enclosing runs, whose code has started it, innermost first.
     pub fn and_parents(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |run| run.parent.as_deref())
     }

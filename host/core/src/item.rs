@@ -3,23 +3,16 @@
 /// The kind of an item that a component or the host offers under a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ItemKind {
-    /// A tool.
     Tool,
-    /// A callback.
     Callback,
-    /// An agent.
     Agent,
     /// A set of tools.
     Toolset,
-    /// A plugin.
     Plugin,
-    /// A code executor.
     CodeExecutor,
-    /// A summarizer.
     Summarizer,
     /// An example provider.
     Examples,
-    /// A model.
     Model,
 }
 

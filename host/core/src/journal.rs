@@ -56,7 +56,7 @@ pub struct RunJournal {
 struct Calls {
     /// The calls that were recorded before the run was interrupted.
     earlier: HashMap<String, Option<String>>,
-    /// How many calls have a key with this prefix.
+    /// Number of calls by the prefix of their keys.
     counts: HashMap<String, u64>,
     /// The keys of the model calls that the usage counters of the run contain.
     counted: BTreeSet<String>,
@@ -69,7 +69,7 @@ struct Calls {
 pub enum EarlierCall<T> {
     /// The call has not begun, or may be made again.
     Unknown,
-    /// The call had begun and has no result: nobody knows whether it had an effect.
+    /// The call had begun and has no result, so its effect is unknown.
     Interrupted,
     /// The call had returned this.
     Completed(T),
@@ -109,7 +109,7 @@ impl RunJournal {
         self.calls().counted.insert(call.into())
     }
 
-    /// Returns what is known about a call from before the run was interrupted.
+    /// Returns the record of a call from before the run was interrupted.
     pub fn earlier<T: DeserializeOwned>(&self, call: &str) -> EarlierCall<T> {
         match self.calls().earlier.get(call) {
             None => EarlierCall::Unknown,
@@ -129,7 +129,7 @@ impl RunJournal {
         format!("{prefix}/{}", self.count(prefix))
     }
 
-    /// Counts what has this prefix. Returns how often it was counted before.
+    /// Increments the counter of a prefix. Returns its previous value.
     pub(crate) fn count(&self, prefix: &str) -> u64 {
         let mut calls = self.calls();
         let count = calls.counts.entry(prefix.to_owned()).or_default();
@@ -145,7 +145,7 @@ impl RunJournal {
         self.record(CallRecord { call: call.into(), outcome: None }).await
     }
 
-    /// Records what a call has returned.
+    /// Records the outcome of a call.
     ///
     /// # Errors
     /// As [`CallJournal::record`].
@@ -206,7 +206,7 @@ pub fn hash_arguments(arguments: &impl Serialize) -> String {
 
 /// Returns the first `bytes` of the SHA-256 of a value's JSON, in hexadecimal digits.
 pub(crate) fn hash_hex(value: &impl Serialize, bytes: usize) -> String {
-    // JSON that cannot be written has nothing to tell apart.
+    // Values that cannot be serialized have equal hashes.
     let json = serde_json::to_vec(value).unwrap_or_default();
     Sha256::digest(json).iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,5 +1,5 @@
-//! The vocabulary of Hatchery: what agents, events, sessions, models and tools are, and the small traits at which the
-//! other crates meet. No I/O, no wasm, no provider and no store.
+//! The domain types of Hatchery (agents, events, sessions, models, tools) and the traits at which the other crates
+//! meet. No I/O, no WebAssembly, no provider and no store.
 
 mod agent;
 mod agent_context;

@@ -37,7 +37,7 @@ pub struct LiveConnectConfig {
     /// Settings of the transcription of audio output, which is requested unless the output is text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_audio_transcription: Option<Value>,
-    /// Detection of activity, and what interrupts the model.
+    /// Detection of activity, and the rule for interruptions of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub realtime_input_config: Option<Value>,
     /// Whether the model may speak unasked, or leave input unanswered.
@@ -72,11 +72,11 @@ impl LiveConnectConfig {
     }
 }
 
-/// A part of what was said, as text.
+/// A part of the transcription of speech.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Transcription {
-    /// The text; in a chunk, only what is new.
+    /// The text; in a chunk, only the new text.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub text: String,
     /// Whether the utterance is over.
@@ -113,7 +113,7 @@ pub trait LiveConnection: Send + Sync {
     /// If the connection is broken, or the model does not take this kind of input.
     async fn send(&self, request: LiveRequest) -> Result<(), ModelError>;
 
-    /// Returns the next message. `None` once the connection is closed. Loses nothing if the future is dropped.
+    /// Returns the next message. `None` once the connection is closed. Implementations must be cancel safe.
     async fn receive(&self) -> Option<Result<LiveResponse, ModelError>>;
 
     /// Closes the connection.

@@ -19,7 +19,7 @@ const PART_KEYS: [&str; 6] =
 /// Keys of a function response, besides `id`, `name` and `response`, that models accept from users.
 const RESPONSE_KEYS: [&str; 4] = ["willContinue", "will_continue", "scheduling", "parts"];
 
-/// Most bytes of a client's text in a message.
+/// Maximum size in bytes of a client's text in a message.
 const MAX_EXCERPT: usize = 64;
 
 /// A message as a client has sent it, not validated yet. Convert it into [`Content`].

@@ -37,7 +37,7 @@ pub struct LlmRequest {
     pub live_connect_config: Option<LiveConnectConfig>,
     /// The capabilities of the model that gets the request, for the tools that prepare it. Not sent.
     pub capabilities: ModelCapabilities,
-    /// Where the model tells how the call goes on. Not sent.
+    /// Observations of the call in progress. Not sent.
     pub progress: ModelCallProgress,
 }
 
@@ -140,7 +140,7 @@ impl GenerateContentConfig {
     /// Checks that all settings are known. To be called when an agent is loaded.
     ///
     /// # Errors
-    /// The name of an unknown or reserved setting, or what is wrong with `httpOptions`.
+    /// The name of an unknown or reserved setting, or the fault of `httpOptions`.
     pub fn check(&self) -> Result<(), String> {
         for key in self.extra.keys().map(String::as_str) {
             if RESERVED_SETTINGS.contains(&key) {
@@ -172,7 +172,7 @@ impl GenerateContentConfig {
 pub struct FunctionDeclaration {
     /// The name by which the model calls the tool.
     pub name: String,
-    /// Describes to the model what the tool does and when to use it.
+    /// The purpose of the tool and when to use it, for the model.
     #[serde(default)]
     pub description: String,
     /// JSON Schema of the arguments, which are an object. `None` if there are none.
@@ -232,7 +232,7 @@ impl LlmResponse {
     }
 }
 
-/// How a response is delivered.
+/// Delivery of a response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StreamingMode {
     /// As one response.
@@ -242,8 +242,8 @@ pub enum StreamingMode {
     On,
 }
 
-/// The features that a model supports, as [`Model::capabilities`] reports them. The default is what any model can be
-/// expected to support.
+/// The features that a model supports, as [`Model::capabilities`] reports them. The default has the features of
+/// every model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ModelCapabilities {
     /// True if the model keeps to a response schema also when the request has tools. Otherwise the final answer is
@@ -257,7 +257,7 @@ pub struct ModelCapabilities {
     pub live: bool,
 }
 
-/// Where the responses of consecutive function calls are placed in a prompt.
+/// Placement of the responses to consecutive function calls in a prompt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ResponseGrouping {
     /// Each response follows its own call.
@@ -317,8 +317,8 @@ pub trait Model: Send + Sync {
     /// If the request cannot be sent or is refused. Later failures are items of the stream.
     async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError>;
 
-    /// Opens a live connection. The request has the conversation so far, and what follows is sent to the connection. All
-    /// live connections of agents are opened by [`Invocation::connect`](crate::Invocation::connect). The default has none.
+    /// Opens a live connection. The request has the conversation so far; later messages are sent to the connection.
+    /// Agents open connections by [`Invocation::connect`](crate::Invocation::connect). The default is an error.
     ///
     /// # Errors
     /// If the model is not live, or refuses the request.
@@ -326,7 +326,7 @@ pub trait Model: Send + Sync {
         Err(ModelError::not_live(request.model))
     }
 
-    /// Returns what the model supports. The engine asks before it builds a request.
+    /// Returns the features that the model supports. The engine asks before it builds a request.
     fn capabilities(&self) -> ModelCapabilities {
         ModelCapabilities::default()
     }
@@ -361,7 +361,7 @@ pub trait ModelResolver: Send + Sync {
         Err(ModelError::new(ModelErrorKind::UnknownModel, name, "there is no embedder of this name"))
     }
 
-    /// Returns what the model of this name supports, also if it cannot be called because its key is missing: a replay
+    /// Returns the features of the model of this name, also if it cannot be called because its key is missing: a replay
     /// needs no key, but must build the requests that were recorded.
     fn capabilities(&self, name: &str) -> ModelCapabilities {
         self.model(name).map(|model| model.capabilities()).unwrap_or_default()

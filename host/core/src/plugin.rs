@@ -15,7 +15,6 @@ use crate::tool::Tool;
 /// A plugin as the code of runs sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PluginInfo {
-    /// The name.
     pub name: String,
     /// The names of its hooks; empty for a native plugin, which need not list them.
     pub hooks: Vec<String>,

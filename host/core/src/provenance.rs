@@ -78,7 +78,7 @@ impl EventSigner {
         PROCESS.clone()
     }
 
-    /// Returns a key for another purpose than signing events. It is the same for the same texts, and tells nothing about
+    /// Returns a key for another purpose than signing events. It is the same for the same texts, and does not reveal
     /// the secret.
     pub fn derive_key(&self, purpose: &str, texts: &[&str]) -> [u8; 32] {
         let mut message = Message(self.0.clone());

@@ -67,7 +67,7 @@ pub trait ItemResolver: Send + Sync {
     /// As [`ItemResolver::tool`].
     fn callback(&self, name: &str) -> Result<Arc<dyn Callback>, ResolveError>;
 
-    /// Returns an agent with its sub agents.
+    /// Returns an agent with its sub-agents.
     ///
     /// # Errors
     /// As [`ItemResolver::tool`].
@@ -143,7 +143,6 @@ pub enum ResolveError {
     Unknown {
         /// The kind of item.
         kind: ItemKind,
-        /// The name.
         name: String,
         /// The names of existing items.
         known: Vec<String>,
@@ -153,7 +152,6 @@ pub enum ResolveError {
     Ambiguous {
         /// The kind of item.
         kind: ItemKind,
-        /// The name.
         name: String,
         /// The qualified names.
         candidates: Vec<String>,
@@ -163,9 +161,7 @@ pub enum ResolveError {
     Unusable {
         /// The kind of item.
         kind: ItemKind,
-        /// The name.
         name: String,
-        /// The reason.
         reason: String,
     },
 }

@@ -3,7 +3,7 @@
 use crate::id::SessionKey;
 use crate::time::Timestamp;
 
-/// Which sessions of an app are to be deleted. A session is if one of the rules says so.
+/// Rules for deleting sessions of an app. A session is deleted if one of the rules applies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExpiryRule {
     /// Those without an event since this time.

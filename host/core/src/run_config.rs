@@ -61,7 +61,7 @@ impl Default for RunConfig {
     }
 }
 
-/// How the tool calls of one model response run. Their results are always in the order of the calls.
+/// Execution order of the tool calls of one model response. Their results are always in the order of the calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ToolExecution {
     /// Concurrently.

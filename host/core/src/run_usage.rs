@@ -45,13 +45,11 @@ pub(crate) struct ExceededLimit {
 pub struct UsageSnapshot {
     /// Model calls.
     pub llm_calls: u32,
-    /// Tokens.
     pub tokens: u64,
     /// Steps of checks against JSON Schemas.
     pub check_steps: u64,
     /// Stored events.
     pub events: u32,
-    /// Bytes of events.
     pub event_bytes: u64,
 }
 

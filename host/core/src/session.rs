@@ -21,8 +21,8 @@ use crate::time::Timestamp;
 use crate::turn::TurnStart;
 use crate::usage::{SessionUsage, StateUsage, Usage};
 
-/// A session: its state and its event log. Cheap to clone: events and state are shared. Its JSON leaves out what
-/// [paused runs](crate::EventData::paused_run) keep.
+/// A session: its state and its event log. Cheap to clone: events and state are shared. Its JSON leaves out the
+/// data of [paused runs](crate::EventData::paused_run).
 #[derive(Debug, Clone)]
 pub struct Session {
     /// The names that identify the session.
@@ -99,9 +99,8 @@ pub enum EventWindow {
     Since(Timestamp),
     /// Those of the newest `count` that are at or after a time.
     RecentSince {
-        /// How many events are considered.
+        /// Number of considered events.
         count: usize,
-        /// The time.
         time: Timestamp,
     },
     /// Events appended after this [`Session::revision`], for a reader that has the others.
@@ -120,7 +119,7 @@ pub enum EventWindow {
 pub struct SessionPage {
     /// The sessions, without events, most recently updated first.
     pub sessions: Vec<Session>,
-    /// Where the next page begins; `None` after the last one.
+    /// Cursor of the next page; `None` after the last one.
     pub next: Option<SessionCursor>,
 }
 
@@ -338,9 +337,11 @@ pub trait SessionService: Send + Sync {
         Err(StoreError::InvalidRequest("this session service cannot fork sessions".into()))
     }
 
-    /// Removes the events after `revision` with the runs that have begun since, and restores the session's own state to what
-    /// it was then. Shared state and artifacts stay as they are. Begins no turn, but fences out the last one. [`Session::created`] changes, so that
-    /// readers with removed events notice. Returns the session without events.
+    /// Removes the events after `revision` with the runs that have begun since, and restores the session's own state of
+    /// that revision. Shared state and artifacts stay as they are. Returns the session without events.
+    ///
+    /// Begins no turn, but fences out the last one. Changes [`Session::created`], so that readers with removed events
+    /// notice.
     ///
     /// # Errors
     /// [`StoreError::SessionNotFound`] if the session does not exist, [`StoreError::Busy`] while a turn is held,
@@ -398,7 +399,7 @@ pub trait SessionService: Send + Sync {
     /// both survive a crash of the process. `temp:` keys are never stored. Partial events are rejected.
     ///
     /// `fence` is that of the turn that the event is part of; it is compared in the same transaction. `None` is for
-    /// what is not part of a turn, such as a change of state by a client. Ids of events are unique in a session: an
+    /// events outside of a turn, such as a change of state by a client. Ids of events are unique in a session: an
     /// event that is there already is not appended again, and its revision is returned.
     ///
     /// # Errors
@@ -422,7 +423,7 @@ pub trait SessionService: Send + Sync {
     }
 
     /// Returns the service of runs, which are stored with the sessions. Without one, as by default, runs cannot be
-    /// listed, followed or cancelled later, and only their events tell what became of them.
+    /// listed, followed or cancelled later, and their end can only be seen from their events.
     fn runs(&self) -> Option<&dyn RunService> {
         None
     }

@@ -12,7 +12,7 @@ use crate::state::StateScope;
 use crate::storable::UnstorableEvent;
 use crate::time::Timestamp;
 
-/// How many events are read at once while one is looked for.
+/// Number of events that are read at a time while one is searched for.
 const PAGE: usize = 256;
 
 /// A place in the history of a session: after an event.
@@ -98,7 +98,7 @@ pub struct SessionImport {
 }
 
 impl SessionImport {
-    /// A session that begins with a state.
+    /// Creates a session that begins with a state.
     ///
     /// # Errors
     /// [`ImportError::Partial`] and [`ImportError::NotAnObject`].
@@ -114,8 +114,8 @@ impl SessionImport {
         Ok(Self { initial_state, events })
     }
 
-    /// A session that ends with a state, as an export has it. Keys that its events have changed are taken for new ones:
-    /// nobody knows what they were before.
+    /// Creates a session that ends with a state, as an export has it. Keys that its events have changed are not set
+    /// initially, since their earlier values are unknown.
     ///
     /// # Errors
     /// Those of [`SessionImport::new`].

@@ -1,7 +1,7 @@
 //! Validation of events before they are stored, and placeholders for stored events that cannot be read.
 //!
 //! JSON that is nested too deeply, or that has two values for one key, can be written but not parsed. Such an event
-//! would make its session unreadable for ever, so it is rejected before it is stored.
+//! would make its session unreadable forever, so it is rejected before it is stored.
 
 use std::sync::Arc;
 
@@ -31,7 +31,6 @@ pub enum UnstorableEvent {
     Key {
         /// The path of the object within the event.
         place: String,
-        /// The key.
         key: String,
         /// The type that has a field for the key, in words.
         noun: &'static str,

@@ -24,9 +24,9 @@ pub enum RunState {
     Accepted,
     /// A host runs it, or did so until the host ended: then the run can be continued.
     Running,
-    /// The run waits for a person or for the result of a long-running tool. No host holds anything of it.
+    /// The run waits for a person or for the result of a long-running tool. It takes no resources of a host.
     Waiting,
-    /// The run has ended as it should.
+    /// The run has ended without a failure.
     Done,
     /// The run has ended with an error.
     Failed,
@@ -74,9 +74,9 @@ pub enum RunTransition {
     Start,
     /// The run pauses until a person has decided or a result is there.
     Wait,
-    /// The run ends as it should.
+    /// The run ends without a failure.
     Finish,
-    /// The run need not wait any more: another run has begun with the answers.
+    /// The run no longer waits: another run has begun with the answers.
     Answer,
     /// The run ends with an error.
     Fail(RunFailure),
@@ -114,9 +114,7 @@ impl From<RunFailure> for RunError {
 pub struct StoredRun {
     /// The id, unique in the session. Clients may choose it.
     pub id: String,
-    /// The session.
     pub session: SessionKey,
-    /// The state.
     pub state: RunState,
     /// The error of a failed run.
     pub failure: Option<RunFailure>,
@@ -124,11 +122,11 @@ pub struct StoredRun {
     pub is_background: bool,
     /// True once the cancellation of the run was requested.
     pub is_cancel_requested: bool,
-    /// How often the run was begun or continued.
+    /// Number of times that the run was begun or continued.
     pub attempts: u32,
     /// The session's revision before the run.
     pub first_revision: u64,
-    /// The request as JSON, of a background run that is not at rest: what a host needs to begin it.
+    /// The request as JSON, from which any host can begin a background run. `None` once the run is at rest.
     pub request: Option<String>,
     /// When the run was accepted.
     pub accepted: Timestamp,
@@ -204,9 +202,8 @@ impl StoredRun {
 /// The runs of a session, newest first.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunPage {
-    /// The runs.
     pub runs: Vec<StoredRun>,
-    /// Where the next page begins; `None` on the last one.
+    /// Cursor of the next page; `None` on the last one.
     pub next: Option<u64>,
 }
 
@@ -229,7 +226,7 @@ pub trait RunService: Send + Sync {
 
     /// Changes the state of a run, if it can get there from its state. Returns the run as it is then; `None` if there
     /// is no such run. `fence` is that of the turn that the run is part of; it is compared in the same transaction.
-    /// `None` is for what is not part of a turn. When this returns, the change survives a crash of the process.
+    /// `None` is for changes outside of a turn. When this returns, the change survives a crash of the process.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] if another turn has begun.
@@ -241,9 +238,9 @@ pub trait RunService: Send + Sync {
         transition: &RunTransition,
     ) -> Result<Option<StoredRun>, StoreError>;
 
-    /// Like [`RunService::start`] for a new run, but need not wait until it is stored: that happens before anything that is
-    /// written for the same user later, and soon. Until then a crash of the process loses it. Reads of this service wait
-    /// for it. The default waits.
+    /// Like [`RunService::start`] for a new run, but may return before it is stored. It is stored soon, and before any
+    /// later write for the same user; until then a crash of the process loses it. Reads of this service wait for it.
+    /// The default waits.
     ///
     /// # Errors
     /// As [`RunService::start`], as far as they are known at once.

@@ -20,7 +20,7 @@ pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> S
     similar_name(name, known).map(|known| format!("; did you mean `{known}`?")).unwrap_or_default()
 }
 
-/// Most names that a message lists beside a suggestion.
+/// Maximum number of names that a message lists beside a suggestion.
 const MAX_LISTED: usize = 20;
 
 /// Improves a message of serde for people who write YAML: suggests the name of a misspelt key or variant, and names no

@@ -21,7 +21,7 @@ pub trait RwLockExt<T: ?Sized> {
     /// Blocks until no writer holds the lock and returns a shared guard, also if an earlier writer panicked.
     fn read_unpoisoned(&self) -> RwLockReadGuard<'_, T>;
 
-    /// Blocks until nobody holds the lock and returns an exclusive guard, also if an earlier writer panicked.
+    /// Blocks until the lock is free and returns an exclusive guard, also if an earlier writer panicked.
     fn write_unpoisoned(&self) -> RwLockWriteGuard<'_, T>;
 }
 

@@ -102,7 +102,7 @@ pub trait Tool: Send + Sync {
     }
 
     /// Returns false if a call must not be repeated if the host died during it, so that its effect is unknown. Then
-    /// the model gets an error that says so. The default is true: such a call is made again.
+    /// the model gets an error. The default is true: such a call is made again.
     fn is_idempotent(&self) -> bool {
         true
     }
@@ -128,7 +128,7 @@ pub trait Tool: Send + Sync {
 /// A set of tools that is not known before an agent runs, such as those of a server, or those that a user may use.
 ///
 /// All methods run in the agent's task and may await, but not block. [`Toolset::tools`] is called before each model
-/// call, so it should cache what is expensive to fetch.
+/// call, so it should cache expensive results.
 ///
 /// ```
 /// use std::sync::Arc;

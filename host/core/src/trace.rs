@@ -1,8 +1,8 @@
 //! Traces: spans of runs, agents, and calls of models, tools and guests. A span is exported when it ends. Names and
 //! attributes are those of OpenTelemetry's GenAI conventions, and those that ADK's clients read.
 //!
-//! Recording is cheap: nothing is serialised, and what is sent to models is shared with the run. Only the arguments and
-//! results of tools are copied. Exporters serialise what they need, when they need it. Without an exporter nothing is
+//! Recording is cheap: nothing is serialized, and requests of models are shared with the run. Only the arguments and
+//! results of tools are copied. Exporters serialize what they need, when they need it. Without an exporter nothing is
 //! recorded.
 
 mod content;
@@ -32,7 +32,7 @@ use log::SpanLogs;
 pub use model_call::ModelCallProgress;
 pub use parent::{InvalidTraceParent, TraceParent};
 
-/// Most event ids of a span.
+/// Maximum number of event ids of a span.
 const MAX_EVENT_IDS: usize = 1000;
 
 /// Receives the spans that have ended.
@@ -43,7 +43,7 @@ pub trait SpanExporter: Send + Sync {
     /// Returns true if spans shall have their [`SpanContent`].
     fn captures_content(&self) -> bool;
 
-    /// Returns true if the exporter wants the spans of this trace. It is told to other services that the trace reaches.
+    /// Returns true if the exporter samples this trace. Requests to other services carry the decision.
     fn is_sampled(&self, trace_id: u128, parent: Option<&TraceParent>) -> bool;
 }
 
@@ -62,14 +62,14 @@ impl SpanExporter for Vec<Arc<dyn SpanExporter>> {
     }
 }
 
-/// What all spans of a run have in common.
+/// Data that all spans of a run share.
 #[derive(Debug)]
 pub struct Trace {
     /// The same for all attempts of a run, on any host. That of the caller if there is one.
     pub id: u128,
     /// The span outside of the run that it is part of.
     pub parent: Option<TraceParent>,
-    /// Whether an exporter wanted it when it began.
+    /// True if an exporter sampled it when it began.
     pub is_sampled: bool,
     /// The session of the run.
     pub session: SessionKey,
@@ -90,7 +90,7 @@ impl Trace {
     }
 }
 
-/// Where the time of a run went. The times of calls that ran at the same time are added up.
+/// Durations within a run, by kind. Those of concurrent calls are added up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeKind {
     /// Waiting for earlier turns of the session.
@@ -222,13 +222,13 @@ impl SpanContext {
         self.0.is_some()
     }
 
-    /// Returns the span around this place for other services; `None` outside of spans.
+    /// Returns the current span as the parent for other services; `None` outside of spans.
     pub fn parent(&self) -> Option<TraceParent> {
         let Place { trace, span_id, .. } = self.0.as_deref()?;
         Some(TraceParent { trace_id: trace.id, span_id: (*span_id)?, is_sampled: trace.is_sampled })
     }
 
-    /// Returns the header `traceparent` for requests to other services. `None` if no exporter wants the trace.
+    /// Returns the header `traceparent` for requests to other services. `None` if no exporter samples the trace.
     pub fn header(&self) -> Option<String> {
         self.parent().filter(|parent| parent.is_sampled).map(|parent| parent.to_string())
     }
@@ -267,7 +267,7 @@ impl SpanContext {
         ModelCallProgress::begin(self)
     }
 
-    /// Records that an event is the result of the span around this place.
+    /// Records that an event is the result of the current span.
     pub fn add_event(&self, id: &str) {
         if let Some(place) = &self.0 {
             let mut ids = place.event_ids.lock_unpoisoned();
@@ -277,7 +277,7 @@ impl SpanContext {
         }
     }
 
-    /// Records a line that a guest logs in the span around this place, if content is captured.
+    /// Records a line that a guest logs in the current span, if content is captured.
     pub fn add_log(&self, level: &'static str, text: &str) {
         if let Some(place) = self.0.as_ref().filter(|place| place.trace.captures_content) {
             place.logs.lock_unpoisoned().add(level, text);

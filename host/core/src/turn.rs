@@ -38,7 +38,7 @@ pub enum TurnStart {
     Begun(Turn),
     /// Another turn is in progress.
     Held {
-        /// How long it is held, unless its lease is renewed.
+        /// Duration of its lease, unless it is renewed.
         remaining: Duration,
     },
 }
@@ -111,7 +111,7 @@ impl TurnLease {
         self.is_lost.load(Ordering::Acquire)
     }
 
-    /// Marks the lease as one that the next turn of this host has replaced: there is nothing to end any more.
+    /// Marks the lease as replaced by the next turn of this host, so that it need not be ended.
     pub fn set_replaced(&self) {
         self.leave(PASSED_ON);
     }

@@ -1,9 +1,9 @@
 //! The JSON Schema of a type, derived from its [`Deserialize`] implementation, so that a schema for editors never
 //! differs from the parser.
 //!
-//! The type is deserialized again and again, each time with one key that was not seen before. The calls that it makes
-//! say which keys it knows and what their values are. A value that a type parses itself, such as `64 MiB`, has no type
-//! here.
+//! The type is deserialized again and again, each time with one key that was not seen before. Its calls to the
+//! deserializer show the keys that it knows and the types of their values. A value that a type parses itself, such as
+//! `64 MiB`, has no type here.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::one_or_many;
 
-/// Most attempts for one type: the number of its keys at all levels, with room to spare.
+/// Maximum number of attempts for one type: the number of its keys at all levels, with room to spare.
 const MAX_ATTEMPTS: usize = 10_000;
 
 /// Returns the JSON Schema of a type that is read from a mapping. Keys in camel case that a type knows in snake case
@@ -303,7 +303,7 @@ impl<'de> MapAccess<'de> for OneEntry {
     }
 }
 
-/// Reads a made-up value. It counts as any value if the attempt tells nothing new.
+/// Reads a made-up value. It counts as any value if the attempt yields nothing new.
 fn read<'de, T: DeserializeSeed<'de>>(node: &Node, seed: T) -> Result<T::Value, Stop> {
     let before = node.progress();
     let result = seed.deserialize(Recorder(node.clone()));

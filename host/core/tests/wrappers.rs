@@ -1,6 +1,6 @@
-//! A wrapper forwards every method of what it wraps. The implementations here override all methods, so that a method
-//! which falls back to its default is noticed; the lint on them fails the build when a trait gets a method that they
-//! lack.
+//! A wrapper forwards every method of the wrapped object. The implementations here override all methods, so that a
+//! method which falls back to its default is noticed; the lint on them fails the build when a trait gets a method that
+//! they lack.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::borrow::Cow;

@@ -30,10 +30,10 @@ use crate::{Egress, Timeouts, TokenCache};
 /// A token is refreshed this long before it expires.
 const EXPIRY_MARGIN: u64 = 60;
 
-/// Lifetime of a token whose server does not tell it.
+/// Lifetime of a token if the server does not report one.
 const DEFAULT_LIFETIME: u64 = 3_600;
 
-/// How long token servers may take.
+/// Timeout of token servers.
 const TIMEOUTS: Timeouts = Timeouts { connect: Duration::from_secs(10), read: Duration::from_secs(30) };
 
 /// Returns the result of a call that waits for a user's credential.
@@ -41,7 +41,7 @@ pub fn pending_result() -> Value {
     json!({"pending": true, "message": "Needs your authorization to access your data."})
 }
 
-/// Where a client says who it is when it requests tokens.
+/// Place of the client credentials in token requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ClientAuthentication {
     /// In the header `Authorization`, which every server supports.
@@ -54,7 +54,7 @@ pub enum ClientAuthentication {
 /// Gets the credentials for the requests of one tool or toolset.
 pub struct ToolAuthenticator {
     config: AuthConfig,
-    /// Where requests to token servers may go.
+    /// Egress policy of requests to token servers.
     egress: Arc<dyn Egress>,
     client_authentication: ClientAuthentication,
     /// The token of the host itself.
@@ -83,7 +83,7 @@ impl ToolAuthenticator {
         }
     }
 
-    /// Sets where the client says who it is when it requests tokens.
+    /// Sets the place of the client credentials in token requests.
     #[must_use]
     pub fn with_client_authentication(self, client_authentication: ClientAuthentication) -> Self {
         Self { client_authentication, ..self }
@@ -163,7 +163,7 @@ impl ToolAuthenticator {
         Ok(is_complete.then(|| raw.clone()))
     }
 
-    /// Exchanges what the user has answered, or refreshes what the user has granted. `None` if the user has to be asked.
+    /// Exchanges the user's answer for tokens, or refreshes stored ones. `None` if the user has to be asked.
     async fn exchange(&self, cx: &CallContext, key: &str) -> Result<Option<AuthCredential>, AuthError> {
         let granted = match cx.user_credential(key).await? {
             None => return Ok(None),

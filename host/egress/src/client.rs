@@ -26,7 +26,7 @@ pub trait Egress: Send + Sync {
     fn check_address(&self, url: &Url, address: IpAddr) -> Result<(), String>;
 }
 
-/// How long a client waits.
+/// Timeouts of a client.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
     /// For a connection.
@@ -35,7 +35,7 @@ pub struct Timeouts {
     pub read: Duration,
 }
 
-/// Checks what is known of a URL before its host is resolved.
+/// Checks the scheme, the host and a literal address of a URL, before its host is resolved.
 ///
 /// # Errors
 /// The refusal.

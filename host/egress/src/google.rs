@@ -22,7 +22,6 @@ pub enum GoogleCredentials {
         client_email: String,
         /// The key in PEM.
         private_key: Secret,
-        /// The id of the key.
         private_key_id: Option<String>,
         /// The token server.
         token_uri: Option<String>,
@@ -33,7 +32,7 @@ pub enum GoogleCredentials {
         client_id: String,
         /// The secret of the program.
         client_secret: Secret,
-        /// What is exchanged for access tokens.
+        /// The refresh token, which is exchanged for access tokens.
         refresh_token: Secret,
         /// The token server.
         token_uri: Option<String>,
@@ -85,7 +84,7 @@ impl GoogleCredentials {
     }
 }
 
-/// Why a text is not a credentials file.
+/// The reason why a text is not a credentials file.
 const NOT_CREDENTIALS: &str = "it is not the JSON of a `service_account` or an `authorized_user`";
 
 /// Returns the signed assertion that a service account exchanges for a token.

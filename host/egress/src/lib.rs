@@ -1,5 +1,4 @@
-//! Requests to other hosts: where they may go, and the credentials that they carry. For the protocols by which a host
-//! uses what others offer.
+//! Outbound HTTP requests: the egress policy that they obey, and the credentials that they carry.
 
 mod address;
 mod auth;

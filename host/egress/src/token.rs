@@ -13,10 +13,10 @@ use crate::Secret;
 /// A token is replaced this long before it expires, or a quarter of its lifetime if that is less.
 const MAX_EXPIRY_MARGIN: Duration = Duration::from_secs(60);
 
-/// Lifetime of a token whose server does not tell it.
+/// Lifetime of a token if the server does not report one.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(300);
 
-/// Longest time for which a token is kept.
+/// Maximum time for which a token is cached.
 const MAX_LIFETIME: Duration = Duration::from_secs(24 * 3_600);
 
 /// An access token, until shortly before it expires.
@@ -70,9 +70,8 @@ impl TokenCache {
 /// The response of a token server.
 #[derive(Debug, Clone, Deserialize)]
 pub struct TokenResponse {
-    /// The token.
     pub access_token: Secret,
-    /// Its lifetime in seconds. `None` if the server does not tell it.
+    /// Its lifetime in seconds. `None` if the server does not report it.
     #[serde(default, deserialize_with = "seconds")]
     pub expires_in: Option<u64>,
 }
@@ -98,7 +97,7 @@ fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D:
 /// A request to a token server.
 #[derive(Debug, Clone)]
 pub struct TokenRequest {
-    /// Where the form is posted to.
+    /// The URL that the form is posted to.
     pub url: Url,
     /// Names and values.
     pub form: Vec<(&'static str, Secret)>,

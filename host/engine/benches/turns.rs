@@ -1,6 +1,6 @@
 //! The cost of a turn in process, with a scripted model that answers at once: in a new session, at turn 8 and at turn
-//! 800. Then what fence, lease and journal cost, and what stored runs cost: services with and without them take turns, so
-//! that a change of the machine's speed concerns all.
+//! 800. Then the cost of fence, lease and journal, and of stored runs: services with and without them take turns, so that a
+//! change of the machine's speed concerns all.
 //!
 //! `cargo bench --workspace --bench turns`. After the criterion report it prints each mean with its ratio to the first line
 //! of its table, and the medians of the comparison.

@@ -1,4 +1,4 @@
-//! One run of one agent: callbacks before it, what its kind does, callbacks after it.
+//! One run of one agent: callbacks before it, the agent itself, callbacks after it.
 
 mod agent_tool;
 mod custom;

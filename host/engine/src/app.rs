@@ -25,7 +25,7 @@ pub struct AppSettings {
     /// Whether a run pauses at a call of a long-running tool, and continues as the same invocation when the result is
     /// there. Otherwise the model gets a pending result, the run ends, and the result begins a new run.
     pub resumable: bool,
-    /// How older events of its sessions are summarized. `None` is not at all.
+    /// Compaction of older events of its sessions. `None` disables it.
     pub compaction: Option<CompactionConfig>,
     /// Overrides the configuration of each run.
     pub run: RunSettings,
@@ -48,19 +48,19 @@ pub enum MemoryAddition {
 /// Overrides for the fields of a [`RunConfig`]. `None` keeps the value of the run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunSettings {
-    /// Most model calls of a run; 0 means no limit.
+    /// Maximum number of model calls of a run; 0 means no limit.
     pub max_llm_calls: Option<u32>,
-    /// Most tokens of a run; 0 means no limit.
+    /// Maximum number of tokens of a run; 0 means no limit.
     pub max_tokens: Option<u64>,
-    /// Most stored events of a run; 0 means no limit.
+    /// Maximum number of stored events of a run; 0 means no limit.
     pub max_events: Option<u32>,
-    /// Most bytes of the JSON of a run's events; 0 means no limit.
+    /// Maximum size in bytes of the JSON of a run's events; 0 means no limit.
     pub max_run_bytes: Option<u64>,
-    /// Most rounds of loop agents in a run; 0 means no limit.
+    /// Maximum number of rounds of loop agents in a run; 0 means no limit.
     pub max_rounds: Option<u32>,
-    /// Most requests to models that are sent again after an error; 0 means no limit.
+    /// Maximum number of requests to models that are sent again after an error; 0 means no limit.
     pub max_model_retries: Option<u32>,
-    /// Most wall time of a run; zero means no limit.
+    /// Maximum wall time of a run; zero means no limit.
     pub max_run_time: Option<Duration>,
     /// Whether the tool calls of one model response run in parallel.
     pub tool_execution: Option<ToolExecution>,

@@ -7,7 +7,7 @@ use hatchery_core::ItemResolver;
 /// The content of a catalog at one point in time.
 #[derive(Clone)]
 pub struct CatalogSnapshot {
-    /// Changes with the content. What was resolved in one generation can be reused until the next.
+    /// Changes with the content. Items that were resolved in one generation can be reused until the next.
     pub generation: u64,
     /// Finds items by name.
     pub resolver: Arc<dyn ItemResolver>,

@@ -39,14 +39,12 @@ use crate::tools::builtin;
 pub struct Extensions {
     /// Tools. A tool that an agent names without arguments is created with empty ones.
     pub tools: Factories<Arc<dyn Tool>>,
-    /// Toolsets.
     pub toolsets: Factories<Arc<dyn Toolset>>,
     /// Kinds of agents by the `agent_class` of YAML files, beside those that the engine runs itself.
     pub agent_classes: Factories<AgentKind>,
     /// Plugins. [`ConfiguredPlugins`](crate::plugins::ConfiguredPlugins) creates those that the configuration names,
     /// once.
     pub plugins: Factories<Arc<dyn Plugin>>,
-    /// Code executors.
     pub code_executors: Factories<Arc<dyn CodeExecutor>>,
 }
 
@@ -87,7 +85,7 @@ impl ItemResolver for Extensions {
 
 /// A chain of resolvers, tried in order: usually built-in items, then configured ones, then the catalog of components.
 ///
-/// The first layer that knows a name decides, also if the item is ambiguous or unusable there. If no layer knows it,
+/// The first layer that has a name decides, also if the item is ambiguous or unusable there. If no layer knows it,
 /// the error lists the names of all layers. Layers are shared (`Arc<dyn ItemResolver>`) or borrowed (`&dyn
 /// ItemResolver`).
 #[derive(Clone)]

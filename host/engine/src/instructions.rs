@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The capabilities of an instruction's author. `None` is all of them.
 type Rights<'a> = Option<&'a Arc<dyn Capabilities>>;
 
-/// Returns the text of an instruction. A template may only read what its author has the capabilities for.
+/// Returns the text of an instruction. A template may only read data that its author has the capabilities for.
 pub(crate) async fn text(
     instruction: &Instruction,
     rights: Rights<'_>,

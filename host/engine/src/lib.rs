@@ -34,8 +34,8 @@
 //! `examples/embed.rs` is a program that does the same and streams the answer; `docs/embedding.md` is a guide. Agents,
 //! tools and callbacks are made with [`build`].
 //!
-//! To change the engine, read it in this order: [`runner`] (a turn from start to end), `run` (what the agents of a run
-//! share, and replay), `agents` (one run of one agent), `llm` (the agent loop and its state machine), [`compaction`]
+//! To change the engine, read it in this order: [`runner`] (a turn from start to end), `run` (shared data of a run's
+//! agents, and replay), `agents` (one run of one agent), `llm` (the agent loop and its state machine), [`compaction`]
 //! (summaries that keep the prompts of long sessions small), [`yaml`] (agents from files). Imports point the other way:
 //! `history` ← `run` ← `llm` ← `agents` ← `runner`.
 //!

@@ -179,9 +179,9 @@ impl Plugins {
         &self,
         cx: &CallContext,
         name: &str,
-        found: Result<Arc<dyn Model>, ModelError>,
+        resolved: Result<Arc<dyn Model>, ModelError>,
     ) -> Result<Arc<dyn Model>, ModelError> {
-        self.plugins.iter().rev().fold(found, |found, plugin| plugin.model(cx, name, found))
+        self.plugins.iter().rev().fold(resolved, |resolved, plugin| plugin.model(cx, name, resolved))
     }
 
     /// Returns the tool after all plugins have wrapped or replaced it.

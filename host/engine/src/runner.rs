@@ -19,6 +19,7 @@ mod session_close;
 mod session_history;
 mod session_queue;
 mod turn;
+mod user_message;
 mod user_runs;
 
 use std::pin::Pin;
@@ -55,7 +56,7 @@ use session_queue::SessionQueue;
 use turn::TurnRequest;
 use user_runs::UserRuns;
 
-/// Most events that a client has not read. A run waits for its client from there on.
+/// Maximum number of events that a client has not read. A run waits for its client from there on.
 const MAX_UNREAD_EVENTS: usize = 64;
 
 /// How long a turn is held without a renewal. After the death of a host, others wait this long for its turns.
@@ -99,7 +100,7 @@ pub struct Run {
     events: mpsc::Receiver<Result<SentEvent, RunError>>,
     id: Option<String>,
     /// Closed once the run has begun; `None` if that is known.
-    begun: Option<oneshot::Receiver<()>>,
+    begin_signal: Option<oneshot::Receiver<()>>,
 }
 
 /// The session and the caller of a run.
@@ -124,11 +125,11 @@ impl Run {
     }
 
     /// Waits until the run and its message are stored, or the run has ended before.
-    pub async fn begun(&mut self) {
-        if let Some(begun) = &mut self.begun {
+    pub async fn wait_until_begun(&mut self) {
+        if let Some(signal) = &mut self.begin_signal {
             // Nothing is ever sent.
-            let _ = begun.await;
-            self.begun = None;
+            let _ = signal.await;
+            self.begin_signal = None;
         }
     }
 
@@ -356,7 +357,7 @@ impl Runner {
                 let resumed = ResumedRun::find(&app, &request, events, &self.0.verifier(&key))?;
                 Some(resumed.map_or_else(|| new_id.clone(), |resumed| resumed.invocation_id))
             }
-            // Two runs that wait for each other's sessions would wait for ever.
+            // Two runs that wait for each other's sessions would deadlock.
             QueuePosition::Waiting(_) if is_nested => {
                 return Err(StoreError::session_in_use(&key).into());
             }
@@ -386,8 +387,8 @@ impl Runner {
         let caller_cancel = request.cancel.clone();
         let request = RunRequest { cancel: caller_cancel.child_token(), ..request };
         let announced = id.as_deref().map(|id| self.0.run_bus.announce(&key, id, request.cancel.clone()));
-        let (beginning, begun) = oneshot::channel();
-        let run = Run { events, id: id.clone(), begun: Some(begun) };
+        let (beginning, begin_signal) = oneshot::channel();
+        let run = Run { events, id: id.clone(), begin_signal: Some(begin_signal) };
         let task = async move {
             let result = match request.cancel.run_until_cancelled(runner.acquire(&key, position, create)).await {
                 Some(Ok((cached, mut guard))) => {

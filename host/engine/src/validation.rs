@@ -10,7 +10,7 @@ use crate::tools::schema::{self, Failure};
 /// all checks of a run together too.
 ///
 /// # Errors
-/// How the value differs from the schema, or why it cannot be checked.
+/// The difference of the value from the schema, or the reason why it cannot be checked.
 pub async fn check_value(schema: &Value, value: Value, cx: &CallContext) -> Result<(), String> {
     match schema::check(schema, value, &cx.invocation).await {
         Ok(_) => Ok(()),

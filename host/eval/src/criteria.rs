@@ -14,19 +14,19 @@ pub(crate) const FINAL_RESPONSE_MATCH: &str = "final_response_match_v2";
 
 const METRICS: [&str; 3] = [TOOL_TRAJECTORY, RESPONSE_MATCH, FINAL_RESPONSE_MATCH];
 
-/// Most answers of the judge per turn.
+/// Maximum number of answers of the judge per turn.
 const MAX_SAMPLES: u32 = 25;
 
 /// A metric with the lowest score that passes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metric {
-    /// How the metric compares.
+    /// The comparison of the metric.
     pub criterion: Criterion,
     /// 0 to 1.
     pub threshold: f64,
 }
 
-/// How a metric compares a turn with what is expected of it.
+/// Comparison of a turn with the expected one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Criterion {
     /// `tool_trajectory_avg_score`: the names and arguments of the tool calls.
@@ -37,7 +37,7 @@ pub enum Criterion {
     FinalResponseMatch(JudgeOptions),
 }
 
-/// Which calls and which order of calls match.
+/// Rule for the calls that match, and their order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MatchType {
     /// The expected calls, in order, and no others.
@@ -55,7 +55,7 @@ pub enum MatchType {
 pub struct JudgeOptions {
     /// Its name, as in an agent.
     pub judge_model: String,
-    /// How many answers are asked for; the majority decides.
+    /// Number of answers of the judge; the majority decides.
     pub num_samples: u32,
 }
 

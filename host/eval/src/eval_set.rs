@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::error::EvalError;
 use crate::json::without_nulls;
 
-/// Most cases of a set.
+/// Maximum number of cases of a set.
 pub(crate) const MAX_CASES: usize = 1000;
 
 /// Conversations on which an app is evaluated.
@@ -35,7 +35,7 @@ pub struct EvalSet {
     pub extra: Extra,
 }
 
-/// A conversation with what is expected of the app.
+/// A conversation with the expected responses of the app.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EvalCase {
@@ -93,15 +93,13 @@ pub struct InvocationRecord {
     pub extra: Extra,
 }
 
-/// What happens between a message and the final response. Files have it either as lists of calls, responses and texts,
-/// or as events.
+/// Calls, responses and texts between a message and the final response. Files have them as lists or as events.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct IntermediateData {
     /// The tool calls, in order.
     #[serde(alias = "tool_uses")]
     pub tool_uses: Vec<FunctionCall>,
-    /// The responses of the tools.
     #[serde(alias = "tool_responses")]
     pub tool_responses: Vec<FunctionResponse>,
     /// Texts before the final one, with the names of their agents.

@@ -14,10 +14,10 @@ use crate::record::records_of;
 use crate::result::EvalSetResult;
 use crate::store::EvalStore;
 
-/// Most evaluations at the same time. Each makes several runs at the same time.
+/// Maximum number of evaluations at the same time. Each makes several runs at the same time.
 const MAX_EVALUATIONS: usize = 4;
 
-/// Longest id of a case in bytes.
+/// Maximum length of a case's id in bytes.
 const MAX_CASE_ID: usize = 256;
 
 /// Evaluates apps. Cheap to clone.
@@ -33,16 +33,15 @@ struct Inner {
 /// A request to evaluate a set.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EvalRequest {
-    /// The set.
     pub set_id: String,
     /// The cases; empty for all.
     pub case_ids: Vec<String>,
     /// The metrics; `None` for those of the app's `test_config.json`, or else the [default
     /// ones](crate::default_metrics).
     pub metrics: Option<Vec<Metric>>,
-    /// How often each case is run. Default: once.
+    /// Number of runs of each case. Default: 1.
     pub num_runs: Option<u32>,
-    /// How many runs are made at the same time. Default: 4.
+    /// Maximum number of concurrent runs. Default: 4.
     pub parallelism: Option<usize>,
 }
 
@@ -52,7 +51,7 @@ impl Evaluations {
         Self(Arc::new(Inner { runner, store, permits: Semaphore::new(MAX_EVALUATIONS) }))
     }
 
-    /// Calls the store on a thread for that.
+    /// Calls the store on a thread for blocking work.
     async fn with_store<T: Send + 'static>(
         &self,
         work: impl FnOnce(&EvalStore) -> Result<T, EvalError> + Send + 'static,

@@ -20,25 +20,24 @@ use crate::result::{EvalCaseResult, EvalSetResult, EvalStatus, InvocationResult,
 /// The prefix of the ids of sessions of evaluations, which are not listed to users.
 pub const EVAL_SESSION_PREFIX: &str = "adk-eval-session-";
 
-/// Most runs of each case.
+/// Maximum number of runs of each case.
 pub const MAX_RUNS: u32 = 100;
 
-/// Most runs of one evaluation. Their events are part of its result.
+/// Maximum number of runs of one evaluation. Their events are part of its result.
 const MAX_TOTAL_RUNS: usize = 2000;
 
-/// Most runs at the same time.
+/// Maximum number of runs at the same time.
 const MAX_PARALLEL: usize = 64;
 
 /// The options of an evaluation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EvalOptions {
-    /// The metrics.
     pub metrics: Vec<Metric>,
     /// The cases to run; empty for all.
     pub case_ids: Vec<String>,
-    /// How often each case is run.
+    /// Number of runs of each case.
     pub num_runs: u32,
-    /// How many runs are made at the same time.
+    /// Maximum number of concurrent runs.
     pub parallelism: usize,
 }
 
@@ -63,7 +62,7 @@ impl EvalOptions {
     }
 }
 
-/// How far an evaluation is.
+/// Progress of an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// The runs that have ended.

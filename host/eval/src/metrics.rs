@@ -1,4 +1,4 @@
-//! The metrics: each scores a turn against what is expected of it.
+//! The metrics: each scores a turn against the expected one.
 
 pub(crate) mod judge;
 pub mod rouge;
@@ -46,8 +46,8 @@ pub(crate) async fn score(
 pub(crate) fn mean(metric: &Metric, results: &[&MetricResult]) -> MetricResult {
     let scores: Vec<f64> = results.iter().filter_map(|result| result.score).collect();
     let score = (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64);
-    // The first that did not pass says why.
-    let told = results.iter().find(|result| result.eval_status != EvalStatus::Passed);
-    let explanation = told.and_then(|result| result.details.as_ref()).map(|details| details.explanation.clone());
+    // The first result that did not pass explains the mean.
+    let decisive = results.iter().find(|result| result.eval_status != EvalStatus::Passed);
+    let explanation = decisive.and_then(|result| result.details.as_ref()).map(|details| details.explanation.clone());
     MetricResult::new(metric, score, explanation)
 }

@@ -37,7 +37,7 @@ impl EvalStatus {
         })
     }
 
-    /// Returns the number that clients know.
+    /// Returns the number of the status in ADK's JSON.
     pub fn number(self) -> u8 {
         match self {
             Self::Passed => 1,
@@ -57,23 +57,22 @@ impl Serialize for EvalStatus {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricResult {
-    /// The metric.
     pub metric_name: &'static str,
     /// The lowest score that passes.
     pub threshold: f64,
-    /// How the metric compares.
+    /// The comparison of the metric.
     pub criterion: Criterion,
     /// 0 to 1; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
     /// The outcome.
     pub eval_status: EvalStatus,
-    /// What else there is to say.
+    /// The reason of the score, if the metric gives one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<MetricDetails>,
 }
 
-/// What else there is to say about a score.
+/// Details of a score.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MetricDetails {
     /// The reason of the score, or why there is none.
@@ -97,9 +96,9 @@ impl MetricResult {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InvocationResult {
-    /// What happened.
+    /// The recorded turn.
     pub actual_invocation: InvocationRecord,
-    /// What the case expects.
+    /// The turn that the case expects.
     pub expected_invocation: InvocationRecord,
     /// The scores, in the order of the metrics.
     pub eval_metric_results: Vec<MetricResult>,
@@ -109,7 +108,6 @@ pub struct InvocationResult {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EvalCaseResult {
-    /// The set.
     pub eval_set_id: String,
     /// The case.
     pub eval_id: String,
@@ -136,7 +134,6 @@ pub struct EvalSetResult {
     pub eval_set_result_id: String,
     /// The same, as a name for people.
     pub eval_set_result_name: String,
-    /// The set.
     pub eval_set_id: String,
     /// The results of each run of each case, in the order of the cases.
     pub eval_case_results: Vec<EvalCaseResult>,

@@ -24,13 +24,13 @@ const TEST_CONFIG: &str = "test_config.json";
 /// Maximum size of a file in bytes.
 const MAX_FILE_BYTES: usize = 16 << 20;
 
-/// Most sets of an app that the host stores.
+/// Maximum number of sets of an app that the host stores.
 const MAX_SETS: usize = 500;
 
-/// Most results of an app. A new one replaces the oldest.
+/// Maximum number of results of an app. A new one replaces the oldest.
 const MAX_RESULTS: usize = 200;
 
-/// Longest id of a set in bytes. That of a result also has the app's name and the time.
+/// Maximum length of a set's id in bytes. That of a result also has the app's name and the time.
 const MAX_SET_ID: usize = 100;
 const MAX_RESULT_ID: usize = 200;
 
@@ -53,7 +53,7 @@ impl EvalStore {
         Self { files: Files::in_folder(folder.into()), apps: None, writer: Mutex::default() }
     }
 
-    /// Also reads the sets that are beside the agents of a served folder: `APP/*.evalset.json`, with the criteria in
+    /// Adds the sets beside the agents of a served folder: `APP/*.evalset.json`, with the criteria in
     /// `APP/test_config.json`.
     #[must_use]
     pub fn with_served_folder(self, folder: &Path) -> Self {

@@ -12,9 +12,9 @@ pub struct CaseSummary {
     pub eval_id: String,
     /// Failed if a run has ended with an error or the mean of a metric is below its threshold.
     pub eval_status: EvalStatus,
-    /// How many runs there are.
+    /// Number of runs.
     pub runs: usize,
-    /// How many of them have passed by themselves.
+    /// Number of runs that have passed by themselves.
     pub passed_runs: usize,
     /// The means, in the order of the metrics.
     pub metrics: Vec<MetricSummary>,
@@ -27,7 +27,6 @@ pub struct CaseSummary {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricSummary {
-    /// The metric.
     pub metric_name: &'static str,
     /// The lowest score that passes.
     pub threshold: f64,
@@ -80,12 +79,12 @@ fn summarize_metric(index: usize, runs: &[&EvalCaseResult]) -> Option<MetricSumm
     let first = results.first()?;
     let scores: Vec<f64> = results.iter().filter_map(|result| result.score).collect();
     let score = (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64);
-    let told = results.iter().find(|result| result.eval_status != EvalStatus::Passed);
+    let decisive = results.iter().find(|result| result.eval_status != EvalStatus::Passed);
     Some(MetricSummary {
         metric_name: first.metric_name,
         threshold: first.threshold,
         score,
         eval_status: EvalStatus::of(score, first.threshold),
-        explanation: told.and_then(|result| result.details.as_ref()).map(|details| details.explanation.clone()),
+        explanation: decisive.and_then(|result| result.details.as_ref()).map(|details| details.explanation.clone()),
     })
 }

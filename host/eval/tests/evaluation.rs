@@ -161,7 +161,7 @@ async fn each_run_has_a_session_and_a_user_of_its_own() {
     evaluations.create_set(&app, set(case)).await.unwrap();
     let request = EvalRequest { num_runs: Some(3), ..request() };
     let result = evaluations.run(&app, request).await.unwrap();
-    // What all users of the app share is neither set nor does a run see the user state of another.
+    // App state is not set, and no run sees the user state of another.
     assert_eq!(*seen.lock().unwrap(), vec![(Some(json!("en")), Some(json!(7)), None); 3]);
     let mut users: Vec<_> = result.eval_case_results.iter().map(|run| run.user_id.clone()).collect();
     users.dedup();
@@ -215,7 +215,7 @@ async fn a_model_judges_the_meaning_of_responses() {
         }))
     };
     let result = evaluations.run(&app, EvalRequest { metrics: judged("judge"), ..request() }).await.unwrap();
-    let told: Vec<_> = result
+    let results: Vec<_> = result
         .eval_case_results
         .iter()
         .map(|run| {
@@ -225,7 +225,7 @@ async fn a_model_judges_the_meaning_of_responses() {
         })
         .collect();
     assert_eq!(
-        told,
+        results,
         [
             (EvalStatus::Passed, Some(1.0), "3 of 3 answers are `valid`; the same city"),
             (
@@ -459,7 +459,7 @@ async fn sets_beside_an_agent_are_read_with_their_criteria_and_not_changed() {
     }
     assert!(matches!(evaluations.create_set(&app, two_cases()).await.unwrap_err(), EvalError::SetExists(_)));
 
-    // What the host stores is there for the next host.
+    // Stored sets are there for the next host.
     evaluations.create_set(&app, EvalSet::new("own")).await.unwrap();
     let next = evaluations_of(store(), Scripted::new());
     assert_eq!(next.set_ids(&app).await.unwrap(), ["own", "set"]);

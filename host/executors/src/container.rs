@@ -1,8 +1,8 @@
 //! Code in containers of Docker or Podman, whose API is reached by a Unix socket.
 //!
-//! A container has no network, a read-only root and no capabilities; its code can write to `/work` and `/tmp` only. Code
-//! without state gets a container of its own. With state there is one container per session, where a process keeps the
-//! variables of earlier code. It ends when nobody has used it for a while, also if the host has died, and the engine
+//! A container has no network, a read-only root and no capabilities; its code can write to `/work` and `/tmp` only.
+//! Code without state gets a container of its own. With state there is one container per session, where a process keeps
+//! the variables of earlier code. It ends after it was idle for a while, also if the host has died, and the engine
 //! removes it then.
 
 mod archive;
@@ -24,7 +24,7 @@ use sessions::{SessionKey, Sessions};
 /// Keeps the variables of earlier code, and runs code when it is asked.
 const KERNEL: &str = include_str!("container/kernel.py");
 
-/// Asks the kernel to run code, and prints what came of it.
+/// Python program that lets the kernel run code, and prints its output and files as JSON.
 const CLIENT: &str = include_str!("container/client.py");
 
 /// The folder of the code.
@@ -46,13 +46,13 @@ pub struct ContainerConfig {
     pub cpus: f64,
     /// Maximum number of processes of a container.
     pub pids: u32,
-    /// How long code may run.
+    /// Timeout of code.
     pub timeout: Duration,
-    /// Maximum size in bytes of what code prints and of its files, each.
+    /// Maximum size in bytes of the printed output, and of all files.
     pub max_output: usize,
     /// Maximum number of containers that keep state. The one that was idle for the longest time ends for a new one.
     pub max_sessions: usize,
-    /// How long a container keeps its state when nobody uses it.
+    /// Idle time after which a container and its state are removed.
     pub idle_timeout: Duration,
 }
 
@@ -162,7 +162,7 @@ impl ContainerExecutor {
             self.engine.remove_in_background(id);
         }
         let mut session = session.lock().await;
-        // Taken out, so that it is removed if the run is cancelled: nobody knows what its code does then.
+        // Taken out, so that it is removed if the run is cancelled: its code may still be running then.
         let container = match session.container.take() {
             Some(id) => Container { engine: &self.engine, id: Some(id) },
             None => self.start().await.map_err(|error| self.unusable(&error))?,
@@ -195,7 +195,7 @@ impl ContainerExecutor {
         }
     }
 
-    /// Returns the error for a model. The log has what the operator needs.
+    /// Returns the error for a model. The log has the details for the operator.
     fn unusable(&self, error: &EngineError) -> ToolError {
         let (executor, socket) = (&self.name, self.config.socket.display());
         tracing::warn!(executor, %socket, "code cannot run in a container: {error}");

@@ -17,13 +17,13 @@ use tokio::sync::OnceCell;
 
 use crate::media_type::media_type;
 
-/// What tokens are for.
+/// Scope of access tokens.
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 
 /// Maximum size of an answer, with its files.
 const MAX_ANSWER: usize = 64 << 20;
 
-/// Most bytes of an answer in the log.
+/// Maximum size in bytes of an answer in the log.
 const MAX_EXCERPT: usize = 500;
 
 /// Settings of a [`VertexExecutor`].
@@ -31,22 +31,21 @@ const MAX_EXCERPT: usize = 500;
 pub struct VertexConfig {
     /// The extension: `projects/PROJECT/locations/LOCATION/extensions/ID`.
     pub extension: String,
-    /// What is called.
+    /// The operation of the extension.
     pub operation: ExtensionOperation,
-    /// What URLs begin with. `None` means the service in the location of the extension.
+    /// Base URL of the service. `None` means the service in the location of the extension.
     pub endpoint: Option<String>,
     /// The text of the credentials file.
     pub credentials: CredentialsSource,
-    /// Where requests may go.
+    /// Egress policy of requests.
     pub egress: Arc<dyn Egress>,
-    /// How long code may run.
+    /// Timeout of code.
     pub timeout: Duration,
 }
 
-/// Where a credentials file of Google Cloud is.
+/// Location of a credentials file of Google Cloud.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CredentialsSource {
-    /// In a file.
     File(std::path::PathBuf),
     /// Its text.
     Json(ConfigValue),

@@ -46,7 +46,7 @@ async fn call_all(toolset: &dyn Toolset, cx: &CallContext) -> Result<(), RunErro
 /// The most logins that one run may need.
 const MAX_LOGINS: usize = 3;
 
-/// A person who grants whatever is asked: the suite's authorization servers redirect at once.
+/// A person who grants every request: the suite's authorization servers redirect at once.
 struct Granting;
 
 #[async_trait]
@@ -161,7 +161,7 @@ async fn run(toolset: &Arc<McpToolset>) -> Result<(), String> {
     Ok(())
 }
 
-/// Lets a model call a tool, and a person accept what its server asks.
+/// Lets a model call a tool, and a person accept all questions of its server.
 async fn call_as_model(toolset: &Arc<McpToolset>, name: &str, args: Map<String, Value>) -> Result<(), String> {
     // It is called once more for each question.
     let model = Scripted::new().on_tool(name, "done").default_reply(Reply::call(name, Value::Object(args)));

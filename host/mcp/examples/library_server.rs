@@ -1,5 +1,5 @@
-//! An MCP server on `rmcp` for tests, with what servers offer besides tools: resources, a template, prompts, and a tool that
-//! requests a message of a model. Serves one client over standard input and output; the tests serve it over HTTP too.
+//! An MCP server on `rmcp` for tests, with tools, resources, a template, prompts, and a tool that requests a message of
+//! a model. Serves one client over standard input and output; the tests serve it over HTTP too.
 #![allow(clippy::unwrap_used, reason = "only tests use it")]
 #![expect(deprecated, reason = "servers use sampling")]
 

@@ -1,4 +1,4 @@
-//! Settings of MCP servers that agents use: how to reach them, and the limits of what they may do.
+//! Settings of MCP servers that agents use: connections, permissions and limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use rmcp::transport::auth::InMemoryCredentialStore;
 /// An MCP server whose tools agents use.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// How to reach the server.
+    /// The transport to the server.
     pub transport: Transport,
     /// The tools that agents may use. `None` means all.
     pub tools: Option<BTreeSet<String>>,
@@ -24,9 +24,9 @@ pub struct ServerConfig {
     pub elicitation: bool,
     /// The model that the server may use during a call, with the same effect on calls. `None` means none.
     pub sampling: Option<Sampling>,
-    /// How the connection begins.
+    /// The handshake of the connection.
     pub handshake: Handshake,
-    /// How the host gets tokens, for a server over streamable HTTP. `None` means that it needs none, or has a header.
+    /// OAuth settings, for a server over streamable HTTP. `None` if it needs no token, or has one in a header.
     pub oauth: Option<OAuthConfig>,
 }
 
@@ -39,7 +39,7 @@ impl ServerConfig {
     }
 }
 
-/// What a server may use a model for.
+/// Permission for a server to let a model of the host write messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sampling {
     /// The name of the model, as in agents. The server's preferences are ignored.
@@ -48,7 +48,7 @@ pub struct Sampling {
     pub max_tokens: u32,
 }
 
-/// How a connection begins, which also decides about the revision of the protocol.
+/// Handshake of a connection, which also selects the revision of the protocol.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Handshake {
     /// With `initialize`, in revisions up to 2025-11-25. All servers of today accept it.
@@ -60,7 +60,7 @@ pub enum Handshake {
     Auto,
 }
 
-/// How a server is reached.
+/// The transport to a server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Transport {
     /// A process of the host that talks over its standard input and output.
@@ -71,7 +71,7 @@ pub enum Transport {
     Sse(HttpServer),
 }
 
-/// A server that the host starts. Its environment has `PATH` and what [`StdioServer::env`] lists.
+/// A server that the host starts. Its environment has `PATH` and the variables of [`StdioServer::env`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StdioServer {
     /// The program: a path, or a name that is searched in the host's `PATH`.
@@ -93,7 +93,7 @@ pub struct HttpServer {
     pub headers: BTreeMap<String, ConfigValue>,
 }
 
-/// How the host gets access tokens for a server.
+/// OAuth settings for access tokens of a server.
 #[derive(Clone)]
 pub struct OAuthConfig {
     pub grant: OAuthGrant,
@@ -102,11 +102,11 @@ pub struct OAuthConfig {
     pub client_secret: Option<ConfigValue>,
     /// The URL of a document that describes the host, which some authorization servers accept instead of an id.
     pub client_metadata_url: Option<String>,
-    /// What to ask for. Empty means what the server demands.
+    /// The scopes to request. Empty means those that the server demands.
     pub scopes: Vec<String>,
-    /// Where requests to the authorization server may go, which the MCP server names.
+    /// The egress policy for requests to the authorization server, which the MCP server names.
     pub egress: Arc<dyn Egress>,
-    /// Where the tokens of a login are kept. `None` keeps them in memory.
+    /// Storage of the tokens of a login. `None` keeps them in memory.
     pub tokens: Option<StoredTokens>,
     /// The tokens, if they are kept nowhere else.
     pub(crate) memory: InMemoryCredentialStore,
@@ -137,14 +137,14 @@ impl std::fmt::Debug for OAuthConfig {
     }
 }
 
-/// Where the tokens of one server are kept.
+/// Storage of the tokens of one server.
 #[derive(Clone)]
 pub struct StoredTokens {
     pub service: Arc<dyn CredentialService>,
     pub id: CredentialId,
 }
 
-/// Who grants access.
+/// The party that grants access.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OAuthGrant {
     /// A person, who logs in once.
@@ -180,11 +180,11 @@ impl Confirmation {
 /// Limits of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
-    /// How long a connection may take, from the start of the process to the end of the handshake.
+    /// Timeout of a connection, from the start of the process to the end of the handshake.
     pub connect_timeout: Duration,
-    /// How long a call may take without an answer or progress.
+    /// Timeout of a call without an answer or progress.
     pub call_timeout: Duration,
-    /// How long a call may take in all.
+    /// Timeout of a whole call.
     pub max_call_time: Duration,
     /// Maximum size of one message in bytes.
     pub max_message: usize,

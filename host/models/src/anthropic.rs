@@ -76,7 +76,7 @@ impl ModelProvider for AnthropicProvider {
     }
 }
 
-/// Where a model is called.
+/// The API that a model is called on.
 enum Route {
     Messages(Url),
     Vertex(VertexPath),

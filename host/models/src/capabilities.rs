@@ -32,7 +32,7 @@ pub(crate) fn of_anthropic() -> ModelCapabilities {
     ModelCapabilities::default()
 }
 
-/// Returns the capabilities of a model on another server with chat completions. What it supports depends on the server.
+/// Returns the capabilities of a model of a compatible server, where only the family of the model is known.
 pub(crate) fn of_compatible(name: &str) -> ModelCapabilities {
     ModelCapabilities { response_grouping: response_grouping(name), ..ModelCapabilities::default() }
 }

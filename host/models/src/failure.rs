@@ -127,7 +127,7 @@ impl Origin {
     }
 }
 
-/// Gemini rejects an invalid key with HTTP 400 and a reason in the details.
+/// Returns true for Gemini's rejection of a key, which is an HTTP 400 with a reason in its details.
 fn is_invalid_key(body: &Value) -> bool {
     body.pointer("/error/details").and_then(Value::as_array).is_some_and(|details| {
         details.iter().any(|detail| detail.get("reason").is_some_and(|reason| reason == "API_KEY_INVALID"))

@@ -34,7 +34,7 @@ use crate::vertex::{VertexPath, VertexProvider};
 pub(crate) const KEY_HEADER: &str = "x-goog-api-key";
 /// The version of the API.
 pub(crate) const VERSION: &str = "v1beta";
-/// Where live connections are opened, on the Gemini API and on Vertex AI.
+/// Paths of live connections, on the Gemini API and on Vertex AI.
 const LIVE_PATH: [&str; 2] = ["ws", "google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent"];
 const VERTEX_LIVE_PATH: [&str; 3] = ["ws", "google.cloud.aiplatform.v1beta1.LlmBidiService", "BidiGenerateContent"];
 
@@ -107,7 +107,7 @@ impl ModelProvider for GeminiProvider {
     }
 }
 
-/// Where a model is called.
+/// The API that a model is called on.
 enum Route {
     Api { generate: Url, stream: Url },
     Vertex(VertexPath),

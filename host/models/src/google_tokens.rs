@@ -30,7 +30,7 @@ impl GoogleTokens {
     /// Returns a token that is valid for at least a minute.
     ///
     /// # Errors
-    /// If there are no credentials, or if they are rejected; the message says what to set.
+    /// If there are no credentials, or if they are rejected. The message names the setting.
     pub async fn token(&self) -> Result<String, ModelError> {
         let client = self.http.client(&self.origin)?;
         let token = self.credentials.token(&client, &self.origin).await?;

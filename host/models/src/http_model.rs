@@ -15,9 +15,9 @@ use crate::failure::Origin;
 use crate::http::Endpoint;
 use crate::sse::{self, Decoder};
 
-/// How one model is called: its URL, and the bodies of requests and responses.
+/// The wire format of one model: its URL, and the bodies of requests and responses.
 pub(crate) trait WireFormat: Send + Sync + 'static {
-    /// Returns what the model supports.
+    /// Returns the capabilities of the model.
     fn capabilities(&self) -> ModelCapabilities;
 
     /// Returns where a request is sent.
@@ -27,7 +27,7 @@ pub(crate) trait WireFormat: Send + Sync + 'static {
         streaming_mode: StreamingMode,
     ) -> impl Future<Output = Result<Url, ModelError>> + Send;
 
-    /// Serializes a request. The error names what the format cannot represent.
+    /// Serializes a request. The error names the content that the format cannot represent.
     fn body(&self, request: &LlmRequest, options: &HttpOptions, streaming_mode: StreamingMode)
     -> Result<Bytes, String>;
 

@@ -26,19 +26,19 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 const SEND_TIMEOUT: Duration = Duration::from_secs(15);
 /// The interval of pings.
 const PING_INTERVAL: Duration = Duration::from_secs(15);
-/// How many pings in a row may stay without a frame of the server.
+/// Maximum number of consecutive pings without a frame of the server.
 const MAX_UNANSWERED_PINGS: u32 = 2;
-/// Most requests that are not sent yet. They are of up to a frame of the client each.
+/// Maximum number of requests that are not sent yet. They are of up to a frame of the client each.
 const MAX_UNSENT: usize = 4;
-/// Most responses that are not read yet.
+/// Maximum number of responses that are not read yet.
 const MAX_UNREAD: usize = 32;
 
 /// The frames of a provider.
 pub(crate) trait LiveProtocol: Send + 'static {
-    /// Checks whether the model takes this kind of input. The error names what it does not take.
+    /// Checks whether the model takes this kind of input. The error names the unsupported input.
     fn check(request: &LiveRequest) -> Result<(), String>;
 
-    /// Returns the frames of a request. The error names what cannot be sent.
+    /// Returns the frames of a request. The error names the unsupported content.
     fn encode(&mut self, request: &LiveRequest) -> Result<Vec<String>, String>;
 
     /// Returns the messages in a frame of the server.
@@ -92,7 +92,7 @@ impl LiveConnection for SocketConnection {
         (self.check)(&request).map_err(|reason| self.origin.error(ModelErrorKind::BadRequest, reason))?;
         let requests = self.requests.lock().await.clone();
         if let Some(requests) = requests {
-            // What has ended the connection is its last response.
+            // If the task has ended, `receive` returns the reason.
             let _ = requests.send(request).await;
         }
         Ok(())
@@ -125,7 +125,7 @@ struct Link<P> {
     unanswered_pings: u32,
 }
 
-/// What happens next.
+/// One event in the life of a connection.
 enum Step {
     Request(Option<LiveRequest>),
     Frame(Result<Option<Bytes>, ModelError>),
@@ -186,7 +186,7 @@ impl<P: LiveProtocol> Link<P> {
                     resumed => resumed.map(drop),
                 },
                 Step::Frame(Err(error)) => self.recover(error).await,
-                // While nothing is received, no answer can be.
+                // Pongs are only read while frames are.
                 Step::Ping => self.ping(undelivered.is_empty()).await,
             };
             if let Err(error) = result {
@@ -212,7 +212,7 @@ impl<P: LiveProtocol> Link<P> {
 
     async fn send_message(&mut self, message: Message) -> Result<(), ModelError> {
         match tokio::time::timeout(SEND_TIMEOUT, self.socket.send(message)).await {
-            Ok(sent) => sent.map_err(|error| broken(&self.origin, &error)),
+            Ok(sent) => sent.map_err(|error| socket_error(&self.origin, &error)),
             Err(_) => Err(self.silent()),
         }
     }
@@ -254,7 +254,7 @@ impl<P: LiveProtocol> Link<P> {
     }
 }
 
-/// Returns the next frame of the server. `None` if it has closed the connection as it should. Any frame answers pings.
+/// Returns the next frame of the server. `None` if it has closed the connection normally. Any frame answers pings.
 async fn next_frame(
     socket: &mut WebSocket,
     origin: &Origin,
@@ -278,14 +278,14 @@ async fn next_frame(
             }
             Some(Ok(Message::Close(_))) | None => Ok(None),
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
-            Some(Err(error)) => Err(broken(origin, &error)),
+            Some(Err(error)) => Err(socket_error(origin, &error)),
         };
     }
 }
 
 /// Sends a frame of the setup.
 pub(crate) async fn send_frame(socket: &mut WebSocket, frame: String, origin: &Origin) -> Result<(), ModelError> {
-    socket.send(Message::text(frame)).await.map_err(|error| broken(origin, &error))
+    socket.send(Message::text(frame)).await.map_err(|error| socket_error(origin, &error))
 }
 
 /// Returns the next frame of the setup, which the server must not end.
@@ -311,6 +311,6 @@ pub(crate) async fn within_setup_time<T>(
     tokio::time::timeout(SETUP_TIMEOUT, setup).await.map_err(timed_out)?
 }
 
-fn broken(origin: &Origin, error: &Error) -> ModelError {
+fn socket_error(origin: &Origin, error: &Error) -> ModelError {
     origin.error(ModelErrorKind::Network, format!("the live connection to {} broke: {error}", origin.provider_name()))
 }

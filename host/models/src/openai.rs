@@ -40,7 +40,7 @@ struct ChatServer {
     dialect: Dialect,
 }
 
-/// How chat completions differ between servers.
+/// Differences of chat completions between servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     OpenAi,

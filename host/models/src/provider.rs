@@ -55,7 +55,7 @@ pub trait ModelProvider: Send + Sync {
         Err(ModelError::new(ModelErrorKind::BadRequest, name, message))
     }
 
-    /// Returns what the model of this name supports. A provider that knows this without a key should override it: see
+    /// Returns the capabilities of this model. Providers that know them without a key should override it: see
     /// [`ModelResolver::capabilities`].
     fn capabilities(&self, name: &str) -> ModelCapabilities {
         self.create(name).map(|model| model.capabilities()).unwrap_or_default()

@@ -40,7 +40,7 @@ pub struct ProviderStatus {
     pub patterns: Vec<&'static str>,
     /// The names of its embedders.
     pub embedder_patterns: Vec<&'static str>,
-    /// Where requests are sent.
+    /// The base URL of requests.
     pub base_url: Option<String>,
     /// The variables to set before a model can be used, in words.
     pub missing: Option<String>,
@@ -149,8 +149,8 @@ impl ModelProviders {
         self.registered.iter().rev().map(AsRef::as_ref).find(serves).or_else(built_in)
     }
 
-    /// Returns the error for a name that no provider serves: the problem, all names, and what is missing to use
-    /// them. `known` are names that need no provider.
+    /// Returns the error for a name that no provider serves: the problem, all names, and the missing settings of each.
+    /// `known` are names that need no provider.
     fn unknown(
         &self,
         name: &str,

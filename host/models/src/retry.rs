@@ -38,7 +38,7 @@ pub enum ErrorCategory {
     Unknown,
 }
 
-/// How a failed model call is retried.
+/// Retry strategy of a failed model call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RetryStrategy {
     /// Not at all.

@@ -66,7 +66,7 @@ impl ServiceInfo {
     }
 }
 
-/// Whether a service needs a key.
+/// The rule for the key of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyRule {
     Required,

@@ -76,12 +76,10 @@ impl PartialEq for WritableFolders {
 
 impl Eq for WritableFolders {}
 
-/// How a provider is reached. What is `None` has the provider's default.
+/// Connection settings of a provider. Fields that are `None` have the provider's default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Connection {
-    /// The base URL.
     pub base_url: Option<BaseUrl>,
-    /// The API key.
     pub api_key: Option<Secret>,
     /// Headers of every request, by name.
     pub headers: BTreeMap<String, Secret>,
@@ -101,7 +99,7 @@ impl Connection {
     }
 }
 
-/// How Google Cloud is accessed by Vertex AI.
+/// Access to Google Cloud for Vertex AI.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GoogleCloud {
     /// The project. Default: that of the credentials file.

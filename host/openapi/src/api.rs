@@ -13,12 +13,12 @@ use crate::document::{Document, Location, Operation, ServerSettings};
 use crate::error::ApiError;
 use crate::http::Http;
 
-/// How long a document that could not be read is not read again.
+/// Delay before a document that could not be read is read again.
 const RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// An API that agents share.
 pub(crate) struct Api {
-    /// What the names of its toolsets begin with.
+    /// Prefix of the names of its toolsets.
     pub(crate) prefix: &'static str,
     pub(crate) name: String,
     pub(crate) config: ApiConfig,
@@ -58,11 +58,11 @@ impl Api {
 
     /// Returns the document, which is read if that has not succeeded yet.
     pub(crate) async fn document(&self) -> Result<Arc<Document>, ApiError> {
-        if let Some(known) = self.known() {
+        if let Some(known) = self.latest() {
             return known;
         }
         let _reading = self.reading.lock().await;
-        if let Some(known) = self.known() {
+        if let Some(known) = self.latest() {
             return known;
         }
         let read = self.read().await;
@@ -73,7 +73,7 @@ impl Api {
         read
     }
 
-    fn known(&self) -> Option<Result<Arc<Document>, ApiError>> {
+    fn latest(&self) -> Option<Result<Arc<Document>, ApiError>> {
         match self.state() {
             State::Ready(document) => Some(Ok(document)),
             State::Down { error, since } if since.elapsed() < RETRY_DELAY => Some(Err(error)),

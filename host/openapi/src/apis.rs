@@ -13,7 +13,7 @@ use crate::api::{Api, State};
 use crate::config::{ApiConfig, Confirmation, Selection};
 use crate::toolset::{OpenApiToolset, ToolsetOptions};
 
-/// How agent files and the configuration call a kind of APIs.
+/// The names of a kind of APIs in agent files and in the configuration.
 struct Kind {
     /// The name of the toolset in agent files.
     toolset: &'static str,
@@ -25,11 +25,11 @@ struct Kind {
     word: &'static str,
     /// The section of hatchery.yaml.
     section: &'static str,
-    /// What the names of toolsets begin with.
+    /// Prefix of the names of toolsets.
     prefix: &'static str,
     /// Keys of ADK with which an agent would bring a document, credentials or a connection of its own.
     inline: &'static [&'static str],
-    /// What hatchery.yaml needs instead of what an agent must not bring.
+    /// An example of the section of hatchery.yaml that replaces the keys in `inline`.
     example: &'static str,
 }
 
@@ -93,7 +93,7 @@ pub struct Apis {
     kind: &'static Kind,
     apis: Arc<BTreeMap<String, Arc<Api>>>,
     /// APIs that must not be used, with the reasons.
-    refused: Arc<BTreeMap<String, String>>,
+    refusals: Arc<BTreeMap<String, String>>,
     is_started: Arc<AtomicBool>,
 }
 
@@ -113,7 +113,8 @@ pub struct ApiStatus {
 }
 
 impl Kind {
-    /// Returns why an agent cannot bring a document or credentials of its own, and what to write instead.
+    /// Returns the error for an agent with a document or credentials of its own, with the configuration to write
+    /// instead.
     fn refuse_inline(&self, key: &str) -> String {
         let Self { key: argument, word, example, .. } = self;
         format!(
@@ -142,17 +143,17 @@ impl Apis {
 
     fn of_kind(kind: &'static Kind, apis: impl IntoIterator<Item = (String, ApiConfig)>) -> Self {
         let apis = apis.into_iter().map(|(name, config)| (name.clone(), Api::new(kind.prefix, name, config)));
-        Self { kind, apis: Arc::new(apis.collect()), refused: Arc::default(), is_started: Arc::default() }
+        Self { kind, apis: Arc::new(apis.collect()), refusals: Arc::default(), is_started: Arc::default() }
     }
 
     /// Adds APIs that must not be used. Agents that refer to them get the reason.
     #[must_use]
-    pub fn with_refused(self, refused: impl IntoIterator<Item = (String, String)>) -> Self {
-        Self { refused: Arc::new(refused.into_iter().collect()), ..self }
+    pub fn with_refused(self, refusals: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self { refusals: Arc::new(refusals.into_iter().collect()), ..self }
     }
 
-    /// From now on, reads the document of an API when an agent is loaded that uses it, so that problems are reported
-    /// early. Without this it is read when the agent runs.
+    /// Reads documents of APIs as soon as an agent that uses them is loaded, so that problems are reported early.
+    /// Without this call, they are read when the agent runs.
     pub fn start(&self) {
         self.is_started.store(true, Ordering::Release);
     }
@@ -165,7 +166,7 @@ impl Apis {
         for alias in self.kind.aliases {
             extensions.toolsets.register_alias(*alias, self.kind.toolset);
         }
-        for name in self.apis.keys().chain(self.refused.keys()) {
+        for name in self.apis.keys().chain(self.refusals.keys()) {
             let (apis, api) = (self.clone(), name.clone());
             let name = format!("{}:{name}", self.kind.prefix);
             extensions.toolsets.register(name, move |args| apis.toolset(Some(&api), args));
@@ -183,7 +184,7 @@ impl Apis {
         let Some(name) = api.or(named.as_ref().and_then(Value::as_str)) else {
             return Err(format!("`{key}` is missing: the name of an {word} in hatchery.yaml; {}", self.list()));
         };
-        if let Some(refusal) = self.refused.get(name) {
+        if let Some(refusal) = self.refusals.get(name) {
             return Err(refusal.clone());
         }
         let Some(api) = self.apis.get(name) else {
@@ -213,14 +214,14 @@ impl Apis {
             };
             ApiStatus { name: name.clone(), state, reason, operations }
         };
-        let refused = self.refused.iter().map(|(name, reason)| ApiStatus {
+        let refused_statuses = self.refusals.iter().map(|(name, reason)| ApiStatus {
             name: name.clone(),
             state: "refused",
             reason: Some(reason.clone()),
             operations: Vec::new(),
         });
-        let used = self.apis.iter().filter(|(name, _)| !self.refused.contains_key(*name));
-        used.map(status).chain(refused).collect()
+        let used = self.apis.iter().filter(|(name, _)| !self.refusals.contains_key(*name));
+        used.map(status).chain(refused_statuses).collect()
     }
 }
 

@@ -17,15 +17,14 @@ use crate::error::{ApiError, read};
 pub(crate) use token::Authenticator;
 pub use user::{UserClient, UserCredentials};
 
-/// How the host proves to an API who it is.
+/// Authentication of the host at an API.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Credentials {
     /// Not at all.
     #[default]
     None,
-    /// With a key.
     ApiKey {
-        /// Where the key is.
+        /// Place of the key.
         location: KeyLocation,
         /// The name of the header, of the parameter or of the cookie.
         name: String,
@@ -38,35 +37,32 @@ pub enum Credentials {
     Basic {
         /// The user name.
         username: ConfigValue,
-        /// The password.
         password: ConfigValue,
     },
     /// With access tokens that a server grants to the host itself (OAuth 2.0 client credentials).
     OAuth2(ClientCredentials),
     /// With access tokens of Google Cloud.
     Google(ServiceAccount),
-    /// With what each user grants.
+    /// Credentials of the user on whose behalf the API is called.
     User(Box<UserCredentials>),
 }
 
 /// A client of an OAuth 2.0 token server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCredentials {
-    /// Where tokens are requested.
+    /// URL of the token endpoint.
     pub token_url: String,
-    /// The client.
     pub client_id: ConfigValue,
-    /// Its secret.
     pub client_secret: ConfigValue,
-    /// What the tokens are for.
+    /// Scopes of the tokens.
     pub scopes: Vec<String>,
-    /// The API that the tokens are for, if the server wants to know.
+    /// The audience of the tokens, if the server requires one.
     pub audience: Option<String>,
-    /// Where the id and the secret are in the request.
+    /// Place of the client id and secret in the request.
     pub placement: ClientPlacement,
 }
 
-/// Where a client says who it is.
+/// Place of the client credentials in a token request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ClientPlacement {
     /// In the header `Authorization`, which every server supports.
@@ -76,36 +72,33 @@ pub enum ClientPlacement {
     Body,
 }
 
-/// A credentials file of Google Cloud, and what its tokens are for.
+/// A credentials file of Google Cloud, and the scopes of its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceAccount {
     /// The file.
     pub key: KeySource,
-    /// What the tokens are for.
+    /// Scopes of the tokens.
     pub scopes: Vec<String>,
 }
 
-/// Where a credentials file is.
+/// Location of a credentials file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
-    /// In a file.
     File(PathBuf),
     /// Its text.
     Json(ConfigValue),
 }
 
-/// Where an API key is in requests.
+/// Place of an API key in requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyLocation {
-    /// In a header.
     Header,
     /// In the query of the URL.
     Query,
-    /// In a cookie.
     Cookie,
 }
 
-/// What is added to a request.
+/// The credential in a request: a header, a query parameter or a cookie.
 #[derive(Debug, Default)]
 pub(crate) struct Placement {
     pub(crate) header: Option<(HeaderName, HeaderValue)>,
@@ -113,23 +106,23 @@ pub(crate) struct Placement {
     pub(crate) cookie: Option<(String, Secret)>,
     /// Texts that must not be shown.
     pub(crate) secrets: Vec<Secret>,
-    /// What can be replaced if the API refuses it.
+    /// The credential to replace if the API refuses it.
     pub(crate) refusable: Refusable,
 }
 
-/// What of a request can be replaced if the API refuses it.
+/// The credential of a request that can be replaced if the API refuses it.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Refusable {
     #[default]
     Nothing,
     /// The access token, by a newer one.
     Token(Secret),
-    /// What the user has granted, by the user.
+    /// The user's credential, by asking the user again.
     User(Box<AuthCredential>),
 }
 
 impl Credentials {
-    /// Returns true if the host adds what this parameter would hold.
+    /// Returns true if the host sets this parameter.
     pub(crate) fn supplies(&self, location: Location, parameter: &str) -> bool {
         match (self, location) {
             (Self::ApiKey { location: KeyLocation::Header, name, .. }, Location::Header) => {

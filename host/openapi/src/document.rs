@@ -18,7 +18,7 @@ use operation::Draft;
 pub(crate) use operation::{Body, BodyArguments, BodyEncoding, Location, Operation, Parameter, Style};
 pub(crate) use server::ServerSettings;
 
-/// Most references that lead to one value.
+/// Maximum number of references that lead to one value.
 const MAX_REFERENCES: usize = 16;
 
 /// An OpenAPI document, version 3.0 or 3.1.
@@ -26,7 +26,7 @@ pub(crate) struct Document {
     root: Value,
     /// True for 3.0, whose schemas are not quite JSON Schema.
     is_3_0: bool,
-    /// Where it was read from. Relative URLs of servers begin there.
+    /// The URL it was read from, which is the base of relative URLs of servers.
     url: Option<Url>,
     /// The names of its operations.
     names: Vec<String>,

@@ -22,7 +22,6 @@ pub enum ApiError {
     Setting {
         /// The setting.
         key: String,
-        /// The reason.
         reason: String,
     },
     /// The document cannot be read.
@@ -30,13 +29,7 @@ pub enum ApiError {
     Unreadable(String),
     /// The file with the document cannot be read.
     #[error("its document cannot be read: {}: {reason}", .file.display())]
-    UnreadableFile {
-        /// The file.
-        file: PathBuf,
-        /// The reason.
-        reason: String,
-    },
-    /// The document is too large.
+    UnreadableFile { file: PathBuf, reason: String },
     #[error("its document is larger than {0} bytes; raise `max_document` to allow more")]
     DocumentTooLarge(usize),
     /// The document is not one of OpenAPI 3.
@@ -73,7 +66,6 @@ pub enum ApiError {
     /// There was no answer in time.
     #[error("it did not answer within {} s, so the request was given up; it may have had an effect", .0.as_secs_f64())]
     Timeout(Duration),
-    /// An answer is too large.
     #[error("its answer is larger than {0} bytes; ask for less, such as one page or fewer fields")]
     AnswerTooLarge(usize),
     /// It answers that the request belongs elsewhere.

@@ -16,13 +16,13 @@ use crate::credentials::{Authenticator, Credentials, Placement};
 use crate::error::{ApiError, read};
 use crate::request::{Request, encode_component, encode_form};
 
-/// Most redirects of one request.
+/// Maximum number of redirects of one request.
 const MAX_REDIRECTS: usize = 5;
 
 /// Shortest secret that is looked for in answers. Shorter ones are found in everything.
 const MIN_SECRET: usize = 4;
 
-/// What is shown instead of a secret.
+/// Placeholder of secrets in messages.
 const HIDDEN: &str = "[hidden]";
 
 /// Sends the requests of one API with its credentials.
@@ -49,7 +49,7 @@ pub(crate) struct Answer {
 }
 
 impl Http {
-    /// Creates a client. What users grant is kept under the name `key`.
+    /// Creates a client. Credentials of users are stored under the name `key`.
     pub(crate) fn new(
         key: String,
         egress: Arc<dyn Egress>,

@@ -15,44 +15,40 @@ use crate::error::ApiError;
 use crate::http::{Answer, Http};
 use crate::request::Request;
 
-/// How often an operation is asked for its result.
+/// Number of polls for the result of an operation.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Most bytes of an answer in an error.
+/// Maximum size in bytes of an answer in an error.
 const MAX_EXCERPT: usize = 300;
 
 /// An integration or a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Integration {
-    /// The project.
     pub project: String,
     /// The location, such as `us-central1`.
     pub location: String,
-    /// What is called.
+    /// The integration or the connection.
     pub resource: IntegrationResource,
-    /// What is added to the descriptions of tools of a connection.
+    /// Text that is added to the descriptions of a connection's tools.
     pub instructions: String,
-    /// What the URLs of all services begin with. `None` means those of Google Cloud.
+    /// Base URL of all services. `None` means those of Google Cloud.
     pub endpoint: Option<String>,
 }
 
-/// What an integration toolset calls.
+/// The target of an integration toolset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IntegrationResource {
     /// An integration, by its API triggers.
     Integration {
-        /// Its name.
         name: String,
         /// The triggers, such as `api_trigger/orders`; all if empty.
         triggers: Vec<String>,
     },
     /// A connection, by its connector.
     Connection {
-        /// Its name.
         name: String,
         /// Operations by entity; all that the connector has if empty.
         entity_operations: BTreeMap<String, Vec<EntityOperation>>,
-        /// Actions.
         actions: Vec<String>,
     },
 }
@@ -87,7 +83,7 @@ impl Integration {
         }
     }
 
-    /// Returns what the paths of the document are appended to.
+    /// Returns the URL that the paths of the document are appended to.
     pub(crate) fn base_url(&self) -> String {
         self.endpoint(Service::Integrations)
     }
@@ -177,7 +173,7 @@ impl Integration {
         self.decode(http.send(&request).await?)
     }
 
-    /// Checks what becomes a part of the names of hosts and of paths.
+    /// Checks the values that become parts of host names and paths.
     ///
     /// # Errors
     /// The reason, with the key.

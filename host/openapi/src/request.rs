@@ -41,7 +41,7 @@ impl Request {
         max_body: usize,
         cx: &CallContext,
     ) -> Result<Self, String> {
-        // What follows `#` is never sent.
+        // Fragments are never sent.
         let template = operation.path.split('#').next().unwrap_or_default();
         let (mut path, fixed_query) = match template.split_once('?') {
             Some((path, query)) => (path.to_owned(), Some(query.to_owned())),

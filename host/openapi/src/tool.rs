@@ -16,7 +16,7 @@ use crate::error::ApiError;
 use crate::http::Answer;
 use crate::request::Request;
 
-/// Most bytes of an answer in an error.
+/// Maximum size in bytes of an answer in an error.
 const MAX_EXCERPT: usize = 2_000;
 
 /// A tool that calls an operation.
@@ -58,13 +58,13 @@ impl Tool for OperationTool {
         match self.api.http.send_by(&request, cx, deadline).await {
             Ok(answer) => self.result(answer, cx).await,
             Err(ApiError::CredentialRequested) => Ok(pending_result()),
-            Err(error) => Err(self.failed(&error)),
+            Err(error) => Err(self.tool_error(&error)),
         }
     }
 }
 
 impl OperationTool {
-    fn failed(&self, error: &ApiError) -> ToolError {
+    fn tool_error(&self, error: &ApiError) -> ToolError {
         let (api, operation) = (&self.api.name, &self.operation.name);
         let (full, shown) = (error.to_string(), error.for_models());
         if full != shown {

@@ -12,7 +12,7 @@ use crate::document::{Operation, UniqueNames};
 use crate::error::ApiError;
 use crate::tool::OperationTool;
 
-/// Which operations of an API an agent uses, and how.
+/// Selection of an API's operations for an agent, with its settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolsetOptions {
     /// The operations to include, of those that the settings of the API allow.

@@ -174,8 +174,8 @@ impl Cursor {
         Some(self.mismatch(agent, *index, &format!("the run ended without {}{others}", entry.call.describe())))
     }
 
-    /// The outcome of a call after the agent's last recorded one. If an error ended the recorded run, agents that ran
-    /// concurrently may have been interrupted before this call.
+    /// Returns the outcome of a call after the agent's last recorded one. If an error ended the recorded run, agents
+    /// that ran concurrently may have been interrupted before this call.
     fn unrecorded_call<T>(&self, agent: &str, event: &str) -> Result<RecordedOutcome<T>, Mismatch> {
         let recorded = self.agents.get(agent).map_or(0, Vec::len);
         let mismatch =

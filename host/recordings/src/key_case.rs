@@ -55,7 +55,7 @@ pub(crate) fn to_camel_case(value: Value) -> Value {
     }
 }
 
-/// Same as [`to_camel_case`], for a map.
+/// Converts the keys of a map as [`to_camel_case`] does.
 pub(crate) fn map_to_camel_case(map: JsonMap) -> JsonMap {
     let entries = map.into_iter().filter(|(_, value)| !value.is_null());
     entries

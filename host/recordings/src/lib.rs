@@ -91,7 +91,7 @@ pub enum RecordedCall {
 pub struct LiveCall {
     /// The request that opened the connection, with the system instructions joined to one text.
     pub request: LlmRequest,
-    /// What went through the connection, in order.
+    /// The messages in both directions, in order.
     pub steps: Vec<LiveStep>,
     /// The error that ended the connection, or that it was not opened for.
     pub error: Option<ModelError>,

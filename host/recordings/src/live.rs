@@ -27,7 +27,7 @@ pub(crate) fn recorded_request(request: &LiveRequest) -> LiveRequest {
     }
 }
 
-/// Records what goes through a connection.
+/// Wrapper that records the messages of a connection.
 pub(crate) struct RecordedConnection {
     pub(crate) connection: Box<dyn LiveConnection>,
     pub(crate) calls: Arc<CallRecorder>,
@@ -37,7 +37,7 @@ pub(crate) struct RecordedConnection {
 #[async_trait]
 impl LiveConnection for RecordedConnection {
     async fn send(&self, request: LiveRequest) -> Result<(), ModelError> {
-        // What the model says to it comes after it.
+        // Recorded before it is sent, so that it precedes the model's response.
         self.calls.add_step(self.id, LiveStep::Sent(recorded_request(&request)));
         self.connection.send(request).await.inspect_err(|error| self.calls.set_error(self.id, error))
     }
@@ -60,25 +60,25 @@ impl LiveConnection for RecordedConnection {
 /// A request that differs from the recorded one.
 pub(crate) type Difference = String;
 
-/// Plays a recorded conversation: what the model said comes once the requests before it have been sent.
+/// Replays a recorded conversation. A response is received once all requests before it have been sent.
 pub(crate) struct ReplayedConnection {
     state: Mutex<State>,
-    /// Told about each request.
-    sent: Notify,
-    /// Told about a request that differs. Returns the error of the connection.
+    /// Notified of each request.
+    request_sent: Notify,
+    /// Reports a request that differs. Returns the error of the connection.
     report: Box<dyn Fn(Difference) -> ModelError + Send + Sync>,
 }
 
 struct State {
     steps: VecDeque<LiveStep>,
     /// The number of steps at the beginning that are requests and have been sent.
-    sent: usize,
+    sent_requests: usize,
     /// The media type of the sound that is being sent, of which any number of chunks may follow.
     sound: Option<String>,
     error: Option<ModelError>,
 }
 
-/// What the connection does next.
+/// The next step of a replayed connection.
 enum Next {
     Received(Option<Result<LiveResponse, ModelError>>),
     /// Waits for a request.
@@ -88,8 +88,8 @@ enum Next {
 impl ReplayedConnection {
     pub(crate) fn new(call: LiveCall, report: impl Fn(Difference) -> ModelError + Send + Sync + 'static) -> Self {
         let LiveCall { request: _, steps, error } = call;
-        let state = State { steps: steps.into(), sent: 0, sound: None, error };
-        Self { state: Mutex::new(state), sent: Notify::new(), report: Box::new(report) }
+        let state = State { steps: steps.into(), sent_requests: 0, sound: None, error };
+        Self { state: Mutex::new(state), request_sent: Notify::new(), report: Box::new(report) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -107,7 +107,7 @@ impl State {
             return Ok(());
         }
         let is_request = |step: &&LiveStep| matches!(step, LiveStep::Sent(_));
-        let recorded = self.steps.iter().filter(is_request).nth(self.sent);
+        let recorded = self.steps.iter().filter(is_request).nth(self.sent_requests);
         let Some(LiveStep::Sent(recorded)) = recorded else {
             return Err("the recording has no more requests of this conversation".into());
         };
@@ -116,21 +116,21 @@ impl State {
             return Err(format!("the live request differs from the recorded one\n{diff}"));
         }
         self.sound = if let LiveRequest::Blob(Blob { mime_type, .. }) = actual { Some(mime_type) } else { None };
-        self.sent += 1;
+        self.sent_requests += 1;
         Ok(())
     }
 
     /// Returns true if everything before the next sound was played.
     fn waits_for_sound(&self) -> bool {
-        self.sent == 0 && matches!(self.steps.front(), Some(LiveStep::Sent(LiveRequest::Blob(_))))
+        self.sent_requests == 0 && matches!(self.steps.front(), Some(LiveStep::Sent(LiveRequest::Blob(_))))
     }
 
     fn next(&mut self) -> Next {
         loop {
             match self.steps.front() {
-                Some(LiveStep::Sent(_)) if self.sent == 0 => return Next::Wait,
+                Some(LiveStep::Sent(_)) if self.sent_requests == 0 => return Next::Wait,
                 Some(LiveStep::Sent(_)) => {
-                    self.sent -= 1;
+                    self.sent_requests -= 1;
                     self.steps.pop_front();
                 }
                 Some(LiveStep::Received(_)) => {
@@ -153,18 +153,18 @@ impl State {
 #[async_trait]
 impl LiveConnection for ReplayedConnection {
     async fn send(&self, request: LiveRequest) -> Result<(), ModelError> {
-        let sent = self.state().send(&request);
-        self.sent.notify_one();
-        sent.map_err(|difference| (self.report)(difference))
+        let result = self.state().send(&request);
+        self.request_sent.notify_one();
+        result.map_err(|difference| (self.report)(difference))
     }
 
     async fn receive(&self) -> Option<Result<LiveResponse, ModelError>> {
         loop {
-            let sent = self.sent.notified();
+            let request_sent = self.request_sent.notified();
             if let Next::Received(received) = self.state().next() {
                 return received;
             }
-            sent.await;
+            request_sent.await;
         }
     }
 
@@ -172,7 +172,7 @@ impl LiveConnection for ReplayedConnection {
         let missing = {
             let state = self.state();
             let requests = state.steps.iter().filter(|step| matches!(step, LiveStep::Sent(_))).count();
-            requests - state.sent.min(requests)
+            requests - state.sent_requests.min(requests)
         };
         if missing > 0 {
             (self.report)(format!("the conversation ended without {missing} recorded requests"));

@@ -227,9 +227,9 @@ impl Plugin for Recorder {
         &self,
         cx: &CallContext,
         _: &str,
-        found: Result<Arc<dyn Model>, ModelError>,
+        resolved: Result<Arc<dyn Model>, ModelError>,
     ) -> Result<Arc<dyn Model>, ModelError> {
-        let model = found?;
+        let model = resolved?;
         Ok(match self.runs.get(cx) {
             Some(run) => Arc::new(RecordedModel { model, agent: cx.agent.clone(), calls: run.calls.clone() }),
             None => model,

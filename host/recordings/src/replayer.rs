@@ -127,17 +127,17 @@ impl Plugin for Replayer {
         &self,
         cx: &CallContext,
         name: &str,
-        found: Result<Arc<dyn Model>, ModelError>,
+        resolved: Result<Arc<dyn Model>, ModelError>,
     ) -> Result<Arc<dyn Model>, ModelError> {
         match self.runs.get(cx) {
-            // `found` may be an error: a replay needs no API keys. It needs the capabilities, to build the same
+            // `resolved` may be an error: a replay needs no API keys. It needs the capabilities, to build the same
             // requests.
             Some(run) => {
                 let models = &cx.invocation.services.models;
-                let capabilities = found.map_or_else(|_| models.capabilities(name), |model| model.capabilities());
+                let capabilities = resolved.map_or_else(|_| models.capabilities(name), |model| model.capabilities());
                 Ok(Arc::new(ReplayModel { run, cx: cx.clone(), capabilities }))
             }
-            None => found,
+            None => resolved,
         }
     }
 

@@ -14,7 +14,7 @@ pub(crate) const RECORD_KEY: &str = "_adk_recordings_config";
 /// The state key that requests replay of a session.
 pub(crate) const REPLAY_KEY: &str = "_adk_replay_config";
 
-/// Returns what the user has said in an event: a message, or speech as text.
+/// Returns the user's message in an event, with speech as text.
 fn content_of(event: &Event) -> Option<Content> {
     let transcription = || event.input_transcription.as_ref()?.get("text")?.as_str().map(Content::user);
     event.content.as_ref().map(|content| content.as_ref().clone()).or_else(transcription)
@@ -25,7 +25,7 @@ pub(crate) fn begins_with_message(cx: &CallContext) -> bool {
     !cx.invocation.user_content().parts.is_empty()
 }
 
-/// Returns the user's messages in these events. What the user has spoken is a text.
+/// Returns the user's messages in these events. Speech is a text.
 pub(crate) fn collect(events: &Vector<Arc<Event>>) -> Vec<UserMessage> {
     let mut messages: Vec<UserMessage> = Vec::new();
     let mut state_delta = JsonMap::new();

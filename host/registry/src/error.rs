@@ -84,7 +84,7 @@ pub enum RegistryError {
         origin: String,
         expected: String,
         found: String,
-        /// How to accept the change, or to restore the locked state.
+        /// The commands that accept the change or restore the locked state.
         advice: &'static str,
     },
     /// The file of the component already exists.
@@ -110,7 +110,6 @@ pub enum RegistryError {
     /// The file of a locked component does not exist.
     #[error("{}: it is locked, but the file does not exist; `hatchery pull {}` restores it", path.display(), path.parent().unwrap_or(path).display())]
     FileMissing { path: PathBuf },
-    /// The lockfile is invalid.
     #[error("{}{}: {message}", path.display(), position(location))]
     InvalidLockfile {
         path: PathBuf,
@@ -158,7 +157,6 @@ pub enum RegistryError {
         "components.{name}.signed_by: the key {id} is not trusted; add its public key to `registry.trusted_keys` of hatchery.yaml"
     )]
     UntrustedSigner { name: String, id: KeyId },
-    /// A manifest is too large.
     #[error("the manifest of {reference} has more than {max} bytes; it is not that of a component, check the name")]
     ManifestTooLarge {
         reference: String,

@@ -1,4 +1,4 @@
-//! PulledComponent components of a folder: adding, restoring and updating them.
+//! Pulled components of a folder: adding, restoring and updating them.
 //!
 //! A signed component `NAME.wasm` has its signature in `NAME.wasm.minisig`. Every operation verifies both files, even
 //! if nothing is pulled.
@@ -22,7 +22,7 @@ pub struct ComponentFolder {
     verifier: SignatureVerifier,
 }
 
-/// How a pull treats locked components.
+/// Treatment of locked components by a pull.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PullMode {
     /// Adds components to the lockfile.

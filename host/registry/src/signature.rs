@@ -223,7 +223,7 @@ impl SignatureVerifier {
         self.check_signed(path, bytes, signature.as_deref())
     }
 
-    /// Same as [`SignatureVerifier::check_file`], with the signature as an argument.
+    /// Checks a file as [`SignatureVerifier::check_file`] does, with the signature as an argument.
     ///
     /// # Errors
     /// See [`SignatureVerifier::check_file`].

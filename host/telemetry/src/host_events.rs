@@ -1,4 +1,4 @@
-//! A bounded log of what happens in a host, which clients follow.
+//! A bounded log of the events of a host, such as loaded components, which clients follow.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -36,26 +36,52 @@ pub struct HostEvent {
     pub kind: HostEventKind,
 }
 
-/// What has happened.
+/// The kind of an event, with its data.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum HostEventKind {
     /// A file was found or has changed, and is being loaded.
-    FileLoading { path: String, name: String },
-    /// A file is loaded.
-    FileLoaded { path: String, name: String },
+    FileLoading {
+        path: String,
+        name: String,
+    },
+    FileLoaded {
+        path: String,
+        name: String,
+    },
     /// A file cannot be used, or another one has its name.
-    FileRejected { path: String, name: String, reason: String, previous_serves: bool },
-    /// A file is gone.
-    FileRemoved { path: String, name: String },
-    /// A component serves that did not before.
-    ComponentAdded { name: String, sha256: String },
-    /// A component serves with other code.
-    ComponentReplaced { name: String, from: String, to: String },
-    /// A component serves no more.
-    ComponentRemoved { name: String, sha256: String },
+    FileRejected {
+        path: String,
+        name: String,
+        reason: String,
+        previous_serves: bool,
+    },
+    /// A file was removed.
+    FileRemoved {
+        path: String,
+        name: String,
+    },
+    /// A new component serves.
+    ComponentAdded {
+        name: String,
+        sha256: String,
+    },
+    /// A component serves with new code.
+    ComponentReplaced {
+        name: String,
+        from: String,
+        to: String,
+    },
+    /// A component was removed.
+    ComponentRemoved {
+        name: String,
+        sha256: String,
+    },
     /// The last run with a replaced revision has ended.
-    RevisionDrained { name: String, sha256: String },
+    RevisionDrained {
+        name: String,
+        sha256: String,
+    },
     /// A run has ended or waits.
     RunEnded {
         app: String,
@@ -81,10 +107,10 @@ pub enum HostEventKind {
     },
 }
 
-/// What happened after a place in the log.
+/// The events after an id.
 #[derive(Debug, Default, PartialEq)]
 pub struct Update {
-    /// True if events after that place are not kept any more.
+    /// True if some of them are not kept any more.
     pub has_gap: bool,
     pub events: Vec<Arc<HostEvent>>,
 }
@@ -117,7 +143,7 @@ impl HostEvents {
         self.0.newest.subscribe()
     }
 
-    /// Returns what happened after the event with this id; everything that is kept if it is 0.
+    /// Returns the events after the one with this id; all that are kept if it is 0.
     pub fn after(&self, id: u64) -> Update {
         let log = self.0.log.lock_unpoisoned();
         let oldest = log.events.front().map_or(log.next, |event| event.id);
@@ -165,7 +191,7 @@ impl SpanExporter for HostEvents {
         false
     }
 
-    /// The log is of no use to other services.
+    /// Always false: the events are only read on this host.
     fn is_sampled(&self, _: u128, _: Option<&TraceParent>) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! What a host reports about its runs: traces, in memory and over OTLP, and metrics. All are [`SpanExporter`]s.
+//! Telemetry of a host: traces in memory and over OTLP, and metrics. All are [`SpanExporter`]s.
 //!
 //! [`SpanExporter`]: hatchery_core::SpanExporter
 

@@ -114,7 +114,7 @@ type Seconds = Counter<f64, std::sync::atomic::AtomicU64>;
 pub struct GaugeValue {
     /// The name without the prefix `hatchery_`.
     pub name: &'static str,
-    /// What is counted.
+    /// The help text of the exposition.
     pub help: &'static str,
     /// The number now.
     pub value: u64,

@@ -33,10 +33,10 @@ const EXPORTER: &str = "OTEL_TRACES_EXPORTER";
 /// The only protocol that is built in.
 const PROTOCOL: &str = "http/protobuf";
 
-/// What is sent to models is private, so it is exported only if this is `true`.
+/// Variable that enables the export of content, which is private: `true`, or unset for no content.
 const CAPTURE: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
 
-/// How long the end of the host waits for the last spans.
+/// Maximum time that the end of the host waits for the export of the last spans.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An environment variable of OpenTelemetry that cannot be used.
@@ -135,7 +135,7 @@ impl Converter {
         let remote = trace.parent.filter(|_| span.parent_span_id.is_none()).map(|parent| parent.span_id);
         let parent = span.parent_span_id.or(remote);
         let content = span.content.iter().filter(|_| self.captures_content).flat_map(|content| content.attributes());
-        // The words of a failure may repeat what was sent to models and tools. Those of HTTP requests are the host's.
+        // Messages of errors may repeat content, except for those of HTTP requests, which are the host's own.
         let has_message = self.captures_content || span.operation == SpanOperation::Http;
         let own = span.attributes().into_iter().filter(|(key, _)| has_message || *key != "error.message");
         let attributes = own.chain(content);
@@ -164,7 +164,7 @@ impl Converter {
         }
     }
 
-    /// Returns what guests have logged as events, if content is exported.
+    /// Returns the log records of guests as events, if content is exported.
     fn convert_logs(&self, logs: &[SpanLog]) -> SpanEvents {
         let attributes = |log: &SpanLog| {
             vec![KeyValue::new("log.severity", log.level), KeyValue::new("log.message", log.text.clone())]

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex};
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{SpanData, SpanExporter, SpanOperation, TraceParent};
 
-/// Most spans that are kept.
+/// Maximum number of spans that are kept.
 const MAX_SPANS: usize = 10_000;
 
-/// Most bytes that the kept spans take.
+/// Maximum number of bytes that the kept spans take.
 const MAX_BYTES: usize = 64 << 20;
 
-/// The newest spans of all runs, with what was sent to models and tools. Cheap to clone; clones share them. Of more than
-/// 10,000 spans or 64 MiB the oldest are dropped.
+/// A ring buffer of the newest spans of all runs, with the content of model and tool calls: at most 10,000 spans and
+/// 64 MiB. Cheap to clone; clones share them.
 #[derive(Clone, Default)]
 pub struct TraceStore(Arc<Mutex<Spans>>);
 
@@ -100,7 +100,7 @@ impl SpanExporter for TraceStore {
         true
     }
 
-    /// The store is of no use to other services.
+    /// Always false: the spans are only read on this host.
     fn is_sampled(&self, _: u128, _: Option<&TraceParent>) -> bool {
         false
     }

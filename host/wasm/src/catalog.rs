@@ -217,7 +217,7 @@ impl Catalog {
     pub(crate) fn build_next(&self, sources: Sources) -> (Self, LoadIssues) {
         let pending = sources.pending.values().map(String::as_str).collect();
         let (owners, shadowed) = self.owners.update(&sources.components, &pending);
-        let changing = sources.root_agents.iter().filter(|(_, is_settled)| !**is_settled).map(|(file, _)| file);
+        let changing = sources.root_agents.iter().filter(|(_, is_up_to_date)| !**is_up_to_date).map(|(file, _)| file);
         let pending: BTreeSet<PathBuf> = sources.pending.keys().chain(changing).cloned().collect();
         let native = sources.native_items.as_deref();
         let resolver = NameResolver { components: &sources.components, owners: &owners, native };
@@ -227,7 +227,7 @@ impl Catalog {
             let Some(file) = sources.component_files.get(name) else { continue };
             let roots = root_agents(component);
             if roots.is_empty() && component.names(ItemKind::Agent).next().is_some() {
-                let reason = "all its agents are sub agents of each other, so none of them is an app".into();
+                let reason = "all its agents are sub-agents of each other, so none of them is an app".into();
                 issues.insert(file.clone(), FileState::Rejected { reason, previous_serves: false });
             }
             candidates.extend(roots.into_iter().map(|root| {
@@ -246,9 +246,9 @@ impl Catalog {
             layers.insert(0, native.as_ref());
         }
         let items = LayeredResolver::new(layers);
-        candidates.extend(sources.root_agents.into_iter().filter_map(|(file, is_settled)| {
+        candidates.extend(sources.root_agents.into_iter().filter_map(|(file, is_up_to_date)| {
             let name = folder_name(&file);
-            if !is_settled {
+            if !is_up_to_date {
                 let incumbent = self.apps.get(&name).filter(|_| self.app_files.get(&name) == Some(&file))?;
                 return Some(AppCandidate { name, app: Ok(incumbent.clone()), file });
             }

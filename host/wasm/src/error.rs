@@ -168,8 +168,8 @@ impl CallError {
         }
     }
 
-    /// Returns the [error for callers](Self::for_callers). If that leaves something out, the whole error is logged for the
-    /// operator; `subject` is what failed.
+    /// Returns the [error for callers](Self::for_callers). If that leaves something out, the whole error is logged for
+    /// the operator; `subject` names the failed item.
     fn redact(&self, subject: impl fmt::Display) -> String {
         let (message, full) = (self.for_callers(), self.to_string());
         if message != full {

@@ -18,7 +18,7 @@ const MAX_LINE: usize = 4096;
 /// Bytes that each line counts beside its text, for the labels that the host adds.
 const LINE_COST: usize = 128;
 
-/// Most lines of one call in the audit log.
+/// Maximum number of lines of one call in the audit log.
 const MAX_AUDIT_LINES: u32 = 16;
 
 /// Bytes at the end of stderr that are kept for the message of a crash.
@@ -125,7 +125,7 @@ impl GuestLog {
             tracing::warn!(
                 target: "hatchery::audit",
                 component = &*shared.component, session = labels.session, invocation = labels.invocation,
-                "denied more than {MAX_AUDIT_LINES} times in one call; what follows is not logged"
+                "denied more than {MAX_AUDIT_LINES} times in one call; further denials are not logged"
             );
         }
     }

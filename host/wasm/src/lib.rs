@@ -1,9 +1,9 @@
 //! Loads WebAssembly components and exposes their items: agents, tools, callbacks, plugins, code executors,
 //! summarizers, example providers and models.
 //!
-//! Read it in this order: [`engine`] and [`limits`] (what guests run in), [`component`] (a loaded revision, and how
-//! its exports become the traits of `hatchery-core`), `imports` (what a guest can call), [`catalog`] (all loaded
-//! components) and [`watch`] (how they are replaced while the host serves).
+//! Read it in this order: [`engine`] and [`limits`] (the sandbox), [`component`] (a loaded revision, and how its
+//! exports become the traits of `hatchery-core`), `imports` (the functions that guests can call), [`catalog`] (all
+//! loaded components) and [`watch`] (how they are replaced while the host serves).
 //!
 //! A call of a tool or a callback costs a fresh instance, some 20 µs, unless the operator configures an instance
 //! pool. An agent's run and a model's answer always use a fresh one. No guest affects other calls: crashes, loops and

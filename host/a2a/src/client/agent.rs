@@ -18,19 +18,19 @@ use super::peer::Peer;
 use super::{ClientError, RemoteAgentConfig};
 use crate::model::{Message, Operation, Role, SendRequest, Update};
 
-/// How long to wait before asking again for a task in progress, doubled each time.
+/// Initial delay before a task in progress is requested again, doubled each time.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 const LAST_DELAY: Duration = Duration::from_secs(5);
 
-/// How long the cancellation of a task may take in all.
+/// Maximum time for cancelling a task.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// An agent of another host, which answers over A2A. As a sub agent it goes on with the conversation; as the tool of another
-/// agent it gets a request.
+/// An agent of another host, which answers over A2A. As a sub-agent it continues the conversation; as the tool of
+/// another agent it gets a request.
 #[derive(Clone)]
 pub struct RemoteAgent {
     peer: Arc<Peer>,
-    /// Where its errors are reported, with the name in the configuration.
+    /// Receiver of its errors, with the name in the configuration.
     reports: Option<(Arc<str>, AgentReports)>,
 }
 
@@ -68,7 +68,7 @@ impl RemoteAgent {
 #[async_trait]
 impl CustomAgent for RemoteAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
-        // What was received before the run was interrupted.
+        // Replays the events that were received before the run was interrupted.
         let mut is_continued = false;
         while cx.call.host()?.is_replaying(&cx.call) {
             cx.emit(EventData::default()).await?;
@@ -113,7 +113,7 @@ impl CustomAgent for RemoteAgent {
     }
 }
 
-/// Returns the events that the agent sees: those of its own branch and of the branches around it.
+/// Returns the events that the agent sees: those of its own branch and of the enclosing branches.
 fn visible_events(cx: &CallContext) -> Vec<Arc<Event>> {
     let is_visible = |event: &Arc<Event>| match (event.branch.as_deref(), cx.branch.as_deref()) {
         (None, _) => true,
@@ -213,7 +213,7 @@ impl Exchange<'_> {
             if can_subscribe && !self.inbound.has_ended() {
                 match self.stream(connection, &Operation::Subscribe { id }).await {
                     Err(ExchangeError::Client(ClientError::Peer { code, message })) => {
-                        // It has ended since, or cannot be subscribed to. Its state tells.
+                        // It has ended since, or cannot be subscribed to, so its state is read.
                         tracing::debug!(code, "a remote agent refused a subscription: {message}");
                         can_subscribe = false;
                     }
@@ -278,8 +278,8 @@ impl Exchange<'_> {
     }
 }
 
-/// Cancels a task if it is dropped before the task has ended: the run was cancelled, has failed or took too long. The task of a
-/// run that is continued later or elsewhere goes on.
+/// Guard that cancels a task when it is dropped before the task has ended, because the run was cancelled, has failed or
+/// took too long. Does not cancel the task of a run that can be continued.
 struct AbandonedTask {
     open: Arc<Connection>,
     invocation: Arc<Invocation>,

@@ -26,7 +26,7 @@ const ALIASES: [&str; 5] = [
 pub struct A2aAgents {
     agents: Arc<BTreeMap<String, RemoteAgentConfig>>,
     /// Agents that must not be used, with the reasons.
-    refused: Arc<BTreeMap<String, String>>,
+    refusals: Arc<BTreeMap<String, String>>,
     reports: AgentReports,
 }
 
@@ -61,16 +61,16 @@ impl A2aAgents {
 
     /// Adds agents that must not be used. Agent files that refer to them get the reason.
     #[must_use]
-    pub fn with_refused(self, refused: impl IntoIterator<Item = (String, String)>) -> Self {
-        Self { refused: Arc::new(refused.into_iter().collect()), ..self }
+    pub fn with_refused(self, refusals: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self { refusals: Arc::new(refusals.into_iter().collect()), ..self }
     }
 
     /// Returns the state of each agent, by name.
     pub fn statuses(&self) -> Vec<RemoteAgentStatus> {
         let reports = self.reports.0.lock_unpoisoned();
-        let names = self.agents.keys().chain(self.refused.keys()).collect::<BTreeSet<_>>();
+        let names = self.agents.keys().chain(self.refusals.keys()).collect::<BTreeSet<_>>();
         let status = |name: &String| {
-            let (state, reason) = match (self.refused.get(name), reports.get(name)) {
+            let (state, reason) = match (self.refusals.get(name), reports.get(name)) {
                 (Some(refusal), _) => ("refused", Some(refusal.clone())),
                 (None, Some(Some(error))) => ("down", Some(error.clone())),
                 (None, Some(None)) => ("ready", None),
@@ -93,7 +93,7 @@ impl A2aAgents {
     fn create(&self, args: JsonMap) -> Result<AgentKind, String> {
         let args: AgentArgs = serde_json::from_value(Value::Object(args)).map_err(|error| error.to_string())?;
         let name = &self.find(&args)?.to_owned();
-        if let Some(refusal) = self.refused.get(name) {
+        if let Some(refusal) = self.refusals.get(name) {
             return Err(refusal.clone());
         }
         let Some(config) = self.agents.get(name) else {
@@ -132,7 +132,7 @@ impl A2aAgents {
     }
 }
 
-/// Returns why an agent file cannot open a connection of its own, and what to write instead.
+/// Returns the error for an agent file with a card: the reason, and the configuration to write instead.
 fn refuse_card(card: &str) -> String {
     format!(
         "`agent_card`: an agent file cannot open a connection of its own. Add the agent to hatchery.yaml:\n\na2a:\n  agents:\n    \

@@ -11,28 +11,27 @@ use hatchery_egress::Egress;
 /// An agent of another host.
 #[derive(Clone)]
 pub struct RemoteAgentConfig {
-    /// Where its card is.
+    /// Location of its card.
     pub card: CardSource,
     /// Headers of every request to it.
     pub headers: BTreeMap<String, ConfigValue>,
-    /// Where its card may be, and where its card may point.
+    /// Egress policy for its card and for the URL in the card.
     pub egress: Arc<dyn Egress>,
-    /// What it is told of the calls of other agents.
+    /// How calls and results of other agents are sent to it.
     pub aggregation: Aggregation,
     /// Limits of its answers.
     pub limits: ClientLimits,
 }
 
-/// Where the card of a remote agent is.
+/// Location of the card of a remote agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CardSource {
     /// At a URL, such as `https://agents.example/.well-known/agent-card.json`.
     Url(String),
-    /// In a file.
     File(PathBuf),
 }
 
-/// What a remote agent is told of the calls and results of other agents in the session.
+/// How calls and results of other agents in the session are sent to a remote agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Aggregation {
     /// Calls and results as data parts.
@@ -45,17 +44,17 @@ pub enum Aggregation {
 /// Limits of a remote agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// How long a connection may take.
+    /// Timeout of a connection attempt.
     pub connect_timeout: Duration,
-    /// How long a response may take without a byte.
+    /// Timeout of a response without a byte.
     pub read_timeout: Duration,
-    /// How long one message may take in all.
+    /// Timeout of a whole message.
     pub max_time: Duration,
-    /// Most bytes of a card.
+    /// Maximum size in bytes of a card.
     pub max_card: usize,
-    /// Most bytes of one response, or of one item of a stream.
+    /// Maximum size in bytes of one response, or of one item of a stream.
     pub max_message: usize,
-    /// Most bytes of all that belongs to the answer to one message.
+    /// Maximum size in bytes of all that belongs to the answer to one message.
     pub max_answer: usize,
 }
 

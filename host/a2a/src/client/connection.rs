@@ -16,7 +16,7 @@ use crate::error::excerpt;
 use crate::model::{Operation, Task, Update};
 use hatchery_egress::Egress;
 
-/// What a card says about how to reach its agent.
+/// The interface of a card that this client uses.
 pub(super) struct Connection {
     pub(super) client: Client,
     pub(super) egress: Arc<dyn Egress>,
@@ -130,7 +130,7 @@ fn events(response: Response, limits: &ClientLimits, version: Version) -> Update
     let counter = received.clone();
     let bytes = response.bytes_stream().map(move |chunk| {
         let chunk = chunk.map_err(|error| ClientError::request(error, read_timeout))?;
-        // A chunk may have several items, so only what came before it belongs to one for certain.
+        // A chunk may have several items, so only the bytes before it certainly belong to one item.
         match counter.fetch_add(chunk.len(), Ordering::Relaxed) > limit {
             true => Err(too_large()),
             false => Ok(chunk),

@@ -1,5 +1,5 @@
-//! What a remote agent sends as events of this host: chunks of artifacts as partial events, complete artifacts and messages
-//! as events, calls that wait for the client as long-running calls.
+//! Converts the updates of a remote agent to events of this host. Chunks of artifacts become partial events, calls that
+//! wait for the client become long-running calls.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(super) struct Inbound {
     pub(super) task_id: Option<String>,
     context_id: Option<String>,
     /// The artifacts of earlier answers, which a task repeats.
-    known: HashSet<String>,
+    earlier_artifacts: HashSet<String>,
     /// The artifacts of this answer, in order of arrival.
     artifacts: Vec<OpenArtifact>,
     /// Their positions by id.
@@ -27,9 +27,9 @@ pub(super) struct Inbound {
     /// The state at the end of the answer.
     end: Option<TaskState>,
     is_emitted: bool,
-    /// What the agent has said last about its work. It is part of each view of the task.
-    last_remark: Option<Message>,
-    /// The size of what was received.
+    /// The agent's last status message, which each view of the task repeats.
+    last_status_message: Option<Message>,
+    /// Bytes received so far.
     bytes: usize,
     max_bytes: usize,
 }
@@ -37,7 +37,7 @@ pub(super) struct Inbound {
 /// An artifact that is being received.
 struct OpenArtifact {
     id: String,
-    /// What was received; empty once it is complete.
+    /// The parts received so far; empty once it is complete.
     parts: Vec<Part>,
     /// The size of the parts that are from a view of the task.
     restored_bytes: usize,
@@ -59,7 +59,7 @@ impl OpenArtifact {
         }
     }
 
-    /// Marks the artifact as complete, and returns what was received.
+    /// Marks the artifact as complete, and returns its parts.
     fn complete(&mut self) -> Self {
         self.is_complete = true;
         let (parts, metadata) = (std::mem::take(&mut self.parts), std::mem::take(&mut self.metadata));
@@ -68,17 +68,17 @@ impl OpenArtifact {
 }
 
 impl Inbound {
-    /// `known` are the artifacts of earlier answers, `max_bytes` is the limit of this answer.
-    pub(super) fn new<'a>(known: impl Iterator<Item = &'a str>, max_bytes: usize) -> Self {
+    /// `earlier_artifacts` are the artifacts of earlier answers, `max_bytes` is the limit of this answer.
+    pub(super) fn new<'a>(earlier_artifacts: impl Iterator<Item = &'a str>, max_bytes: usize) -> Self {
         Self {
             task_id: None,
             context_id: None,
-            known: known.map(Into::into).collect(),
+            earlier_artifacts: earlier_artifacts.map(Into::into).collect(),
             artifacts: Vec::new(),
             positions: HashMap::new(),
             end: None,
             is_emitted: false,
-            last_remark: None,
+            last_status_message: None,
             bytes: 0,
             max_bytes,
         }
@@ -129,13 +129,12 @@ impl Inbound {
         Ok(events)
     }
 
-    /// Counts an update. A task in progress that says nothing new is one that was asked for; what is kept of its artifacts is
-    /// counted by [`Self::restore`].
+    /// Counts an update. A view of a task in progress is not counted: [`Self::restore`] counts its artifacts.
     fn count(&mut self, update: &Update, bytes: usize) -> Result<(), ClientError> {
         let is_kept = match update {
             Update::Task(Task { status, .. }) => {
                 let is_end = status.state.is_terminal() || status.state.is_interrupted();
-                is_end || (status.message.is_some() && status.message != self.last_remark)
+                is_end || (status.message.is_some() && status.message != self.last_status_message)
             }
             Update::Message(_) | Update::Status(_) | Update::Artifact(_) => true,
         };
@@ -169,11 +168,11 @@ impl Inbound {
             TaskState::Rejected => failed("was refused", message),
             TaskState::Canceled => failed("was canceled", message),
             TaskState::Unknown | TaskState::Submitted | TaskState::Working => {
-                if message.is_none() || message == self.last_remark {
+                if message.is_none() || message == self.last_status_message {
                     return Ok(Vec::new());
                 }
-                self.last_remark.clone_from(&message);
-                Ok(message.map(|message| self.remark(message)).into_iter().collect())
+                self.last_status_message.clone_from(&message);
+                Ok(message.map(|message| self.status_event(message)).into_iter().collect())
             }
             TaskState::Completed | TaskState::InputRequired | TaskState::AuthRequired => {
                 let mut events = self.flush();
@@ -190,8 +189,8 @@ impl Inbound {
         }
     }
 
-    /// Returns what the agent says about its work. Its texts are no part of the answer.
-    fn remark(&self, message: Message) -> EventData {
+    /// Converts a status message. Its texts are no part of the answer.
+    fn status_event(&self, message: Message) -> EventData {
         let mut event = self.event(&message.metadata, message.parts, false);
         if let Some(content) = event.content.take() {
             let mut content = Arc::unwrap_or_clone(content);
@@ -233,11 +232,11 @@ impl Inbound {
         self.artifacts.get_mut(index).filter(|open| !open.is_complete)
     }
 
-    /// Takes what a task in progress has of an artifact in place of what was received: chunks may have been lost with their
-    /// stream. It becomes an event at the end of the artifact.
+    /// Replaces an artifact in progress by the view of the task, since chunks may have been lost with their stream. It
+    /// becomes an event at the end of the artifact.
     fn restore(&mut self, artifact: Artifact) -> Result<(), ClientError> {
         let Artifact { id, parts, metadata, .. } = artifact;
-        if self.known.contains(&id) {
+        if self.earlier_artifacts.contains(&id) {
             return Ok(());
         }
         let bytes = id.len() + parts.iter().map(size).sum::<usize>();
@@ -266,7 +265,7 @@ impl Inbound {
 
     /// Returns an artifact that a task has at its end. `None` if it came before.
     fn complete(&mut self, artifact: Artifact) -> Option<EventData> {
-        let is_new = !self.known.contains(&artifact.id);
+        let is_new = !self.earlier_artifacts.contains(&artifact.id);
         let open = self.positions.get(&artifact.id).and_then(|index| self.artifacts.get(*index));
         let is_complete = open.is_some_and(|open| open.is_complete);
         if !is_new || is_complete {
@@ -286,7 +285,7 @@ impl Inbound {
         events.collect()
     }
 
-    /// Returns what is left at the end. An answer without content is an event too, which has the ids.
+    /// Returns the remaining events at the end. An answer without content is an event too, which has the ids.
     pub(super) fn finish(&mut self) -> Vec<EventData> {
         let mut events = self.flush();
         if events.is_empty() && !self.is_emitted && self.context_id.is_some() {
@@ -305,7 +304,7 @@ impl Inbound {
         let long_running_tool_ids = ids.collect();
         let parts: Vec<HostPart> = received.into_iter().map(|received| received.part).collect();
         let content = (!parts.is_empty()).then(|| Arc::new(Content::new("model", parts)));
-        let mut event = EventData { content, partial, long_running_tool_ids, ..restored(metadata) };
+        let mut event = EventData { content, partial, long_running_tool_ids, ..event_data(metadata) };
         let custom = event.custom_metadata.take().and_then(|custom| match *custom {
             Value::Object(custom) => Some(custom),
             _ => None,
@@ -357,9 +356,9 @@ fn append_parts(parts: &mut Vec<Part>, more: Vec<Part>) {
     }
 }
 
-/// Returns an event with what ADK's keys say about it. Values of other types are left out. Of the actions only two flags
-/// count: a peer changes neither state nor the flow of other agents.
-fn restored(metadata: &JsonMap) -> EventData {
+/// Returns an event with the fields in ADK's metadata keys. Values of other types are left out. Of the actions only two
+/// flags are read: a peer changes neither state nor the flow of other agents.
+fn event_data(metadata: &JsonMap) -> EventData {
     let flag = |key: &str| metadata_value(metadata, "actions").and_then(|actions| actions.get(key)?.as_bool());
     let typed = |key: &str| metadata_value(metadata, key).cloned();
     EventData {

@@ -1,4 +1,4 @@
-//! The message to a remote agent: what has happened in the session since its last answer.
+//! The message to a remote agent: the events of the session since its last answer.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl History<'_> {
         self.own().filter_map(|(_, event)| metadata(event, ARTIFACT_ID))
     }
 
-    /// Returns the next message. Its parts are empty if nothing has happened.
+    /// Returns the next message. Its parts are empty if there is no new event.
     pub(super) fn outbound(&self, aggregation: Aggregation) -> Outbound {
         let last = self.own().next_back();
         let context_id = last.and_then(|(_, event)| metadata(event, CONTEXT_ID)).map(Into::into);
@@ -55,7 +55,7 @@ impl History<'_> {
         });
         let task_id = waiting.and_then(|(_, event)| metadata(event, TASK_ID)).map(Into::into);
         let since = last.map_or(0, |(index, _)| index + 1);
-        Outbound { parts: self.told(since, aggregation), context_id, task_id }
+        Outbound { parts: self.parts_since(since, aggregation), context_id, task_id }
     }
 
     /// Returns the id of the task of the newest answer. `None` if it had none.
@@ -63,7 +63,7 @@ impl History<'_> {
         self.own().next_back().and_then(|(_, event)| metadata(event, TASK_ID)).map(Into::into)
     }
 
-    /// Returns true if the user has answered calls of the agent, and the agent has not gone on since.
+    /// Returns true if the user has answered calls of the agent, and the agent has not continued since.
     pub(super) fn has_answer(&self) -> bool {
         self.answer().is_some()
     }
@@ -77,32 +77,32 @@ impl History<'_> {
             let calls = |event: &Event| event.long_running_tool_ids.iter().any(|call| call == id);
             self.own().rev().find(|(_, event)| calls(event))
         };
-        let (_, asked) = content.function_responses().find_map(|response| caller(response.id.as_deref()?))?;
+        let (_, call_event) = content.function_responses().find_map(|response| caller(response.id.as_deref()?))?;
         let is_answer = |part: &&HostPart| match &part.data {
             PartData::FunctionResponse(response) => response.id.as_deref().is_some_and(|id| caller(id).is_some()),
             _ => false,
         };
         let parts = content.parts.iter().filter(is_answer).filter_map(|part| parts::send(part, &[]));
-        let task_id = metadata(asked, TASK_ID).map(Into::into);
+        let task_id = metadata(call_event, TASK_ID).map(Into::into);
         Some(Outbound { parts: parts.collect(), context_id: None, task_id })
     }
 
     /// Returns the events since an index as parts: those of the user as they are, those of other agents as context.
-    fn told(&self, since: usize, aggregation: Aggregation) -> Vec<Part> {
+    fn parts_since(&self, since: usize, aggregation: Aggregation) -> Vec<Part> {
         let (mut parts, mut is_context) = (Vec::new(), false);
         for event in self.events.iter().skip(since).filter(|event| event.author != self.agent) {
             let Some(content) = event.content.as_ref().filter(|_| !event.partial) else { continue };
             let is_user = event.author == USER_AUTHOR;
-            let told = content.parts.iter().filter(|part| !part.thought).filter_map(|part| match is_user {
+            let event_parts = content.parts.iter().filter(|part| !part.thought).filter_map(|part| match is_user {
                 true => parts::send(part, &[]),
-                false => tell(part, &event.author, aggregation),
+                false => convert(part, &event.author, aggregation),
             });
-            let told: Vec<_> = told.collect();
-            if !is_user && !is_context && !told.is_empty() {
+            let event_parts: Vec<_> = event_parts.collect();
+            if !is_user && !is_context && !event_parts.is_empty() {
                 parts.push(Part::text("For context:"));
             }
-            is_context = !is_user && (is_context || !told.is_empty());
-            parts.extend(told);
+            is_context = !is_user && (is_context || !event_parts.is_empty());
+            parts.extend(event_parts);
         }
         parts
     }
@@ -113,8 +113,8 @@ fn is_internal(function: &str) -> bool {
     function == "transfer_to_agent" || function.starts_with("adk_")
 }
 
-/// Returns what another agent has said or done.
-fn tell(part: &HostPart, author: &str, aggregation: Aggregation) -> Option<Part> {
+/// Converts a part of another agent's event. `None` if it is not sent.
+fn convert(part: &HostPart, author: &str, aggregation: Aggregation) -> Option<Part> {
     match (&part.data, aggregation) {
         (PartData::FunctionCall(call), _) if is_internal(&call.name) => None,
         (PartData::FunctionResponse(response), _) if is_internal(&response.name) => None,

@@ -16,7 +16,7 @@ use crate::codec::Version;
 use crate::error::excerpt;
 use hatchery_egress::{BodyError, Timeouts, client, read_body};
 
-/// How long a card is kept.
+/// Lifetime of a cached card.
 const CARD_LIFETIME: Duration = Duration::from_secs(300);
 
 /// A remote agent. Cheap to share.
@@ -42,7 +42,7 @@ impl Peer {
         Ok(connection)
     }
 
-    /// Reads the card again for the next message, because the agent did not answer as the card says.
+    /// Reads the card again for the next message, because the agent's response did not match it.
     pub(super) fn forget(&self) {
         *self.connection.lock_unpoisoned() = None;
     }

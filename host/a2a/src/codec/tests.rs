@@ -1,3 +1,5 @@
+//! Round trips of all messages in both wire versions, and errors of malformed ones.
+
 use bytes::Bytes;
 use hatchery_core::JsonMap;
 use proptest::prelude::*;

@@ -98,7 +98,7 @@ fn wire_task_push(task_id: &str, config: PushConfig) -> Value {
     write(WireTaskPush { task_id: task_id.into(), push_notification_config: config.into() })
 }
 
-/// A missing `blocking` counts as true.
+/// Decodes the parameters of `message/send`. `blocking` is true by default.
 fn decode_send(params: Value) -> Result<Box<SendRequest>, String> {
     let WireSend { message, configuration, metadata } = take(params)?;
     let message = message.ok_or("`message` is missing")?.try_into()?;

@@ -13,7 +13,7 @@ use super::task_id::TaskId;
 use crate::model::{Artifact, Message, Part, Role};
 use crate::parts;
 
-/// What the keys begin with that the events of a remote agent have.
+/// Prefix of the metadata keys of a remote agent's events.
 const REMOTE_PREFIX: &str = crate::client::OWN_PREFIX;
 
 /// A call whose result the client is to send.
@@ -73,11 +73,11 @@ pub(super) fn artifact(event: &Event) -> Option<Artifact> {
     })
 }
 
-/// Returns what an agent's event says about its work. `None` if it says nothing.
-pub(super) fn remark(event: &Event, task: &TaskId) -> Option<Message> {
+/// Returns the text and files of an event as a status message. `None` if it has neither.
+pub(super) fn status_message(event: &Event, task: &TaskId) -> Option<Message> {
     let parts = convert(event, |part| !is_result(part));
-    let is_remark = event.author != USER_AUTHOR && !event.partial && !parts.is_empty();
-    is_remark.then(|| Message { parts, ..agent_message(event, task) })
+    let is_status = event.author != USER_AUTHOR && !event.partial && !parts.is_empty();
+    is_status.then(|| Message { parts, ..agent_message(event, task) })
 }
 
 /// Returns the message of a client that an event has. `None` for other events.

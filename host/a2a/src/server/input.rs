@@ -23,7 +23,7 @@ const METADATA_KEY: &str = "temp:a2a_metadata";
 /// The state key with the id of the message, while the run lasts.
 const MESSAGE_ID_KEY: &str = "temp:a2a_message_id";
 
-/// Checks what does not depend on a task.
+/// Checks a message as far as this is possible without its task.
 ///
 /// # Errors
 /// If the message has no id or no parts, is one of an agent, or has a file of a type that agents do not take, or if its
@@ -56,7 +56,7 @@ pub(super) fn check(request: &SendRequest) -> Result<(), A2aError> {
 /// Returns true if a range of media types, such as `text/*`, has a type.
 fn has_mode(range: &str, mode: &str) -> bool {
     let range = range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    // Some clients say `text`.
+    // Some clients send `text`.
     range == mode.split('/').next().unwrap_or_default() || hatchery_core::matches_wildcard(&range, mode)
 }
 

@@ -12,7 +12,7 @@ use super::tasks::{self, StoredTask};
 use crate::error::A2aError;
 use crate::model::{ListRequest, Task, TaskPage};
 
-/// Most and default number of tasks of a page.
+/// Maximum and default number of tasks of a page.
 const MAX_PAGE_SIZE: u32 = 100;
 const DEFAULT_PAGE_SIZE: u32 = 50;
 
@@ -43,7 +43,7 @@ impl A2aService {
         }
         if let Some(state) = request.state {
             if state.is_interrupted() {
-                // What a task waits for is in its events.
+                // Only the events tell whether a task waits for input or for authorization.
                 found.retain(|task| task.state().is_interrupted());
                 tasks::read_events(&self.0.runner, &mut found).await?;
             }

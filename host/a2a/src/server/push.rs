@@ -1,7 +1,7 @@
 //! Push notifications: requests to the URLs that clients have set for their tasks.
 //!
 //! The configurations of a task are the state of a session of their own, so that agents do not see them and a restarted
-//! host finds them. The session also has what was sent, and is deleted when the task has ended.
+//! host finds them. The session also records the notifications that were sent, and is deleted when the task has ended.
 
 mod delivery;
 
@@ -31,7 +31,7 @@ use delivery::Delivery;
 pub use delivery::PushLimits;
 use hatchery_egress::Egress;
 
-/// Most configurations of a task.
+/// Maximum number of configurations of a task.
 const MAX_CONFIGS: usize = 8;
 
 /// Sends the notifications. Cheap to clone.
@@ -41,7 +41,7 @@ pub(super) struct PushSender(Arc<SenderInner>);
 struct SenderInner {
     runner: Runner,
     delivery: Delivery,
-    /// The tasks that are followed, and whether to look at them again then.
+    /// The tasks that are followed. True if a task has changed since, and is to be followed again.
     watched: SyncMutex<HashMap<SessionKey, bool>>,
     /// Held while configurations are changed.
     change: Mutex<()>,
@@ -49,7 +49,7 @@ struct SenderInner {
 
 type Configs = BTreeMap<String, PushConfig>;
 
-/// The configurations of a task, and what was sent.
+/// The configurations of a task, and the progress of its notifications.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct PushRecord {
@@ -135,7 +135,7 @@ impl PushSender {
         Ok(self.read(&session(app, task)).await?.unwrap_or_default().configs.into_values().collect())
     }
 
-    /// Sets a configuration to what it was before. Does nothing if the task has none any more.
+    /// Restores the previous value of a configuration. Does nothing if the task has no configurations any more.
     pub(super) async fn restore(&self, app: &str, task: &TaskId, config: PushConfig) -> Result<(), A2aError> {
         let _guard = self.0.change.lock().await;
         let key = session(app, task);
@@ -206,14 +206,14 @@ impl PushSender {
         });
     }
 
-    /// Sends what a task has emitted since the last time and still emits, until it ends or waits, then its state.
+    /// Sends the events of a task since the last notification until it ends or waits, then its state.
     async fn follow(&self, app: &str, task: &TaskId, key: &SessionKey) -> Result<(), A2aError> {
         let Some(PushRecord { mut delivered, reported, .. }) = self.read(key).await? else { return Ok(()) };
         let (runner, mut converter) = (&self.0.runner, Converter::new(task.clone()));
-        let mut settled = reported;
+        let mut last_change = reported;
         let stored = loop {
             let stored = StoredTask::load(runner, app, task.clone()).await?;
-            let changed: Vec<_> = stored.runs_changed_since(settled).map(|run| run.id.clone()).collect();
+            let changed: Vec<_> = stored.runs_changed_since(last_change).map(|run| run.id.clone()).collect();
             if changed.is_empty() {
                 break stored;
             }
@@ -228,7 +228,7 @@ impl PushSender {
                     self.write_sent(key, JsonMap::from_iter([("delivered".into(), delivered.into())])).await?;
                 }
             }
-            settled = stored.updated();
+            last_change = stored.updated();
         };
         if stored.updated() == reported {
             return Ok(());
@@ -241,7 +241,7 @@ impl PushSender {
         self.write_sent(key, JsonMap::from_iter(sent)).await
     }
 
-    /// Stores what was sent, unless the configurations were deleted.
+    /// Stores the progress of notifications, unless the configurations were deleted.
     async fn write_sent(&self, key: &SessionKey, changes: JsonMap) -> Result<(), A2aError> {
         let _guard = self.0.change.lock().await;
         match self.read(key).await? {
@@ -251,7 +251,7 @@ impl PushSender {
     }
 
     /// Deletes the configurations of a task that has ended, with their credentials. Those that were set after the last
-    /// notification are kept for the next look.
+    /// notification are kept for the next notification.
     async fn finish(&self, key: &SessionKey, notified: Configs) -> Result<(), A2aError> {
         let _guard = self.0.change.lock().await;
         match self.read(key).await? {

@@ -27,7 +27,7 @@ pub(super) struct StartedRun {
 ///
 /// # Errors
 /// The error with which the run has ended, unless it is stored, and those of the session service.
-pub(super) async fn settle(
+pub(super) async fn load_ended(
     runner: &Runner,
     app: &str,
     task: TaskId,
@@ -41,7 +41,7 @@ pub(super) async fn settle(
             return Err(error.into());
         }
     }
-    StoredTask::settle(runner, app, task).await
+    StoredTask::load_ended(runner, app, task).await
 }
 
 impl A2aService {
@@ -55,7 +55,7 @@ impl A2aService {
             while let Some(event) = events.next().await {
                 error = event.err();
             }
-            settle(&runner, &name, id, run.as_deref(), error).await
+            load_ended(&runner, &name, id, run.as_deref(), error).await
         };
         let stored = match returns_immediately {
             true => None,
@@ -96,8 +96,8 @@ impl A2aService {
         })
     }
 
-    /// Starts a run with the push configuration of its message. A configuration that cannot be stored is an error before the
-    /// run begins. If the run does not begin, the configuration is deleted, or that which it has replaced restored.
+    /// Starts a run with the push configuration of its message. A configuration that cannot be stored is an error
+    /// before the run begins. If the run does not begin, the change of the configuration is undone.
     async fn start_with_push<T>(
         &self,
         app: &App,
@@ -149,7 +149,7 @@ impl A2aService {
         Ok(StartedRun { task, run: Some(run), events })
     }
 
-    /// Starts a run that goes on without its client, and returns its events from the first chunk on.
+    /// Starts a background run, which continues without its client, and returns its events from the first chunk on.
     async fn run_in_background(
         &self,
         app: &Arc<App>,
@@ -166,8 +166,8 @@ impl A2aService {
         }
     }
 
-    /// Adds a message to a task. An answer to a call of a resumable app continues the run of the call, anything else is a
-    /// further run. When this returns, the next message finds what this one has changed.
+    /// Adds a message to a task. An answer to a call of a resumable app continues the run of the call, anything else is
+    /// a further run. When this returns, its changes are visible to the next message.
     async fn continue_task(
         &self,
         app: &Arc<App>,
@@ -194,7 +194,7 @@ impl A2aService {
                 let permit = self.acquire_permit()?;
                 let mut run = self.0.runner.run(app.clone(), request).await?;
                 drop(permit);
-                run.begun().await;
+                run.wait_until_begun().await;
                 Ok::<_, A2aError>(run)
             };
             let run = self.start_with_push(app, &task, push, start).await?;

@@ -1,4 +1,4 @@
-//! Streams of a task: the task itself, then what its run emits, then its state.
+//! Streams of a task: the task itself, then the events of its run, then its state.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -26,7 +26,7 @@ impl A2aService {
         let history_length = request.history_length;
         let StartedRun { task, run, events } = self.start(app, request, StreamingMode::On).await?;
         let stored = StoredTask::load(&self.0.runner, &app.name, task).await?;
-        // What has happened in between comes with the events.
+        // Its true state follows from the events.
         let mut snapshot = stored.task(history_length);
         snapshot.status.state = TaskState::Working;
         snapshot.status.message = None;
@@ -129,7 +129,7 @@ impl Source {
             };
             self.events = None;
             let (runner, task) = (&self.service.0.runner, self.converter.task.clone());
-            let stored = send::settle(runner, &self.app.name, task, self.run.as_deref(), error).await?;
+            let stored = send::load_ended(runner, &self.app.name, task, self.run.as_deref(), error).await?;
             self.pending.push_back(stored.status_update());
             if self.end == StreamEnd::Terminal && !stored.state().is_terminal() {
                 self.paused = Some(stored);
@@ -137,7 +137,7 @@ impl Source {
         }
     }
 
-    /// Waits until a task goes on, and returns the events since then. `None` if the server is stopping.
+    /// Waits until a task continues, and returns the events since then. `None` if the server is stopping.
     async fn continuation(&mut self, paused: StoredTask) -> Result<Option<Events>, A2aError> {
         let service = self.service.clone();
         let change = service.0.task_changes.of(&paused.id.to_string());
@@ -176,8 +176,8 @@ impl Converter {
     pub(super) fn updates(&mut self, event: &Event) -> Vec<Update> {
         let (task_id, context_id) = (self.task.to_string(), self.task.context.clone());
         // Calls that wait for the client are in the status at the end.
-        let remark = events::remark(event, &self.task).filter(|_| event.long_running_tool_ids.is_empty());
-        let remark = remark.map(|message| {
+        let status = events::status_message(event, &self.task).filter(|_| event.long_running_tool_ids.is_empty());
+        let status = status.map(|message| {
             let status =
                 TaskStatus { state: TaskState::Working, message: Some(message), timestamp: Some(event.timestamp) };
             let (task_id, context_id) = (task_id.clone(), context_id.clone());
@@ -187,6 +187,6 @@ impl Converter {
             let metadata = JsonMap::new();
             Update::Artifact(ArtifactUpdate { task_id, context_id, artifact, append, last_chunk, metadata })
         });
-        artifact.into_iter().chain(remark).collect()
+        artifact.into_iter().chain(status).collect()
     }
 }

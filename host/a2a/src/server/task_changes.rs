@@ -1,4 +1,4 @@
-//! Wakes those who wait until a task goes on.
+//! Notifies waiting requests about changes of tasks.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -7,29 +7,29 @@ use hatchery_core::sync::MutexExt;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// The tasks that somebody waits for, within this process.
+/// Notifiers of the tasks that requests of this process wait for.
 #[derive(Default)]
 pub(super) struct TaskChanges {
-    waiting: Mutex<HashMap<String, Weak<Notify>>>,
+    notifiers: Mutex<HashMap<String, Weak<Notify>>>,
     closed: CancellationToken,
 }
 
 impl TaskChanges {
-    /// Returns what is notified when a run of a task is added or cancelled.
+    /// Returns the notifier of a task, which is notified when one of its runs is added or cancelled.
     pub(super) fn of(&self, task: &str) -> Arc<Notify> {
-        let mut waiting = self.waiting.lock_unpoisoned();
-        waiting.retain(|_, change| change.strong_count() > 0);
-        let known = waiting.get(task).and_then(Weak::upgrade);
+        let mut notifiers = self.notifiers.lock_unpoisoned();
+        notifiers.retain(|_, change| change.strong_count() > 0);
+        let known = notifiers.get(task).and_then(Weak::upgrade);
         known.unwrap_or_else(|| {
             let change = Arc::new(Notify::new());
-            waiting.insert(task.to_owned(), Arc::downgrade(&change));
+            notifiers.insert(task.to_owned(), Arc::downgrade(&change));
             change
         })
     }
 
-    /// Wakes those who wait for a task.
+    /// Notifies all requests that wait for a task.
     pub(super) fn notify(&self, task: &str) {
-        let change = self.waiting.lock_unpoisoned().get(task).and_then(Weak::upgrade);
+        let change = self.notifiers.lock_unpoisoned().get(task).and_then(Weak::upgrade);
         if let Some(change) = change {
             change.notify_waiters();
         }

@@ -10,10 +10,10 @@ use uuid::{Builder, Uuid};
 
 use crate::codec::{decode_url_safe, encode_url_safe};
 
-/// What the ids of runs begin with.
+/// Prefix of the ids of runs.
 pub(super) const RUN_PREFIX: &str = "a2a-";
 
-/// What the ids of users begin with whose clients are not authenticated, as in ADK. The context follows.
+/// Prefix of the user ids of clients that are not authenticated, as in ADK. The context follows.
 const USER_PREFIX: &str = "A2A_USER_";
 
 /// The longest context, in bytes. The id of a task in it is the name of a session too.

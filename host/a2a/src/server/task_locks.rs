@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex as SyncMutex, Weak};
 use hatchery_core::sync::MutexExt;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-/// The locks of the tasks that somebody holds or waits for.
+/// The locks of tasks that are held or waited for.
 #[derive(Default)]
 pub(super) struct TaskLocks(SyncMutex<HashMap<String, Weak<Mutex<()>>>>);
 
 impl TaskLocks {
-    /// Waits until nobody else holds the lock of a task.
+    /// Acquires the lock of a task.
     pub(super) async fn lock(&self, task: &str) -> OwnedMutexGuard<()> {
         let lock = {
             let mut locks = self.0.lock_unpoisoned();

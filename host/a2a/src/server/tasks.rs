@@ -110,7 +110,7 @@ impl StoredTask {
     ///
     /// # Errors
     /// As [`StoredTask::load`].
-    pub(super) async fn settle(runner: &Runner, app: &str, id: TaskId) -> Result<Self, A2aError> {
+    pub(super) async fn load_ended(runner: &Runner, app: &str, id: TaskId) -> Result<Self, A2aError> {
         let mut stored = Self::load(runner, app, id).await?;
         loop {
             let run = stored.active_runs().next().map(|run| run.id.clone());
@@ -217,8 +217,9 @@ impl StoredTask {
         let status = self.status();
         let current = status.message.as_ref().map(|message| message.id.clone());
         let messages = self.events.iter().filter_map(|event| {
-            events::client_message(event, &self.id)
-                .or_else(|| events::remark(event, &self.id).filter(|remark| Some(&remark.id) != current.as_ref()))
+            events::client_message(event, &self.id).or_else(|| {
+                events::status_message(event, &self.id).filter(|message| Some(&message.id) != current.as_ref())
+            })
         });
         let mut history: Vec<_> = messages.collect();
         if let Some(length) = history_length {

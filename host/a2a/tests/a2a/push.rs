@@ -1,4 +1,4 @@
-//! Push notifications: their limits, and what becomes of them when a task ends or the host does.
+//! Push notifications: their limits, and their end with the task or the host.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn with_push(server: &Server, text: &str, config: Value) -> Value {
     params
 }
 
-/// Returns what a notification is about: the text of an artifact, or a state.
+/// Returns the subject of a notification: the text of an artifact, or a state.
 fn brief(notification: &Notification) -> String {
     let body = &notification.body;
     match body.get("artifactUpdate") {

@@ -24,8 +24,8 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 pub const APP: &str = "app";
 
-/// An agent that does what the user's text says: `ask a b` calls `a` and `b`, which wait for the client, `wait` stops until
-/// the test releases it, anything else is repeated. To answers it says what it has got.
+/// An agent that follows the user's text: `ask a b` calls `a` and `b`, which wait for the client, `wait` stops until
+/// the test releases it, anything else is repeated. It repeats the answers to its calls.
 pub struct Obedient {
     /// A permit for each run that has come to its stop.
     pub stopped: Semaphore,
@@ -251,7 +251,7 @@ pub struct Notification {
     _answer: oneshot::Sender<()>,
 }
 
-/// Starts a server that receives push notifications. Returns its URL, and what arrives.
+/// Starts a server that receives push notifications. Returns its URL and a receiver of the notifications.
 pub async fn webhook() -> (String, mpsc::UnboundedReceiver<Notification>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let receive = move |body: String| {

@@ -22,13 +22,13 @@ pub struct A2aConfig {
     pub agents: BTreeMap<String, A2aAgentConfig>,
     /// The apps that A2A clients of this host may use.
     pub expose: A2aExposeConfig,
-    /// What URLs in agent cards begin with, such as `https://agents.example`. Default: `http://`, or
-    /// `https://` with `server.tls`, and the host of the request.
+    /// Base of the URLs in agent cards, such as `https://agents.example`. Default: `http://`, or `https://` with
+    /// `server.tls`, and the host of the request.
     pub public_url: Option<String>,
-    /// How long an answer waits for the end of its task. Default: 5 min.
+    /// Maximum time that a request waits for the end of its task. Default: 5 min.
     #[serde(deserialize_with = "units::duration")]
     pub blocking_timeout: Option<Duration>,
-    /// Where push notifications may be sent. Default: nowhere.
+    /// Egress policy of push notifications. Default: none are sent.
     pub push: A2aPushConfig,
 }
 
@@ -48,7 +48,7 @@ impl Default for A2aExposeConfig {
     }
 }
 
-/// Where push notifications may be sent.
+/// Egress policy of push notifications.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct A2aPushConfig {
@@ -70,7 +70,7 @@ pub struct A2aAgentConfig {
     pub network: Vec<HostPattern>,
     /// Hosts and addresses outside of the public internet, as in the grant `private_network`.
     pub private_network: Vec<PrivateEntry>,
-    /// What it is told of the calls of other agents. Default: `external_handoff`.
+    /// Form in which it gets calls of other agents. Default: `external_handoff`.
     pub aggregation: A2aAggregation,
     /// Timeout of connecting. Default: 10 s.
     #[serde(deserialize_with = "units::duration")]
@@ -92,7 +92,7 @@ pub struct A2aAgentConfig {
     pub refusal: Option<String>,
 }
 
-/// What a remote agent is told of the calls of other agents.
+/// Form in which a remote agent gets calls of other agents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum A2aAggregation {
@@ -160,7 +160,7 @@ impl A2aAgentConfig {
         (!is_url(&self.card)).then(|| self.card.clone().into())
     }
 
-    /// Returns where connections may go: to the host of the card, which the operator has written down, and to those that
+    /// Returns the egress policy: the host of the card, which the operator has written down, and to those that
     /// are listed.
     ///
     /// # Errors

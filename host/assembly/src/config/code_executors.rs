@@ -47,16 +47,16 @@ pub struct ContainerConfig {
     /// Maximum number of processes of a container. Default: 128.
     #[serde(default)]
     pub pids: Option<u32>,
-    /// How long code may run. Default: 60 s.
+    /// Timeout of code. Default: 60 s.
     #[serde(default, deserialize_with = "units::duration")]
     pub timeout: Option<Duration>,
-    /// Maximum size of what code prints and of its files, each. Default: 8 MiB.
+    /// Maximum size of the printed output, and of all files. Default: 8 MiB.
     #[serde(default)]
     pub max_output: Option<ByteSize>,
     /// Maximum number of containers that keep the state of sessions. Default: 16.
     #[serde(default)]
     pub max_sessions: Option<usize>,
-    /// How long a container keeps the state of a session that nobody uses. Default: 15 min.
+    /// Idle time after which the container of a session and its state are removed. Default: 15 min.
     #[serde(default, deserialize_with = "units::duration")]
     pub idle_timeout: Option<Duration>,
 }
@@ -69,13 +69,13 @@ pub struct VertexConfig {
     pub extension: String,
     /// The account that calls it.
     pub service_account: ServiceAccountConfig,
-    /// What is called. Default: `execute`, which runs the code as it is.
+    /// The operation of the extension. Default: `execute`, which runs the code as it is.
     #[serde(default)]
     pub operation: VertexOperation,
-    /// What URLs begin with. Default: the service in the location of the extension.
+    /// Base URL of the service. Default: the service in the location of the extension.
     #[serde(default)]
     pub endpoint: Option<String>,
-    /// How long code may run. Default: 60 s.
+    /// Timeout of code. Default: 60 s.
     #[serde(default, deserialize_with = "units::duration")]
     pub timeout: Option<Duration>,
 }
@@ -164,7 +164,7 @@ impl VertexConfig {
         self.policy().map(drop)
     }
 
-    /// Returns where requests may go.
+    /// Returns the egress policy of requests.
     fn policy(&self) -> Result<OutboundPolicy, String> {
         let location = self.extension.split('/').nth(3).unwrap_or_default();
         let service = format!("https://{location}-aiplatform.googleapis.com");

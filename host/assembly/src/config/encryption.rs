@@ -1,4 +1,4 @@
-//! The key `encryption` of `hatchery.yaml`: the keys with which services encrypt what they store.
+//! The key `encryption` of `hatchery.yaml`: the keys with which services encrypt their data.
 
 use std::path::{Path, PathBuf};
 
@@ -13,11 +13,11 @@ pub struct EncryptionConfig {
     pub keys: Vec<EncryptionKeyConfig>,
 }
 
-/// Where a key is: 64 hexadecimal digits.
+/// Location of a key of 64 hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EncryptionKeyConfig {
-    /// The id, which is stored with what the key has encrypted.
+    /// The id, which is stored with each encrypted record.
     pub id: String,
     /// The environment variable with the key.
     pub from: Option<String>,

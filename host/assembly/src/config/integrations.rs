@@ -29,17 +29,16 @@ pub struct IntegrationConfig {
     pub integration: Option<String>,
     /// The triggers of the integration, such as `api_trigger/orders`. Default: all.
     pub triggers: Vec<String>,
-    /// A connection.
     pub connection: Option<String>,
     /// Operations by entity of the connection. An empty list stands for all that its connector has.
     pub entity_operations: BTreeMap<String, Vec<IntegrationOperation>>,
     /// Actions of the connection.
     pub actions: Vec<String>,
-    /// What is added to the descriptions of the tools of a connection.
+    /// Text that is added to the descriptions of a connection's tools.
     pub instructions: String,
     /// The account that the host acts as.
     pub service_account: Option<ServiceAccountConfig>,
-    /// What the URLs of all services begin with. Default: those of Google Cloud.
+    /// Base URL of all services. Default: those of Google Cloud.
     pub endpoint: Option<String>,
     /// The operations whose calls a person must confirm: `true`, `writes`, or their names.
     pub require_confirmation: ApiConfirmation,
@@ -125,7 +124,7 @@ impl IntegrationConfig {
         }
     }
 
-    /// Returns what is called.
+    /// Returns the integration or the connection.
     ///
     /// # Errors
     /// If there is not exactly one of integration and connection.
@@ -156,7 +155,7 @@ impl IntegrationConfig {
         })
     }
 
-    /// Returns where requests may go: to the services of Google Cloud, or to the endpoint.
+    /// Returns the egress policy: the services of Google Cloud, or the endpoint.
     ///
     /// # Errors
     /// If a setting is missing, or the endpoint has no host.

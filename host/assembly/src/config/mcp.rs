@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use super::value::{ValueConfig, settings};
 use crate::byte_size::ByteSize;
 use crate::egress::HostEgress;
-/// Most tokens of a message that a model writes for a server, unless the file says otherwise.
+/// Maximum number of tokens of a message that a model writes for a server, unless the file says otherwise.
 const DEFAULT_SAMPLING_TOKENS: u32 = 4096;
 
 /// The Model Context Protocol: servers whose tools agents use, and the apps and tools that clients may use.
@@ -65,7 +65,7 @@ pub struct McpServerConfig {
     pub transport: McpHttpTransport,
     /// Headers of every request to it.
     pub headers: BTreeMap<String, ValueConfig>,
-    /// Whether the server may ask a person during a call. Default: false.
+    /// True if the server may ask a person during a call. Default: false.
     pub elicitation: bool,
     /// The model that the server may use during a call. Default: none.
     pub sampling: Option<McpSamplingConfig>,
@@ -97,7 +97,7 @@ pub struct McpServerConfig {
     pub refusal: Option<String>,
 }
 
-/// What a server may use a model for: messages that it requests during a call.
+/// Permission for a server to request messages of a model during a call.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct McpSamplingConfig {
@@ -119,7 +119,7 @@ pub struct McpOAuthConfig {
     pub client_secret: Option<ValueConfig>,
     /// The URL of a document that describes the host, which some authorization servers accept instead of an id.
     pub client_metadata_url: Option<String>,
-    /// What to ask for. Default: what the server demands.
+    /// The scopes to request. Default: those that the server demands.
     pub scopes: Vec<String>,
     /// The authorization server, if it is not the host of the `url`, as in the grant `network`.
     pub network: Vec<HostPattern>,

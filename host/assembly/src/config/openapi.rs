@@ -22,7 +22,7 @@ use super::value::{ValueConfig, settings};
 use crate::byte_size::ByteSize;
 use crate::egress::HostEgress;
 
-/// Where tokens for Google Cloud are requested, unless a credentials file says otherwise.
+/// Token endpoint of Google Cloud, unless a credentials file names another one.
 pub(super) const GOOGLE_TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
 
 /// The scope of tokens for all of Google Cloud.
@@ -42,7 +42,7 @@ pub struct OpenApiConfig {
 pub struct ApiConfig {
     /// Its OpenAPI document, version 3.0 or 3.1: a URL, or a file in JSON or YAML.
     pub document: String,
-    /// What all requests begin with, such as `https://api.example/v1`. Default: the first server of the document.
+    /// Base URL of requests, such as `https://api.example/v1`. Default: the first server of the document.
     pub base_url: Option<String>,
     /// Values of the variables in the URLs of the document's servers.
     pub server_variables: BTreeMap<String, String>,
@@ -83,7 +83,6 @@ pub struct ApiConfig {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuthConfig {
-    /// A key.
     pub api_key: Option<ApiKeyConfig>,
     /// A token in the header `Authorization`.
     pub bearer: Option<ValueConfig>,
@@ -93,7 +92,7 @@ pub struct AuthConfig {
     pub oauth2: Option<OAuth2Config>,
     /// Access tokens of Google Cloud.
     pub service_account: Option<ServiceAccountConfig>,
-    /// What each user of an agent grants, when an agent calls the API for this user first.
+    /// Credentials of users, which are requested when an agent calls the API for a user first.
     pub user: Option<UserAuthConfig>,
 }
 
@@ -101,7 +100,7 @@ pub struct AuthConfig {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApiKeyConfig {
-    /// Where it is in requests.
+    /// Its place in requests.
     #[serde(rename = "in")]
     pub location: ApiKeyLocation,
     /// The name of the header, of the parameter or of the cookie.
@@ -110,7 +109,7 @@ pub struct ApiKeyConfig {
     pub value: ValueConfig,
 }
 
-/// Where an API key is in requests.
+/// Place of an API key in requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApiKeyLocation {
@@ -131,22 +130,22 @@ pub struct BasicConfig {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OAuth2Config {
-    /// Where tokens are requested.
+    /// Token endpoint.
     pub token_url: String,
     pub client_id: ValueConfig,
     pub client_secret: ValueConfig,
-    /// What the tokens are for.
+    /// Scopes of the tokens.
     #[serde(default)]
     pub scopes: Vec<String>,
     /// The API that the tokens are for, if the server wants to know.
     #[serde(default)]
     pub audience: Option<String>,
-    /// Where the id and the secret are in the request. Default: `header`.
+    /// Place of the client id and secret in the request. Default: `header`.
     #[serde(default)]
     pub client_in: OAuth2ClientPlacement,
 }
 
-/// Where a client says who it is.
+/// Place of the client credentials in a token request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OAuth2ClientPlacement {
@@ -161,7 +160,7 @@ pub enum OAuth2ClientPlacement {
 pub struct ServiceAccountConfig {
     pub file: Option<PathBuf>,
     pub json: Option<ValueConfig>,
-    /// What the tokens are for. Default: all of Google Cloud.
+    /// Scopes of the tokens. Default: all of Google Cloud.
     pub scopes: Vec<String>,
 }
 
@@ -245,8 +244,7 @@ impl ApiConfig {
         (!is_url(&self.document)).then(|| self.document.clone().into())
     }
 
-    /// Returns where requests may go: to the hosts of the URLs that the operator has written down, and to those that are
-    /// listed.
+    /// Returns the egress policy: the hosts of the operator's URLs, and the listed ones.
     ///
     /// # Errors
     /// If a URL has no host.

@@ -1,4 +1,4 @@
-//! The key `prices` of `hatchery.yaml`: what the operator pays for tokens. The host has no prices of its own.
+//! The key `prices` of `hatchery.yaml`: the operator's prices of tokens. The host has no prices of its own.
 
 use std::collections::BTreeMap;
 

@@ -24,7 +24,7 @@ fn short_key(quota: Quota) -> &'static str {
 pub struct QuotaOverrides(BTreeMap<&'static str, u64>);
 
 impl QuotaOverrides {
-    /// True if no quota is set.
+    /// Returns true if no quota is set.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

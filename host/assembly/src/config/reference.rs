@@ -72,7 +72,7 @@ mod tests {
     fn the_guide_and_the_schema_have_the_same_keys() {
         let descriptions = descriptions();
         let mut keys = Vec::new();
-        // Keys whose values a type parses itself, so that the schema does not know what is in them.
+        // Keys whose values a type parses itself, so that the schema has no type for them.
         let mut opaque = Vec::new();
         walk(&mut Config::json_schema(), "", &mut |path, schema| {
             keys.push(path.to_owned());

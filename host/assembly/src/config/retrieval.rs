@@ -13,7 +13,7 @@ use crate::byte_size::ByteSize;
 pub struct RetrievalConfig {
     /// The folder, which is below that of this file.
     pub folder: PathBuf,
-    /// What it is about, for models.
+    /// Its description for models.
     pub description: String,
     /// Patterns of the paths of its files, in which `*` stands for any text. Default: all.
     pub include: Option<Vec<String>>,

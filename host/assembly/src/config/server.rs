@@ -46,7 +46,7 @@ pub struct ServerConfig {
     /// Timeout for receiving a whole request body.
     #[serde(deserialize_with = "units::time")]
     pub body_timeout: Duration,
-    /// How long a client may read nothing of its response.
+    /// Timeout of a client that reads nothing of its response.
     #[serde(deserialize_with = "units::time")]
     pub write_timeout: Duration,
     /// Maximum number of open connections. Further connections wait.
@@ -56,11 +56,11 @@ pub struct ServerConfig {
     pub max_connections_per_peer: usize,
     /// Maximum number of active runs, including those that wait for another turn of their session.
     pub max_concurrent_runs: usize,
-    /// How long a turn of a session is held without a renewal: other hosts on the same sessions wait this long for the
-    /// turns of a host that has died. At least 100 ms, at most a minute.
+    /// Duration of a turn's lease without a renewal: other hosts on the same sessions wait this long for the turns of a
+    /// host that has died. At least 100 ms, at most a minute.
     #[serde(deserialize_with = "turn_lease")]
     pub turn_lease: Duration,
-    /// How long the client of a live run may send nothing and be answered nothing.
+    /// Idle timeout of a live run without requests and responses.
     #[serde(deserialize_with = "units::time")]
     pub live_idle_timeout: Duration,
     /// True if a run is cancelled when its client disconnects. A request can override it.
@@ -88,7 +88,7 @@ pub struct ServerConfig {
     /// Interval of keep-alive comments in an idle event stream, and of pings in a live run.
     #[serde(skip)]
     pub keep_alive: Duration,
-    /// How long active runs may take to end when the server stops.
+    /// Time for active runs to end when the server stops.
     #[serde(deserialize_with = "units::time")]
     pub drain_timeout: Duration,
 }

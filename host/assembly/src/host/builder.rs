@@ -67,7 +67,7 @@ pub struct HostBuilder {
     exporters: Vec<Arc<dyn SpanExporter>>,
 }
 
-/// Where compiled code is cached.
+/// The cache of compiled code.
 #[derive(Default)]
 enum CodeCacheFolder {
     #[default]
@@ -96,7 +96,7 @@ impl HostBuilder {
         Self { config: Some(config), ..self }
     }
 
-    /// Sets where services without a URI store their data. Default: the folder `.hatchery` in the served folder, or
+    /// Sets the storage of services without a URI. Default: the folder `.hatchery` in the served folder, or
     /// memory if there is no folder.
     #[must_use]
     pub fn storage(self, storage: Storage) -> Self {
@@ -225,8 +225,8 @@ impl HostBuilder {
         self
     }
 
-    /// Sets where components are compiled. Default: in this process, which does not bound the memory and time of
-    /// compilation.
+    /// Sets the process in which components are compiled. Default: in this process, which does not bound the memory and
+    /// time of compilation.
     #[must_use]
     pub fn worker(self, worker: Worker) -> Self {
         Self { worker: Some(worker), ..self }
@@ -244,14 +244,14 @@ impl HostBuilder {
         Self { deterministic_mode: Some(mode), ..self.reproducible() }
     }
 
-    /// Disables what makes two runs of the same conversation differ: compaction, whose summaries arrive at any time,
-    /// and the recorder plugin, which would add to the recordings that are played.
+    /// Disables features by which two runs of the same conversation differ: compaction, whose summaries arrive at any
+    /// time, and the recorder plugin, which would add to the recordings that are played.
     #[must_use]
     pub fn reproducible(self) -> Self {
         Self { is_reproducible: true, ..self }
     }
 
-    /// Reads the configuration, once: [`open`](Self::open) uses what this has read. Without a folder, or with
+    /// Reads the configuration, once: [`open`](Self::open) reuses it. Without a folder, or with
     /// [`config`](Self::config), it is the given one.
     ///
     /// # Errors

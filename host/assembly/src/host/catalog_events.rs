@@ -8,10 +8,10 @@ use tokio::sync::watch;
 
 use crate::source::{AppSource, CatalogReport, FileReport};
 
-/// Records what happens in the catalog until it is dropped.
+/// Records changes of the catalog until it is dropped.
 pub(super) async fn record_changes(mut changes: watch::Receiver<u64>, apps: Arc<dyn AppSource>, events: HostEvents) {
     let mut before = CatalogReport::default();
-    // What was loaded before the subscription has happened too.
+    // Files that were loaded before the subscription are changes too.
     changes.mark_changed();
     while changes.changed().await.is_ok() {
         changes.mark_unchanged();
@@ -23,7 +23,7 @@ pub(super) async fn record_changes(mut changes: watch::Receiver<u64>, apps: Arc<
     }
 }
 
-/// Returns what has happened between two reports.
+/// Returns the events between two reports.
 fn differences(before: &CatalogReport, after: &CatalogReport) -> Vec<HostEventKind> {
     let mut found = file_differences(before, after);
     let mut old: BTreeMap<_, _> = before.components.iter().map(|it| (&it.name, &it.sha256)).collect();

@@ -112,7 +112,7 @@ impl ConfigWatcher {
         tracing::info!("{FILE_NAME}: component settings and limits are applied");
     }
 
-    /// Withdraws the access that the configuration does not have any more. What it has in addition needs a restart.
+    /// Withdraws access that was removed from the configuration. Added access needs a restart.
     fn restrict_egress(&self, config: &Config) {
         for (name, policy) in &self.a2a_policies {
             let agent = config.a2a.agents.get(name).filter(|agent| agent.refusal.is_none());
@@ -199,7 +199,7 @@ pub(super) struct FileStamps {
     paths: Vec<PathBuf>,
     stamps: Vec<FileStamp>,
     /// True if a change was seen and the files may still be being written.
-    is_unsettled: bool,
+    is_changing: bool,
 }
 
 /// Modification time and size. `None` if the file does not exist.
@@ -210,7 +210,7 @@ impl FileStamps {
     pub(super) fn new(source: &ConfigSource) -> Self {
         let list = source.store().map(|store| store.file().to_owned());
         let paths: Vec<_> = std::iter::once(source.file()).chain(list).collect();
-        Self { stamps: stamps(&paths), paths, is_unsettled: false }
+        Self { stamps: stamps(&paths), paths, is_changing: false }
     }
 
     /// Returns true if a file has changed, was created or removed, and the change is at least one call old.
@@ -218,10 +218,10 @@ impl FileStamps {
         let now = stamps(&self.paths);
         if self.stamps != now {
             self.stamps = now;
-            self.is_unsettled = true;
+            self.is_changing = true;
             return false;
         }
-        std::mem::take(&mut self.is_unsettled)
+        std::mem::take(&mut self.is_changing)
     }
 }
 

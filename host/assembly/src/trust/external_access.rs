@@ -42,7 +42,6 @@ pub enum Section {
     Models,
     /// An entry of `plugins`, by index.
     Plugin(usize),
-    /// An MCP server.
     McpServer {
         server: String,
     },

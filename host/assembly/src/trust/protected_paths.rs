@@ -36,7 +36,7 @@ impl ProtectedPaths {
         self
     }
 
-    /// Adds the files of the services of `config`, and the properties files that say where services store data.
+    /// Adds the files of the services of `config`, and the properties files with their storage locations.
     #[must_use]
     pub fn with_services(mut self, config: &Config) -> Self {
         for (purpose, uri) in [
@@ -130,7 +130,7 @@ fn config_secrets(config: &Config) -> Vec<ProtectedPath> {
         .collect()
 }
 
-/// Returns the files that decide where the host sends requests, and with them credentials.
+/// Returns the files that select the servers of requests, which carry credentials.
 fn interface_files(config: &Config) -> Vec<ProtectedPath> {
     let documents = config.openapi.apis.iter().filter_map(|(name, api)| {
         let purpose = format!("the document of an API (`openapi.apis.{name}.document`)");

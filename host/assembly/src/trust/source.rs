@@ -31,13 +31,13 @@ pub struct LoadedConfig {
     pub sha256: String,
     /// The requested access outside of the folder.
     pub external: Vec<ExternalAccess>,
-    /// Whether that access is given.
+    /// The decision about that access.
     pub status: TrustStatus,
     folder: PathBuf,
 }
 
 impl ConfigSource {
-    /// The `hatchery.yaml` of a folder, without any external access.
+    /// Returns the `hatchery.yaml` of a folder as a source, without any external access.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into(), named: None, store: None, is_required: false, has_network: true }
     }
@@ -146,7 +146,7 @@ fn writable_by_all(file: &Path) -> Option<PathBuf> {
 }
 
 impl LoadedConfig {
-    /// A configuration that the operator has written in code, for a served folder.
+    /// Returns a configuration that the operator has written in code, for a served folder.
     pub(crate) fn of_operator(mut config: Config, folder: &Path) -> Result<Self, ConfigError> {
         let file = folder.join(FILE_NAME);
         config.check_not_writable(folder, &file)?;
@@ -155,8 +155,8 @@ impl LoadedConfig {
         Ok(Self { config, file, sha256, external: Vec::new(), status: TrustStatus::NotRequired, folder })
     }
 
-    /// Returns what is not trusted and how to trust it, with values and paths, for the operator. `None` if nothing was
-    /// removed.
+    /// Returns the untrusted keys with their values, and the command that trusts them, for the operator. `None` if
+    /// nothing was removed.
     pub fn explanation(&self) -> Option<String> {
         let TrustStatus::Untrusted(reason) = &self.status else { return None };
         let requested: String = self.external.iter().map(|access| format!("  {access}\n")).collect();

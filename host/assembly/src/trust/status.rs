@@ -1,9 +1,9 @@
-//! Whether a configuration is trusted, and the reason if it is not.
+//! Trust status of a configuration, with the reason if it is not trusted.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Whether a configuration has the access outside of its folder that it requests.
+/// Trust in a configuration that requests access outside of its folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TrustStatus {
     /// It requests none.

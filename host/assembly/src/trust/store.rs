@@ -67,7 +67,7 @@ struct Entry {
     sha256: String,
 }
 
-/// SHA-256 in hexadecimal.
+/// Returns the SHA-256 of bytes in hexadecimal digits.
 pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -13,10 +13,9 @@ pub struct AuthCredential {
     /// The kind.
     #[serde(alias = "auth_type")]
     pub auth_type: AuthCredentialType,
-    /// A key.
     #[serde(alias = "api_key", skip_serializing_if = "Option::is_none")]
     pub api_key: Option<String>,
-    /// What the header `Authorization` has.
+    /// The value of the header `Authorization`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpAuth>,
     /// A service account of Google Cloud.
@@ -48,7 +47,7 @@ pub enum AuthCredentialType {
     ServiceAccount,
 }
 
-/// What the header `Authorization` has.
+/// The value of the header `Authorization`.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HttpAuth {
@@ -77,19 +76,17 @@ pub struct HttpCredentials {
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OAuth2Auth {
-    /// The id of the client.
     #[serde(alias = "client_id", skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
-    /// The secret of the client.
     #[serde(alias = "client_secret", skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<String>,
-    /// Where the user logs in. The client adds its `redirect_uri` unless there is one.
+    /// URL of the login. The client adds its `redirect_uri` unless there is one.
     #[serde(alias = "auth_uri", skip_serializing_if = "Option::is_none")]
     pub auth_uri: Option<String>,
     /// A random text, which the server repeats in its redirect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// Where the server sends the user.
+    /// URL that the server redirects the user to.
     #[serde(alias = "redirect_uri", skip_serializing_if = "Option::is_none")]
     pub redirect_uri: Option<String>,
     /// The whole URL where the server has sent the user.
@@ -116,7 +113,7 @@ pub struct ServiceAccountAuth {
     /// The content of its key file.
     #[serde(alias = "service_account_credential", skip_serializing_if = "Option::is_none")]
     pub service_account_credential: Option<Value>,
-    /// What the tokens are for.
+    /// The scopes of the tokens.
     pub scopes: Vec<String>,
     /// True for the account of the machine.
     #[serde(alias = "use_default_credential")]
@@ -135,18 +132,18 @@ impl AuthCredential {
         Self { api_key: Some(key.into()), ..Self::default() }
     }
 
-    /// Returns what the header `Authorization` has.
+    /// Returns a credential for the header `Authorization`.
     pub fn of_http(scheme: impl Into<String>, credentials: HttpCredentials) -> Self {
         let http = HttpAuth { scheme: scheme.into(), credentials, ..HttpAuth::default() };
         Self { auth_type: AuthCredentialType::Http, http: Some(http), ..Self::default() }
     }
 
-    /// Returns the client or the tokens of an OAuth server.
+    /// Returns the client credentials or the tokens of an OAuth server.
     pub fn of_oauth2(oauth2: OAuth2Auth) -> Self {
         Self { auth_type: AuthCredentialType::OAuth2, oauth2: Some(oauth2), ..Self::default() }
     }
 
-    /// Returns what a client may know: with whom a user logs in, and how.
+    /// Returns the public part: the login URL, the client id and the scheme.
     #[must_use]
     pub fn without_secrets(&self) -> Self {
         let oauth2 = self.oauth2.as_ref().map(|oauth2| OAuth2Auth {
@@ -160,14 +157,14 @@ impl AuthCredential {
         Self { auth_type: self.auth_type, http, oauth2, ..Self::default() }
     }
 
-    /// Returns what comes from the user, without what the client has repeated.
+    /// Returns the user's part of an answer, without the fields that repeat the request.
     pub(super) fn of_user(self) -> Self {
         let oauth2 =
             self.oauth2.map(|oauth2| OAuth2Auth { client_id: None, client_secret: None, auth_uri: None, ..oauth2 });
         Self { service_account: None, oauth2, ..self }
     }
 
-    /// Returns true if there is nothing that a user has granted.
+    /// Returns true if it has no key, token, password or code.
     pub(super) fn is_empty(&self) -> bool {
         let has = |value: &Option<String>| value.as_deref().is_some_and(|value| !value.is_empty());
         let http = self.http.as_ref().map(|http| &http.credentials);

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What a service expects in requests.
+/// The authentication scheme of a service, as in OpenAPI.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 pub enum AuthScheme {
-    /// A key.
     #[serde(rename = "apiKey")]
     ApiKey {
-        /// Where it is.
+        /// Its place in requests.
         #[serde(rename = "in", alias = "in_")]
         location: AuthKeyLocation,
         /// The name of the header, of the parameter or of the cookie.
@@ -26,7 +25,7 @@ pub enum AuthScheme {
     /// A token of an OAuth 2.0 server.
     #[serde(rename = "oauth2")]
     OAuth2 {
-        /// How a token is granted.
+        /// The flows by which a token is granted.
         flows: OAuthFlows,
     },
     /// A token of an OpenID provider.
@@ -35,27 +34,25 @@ pub enum AuthScheme {
         /// The URL of the provider's configuration.
         #[serde(default, rename = "openIdConnectUrl", skip_serializing_if = "Option::is_none")]
         configuration_url: Option<String>,
-        /// Where a user logs in. `None` if the configuration tells it.
+        /// Authorization endpoint. `None` if it comes from the OpenID configuration.
         #[serde(default, alias = "authorizationEndpoint", skip_serializing_if = "Option::is_none")]
         authorization_endpoint: Option<String>,
-        /// Where tokens are requested. `None` if the configuration tells it.
+        /// Token endpoint. `None` if it comes from the OpenID configuration.
         #[serde(default, alias = "tokenEndpoint", skip_serializing_if = "Option::is_none")]
         token_endpoint: Option<String>,
-        /// What to ask for.
+        /// The scopes to request.
         #[serde(default)]
         scopes: Vec<String>,
     },
 }
 
-/// Where an API key is in requests.
+/// Place of an API key in requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum AuthKeyLocation {
-    /// In a header.
     Header,
     /// In the query of the URL.
     Query,
-    /// In a cookie.
     Cookie,
 }
 
@@ -71,16 +68,16 @@ pub struct OAuthFlows {
     pub client_credentials: Option<OAuthFlow>,
 }
 
-/// Where a server grants tokens.
+/// Endpoints and scopes of one OAuth flow.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OAuthFlow {
-    /// Where a user logs in.
+    /// Authorization endpoint, where users log in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authorization_url: Option<String>,
-    /// Where tokens are requested.
+    /// Token endpoint.
     pub token_url: String,
-    /// What the tokens are for, with descriptions.
+    /// The scopes of the tokens, with descriptions.
     #[serde(default)]
     pub scopes: BTreeMap<String, String>,
 }

@@ -1,3 +1,5 @@
+//! Credentials: their JSON, answers of clients, and redaction.
+
 use serde_json::json;
 
 use super::*;
@@ -12,7 +14,7 @@ fn config() -> AuthConfig {
     .unwrap()
 }
 
-fn asked() -> AuthConfig {
+fn request() -> AuthConfig {
     let oauth2 = OAuth2Auth {
         client_id: Some("id".into()),
         client_secret: Some("s3cret".into()),
@@ -25,7 +27,7 @@ fn asked() -> AuthConfig {
 
 #[test]
 fn what_a_client_gets_has_no_secret_of_the_tool() {
-    let shown = json!(asked());
+    let shown = json!(request());
     assert!(!shown.to_string().contains("s3cret"), "{shown}");
     assert_eq!(
         shown["exchangedAuthCredential"],
@@ -51,7 +53,7 @@ fn tools_share_a_credential_if_scheme_and_client_are_the_same() {
 
 #[test]
 fn an_answer_is_read_in_both_spellings_and_with_or_without_its_wrapper() {
-    let answer = |value: Value| UserCredential::of_answer(&asked(), value.as_object().unwrap());
+    let answer = |value: Value| UserCredential::of_answer(&request(), value.as_object().unwrap());
     let scheme = json!(config().auth_scheme);
     let uri = "http://localhost/cb?code=c&state=x";
     let camel = json!({"authScheme": scheme, "exchangedAuthCredential":
@@ -69,7 +71,7 @@ fn an_answer_is_read_in_both_spellings_and_with_or_without_its_wrapper() {
     for value in [camel.clone(), snake, json!({"authConfig": camel})] {
         assert_eq!(answer(value), Some(expected.clone()));
     }
-    assert_eq!(answer(json!(asked())), None, "the request itself is no answer");
+    assert_eq!(answer(json!(request())), None, "the request itself is no answer");
     assert_eq!(answer(json!({"status": "received"})), None);
 }
 

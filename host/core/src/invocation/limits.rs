@@ -1,4 +1,4 @@
-//! Limits of a run: what it has used, what it may still use, and model calls, which count towards them.
+//! Limits of a run: its usage, the remaining budget, and model calls, which count towards both.
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ use crate::model::{LlmRequest, LlmResponse, Model, ResponseStream, StreamingMode
 use crate::run_config::RunConfig;
 use crate::run_usage::ExceededLimit;
 
-/// How much a run may still use. `None` means no limit.
+/// The remaining budget of a run. `None` means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RemainingLimits {
     /// Model calls.
@@ -149,7 +149,7 @@ impl Invocation {
         self.check_tokens(agent)?;
         self.count_llm_call(agent)?;
         self.ensure_turn().await?;
-        // Runs of agents that are called as tools share the retries of the run around them.
+        // Runs of agents that are called as tools share the retries of the enclosing run.
         let outermost = self.and_parents().last().unwrap_or(self);
         request.progress.limit_retries(&outermost.usage, outermost.run_config.max_model_retries);
         match self.cancel.run_until_cancelled(model.generate(request, streaming_mode)).await {
@@ -177,7 +177,7 @@ impl Invocation {
         Ok(connecting.await.ok_or(RunError::Cancelled)??)
     }
 
-    /// Counts the tokens that a live model has used, for this run and the runs around it.
+    /// Counts the tokens that a live model has used, for this run and the enclosing runs.
     ///
     /// # Errors
     /// [`RunError::Limit`] if they reach `max_tokens`.
@@ -199,7 +199,7 @@ impl Invocation {
         Ok(self.count_tokens(stream::iter(responses.into_iter().map(Ok)).boxed()))
     }
 
-    /// Counts the tokens of a model call for this run and the runs around it, while its responses are read.
+    /// Counts the tokens of a model call for this run and the enclosing runs, while its responses are read.
     fn count_tokens(&self, responses: ResponseStream) -> ResponseStream {
         self.and_parents().fold(responses, |responses, run| run.usage.clone().count_tokens(responses))
     }

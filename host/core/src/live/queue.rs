@@ -22,13 +22,12 @@ use crate::sync::MutexExt;
 #[error("the live run takes no more requests: its queue is closed")]
 pub struct LiveQueueClosed;
 
-/// What is kept until a request is handled, such as memory that is reserved for it. Released with the last clone.
+/// A guard that is held until a request is handled, such as reserved memory. Released with the last clone.
 pub type Reservation = Arc<dyn Any + Send + Sync>;
 
-/// A request in a queue, with what is reserved for it.
+/// A request in a queue, with its reservations.
 #[derive(Clone)]
 pub struct QueuedRequest {
-    /// The request.
     pub request: LiveRequest,
     /// Kept until the request is stored or sent to a model.
     pub reservations: Vec<Reservation>,
@@ -55,7 +54,7 @@ pub struct LiveRequestQueue(Arc<Inner>);
 struct Inner {
     sender: futures::lock::Mutex<mpsc::Sender<QueuedRequest>>,
     receiver: futures::lock::Mutex<mpsc::Receiver<QueuedRequest>>,
-    returned: Mutex<Option<QueuedRequest>>,
+    returned_request: Mutex<Option<QueuedRequest>>,
     closed: CancellationToken,
     is_stopped: AtomicBool,
 }
@@ -68,7 +67,7 @@ impl LiveRequestQueue {
         Self(Arc::new(Inner {
             sender: sender.into(),
             receiver: receiver.into(),
-            returned: Mutex::default(),
+            returned_request: Mutex::default(),
             closed: CancellationToken::new(),
             is_stopped: AtomicBool::new(false),
         }))
@@ -155,12 +154,13 @@ impl LiveRequestQueue {
     }
 
     /// Removes and returns the first request, once there is one. `None` if the queue is closed and empty, or stopped.
-    /// Loses nothing if the future is dropped.
+    ///
+    /// This method is cancel safe.
     pub async fn next(&self) -> Option<QueuedRequest> {
         if self.is_stopped() {
             return None;
         }
-        if let Some(request) = self.0.returned.lock_unpoisoned().take() {
+        if let Some(request) = self.0.returned_request.lock_unpoisoned().take() {
             return Some(request);
         }
         let mut receiver = self.0.receiver.lock().await;
@@ -172,7 +172,7 @@ impl LiveRequestQueue {
 
     /// Returns a request to the front of the queue, for the agent that answers it.
     pub fn put_back(&self, request: QueuedRequest) {
-        *self.0.returned.lock_unpoisoned() = Some(request);
+        *self.0.returned_request.lock_unpoisoned() = Some(request);
     }
 }
 

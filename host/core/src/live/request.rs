@@ -8,7 +8,7 @@ use crate::error::RunError;
 use crate::json::JsonMap;
 use crate::message::ClientMessage;
 
-/// What a client sends to a live run, and an agent to a live model.
+/// A message from a client to a live run, or from an agent to a live model.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LiveRequest {
     /// A message of the user.

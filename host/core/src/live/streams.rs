@@ -1,4 +1,4 @@
-//! Tools that go on while a live model converses, and send it one result after the other.
+//! Streaming tools: they run during a live conversation, and send the model one result after the other.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -14,10 +14,10 @@ use super::LiveRequestQueue;
 use crate::error::ToolError;
 use crate::sync::MutexExt;
 
-/// Most requests that a tool has not read. It misses further ones.
+/// Maximum number of requests that a tool has not read. It misses further ones.
 const MAX_UNREAD_REQUESTS: usize = 64;
 
-/// The results of a streaming tool, in order. It ends with them.
+/// The results of a streaming tool, in order. The tool ends with the stream.
 pub type LiveResults = BoxStream<'static, Value>;
 
 /// A streaming tool that has begun.

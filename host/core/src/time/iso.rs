@@ -17,7 +17,7 @@ impl Timestamp {
         format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:06}Z")
     }
 
-    /// Returns a time such as `2026-11-23T03:04:05.000Z`, without what is below a millisecond.
+    /// Returns a time such as `2026-11-23T03:04:05.000Z`, truncated to milliseconds.
     pub fn to_iso_millis(self) -> String {
         let mut text = self.to_iso();
         text.truncate(text.len().saturating_sub("000Z".len()));

@@ -1,4 +1,4 @@
-//! What is sent to models and tools, and what they return: kept with spans without serialising it, within bounds.
+//! Content of spans: requests and responses of models and tools, which are kept within bounds and not serialized.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::event::{Event, EventData, UsageMetadata};
 use crate::json::{JsonMap, json_len};
 use crate::model::{FunctionDeclaration, LlmRequest};
 
-/// Most bytes of each part of a span's content: of a request's contents, of its instructions, of its tools, of a response,
-/// of arguments, of a result.
+/// Maximum size in bytes of each part of a span's content: of a request's contents, of its instructions, of its
+/// tools, of a response, of arguments, of a result.
 const MAX_BYTES: usize = 64 << 10;
 
-/// Most contents of a request that are kept.
+/// Maximum number of contents of a request that are kept.
 const MAX_CONTENTS: usize = 100;
 
-/// What a span's operation was sent, and what it returned.
+/// The input and the output of a span's operation.
 #[derive(Debug)]
 pub enum SpanContent {
     /// A model call.
@@ -42,7 +42,6 @@ pub enum SpanContent {
 /// A value, or the size of one that is too large to be kept.
 #[derive(Debug)]
 pub enum BoundedValue<T> {
-    /// The value.
     Value(T),
     /// About how many bytes it had.
     Omitted(usize),
@@ -72,7 +71,7 @@ impl SpanContent {
         }
     }
 
-    /// Drops what exceeds the bounds. Nothing is copied if nobody else has the request.
+    /// Drops data beyond the bounds. Copies nothing if the request is not shared.
     pub(super) fn trim(self) -> Self {
         let Self::Model { request, response, .. } = self else { return self };
         let response = response.map(|response| match response {
@@ -129,8 +128,8 @@ impl SpanContent {
         }
     }
 
-    /// Returns the content as attributes whose values are JSON. Serialises, so it is not for where spans end. Of a part with
-    /// more than 64 KiB, the size remains.
+    /// Returns the content as attributes whose values are JSON. Serializes, so it is not for where spans end. Of a part
+    /// with more than 64 KiB, the size remains.
     pub fn attributes(&self) -> Vec<(&'static str, AttributeValue)> {
         match self {
             Self::Model { request, omitted, response } => {
@@ -218,7 +217,7 @@ fn omitted_value(size: usize) -> Value {
     json!({"omittedBytes": size})
 }
 
-/// Returns `null` for what JSON cannot represent, which the domain types do not hold.
+/// Converts a value to JSON; `null` if JSON cannot represent it, which is impossible for domain types.
 fn to_value(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }

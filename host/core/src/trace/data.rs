@@ -12,7 +12,7 @@ use super::log::SpanLog;
 use super::{TimeKind, Trace};
 use crate::event::UsageMetadata;
 
-/// What a span is about.
+/// The kind of operation that a span measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SpanOperation {
     /// A run, from its request to its end.
@@ -65,9 +65,9 @@ impl SpanOperation {
         }
     }
 
-    /// ADK's clients know the names of runs and of model calls, which have no subject.
+    /// Returns the name of a span. ADK's clients rely on those of runs and of model calls, which have no subject.
     pub(super) fn span_name(self, subject: impl Display) -> Cow<'static, str> {
-        let verb = match self {
+        let prefix = match self {
             Self::Run => return "invocation".into(),
             Self::Model => return "call_llm".into(),
             Self::Agent => "invoke_agent",
@@ -76,7 +76,7 @@ impl SpanOperation {
             Self::Guest => "call_guest",
             Self::Http => return subject.to_string().into(),
         };
-        format!("{verb} {subject}").into()
+        format!("{prefix} {subject}").into()
     }
 }
 
@@ -84,7 +84,6 @@ impl SpanOperation {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum AttributeValue {
-    /// Text.
     Text(Cow<'static, str>),
     /// A text that spans share.
     Shared(Arc<str>),
@@ -181,7 +180,6 @@ pub struct SpanError {
 pub struct SpanData {
     /// The operation and its subject, such as `execute_tool roll_die`.
     pub name: Cow<'static, str>,
-    /// The operation.
     pub operation: SpanOperation,
     /// The run.
     pub trace: Arc<Trace>,
@@ -191,15 +189,14 @@ pub struct SpanData {
     pub parent_span_id: Option<u64>,
     /// When it began.
     pub start: SystemTime,
-    /// How long it took.
     pub duration: Duration,
     /// `None` if it has not failed.
     pub error: Option<SpanError>,
     /// The ids of the events that the agent has emitted, at most 1000.
     pub event_ids: Vec<String>,
-    /// What guests have logged, if content is captured: the first lines.
+    /// The first log lines of guests, if content is captured.
     pub logs: Vec<SpanLog>,
-    /// What was sent and received, if content is captured.
+    /// The input and the output, if content is captured.
     pub content: Option<SpanContent>,
     pub(super) attributes: Vec<(&'static str, AttributeValue)>,
     pub(super) size: usize,

@@ -1,11 +1,11 @@
-//! What guests log during a span.
+//! Log lines of guests during a span.
 
 use std::time::SystemTime;
 
-/// Most lines of a span.
+/// Maximum number of lines of a span.
 const MAX_LINES: usize = 100;
 
-/// Most bytes of the lines of a span.
+/// Maximum size in bytes of the lines of a span.
 const MAX_BYTES: usize = 64 << 10;
 
 /// A line that a guest has logged.

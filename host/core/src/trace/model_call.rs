@@ -9,8 +9,8 @@ use super::SpanContext;
 use crate::run_usage::RunUsage;
 use crate::sync::MutexExt;
 
-/// What becomes known of a model call while it is in progress, for its [`Span`](super::Span). Part of a request, but not sent
-/// to the model, and equal to any other. Clones share it. The default records nothing.
+/// Observations of a model call in progress, for its [`Span`](super::Span): a part of the request that is not sent to
+/// the model. Clones share it, all values are equal, and the default records nothing.
 #[derive(Clone, Default)]
 pub struct ModelCallProgress {
     /// `None` without a trace.
@@ -35,7 +35,7 @@ struct Progress {
 }
 
 impl ModelCallProgress {
-    /// Begins to record the call whose span is around this place.
+    /// Begins to record the call of the current span.
     pub(super) fn begin(context: &SpanContext) -> Self {
         let begin = || Progress {
             started: Instant::now(),
@@ -47,7 +47,7 @@ impl ModelCallProgress {
         Self { recorded: context.is_recorded().then(|| Arc::new(begin())), retries: None }
     }
 
-    /// Returns the header `traceparent` for requests to the provider. `None` if no exporter wants the trace.
+    /// Returns the header `traceparent` for requests to the provider. `None` if no exporter samples the trace.
     pub fn trace_parent(&self) -> Option<&str> {
         self.recorded.as_ref()?.header.as_deref()
     }

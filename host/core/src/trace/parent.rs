@@ -35,7 +35,7 @@ pub struct InvalidTraceParent;
 impl FromStr for TraceParent {
     type Err = InvalidTraceParent;
 
-    /// Later versions may append fields.
+    /// Parses the header. Later versions may append fields.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut fields = text.trim().split('-');
         let mut field = |length: usize| {

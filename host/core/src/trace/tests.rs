@@ -1,3 +1,5 @@
+//! Spans: parents, attributes, and bounds of their content.
+
 use serde_json::json;
 
 use super::*;

@@ -12,7 +12,7 @@ use crate::{Egress, client, describe, read_body, refusal};
 /// Maximum size of the answer of a server in bytes.
 pub(super) const MAX_ANSWER: usize = 64 << 10;
 
-/// Where users log in, and where tokens are requested.
+/// URLs of the authorization endpoint, where users log in, and of the token endpoint.
 #[derive(Debug)]
 pub(super) struct Endpoints {
     pub(super) authorization: Url,

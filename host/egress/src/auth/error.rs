@@ -8,12 +8,7 @@ use thiserror::Error;
 pub enum AuthError {
     /// A setting cannot be used.
     #[error("`{setting}` is invalid: {reason}")]
-    Setting {
-        /// The setting.
-        setting: &'static str,
-        /// The reason.
-        reason: &'static str,
-    },
+    Setting { setting: &'static str, reason: &'static str },
     /// The key of a service account cannot be used.
     #[error("the service account is not usable: {0}")]
     ServiceAccount(String),
@@ -25,7 +20,6 @@ pub enum AuthError {
     Server {
         /// The host of the server.
         host: String,
-        /// The reason.
         reason: String,
     },
     /// The server grants no token.

@@ -18,7 +18,7 @@ use crate::{Egress, GoogleCredentials, Secret, TokenRequest, TokenResponse, clie
 /// Length of a `state` in characters: 124 random bits.
 const STATE_LENGTH: usize = 32;
 
-/// Longest code of an error that is shown. Those of the standards are shorter.
+/// Maximum length of an error code that is shown. Those of the standards are shorter.
 const MAX_ERROR_CODE: usize = 64;
 
 /// A client of an OAuth server.
@@ -116,7 +116,7 @@ impl Grant<'_> {
         let json = account.service_account_credential.as_ref().map(Value::to_string).unwrap_or_default();
         let credentials = GoogleCredentials::parse(json.as_bytes()).map_err(unusable)?;
         let TokenRequest { url, form } = credentials.token_request(&account.scopes.join(" ")).map_err(unusable)?;
-        // Its assertion says who the client is.
+        // Its assertion identifies the client.
         let grant = Grant { client: None, ..*self };
         grant.request(&url, form).await.map(|tokens| tokens.access)
     }
@@ -202,7 +202,7 @@ pub(super) fn code(answer: &OAuth2Auth, expected_state: &str) -> Result<String, 
     };
     let url = Url::parse(uri).map_err(|_| AuthError::Answer("its `authResponseUri` is not a URL"))?;
     let parameter = |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
-    // First of all: what comes of another login says nothing about this one.
+    // Checked first: the other parameters of another login's response are meaningless here.
     if parameter("state").as_deref() != Some(expected_state) {
         return Err(AuthError::Answer("the `state` of its `authResponseUri` is not that of the request"));
     }

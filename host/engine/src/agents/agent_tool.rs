@@ -35,7 +35,7 @@ pub struct AgentTool {
 }
 
 impl AgentTool {
-    /// Creates a tool that runs `agent` and its sub agents. With `skip_summarization`, its answer ends the caller's
+    /// Creates a tool that runs `agent` and its sub-agents. With `skip_summarization`, its answer ends the caller's
     /// turn without another model call.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl AgentTool {
             writer,
             caller: cx.clone(),
             journal,
-            recorded: recorded.iter().map(|event| event.id.clone()).collect(),
+            recorded_ids: recorded.iter().map(|event| event.id.clone()).collect(),
             count: Mutex::default(),
         });
         let replay = Replay::new(&self.app.tree, recorded.iter().skip(1));
@@ -148,7 +148,7 @@ struct AnswerCollector {
     caller: CallContext,
     journal: Option<Arc<RunJournal>>,
     /// Ids of the events from before the run was interrupted, which are replayed.
-    recorded: HashSet<String>,
+    recorded_ids: HashSet<String>,
     /// How many events were recorded since. Locked while one is recorded, so that the journal and the session have the
     /// same order.
     count: Mutex<usize>,
@@ -166,9 +166,9 @@ impl EventSink for AnswerCollector {
             return Err(RunError::Stopped);
         }
         if let Some(journal) = &self.journal
-            && !self.recorded.contains(&event.id)
+            && !self.recorded_ids.contains(&event.id)
         {
-            let index = self.recorded.len() + *count;
+            let index = self.recorded_ids.len() + *count;
             journal.append(&self.writer.invocation().id, index, &event).await?;
             *count += 1;
         }

@@ -11,9 +11,8 @@ use hatchery_core::{
 use super::host::EngineHost;
 use crate::run::{AgentOutcome, AgentScope, Replay, RunContext};
 
-/// Runs the code. The steps of code cannot be skipped: when an interrupted run is resumed, the code runs again from its
-/// beginning, each event that it emits is replaced by the one that is recorded, and so is what the tools and models
-/// returned that it calls.
+/// Runs the code. When an interrupted run is resumed, the code runs again from its beginning, since its steps cannot be
+/// skipped. Its events, and the results of tools and models, are replaced by the recorded ones.
 pub(super) async fn run_custom_agent(
     run: &Arc<RunContext>,
     id: AgentId,
@@ -98,7 +97,7 @@ fn rejection(cx: &CallContext, message: impl Into<String>) -> RunError {
 
 /// Replaces the events that a custom agent emits with its recorded events, until the replay is finished.
 struct ReplaySink {
-    /// The agent with the sink around it.
+    /// The context of the agent, with the enclosing sink.
     outer: AgentContext,
     replay: Arc<Replay>,
     host: Arc<EngineHost>,

@@ -1,4 +1,4 @@
-//! The engine's implementation of [`AgentHost`]: runs sub agents, calls tools and resolves models for code.
+//! The engine's implementation of [`AgentHost`]: runs sub-agents, calls tools and resolves models for code.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ pub(super) struct EngineHost {
     run: Arc<RunContext>,
     agent: AgentId,
     replay: Arc<Replay>,
-    /// True once a sub agent has paused.
+    /// True once a sub-agent has paused.
     is_paused: AtomicBool,
 }
 
@@ -95,7 +95,7 @@ impl EngineHost {
         Self { run, agent, replay, is_paused: AtomicBool::new(false) }
     }
 
-    /// Returns true once a sub agent has paused; its agent pauses too then.
+    /// Returns true once a sub-agent has paused; its agent pauses too then.
     pub(super) fn is_paused(&self) -> bool {
         self.is_paused.load(Ordering::Acquire)
     }

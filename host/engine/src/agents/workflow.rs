@@ -10,7 +10,7 @@ use super::run_agent;
 use crate::run::{AgentOutcome, AgentScope, Branch, RunContext};
 use crate::tasks::propagate_panic;
 
-/// Runs the sub agents in order.
+/// Runs the sub-agents in order.
 pub(super) async fn run_sequential(
     run: &Arc<RunContext>,
     id: AgentId,
@@ -26,8 +26,8 @@ pub(super) async fn run_sequential(
     Ok(outcome)
 }
 
-/// Runs the sub agents in order, round after round, until one escalates or `max_iterations` rounds are over. `None` is
-/// no limit. An escalation ends this loop, and neither loops nor parallel agents around it.
+/// Runs the sub-agents in order, round after round, until one escalates or `max_iterations` rounds are over. `None` is
+/// no limit. An escalation ends this loop, and no enclosing loop or parallel agent.
 pub(super) async fn run_loop(
     run: &Arc<RunContext>,
     id: AgentId,
@@ -55,7 +55,7 @@ pub(super) async fn run_loop(
     Ok(AgentOutcome::Done)
 }
 
-/// Runs the sub agents at the same time, each in a task and a branch of its own. A sub agent continues only after its
+/// Runs the sub-agents at the same time, each in a task and a branch of its own. A sub-agent continues only after its
 /// event was stored and queued for the client, so a slow client slows all of them down. The first failure ends the
 /// others, and so does the first escalation that is not inside a loop of its branch. A pause does not.
 pub(super) async fn run_parallel(
@@ -141,7 +141,7 @@ struct EscalationSink {
     run: Arc<RunContext>,
     effect: EscalationEffect,
     outer: Arc<dyn EventSink>,
-    /// The outcome of the agent around, once an event has escalated.
+    /// The outcome of the enclosing agent, once an event has escalated.
     outcome: OnceLock<AgentOutcome>,
 }
 
@@ -170,7 +170,7 @@ impl EventSink for EscalationSink {
         }
         let outcome = if event.is_final_response() { AgentOutcome::Done } else { AgentOutcome::Escalated };
         match self.outer.emit(event).await {
-            // `Stopped` if the event ended an agent around too.
+            // `Stopped` if the event ended an enclosing agent too.
             Ok(_) | Err(RunError::Stopped) => {
                 let _ = self.outcome.set(outcome);
                 Err(RunError::Stopped)

@@ -28,7 +28,7 @@
 //! … }`. Callbacks borrow their arguments, so their closures return a boxed future: `|cx, request| Box::pin(async move
 //! { … })`; see [`callback`].
 //!
-//! `build` checks the builder and its sub agents. [`App::new`](crate::App::new) checks that names of agents are unique
+//! `build` checks the builder and its sub-agents. [`App::new`](crate::App::new) checks that names of agents are unique
 //! in the whole tree.
 
 mod arguments;

@@ -23,7 +23,7 @@ pub struct ToolUse<'a> {
     pub is_idempotent: bool,
 }
 
-/// Finds what the tools of an agent definition refer to.
+/// Resolves the items that the tools of an agent definition refer to.
 pub trait ToolSource {
     /// The error of the format.
     type Error;

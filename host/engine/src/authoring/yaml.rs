@@ -30,7 +30,7 @@ pub fn json_schema() -> Value {
     schema_of_type::<config::AgentConfig>(ROOT_FILE)
 }
 
-/// An agent with its sub agents, and the files that define them.
+/// An agent with its sub-agents, and the files that define them.
 pub struct LoadedAgent {
     pub agent: Agent,
     /// Every file that was read.

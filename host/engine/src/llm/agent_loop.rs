@@ -27,7 +27,7 @@ pub struct AgentLoop {
 /// Settings of an [`AgentLoop`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AgentLoopSettings {
-    /// Most model calls. `None` means no limit.
+    /// Maximum number of model calls. `None` means no limit.
     pub max_steps: Option<u32>,
     /// Whether the run pauses at a call whose result comes later. Otherwise the model continues without the result.
     pub pauses: bool,
@@ -52,7 +52,6 @@ enum State {
 /// The next step of the driver.
 #[derive(Debug)]
 pub enum AgentStep {
-    /// Call the model.
     CallModel,
     /// Call the tools that this event calls.
     CallTools(Arc<Event>),

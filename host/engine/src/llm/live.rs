@@ -1,5 +1,5 @@
-//! A live conversation of an agent: requests of the user go to the model as they arrive, and what the model says goes to
-//! the client as it is said. Tools, hooks, limits and the event log are those of model calls.
+//! A live conversation of an agent: the user's requests are sent to the model as they arrive, and the model's responses
+//! to the client. Tools, hooks, limits and the event log are those of model calls.
 //!
 //! Chunks are sent and not stored. A stored event has the whole text, or the whole transcription of speech, once the
 //! model calls a tool, is interrupted or has finished its turn.
@@ -30,13 +30,13 @@ use speech::Speech;
 use streams::RunningStreams;
 use tools::{FinishedBatch, RunningTools};
 
-/// Most messages of the model that are kept while a request is sent.
+/// Maximum number of messages of the model that are kept while a request is sent.
 const MAX_RECEIVED: usize = 32;
 
 impl LoopDriver<'_> {
     /// Converses until the queue of `input` is closed, the agent transfers, or the user answers a call of a tool.
     pub(super) async fn converse(&self, input: &LiveInput) -> Result<AgentOutcome, RunError> {
-        // What a run had said before it was interrupted is history.
+        // Events from before an interruption of the run are history.
         while self.replay.next(self.cx, |_| true).await?.is_some() {}
         let (model, mut request) = request::build(self).await?;
         let call = &self.cx.call;
@@ -64,8 +64,7 @@ impl LoopDriver<'_> {
         self.answer_in_place(input, first.is_some(), response).await
     }
 
-    /// Emits the answer of a callback in place of the model's. If the user has begun to speak, nobody listens: the queue
-    /// is stopped.
+    /// Emits the answer of a callback in place of the model's. Stops the queue if the user has begun to speak.
     async fn answer_in_place(
         &self,
         input: &LiveInput,
@@ -90,16 +89,16 @@ struct Conversation<'a> {
     /// Messages of the model that came while a request was sent.
     received: VecDeque<Option<Result<LiveResponse, ModelError>>>,
     streams: RunningStreams,
-    /// What the user has said, as far as it is not stored.
-    heard: Speech,
-    /// What the model has said, as far as it is not stored.
-    spoken: Speech,
-    /// What the model has written, as far as it is not stored, and the id of its event.
-    written: (String, Aggregator),
+    /// The user's speech that is not stored yet.
+    user_speech: Speech,
+    /// The model's speech that is not stored yet.
+    model_speech: Speech,
+    /// The id of the next text event, and the model's text that is not stored yet.
+    model_text: (String, Aggregator),
     /// The speech of the user and of the model; `None` if it is not saved.
     recordings: Option<[Recording; 2]>,
     usage: Option<UsageMetadata>,
-    /// What the model does now, up to its calls of tools or the end of its turn.
+    /// The current step of the model, which ends with tool calls or with the turn.
     span: Option<Span>,
     /// The number of turns that the model has begun.
     turns: u32,
@@ -108,7 +107,7 @@ struct Conversation<'a> {
     is_ending: bool,
 }
 
-/// How a turn of the model ends.
+/// The end of a model's turn.
 #[derive(Default)]
 struct TurnEnd {
     turn_complete: Option<bool>,
@@ -131,9 +130,9 @@ impl<'a> Conversation<'a> {
             tools: RunningTools::default(),
             received: VecDeque::new(),
             streams: RunningStreams::of(&driver.cx.call.invocation.live_streams),
-            heard: Speech::default(),
-            spoken: Speech::default(),
-            written: (new_event_id(), Aggregator::default()),
+            user_speech: Speech::default(),
+            model_speech: Speech::default(),
+            model_text: (new_event_id(), Aggregator::default()),
             recordings: is_recorded.then(|| [Recording::of("input"), Recording::of("output")]),
             usage: None,
             span: None,
@@ -143,7 +142,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Converses. `first` is the first request.
+    /// Runs the conversation until its end. `first` is the first request.
     async fn run(mut self, first: Option<QueuedRequest>) -> Result<AgentOutcome, RunError> {
         let cancel = self.driver.cx.call.invocation.cancel.clone();
         let outcome = cancel.run_until_cancelled(self.exchange(first)).await.unwrap_or(Err(RunError::Cancelled));
@@ -205,7 +204,7 @@ impl<'a> Conversation<'a> {
         (!self.is_ending).then_some(AgentOutcome::Done)
     }
 
-    /// Handles what the connection has received; `None` if the model has closed it.
+    /// Handles a response of the model; `None` if it has closed the connection.
     async fn handle_received(
         &mut self,
         received: Option<Result<LiveResponse, ModelError>>,
@@ -257,7 +256,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Sends a request to the model, and keeps what the model says meanwhile.
+    /// Sends a request to the model, and buffers its responses meanwhile.
     async fn send(&mut self, request: LiveRequest) -> Result<(), ModelError> {
         let connection = self.connection;
         let mut sending = pin!(connection.send(request));
@@ -279,13 +278,13 @@ impl<'a> Conversation<'a> {
                 self.handle_content(content).await?;
             }
             LiveResponse::InputTranscription(chunk) => {
-                let event = self.heard.add(&chunk);
-                self.emit_heard(event).await?;
+                let event = self.user_speech.add(&chunk);
+                self.emit_user_speech(event).await?;
             }
             LiveResponse::OutputTranscription(chunk) => {
                 self.begin_turn()?;
-                let event = self.spoken.add(&chunk);
-                self.emit_spoken(event, TurnEnd::default(), None).await?;
+                let event = self.model_speech.add(&chunk);
+                self.emit_model_speech(event, TurnEnd::default(), None).await?;
             }
             LiveResponse::ToolCalls(calls) => self.handle_calls(calls).await?,
             LiveResponse::ToolCallsCancelled(ids) => self.tools.cancel(ids),
@@ -304,7 +303,7 @@ impl<'a> Conversation<'a> {
         Ok(None)
     }
 
-    /// Starts calls of tools. A callback may have removed some, for which the model would wait for ever.
+    /// Starts tool calls. Calls that a callback has removed are answered, since the model waits for each response.
     async fn handle_calls(&mut self, calls: Vec<FunctionCall>) -> Result<(), RunError> {
         self.begin_turn()?;
         self.store_words(TurnEnd::default(), None).await?;
@@ -316,7 +315,7 @@ impl<'a> Conversation<'a> {
         self.end_span(Some(&event));
         let kept: HashSet<_> = event.function_calls().filter_map(|call| call.id.as_deref()).collect();
         let is_removed = |call: &FunctionCall| call.id.as_deref().is_some_and(|id| !kept.contains(id));
-        let removed: Vec<_> = calls.into_iter().filter(is_removed).map(tools::removed).collect();
+        let removed: Vec<_> = calls.into_iter().filter(is_removed).map(tools::removal_response).collect();
         if !kept.is_empty() {
             self.tools.start(self.driver, event.clone());
         }
@@ -326,7 +325,7 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Begins what the model does next. A turn counts as a call; the first one was counted with the connection.
+    /// Begins a step of the model. A turn counts as a model call; the first one was counted with the connection.
     fn begin_turn(&mut self) -> Result<(), RunError> {
         if self.span.is_none() {
             let mut span = self.driver.cx.call.span().start(SpanOperation::Model, "");
@@ -364,14 +363,14 @@ impl<'a> Conversation<'a> {
         if !other.is_empty() {
             let chunk = chunk(other);
             let sent = self.driver.call_after_model(chunk.clone()).await?;
-            let data = response_event(self.written.0.clone(), LlmResponse { partial: true, ..sent });
+            let data = response_event(self.model_text.0.clone(), LlmResponse { partial: true, ..sent });
             self.driver.cx.emit(data).await?;
-            self.written.1.push(chunk);
+            self.model_text.1.push(chunk);
         }
         Ok(())
     }
 
-    /// Ends the span of what the model has done, with its last event.
+    /// Ends the span of the model's step, with its last event.
     fn end_span(&mut self, event: Option<&Arc<Event>>) {
         let Some(mut span) = self.span.take() else { return };
         if let Some(event) = event {
@@ -381,7 +380,7 @@ impl<'a> Conversation<'a> {
         span.finish();
     }
 
-    /// Stores what was said and written. The last event tells how the turn has ended, and what it has used.
+    /// Stores speech and text. The last event has the reason of the end and the usage.
     async fn end_turn(&mut self, end: TurnEnd) -> Result<(), RunError> {
         self.is_in_turn = false;
         self.save_recordings().await?;
@@ -391,18 +390,18 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Stores what was said and written. Returns the last event.
+    /// Stores speech and text. Returns the last event.
     async fn store_words(
         &mut self,
         end: TurnEnd,
         usage: Option<UsageMetadata>,
     ) -> Result<Option<Arc<Event>>, RunError> {
-        let heard = self.heard.finish();
-        self.emit_heard(heard).await?;
-        let (id, written) = std::mem::replace(&mut self.written, (new_event_id(), Aggregator::default()));
-        let (spoken, written) = (self.spoken.finish(), written.finish());
-        let Some(response) = written else { return self.emit_spoken(spoken, end, usage).await };
-        self.emit_spoken(spoken, TurnEnd::default(), None).await?;
+        let user_speech = self.user_speech.finish();
+        self.emit_user_speech(user_speech).await?;
+        let (id, text) = std::mem::replace(&mut self.model_text, (new_event_id(), Aggregator::default()));
+        let (speech, text) = (self.model_speech.finish(), text.finish());
+        let Some(response) = text else { return self.emit_model_speech(speech, end, usage).await };
+        self.emit_model_speech(speech, TurnEnd::default(), None).await?;
         let TurnEnd { turn_complete, interrupted } = end;
         let response = LlmResponse { partial: false, turn_complete, interrupted, usage_metadata: usage, ..response };
         let response = self.driver.call_after_model(response).await?;
@@ -413,7 +412,7 @@ impl<'a> Conversation<'a> {
         &self.driver.cx.call.invocation.id
     }
 
-    /// Saves what was said since the last turn. The next event has the names of the artifacts.
+    /// Saves the speech since the last turn as artifacts. The next event has their names.
     async fn save_recordings(&mut self) -> Result<(), RunError> {
         let run = self.run_id();
         let recorded = self.recordings.as_mut().map(|recordings| recordings.each_mut().map(|side| side.finish(run)));
@@ -430,8 +429,8 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Emits what the user has said, as an event of the user.
-    async fn emit_heard(&mut self, event: Option<EventData>) -> Result<(), RunError> {
+    /// Emits the user's speech as an event of the user.
+    async fn emit_user_speech(&mut self, event: Option<EventData>) -> Result<(), RunError> {
         let Some(data) = event else { return Ok(()) };
         let call = &self.driver.cx.call;
         let data = EventData {
@@ -445,8 +444,8 @@ impl<'a> Conversation<'a> {
         self.driver.cx.sink.emit(Event::new(data)).await.map(drop)
     }
 
-    /// Emits what the model has said, and the end of its turn. An end alone is not stored, unless there are artifacts.
-    async fn emit_spoken(
+    /// Emits the model's speech, and the end of its turn. An end alone is not stored, unless there are artifacts.
+    async fn emit_model_speech(
         &mut self,
         event: Option<EventData>,
         TurnEnd { turn_complete, interrupted }: TurnEnd,
@@ -488,7 +487,7 @@ impl<'a> Conversation<'a> {
         if event.actions.end_of_agent == Some(true) {
             return Ok(Some(AgentOutcome::Done));
         }
-        let responses = self.tools.expected(&event);
+        let responses = self.tools.expected_responses(&event);
         if !responses.is_empty() {
             self.send(LiveRequest::ToolResponses(responses)).await?;
         }

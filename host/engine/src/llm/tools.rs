@@ -46,9 +46,9 @@ impl LoopDriver<'_> {
         self.run_calls(due.collect(), None, &long_running).await
     }
 
-    /// Runs `calls` and returns their results as one event, in the order of the calls. An event before it requests
-    /// what calls need of a person. `long_running` are the ids of calls of long-running tools. The calls
-    /// are those of `model_event`, if no person has answered for them.
+    /// Runs `calls` and returns their results as one event, in the order of the calls. An event before it has the
+    /// requests of calls to a person. `long_running` are the ids of calls of long-running tools. The calls are those of
+    /// `model_event`, if no person has answered for them.
     async fn run_calls(
         &self,
         calls: Vec<PendingCall>,
@@ -62,8 +62,8 @@ impl LoopDriver<'_> {
         Ok((response, pending))
     }
 
-    /// Runs the calls and emits their results. `request` is what was requested before the run was
-    /// interrupted, which is not requested again.
+    /// Runs the calls and emits their results. `request` is the event with the requests from before the run was
+    /// interrupted, which are not repeated.
     async fn emit_answers(
         &self,
         calls: Vec<PendingCall>,

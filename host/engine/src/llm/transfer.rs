@@ -73,7 +73,7 @@ pub(crate) fn find_target(run: &RunContext, id: AgentId, name: &str) -> Result<A
     })
 }
 
-/// Returns the agents to which this agent may transfer: its sub agents, then its parent, then its peers.
+/// Returns the agents to which this agent may transfer: its sub-agents, then its parent, then its peers.
 fn targets(run: &RunContext, id: AgentId, llm: &LlmAgent) -> Vec<AgentId> {
     let tree = &run.app.tree;
     let mut targets = tree.children(id).to_vec();

@@ -7,9 +7,9 @@ use hatchery_core::{
 };
 use serde_json::Value;
 
-/// Longest text in a line, in characters.
+/// Maximum length of a text in a line, in characters.
 const MAX_TEXT: usize = 200;
-/// Longest arguments and results in a line, in characters.
+/// Maximum length of arguments and results in a line, in characters.
 const MAX_ARGS: usize = 300;
 
 /// Logs the hooks of runs at level `info`, with texts cut to a readable length. Changes nothing.

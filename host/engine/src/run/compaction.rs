@@ -9,7 +9,7 @@ use super::{Replay, RunContext};
 use crate::history::compaction::{CompactionTarget, Compactions};
 use crate::plugins::Plugins;
 
-/// Most model calls of one compaction.
+/// Maximum number of model calls of one compaction.
 const MAX_MODEL_CALLS: u32 = 10;
 
 impl RunContext {

@@ -91,8 +91,8 @@ impl RunContext {
         }
     }
 
-    /// Returns the calls of an agent for which the user's first message answers requests. Later calls for the same agent return
-    /// nothing.
+    /// Returns the calls of an agent whose requests the user's first message answers. Empty for later calls with the
+    /// same agent.
     pub(crate) fn take_answers(&self, agent: &str) -> Vec<AnsweredCall> {
         match self.first_message.get() {
             Some(message) if self.informed_agents.lock_unpoisoned().insert(agent.into()) => {
@@ -110,7 +110,7 @@ impl RunContext {
         confirmation::answers_in(&before, message, agent, &Verifier::of(&self.invocation))
     }
 
-    /// Marks an escalation as handled by a loop: it does not reach the agents around that loop.
+    /// Marks an escalation as handled by a loop: it does not reach the agents that enclose the loop.
     pub(crate) fn handle_escalation(&self, event_id: &str) {
         self.handled_escalations.lock_unpoisoned().insert(event_id.into());
     }

@@ -35,7 +35,7 @@ fn model_ref(tree: &AgentTree, id: AgentId) -> Option<&ModelRef> {
 }
 
 /// Returns true if the agent is one that can hold a live conversation: it and the agents above it are LLM agents, so
-/// that nothing waits for its end.
+/// that no workflow waits for its end.
 fn can_converse(tree: &AgentTree, id: AgentId) -> bool {
     std::iter::once(id).chain(tree.ancestors(id)).all(|id| matches!(tree.agent(id).kind, AgentKind::Llm(_)))
 }

@@ -2,13 +2,13 @@
 
 use hatchery_core::{Content, JsonMap, LiveRequest, Part, QueuedRequest, Reservation, RunError, USER_AUTHOR, json_len};
 
-/// Most parts of a message, and most requests that it comes in.
+/// Maximum number of parts of a message, and of requests that it comes in.
 const MAX_PARTS: usize = 1000;
 
 /// A message that is not complete yet.
 #[derive(Default)]
 pub(crate) struct PendingMessage {
-    /// Most bytes of its JSON.
+    /// Maximum size in bytes of its JSON.
     limit: usize,
     bytes: usize,
     /// Parts, or requests without parts.

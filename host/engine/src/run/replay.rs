@@ -1,6 +1,6 @@
 //! Replay of an interrupted run. A run that is resumed starts again from its beginning, but each agent first consumes
-//! the events that are recorded of it, in their order, instead of doing again what produced them. When they are used
-//! up, the agent continues live.
+//! its recorded events, in order, instead of repeating the steps that produced them. When they are used up, the agent
+//! continues live.
 //!
 //! The recorded events are all that a replay needs: there are no checkpoints, and so no state that could contradict the
 //! events.
@@ -113,7 +113,7 @@ impl Replay {
     }
 
     /// Returns the result of the callbacks before or after an agent: that of the live step once the replay is finished,
-    /// else what `recorded` reads from the agent's next event. `None` if they left no event.
+    /// else the result that `recorded` reads from the agent's next event. `None` if they left no event.
     pub(crate) async fn callback_step<T, F>(
         &self,
         cx: &AgentContext,
@@ -131,8 +131,8 @@ impl Replay {
         Ok(Some(result))
     }
 
-    /// Removes and returns the agent's next recorded event, if it `matches`. The event goes to the agents around, as it
-    /// did when it was recorded.
+    /// Removes and returns the agent's next recorded event, if it `matches`. The event goes to the enclosing agents, as
+    /// it did when it was recorded.
     pub(crate) async fn next(
         &self,
         cx: &AgentContext,
@@ -214,8 +214,8 @@ impl Replay {
         Some(response.event.clone())
     }
 
-    /// Returns the replay for a sub agent that code runs: this one, or an empty one if the next event is not of the sub
-    /// agent's subtree. The code may have dropped the events of the sub agent, which then runs again.
+    /// Returns the replay for a sub-agent that code runs: this one, or an empty one if the next event is of another
+    /// subtree. The code may have dropped the events of the sub-agent, which then runs again.
     pub(crate) fn for_sub_agent(self: &Arc<Self>, tree: &AgentTree, id: AgentId) -> Arc<Self> {
         let author = match self.events().front() {
             Some(next) => tree.find_agent(&next.event.author),

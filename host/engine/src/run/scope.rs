@@ -15,6 +15,6 @@ pub(crate) struct AgentScope {
     pub(crate) branch: Branch,
     pub(crate) replay: Arc<Replay>,
     pub(crate) sink: Arc<dyn EventSink>,
-    /// Where the span of the agent begins.
+    /// Parent of the agent's span.
     pub(crate) span: SpanContext,
 }

@@ -24,8 +24,8 @@ pub(super) type SentEvent = (Option<u64>, Arc<Event>);
 /// The channel to a run's client.
 pub(super) type EventSender = mpsc::Sender<Result<SentEvent, RunError>>;
 
-/// How long a run waits for a client that does not read. After that it continues without the client, which learns
-/// where its events stopped.
+/// Time for which a run waits for a client that does not read. Then it continues without the client, which gets the id
+/// of its last event.
 const CLIENT_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Sends stored events to a client. Returns false if it is gone or does not read.
@@ -214,7 +214,7 @@ impl EventLogInner {
             Ok(is_new) => return Ok(is_new.then_some(revision)),
             Err(RevisionGap { known }) => known,
         };
-        // Someone else has appended events since that are not part of a turn, such as a client that changed the state.
+        // Events outside of a turn were appended since, such as a change of state by a client.
         let window = EventWindow::AfterRevision(known);
         if let Some(now) = sessions.get(&invocation.session_key, window).await? {
             self.writer.catch_up(now, event);

@@ -11,10 +11,10 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use super::run_bus::Frame;
 use super::{Runner, RunnerInner};
 
-/// Most events that a follower reads from the store at a time.
+/// Maximum number of events that a follower reads from the store at a time.
 const PAGE_EVENTS: usize = 64;
 
-/// How often the store is asked for the events of a run that another host runs, or nobody yet.
+/// Polling interval for the events of a run that another host runs, or that has not begun.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// An item that a follower of a run receives.
@@ -24,7 +24,6 @@ pub enum RunUpdate {
     Event {
         /// The session's revision with this event, to follow from; `None` for a partial event, which is not stored.
         revision: Option<u64>,
-        /// The event.
         event: Arc<Event>,
     },
     /// The run has ended, or waits for an answer. The last update.
@@ -78,7 +77,8 @@ struct Follower {
     pending: VecDeque<RunUpdate>,
     /// The frames of a run of this host.
     frames: Option<broadcast::Receiver<Frame>>,
-    /// How many of the buffered frames are older than what was read from the store: partial events among them are dropped.
+    /// Number of buffered frames that are older than the events read from the store. Partial events among them are
+    /// dropped.
     stale_frames: usize,
     /// True if the store has more events than were read.
     is_behind: bool,
@@ -112,7 +112,7 @@ impl Follower {
                 // Frames were lost, or others have written to the session.
                 Some(Ok((Frame::Event { .. }, _)) | Err(RecvError::Lagged(_))) => self.catch_up().await?,
                 Some(Ok((Frame::TurnEnd, _)) | Err(RecvError::Closed)) => self.frames = None,
-                None => self.look().await?,
+                None => self.read_store().await?,
             }
         }
     }
@@ -126,7 +126,7 @@ impl Follower {
     }
 
     /// Reads the store, and subscribes to the run if this host runs it.
-    async fn look(&mut self) -> Result<(), RunError> {
+    async fn read_store(&mut self) -> Result<(), RunError> {
         // Before the store is read, so that nothing is missed in between.
         self.frames = self.runner.run_bus.follow(&self.session, &self.run);
         let stored = self.runner.runs()?.get(&self.session, &self.run).await?;

@@ -21,14 +21,14 @@ use super::agent_selection::agents_to_run;
 use super::event_log::{EventLog, EventSender};
 use super::nested::{LiveParent, count_message};
 use super::request::check_state;
-use super::turn::{UserInput, append_user_message, with_role};
+use super::user_message::{UserInput, append_user_message, with_role};
 use super::{ActiveRun, MAX_UNREAD_EVENTS, Run, RunKind, RunRequest, Runner};
 use crate::app::App;
 use crate::provenance::Verifier;
 use crate::run::{LiveInput, LiveMessage, MessageLog, PendingMessage, RunContext, is_live};
 use crate::tools::credential;
 
-/// Most bytes of a message by default.
+/// Maximum size in bytes of a message by default.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
 /// A request for a live run.
@@ -44,7 +44,7 @@ pub struct LiveRunRequest {
     pub origin: CallerOrigin,
     /// The span of the caller that the turns are part of.
     pub trace_parent: Option<TraceParent>,
-    /// Most bytes of a message, as JSON, whose parts arrive one by one. The default is 16 MiB.
+    /// Maximum size in bytes of a message, as JSON, whose parts arrive one by one. The default is 16 MiB.
     pub max_message_bytes: usize,
     /// Cancels the turn in progress, and ends the run.
     pub cancel: CancellationToken,
@@ -114,10 +114,10 @@ impl Runner {
             let result = tokio::select! {
                 result = conversation.run() => result,
                 () = cancel.cancelled() => Err(RunError::Cancelled),
-                // Nobody reads the answers.
+                // The client has stopped reading.
                 () = client.closed() => Err(RunError::Cancelled),
             };
-            // A turn that is left does not go on.
+            // Cancels a turn that is still in progress.
             cancel.cancel();
             if let Some(queue) = abandoned {
                 queue.stop();
@@ -127,7 +127,7 @@ impl Runner {
                 let _ = client.send(Err(error)).await;
             }
         });
-        Ok(Run { events, id: None, begun: None })
+        Ok(Run { events, id: None, begin_signal: None })
     }
 }
 
@@ -143,7 +143,7 @@ struct Conversation {
     client: EventSender,
 }
 
-/// What a turn begins with.
+/// The input that begins a turn.
 enum TurnInput {
     /// A message of the user.
     Message(LiveMessage),
@@ -256,7 +256,7 @@ impl Conversation {
             self.send(event).await?;
         }
         if self.start.first.lock_unpoisoned().take().is_some() {
-            // A plugin or a callback has answered in place of the agent. The user goes on speaking, and nobody listens.
+            // A plugin or a callback has answered in place of the agent, so further requests have no receiver.
             self.start.queue.stop();
         }
         if is_complete {
@@ -284,7 +284,7 @@ fn is_media_stream(blob: &Blob) -> bool {
     ["audio/", "video/"].iter().any(|kind| blob.mime_type.starts_with(kind))
 }
 
-/// What the turns of a live run share.
+/// Data that the turns of a live run share.
 #[derive(Clone)]
 pub(super) struct LiveStart {
     queue: LiveRequestQueue,

@@ -41,7 +41,7 @@ impl PausedRun {
         paused
     }
 
-    /// Returns the event to store, or `None` if the events of the run tell as much.
+    /// Returns the event to store, or `None` if the events of the run contain the same data.
     pub(super) fn record(cx: &CallContext) -> Option<Arc<Event>> {
         let invocation = &cx.invocation;
         let state = invocation.state();

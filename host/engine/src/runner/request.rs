@@ -60,7 +60,8 @@ impl RunRequest {
         Self { message: None, invocation_id: Some(invocation_id.into()), ..request }
     }
 
-    /// Returns true if the request begins a new run, or attaches to one by its run id, whatever the session has.
+    /// Returns true if the request begins a new run, or attaches to one by its run id, independent of the session's
+    /// events.
     pub(super) fn begins_run(&self) -> bool {
         let has_responses = self.message.as_ref().is_some_and(|it| it.function_responses().next().is_some());
         self.run_id.is_some() || (self.invocation_id.is_none() && !has_responses)

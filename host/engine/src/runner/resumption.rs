@@ -93,7 +93,7 @@ impl ResumedRun {
 
     /// Returns the events that the run has emitted so far, each after the session's revision with it. `revision` is that
     /// with all of `events`.
-    pub(super) fn emitted(&self, events: &Vector<Arc<Event>>, revision: u64) -> Vec<SentEvent> {
+    pub(super) fn emitted_events(&self, events: &Vector<Arc<Event>>, revision: u64) -> Vec<SentEvent> {
         let before = revision.saturating_sub(events.len() as u64);
         let is_own = |event: &Arc<Event>| event.invocation_id == self.invocation_id && event.author != USER_AUTHOR;
         let numbered = (before + 1..).zip(events).skip(self.first_message + 1).filter(|(_, event)| is_own(event));
@@ -114,7 +114,7 @@ impl ResumedRun {
     }
 
     /// Returns the events up to the message that began the run.
-    pub(super) fn beginning(&self, events: &Vector<Arc<Event>>) -> Vector<Arc<Event>> {
+    pub(super) fn events_before_agents(&self, events: &Vector<Arc<Event>>) -> Vector<Arc<Event>> {
         events.take(self.first_message + 1)
     }
 
@@ -123,7 +123,7 @@ impl ResumedRun {
         events.get(self.first_message).and_then(|event| event.content.clone()).unwrap_or_default()
     }
 
-    /// Returns what the run had when it paused or was interrupted.
+    /// Returns the state and the usage of the run when it paused or was interrupted.
     pub(super) fn paused_run(&self, events: &Vector<Arc<Event>>, verifier: &Verifier<'_>) -> PausedRun {
         PausedRun::of_events(&self.events(events), verifier)
     }

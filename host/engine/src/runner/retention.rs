@@ -7,10 +7,10 @@ use hatchery_core::{EventWindow, ExpiredSession, ExpiryRule, SessionKey, StoreEr
 use super::Runner;
 use super::session_access::QueuePosition;
 
-/// How long a session is held for its deletion.
+/// Lease of a session during its deletion.
 const DELETION_LEASE: Duration = Duration::from_secs(10);
 
-/// Most sessions of an app that are deleted at a time.
+/// Maximum number of sessions of an app that are deleted at a time.
 const MAX_DELETIONS: usize = 100;
 
 impl Runner {
@@ -29,7 +29,7 @@ impl Runner {
 
     /// Deletes a session, unless it is in use or has got another event. Returns true if it was deleted.
     async fn delete_if_unused(&self, ExpiredSession { key, updated }: &ExpiredSession) -> Result<bool, StoreError> {
-        // A run of this host waits until the session is gone.
+        // Runs of this host wait until the session is deleted.
         let Ok(QueuePosition::Acquired(cached, _guard)) = self.0.enqueue(key, false).await else { return Ok(false) };
         let previous = cached.last_turn.as_ref().map(|lease| lease.fence());
         let sessions = &self.services().sessions;

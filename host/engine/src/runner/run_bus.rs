@@ -1,6 +1,6 @@
-//! The bus of runs: connects the runs of this host with those who follow or cancel them.
+//! The run bus: connects the runs of this host with their followers, and cancels them.
 //!
-//! The bus may lose anything: followers read what they have missed from the store, which has each event before the bus.
+//! The bus may lose events: followers read missed ones from the store, which has each event before the bus.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,6 @@ const MAX_BUFFERED_FRAMES: usize = 64;
 /// A message of the bus.
 #[derive(Debug, Clone)]
 pub(super) enum Frame {
-    /// An event.
     Event {
         /// The session's revision with this event; `None` for a partial event, which is not stored.
         revision: Option<u64>,
@@ -54,9 +53,7 @@ impl FrameSender {
 /// A run of this host that is in progress or queued.
 #[derive(Debug, Clone)]
 pub struct RunInProgress {
-    /// Its session.
     pub session: SessionKey,
-    /// Its id.
     pub id: String,
     /// The time since this host has it.
     pub elapsed: Duration,
@@ -165,7 +162,7 @@ impl RunBus {
     }
 }
 
-/// One turn of a run, as it was announced. Dropping it tells the followers that the turn has ended.
+/// One turn of a run, as it was announced. Dropping it notifies the followers of its end.
 pub(super) struct RunPublisher {
     bus: Arc<RunBus>,
     key: (SessionKey, String),
@@ -180,7 +177,7 @@ impl RunPublisher {
         &self.key.1
     }
 
-    /// Returns what sends the events of the turn.
+    /// Returns the sender of the turn's events.
     pub(super) fn frames(&self) -> FrameSender {
         self.frames.clone()
     }

@@ -1,5 +1,5 @@
-//! Records of runs: a run is stored when it is accepted, and its state follows it. Also what runs without a client need:
-//! to be cancelled, and to be continued after the death of their host.
+//! Records of runs: a run is stored when it is accepted, and its state is kept up to date. Also cancels runs, and
+//! continues background runs after the crash of their host.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use super::run_bus::RunPublisher;
 use super::{Run, RunKind, RunRequest, Runner, RunnerInner};
 use crate::app::App;
 
-/// How often a background run is begun or continued before it is given up.
+/// Maximum number of attempts of a background run.
 const MAX_ATTEMPTS: u32 = 10;
 
-/// How often the state of a run that shall be cancelled is read.
+/// Polling interval for the end of a run that is being cancelled.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The stored request of a background run.
@@ -199,8 +199,8 @@ impl RunnerInner {
         Ok(())
     }
 
-    /// Records that a run begins or goes on. A run whose id nobody can know yet `is_new`: its first event, which is stored
-    /// after it, does not wait for that.
+    /// Records that a run begins or continues. If `is_new`, no client knows its id yet, so its first event does not
+    /// wait for the record.
     ///
     /// # Errors
     /// [`RunError::Cancelled`] if the run was cancelled before, and those of the session service.
@@ -222,8 +222,8 @@ impl RunnerInner {
         }
     }
 
-    /// Records that a run has ended or waits. A failure does not concern the client: the events are stored. Nobody waits for
-    /// the record of a run that has ended as it should: a host that takes the run up after a crash finds nothing to do.
+    /// Records that a run has ended or waits. A failure is only logged, since the events are stored. The record of a
+    /// finished run is written later: without it, a host that continues the run after a crash finds nothing to do.
     pub(super) async fn record_end(&self, lease: &TurnLease, id: &str, transition: &RunTransition) {
         let Some(runs) = self.services.sessions.runs() else { return };
         let recorded = match transition {
@@ -270,7 +270,7 @@ impl RunnerInner {
         Ok(())
     }
 
-    /// Awaits a run, and cancels it if another host wants that.
+    /// Awaits a run, and cancels it if another host requests that.
     pub(super) fn cancel_on_request<T>(
         &self,
         lease: &TurnLease,
@@ -329,5 +329,5 @@ pub(super) fn attach(
             }
         }
     }));
-    Run { events, id: Some(id), begun: None }
+    Run { events, id: Some(id), begin_signal: None }
 }

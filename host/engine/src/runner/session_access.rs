@@ -17,11 +17,10 @@ use tokio_util::sync::CancellationToken;
 use super::RunnerInner;
 use super::session_queue::{AcquireSession, CachedSession, SessionGuard, json_bytes};
 
-/// How long a turn is held after its end. Often the next turn is of the same host and takes its lease over, which saves two
-/// writes.
+/// Time for which a lease is kept after its turn. A next turn of the same host reuses it, which saves two writes.
 const END_DELAY: Duration = Duration::from_millis(50);
 
-/// How long a host waits before it looks again whether another host's turn has ended.
+/// Polling interval for the end of another host's turn.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A turn's position in the queue of its session.
@@ -183,7 +182,7 @@ impl RunnerInner {
 #[derive(Default)]
 pub(super) struct TurnEndTasks {
     tasks: JoinSet<()>,
-    /// Cancelled if nobody should be kept waiting.
+    /// Cancelled if the wait for the session should end.
     hurry: CancellationToken,
 }
 

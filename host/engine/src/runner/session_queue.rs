@@ -14,11 +14,11 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use crate::history::contents::PromptViews;
 
-/// Most cached sessions. One that is not cached is read completely from its service.
+/// Maximum number of cached sessions. One that is not cached is read completely from its service.
 const MAX_SESSIONS: usize = 1024;
-/// Most events of all cached sessions together: some 50 MB of short ones, which in-memory services share.
+/// Maximum number of events of all cached sessions together: some 50 MB of short ones, which in-memory services share.
 const MAX_EVENTS: usize = 50_000;
-/// Most bytes of the JSON of all cached sessions' events.
+/// Maximum size in bytes of the JSON of all cached sessions' events.
 const MAX_BYTES: usize = 128 << 20;
 
 /// A session as its last turn left it.

@@ -8,14 +8,15 @@ use std::time::Instant;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hatchery_core::{
-    CallContext, Caller, Claim, Content, Event, EventData, EventSink, Invocation, JsonMap, NewInvocation, RunError,
+    CallContext, Caller, Content, Event, EventData, EventSink, Invocation, JsonMap, NewInvocation, RunError,
     RunFailure, RunJournal, RunLimit, RunState, RunTransition, Services, Session, SessionKey, SpanContext,
-    SpanOperation, StoreError, TimeKind, TurnLease, USER_AUTHOR, check_message,
+    SpanOperation, StoreError, TimeKind, TurnLease, USER_AUTHOR,
 };
 use imbl::Vector;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::RunnerInner;
 use super::agent_selection::agents_to_run;
 use super::event_log::{EventLog, EventSender, closed_channel, deliver};
 use super::live::LiveStart;
@@ -26,7 +27,7 @@ use super::resumption::{ResumedRun, is_ended};
 use super::run_bus::RunPublisher;
 use super::session_access::renew_during;
 use super::session_queue::{CachedSession, json_bytes};
-use super::{RunnerInner, blobs};
+use super::user_message::{UserInput, append_user_message, event_data, with_role};
 use crate::agents::{engine_host, run_agent};
 use crate::app::{App, MemoryAddition};
 use crate::plugins::Plugins;
@@ -57,15 +58,6 @@ pub(super) struct TurnRequest {
     pub(super) caller_cancel: CancellationToken,
     /// When the run was requested.
     pub(super) requested: Instant,
-}
-
-/// The user's message and state changes in a turn.
-pub(super) struct UserInput {
-    /// `None` if an interrupted run is resumed without a message, or a live run begins without one.
-    pub(super) message: Option<Arc<Content>>,
-    pub(super) state_delta: JsonMap,
-    /// Dropped once the message is stored.
-    pub(super) beginning: Option<oneshot::Sender<()>>,
 }
 
 impl RunnerInner {
@@ -124,7 +116,7 @@ impl RunnerInner {
         let events_before = session.events.len();
         let is_attached = resumed.is_some() && request.run_id.is_some();
         if is_attached && let Some(resumed) = &resumed {
-            let delivery = deliver(&client, resumed.emitted(&session.events, session.revision));
+            let delivery = deliver(&client, resumed.emitted_events(&session.events, session.revision));
             if request.cancel.run_until_cancelled(delivery).await != Some(true) {
                 // The run goes on without the client.
                 client = closed_channel();
@@ -178,7 +170,7 @@ impl RunnerInner {
             id,
             session,
             user_content,
-            caller: Caller::claimed(key.user, request.origin),
+            caller: Caller::new(key.user, request.origin),
             run_config: app.settings.run.over(request.config),
             services,
             cancel: request.cancel,
@@ -324,7 +316,7 @@ async fn within_time_limit(
     }
 }
 
-/// Runs the agents, unless a plugin answers in their place, then what follows a run that did not fail.
+/// Runs the agents, unless a plugin answers in their place. After success, runs the final hooks.
 async fn execute(
     run: &Arc<RunContext>,
     cx: &CallContext,
@@ -373,7 +365,7 @@ async fn run_agents(
     if answer.is_none() {
         let events = invocation.events();
         let (beginning, replay) = match &resumed {
-            Some(resumed) => (resumed.beginning(&events), resumed.replay(&app.tree, &events)),
+            Some(resumed) => (resumed.events_before_agents(&events), resumed.replay(&app.tree, &events)),
             None => (up_to(events, message.as_deref()), Replay::empty()),
         };
         // A summary of older events may have been appended after the user's message.
@@ -424,49 +416,6 @@ fn up_to(events: Vector<Arc<Event>>, message: Option<&Event>) -> Vector<Arc<Even
     }
 }
 
-/// Appends the user's message and state delta. Returns the stored message. `begins_run` is false for a response to a
-/// run that is resumed.
-pub(super) async fn append_user_message(
-    run: &RunContext,
-    cx: &CallContext,
-    log: &EventLog,
-    UserInput { message, state_delta, beginning: _beginning }: UserInput,
-    begins_run: bool,
-) -> Result<Option<Arc<Event>>, RunError> {
-    let RunContext { invocation, plugins, .. } = run;
-    let state_delta = invocation.apply_temp_state(state_delta);
-    cx.actions().state_delta.extend(state_delta);
-    let Some(mut message) = message else {
-        if !cx.actions().is_empty() {
-            log.append_user_event(Event::new(event_data(cx, USER_AUTHOR, None))).await?;
-        }
-        return Ok(None);
-    };
-    if let Some(replacement) = plugins.on_user_message(cx, &message).await? {
-        check_message(&replacement)?;
-        message = Arc::new(with_role(replacement, USER_AUTHOR));
-        if begins_run {
-            log.set_user_content(message.clone());
-        }
-    }
-    let message = blobs::save_as_artifacts(cx, message).await?;
-    let mut data = event_data(cx, USER_AUTHOR, Some(message));
-    if begins_run {
-        invocation.signer.sign(&invocation.session_key, &mut data, Claim::Run);
-    }
-    let message = Event::new(data);
-    log.append_user_event(message.clone()).await?;
-    Ok(Some(message))
-}
-
-/// Returns an event of the run itself, with the pending actions of `cx`.
-fn event_data(cx: &CallContext, author: &str, content: Option<Arc<Content>>) -> EventData {
-    let mut actions = cx.take_actions();
-    actions.state_delta = cx.invocation.apply_temp_state(actions.state_delta);
-    let invocation_id = cx.invocation.id.clone();
-    EventData { invocation_id, author: author.into(), content, actions, ..EventData::default() }
-}
-
 /// Appends a failure to the session, where the client and later readers find it, unless an event reports it already.
 /// Returns true if the session has it.
 async fn report(run: &RunContext, log: &EventLog, error: &RunError) -> bool {
@@ -492,11 +441,6 @@ async fn report(run: &RunContext, log: &EventLog, error: &RunError) -> bool {
         return false;
     }
     true
-}
-
-pub(super) fn with_role(mut content: Content, role: &str) -> Content {
-    content.role.get_or_insert_with(|| role.into());
-    content
 }
 
 /// Returns the error for a panic in native code, which must not cost the client its answer, or the session its lock.

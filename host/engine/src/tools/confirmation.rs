@@ -24,7 +24,6 @@ pub(crate) const MAX_REQUESTS: usize = 3;
 pub struct AnsweredCall {
     /// The call as the model made it.
     pub call: FunctionCall,
-    /// The answer.
     pub answer: UserAnswer,
 }
 
@@ -62,7 +61,6 @@ pub struct ConfirmationRequest {
     pub id: String,
     /// The arguments that the person was shown. The call may only run with these.
     pub args: JsonMap,
-    /// The question.
     pub question: ToolConfirmation,
     /// The number of requests for the call so far, with this one.
     pub count: usize,

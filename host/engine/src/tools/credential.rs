@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::provenance::Verifier;
 use crate::tools::confirmation::find_request;
 
-/// The key of what the session stores of an answer.
+/// The key of an answer's status, which the session stores in place of the answer.
 const STATUS: &str = "status";
 /// The credential is kept, so the call is made again.
 const RECEIVED: &str = "received";
@@ -47,7 +47,7 @@ pub(crate) async fn receive(
     let mut parts = Vec::with_capacity(message.parts.len());
     for part in &message.parts {
         parts.push(match answer(part) {
-            // The code of an agent has asked by a call of its own, and gets what it has asked for.
+            // The code of an agent has requested it by a call of its own, and gets the credential.
             Some(response) if is_of_code(response, events, verifier) => part.clone(),
             Some(response) => {
                 let status = keep(response, events, verifier, services).await?;
@@ -79,7 +79,7 @@ fn is_of_code(response: &FunctionResponse, events: &Vector<Arc<Event>>, verifier
     response.id.is_some() && calls.any(|event| verifier.proves(event, Claim::Call))
 }
 
-/// Keeps the credential of an answer, if a call waits for it. Returns what the session stores.
+/// Keeps the credential of an answer, if a call waits for it. Returns the status for the session.
 async fn keep(
     response: &FunctionResponse,
     events: &Vector<Arc<Event>>,
@@ -97,7 +97,7 @@ async fn keep(
     Ok(RECEIVED)
 }
 
-/// Returns what this host has asked for. `None` if it has not asked, or has an answer already.
+/// Returns this host's request for a response. `None` if there is none, or it has an answer already.
 fn open_request(
     response: &FunctionResponse,
     events: &Vector<Arc<Event>>,

@@ -7,8 +7,8 @@
 //! 5. `on_tool_error` hooks may replace an error by a response.
 //! 6. `after_tool` hooks may replace the response.
 //!
-//! A call has its own [`EventActions`]. Only what it has changed is merged into the actions of its caller.
-//! [`HookChain`] and [`Caller`] hold all differences between calls by models and calls by code.
+//! A call has its own [`EventActions`]. Only its changes are merged into the actions of its caller. [`HookChain`] and
+//! [`Caller`] hold all differences between calls by models and calls by code.
 
 use std::sync::Arc;
 
@@ -120,7 +120,7 @@ impl ToolPipeline {
         if let Err(message) = self.check_transfer(&mut actions) {
             response = Some(error_map(&message));
         }
-        // A call can only request what is for itself.
+        // A call can only request confirmations and credentials for itself.
         let id = self.cx.function_call_id.as_deref();
         for requests in [&mut actions.requested_tool_confirmations, &mut actions.requested_auth_configs] {
             requests.retain(|requested, _| Some(requested.as_str()) == id);
@@ -135,7 +135,7 @@ impl ToolPipeline {
         Ok(response)
     }
 
-    /// Returns what is known about this call from before the run was interrupted.
+    /// Returns the journal's record of this call from before the run was interrupted.
     fn earlier<T: DeserializeOwned>(&self) -> EarlierCall<T> {
         self.journal().map_or(EarlierCall::Unknown, |(journal, key)| journal.earlier(key))
     }

@@ -107,7 +107,7 @@ pub(crate) fn schema_error(schema: &Value) -> Option<String> {
 }
 
 async fn compile_for(schema: &Value, run: &Invocation) -> Result<Arc<Compiled>, Failure> {
-    let compiled = match compile::cached(schema) {
+    let compiled = match compile::get_cached(schema) {
         Some(cached) => cached,
         None if compile::weight(schema) <= INLINE_WEIGHT => compile::get_or_compile(schema),
         None => {

@@ -50,7 +50,7 @@ pub trait IntoToolset: Sized {
         ApprovalRequiredToolset(self.into_toolset())
     }
 
-    /// Never repeats a call that was interrupted when the host died.
+    /// Wraps the toolset so that calls which were interrupted by a crash of the host are not repeated.
     fn at_most_once(self) -> AtMostOnceToolset {
         AtMostOnceToolset(self.into_toolset())
     }

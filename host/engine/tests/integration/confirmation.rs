@@ -257,7 +257,7 @@ async fn a_tool_may_request_confirmation_again() {
 
 #[tokio::test]
 async fn the_request_of_another_agent_is_not_valid_for_this_one() {
-    // The sub agent has requested confirmation. The root has the same tool, and the client forges a request of the
+    // The sub-agent has requested confirmation. The root has the same tool, and the client forges a request of the
     // root.
     let (tool, runs) = echo();
     let sub =

@@ -36,7 +36,7 @@ impl Effects {
     }
 }
 
-/// What a tool answers for an effect, by which the test finds the effect in what is stored.
+/// Returns a tool's answer for an effect, by which the test finds the effect in stored events.
 fn answer(name: &str) -> String {
     format!("effect {name};")
 }
@@ -345,7 +345,7 @@ impl TestHost {
         self.runner.run(self.app.clone(), request).await?.collect().await.map(drop)
     }
 
-    /// Does what a client does: sends the message, repeats the request if the run was interrupted, and agrees to all calls,
+    /// Behaves as a client: sends the message, repeats the request if the run was interrupted, and agrees to all calls,
     /// until the run is done.
     async fn drive(&self) -> Result<(), RunError> {
         let first = RunRequest { run_id: Some("r1".into()), ..RunRequest::new(USER, SESSION, Content::user("go")) };
@@ -425,7 +425,7 @@ async fn assert_survives(tree: &Node, stop: Option<Stop>, expected: &mut Option<
     let runs = second.sessions.runs().unwrap();
     assert_eq!(runs.get(&key(), "r1").await.unwrap().unwrap().state, RunState::Done);
 
-    // The first host was frozen only: what it does now changes nothing.
+    // The first host was frozen only: its actions have no effect now.
     first.sessions.thawed.add_permits(Semaphore::MAX_PERMITS);
     let late = tokio::time::timeout(Duration::from_secs(60), driving).await;
     late.unwrap_or_else(|_| panic!("{tree:?} with {stop:?} hangs")).ok();

@@ -1,4 +1,4 @@
-//! Credentials that tools request from users: requests to the client, and what becomes of its answers.
+//! Credentials that tools request from users: requests to the client, and its answers.
 
 use std::sync::Arc;
 

@@ -16,7 +16,7 @@ fn custom(name: &str, code: impl CustomAgent + 'static) -> Agent {
     Agent::new(name, "", AgentKind::Custom(CustomAgentSpec { code: Arc::new(code), model: None, tools: vec![] }))
 }
 
-/// Emits an event before and after each of its sub agents.
+/// Emits an event before and after each of its sub-agents.
 struct FramingAgent(&'static [&'static str]);
 
 #[async_trait]
@@ -47,7 +47,7 @@ async fn the_error_for_an_unknown_sub_agent_lists_the_existing_ones() {
     assert_eq!(error.to_string(), "Agent not found: chidl below `root`, which has `child`");
 }
 
-/// Keeps the events of its sub agent from the session.
+/// Keeps the events of its sub-agent from the session.
 #[derive(Default)]
 struct ListeningSink(Mutex<Vec<String>>);
 

@@ -351,7 +351,7 @@ async fn an_agent_sees_the_caller_of_the_run() {
         let request = RunRequest { origin, ..app.request(Content::user("hi")) };
         app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
         let caller = recorder.0.lock().unwrap().pop().unwrap();
-        assert_eq!(caller, Caller { user: USER.into(), origin, is_authenticated: false });
+        assert_eq!(caller, Caller { user: USER.into(), origin });
     }
 }
 

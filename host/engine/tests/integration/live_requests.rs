@@ -1,4 +1,4 @@
-//! Live runs: the limits of messages, what is kept for them, early answers, the end of the queue, and traces.
+//! Live runs: the limits of messages, reservations, early answers, the end of the queue, and traces.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};

@@ -172,7 +172,7 @@ async fn an_agent_is_confined_to_its_capabilities_while_it_runs() {
         let Some(denied) = denied else {
             app.run("hi").await;
             let instructions = &model.requests()[0].system_instructions;
-            // What is filled in is not filled in again.
+            // Inserted values are not expanded again.
             assert!(instructions.iter().any(|text| text == "Say {user:ssn}."), "{instructions:?}");
             continue;
         };

@@ -202,7 +202,7 @@ async fn events_appended_by_others_between_turns_are_seen() {
 
 /// Events cannot be cloned (`Event` is not `Clone`); this shows that a turn writes JSON only for its own.
 #[tokio::test]
-async fn a_turn_at_history_800_serialises_only_its_own_events() {
+async fn a_turn_at_history_800_serializes_only_its_own_events() {
     let agent = llm("root", Scripted::new().default_reply("ok"));
     let app = Harness::new(agent).await;
     for _ in 0..400 {
@@ -219,7 +219,7 @@ async fn a_turn_at_history_800_serialises_only_its_own_events() {
     let json: Vec<_> = new.iter().map(|event| event.json().as_ptr()).collect();
     let again: Vec<_> = new.iter().map(|event| event.json().as_ptr()).collect();
     assert_eq!(json, again, "an event's JSON is made once");
-    assert!(old.iter().map(|event| event.has_json()).eq(is_made), "no old event has been serialised");
+    assert!(old.iter().map(|event| event.has_json()).eq(is_made), "no old event has been serialized");
 }
 
 /// A session service whose disk is full.

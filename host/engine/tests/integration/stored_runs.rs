@@ -102,7 +102,7 @@ async fn follow(app: &Harness, id: &str, after: u64) -> (Vec<String>, Vec<u64>, 
     panic!("the run has no end: {events:?}");
 }
 
-/// Replaces the runner, as a restart of the host does. What is stored is kept.
+/// Replaces the runner, as a restart of the host does. The stores are kept.
 async fn restart(app: &mut Harness) {
     app.runner.drain().await;
     app.runner = Runner::new(app.runner.services().clone());

@@ -324,7 +324,7 @@ async fn a_long_running_call_is_reported_and_its_later_result_continues_the_agen
 }
 
 #[tokio::test]
-async fn a_pending_result_is_summarised() {
+async fn a_pending_result_is_summarized() {
     let model = Scripted::sequence([Reply::call("order", json!({})), Reply::text("ordered")]);
     let order = long_running("order", |_, _| Ok(json!({"status": "pending"})));
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![order])).await;

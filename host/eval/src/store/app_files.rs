@@ -7,12 +7,12 @@ use super::files::{list_folder, read_file};
 
 /// The files of apps. Only read.
 pub(super) struct AppFiles {
-    served: PathBuf,
+    root: PathBuf,
 }
 
 impl AppFiles {
-    pub(super) fn new(served: &Path) -> Self {
-        Self { served: served.to_owned() }
+    pub(super) fn new(root: &Path) -> Self {
+        Self { root: root.to_owned() }
     }
 
     /// Returns the content of a file of an app. `None` if there is none.
@@ -37,7 +37,7 @@ impl AppFiles {
         if !is_name(app) || !name.is_none_or(is_name) {
             return Ok(None);
         }
-        let folder = self.served.join(app);
+        let folder = self.root.join(app);
         let path = name.map_or(folder.clone(), |name| folder.join(name));
         let resolved = match path.canonicalize() {
             Ok(path) => path,
@@ -46,7 +46,7 @@ impl AppFiles {
             }
             Err(error) => return Err(error),
         };
-        let is_inside = resolved.starts_with(self.served.canonicalize()?.join(app));
+        let is_inside = resolved.starts_with(self.root.canonicalize()?.join(app));
         Ok(is_inside.then_some(resolved))
     }
 }

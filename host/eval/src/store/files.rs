@@ -84,7 +84,7 @@ pub(super) fn read_file(path: &Path, max: usize) -> io::Result<Option<Vec<u8>>> 
         Ok(_) => {}
     }
     let mut content = Vec::new();
-    // One byte more than allowed tells a larger file.
+    // One byte more than allowed shows that the file is larger.
     File::open(path)?.take((max as u64).saturating_add(1)).read_to_end(&mut content)?;
     if content.len() > max {
         let message = format!("{} has more than {} MiB", path.display(), max >> 20);

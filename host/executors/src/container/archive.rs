@@ -4,7 +4,7 @@ use thiserror::Error;
 
 const BLOCK: usize = 512;
 
-/// Longest name of a file in the header of an entry.
+/// Maximum length of a file name in the header of an entry, in bytes.
 const MAX_NAME: usize = 100;
 
 /// A file name that cannot be in an archive.

@@ -21,10 +21,10 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size of an answer that is not the output of code.
 const MAX_ANSWER: usize = 1 << 20;
 
-/// Most bytes of an answer in an error.
+/// Maximum size in bytes of an answer in an error.
 const MAX_EXCERPT: usize = 300;
 
-/// Length of what comes before each piece of output.
+/// Length in bytes of the header of each frame of output.
 const FRAME_HEADER: usize = 8;
 
 /// Reasons why an engine is not usable.
@@ -51,7 +51,7 @@ impl EngineError {
     }
 }
 
-/// Returns what the operator can do about a refusal.
+/// Returns a remedy for a refusal, for the operator; empty if none is known.
 fn hint(status: StatusCode, message: &str) -> &'static str {
     match status {
         StatusCode::NOT_FOUND if message.to_ascii_lowercase().contains("image") => {
@@ -62,14 +62,14 @@ fn hint(status: StatusCode, message: &str) -> &'static str {
     }
 }
 
-/// An engine.
+/// A container engine behind its socket.
 #[derive(Clone)]
 pub(super) struct Engine {
     client: Client,
     socket: PathBuf,
 }
 
-/// What a command has printed.
+/// The output of a command.
 #[derive(Debug, Default)]
 pub(super) struct Printed {
     pub(super) stdout: Vec<u8>,
@@ -114,7 +114,7 @@ impl Engine {
         self.send(request.timeout(TIMEOUT)).await.map(drop)
     }
 
-    /// Runs a command in a container, and returns at most `limit` bytes of what it prints.
+    /// Runs a command in a container, and returns at most `limit` bytes of its output.
     pub(super) async fn exec(&self, id: &str, command: &[&str], limit: usize) -> Result<Printed, EngineError> {
         let request = self.request(Method::POST, &format!("/containers/{id}/exec"));
         let exec = json!({"AttachStdout": true, "AttachStderr": true, "Cmd": command, "WorkingDir": super::FOLDER});

@@ -1,4 +1,4 @@
-//! What came of code, as its container prints it. The code can print anything in its place.
+//! Parser of the output of a container. It is untrusted: code can print anything in its place.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::engine::Printed;
 use crate::media_type::media_type;
 
-/// Most bytes of an unexpected output in an error.
+/// Maximum size in bytes of an unexpected output in an error.
 const MAX_EXCERPT: usize = 500;
 
 #[derive(Deserialize)]
@@ -24,7 +24,7 @@ struct File {
     content: String,
 }
 
-/// Parses what a container has printed. The error is for the model.
+/// Parses the output of a container. The error is for the model.
 pub(super) fn parse(printed: &Printed) -> Result<CodeOutput, String> {
     if printed.is_cut {
         return Err("the output of the code is too large; print less".into());

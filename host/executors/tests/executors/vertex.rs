@@ -46,7 +46,7 @@ impl Vertex {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-        // What a person who has logged in has needs no key.
+        // Credentials of a person who has logged in need no key.
         let credentials = json!({"type": "authorized_user", "client_id": "c", "client_secret": "s", "refresh_token": "r",
             "token_uri": format!("{url}/token")});
         let config = VertexConfig {

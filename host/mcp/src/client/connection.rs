@@ -150,7 +150,7 @@ impl Connection {
 
     /// Returns the names of the tools that were listed last, for reports.
     pub(super) fn known_tools(&self) -> Vec<String> {
-        self.state.tools.known().iter().flat_map(|tools| tools.names()).map(Into::into).collect()
+        self.state.tools.latest().iter().flat_map(|tools| tools.names()).map(Into::into).collect()
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -172,7 +172,7 @@ impl Connection {
     }
 }
 
-/// Returns what a server has answered to a request without the rights that it needs.
+/// Returns the challenge (`WWW-Authenticate`) in the error of a request that lacked rights.
 fn challenge(error: &(dyn Error + 'static)) -> Option<String> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -281,7 +281,7 @@ impl OpenConnection {
             }
         }
         if let Some(mut process) = process {
-            state.fail(McpError::Closed(process.last_words().await));
+            state.fail(McpError::Closed(process.last_output().await));
             process.stop().await;
         }
         state.fail(McpError::Closed(String::new()));
@@ -303,9 +303,9 @@ fn lifecycle(config: &ServerConfig) -> ClientLifecycleMode {
     }
 }
 
-/// Returns the error of a failed handshake with a process, with what the process has printed last.
+/// Returns the error of a failed handshake with a process, with the last output of the process.
 async fn explain(state: &ConnectionState, process: &mut Process, error: &ClientInitializeError) -> McpError {
-    let printed = process.last_words().await;
+    let printed = process.last_output().await;
     let failure = state.failure.lock_unpoisoned().clone();
     failure.unwrap_or_else(|| McpError::Handshake(format!("{}{printed}", describe_handshake(error))))
 }

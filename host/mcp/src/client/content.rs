@@ -111,7 +111,7 @@ async fn store(files: Vec<File>, server: &str, tool: &str, cx: &CallContext) -> 
     Ok(stored.into())
 }
 
-/// Returns what the names of all artifacts from a server begin with.
+/// Returns the prefix of the names of artifacts from a server.
 pub(super) fn artifact_prefix(server: &str) -> String {
     format!("mcp/{server}/")
 }

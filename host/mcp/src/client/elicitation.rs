@@ -1,4 +1,4 @@
-//! Elicitation: what a server asks a person during a call, as a confirmation of the call.
+//! Elicitation: questions of a server to a person during a call, as a confirmation of the call.
 //!
 //! A question ends the call at the server, and the run pauses as for any confirmation, so that waiting holds nothing in
 //! memory. With the answer the call is made again, and its question is answered at once. The questions and answers of a
@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-/// Most questions of one call.
+/// Maximum number of questions of one call.
 const MAX_QUESTIONS: usize = 8;
 
-/// What the state keys of calls begin with that wait for a person.
+/// Prefix of the state keys of calls that wait for a person.
 const STATE_PREFIX: &str = "mcp_elicitation:";
 
 /// A question with a form.
@@ -28,13 +28,13 @@ struct Question {
 }
 
 impl Question {
-    /// Returns the question of a request. `None` if it wants a person to open a URL.
+    /// Returns the question of a request. `None` if it asks a person to open a URL.
     fn of(request: &ElicitRequestParams) -> Option<Self> {
         let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request else { return None };
         Some(Self { message: message.clone(), schema: serde_json::to_value(requested_schema).ok()? })
     }
 
-    /// Returns an answer with the defaults of the schema for what it leaves out.
+    /// Returns an answer, with the schema's defaults for omitted properties.
     fn complete(&self, answer: JsonMap) -> Value {
         let properties = self.schema.get("properties").and_then(Value::as_object);
         let defaults = properties.into_iter().flatten();
@@ -45,7 +45,7 @@ impl Question {
     }
 }
 
-/// A question with what a person has answered. `None` is a refusal.
+/// A question and a person's answer. Content of `None` is a refusal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Answer {
     question: Question,
@@ -60,11 +60,11 @@ struct Questions {
     open: Option<Question>,
 }
 
-/// What a server may ask during one call.
+/// The questions and answers of one call.
 pub(super) struct Elicitation {
     questions: Mutex<Questions>,
     /// Notified when the server has asked a question without an answer.
-    asked: Notify,
+    new_question: Notify,
     /// True if a person can be asked.
     is_possible: bool,
 }
@@ -73,7 +73,7 @@ impl Elicitation {
     /// Continues with the questions of a call, after a person has decided about one.
     ///
     /// # Errors
-    /// What is wrong with the answer, for the model.
+    /// If the answer does not match the form. The text is for the model.
     pub(super) async fn resume(cx: &CallContext) -> Result<Self, ToolError> {
         let stored = state_key(cx).and_then(|key| cx.state(&key));
         let mut questions: Questions =
@@ -92,7 +92,7 @@ impl Elicitation {
             questions.answers.push(Answer { question, content });
         }
         let is_possible = cx.function_call_id.is_some() && !cx.invocation.is_in_tool;
-        Ok(Self { questions: Mutex::new(questions), asked: Notify::new(), is_possible })
+        Ok(Self { questions: Mutex::new(questions), new_question: Notify::new(), is_possible })
     }
 
     /// Returns the answer to a request. `None` if a person is to be asked.
@@ -111,13 +111,13 @@ impl Elicitation {
         }
         questions.open.get_or_insert(question);
         drop(questions);
-        self.asked.notify_one();
+        self.new_question.notify_one();
         None
     }
 
     /// Waits until the server has asked a question without an answer.
-    pub(super) async fn asked(&self) {
-        self.asked.notified().await;
+    pub(super) async fn wait_for_question(&self) {
+        self.new_question.notified().await;
     }
 
     /// Asks the person, if there is an open question, and returns the result of the call until then. Otherwise the call has

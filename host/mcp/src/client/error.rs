@@ -24,7 +24,6 @@ pub enum McpError {
     Start {
         /// The program.
         command: String,
-        /// The reason.
         reason: String,
     },
     /// The HTTP client cannot be created.
@@ -33,7 +32,7 @@ pub enum McpError {
     /// The handshake failed.
     #[error("the handshake failed: {0}")]
     Handshake(String),
-    /// The server wants a token, or one with more rights. The text is its challenge.
+    /// The server requires a token, or one with more rights. The text is its challenge.
     #[error(
         "it requires authorization, and answered `{0}`; configure `oauth` or a header, or log in again with `hatchery login`"
     )]
@@ -44,7 +43,7 @@ pub enum McpError {
     /// The connection was not ready in time.
     #[error("it did not complete the handshake within {} s; raise `connect_timeout` if it needs longer", .0.as_secs())]
     ConnectTimeout(Duration),
-    /// The connection ended. The text says what the process has printed last.
+    /// The connection ended. The text has the last output of the process.
     #[error("it closed the connection{0}")]
     Closed(String),
     /// A message is too large.
@@ -61,9 +60,8 @@ pub enum McpError {
     /// The tools, resources or prompts cannot be listed.
     #[error("its {what} cannot be listed: {reason}")]
     Listing {
-        /// What cannot be listed, in the plural.
+        /// The kind of the items, in the plural.
         what: &'static str,
-        /// The reason.
         reason: String,
     },
     /// A prompt cannot be used as an instruction.
@@ -71,7 +69,6 @@ pub enum McpError {
     Prompt {
         /// The prompt.
         name: String,
-        /// The reason.
         reason: String,
     },
     /// The host has closed the connection for good.
@@ -85,7 +82,7 @@ impl McpError {
         Self::Variable { key: key.into(), name }
     }
 
-    /// Returns the error for models. Settings, paths of the host and what the server has printed are only in the log.
+    /// Returns the error for models. Settings, paths of the host and output of the server are only in the log.
     pub(super) fn for_callers(&self) -> String {
         match self {
             Self::Variable { .. } | Self::Header(_) | Self::HttpClient(_) => "its configuration is incomplete".into(),

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use hatchery_core::sync::MutexExt;
 
-/// How many seconds' worth of notifications may arrive at once.
+/// Burst of notifications, in seconds of the maximum rate.
 const BURST_SECONDS: f64 = 10.0;
 
 /// A token bucket.

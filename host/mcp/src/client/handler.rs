@@ -1,4 +1,4 @@
-//! Requests and notifications of a server: pings are answered, and during a call what the server may ask for.
+//! Requests and notifications of a server: answers pings, and input requests during calls.
 
 #![expect(deprecated, reason = "servers of earlier revisions use roots, sampling and log messages")]
 

@@ -1,4 +1,4 @@
-//! What a server may ask for during a call: a person's answers, and messages of a model.
+//! Input requests of a server during a call: elicitation (a person's answers) and sampling (messages of a model).
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use super::elicitation::Elicitation;
 use super::sampling::Sampler;
 use crate::config::ServerConfig;
 
-/// What a server may ask for during one call.
+/// Answers the input requests of one call.
 pub(super) struct CallInput {
     pub(super) elicitation: Elicitation,
     /// True if the server may ask a person.
@@ -25,7 +25,7 @@ impl CallInput {
     /// Continues with the questions of a call, after a person has decided about one.
     ///
     /// # Errors
-    /// What is wrong with the answer, for the model.
+    /// If the answer does not match the form. The text is for the model.
     pub(super) async fn resume(config: &ServerConfig, cx: &CallContext) -> Result<Self, ToolError> {
         let sampler = config.sampling.as_ref().map(|sampling| Sampler::new(sampling, cx));
         Ok(Self { elicitation: Elicitation::resume(cx).await?, can_elicit: config.elicitation, sampler })
@@ -34,7 +34,7 @@ impl CallInput {
     /// Returns the responses to the requests of a call that needs input. `None` if a person is to be asked.
     ///
     /// # Errors
-    /// If it needs what it must not ask for, or the model does not answer. The text follows the name of the tool.
+    /// If the server may not request this input, or the model fails. The text follows the name of the tool.
     pub(super) async fn answers(&self, requests: &InputRequests) -> Result<Option<InputResponses>, String> {
         let mut responses = InputResponses::new();
         // A person's answers come first, since a model would write its messages again after a pause.

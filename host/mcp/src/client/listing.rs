@@ -18,7 +18,7 @@ use super::lists::fetch_pages;
 const ATTEMPTS: u32 = 3;
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Longest name of a tool, which is what model providers accept.
+/// Maximum length of a tool's name in characters. Model providers reject longer ones.
 const MAX_NAME: usize = 64;
 
 /// The tools of a server.
@@ -30,7 +30,7 @@ pub(super) struct ToolListing {
 pub(super) struct ListedTool {
     /// The name, description and schemas, as the server declares them.
     pub(super) declaration: Arc<FunctionDeclaration>,
-    /// True if the server says that a call can be repeated without further effect.
+    /// True if the server declares the tool idempotent.
     pub(super) is_idempotent: bool,
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use super::McpError;
 use super::connection::{Connection, describe_causes};
 
-/// Most pages of a list.
+/// Maximum number of pages of a list.
 const MAX_PAGES: usize = 64;
 
 /// A list that is kept until it has changed.
@@ -48,8 +48,8 @@ impl<T> ServerList<T> {
         Ok(items.insert(fetched).clone())
     }
 
-    /// Returns what was fetched last. `None` also while it is being fetched.
-    pub(super) fn known(&self) -> Option<Arc<T>> {
+    /// Returns the list that was fetched last. `None` also while one is being fetched.
+    pub(super) fn latest(&self) -> Option<Arc<T>> {
         self.items.try_lock().ok().and_then(|items| items.clone())
     }
 }

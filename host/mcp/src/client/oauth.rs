@@ -22,7 +22,7 @@ use tokens::TokenStore;
 /// The name under which the host registers itself at authorization servers.
 const CLIENT_NAME: &str = "Hatchery";
 
-/// How a person grants access: opens a URL of the authorization server, and returns the URL to which it redirects.
+/// Lets a person grant access: opens a URL of the authorization server, and returns the URL to which it redirects.
 #[async_trait]
 pub trait Browser: Send + Sync {
     /// Returns the URL to which the authorization server redirects in the end.
@@ -48,7 +48,7 @@ impl Authorization<'_> {
         let http =
             Arc::new(CheckedHttpClient { egress: self.config.egress.clone(), timeout: self.limits.call_timeout });
         let manager = AuthorizationManager::new_with_oauth_http_client(self.endpoint, http).await;
-        let mut manager = manager.map_err(failed)?;
+        let mut manager = manager.map_err(authorization_error)?;
         manager.set_credential_store(self.store());
         Ok(manager)
     }
@@ -67,19 +67,18 @@ impl Authorization<'_> {
         secret.map_err(|missing| McpError::variable("oauth.client_secret", missing))
     }
 
-    /// Returns a client whose requests have a token, if there is one. The server's answer to requests without says what
-    /// it needs.
+    /// Returns a client whose requests have the stored token. Without one the server answers with a challenge.
     pub(super) async fn client(&self, client: reqwest::Client) -> Result<AuthClient<reqwest::Client>, McpError> {
         let mut manager = self.manager().await?;
         match self.config.grant {
             OAuthGrant::ClientCredentials => self.fetch_token(&mut manager).await?,
             OAuthGrant::AuthorizationCode => {
-                let is_known = manager.initialize_from_store().await.map_err(failed)?;
+                let is_known = manager.initialize_from_store().await.map_err(authorization_error)?;
                 if let (true, Some(secret)) = (is_known, self.client_secret()?) {
-                    // What is stored has no secret, and a refresh needs it.
-                    let (id, _) = manager.get_credentials().await.map_err(failed)?;
+                    // The stored credentials have no client secret, which a refresh needs.
+                    let (id, _) = manager.get_credentials().await.map_err(authorization_error)?;
                     let config = OAuthClientConfig::new(id, self.endpoint).with_client_secret(secret);
-                    manager.configure_client(config).map_err(failed)?;
+                    manager.configure_client(config).map_err(authorization_error)?;
                 }
             }
         }
@@ -94,22 +93,22 @@ impl Authorization<'_> {
         };
         let (scopes, resource) = (self.config.scopes.clone(), Some(self.endpoint.to_owned()));
         let credentials = ClientCredentialsConfig::ClientSecret { client_id, client_secret, scopes, resource };
-        let resolution = manager.resolve_metadata().await.map_err(failed)?;
+        let resolution = manager.resolve_metadata().await.map_err(authorization_error)?;
         manager.set_metadata(resolution.metadata);
-        manager.validate_client_credentials_metadata(&credentials).map_err(failed)?;
-        manager.configure_client_credentials(&credentials).map_err(failed)?;
-        manager.exchange_client_credentials(&credentials).await.map(drop).map_err(failed)
+        manager.validate_client_credentials_metadata(&credentials).map_err(authorization_error)?;
+        manager.configure_client_credentials(&credentials).map_err(authorization_error)?;
+        manager.exchange_client_credentials(&credentials).await.map(drop).map_err(authorization_error)
     }
 
-    /// Lets a person grant access, and stores the tokens. `challenge` is what the server has answered to a request
-    /// without a token, or with too few rights.
+    /// Lets a person grant access, and stores the tokens. `challenge` is the header `WWW-Authenticate` of the server's
+    /// last refusal.
     pub(super) async fn login(&self, challenge: &str, browser: &dyn Browser) -> Result<(), McpError> {
         if self.config.grant == OAuthGrant::ClientCredentials {
             let message = "the server has refused the host's own credentials, for which no person logs in";
             return Err(McpError::Authorization(message.into()));
         }
         let mut manager = self.manager().await?;
-        let resolution = manager.resolve_metadata_from_challenge(Some(challenge)).await.map_err(failed)?;
+        let resolution = manager.resolve_metadata_from_challenge(Some(challenge)).await.map_err(authorization_error)?;
         manager.set_metadata(resolution.metadata);
         let mut request = AuthorizationRequest::new(browser.redirect_uri())
             .with_client_name(CLIENT_NAME)
@@ -123,13 +122,14 @@ impl Authorization<'_> {
         if let Some(url) = &self.config.client_metadata_url {
             request = request.with_client_metadata_url(url);
         }
-        let session = AuthorizationSession::new(manager, request).await.map_err(|(_, error)| failed(error))?;
+        let session =
+            AuthorizationSession::new(manager, request).await.map_err(|(_, error)| authorization_error(error))?;
         let redirected = browser.authorize(session.get_authorization_url()).await.map_err(McpError::Authorization)?;
-        session.handle_callback_url(&redirected).await.map(drop).map_err(failed)
+        session.handle_callback_url(&redirected).await.map(drop).map_err(authorization_error)
     }
 
-    /// Returns the scopes to ask for: those of the configuration, or what the server demands in addition to what was
-    /// granted. Empty if the server's metadata decides.
+    /// Returns the scopes to ask for: those of the configuration, or those of the challenge in addition to those
+    /// already granted. Empty if the server's metadata decides.
     async fn scopes(&self, challenge: &str) -> Vec<String> {
         let mut scopes = self.config.scopes.clone();
         let demanded = Url::parse(self.endpoint).ok().map(|base| WWWAuthenticateParams::parse(challenge, &base));
@@ -146,6 +146,6 @@ impl Authorization<'_> {
 }
 
 /// Describes an error without the tokens and codes of its requests.
-fn failed(error: AuthError) -> McpError {
+fn authorization_error(error: AuthError) -> McpError {
     McpError::Authorization(describe_causes(&error))
 }

@@ -10,10 +10,10 @@ use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::{RequestHandle, ServiceError};
 use tokio::sync::Mutex as AsyncMutex;
 
-/// Most reports of one call. Later progress only extends its time.
+/// Maximum number of reports of one call. Later progress only extends its time.
 const MAX_REPORTS: u32 = 1000;
 
-/// Most bytes of a message.
+/// Maximum size in bytes of a message.
 const MAX_MESSAGE: usize = 500;
 
 /// The calls of a connection that report progress.

@@ -14,7 +14,7 @@ use super::connection::Connection;
 use super::lists::fetch_pages;
 use super::supervisor::Server;
 
-/// Most prompts of a server.
+/// Maximum number of prompts of a server.
 const MAX_PROMPTS: usize = 1000;
 
 impl Server {

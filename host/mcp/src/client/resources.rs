@@ -21,19 +21,19 @@ use super::supervisor::Server;
 /// The name of the tool, as in ADK.
 pub(super) const LOAD_RESOURCE: &str = "load_mcp_resource";
 
-/// Most resources of a server.
+/// Maximum number of resources of a server.
 const MAX_RESOURCES: usize = 1000;
 
-/// Most resources that a model is told of. It can load others by their URIs.
+/// Maximum number of resources that are listed for a model. It can load others by their URIs.
 const MAX_SHOWN: usize = 100;
 
-/// Most resources of one call.
+/// Maximum number of resources of one call.
 const MAX_LOADED: usize = 16;
 
-/// Most bytes of a description that a model is shown.
+/// Maximum size in bytes of a description that a model is shown.
 const MAX_DESCRIPTION: usize = 200;
 
-/// Loads resources for the model, and tells it in the system instructions which ones there are.
+/// Loads resources for the model, and lists them in the system instructions.
 pub(super) struct LoadResource {
     server: Arc<Server>,
     declaration: Arc<FunctionDeclaration>,

@@ -19,14 +19,14 @@ use rmcp::model::{
 use super::content::file;
 use crate::config::Sampling;
 
-/// Most messages of one call.
+/// Maximum number of messages of one call.
 const MAX_MESSAGES: usize = 8;
 
 /// Calls the model of the settings for the server of one call. The limits of the run apply.
 pub(super) struct Sampler {
     config: Sampling,
     cx: CallContext,
-    /// How many messages were requested.
+    /// Number of requested messages.
     count: AtomicUsize,
 }
 
@@ -38,7 +38,7 @@ impl Sampler {
     /// Returns the answer of the model.
     ///
     /// # Errors
-    /// What is wrong with the request, or why there is no answer, for the server.
+    /// If the request is invalid, or the model fails. The text is for the server.
     pub(super) async fn create_message(
         &self,
         params: &CreateMessageRequestParams,

@@ -23,7 +23,7 @@ const ALIASES: [&str; 3] = ["mcp.McpToolset", "MCPToolset", "google.adk.tools.mc
 pub struct McpServers {
     servers: Arc<BTreeMap<String, Arc<Server>>>,
     /// Servers that must not be used, with the reasons.
-    refused: Arc<BTreeMap<String, String>>,
+    refusals: Arc<BTreeMap<String, String>>,
     is_started: Arc<AtomicBool>,
 }
 
@@ -51,12 +51,12 @@ impl McpServers {
 
     /// Adds servers that must not be used. Agents that refer to them get the reason.
     #[must_use]
-    pub fn with_refused(self, refused: impl IntoIterator<Item = (String, String)>) -> Self {
-        Self { refused: Arc::new(refused.into_iter().collect()), ..self }
+    pub fn with_refused(self, refusals: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self { refusals: Arc::new(refusals.into_iter().collect()), ..self }
     }
 
-    /// From now on, opens the connection to a server when an agent is loaded that uses it, so that problems are
-    /// reported early. Without this it is opened when the agent runs.
+    /// Opens connections to servers as soon as an agent that uses them is loaded, so that problems are reported early.
+    /// Without this call, they are opened when the agent runs.
     pub fn start(&self) {
         self.is_started.store(true, Ordering::Release);
     }
@@ -68,7 +68,7 @@ impl McpServers {
         for alias in ALIASES {
             extensions.toolsets.register_alias(alias, TOOLSET);
         }
-        for name in self.servers.keys().chain(self.refused.keys()) {
+        for name in self.servers.keys().chain(self.refusals.keys()) {
             let (servers, server) = (self.clone(), name.clone());
             extensions.toolsets.register(format!("mcp:{name}"), move |args| servers.toolset(Some(&server), args));
         }
@@ -83,7 +83,7 @@ impl McpServers {
         let Some(name) = server.or(args.server.as_deref()) else {
             return Err(format!("`server` is missing: the name of a server in hatchery.yaml; {}", self.list_servers()));
         };
-        if let Some(refusal) = self.refused.get(name) {
+        if let Some(refusal) = self.refusals.get(name) {
             return Err(refusal.clone());
         }
         let Some(server) = self.servers.get(name) else {
@@ -115,13 +115,13 @@ impl McpServers {
             };
             ServerStatus { name: name.clone(), state, reason, tools }
         };
-        let refused = self.refused.iter().map(|(name, reason)| ServerStatus {
+        let refused_statuses = self.refusals.iter().map(|(name, reason)| ServerStatus {
             name: name.clone(),
             state: "refused",
             reason: Some(reason.clone()),
             tools: Vec::new(),
         });
-        self.servers.iter().map(status).chain(refused).collect()
+        self.servers.iter().map(status).chain(refused_statuses).collect()
     }
 
     /// Lets a person grant the host access to a server, if the server demands that.
@@ -129,7 +129,7 @@ impl McpServers {
     /// # Errors
     /// If there is no such server, it is down for another reason, or access is not granted.
     pub async fn login(&self, name: &str, browser: &dyn Browser) -> Result<(), McpError> {
-        if let Some(refusal) = self.refused.get(name) {
+        if let Some(refusal) = self.refusals.get(name) {
             return Err(McpError::Authorization(refusal.clone()));
         }
         match self.servers.get(name) {
@@ -216,7 +216,8 @@ impl ToolsetArgs {
     }
 }
 
-/// Returns why an agent cannot open a connection of its own, and what to write instead.
+/// Returns the error for an agent file with a connection of its own: the reason, and the configuration to write
+/// instead.
 fn refuse_inline(key: &str, connection: &Value) -> String {
     let inner = connection.get("server_params").or_else(|| connection.get("serverParams")).unwrap_or(connection);
     let field = |name: &str, placeholder: &str| {

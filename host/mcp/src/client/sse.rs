@@ -23,7 +23,7 @@ type EventStream = Pin<Box<dyn Stream<Item = Result<Sse, sse_stream::Error>> + S
 pub(super) struct SseTransport {
     client: Client,
     headers: HeaderMap,
-    /// Where messages are posted.
+    /// URL that messages are posted to.
     endpoint: Url,
     events: EventStream,
 }

@@ -18,10 +18,10 @@ use super::McpError;
 use super::connection::ConnectionState;
 use crate::config::StdioServer;
 
-/// How long a process may take to end after its input is closed, and again after SIGTERM.
+/// Time for a process to end after its input is closed, and again after SIGTERM.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Longest line on standard error that is logged.
+/// Maximum length of a logged line of standard error, in bytes.
 const MAX_LOG_LINE: usize = 4 << 10;
 
 /// A process that has been started.
@@ -92,7 +92,7 @@ async fn log_lines(server: Arc<str>, stderr: ChildStderr, last_line: Arc<Mutex<S
 }
 
 impl Process {
-    /// Returns what the process has printed last on standard error, as the end of a sentence.
+    /// Returns the last line that the process has printed on standard error, as the end of a sentence.
     fn recent_output(&self) -> String {
         match self.last_line.lock_unpoisoned().trim() {
             "" => String::new(),
@@ -101,7 +101,7 @@ impl Process {
     }
 
     /// As [`Process::printed`], after the process has ended by itself. Does not wait for one that runs on.
-    pub(super) async fn last_words(&mut self) -> String {
+    pub(super) async fn last_output(&mut self) -> String {
         if let Some(stderr) = &mut self.stderr
             && tokio::time::timeout(Duration::from_millis(200), stderr).await.is_ok()
         {

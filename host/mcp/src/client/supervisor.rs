@@ -18,7 +18,7 @@ use crate::config::{ServerConfig, Transport};
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 const LAST_DELAY: Duration = Duration::from_secs(30);
 
-/// For how long after a failed attempt a request fails at once instead of trying again.
+/// Time after a failed attempt in which requests fail at once instead of trying again.
 const FAILURE_TTL: Duration = Duration::from_secs(1);
 
 /// The state of the connection to a server.
@@ -41,9 +41,9 @@ pub(super) struct Server {
     pub(super) config: ServerConfig,
     status: watch::Sender<ConnectionStatus>,
     is_started: AtomicBool,
-    /// What the server has answered to a call without the rights that it needs.
+    /// The challenge (`WWW-Authenticate`) of the server to a call that lacked rights.
     challenge: Mutex<Option<String>>,
-    /// Asks for an attempt to connect now.
+    /// Notified to connect now.
     wake: Notify,
     stop: CancellationToken,
 }
@@ -109,7 +109,7 @@ impl Server {
         }
     }
 
-    /// Keeps what the server has answered to a call without the rights that it needs.
+    /// Keeps the challenge of the server to a call that lacked rights, for the next login.
     pub(super) fn set_challenge(&self, challenge: String) {
         *self.challenge.lock_unpoisoned() = Some(challenge);
     }
@@ -119,7 +119,7 @@ impl Server {
     /// # Errors
     /// If the server is down for another reason, has no settings for it, or access is not granted.
     pub(super) async fn login(self: &Arc<Self>, browser: &dyn Browser) -> Result<(), McpError> {
-        // What a call was refused for says more than what the handshake demands.
+        // The challenge to a refused call names more scopes than the one to the handshake.
         let known = self.challenge.lock_unpoisoned().take();
         let challenge = match known {
             Some(challenge) => challenge,

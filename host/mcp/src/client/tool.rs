@@ -18,7 +18,7 @@ use super::content;
 use super::input::CallInput;
 use super::supervisor::Server;
 
-/// How often a call may ask for input before it ends.
+/// Maximum number of input requests of one call.
 const MAX_ROUNDS: usize = 8;
 
 /// A tool of a server, as one toolset offers it.
@@ -81,7 +81,7 @@ impl McpTool {
         ))
     }
 
-    /// Calls the tool, and again with what it asks for. `None` if a person is to be asked first.
+    /// Calls the tool, and repeats the call with the input that it requests. `None` if a person has to answer first.
     async fn request_with_input(
         &self,
         connection: &Connection,
@@ -101,7 +101,7 @@ impl McpTool {
                     CallToolResponse::Complete(result) => return Ok(Some(result)),
                     _ => return Err(self.unexpected(connection)),
                 },
-                () = input.elicitation.asked() => return Ok(None),
+                () = input.elicitation.wait_for_question() => return Ok(None),
             };
             let responses = input.answers(&required.input_requests.unwrap_or_default()).await;
             let refuse = |reason| ToolError::Recoverable(format!("the tool `{}` {reason}", self.name));
@@ -119,19 +119,19 @@ impl McpTool {
         cx: &CallContext,
     ) -> Result<CallToolResponse, ToolError> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        match self.server.request(connection, request, &self.what(), (&self.declaration.name, cx)).await? {
+        match self.server.request(connection, request, &self.request_name(), (&self.declaration.name, cx)).await? {
             ServerResult::CallToolResult(result) => Ok(result.into()),
             ServerResult::InputRequiredResult(required) => Ok(required.into()),
             _ => Err(self.unexpected(connection)),
         }
     }
 
-    /// Returns how errors name a call.
-    fn what(&self) -> String {
+    /// Returns the name of the request in errors.
+    fn request_name(&self) -> String {
         format!("the call of `{}`", self.name)
     }
 
     fn unexpected(&self, connection: &Connection) -> ToolError {
-        self.server.call_error(connection, &self.what(), &ServiceError::UnexpectedResponse)
+        self.server.call_error(connection, &self.request_name(), &ServiceError::UnexpectedResponse)
     }
 }

@@ -16,7 +16,7 @@ use super::tool::McpTool;
 use super::{Browser, McpError};
 use crate::config::{Confirmation, ServerConfig};
 
-/// Which tools of a server an agent uses, and how.
+/// Selection of a server's tools for an agent, with its settings.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolsetOptions {
     /// The tools to include, by the names that the server knows. `None` includes all that the server's settings allow.
@@ -25,7 +25,7 @@ pub struct ToolsetOptions {
     pub prefix: String,
     /// The tools whose calls a person must confirm, in addition to those of the server's settings.
     pub confirmation: Confirmation,
-    /// Whether the model may load resources of the server.
+    /// True if the model may load resources of the server.
     pub resources: bool,
     /// The prompts of the server that are instructions of the agent. Their arguments are from the session's state.
     pub prompts: Vec<String>,

@@ -27,7 +27,7 @@ pub const ANONYMOUS_USER: &str = "mcp";
 /// The app of calls of single tools.
 const TOOL_APP: &str = "mcp-tools";
 
-/// Most files of an answer.
+/// Maximum number of files of an answer.
 const MAX_FILES: usize = 16;
 
 impl McpService {

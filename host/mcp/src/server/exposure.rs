@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::McpCatalog;
 
-/// Longest name of a tool that clients accept.
+/// Maximum length of a tool name in characters. Clients reject longer ones.
 const MAX_NAME: usize = 64;
 
 /// The apps and tools that clients may use, by patterns in which `*` stands for any text.

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::McpService;
 use super::session::Session;
 
-/// Most clients at a time.
+/// Maximum number of clients at a time.
 const MAX_SESSIONS: usize = 256;
 
 /// The endpoint of a host for MCP clients, in both eras of the protocol. Cheap to clone.
@@ -52,8 +52,8 @@ impl McpEndpoint {
         Self { service: StreamableHttpService::new(session, Arc::default(), config), close }
     }
 
-    /// Answers a request whose body was received. A [`ClientScope`](hatchery_core::ClientScope) among its extensions limits
-    /// what its sender may use, and names the user of its sessions.
+    /// Answers a request whose body was received. A [`ClientScope`](hatchery_core::ClientScope) among its extensions
+    /// limits the apps and tools of the client, and names the user of its sessions.
     pub async fn handle(&self, request: Request<Bytes>) -> Response<BoxBody<Bytes, Infallible>> {
         self.service.handle(request.map(Full::new)).await
     }

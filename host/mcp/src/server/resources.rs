@@ -14,7 +14,7 @@ use super::call::user;
 use super::content;
 use super::session::scope;
 
-/// What the URIs of all artifacts begin with.
+/// Prefix of the URIs of artifacts.
 const PREFIX: &str = "artifact:///";
 
 /// The URI of any artifact.
@@ -23,7 +23,7 @@ const TEMPLATE: &str = "artifact:///{app}/{session}/{name}";
 /// The sessions of an app whose artifacts are listed: those that were updated last.
 const LISTED_SESSIONS: usize = 50;
 
-/// Most artifacts of a list. Others can be read by their URIs.
+/// Maximum number of artifacts of a list. Others can be read by their URIs.
 const MAX_LISTED: usize = 1000;
 
 /// Returns the URI of an artifact.
@@ -79,7 +79,7 @@ impl McpService {
         }
         let key = SessionKey::new(app, user(context), session);
         let part = self.0.runner.services().artifacts.load(&key, &name, None).await;
-        let contents = match part.map_err(|error| failed(&error))?.ok_or_else(missing)?.data {
+        let contents = match part.map_err(|error| internal_error(&error))?.ok_or_else(missing)?.data {
             PartData::InlineData(blob) => content::contents(&blob, uri),
             PartData::Text(text) => ResourceContents::text(text, uri),
             _ => return Err(missing()),
@@ -128,16 +128,16 @@ impl McpService {
     async fn sessions(&self, app: &str, context: &RequestContext<RoleServer>) -> Result<Vec<String>, ErrorData> {
         let sessions = &self.0.runner.services().sessions;
         let page = sessions.list_page(app, user(context), None, LISTED_SESSIONS).await;
-        let page = page.map_err(|error| failed(&error))?;
+        let page = page.map_err(|error| internal_error(&error))?;
         Ok(page.sessions.iter().map(|session| session.key.id.to_string()).collect())
     }
 
     async fn artifacts(&self, key: &SessionKey) -> Result<Vec<String>, ErrorData> {
-        self.0.runner.services().artifacts.list(key).await.map_err(|error| failed(&error))
+        self.0.runner.services().artifacts.list(key).await.map_err(|error| internal_error(&error))
     }
 }
 
-fn failed(error: &StoreError) -> ErrorData {
+fn internal_error(error: &StoreError) -> ErrorData {
     tracing::warn!("artifacts cannot be read for an MCP client: {error}");
     ErrorData::internal_error("the artifacts cannot be read; the server's log holds the cause", None)
 }

@@ -65,7 +65,7 @@ where
     }
 }
 
-/// Returns what the sender of a request may use. `None` if it is not limited.
+/// Returns the scope of the client that has sent a request. `None` if it is not limited.
 pub(super) fn scope(context: &RequestContext<RoleServer>) -> Option<&ClientScope> {
     context.extensions.get::<Parts>()?.extensions.get()
 }

@@ -47,7 +47,7 @@ fn decision(id: &str, decision: Value) -> Content {
     Content::new("user", vec![PartData::FunctionResponse(response).into()])
 }
 
-/// Returns what the server was answered.
+/// Returns the answer that the server received.
 fn server_got(events: &[Arc<Event>]) -> Value {
     response(events)["text_output"][0]["result"].clone()
 }
@@ -62,7 +62,7 @@ async fn a_question_pauses_the_run_and_the_answer_makes_the_call_again() {
     let schema = &args["toolConfirmation"]["payload"]["requestedSchema"];
     assert_eq!(schema["required"], json!(["seat"]), "{args}");
     let events = app.harness.send(decision(&id, json!({"confirmed": true, "payload": {"seat": "7A"}}))).await;
-    // What the person has left out has the default of the form.
+    // Omitted fields have the default of the form.
     assert_eq!(server_got(&events), json!({"action": "accept", "content": {"seat": "7A", "window": true}}));
     let state = app.harness.state().await;
     assert!(!state.to_string().contains("7A"), "{state}");

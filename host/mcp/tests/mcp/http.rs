@@ -140,7 +140,7 @@ async fn an_answer_of_50_megabytes_is_refused() {
 #[derive(Clone)]
 struct SseServer {
     events: broadcast::Sender<String>,
-    /// What the event `endpoint` says.
+    /// The data of the event `endpoint`.
     endpoint: String,
 }
 

@@ -149,7 +149,7 @@ impl Egress for Only {
     }
 }
 
-/// A person who grants what is asked.
+/// A person who grants every request.
 struct Granting;
 
 #[async_trait]

@@ -81,7 +81,7 @@ struct OpenCall {
 }
 
 impl OpenCall {
-    /// Returns the call with its arguments. The error says why they cannot be read.
+    /// Returns the call with its arguments. The error is the reason why they are invalid.
     fn part(self) -> Result<Part, String> {
         let args = match self.json.trim() {
             "" => self.input,

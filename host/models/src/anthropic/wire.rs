@@ -36,7 +36,7 @@ pub(super) struct RequestJson<'a> {
     settings: JsonMap,
 }
 
-/// Returns the body of a request. The error names what the protocol cannot represent.
+/// Returns the body of a request. The error names the content that the protocol cannot represent.
 pub(super) fn request<'a>(
     target: Target<'a>,
     request: &'a LlmRequest,

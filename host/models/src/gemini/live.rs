@@ -12,10 +12,10 @@ use crate::failure::Origin;
 use crate::http::{Endpoint, WebSocket, backoff};
 use crate::live_socket::{LiveProtocol, SocketConnection, next_setup_frame, send_frame, within_setup_time};
 
-/// How often a connection is continued in a row without a message of the model.
+/// Maximum number of consecutive continuations without a message of the model.
 const MAX_RESUMPTIONS: u32 = 3;
 
-/// Where and how a connection is opened.
+/// The URL and the authentication of a connection.
 pub(super) struct Dialer {
     pub(super) endpoint: Endpoint,
     pub(super) url: Url,
@@ -61,7 +61,7 @@ struct GeminiProtocol {
     is_leaving: bool,
     /// True while the model speaks.
     is_in_turn: bool,
-    /// How often the connection was continued since the model has last sent something.
+    /// Number of continuations since the model's last message.
     resumptions: u32,
 }
 
@@ -102,12 +102,13 @@ impl LiveProtocol for GeminiProtocol {
         Ok(responses)
     }
 
-    /// A turn that has begun is awaited.
+    /// Returns true if the server is about to close the connection, and no turn is in progress.
     fn is_leaving(&self) -> bool {
         self.is_leaving && !self.is_in_turn
     }
 
-    /// Without a handle, a connection that the server leaves is used as long as it lasts.
+    /// Opens a new connection with the newest handle. `None` without one; then the old connection is used while it
+    /// lasts.
     async fn resume(&mut self) -> Result<Option<WebSocket>, ModelError> {
         let Some(handle) = self.handle.as_deref().filter(|_| self.resumptions < MAX_RESUMPTIONS) else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! What the conversions of all libraries share: their errors, and the choice of tools.
+//! Shared code of the conversions of all libraries: errors, and the choice of tools.
 
 use hatchery_core::{GenerateContentConfig, ModelError, ModelErrorKind};
 use serde_json::Value;
@@ -7,15 +7,14 @@ use thiserror::Error;
 use crate::failure::Origin;
 use crate::openai::tool_choice_of;
 
-/// What a library and this crate cannot tell each other.
+/// Content that this crate or a library cannot represent.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConversionError {
     /// A text should be JSON and is not.
     #[error("{what} cannot be read as JSON: {reason}")]
     Json {
-        /// Which text.
+        /// The name of the text.
         what: String,
-        /// What is wrong with it.
         reason: String,
     },
     /// A message or a setting that the library has no form for.
@@ -44,7 +43,7 @@ impl ConversionError {
     }
 }
 
-/// Which tools the model may or must call.
+/// The choice of tools that the model may or must call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ToolChoice {
     Auto,

@@ -20,7 +20,7 @@ use super::ConversionError;
 use super::service::LibraryService;
 use crate::capabilities;
 use crate::failure::Origin;
-use crate::http::{Authentication, Endpoint, Http, IDLE_TIMEOUT, broken, first_byte, retry_after, unreachable};
+use crate::http::{Authentication, Endpoint, Http, IDLE_TIMEOUT, body_error, first_byte, retry_after, unreachable};
 use crate::provider::ModelProvider;
 use crate::service::{Service, ServiceInfo};
 use crate::settings::{Connection, Settings};
@@ -224,7 +224,7 @@ fn model_error(error: Error, origin: &Arc<Origin>) -> ModelError {
         Error::WebStream { error, cause, .. } => match error.downcast::<Error>() {
             Ok(error) => model_error(*error, origin),
             Err(error) => match error.downcast::<reqwest::Error>() {
-                Ok(error) if error.is_body() || error.is_decode() => broken(*error, origin),
+                Ok(error) if error.is_body() || error.is_decode() => body_error(*error, origin),
                 Ok(error) => unreachable(*error, origin),
                 Err(_) => origin
                     .error(ModelErrorKind::Network, format!("the answer of {} broke: {cause}", origin.provider_name())),

@@ -35,7 +35,10 @@ impl LibraryService {
                 name,
                 provider: id,
                 key_variables: key_variable.map_or(&[], |variable| Box::leak(Box::new([variable]))),
-                url_variable: leak(format!("{}{URL_SUFFIX}", key_variable.map_or(provider.to_uppercase(), beginning))),
+                url_variable: leak(format!(
+                    "{}{URL_SUFFIX}",
+                    key_variable.map_or(provider.to_uppercase(), variable_prefix)
+                )),
                 default_url,
                 key_rule: key_variable.map_or(KeyRule::Optional, |_| KeyRule::RequiredAtDefaultUrl),
             },
@@ -52,8 +55,8 @@ impl LibraryService {
     }
 }
 
-/// Returns the beginning of the variable of a key, such as `GROQ`.
-fn beginning(key_variable: &str) -> String {
+/// Returns the prefix of the variable of a key, such as `GROQ`.
+fn variable_prefix(key_variable: &str) -> String {
     let name = KEY_SUFFIXES.iter().find_map(|suffix| key_variable.strip_suffix(suffix));
     name.unwrap_or(key_variable).to_owned()
 }

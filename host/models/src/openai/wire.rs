@@ -33,7 +33,7 @@ struct StreamOptions {
     include_usage: bool,
 }
 
-/// Returns the body of a request. The error names what the protocol cannot represent.
+/// Returns the body of a request. The error names the content that the protocol cannot represent.
 pub(super) fn request<'a>(
     model: &'a str,
     dialect: Dialect,

@@ -32,7 +32,7 @@ pub(super) struct RealtimeProtocol {
     resampler: Resampler,
     /// True while the model responds.
     is_responding: bool,
-    /// True once the client tells when the user speaks.
+    /// True once the client reports the user's activity.
     is_manual: bool,
     /// The item whose transcription arrives in chunks.
     transcribed: String,

@@ -71,7 +71,7 @@ impl EventDecoder {
         separator.into_iter().collect()
     }
 
-    /// Returns what the deltas of an item did not have.
+    /// Returns the parts of a complete item that its deltas have not sent yet.
     fn end_item(&mut self, item: OutputItem) -> Vec<Part> {
         let had_deltas = std::mem::take(&mut self.has_deltas);
         match item {

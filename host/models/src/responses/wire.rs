@@ -58,7 +58,7 @@ enum Parameters<'a> {
     None { r#type: &'static str, properties: JsonMap },
 }
 
-/// Returns the body of a request. The error names what the protocol cannot represent.
+/// Returns the body of a request. The error names the content that the protocol cannot represent.
 pub(super) fn request<'a>(
     model: &'a str,
     request: &'a LlmRequest,
@@ -303,7 +303,7 @@ impl ResponseJson {
 }
 
 impl OutputItem {
-    /// Returns the parts of an item. The error says why a call cannot be read.
+    /// Returns the parts of an item. The error is the reason why a call is invalid.
     pub(super) fn parts(self) -> Result<Vec<Part>, String> {
         match self {
             Self::Message { content } => Ok(content.into_iter().flatten().filter_map(OutputPart::part).collect()),

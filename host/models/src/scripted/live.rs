@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use super::Scripted;
 
-/// The bytes of a second of speech that is heard, with 16000 samples of two bytes.
+/// Bytes per second of received speech: 16,000 samples of two bytes.
 const HEARD_BYTES_PER_SECOND: f64 = 32_000.0;
 /// The samples of a second of speech that is generated.
 const SPOKEN_RATE: u32 = 24_000;
@@ -24,7 +24,7 @@ const SPOKEN_RATE: u32 = 24_000;
 const TONE_SAMPLES: u32 = 2_400;
 /// The pitch of tones in hertz.
 const PITCH: f64 = 440.0;
-/// Most requests that are not handled yet.
+/// Maximum number of requests that are not handled yet.
 const MAX_REQUESTS: usize = 32;
 
 /// A script as a live model.
@@ -49,7 +49,7 @@ impl Model for LiveScript {
             history: request,
             requests,
             waiting: VecDeque::new(),
-            heard: 0,
+            heard_bytes: 0,
             reply: None,
             responses: VecDeque::new(),
         };
@@ -74,13 +74,13 @@ struct Conversation {
     script: Arc<Scripted>,
     /// True if the output is audio.
     speaks: bool,
-    /// What was said so far.
+    /// The conversation so far.
     history: LlmRequest,
     requests: mpsc::Receiver<LiveRequest>,
     /// Messages that came during a reply.
     waiting: VecDeque<Content>,
-    /// Bytes of the speech that is heard.
-    heard: usize,
+    /// Bytes of the speech in the current turn.
+    heard_bytes: usize,
     reply: Option<Reply>,
     responses: VecDeque<Result<LiveResponse, ModelError>>,
 }
@@ -97,7 +97,7 @@ impl LiveConnection for Connection {
     async fn send(&self, request: LiveRequest) -> Result<(), ModelError> {
         let sender = self.sender.lock_unpoisoned().clone();
         if let Some(sender) = sender {
-            // Fails once the connection is closed, which `receive` tells.
+            // Fails once the connection is closed, which `receive` reports.
             let _ = sender.send(request).await;
         }
         Ok(())
@@ -137,15 +137,15 @@ impl Conversation {
                 let parts = responses.into_iter().map(|response| PartData::FunctionResponse(response).into());
                 self.answer(Content::new("user", parts.collect()));
             }
-            LiveRequest::Blob(blob) => self.heard += blob.data.len(),
+            LiveRequest::Blob(blob) => self.heard_bytes += blob.data.len(),
             LiveRequest::ActivityStart => {
                 if self.reply.take().is_some() {
                     self.responses.push_back(Ok(LiveResponse::Interrupted));
                 }
             }
-            LiveRequest::ActivityEnd | LiveRequest::AudioStreamEnd if self.heard > 0 => {
+            LiveRequest::ActivityEnd | LiveRequest::AudioStreamEnd if self.heard_bytes > 0 => {
                 #[allow(clippy::cast_precision_loss, reason = "a length to display")]
-                let seconds = std::mem::take(&mut self.heard) as f64 / HEARD_BYTES_PER_SECOND;
+                let seconds = std::mem::take(&mut self.heard_bytes) as f64 / HEARD_BYTES_PER_SECOND;
                 let text = format!("{seconds:.1} s of sound");
                 let transcription = Transcription { text: text.clone(), finished: true };
                 self.responses.push_back(Ok(LiveResponse::InputTranscription(transcription)));

@@ -1,4 +1,4 @@
-//! One suite for all providers. A provider is a [`Fixture`]: what it is sent, and what it answers.
+//! One suite for all providers. Each has a [`Fixture`] with its requests and responses.
 
 pub mod anthropic;
 mod gemini;

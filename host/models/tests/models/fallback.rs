@@ -11,7 +11,7 @@ use hatchery_models::{ModelProvider, ModelProviders, Service, Settings};
 
 use crate::support::{call_error, generate, stream, texts, user_request};
 
-/// Serves `own/NAME` by a script that says or does what the name says.
+/// Serves `own/NAME` with a script that the name selects.
 struct OwnProvider;
 
 impl ModelProvider for OwnProvider {

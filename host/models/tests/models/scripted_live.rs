@@ -51,20 +51,20 @@ fn sound(bytes: usize) -> LiveRequest {
     LiveRequest::Blob(Blob { mime_type: "audio/pcm".into(), data: vec![0; bytes].into(), display_name: None })
 }
 
-/// Returns what is said until the end of the turn, in words.
+/// Returns the responses until the end of the turn, each as a short text.
 async fn turn(connection: &dyn LiveConnection) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut responses = Vec::new();
     loop {
         match connection.receive().await.expect("an open connection").unwrap() {
-            LiveResponse::TurnComplete => return said,
+            LiveResponse::TurnComplete => return responses,
             LiveResponse::Usage(_) => {}
             LiveResponse::Content(content) => match &content.parts[0].data {
-                PartData::InlineData(blob) => said.push(format!("{}: {} bytes", blob.mime_type, blob.data.len())),
-                _ => said.push(content.text()),
+                PartData::InlineData(blob) => responses.push(format!("{}: {} bytes", blob.mime_type, blob.data.len())),
+                _ => responses.push(content.text()),
             },
-            LiveResponse::OutputTranscription(words) => said.push(format!("“{}”", words.text)),
-            LiveResponse::InputTranscription(words) => said.push(format!("heard “{}”", words.text)),
-            LiveResponse::Interrupted => said.push("interrupted".into()),
+            LiveResponse::OutputTranscription(words) => responses.push(format!("“{}”", words.text)),
+            LiveResponse::InputTranscription(words) => responses.push(format!("heard “{}”", words.text)),
+            LiveResponse::Interrupted => responses.push("interrupted".into()),
             LiveResponse::ToolCalls(calls) => {
                 let id = calls[0].id.clone().expect("an id");
                 assert_eq!((calls[0].name.as_str(), &calls[0].args["by"]), ("count", &json!(2)));

@@ -1,4 +1,4 @@
-//! No secret appears in what is emitted: logs of all levels, errors, and debug output.
+//! No secret appears in logs of any level, errors or debug output.
 
 use std::io;
 use std::sync::{Arc, Mutex};

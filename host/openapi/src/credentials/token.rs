@@ -19,7 +19,7 @@ use crate::request::{Request, encode_form};
 /// Maximum size of the answer of a token server in bytes.
 const MAX_ANSWER: usize = 64 << 10;
 
-/// Most bytes of such an answer in an error.
+/// Maximum size in bytes of such an answer in an error.
 const MAX_EXCERPT: usize = 300;
 
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
@@ -34,7 +34,7 @@ pub(crate) struct Authenticator {
 }
 
 impl Authenticator {
-    /// Creates an authenticator. What users grant is kept under the name `key`.
+    /// Creates an authenticator. Credentials of users are stored under the name `key`.
     pub(crate) fn new(credentials: Credentials, key: String, egress: &Arc<dyn Egress>) -> Self {
         let user = match &credentials {
             Credentials::User(user) => Some(UserAuthenticator::new((**user).clone(), key, egress.clone())),
@@ -43,8 +43,8 @@ impl Authenticator {
         Self { credentials, cache: TokenCache::default(), user }
     }
 
-    /// Returns what to add to a request. A token is requested if there is none or it expires soon. Without a call there is
-    /// no user, and requests have nothing that users grant.
+    /// Returns the placement of the credential for a request. A token is fetched if there is none or it expires soon.
+    /// Requests outside of a call have no user's credential.
     ///
     /// # Errors
     /// If a variable is not set, a value cannot be in a header, or there is no token. [`ApiError::CredentialRequested`]
@@ -74,7 +74,7 @@ impl Authenticator {
     /// Forgets credentials that the API has refused. Returns false if there can be no others.
     ///
     /// # Errors
-    /// If what a user has granted cannot be forgotten.
+    /// If a user's credential cannot be deleted.
     pub(crate) async fn forget(&self, placement: &Refusable, cx: Option<&CallContext>) -> Result<bool, ApiError> {
         match (placement, &self.user, cx) {
             (Refusable::User(credential), Some(user), Some(cx)) => {

@@ -12,7 +12,7 @@ use crate::error::{ApiError, read};
 /// Credentials that each user grants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserCredentials {
-    /// What the API expects.
+    /// The security scheme of the API.
     pub scheme: AuthScheme,
     /// The host as a client of the OAuth server. `None` if the scheme has no server.
     pub client: Option<UserClient>,
@@ -21,13 +21,12 @@ pub struct UserCredentials {
 /// The host as a client of an OAuth server where users log in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserClient {
-    /// The id.
     pub id: ConfigValue,
     /// The secret. `None` for a client that has none.
     pub secret: Option<ConfigValue>,
-    /// Where the server sends users. `None` if the client of the run decides that.
+    /// The redirect URI. `None` if the client of the run adds it.
     pub redirect_uri: Option<String>,
-    /// Where the id and the secret are in requests for tokens.
+    /// Place of the client id and secret in token requests.
     pub placement: ClientPlacement,
 }
 
@@ -52,12 +51,12 @@ impl UserAuthenticator {
         Self { credentials, key, egress, authenticator: OnceCell::new() }
     }
 
-    /// Returns what to add to a request of this call.
+    /// Returns the placement of the user's credential for a request of this call.
     ///
     /// # Errors
     /// [`ApiError::CredentialRequested`] if the user has been asked.
     pub(super) async fn place(&self, cx: &CallContext) -> Result<Placement, ApiError> {
-        let credential = self.authenticator().await?.credential(cx).await.map_err(failed)?;
+        let credential = self.authenticator().await?.credential(cx).await.map_err(auth_error)?;
         let credential = credential.ok_or(ApiError::CredentialRequested)?;
         let placement = self.placement(&credential)?;
         Ok(Placement { refusable: Refusable::User(Box::new(credential)), ..placement })
@@ -65,7 +64,7 @@ impl UserAuthenticator {
 
     /// Reports that the API has refused a credential.
     pub(super) async fn refuse(&self, cx: &CallContext, refused: &AuthCredential) -> Result<(), ApiError> {
-        self.authenticator().await?.refuse(cx, refused).await.map_err(failed)
+        self.authenticator().await?.refuse(cx, refused).await.map_err(auth_error)
     }
 
     fn placement(&self, credential: &AuthCredential) -> Result<Placement, ApiError> {
@@ -114,7 +113,7 @@ impl UserAuthenticator {
     }
 }
 
-fn failed(error: AuthError) -> ApiError {
+fn auth_error(error: AuthError) -> ApiError {
     match error {
         AuthError::Refused { .. } | AuthError::Answer(_) | AuthError::Unasked(_) => ApiError::User(error.for_models()),
         AuthError::Egress(reason) => ApiError::Refused(reason),

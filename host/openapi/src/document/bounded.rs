@@ -37,11 +37,11 @@ pub(super) fn parse(text: &[u8]) -> Result<Value, String> {
     }
 }
 
-/// Builds a value and subtracts its size from what is left.
+/// Deserializes a value and subtracts its size from the bytes that are left.
 #[derive(Clone, Copy)]
 struct Bounded<'a> {
     left: &'a Cell<usize>,
-    /// What a value takes beside its string.
+    /// Bytes that a value takes in addition to its string.
     overhead: usize,
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-/// Longest name of a tool, which is what model providers accept.
+/// Maximum length of a tool's name in characters. Model providers reject longer ones.
 const MAX_NAME: usize = 64;
 
 /// Returns a text as the name of a tool or of an argument, which model providers accept: letters, digits, `_` and `-`.

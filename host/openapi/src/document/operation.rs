@@ -18,13 +18,13 @@ use crate::error::ApiError;
 pub(crate) use body::{Body, BodyArguments, BodyEncoding};
 pub(crate) use parameter::{Location, Parameter, Style};
 
-/// Longest text about a tool in bytes.
+/// Maximum length of the description of a tool in bytes.
 const MAX_TEXT: usize = 1_024;
 
-/// Most operations that are looked at.
+/// Maximum number of operations that are looked at.
 const MAX_OPERATIONS: usize = 20_000;
 
-/// Most parameters of an operation.
+/// Maximum number of parameters of an operation.
 const MAX_PARAMETERS: usize = 256;
 
 /// TRACE is left out: its response would repeat the credentials of the request.
@@ -42,10 +42,10 @@ const METHODS: [(&str, Method); 7] = [
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub(crate) name: String,
-    /// What it does, for models.
+    /// Its description for models.
     pub(crate) text: String,
     pub(crate) method: Method,
-    /// What its path is appended to.
+    /// The URL that its path is appended to.
     pub(crate) base_url: Url,
     /// Its path, with names of parameters in braces, and its fixed query.
     pub(crate) path: String,
@@ -146,7 +146,7 @@ impl Draft<'_> {
         Ok(parameters)
     }
 
-    /// Returns what the operation does.
+    /// Returns the description of the operation for models.
     fn text(&self) -> String {
         let text =
             |key: &str| self.operation.get(key).and_then(Value::as_str).map(str::trim).filter(|it| !it.is_empty());

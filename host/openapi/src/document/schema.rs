@@ -1,5 +1,5 @@
-//! Schemas of a document as JSON Schema for models. What is referred to becomes a definition, so a cycle of
-//! references is one in the result too, and nothing is repeated.
+//! Schemas of a document as JSON Schema for models. Targets of references become definitions, so cycles are kept and
+//! nothing is repeated.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::name::UniqueNames;
 /// Maximum size of the schema of a tool in bytes of JSON.
 pub(super) const MAX_SCHEMA: usize = 64 << 10;
 
-/// Longest text that describes a schema, in bytes.
+/// Maximum length of the description of a schema in bytes.
 const MAX_TEXT: usize = 1_000;
 
 /// Keywords with a schema.
@@ -66,7 +66,7 @@ impl<'d> SchemaConverter<'d> {
         }
     }
 
-    /// Converts a schema. What it refers to is converted by [`Self::finish`].
+    /// Converts a schema. The targets of its references are converted by [`Self::finish`].
     ///
     /// # Errors
     /// If a reference is invalid, or all schemas together are too large.
@@ -80,7 +80,7 @@ impl<'d> SchemaConverter<'d> {
         if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
             converted.insert("$ref".into(), format!("#/$defs/{}", self.definition(reference)?).into());
             self.grow(reference.len())?;
-            // Before 3.1 nothing counts beside a reference.
+            // Before 3.1 other keywords beside a reference are ignored.
             if self.document.is_3_0 {
                 return Ok(converted.into());
             }
@@ -98,7 +98,7 @@ impl<'d> SchemaConverter<'d> {
         Ok(converted.into())
     }
 
-    /// Converts the value of a keyword. `None` if models need not know it.
+    /// Converts the value of a keyword. `None` if it is of no use to models.
     fn keyword(&mut self, key: &str, value: &'d Value) -> Result<Option<Value>, String> {
         Ok(match (key, value) {
             ("type", Value::String(_) | Value::Array(_)) | ("required", Value::Array(_)) => {
@@ -165,7 +165,7 @@ impl<'d> SchemaConverter<'d> {
         Ok(self.definitions)
     }
 
-    /// Counts what is added to the schema, so that one that is too large is not built.
+    /// Counts bytes of the converted schema, so that one that is too large is not built.
     ///
     /// # Errors
     /// If all together is too large.
@@ -180,7 +180,7 @@ pub(super) fn too_large() -> String {
     format!("the schema of its parameters is larger than {} KiB", MAX_SCHEMA >> 10)
 }
 
-/// Adds what 3.0 says in words that JSON Schema does not have.
+/// Converts the keywords of OpenAPI 3.0 that JSON Schema does not have: boolean exclusive limits and `nullable`.
 fn convert_3_0(schema: &JsonMap, converted: &mut JsonMap) {
     for (exclusive, limit) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
         let Some(Value::Bool(is_exclusive)) = schema.get(exclusive) else { continue };
@@ -212,7 +212,7 @@ fn is_read_only(schema: &Value) -> bool {
     schema.get("readOnly") == Some(&Value::Bool(true))
 }
 
-/// Requires no property that only answers have.
+/// Removes read-only properties from the required ones.
 fn omit_read_only(schema: &JsonMap, converted: &mut JsonMap) {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
     if let Some(Value::Array(required)) = converted.get_mut("required") {

@@ -1,5 +1,5 @@
-//! The document of a connection: an operation of the integration `ExecuteConnection` for each operation on an entity and
-//! for each action. What identifies the connection is constant, so models do not see it.
+//! The document of a connection: an operation of the integration `ExecuteConnection` for each operation on an entity
+//! and for each action. Parameters that identify the connection are constant and hidden from models.
 
 use serde_json::{Map, Value, json};
 
@@ -150,7 +150,7 @@ impl<'a> Connector<'a> {
             "description": text.trim(),
             "requestBody": {"required": true, "content": {"application/json": {"schema": schema}}},
         });
-        // What follows `#` makes the path unique, and is not sent.
+        // The fragment after `#` makes the path unique, and is not sent.
         let path = format!(
             "/v2/projects/{project}/locations/{location}/integrations/{INTEGRATION}:execute?triggerId=api_trigger/\
              {INTEGRATION}#{name}"

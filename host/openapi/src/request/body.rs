@@ -13,7 +13,7 @@ use crate::document::{Body, BodyArguments, BodyEncoding};
 
 type Encoded = (HeaderValue, Bytes);
 
-/// Most files of one body.
+/// Maximum number of files of one body.
 const MAX_FILES: usize = 100;
 
 /// Encodes the body of a call, which has at most `limit` bytes. `None` if it has none of the arguments.
@@ -90,13 +90,13 @@ async fn multipart(
             value => std::slice::from_ref(value),
         };
         for item in items {
-            let header = format!("--{boundary}\r\ncontent-disposition: form-data; name=\"{}\"", quoted(name));
+            let header = format!("--{boundary}\r\ncontent-disposition: form-data; name=\"{}\"", escape_parameter(name));
             body.append(header.as_bytes())?;
             if files.contains(name) {
                 let artifact = as_text(item);
                 let file = artifacts.load(&artifact).await?;
                 let file_name = artifact.rsplit(['/', ':']).next().unwrap_or_default();
-                let (file_name, mime_type) = (quoted(file_name), quoted(&file.mime_type));
+                let (file_name, mime_type) = (escape_parameter(file_name), escape_parameter(&file.mime_type));
                 let rest = format!("; filename=\"{file_name}\"\r\ncontent-type: {mime_type}\r\n\r\n");
                 body.append(rest.as_bytes())?;
                 body.append(&file.data)?;
@@ -114,8 +114,8 @@ async fn multipart(
     Ok((media_type.map_err(|error| error.to_string())?, body.bytes.freeze()))
 }
 
-/// Returns a text without what would end a quoted text or a line, as browsers write it.
-fn quoted(text: &str) -> String {
+/// Escapes quotes and line breaks in a header parameter of `multipart/form-data`, as browsers do.
+fn escape_parameter(text: &str) -> String {
     text.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
 }
 
@@ -138,13 +138,13 @@ impl LimitedBody {
 /// The files of one body. Each artifact is read once.
 struct Files<'a> {
     cx: &'a CallContext,
-    known: BTreeMap<String, Blob>,
+    files: BTreeMap<String, Blob>,
     count: usize,
 }
 
 impl<'a> Files<'a> {
     fn new(cx: &'a CallContext) -> Self {
-        Self { cx, known: BTreeMap::new(), count: 0 }
+        Self { cx, files: BTreeMap::new(), count: 0 }
     }
 
     async fn load(&mut self, name: &str) -> Result<Blob, String> {
@@ -152,11 +152,11 @@ impl<'a> Files<'a> {
         if self.count > MAX_FILES {
             return Err(format!("the request has more than {MAX_FILES} files, so it was not sent; send fewer"));
         }
-        if let Some(file) = self.known.get(name) {
+        if let Some(file) = self.files.get(name) {
             return Ok(file.clone());
         }
         let file = load(name, self.cx).await?;
-        self.known.insert(name.to_owned(), file.clone());
+        self.files.insert(name.to_owned(), file.clone());
         Ok(file)
     }
 }

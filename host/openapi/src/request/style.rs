@@ -6,10 +6,10 @@ use serde_json::Value;
 use super::as_text;
 use crate::document::{Parameter, Style};
 
-/// What is not encoded in any part of a URL.
+/// Unreserved characters, which are never percent-encoded.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// What is not encoded if a parameter allows reserved characters. `&`, `#`, `+` and `%` would change the query.
+/// Characters that are kept if a parameter allows reserved ones. `&`, `#`, `+` and `%` would change the query.
 const RESERVED: &AsciiSet = &UNRESERVED
     .remove(b':')
     .remove(b'/')
@@ -27,7 +27,7 @@ const RESERVED: &AsciiSet = &UNRESERVED
     .remove(b';')
     .remove(b'=');
 
-/// What is not encoded in `application/x-www-form-urlencoded`, but for the space.
+/// Characters that are kept in `application/x-www-form-urlencoded`. The space becomes `+` afterwards.
 const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_').remove(b' ');
 
 /// Percent-encodes a text.

@@ -55,7 +55,7 @@ impl Server {
         Self::start(|request| axum::Json(request).into_response()).await
     }
 
-    /// Starts a server that answers to a request, given as JSON, what `answer` returns.
+    /// Starts a server that responds with the result of `answer` for the request as JSON.
     pub async fn start(answer: impl Fn(Value) -> Response + Clone + Send + Sync + 'static) -> Self {
         let requests: Arc<Mutex<Vec<Value>>> = Arc::default();
         let log = requests.clone();

@@ -122,7 +122,7 @@ fn no_request(events: &[Arc<Event>]) -> bool {
     events.iter().flat_map(|event| event.function_calls()).all(|call| call.name != "adk_request_credential")
 }
 
-/// Returns a client's answer: what it was asked with, changed by `change`.
+/// Returns a client's answer: the `authConfig` of the request, changed by `change`.
 fn answer(id: &str, args: &Value, change: impl FnOnce(&mut Value)) -> Content {
     let mut config = args["authConfig"].clone();
     change(&mut config["exchangedAuthCredential"]);

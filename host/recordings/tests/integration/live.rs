@@ -16,12 +16,12 @@ use tokio::sync::mpsc;
 
 use crate::support::*;
 
-/// A live model that repeats what it hears, counts by two when it is told to `count`, and breaks down at `fail`.
+/// A live model that repeats its input, counts by two when it is told to `count`, and breaks down at `fail`.
 struct Parrot;
 
 struct Connection {
-    said: mpsc::UnboundedSender<Result<LiveResponse, ModelError>>,
-    unheard: tokio::sync::Mutex<mpsc::UnboundedReceiver<Result<LiveResponse, ModelError>>>,
+    sender: mpsc::UnboundedSender<Result<LiveResponse, ModelError>>,
+    receiver: tokio::sync::Mutex<mpsc::UnboundedReceiver<Result<LiveResponse, ModelError>>>,
 }
 
 #[async_trait]
@@ -31,8 +31,8 @@ impl Model for Parrot {
     }
 
     async fn connect(&self, request: LlmRequest) -> Result<Box<dyn LiveConnection>, ModelError> {
-        let (said, unheard) = mpsc::unbounded_channel();
-        let connection = Connection { said, unheard: unheard.into() };
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let connection = Connection { sender, receiver: receiver.into() };
         if let Some(message) = request.contents.last().filter(|content| content.role.as_deref() == Some("user")) {
             connection.send(LiveRequest::content(Content::clone(message))).await?;
         }
@@ -51,7 +51,7 @@ fn transcription(text: &str) -> Transcription {
 #[async_trait]
 impl LiveConnection for Connection {
     async fn send(&self, request: LiveRequest) -> Result<(), ModelError> {
-        let say = |response| self.said.send(Ok(response)).unwrap();
+        let say = |response| self.sender.send(Ok(response)).unwrap();
         match request {
             LiveRequest::Content { content, .. } => match content.text().as_str() {
                 "count" => {
@@ -63,7 +63,7 @@ impl LiveConnection for Connection {
                 }
                 "fail" => {
                     let error = ModelError::new(ModelErrorKind::Server, "parrot", "it has flown away");
-                    self.said.send(Err(error)).unwrap();
+                    self.sender.send(Err(error)).unwrap();
                     return Ok(());
                 }
                 text => say(LiveResponse::Content(Content::model(text))),
@@ -84,7 +84,7 @@ impl LiveConnection for Connection {
     }
 
     async fn receive(&self) -> Option<Result<LiveResponse, ModelError>> {
-        self.unheard.lock().await.recv().await
+        self.receiver.lock().await.recv().await
     }
 
     async fn close(&self) {}
@@ -163,7 +163,7 @@ async fn converse(app: &Harness, requests: Vec<LiveRequest>) -> (Vec<Value>, Opt
     (events.into_inner().unwrap(), None)
 }
 
-/// Returns what a client sees of an event, without ids and times.
+/// Returns an event as clients see it, without ids and times.
 fn short(event: &Event) -> Value {
     let mut json = serde_json::to_value(event).unwrap();
     for key in ["id", "invocationId", "timestamp"] {

@@ -43,7 +43,7 @@ async fn a_replay_has_the_same_events_and_state_without_model_and_tools() {
     assert_eq!(again.state().await, json!({"count": 5}));
 }
 
-/// Knows what its models support, but has no key for them.
+/// A resolver that knows the capabilities of its models, but has no key for them.
 struct NoKey(ModelCapabilities);
 
 impl ModelResolver for NoKey {

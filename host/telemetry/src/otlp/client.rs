@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 
 use super::{OtlpError, first, number};
 
-/// Most bytes of a collector's answer.
+/// Maximum size in bytes of a collector's answer.
 const MAX_ANSWER: usize = 64 << 10;
 
 /// The variables of the timeout in milliseconds. That of traces takes precedence.

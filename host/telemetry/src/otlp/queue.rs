@@ -12,13 +12,13 @@ use tokio::runtime::Handle;
 
 use super::{Converter, OtlpError, number};
 
-/// Most bytes of spans that wait or are being sent.
+/// Maximum size in bytes of spans that wait or are being sent.
 const MAX_BYTES: usize = 32 << 20;
 
 /// A batch is sent at the latest with this many bytes, which collectors accept.
 const MAX_BATCH_BYTES: usize = 2 << 20;
 
-/// How long the thread waits if there is nothing to send.
+/// Waiting time of the thread if the queue is empty.
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// The limits of batches, and of spans that wait for them.
@@ -41,7 +41,7 @@ impl BatchSettings {
     }
 }
 
-/// A queue that is limited in spans and bytes. What does not fit is dropped.
+/// A queue that is bounded in spans and bytes. Spans that do not fit are dropped.
 pub(super) struct ExportQueue {
     /// `None` once the queue is closed.
     spans: Mutex<Option<SyncSender<Arc<SpanData>>>>,

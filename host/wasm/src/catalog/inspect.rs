@@ -49,7 +49,7 @@ pub struct Inspection {
     /// The reason why the host would not load it. Its items are then only known if the reason is not about its code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// True if its code was run to describe its items. Otherwise only `exports` tells what it contains.
+    /// True if its code was run to describe its items. Otherwise only its `exports` are known.
     pub is_described: bool,
 }
 
@@ -109,7 +109,7 @@ pub struct InspectedPlugin {
 }
 
 impl Inspection {
-    /// Returns what is known about a loaded component, whose file has `size` bytes, with the grants that it has now.
+    /// Inspects a loaded component with its current grants. Its file has `size` bytes.
     pub fn of(component: &Component, size: u64) -> Self {
         inspect_loaded(component, size, component.settings())
     }
@@ -129,8 +129,8 @@ pub async fn inspect(options: &LoadOptions, name: &str, bytes: Vec<u8>) -> Resul
     Ok(inspect_loaded(&component, size, &settings))
 }
 
-/// Inspects a component file. Code that the load policy rejects is not run; then only what can be read from the file is
-/// reported.
+/// Inspects a component file. Code that the load policy rejects is not run; then the report has only the data in the
+/// file.
 ///
 /// # Errors
 /// The same as when loading it, except for a rejection by the load policy.

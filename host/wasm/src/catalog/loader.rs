@@ -3,7 +3,7 @@
 //! Each component file passes through these states:
 //!
 //! 1. *seen*: a scan has found a new or changed file (`Loader::record_scan`),
-//! 2. *settled*: the file has not changed for `SETTLE` (`TrackedFile::is_ready`),
+//! 2. *ready*: the file has not changed for `DEBOUNCE` (`TrackedFile::is_ready`),
 //! 3. *read*, *checked*, *compiled*, *described*: done by a load task (`load.rs`, `tasks.rs`),
 //! 4. *loaded* or *rejected*: the loader has taken over the result (`Loader::finish_load`),
 //! 5. *published*: the component is part of a catalog (`publish.rs`).
@@ -44,8 +44,8 @@ pub use load::{Precompiled, precompile};
 pub(crate) use load::{check_load_policy, check_name, load_bytes, read};
 pub use options::{LoadOptions, LoadPolicy, Progress};
 
-/// How long a file must stay unchanged before it is read.
-pub(crate) const SETTLE: Duration = Duration::from_millis(100);
+/// Time for which a file must be unchanged before it is read.
+pub(crate) const DEBOUNCE: Duration = Duration::from_millis(100);
 
 /// The files of the served directory and the loads that are running.
 pub(crate) struct Loader {
@@ -75,7 +75,7 @@ struct UnreadableFolder {
 }
 
 impl Loader {
-    /// `activity` is incremented whenever there are results for [`Loader::collect_results`].
+    /// Creates a loader. `activity` is incremented whenever there are results for [`Loader::collect_results`].
     pub(crate) fn new(directory: PathBuf, options: LoadOptions, activity: Arc<watch::Sender<u64>>) -> Self {
         let stored_names = options.names_file.as_deref().map(StoredNames::read).unwrap_or_default();
         let [owners, _] = stored_names.files(&directory);
@@ -108,23 +108,23 @@ impl Loader {
         !self.tasks.is_empty()
     }
 
-    /// Returns true if a file has not settled yet, so that the directory should be scanned again soon.
-    pub(crate) fn is_unsettled(&self) -> bool {
+    /// Returns true if a file may still be changing, so that the directory should be scanned again soon.
+    pub(crate) fn is_changing(&self) -> bool {
         self.files.iter().any(|(path, file)| {
             let waits = !file.is_loaded && !self.tasks.contains(path);
             file.is_missing || waits && !matches!(file.state, FileState::Conflict { .. })
         })
     }
 
-    /// Scans the directory and starts to load files that have not changed for `settle`.
-    pub(crate) async fn scan(&mut self, settle: Duration) {
+    /// Scans the directory and starts to load files that have not changed for `debounce`.
+    pub(crate) async fn scan(&mut self, debounce: Duration) {
         self.retry_missing_folders();
         let scan = self.scan_directory().await;
         self.record_scan(&scan);
         self.record_unreadable(&scan);
-        self.has_changed |= self.remove_missing(&scan, settle);
+        self.has_changed |= self.remove_missing(&scan, debounce);
         let conflicts = self.name_conflicts();
-        let ready = self.ready_files(settle);
+        let ready = self.ready_files(debounce);
         self.has_changed |= self.mark_conflicts(&conflicts);
         let (components, others): (Vec<_>, Vec<_>) = ready
             .into_iter()
@@ -180,7 +180,7 @@ impl Loader {
             if file.version != *version {
                 tracing::debug!("{}: pending: it has changed", path.display());
                 file.version = *version;
-                file.restart_settling();
+                file.restart_debounce();
                 if self.tasks.contains(path) {
                     self.tasks.abort(path);
                     file.reset_state();
@@ -204,16 +204,16 @@ impl Loader {
         }
     }
 
-    /// Stops tracking files that have been missing for `settle`; a file that is being replaced is missing only for a
+    /// Stops tracking files that have been missing for `debounce`; a file that is being replaced is missing only for a
     /// moment. Returns true if there were any. The state of files in unreadable folders is unknown, so they stay.
-    fn remove_missing(&mut self, scan: &Scan, settle: Duration) -> bool {
+    fn remove_missing(&mut self, scan: &Scan, debounce: Duration) -> bool {
         for (_, file) in self.files.iter_mut().filter(|(path, _)| scan.is_missing(path)) {
             if !std::mem::replace(&mut file.is_missing, true) {
                 file.seen = Instant::now();
             }
         }
         let count = self.files.len();
-        let removed = self.files.extract_if(.., |path, file| scan.is_missing(path) && file.seen.elapsed() >= settle);
+        let removed = self.files.extract_if(.., |path, file| scan.is_missing(path) && file.seen.elapsed() >= debounce);
         for (path, file) in removed {
             self.tasks.abort(&path);
             if let Some(component) = &file.component {
@@ -262,8 +262,8 @@ impl Loader {
         changed
     }
 
-    fn ready_files(&self, settle: Duration) -> Vec<PathBuf> {
-        let ready = self.files.iter().filter(|(path, file)| file.is_ready(settle) && !self.tasks.contains(path));
+    fn ready_files(&self, debounce: Duration) -> Vec<PathBuf> {
+        let ready = self.files.iter().filter(|(path, file)| file.is_ready(debounce) && !self.tasks.contains(path));
         ready.map(|(path, _)| path.clone()).collect()
     }
 
@@ -296,7 +296,7 @@ impl Loader {
         let Some(file) = self.files.get_mut(&path) else { return false };
         if FileVersion::of(&path) != Some(task.version) {
             // The file changed while it was read: the next scan loads it again.
-            file.restart_settling();
+            file.restart_debounce();
             file.reset_state();
             return false;
         }

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use crate::catalog::Catalog;
 use crate::catalog::draining::{Draining, DrainingRevision};
 use crate::catalog::inspect::{Inspection, inspect};
-use crate::catalog::loader::{LoadOptions, LoadPolicy, Loader, SETTLE};
+use crate::catalog::loader::{DEBOUNCE, LoadOptions, LoadPolicy, Loader};
 use crate::catalog::revisions::Revisions;
 use crate::catalog::scan::is_ignored;
 use crate::catalog::settings::Settings;
@@ -27,8 +27,8 @@ use crate::runtime::engine::Engine;
 /// must still serve within a second.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Interval of scans while files are settling.
-const SETTLE_INTERVAL: Duration = Duration::from_millis(50);
+/// Interval of scans while files may still be changing.
+const DEBOUNCE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A handle to the current [`Catalog`]. Cheap to clone; watching ends when the last clone is dropped.
 #[derive(Clone)]
@@ -41,13 +41,13 @@ struct Shared {
     load_policy: Option<LoadPolicy>,
     current: ArcSwap<Catalog>,
     generation: watch::Sender<u64>,
-    /// Incremented when the state of a file, the catalog or what drains has changed.
+    /// Incremented when the state of a file, the catalog or the draining revisions have changed.
     changes: watch::Sender<u64>,
     /// Held while scanning and publishing, never while compiling.
     loader: tokio::sync::Mutex<Loader>,
     /// Incremented when a load begins to compile and when it ends.
     activity: Arc<watch::Sender<u64>>,
-    /// Number of callers that want no new catalog before all loads have ended.
+    /// Number of callers that hold back new catalogs until all loads have ended.
     publish_holds: AtomicUsize,
     draining: Mutex<Draining>,
 }
@@ -140,7 +140,8 @@ impl CatalogHandle {
         self.0.generation.subscribe()
     }
 
-    /// Returns a receiver that is notified when the state of a file, the catalog or what drains has changed.
+    /// Returns a receiver that is notified when the state of a file, the catalog or the draining revisions have
+    /// changed.
     pub fn subscribe_to_changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
     }
@@ -170,18 +171,18 @@ impl CatalogHandle {
         self.0.revisions.as_ref()
     }
 
-    /// Returns what decides whether a file may be loaded. `None` if every file may.
+    /// Returns the policy that decides whether a file may be loaded. `None` if every file may.
     pub fn load_policy(&self) -> Option<&LoadPolicy> {
         self.0.load_policy.as_ref()
     }
 
-    /// Scans the directory now, without waiting for files to settle. Returns the catalog when everything is loaded.
+    /// Scans the directory now, without the debounce delay. Returns the catalog when everything is loaded.
     pub async fn reload_now(&self) -> Arc<Catalog> {
         self.0.reload().await;
         self.current()
     }
 
-    /// Returns a sentence if a limit was raised beyond what the engine was configured for.
+    /// Returns a warning if a limit was raised beyond the capacity of the engine's memory pool.
     pub fn pool_overflow(&self, settings: &Settings) -> Option<String> {
         settings.limits().find_map(|limits| self.0.engine.pool_overflow(limits))
     }
@@ -194,7 +195,7 @@ impl CatalogHandle {
         loader.configure(settings);
         self.0.publish(&mut loader).await;
         drop(loader);
-        self.0.run_pass(Some(SETTLE)).await;
+        self.0.run_pass(Some(DEBOUNCE)).await;
     }
 
     /// Spawns the task that watches the directory. New code serves within a second after its file was written.
@@ -221,11 +222,11 @@ impl Shared {
     /// results of loads, and publishes them unless a [`PublishHold`] exists.
     async fn run_pass(&self, scan: Option<Duration>) -> PassOutcome {
         let mut loader = self.loader.lock().await;
-        if let Some(settle) = scan {
-            loader.scan(settle).await;
+        if let Some(debounce) = scan {
+            loader.scan(debounce).await;
         }
         loader.collect_results();
-        let outcome = PassOutcome { is_loading: loader.is_loading(), is_unsettled: loader.is_unsettled() };
+        let outcome = PassOutcome { is_loading: loader.is_loading(), is_changing: loader.is_changing() };
         if !outcome.is_loading || self.publish_holds.load(Ordering::Relaxed) == 0 {
             self.publish(&mut loader).await;
         }
@@ -282,8 +283,8 @@ impl Shared {
 /// The result of a pass.
 struct PassOutcome {
     is_loading: bool,
-    /// True if files are still settling: scan again soon.
-    is_unsettled: bool,
+    /// True if files may still be changing, so that the next scan should follow soon.
+    is_changing: bool,
 }
 
 /// While it exists, no catalog is published before all loads have ended.
@@ -331,11 +332,11 @@ async fn keep_current<A: Send>(shared: Weak<Shared>, mut wakeups: mpsc::Receiver
                 drop(watcher);
                 return;
             };
-            if !shared.run_pass(Some(SETTLE)).await.is_unsettled {
+            if !shared.run_pass(Some(DEBOUNCE)).await.is_changing {
                 break;
             }
             drop(shared);
-            tokio::time::sleep(SETTLE_INTERVAL).await;
+            tokio::time::sleep(DEBOUNCE_INTERVAL).await;
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Relay of sub-agent events: the events of a custom agent's sub-agents wait in the host until the guest has decided
-//! what happens to them.
+//! Relay of sub-agent events: the events of a custom agent's sub-agents wait in the host until the guest emits or drops
+//! them.
 //!
 //! The guest reads a sub-agent's event under its id. If the guest yields an event with that id, the original goes to
 //! the session and the sub-agent continues. If the guest reads on instead, the event is dropped. A failure of the

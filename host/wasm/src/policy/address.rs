@@ -40,7 +40,7 @@ impl fmt::Display for ReservedRange {
 pub(crate) fn reserved_range(address: IpAddr) -> Option<ReservedRange> {
     match address {
         IpAddr::V4(v4) => reserved_range_v4(v4),
-        IpAddr::V6(v6) => match embedded(v6) {
+        IpAddr::V6(v6) => match embedded_v4(v6) {
             Some(v4) if !is_own_v6(v6) => reserved_range_v4(v4),
             Some(_) | None => reserved_range_v6(v6),
         },
@@ -109,7 +109,7 @@ fn is_own_v6(v6: Ipv6Addr) -> bool {
 }
 
 /// Returns the IPv4 address that an IPv6 address embeds.
-fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
+fn embedded_v4(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     let v4 = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
     match v6.segments() {
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low] => Some(v4(high, low)),
@@ -133,7 +133,7 @@ impl Cidr {
     /// Returns true if the range contains the address or the IPv4 address that it embeds.
     pub(crate) fn covers(&self, address: IpAddr) -> bool {
         let embedded = match address {
-            IpAddr::V6(v6) => embedded(v6).map(IpAddr::V4),
+            IpAddr::V6(v6) => embedded_v4(v6).map(IpAddr::V4),
             IpAddr::V4(_) => None,
         };
         self.contains(address) || embedded.is_some_and(|v4| self.contains(v4))

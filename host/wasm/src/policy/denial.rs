@@ -54,7 +54,7 @@ impl Denial {
         tracing::warn!("{}", self.for_operator());
     }
 
-    /// Returns the error with what the operator can do about it.
+    /// Returns the error with the configuration that would allow the action.
     pub(crate) fn for_operator(&self) -> String {
         match &self.private {
             Some(owner) => format!(

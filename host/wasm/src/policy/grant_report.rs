@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::denial::lines;
-use super::permission::quoted;
+use super::permission::quote;
 use super::{Access, Grants, HostPattern, Pattern, RequestedGrants};
 
 /// Entries by configuration key, for example `models` or `state.read`. An entry is a name, a pattern, `read` or
@@ -42,16 +42,21 @@ impl GrantReport {
         };
         let (missing, unused) = match &requested {
             Some(requested) => (
-                without(requested, |key, wanted| entries(&granted, key).any(|entry| covers(key, entry, wanted))),
+                without(requested, |key, requested_entry| {
+                    entries(&granted, key).any(|entry| covers(key, entry, requested_entry))
+                }),
                 without(&granted, |key, entry| {
                     if !is_declared {
                         return true;
                     }
                     let requested = requested.iter().filter(|(requested, _)| keys(requested).contains(&key));
-                    let mut requested = requested.flat_map(|(_, wanted)| wanted);
+                    let mut requested = requested.flat_map(|(_, requested_entry)| requested_entry);
                     let is_operator_only = matches!(key, "private_network" | "secrets" | "idempotency_keys");
                     // A grant that is narrower than the request is used as well.
-                    is_operator_only || requested.any(|wanted| covers(key, entry, wanted) || covers(key, wanted, entry))
+                    is_operator_only
+                        || requested.any(|requested_entry| {
+                            covers(key, entry, requested_entry) || covers(key, requested_entry, entry)
+                        })
                 }),
             ),
             None => (GrantEntries::new(), GrantEntries::new()),
@@ -70,7 +75,7 @@ impl GrantReport {
     pub fn missing_grants(&self) -> Vec<String> {
         let list = |key: &str| {
             let entries = self.missing.get(key).filter(|entries| !entries.is_empty())?;
-            Some(format!("[{}]", entries.iter().map(|entry| quoted(entry)).collect::<Vec<_>>().join(", ")))
+            Some(format!("[{}]", entries.iter().map(|entry| quote(entry)).collect::<Vec<_>>().join(", ")))
         };
         let word = |key: &str| self.missing.get(key)?.first().cloned();
         let access = |read: &str, write: &str| {
@@ -105,7 +110,7 @@ impl GrantReport {
         let granted = self.granted.get("private_network");
         let entries = missing.iter().filter(|entry| is_private(entry)).map(|entry| private_entry(entry));
         let is_missing = |entry: &String| granted.is_none_or(|granted| !granted.contains(entry));
-        let private: Vec<_> = entries.filter(is_missing).map(|entry| quoted(&entry)).collect();
+        let private: Vec<_> = entries.filter(is_missing).map(|entry| quote(&entry)).collect();
         (!private.is_empty()).then(|| format!("[{}]", private.join(", ")))
     }
 }
@@ -150,14 +155,14 @@ fn union(mut one: GrantEntries, other: GrantEntries) -> GrantEntries {
 }
 
 fn variable(name: &str) -> String {
-    let name = quoted(name);
+    let name = quote(name);
     format!("{name}: {{from: {name}}}")
 }
 
-/// The placeholder `FOLDER` stands for the host's folder, which only the operator knows.
+/// Returns the lines of a folder grant. `FOLDER` is a placeholder for the host's folder, which the operator fills in.
 fn folder(entry: &str) -> String {
     let (access, guest) = entry.split_once(' ').unwrap_or(("read", entry));
-    format!("{{host: FOLDER, guest: {}, access: {access}}}", quoted(guest))
+    format!("{{host: FOLDER, guest: {}, access: {access}}}", quote(guest))
 }
 
 /// Returns the grant keys that can satisfy a request below `requested`.

@@ -81,7 +81,7 @@ impl Target {
 
     /// Returns `host:port`, in the notation of `private_network`.
     pub(crate) fn host_and_port(&self) -> String {
-        format!("{}:{}", bracketed(&self.host), self.port)
+        format!("{}:{}", url_host(&self.host), self.port)
     }
 
     /// Returns true if the host is known to be private without resolving it.
@@ -114,7 +114,7 @@ impl fmt::Display for Host {
         match self {
             Self::Any => f.write_str("*"),
             Self::Subdomain(suffix) => write!(f, "*{suffix}"),
-            Self::Exact(host) => f.write_str(&bracketed(host)),
+            Self::Exact(host) => f.write_str(&url_host(host)),
         }
     }
 }
@@ -131,7 +131,7 @@ impl fmt::Display for Port {
 /// In the notation of `network`.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let host = bracketed(&self.host);
+        let host = url_host(&self.host);
         f.write_str(if self.is_plain { "http://" } else { "" })?;
         if self.port == default_port(self.is_plain) { f.write_str(&host) } else { write!(f, "{host}:{}", self.port) }
     }
@@ -313,7 +313,7 @@ fn is_address(host: &str) -> bool {
         || host.rsplit('.').next().is_some_and(|label| label.bytes().all(|b| b.is_ascii_digit()))
 }
 
-fn bracketed(host: &str) -> Cow<'_, str> {
+fn url_host(host: &str) -> Cow<'_, str> {
     if host.contains(':') { format!("[{host}]").into() } else { host.into() }
 }
 

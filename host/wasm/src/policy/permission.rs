@@ -115,7 +115,7 @@ impl<'a> Permission<'a> {
         }
     }
 
-    /// Returns the component that exports the item, or `None` for what no component exports.
+    /// Returns the component that exports the item. `None` if no component does.
     fn owner(self) -> Option<&'a str> {
         match self {
             Self::Item(ItemKind::Toolset, name) => Some(name.split_once('/').map_or(name, |(owner, _)| owner)),
@@ -158,7 +158,7 @@ impl<'a> Permission<'a> {
             Self::Sessions(access, app) => format!("sessions: {{{access}: [{}]}}", exactly(app)),
             Self::State(access, key) => format!("state: {{{access}: [{}]}}", exactly(key)),
             Self::Tool(name) => format!("tools: [{}]", exactly(name)),
-            Self::Item(kind, name) => format!("tools: [{}]", quoted(&item_pattern(kind, name))),
+            Self::Item(kind, name) => format!("tools: [{}]", quote(&item_pattern(kind, name))),
         }
     }
 }
@@ -180,11 +180,11 @@ pub(super) fn item_pattern(kind: ItemKind, name: &str) -> String {
 
 /// Returns a pattern for one name, as YAML.
 fn exactly(name: &str) -> String {
-    quoted(&Pattern::exactly(name))
+    quote(&Pattern::exactly(name))
 }
 
 /// Quotes a text for YAML, which accepts JSON strings.
-pub(super) fn quoted(text: &str) -> String {
+pub(super) fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 

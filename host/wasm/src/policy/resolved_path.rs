@@ -38,7 +38,7 @@ pub(super) struct ResolvedPath {
     target: Entry,
 }
 
-/// How the location of one path relates to another.
+/// Relation of the locations of two paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Relation {
     /// Both lead to the same entry.

@@ -99,7 +99,7 @@ impl ResolvedSecret {
 }
 
 impl Secret {
-    /// Name of the secret in messages.
+    /// Returns the name of the secret in messages.
     pub fn name(&self) -> &str {
         &self.name
     }

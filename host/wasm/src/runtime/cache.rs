@@ -165,9 +165,9 @@ fn read(engine: &Engine, directory: &CacheDirectory, name: &str) -> Option<Compo
             return None;
         }
     }
-    // SAFETY: the file holds what `write` got from the compiler of this host for this component and engine. The keyed
-    // hash proves it, and only the owner of the directory can read the key, or replace the file after the check.
-    // Files are never changed in place. Wasmtime ignores what follows the code, and refuses code of another version or
+    // SAFETY: the file was written by `write` with code that this host compiled for this component and engine. The
+    // keyed hash proves it, and only the owner of the directory can read the key, or replace the file after the check.
+    // Files are never changed in place. Wasmtime ignores bytes after the code, and refuses code of another version or
     // configuration.
     match unsafe { Component::deserialize_file(engine.wasm(), &path) } {
         Ok(component) => Some(component),
@@ -188,7 +188,7 @@ fn verify(key: &Key, name: &str, mut file: File) -> io::Result<bool> {
     Ok(trailer.strip_prefix(MAGIC).is_some_and(|mac| hash.verify(mac)))
 }
 
-/// Adds what is written to a hash.
+/// Writer that feeds a hash.
 struct HashWriter<'a>(&'a mut FileHash);
 
 impl Write for HashWriter<'_> {

@@ -55,12 +55,6 @@ impl Compiler {
         Self { worker, limits, permits }
     }
 
-    /// Returns this compiler with another worker.
-    #[must_use]
-    pub fn with_worker(self, worker: Worker) -> Self {
-        Self { worker, ..self }
-    }
-
     /// Returns the limits of a compilation.
     pub fn limits(&self) -> &CompileLimits {
         &self.limits

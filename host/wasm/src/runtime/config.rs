@@ -13,17 +13,17 @@ use crate::runtime::limits::units;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct InstanceSettings {
-    /// Most instances of all components at one time, pooled ones included.
+    /// Maximum number of instances of all components at one time, pooled ones included.
     pub max: NonZeroU32,
-    /// How long a call waits for a free instance, or for memory, before it fails with `COMPONENT_BUSY`.
+    /// Maximum time that a call waits for a free instance, or for memory, before it fails with `COMPONENT_BUSY`.
     #[serde(deserialize_with = "units::time")]
     pub queue_timeout: Duration,
-    /// Most calls that wait at one time; a further one fails at once.
+    /// Maximum number of calls that wait at one time; a further one fails at once.
     pub max_queued: u32,
-    /// Most bytes of memory of all instances. `None` is half of the memory of the machine or container.
+    /// Maximum memory in bytes of all instances. `None` is half of the memory of the machine or container.
     #[serde(deserialize_with = "units::size")]
     pub memory: Option<u64>,
-    /// Most bytes of memory of all instances of one run. `None` is a quarter of `memory`, at most 1 GiB.
+    /// Maximum memory in bytes of all instances of one run. `None` is a quarter of `memory`, at most 1 GiB.
     #[serde(deserialize_with = "units::size")]
     pub run_memory: Option<u64>,
 }
@@ -55,19 +55,19 @@ impl Default for InstanceSettings {
 /// The instance pool of a component: `components.NAME.warm` in `hatchery.yaml`, for guests that are expensive to start,
 /// such as those that contain an interpreter.
 ///
-/// A later call finds what an earlier one left in the guest's memory, even if it belongs to another user. That is why
-/// no instance is pooled unless an operator who knows the guest configures it. What the host holds for a call (session,
-/// state, settings, budgets) never reaches the next one. An instance serves one call at a time. A call that finds all
-/// of them busy gets a new one, so pooling never makes a call slower. Agents' runs and models' answers always have an
-/// instance of their own.
+/// A later call finds the memory as an earlier one left it, even if that one belonged to another user. That is why no
+/// instance is pooled unless an operator who knows the guest configures it. Data of a call in the host (session, state,
+/// settings, budgets) never reaches the next one. An instance serves one call at a time. A call that finds all of them
+/// busy gets a new one, so pooling never makes a call slower. Agents' runs and models' answers always have an instance
+/// of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct InstancePoolConfig {
-    /// Most idle instances. Each keeps its memory, which can be as much as `limits.memory`.
+    /// Maximum number of idle instances. Each keeps its memory, which can be as much as `limits.memory`.
     pub size: NonZeroU32,
-    /// Most calls of one instance. Up to an eighth less, so that they do not all retire together.
+    /// Maximum number of calls of one instance. Up to an eighth less, so that they do not all retire together.
     pub max_calls: NonZeroU32,
-    /// How long an instance may be idle before it is dropped.
+    /// Idle time after which an instance is dropped.
     #[serde(deserialize_with = "units::time")]
     pub idle: Duration,
 }

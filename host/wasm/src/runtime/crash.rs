@@ -1,28 +1,28 @@
-//! Crashes of guests in plain words.
+//! Crash reports: traps and panics of guests in plain words.
 
 use std::fmt;
 
 use wasmtime::Trap;
 
-/// Why a guest crashed.
+/// The reason of a guest's crash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Crash {
-    /// What happened, as a clause such as "it panicked: no such key".
+    /// The crash as a clause, such as "it panicked: no such key".
     reason: String,
-    /// What the author or the operator can do; empty if that is not known.
+    /// A remedy for the author or the operator; empty if none is known.
     advice: &'static str,
     /// The end of stderr, with the place of a panic.
     stderr: String,
 }
 
-/// What runtimes write when an allocation fails.
+/// Texts that runtimes write when an allocation fails.
 const ALLOCATION_FAILURES: [&str; 3] = ["memory allocation of", "out of memory", "MemoryError"];
 
 /// A longer message of a panic is cut to this many characters in [`Crash::reason`].
 const MAX_PANIC_CHARS: usize = 200;
 
 impl Crash {
-    /// Describes the error of a guest. `stderr` is the end of what it wrote there, on one line.
+    /// Describes the error of a guest. `stderr` is the end of its standard error, on one line.
     pub(crate) fn new(error: &wasmtime::Error, stderr: String) -> Self {
         let trap = error.downcast_ref::<Trap>().copied();
         let (reason, advice) = match trap {
@@ -36,7 +36,7 @@ impl Crash {
         Self { reason, advice, stderr }
     }
 
-    /// Returns what happened, without advice and without the place in the code.
+    /// Returns the reason, without advice and without the place in the code.
     pub(crate) fn reason(&self) -> &str {
         &self.reason
     }

@@ -59,22 +59,22 @@ const FEATURES: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
 
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
-    /// Most instances at one time; also the size of the pooling allocator.
+    /// Maximum number of instances at one time; also the size of the pooling allocator.
     pub instances: u32,
-    /// Most bytes of memory of any component. [`Limits::memory`] can be lower, not higher.
+    /// Maximum memory in bytes of any component. [`Limits::memory`] can be lower, not higher.
     pub max_memory: u64,
-    /// Most table elements of any component.
+    /// Maximum number of table elements of any component.
     pub max_tables: u64,
-    /// Most bytes of memory of all instances at one time. Half of the memory of the process by default; the rest is
+    /// Maximum memory in bytes of all instances at one time. Half of the memory of the process by default; the rest is
     /// for sessions, code and the system.
     pub memory: u64,
-    /// Most bytes of memory of the instances of one run. A quarter of `memory`, at most 1 GiB, by default.
+    /// Maximum memory in bytes of the instances of one run. A quarter of `memory`, at most 1 GiB, by default.
     pub run_memory: u64,
-    /// How long a call waits for a free instance, or for memory, before it fails with `COMPONENT_BUSY`.
+    /// Maximum time that a call waits for a free instance, or for memory, before it fails with `COMPONENT_BUSY`.
     pub queue_timeout: Duration,
-    /// Most calls that wait at one time; a further one fails at once.
+    /// Maximum number of calls that wait at one time; a further one fails at once.
     pub max_queued: u32,
-    /// Whether to use the pooling allocator.
+    /// True to use the pooling allocator.
     pub pooling: bool,
 }
 
@@ -339,8 +339,8 @@ fn config() -> Config {
     config
 }
 
-/// Keeping a small part of each slot resident, together with a page map scan, makes a fresh call twice as cheap as
-/// either alone.
+/// Returns the settings of the pooling allocator. Keeping a small part of each slot resident, together with a page map
+/// scan, makes a fresh call twice as cheap as either alone.
 fn pooling_config(options: &EngineOptions) -> PoolingAllocationConfig {
     let mut pool = PoolingAllocationConfig::default();
     pool.total_component_instances(options.instances)

@@ -79,7 +79,7 @@ fn error_code(
     }),))
 }
 
-/// Most bytes of a request's body that the host buffers before they are sent.
+/// Maximum size in bytes of a request's body that the host buffers before they are sent.
 const MAX_UNSENT: usize = 64 << 10;
 
 /// The HTTP client of one call.
@@ -112,7 +112,7 @@ impl Http {
         !self.sender.is_describing && self.sender.egress.has_network()
     }
 
-    /// Returns what sends the requests of the call.
+    /// Returns the sender of the call's requests.
     pub(crate) fn sender(&self) -> RequestSender {
         self.sender.clone()
     }
@@ -132,7 +132,7 @@ pub(crate) struct RequestSender {
     invocation: Option<Arc<Invocation>>,
     /// The context of the call, if its requests may get idempotency keys.
     caller: Option<CallContext>,
-    /// Where the spans of the requests begin.
+    /// Parent of the spans of the requests.
     span: SpanContext,
     /// True while a component describes itself: loading must not depend on a network.
     is_describing: bool,

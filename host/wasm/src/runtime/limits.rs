@@ -16,7 +16,7 @@ use thiserror::Error;
 /// Timeout of a component's `describe`, however long its calls may take.
 pub(crate) const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Most bytes of the headers of one HTTP message, as the host stores them.
+/// Maximum size in bytes of the headers of one HTTP message, as the host stores them.
 pub(crate) const MAX_HEADERS: usize = 16 << 10;
 
 /// A default in the table, such as `64 MiB`, `30 s` or `1000`.
@@ -167,7 +167,8 @@ macro_rules! limits {
 }
 
 limits! {
-    /// Sum of all linear memories and of what the host holds for the call, such as bodies and headers of HTTP requests.
+    /// Sum of all linear memories and of data that the host holds for the call, such as bodies and headers of HTTP
+    /// requests.
     memory: size(64 MiB) { Memory, "COMPONENT_MEMORY", "of memory" };
     /// Sum of all table elements.
     tables: count(100_000) { Tables, "COMPONENT_LIMIT", "table elements" };
@@ -181,8 +182,8 @@ limits! {
     wall: time(30 s) { Wall, "COMPONENT_TIMEOUT", "of wall time" };
     /// Wall time of a custom agent's run, of a model's answer, or of a live model's conversation.
     agent_wall: time(10 min) { AgentWall, "COMPONENT_TIMEOUT", "of wall time" };
-    /// Bytes of a tool's result, a callback's answer, one event, a model's whole answer, what a call sets, or the
-    /// events that it reads at a time.
+    /// Bytes of a tool's result, a callback's answer, one event, a model's whole answer, the state that a call sets,
+    /// or the events that it reads at a time.
     result: size(8 MiB) { Result, "COMPONENT_LIMIT", "in one result" };
     /// Bytes written to the log, stdout and stderr together. Each line counts 128 more.
     log: size(64 KiB) { Log, "COMPONENT_LIMIT", "of log output" };

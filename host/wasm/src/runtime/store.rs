@@ -51,8 +51,8 @@ use instance_pool::WarmInstance;
 use memory::MemoryError;
 pub(crate) use state::{Caller, HostState};
 
-/// Most bytes that one host call may copy out of a guest, as a multiple of `limits.result`. Strings are copied before
-/// they are measured.
+/// Maximum number of bytes that one host call may copy out of a guest, as a multiple of `limits.result`. Strings are
+/// copied before they are measured.
 const COPY_FACTOR: u64 = 4;
 
 /// A call into a guest. These futures are boxed because the compiler otherwise proves again for each caller that

@@ -18,7 +18,7 @@ fn key() -> SessionKey {
     SessionKey::new("app", "user", "session")
 }
 
-/// Returns the context of a tool call, with what the journal of its run has of earlier attempts.
+/// Returns the context of a tool call, with the journal of earlier attempts of its run.
 async fn attempt(catalog: &Arc<Catalog>, services: &Services, previous: Option<u64>) -> (CallContext, u64) {
     let (acquired, duration) = (UptimeInstant::now(), Duration::from_secs(60));
     let TurnStart::Begun(turn) = services.sessions.begin_turn(&key(), previous, duration).await.unwrap() else {

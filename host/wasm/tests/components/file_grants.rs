@@ -1,4 +1,4 @@
-//! Grants of host folders: what components can read and write, links that lead out, and conflicts between components.
+//! Grants of host folders: reading and writing, links that lead out, and conflicts between components.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -299,7 +299,7 @@ async fn denials_are_in_the_audit_log_up_to_a_limit() {
     drop(guard);
     let lines = log.lines("hatchery::audit");
     assert_eq!(lines.len(), 1 + 16 + 1);
-    assert_eq!(lines.last().unwrap(), "denied more than 16 times in one call; what follows is not logged");
+    assert_eq!(lines.last().unwrap(), "denied more than 16 times in one call; further denials are not logged");
 }
 
 #[tokio::test]

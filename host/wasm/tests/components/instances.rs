@@ -1,4 +1,4 @@
-//! Instance pools, and what a later call can see of an earlier one.
+//! Instance pools, and the isolation of calls of one instance.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

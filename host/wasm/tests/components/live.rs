@@ -33,18 +33,18 @@ fn audio(data: &[u8]) -> Blob {
     Blob { mime_type: "audio/pcm".into(), data: data.to_vec().into(), display_name: None }
 }
 
-/// Sends a request, and returns what the model says until it has finished its turn, or its error.
+/// Sends a request, and returns the model's responses until the end of its turn, or its error.
 async fn say(connection: &dyn LiveConnection, request: LiveRequest) -> Result<Vec<LiveResponse>, ModelError> {
     connection.send(request).await?;
-    let mut said = Vec::new();
+    let mut responses = Vec::new();
     while let Some(response) = connection.receive().await {
         match response? {
-            LiveResponse::TurnComplete => return Ok(said),
+            LiveResponse::TurnComplete => return Ok(responses),
             LiveResponse::Usage(usage) => assert_eq!(usage.total_token_count, Some(7)),
-            response => said.push(response),
+            response => responses.push(response),
         }
     }
-    panic!("the connection was closed after {said:?}");
+    panic!("the connection was closed after {responses:?}");
 }
 
 /// Returns the texts of stored events.
@@ -57,8 +57,8 @@ fn stored_texts(events: &[Arc<Event>]) -> Vec<String> {
 async fn a_live_model_hears_and_speaks_until_the_connection_is_closed() {
     let catalog = gallery(Limits::default()).await;
     let connection = connect(&catalog).await.unwrap();
-    let said = say(&*connection, text("hello")).await.unwrap();
-    assert_eq!(said, [LiveResponse::Content(Content::model("hello"))]);
+    let responses = say(&*connection, text("hello")).await.unwrap();
+    assert_eq!(responses, [LiveResponse::Content(Content::model("hello"))]);
     let sound = audio(&[1, 2, 3]);
     let words = Transcription { text: "3 bytes".into(), finished: true };
     let echo = Content { role: None, parts: vec![hatchery_core::PartData::InlineData(sound.clone()).into()] };

@@ -74,10 +74,10 @@ fn a_task_at_its_end_has_the_artifacts_that_are_new() {
     assert_eq!(*ids, json!({TASK_ID: "t", CONTEXT_ID: "c", ARTIFACT_ID: "new"}));
 }
 
-fn task(text: &str, remark: Option<&str>) -> Update {
+fn task(text: &str, status: Option<&str>) -> Update {
     let artifact = Artifact { id: "a".into(), parts: vec![Part::text(text)], ..Artifact::default() };
     let message =
-        remark.map(|remark| Message { id: "m".into(), parts: vec![Part::text(remark)], ..Message::default() });
+        status.map(|status| Message { id: "m".into(), parts: vec![Part::text(status)], ..Message::default() });
     let status = TaskStatus { state: TaskState::Working, message, ..TaskStatus::default() };
     let (id, context_id) = ("t".into(), "c".into());
     Update::Task(Task { id, context_id, status, artifacts: vec![artifact], ..Task::default() })
@@ -106,10 +106,10 @@ fn the_artifacts_of_tasks_in_progress_count_once() {
 }
 
 #[test]
-fn a_remark_that_is_read_again_is_told_once() {
+fn a_status_message_that_is_read_again_is_emitted_once() {
     let mut inbound = inbound();
-    let mut said = |remark| inbound.accept(received(task("a", Some(remark)))).unwrap().len();
-    assert_eq!([said("one"), said("one"), said("two"), said("two")], [1, 0, 1, 0]);
+    let mut emitted = |text| inbound.accept(received(task("a", Some(text)))).unwrap().len();
+    assert_eq!([emitted("one"), emitted("one"), emitted("two"), emitted("two")], [1, 0, 1, 0]);
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn peers_change_no_state_and_malformed_metadata_is_left_out() {
         "adk_actions": {"escalate": true, "stateDelta": {"a": 1}, "transferToAgent": "root"},
         "adk_usage_metadata": {"totalTokenCount": 7}, "adk_grounding_metadata": "x", "adk_custom_metadata": {"k": 1},
     });
-    let event = restored(metadata.as_object().unwrap());
+    let event = event_data(metadata.as_object().unwrap());
     let expected = EventActions { escalate: Some(true), ..EventActions::default() };
     assert_eq!((event.actions, event.grounding_metadata), (expected, None));
     assert_eq!((event.usage_metadata.unwrap().total(), *event.custom_metadata.unwrap()), (7, json!({"k": 1})));

@@ -12,13 +12,13 @@ use crate::error::{A2aError, excerpt};
 use crate::model::PushConfig;
 use hatchery_egress::{self as egress, Egress, Timeouts};
 
-/// How often a notification is sent that does not arrive.
+/// Maximum number of attempts to send a notification.
 const MAX_ATTEMPTS: u32 = 3;
 
 /// The header with the token of a configuration.
 const TOKEN_HEADER: &str = "x-a2a-notification-token";
 
-/// Most bytes of the texts of a configuration.
+/// Maximum size in bytes of the texts of a configuration.
 const MAX_ID: usize = 128;
 const MAX_URL: usize = 2048;
 const MAX_TOKEN: usize = 4096;
@@ -28,11 +28,11 @@ const MAX_CREDENTIALS: usize = 8192;
 /// Limits of push notifications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PushLimits {
-    /// How long one attempt may take in all.
+    /// Timeout of one attempt.
     pub timeout: Duration,
-    /// How long to wait before the second attempt. The wait doubles.
+    /// Delay before the second attempt, doubled each time.
     pub retry_delay: Duration,
-    /// Most requests at a time.
+    /// Maximum number of requests at a time.
     pub max_in_flight: usize,
 }
 

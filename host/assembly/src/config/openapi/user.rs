@@ -10,7 +10,7 @@ use crate::config::value::ValueConfig;
 /// The scope that makes a login one of OpenID.
 const OPENID_SCOPE: &str = "openid";
 
-/// What each user grants: exactly one of these.
+/// The credential of each user: exactly one of these.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UserAuthConfig {
@@ -28,21 +28,21 @@ pub struct UserAuthConfig {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UserOAuth2Config {
-    /// Where users log in.
+    /// Authorization endpoint, where users log in.
     pub authorization_url: String,
-    /// Where tokens are requested.
+    /// Token endpoint.
     pub token_url: String,
     pub client_id: ValueConfig,
     /// Default: none, for a client that is public.
     #[serde(default)]
     pub client_secret: Option<ValueConfig>,
-    /// What to ask users for.
+    /// The scopes to request.
     #[serde(default)]
     pub scopes: Vec<String>,
-    /// Where users are sent after the login. Default: what the client of the run chooses.
+    /// URL that users are sent to after the login. Default: the client of the run chooses.
     #[serde(default)]
     pub redirect_uri: Option<String>,
-    /// Where the id and the secret are in requests for tokens. Default: `header`.
+    /// Place of the client id and secret in token requests. Default: `header`.
     #[serde(default)]
     pub client_in: OAuth2ClientPlacement,
 }
@@ -57,13 +57,13 @@ pub struct OpenIdConnectConfig {
     /// Default: none, for a client that is public.
     #[serde(default)]
     pub client_secret: Option<ValueConfig>,
-    /// What to ask users for, beside `openid`.
+    /// The scopes to request in addition to `openid`.
     #[serde(default)]
     pub scopes: Vec<String>,
-    /// Where users are sent after the login. Default: what the client of the run chooses.
+    /// URL that users are sent to after the login. Default: the client of the run chooses.
     #[serde(default)]
     pub redirect_uri: Option<String>,
-    /// Where the id and the secret are in requests for tokens. Default: `header`.
+    /// Place of the client id and secret in token requests. Default: `header`.
     #[serde(default)]
     pub client_in: OAuth2ClientPlacement,
 }
@@ -72,14 +72,14 @@ pub struct OpenIdConnectConfig {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UserApiKeyConfig {
-    /// Where it is in requests.
+    /// Its place in requests.
     #[serde(rename = "in")]
     pub location: ApiKeyLocation,
     /// The name of the header, of the parameter or of the cookie.
     pub name: String,
 }
 
-/// What is in the header `Authorization`.
+/// The scheme of the header `Authorization`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UserHttpScheme {

@@ -10,10 +10,10 @@ use hatchery_wasm::limits::units;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-/// Shortest API key. What is shorter can be guessed.
+/// Minimum length of an API key in bytes. Shorter ones can be guessed.
 const MIN_KEY_BYTES: usize = 16;
 
-/// Longest tolerance for clocks that differ.
+/// Maximum tolerance for clocks that differ.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(300);
 
 /// The clients that may use the server.
@@ -24,13 +24,15 @@ pub struct ServerAuthConfig {
     pub keys: Vec<ClientKeyConfig>,
     /// Tokens of an issuer.
     pub oidc: Option<OidcConfig>,
-    /// How many requests each key, and each user with tokens, may send per minute; 0 means no limit. Operators have none.
+    /// Maximum number of requests per minute of each key, and of each user with tokens; 0 means no limit. Operators
+    /// have none.
     pub requests_per_minute: u32,
-    /// How many requests each key, and each user with tokens, may have in progress; 0 means no limit. Operators have none.
+    /// Maximum number of concurrent requests of each key, and of each user with tokens; 0 means no limit. Operators
+    /// have none.
     pub concurrent_requests: u32,
 }
 
-/// What a client may do.
+/// The rights of a client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -41,7 +43,7 @@ pub enum Role {
     Operate,
 }
 
-/// An API key: its hash, or where its text is.
+/// An API key: its hash, or the variable or file with its text.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientKeyConfig {
@@ -60,9 +62,9 @@ pub struct ClientKeyConfig {
     pub role: Role,
     /// The user for whom it acts. Default: any.
     pub user: Option<String>,
-    /// How many requests it may send per minute. Default: that of all keys.
+    /// Maximum number of its requests per minute. Default: that of all keys.
     pub requests_per_minute: Option<u32>,
-    /// How many requests it may have in progress. Default: that of all keys.
+    /// Maximum number of its concurrent requests. Default: that of all keys.
     pub concurrent_requests: Option<u32>,
 }
 
@@ -219,7 +221,7 @@ impl ClientKeyConfig {
         Ok(Sha256::digest(key).into())
     }
 
-    /// Returns what the key is for, in one line.
+    /// Returns the rights of the key in one line.
     pub(crate) fn summary(&self) -> String {
         let role = match self.role {
             Role::Use => "use",
@@ -264,7 +266,7 @@ impl OidcConfig {
     }
 }
 
-/// Returns true for a URL whose answer nobody on the network can replace.
+/// Returns true for a URL whose response cannot be replaced on the network.
 fn is_confidential(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once("://") else { return false };
     let authority = rest.split(['/', '\\', '?', '#']).next().unwrap_or_default();

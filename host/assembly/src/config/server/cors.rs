@@ -27,7 +27,7 @@ pub struct CorsConfig {
     /// True if requests may have credentials of the browser, such as cookies.
     #[serde(alias = "allowCredentials")]
     pub allow_credentials: bool,
-    /// How long a browser may keep the answer to a preflight request. Default: 1 h.
+    /// Time for which a browser may cache the response to a preflight request. Default: 1 h.
     #[serde(alias = "maxAge", deserialize_with = "units::time")]
     pub max_age: Duration,
 }
@@ -46,7 +46,7 @@ impl Default for CorsConfig {
 }
 
 impl CorsConfig {
-    /// Checks that the entry means what its author expects.
+    /// Checks for entries that would match nothing, or more than intended.
     ///
     /// # Errors
     /// The problem, without the key.

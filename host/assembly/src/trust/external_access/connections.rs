@@ -55,7 +55,7 @@ pub(super) fn external_api(api: &ApiConfig, folder: &Path) -> Vec<(String, Strin
         .iter()
         .map(|client| ("auth.oauth2.token_url".to_owned(), without_credentials(&client.token_url)));
     let login = api.auth.user.iter().filter_map(|user| user.oauth2.as_ref());
-    // Where users are sent with their passwords.
+    // The login page, where users enter their passwords.
     let login = login.map(|oauth2| {
         ("auth.user.oauth2.authorization_url".to_owned(), without_credentials(&oauth2.authorization_url))
     });
@@ -91,7 +91,7 @@ fn external_account(prefix: &str, account: &ServiceAccountConfig) -> (String, St
     (format!("{prefix}service_account{key}"), value)
 }
 
-/// Returns what an integration reaches, and the account that it needs, as key and value.
+/// Returns the resource of an integration, and the account that it needs, as key and value.
 pub(super) fn external_integration(integration: &IntegrationConfig) -> Vec<(String, String)> {
     let IntegrationConfig { project, location, .. } = integration;
     let resources = [("integration", &integration.integration), ("connection", &integration.connection)];

@@ -1,6 +1,6 @@
 //! Closures as callbacks, one shape for each hook point.
 //!
-//! A closure borrows its arguments and returns a boxed future, since it may change what it borrows while it waits:
+//! A closure borrows its arguments and returns a boxed future, since it may change them while it waits:
 //!
 //! ```
 //! use hatchery_engine::build::llm;
@@ -17,8 +17,8 @@
 //! ```
 //!
 //! An `async fn` of the same parameters fits as `|cx, request| Box::pin(check(cx, request))`. The docs of
-//! [`Callback`]'s methods say what each may change and what its answer replaces. A callback that serves several points,
-//! or has a name of its own for messages, is a type that implements [`Callback`].
+//! [`Callback`]'s methods document the arguments that each may change, and the effect of its answer. A callback that
+//! serves several points, or has a name of its own for messages, is a type that implements [`Callback`].
 
 use std::sync::Arc;
 

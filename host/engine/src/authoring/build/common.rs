@@ -11,7 +11,7 @@ use crate::llm::tool_resolution;
 pub(super) struct Common {
     pub(super) name: String,
     pub(super) description: String,
-    /// The sub agents, or the error of the first that cannot be built.
+    /// The sub-agents, or the error of the first that cannot be built.
     pub(super) sub_agents: Result<Vec<Agent>, BuildError>,
     pub(super) callbacks: Callbacks,
 }
@@ -72,7 +72,7 @@ macro_rules! builder {
                 self
             }
 
-            /// Adds a sub agent. A builder is built together with this one.
+            /// Adds a sub-agent. A builder is built together with this one.
             pub fn sub_agent(mut self, agent: impl $crate::authoring::build::IntoAgent) -> Self {
                 self.common.add(agent.into_agent());
                 self

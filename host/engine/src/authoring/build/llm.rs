@@ -200,7 +200,7 @@ impl LlmAgentBuilder {
     /// Builds the agent.
     ///
     /// # Errors
-    /// If a name is invalid, two tools have the same name, a schema or a setting is invalid, or a sub agent cannot be
+    /// If a name is invalid, two tools have the same name, a schema or a setting is invalid, or a sub-agent cannot be
     /// built.
     pub fn build(mut self) -> Result<Agent, BuildError> {
         let agent = &self.common.name;

@@ -9,7 +9,7 @@ use super::common::{Common, builder, check_tools};
 use super::error::BuildError;
 use crate::tools::IntoTool;
 
-/// Builds an agent that runs its sub agents in order.
+/// Builds an agent that runs its sub-agents in order.
 #[must_use]
 pub struct SequentialAgentBuilder {
     common: Common,
@@ -17,7 +17,7 @@ pub struct SequentialAgentBuilder {
 
 builder!(SequentialAgentBuilder);
 
-/// Creates a builder of an agent that runs its sub agents in order.
+/// Creates a builder of an agent that runs its sub-agents in order.
 pub fn sequential(name: impl Into<String>) -> SequentialAgentBuilder {
     SequentialAgentBuilder { common: Common::new(name) }
 }
@@ -26,13 +26,13 @@ impl SequentialAgentBuilder {
     /// Builds the agent.
     ///
     /// # Errors
-    /// If the name is invalid or a sub agent cannot be built.
+    /// If the name is invalid or a sub-agent cannot be built.
     pub fn build(self) -> Result<Agent, BuildError> {
         self.common.build(AgentKind::Sequential)
     }
 }
 
-/// Builds an agent that runs its sub agents concurrently.
+/// Builds an agent that runs its sub-agents concurrently.
 #[must_use]
 pub struct ParallelAgentBuilder {
     common: Common,
@@ -40,7 +40,7 @@ pub struct ParallelAgentBuilder {
 
 builder!(ParallelAgentBuilder);
 
-/// Creates a builder of an agent that runs its sub agents concurrently, each in its own branch.
+/// Creates a builder of an agent that runs its sub-agents concurrently, each in its own branch.
 pub fn parallel(name: impl Into<String>) -> ParallelAgentBuilder {
     ParallelAgentBuilder { common: Common::new(name) }
 }
@@ -49,13 +49,13 @@ impl ParallelAgentBuilder {
     /// Builds the agent.
     ///
     /// # Errors
-    /// If the name is invalid or a sub agent cannot be built.
+    /// If the name is invalid or a sub-agent cannot be built.
     pub fn build(self) -> Result<Agent, BuildError> {
         self.common.build(AgentKind::Parallel)
     }
 }
 
-/// Builds an agent that runs its sub agents repeatedly.
+/// Builds an agent that runs its sub-agents repeatedly.
 #[must_use]
 pub struct LoopAgentBuilder {
     common: Common,
@@ -64,7 +64,7 @@ pub struct LoopAgentBuilder {
 
 builder!(LoopAgentBuilder);
 
-/// Creates a builder of an agent that runs its sub agents in order, repeatedly, until one escalates.
+/// Creates a builder of an agent that runs its sub-agents in order, repeatedly, until one escalates.
 pub fn loop_agent(name: impl Into<String>) -> LoopAgentBuilder {
     LoopAgentBuilder { common: Common::new(name), max_iterations: None }
 }
@@ -79,7 +79,7 @@ impl LoopAgentBuilder {
     /// Builds the agent.
     ///
     /// # Errors
-    /// If the name is invalid or a sub agent cannot be built.
+    /// If the name is invalid or a sub-agent cannot be built.
     pub fn build(self) -> Result<Agent, BuildError> {
         self.common.build(AgentKind::Loop { max_iterations: self.max_iterations })
     }
@@ -133,7 +133,7 @@ impl CustomAgentBuilder {
     /// Builds the agent.
     ///
     /// # Errors
-    /// If a name is invalid, two tools have the same name, or a sub agent cannot be built.
+    /// If a name is invalid, two tools have the same name, or a sub-agent cannot be built.
     pub fn build(self) -> Result<Agent, BuildError> {
         check_tools(&self.common.name, &self.custom.tools)?;
         self.common.build(AgentKind::Custom(self.custom))

@@ -18,7 +18,7 @@ use super::{AgentLoader, code};
 use crate::authoring::build::schema;
 use crate::factories::Factories;
 
-/// How deep files may refer to files.
+/// Maximum depth of references between files.
 const MAX_DEPTH: usize = 32;
 
 /// The state of one load.
@@ -246,7 +246,7 @@ impl TreeLoader<'_> {
             }
             (None, None) | (Some(_), Some(_)) => {
                 let message =
-                    "a sub agent needs either `config_path` (a YAML file) or `code` (an agent of a component)".into();
+                    "a sub-agent needs either `config_path` (a YAML file) or `code` (an agent of a component)".into();
                 Err(source.error("sub_agents", "", message))
             }
         }
@@ -272,7 +272,7 @@ impl TreeLoader<'_> {
             return error(format!("`{relative}` is used already; an agent has one place, and cannot be below itself"));
         }
         if self.depth >= MAX_DEPTH {
-            return error(format!("sub agents are nested more than {MAX_DEPTH} files deep"));
+            return error(format!("sub-agents are nested more than {MAX_DEPTH} files deep"));
         }
         self.agent(&path)
     }

@@ -141,15 +141,15 @@ pub(super) struct ToolRef {
     #[serde(default, alias = "requireConfirmation")]
     pub(super) require_confirmation: bool,
     /// False if an interrupted call must not be made again.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub(super) idempotent: bool,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
-/// A sub agent: either another file or an agent of a component.
+/// A sub-agent: either another file or an agent of a component.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SubAgentRef {

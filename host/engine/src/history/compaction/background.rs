@@ -14,7 +14,7 @@ use super::CompactionTarget;
 use super::window::CompactionPlan;
 use crate::plugins::Plugins;
 
-/// How long [`Compactions::drain`] waits before it cancels compactions.
+/// Maximum time that [`Compactions::drain`] waits before it cancels compactions.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The sessions with a compaction in progress, with its cancellation token.

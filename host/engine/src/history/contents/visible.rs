@@ -39,7 +39,7 @@ pub(super) fn visible_to(event: &Event, agent: &str, branch: Option<&str>) -> Op
         .map(|content| VisibleContent { content: Arc::new(content), starts_turn: true })
 }
 
-/// Returns what was said, from the transcription of an event.
+/// Returns the transcription of an event as a message. `None` if it has none.
 fn transcript(event: &Event) -> Option<Content> {
     let (role, transcription) = match (&event.input_transcription, &event.output_transcription) {
         (Some(input), _) => (USER_AUTHOR, input),

@@ -2,10 +2,10 @@
 
 use hatchery_core::{Blob, Part, PartData};
 
-/// Most bytes of a recording: three minutes of speech. What follows is another one.
+/// Maximum size in bytes of a recording: three minutes of speech. A longer one is split.
 const MAX_BYTES: usize = 8 << 20;
 
-/// What one side says, as far as it is not saved.
+/// The unsaved speech of one side.
 pub(super) struct Recording {
     side: &'static str,
     mime_type: String,
@@ -25,8 +25,8 @@ impl Recording {
         Self { side, mime_type: String::new(), data: Vec::new(), saved: 0 }
     }
 
-    /// Adds a chunk of audio; other files are not recorded. Returns what was said before if it is another format, or too
-    /// long with this chunk.
+    /// Adds a chunk of audio; other files are not recorded. Returns the recording so far if the chunk has another
+    /// format or would make it too long.
     pub(super) fn add(&mut self, blob: &Blob, run: &str) -> Option<RecordedAudio> {
         if !blob.mime_type.starts_with("audio/") {
             return None;
@@ -38,7 +38,7 @@ impl Recording {
         earlier
     }
 
-    /// Ends the recording. `None` if nothing was said.
+    /// Ends the recording. `None` if it is empty.
     pub(super) fn finish(&mut self, run: &str) -> Option<RecordedAudio> {
         if self.data.is_empty() {
             return None;

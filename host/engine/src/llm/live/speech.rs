@@ -1,18 +1,18 @@
-//! Transcriptions of speech: chunks, and the whole of what was said.
+//! Transcriptions of speech: chunks, and the whole text.
 
 use hatchery_core::{EventData, Transcription, new_event_id};
 use serde_json::json;
 
-/// What one side has said, as far as it is not stored.
+/// The unstored transcription of one side.
 #[derive(Default)]
 pub(super) struct Speech {
-    /// The id of the event that will have the whole; empty until there is something.
+    /// The id of the event that will have the whole text; empty until there is text.
     id: String,
     text: String,
 }
 
 impl Speech {
-    /// Adds a chunk. Returns its event: partial, or with the whole if the chunk is the last one.
+    /// Adds a chunk. Returns its event: partial, or with the whole text if the chunk is the last one.
     pub(super) fn add(&mut self, chunk: &Transcription) -> Option<EventData> {
         self.text.push_str(&chunk.text);
         if self.text.is_empty() {
@@ -27,7 +27,7 @@ impl Speech {
         Some(event(self.id.clone(), &chunk.text, true))
     }
 
-    /// Returns the event with the whole, and begins anew. `None` if nothing was said.
+    /// Returns the event with the whole text, and resets. `None` if there is no text.
     pub(super) fn finish(&mut self) -> Option<EventData> {
         let Self { id, text } = std::mem::take(self);
         (!text.is_empty()).then(|| event(id, &text, false))

@@ -12,7 +12,7 @@ use serde_json::Value;
 pub(super) struct RunningStreams {
     streams: LiveStreams,
     started: UnboundedReceiver<LiveStream>,
-    /// What the model gets of each.
+    /// The results of all tools, as requests to the model.
     results: SelectAll<BoxStream<'static, LiveRequest>>,
     inputs: Vec<LiveRequestQueue>,
 }
@@ -34,8 +34,7 @@ impl RunningStreams {
         }
     }
 
-    /// Waits for the next result, and returns it as a message for the model; for ever if there are no tools. Loses nothing
-    /// if the future is dropped.
+    /// Returns the next result as a message for the model. Never returns if there are no tools. Cancel safe.
     pub(super) async fn next(&mut self) -> LiveRequest {
         match self.results.next().await {
             Some(message) => message,

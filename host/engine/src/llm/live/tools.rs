@@ -1,4 +1,4 @@
-//! The tools that a live model has called, which run while it goes on speaking.
+//! Tool calls of a live model, which run concurrently with the conversation.
 
 use std::collections::HashSet;
 use std::future::pending;
@@ -60,7 +60,7 @@ impl<'a> RunningTools<'a> {
         }
     }
 
-    /// Waits for the next calls to end; for ever if there are none.
+    /// Returns the next batch of calls that has ended. Never returns if there are none. Cancel safe.
     pub(super) async fn next(&mut self) -> FinishedBatch {
         match self.batches.next().await {
             Some(batch) => batch,
@@ -69,15 +69,15 @@ impl<'a> RunningTools<'a> {
     }
 
     /// Returns the responses that the model expects.
-    pub(super) fn expected(&self, event: &Event) -> Vec<FunctionResponse> {
+    pub(super) fn expected_responses(&self, event: &Event) -> Vec<FunctionResponse> {
         let is_expected =
             |response: &&FunctionResponse| response.id.as_deref().is_none_or(|id| !self.cancelled.contains(id));
         event.function_responses().filter(is_expected).cloned().collect()
     }
 }
 
-/// Returns the response to a call that does not happen, because a callback has removed it.
-pub(super) fn removed(FunctionCall { id, name, .. }: FunctionCall) -> FunctionResponse {
+/// Returns the error response to a call that a callback has removed.
+pub(super) fn removal_response(FunctionCall { id, name, .. }: FunctionCall) -> FunctionResponse {
     let response = error_map("the call was not allowed, and has not happened");
     FunctionResponse { id, name, response, ..FunctionResponse::default() }
 }

@@ -17,7 +17,7 @@ pub struct ExampleTool {
     examples: Source,
 }
 
-/// Where the examples come from.
+/// The source of the examples.
 enum Source {
     /// The text of fixed examples; `None` if there are none.
     Text(Option<String>),

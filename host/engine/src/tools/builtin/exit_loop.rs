@@ -1,4 +1,4 @@
-//! `exit_loop`: lets the model end the loop agent around it.
+//! `exit_loop`: lets the model end the enclosing loop agent.
 
 use std::sync::Arc;
 

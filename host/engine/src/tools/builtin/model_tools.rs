@@ -56,27 +56,27 @@ impl DataStoreSpec {
 }
 
 impl ModelTool {
-    /// Google Search.
+    /// Creates the tool for grounding with Google Search.
     pub fn google_search() -> Self {
         Self::new("google_search", json!({"googleSearch": {}}))
     }
 
-    /// Google Maps.
+    /// Creates the tool for grounding with Google Maps.
     pub fn google_maps_grounding() -> Self {
         Self::new("google_maps_grounding", json!({"googleMaps": {}}))
     }
 
-    /// Reads the pages whose URLs are in the prompt.
+    /// Creates the tool that reads the pages whose URLs are in the prompt.
     pub fn url_context() -> Self {
         Self::new("url_context", json!({"urlContext": {}}))
     }
 
-    /// Runs code that the model writes.
+    /// Creates the tool that runs code of the model.
     pub fn code_execution() -> Self {
         Self::new("code_execution", json!({"codeExecution": {}}))
     }
 
-    /// Vertex AI Search.
+    /// Creates the tool for Vertex AI Search.
     ///
     /// # Errors
     /// If there is not exactly one of data store and engine, or a data store is restricted without an engine.
@@ -98,8 +98,8 @@ impl ModelTool {
         Ok(Self::new("vertex_ai_search", json!({"retrieval": {"vertexAiSearch": settings}})))
     }
 
-    /// Retrieval from corpora of the Vertex RAG store, `projects/…/ragCorpora/…`. Returns at most `top_k` passages with
-    /// a vector distance of at most `max_distance`.
+    /// Creates the tool for retrieval from corpora of the Vertex RAG store, `projects/…/ragCorpora/…`, of at most
+    /// `top_k` passages with a vector distance of at most `max_distance`.
     ///
     /// # Errors
     /// If `corpora` is empty.

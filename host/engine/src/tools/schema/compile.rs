@@ -50,7 +50,7 @@ pub(super) struct Compiled {
 }
 
 /// Returns the cached schema, if any.
-pub(super) fn cached(schema: &Value) -> Option<Result<Arc<Compiled>, Arc<str>>> {
+pub(super) fn get_cached(schema: &Value) -> Option<Result<Arc<Compiled>, Arc<str>>> {
     CACHE.read_unpoisoned().schemas.get(schema).cloned()
 }
 
@@ -59,7 +59,7 @@ pub(super) fn cached(schema: &Value) -> Option<Result<Arc<Compiled>, Arc<str>>> 
 /// # Errors
 /// The reason why the schema is invalid.
 pub(super) fn get_or_compile(schema: &Value) -> Result<Arc<Compiled>, Arc<str>> {
-    if let Some(cached) = cached(schema) {
+    if let Some(cached) = get_cached(schema) {
         return cached;
     }
     let weight = weight(schema);

@@ -48,7 +48,7 @@ pub fn workflow_code(name: &str, code: Arc<dyn CustomAgent>) -> Agent {
     Agent::new(name, "", kind)
 }
 
-/// Emits an event before and after its sub agent.
+/// Emits an event before and after its sub-agent.
 pub struct WrappingAgent;
 
 #[async_trait]

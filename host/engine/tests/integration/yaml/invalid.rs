@@ -39,7 +39,7 @@ fn errors_of_missing_keys_name_the_key() {
     );
     assert_eq!(
         error_of("name: root\ninstruction: x\nsub_agents:\n  - {}\n"),
-        "root_agent.yaml:3:1: a sub agent needs either `config_path` (a YAML file) or `code` (an agent of a component)"
+        "root_agent.yaml:3:1: a sub-agent needs either `config_path` (a YAML file) or `code` (an agent of a component)"
     );
 }
 

@@ -66,7 +66,7 @@ fn errors_of_tool_arguments_name_the_argument() {
     assert_eq!(with("name: AgentTool"), "root_agent.yaml:4:5: AgentTool: missing field `agent`");
     assert_eq!(
         with("name: AgentTool\n    args: { agent: {} }"),
-        "root_agent.yaml: a sub agent needs either `config_path` (a YAML file) or `code` (an agent of a component)"
+        "root_agent.yaml: a sub-agent needs either `config_path` (a YAML file) or `code` (an agent of a component)"
     );
     assert_eq!(
         with("name: ExampleTool\n    args: { examples: [] }"),

@@ -13,7 +13,7 @@ use rmcp::transport::auth::{
 /// Maximum size of an answer.
 const MAX_BODY: usize = 1 << 20;
 
-/// Most redirects of one request.
+/// Maximum number of redirects of one request.
 const MAX_REDIRECTS: usize = 3;
 
 /// An HTTP client that checks each URL and each address against a policy.

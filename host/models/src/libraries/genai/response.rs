@@ -107,7 +107,7 @@ fn parts(content: MessageContent, was_streamed: bool) -> Result<Vec<Part>, Conve
             ContentPart::ReasoningContent(text) => {
                 let signatures = std::mem::take(&mut pending);
                 let (shown, hidden) = if was_streamed { (String::new(), Some(text)) } else { (text, None) };
-                parts.push(signed(
+                parts.push(with_signature(
                     Part { thought: true, ..Part::text(shown) },
                     Signatures { text: hidden, signatures, custom: None },
                 ));
@@ -116,7 +116,7 @@ fn parts(content: MessageContent, was_streamed: bool) -> Result<Vec<Part>, Conve
                 let signatures = call.thought_signatures.take().unwrap_or_else(|| std::mem::take(&mut pending));
                 pending.clear();
                 let part = PartData::FunctionCall(function_call(call)?).into();
-                parts.push(signed(part, Signatures { signatures, ..Signatures::default() }));
+                parts.push(with_signature(part, Signatures { signatures, ..Signatures::default() }));
             }
             ContentPart::Binary(binary) => return Err(ConversionError::UnsupportedContentType(binary.content_type)),
             ContentPart::ToolResponse(_) => {
@@ -126,14 +126,14 @@ fn parts(content: MessageContent, was_streamed: bool) -> Result<Vec<Part>, Conve
             // Such as a thought that is encrypted.
             ContentPart::Custom(custom) => {
                 let signatures = Signatures { custom: Some(custom), ..Signatures::default() };
-                parts.push(signed(Part { thought: true, ..Part::default() }, signatures));
+                parts.push(with_signature(Part { thought: true, ..Part::default() }, signatures));
             }
         }
     }
     Ok(parts)
 }
 
-fn signed(part: Part, signatures: Signatures) -> Part {
+fn with_signature(part: Part, signatures: Signatures) -> Part {
     let is_signed = !signatures.signatures.is_empty() || signatures.custom.is_some();
     let json = is_signed.then(|| json!(signatures).to_string());
     Part { thought_signature: json.map(|json| SignatureKind::Genai.write(&json)), ..part }

@@ -19,7 +19,7 @@ use crate::files;
 use crate::prompt::{call_id, code_fence};
 use crate::signatures::SignatureKind;
 
-/// Most tokens of an answer of Anthropic, which wants a number, unless the agent sets one.
+/// Default maximum of tokens of an answer of Anthropic, whose API requires one.
 const DEFAULT_MAX_TOKENS: u64 = 8192;
 
 /// Keys that `httpOptions.extraBody` may not set.
@@ -28,7 +28,7 @@ const RESERVED_KEYS: [&str; 7] = ["model", "messages", "contents", "input", "sys
 /// The formats of answers with signatures, as the library names them.
 const SIGNING_APIS: [&str; 3] = ["anthropic.messages", "gemini.generate_content", "openai.responses"];
 
-/// A block of an answer with what its provider wants back, and who has sent it.
+/// A block of an answer that has to be sent back unchanged, and the provider that has sent it.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SignedBlock {
     pub(super) origin: Origin,
@@ -76,7 +76,7 @@ fn settings(
     config: &GenerateContentConfig,
     http_options: &HttpOptions,
 ) -> Result<CompletionRequest, ConversionError> {
-    // What a model does not have is left out, as by the providers of this crate.
+    // Unsupported settings are left out, as by the providers of this crate.
     let mut options = GenerationOptions::new().on_unsupported(OnUnsupported::Ignore);
     options.top_p = config.top_p;
     options.stop = config.stop_sequences.clone().unwrap_or_default();
@@ -254,7 +254,7 @@ fn media(data: DocumentSourceKind, kind: MediaType) -> UserContent {
 
 /// Returns a part with its block as signature, if the provider wants something of it back: the signature of a thought or
 /// of a call, or an encrypted thought.
-pub(super) fn signed(part: Part, block: &AssistantContent, origin: &Origin) -> Result<Part, ConversionError> {
+pub(super) fn with_signature(part: Part, block: &AssistantContent, origin: &Origin) -> Result<Part, ConversionError> {
     let is_signed = match block {
         AssistantContent::Reasoning(_) | AssistantContent::ToolCall(_) => block.native_item().is_some(),
         AssistantContent::Opaque(_) => true,

@@ -11,7 +11,7 @@ use rig_core::message::{AssistantContent, DocumentSourceKind, Image, MimeType};
 use rig_core::streaming::{CompletionStream, Item, StreamEvent};
 
 use super::super::ConversionError;
-use super::request::signed;
+use super::request::with_signature;
 use super::{model_error, silent};
 use crate::failure::Origin;
 use crate::finish;
@@ -20,7 +20,7 @@ use crate::finish;
 pub(super) fn response(answer: &CompletionResponse, was_streamed: bool) -> Result<LlmResponse, ConversionError> {
     let mut parts = Vec::new();
     for block in &answer.choice {
-        let part = part(block)?.map(|part| signed(part, block, &answer.origin)).transpose()?;
+        let part = part(block)?.map(|part| with_signature(part, block, &answer.origin)).transpose()?;
         parts.extend(part.and_then(|part| if was_streamed { rest(part) } else { Some(part) }));
     }
     let mut response = partial(parts, was_streamed);
@@ -38,7 +38,7 @@ pub(super) fn response(answer: &CompletionResponse, was_streamed: bool) -> Resul
     Ok(response)
 }
 
-/// Returns what is left of a part whose text was sent.
+/// Returns a part without its text, which was sent before. `None` if nothing else is in it.
 fn rest(mut part: Part) -> Option<Part> {
     match &mut part.data {
         // The signature of a text is of no use without it.

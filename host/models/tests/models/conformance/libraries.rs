@@ -71,7 +71,7 @@ mod common {
         body
     }
 
-    /// Returns the response to the answer of chat completions, without what libraries do not pass on.
+    /// Returns the response to the answer of chat completions, without the fields that libraries drop.
     pub fn chat_response() -> Value {
         let mut response = openai::response();
         response.as_object_mut().unwrap().shift_remove("customMetadata");

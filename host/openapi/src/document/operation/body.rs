@@ -12,7 +12,7 @@ use crate::document::name::valid_name;
 /// The argument with a whole body.
 const WHOLE: &str = "body";
 
-/// How arguments become the body of a request.
+/// Mapping of arguments to the body of a request.
 #[derive(Debug)]
 pub(crate) struct Body {
     pub(crate) media_type: String,
@@ -20,7 +20,7 @@ pub(crate) struct Body {
     pub(crate) arguments: BodyArguments,
 }
 
-/// How a body is written.
+/// Encoding of a body.
 #[derive(Debug)]
 pub(crate) enum BodyEncoding {
     Json,

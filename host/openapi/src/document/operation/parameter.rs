@@ -20,7 +20,7 @@ pub(crate) struct Parameter {
     pub(crate) allows_reserved: bool,
 }
 
-/// Where a parameter is in a request.
+/// Place of a parameter in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Location {
     Path,
@@ -29,7 +29,7 @@ pub(crate) enum Location {
     Cookie,
 }
 
-/// How a value is written.
+/// Serialization of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     Simple,

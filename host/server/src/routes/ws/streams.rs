@@ -48,7 +48,7 @@ pub(super) fn started(
         let mut started = started?;
         if !started.is_announced {
             // From then on it can be followed.
-            started.run.run.begun().await;
+            started.run.run.wait_until_begun().await;
             started.is_announced = true;
             let message = SocketMessage::Started { id: started.id.clone(), run_id: started.run_id.clone() };
             return Some((message, Some(started)));

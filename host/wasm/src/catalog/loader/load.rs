@@ -35,7 +35,7 @@ pub(crate) enum LoadedFile {
 /// Reads, checks, compiles and describes the component in a file, unless its hash is `current`.
 ///
 /// # Errors
-/// If any of these steps fails. The message says what to do.
+/// If any of these steps fails. The message has a remedy.
 pub(crate) async fn load(
     options: &LoadOptions,
     name: &str,
@@ -86,7 +86,6 @@ async fn store_revision(
 /// A component whose compiled code is in the cache.
 #[derive(Debug, Clone)]
 pub struct Precompiled {
-    /// Its name.
     pub name: String,
     /// Size of the file in bytes.
     pub size: u64,

@@ -90,8 +90,8 @@ impl Loader {
 
     /// Sets the states of YAML apps, which are loaded while the catalog is built.
     fn record_issues(&mut self) {
-        let is_settled = |file: &TrackedFile| file.kind == FileKind::RootAgent && file.is_up_to_date();
-        for (path, file) in self.files.iter_mut().filter(|(_, file)| is_settled(file)) {
+        let is_current = |file: &TrackedFile| file.kind == FileKind::RootAgent && file.is_up_to_date();
+        for (path, file) in self.files.iter_mut().filter(|(_, file)| is_current(file)) {
             let state = self.issues.get(path).cloned().unwrap_or(FileState::Loaded);
             if let FileState::Rejected { reason, .. } = &state
                 && file.state != state

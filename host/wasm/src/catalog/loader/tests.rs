@@ -9,8 +9,8 @@ use crate::runtime::engine::{Engine, EngineOptions};
 
 impl Loader {
     /// Scans a directory without components. Returns the next catalog, if there is one.
-    async fn next_catalog(&mut self, current: &Arc<Catalog>, settle: Duration) -> Option<Catalog> {
-        self.scan(settle).await;
+    async fn next_catalog(&mut self, current: &Arc<Catalog>, debounce: Duration) -> Option<Catalog> {
+        self.scan(debounce).await;
         self.collect_results();
         self.publish(current).await
     }
@@ -80,10 +80,10 @@ async fn an_app_that_is_being_changed_serves_while_another_file_is_published() {
     write("talker", &app("talker", "Still being written."));
     let other = write("other", &app("other", "New."));
     loader.record_scan(&scan(directory.path(), &[]));
-    let settle = Duration::from_secs(10);
-    loader.files.get_mut(&other).unwrap().seen = Instant::now().checked_sub(settle).unwrap();
-    let second = loader.next_catalog(&first, settle).await;
-    assert!(loader.is_unsettled());
+    let debounce = Duration::from_secs(10);
+    loader.files.get_mut(&other).unwrap().seen = Instant::now().checked_sub(debounce).unwrap();
+    let second = loader.next_catalog(&first, debounce).await;
+    assert!(loader.is_changing());
     let second = Arc::new(second.expect("the other app is published"));
     assert_eq!(second.app("other").unwrap().root().description, "New.");
     assert_eq!(second.app("talker").expect("the app is gone").root().description, "Old.");

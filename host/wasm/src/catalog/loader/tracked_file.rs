@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use hatchery_core::Timestamp;
 
-use super::SETTLE;
+use super::DEBOUNCE;
 use crate::catalog::FileState;
 use crate::catalog::scan::{FileKind, FileVersion};
 use crate::contract::component::Component;
@@ -55,9 +55,9 @@ impl TrackedFile {
         self.is_loaded && !self.is_missing
     }
 
-    /// Returns true if the file has to be loaded and has not changed for `settle`.
-    pub(super) fn is_ready(&self, settle: Duration) -> bool {
-        !self.is_loaded && !self.is_missing && self.seen.elapsed() >= settle
+    /// Returns true if the file has to be loaded and has not changed for `debounce`.
+    pub(super) fn is_ready(&self, debounce: Duration) -> bool {
+        !self.is_loaded && !self.is_missing && self.seen.elapsed() >= debounce
     }
 
     pub(super) fn set_state(&mut self, state: FileState) {
@@ -72,15 +72,15 @@ impl TrackedFile {
         self.set_state(if self.component.is_some() { FileState::Loaded } else { FileState::Pending });
     }
 
-    /// Waits for the file to settle again before it is loaded.
-    pub(super) fn restart_settling(&mut self) {
+    /// Restarts the time for which the file must be unchanged before it is loaded.
+    pub(super) fn restart_debounce(&mut self) {
         self.seen = Instant::now();
         self.is_loaded = false;
     }
 
-    /// Loads the file with the next scan, without waiting for it to settle.
+    /// Loads the file with the next scan, without the debounce delay.
     pub(super) fn reload_soon(&mut self) {
         self.is_loaded = false;
-        self.seen = self.seen.checked_sub(SETTLE).unwrap_or(self.seen);
+        self.seen = self.seen.checked_sub(DEBOUNCE).unwrap_or(self.seen);
     }
 }

@@ -136,7 +136,9 @@ impl Builder<'_> {
             toolsets: llm.toolsets.iter().map(|set| self.toolset(component, set)).collect::<Result<_, _>>()?,
             examples: match &llm.examples {
                 guest_agents::Examples::None => None,
-                guest_agents::Examples::Fixed(examples) => Some(Examples::Fixed(fixed(examples).map_err(bad)?)),
+                guest_agents::Examples::Fixed(examples) => {
+                    Some(Examples::Fixed(convert_examples(examples).map_err(bad)?))
+                }
                 guest_agents::Examples::Chosen(provider) => {
                     Some(Examples::Chosen(self.item(component, ItemKind::Examples, provider, Component::examples)?))
                 }
@@ -323,7 +325,7 @@ impl ToolSource for AgentTools<'_, '_> {
     }
 }
 
-fn fixed(examples: &[guest_agents::Example]) -> Result<Arc<[Example]>, BadValue> {
+fn convert_examples(examples: &[guest_agents::Example]) -> Result<Arc<[Example]>, BadValue> {
     all_from_wit::<Example, _>(examples.to_vec()).map(Into::into)
 }
 

@@ -26,7 +26,7 @@ use crate::error::CallError;
 use crate::policy::{Access, Permission};
 use crate::runtime::store::{Caller, HostState, Sandbox};
 
-/// How many partial events a guest may be ahead of those that are emitted.
+/// Maximum number of partial events that a guest may be ahead of the emitted ones.
 const MAX_AHEAD: usize = 16;
 
 /// Partial events of more bytes are waited for, so that the events ahead take little memory.
@@ -158,7 +158,7 @@ impl ComponentAgent {
 }
 
 impl ComponentAgent {
-    /// Refuses an event that would replace the events of others in what models see.
+    /// Returns the error for an event with a compaction, which would replace events of others in prompts.
     fn refuse_compaction(&self, cx: &AgentContext) -> RunError {
         let (component, invocation) = (&*self.component.name, &cx.call.invocation);
         tracing::warn!(
@@ -183,7 +183,7 @@ pub(super) struct YieldedEvent {
 }
 
 impl YieldedEvent {
-    /// Returns the event, and what resolves when it is emitted, if the guest has to wait for that.
+    /// Returns the event, and a receiver that resolves when it is emitted, if the guest has to wait for that.
     pub(super) fn new(event: wit::Event, relay: &SubAgentRelay) -> (Self, Option<oneshot::Receiver<()>>) {
         let pending = relay.take_pending(&event.id);
         let may_be_ahead = event.partial && pending.is_none() && event.estimated_size() <= MAX_SIZE_AHEAD;

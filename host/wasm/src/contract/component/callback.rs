@@ -35,7 +35,7 @@ pub(super) trait HookInterface: Indices + Sized {
     /// The kind of item that it exports.
     const KIND: ItemKind;
 
-    /// Called instead of a hook that the item does not list.
+    /// Handles a hook that the item does not list.
     fn not_listed(item: &ComponentCallback<Self>, hook: Hook, cx: &CallContext) -> Result<(), RunError>;
 
     /// Converts an error that the guest returned.

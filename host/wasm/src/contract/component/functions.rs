@@ -105,7 +105,7 @@ impl Functions {
     }
 }
 
-/// WASI interfaces define how a program is started, not what it can do.
+/// Returns true for interfaces of WASI. They are for starting a program, so their functions are not offered as tools.
 fn is_wasi(interface: &str) -> bool {
     interface.starts_with("wasi:")
 }

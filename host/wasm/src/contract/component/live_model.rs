@@ -85,14 +85,14 @@ impl LiveModel {
     }
 }
 
-/// The arguments of `connect`, and what its two directions are connected to.
+/// The arguments of `connect`, with the host's ends of both directions.
 struct ConnectCall {
     name: String,
     request: wit::LlmRequest,
     config: String,
     requests: mpsc::Receiver<wit::LiveRequest>,
     responses: mpsc::Sender<GuestItem<wit::LiveResponse>>,
-    /// Told that the guest has accepted the connection.
+    /// Notified that the guest has accepted the connection.
     opened: oneshot::Sender<()>,
 }
 

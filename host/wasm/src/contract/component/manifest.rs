@@ -14,10 +14,10 @@ use crate::contract::convert::FromWit;
 
 pub(crate) use specs::AgentSpec;
 
-/// Most agents of one component.
+/// Maximum number of agents of one component.
 const MAX_AGENTS: usize = 256;
 
-/// Most items of one component of each other kind.
+/// Maximum number of items of one component of each other kind.
 pub(super) const MAX_ITEMS: usize = 1000;
 
 /// The items of a component, unchecked.

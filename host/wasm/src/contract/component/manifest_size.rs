@@ -4,7 +4,8 @@ use std::fmt::{self, Debug, Write};
 
 use super::manifest::RawManifest;
 
-/// Most bytes of all descriptions, names, instructions and schemas of a component together, in `Debug` form.
+/// Maximum size in bytes of all descriptions, names, instructions and schemas of a component together, in `Debug`
+/// form.
 const MAX_BYTES: usize = 4 << 20;
 
 /// Fails if the manifest is too large to be stored, displayed and sent to models.

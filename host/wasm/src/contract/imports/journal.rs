@@ -15,7 +15,7 @@ impl CallEntry {
         Self(cx.invocation.journal.clone().zip(cx.next_call_key(name, arguments)))
     }
 
-    /// Returns what is known about the call from before the run was interrupted.
+    /// Returns the journal's record of the call from before the run was interrupted.
     pub(super) fn earlier<T: DeserializeOwned>(&self) -> EarlierCall<T> {
         self.0.as_ref().map_or(EarlierCall::Unknown, |(journal, key)| journal.earlier(key))
     }
@@ -28,7 +28,7 @@ impl CallEntry {
         }
     }
 
-    /// Records what the call has returned.
+    /// Records the result of the call.
     pub(super) async fn complete(&self, outcome: &(impl Serialize + ?Sized)) -> Result<(), StoreError> {
         match &self.0 {
             Some((journal, key)) => journal.complete(key, &outcome).await,

@@ -19,7 +19,7 @@ use crate::policy::Permission;
 use crate::runtime::limits::Limit;
 use crate::runtime::store::call_usage::CallUsage;
 
-/// Most requests that a run has not read. The guest waits from there on.
+/// Maximum number of requests that a run has not read. The guest waits from there on.
 const MAX_UNREAD_REQUESTS: usize = 16;
 
 /// Opens a live run of an app.
@@ -70,7 +70,7 @@ impl NestedLiveRun {
                 while let Some(request) = receiver.recv().await {
                     match requests.send(request).await {
                         Ok(()) => {}
-                        // The run has ended, and tells why itself.
+                        // The run has ended, and reports the reason itself.
                         Err(error) if error.code == CLOSED => return,
                         Err(error) => {
                             // Fails if the guest has dropped the run.
@@ -142,7 +142,7 @@ impl LiveRequests {
         }
     }
 
-    /// Sends nothing more.
+    /// Closes the sending side.
     pub(super) fn close(&self) {
         self.queue.close();
     }

@@ -1,4 +1,4 @@
-//! `memory`: what was said in earlier sessions of the user.
+//! `memory`: search in earlier sessions of the user.
 
 use std::sync::Arc;
 

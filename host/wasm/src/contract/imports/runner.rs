@@ -88,7 +88,7 @@ pub(super) async fn run(mut store: impl StoreAccess, request: wit::RunRequest) -
     Ok(NestedRun { info, events: Some(run.events), is_reported: false, grants, _usage: usage, _permit: permit })
 }
 
-/// What a run takes of the limits of the call that starts it.
+/// A run's share of the limits of the call that starts it.
 pub(super) struct Admission {
     pub(super) nesting: Nesting,
     pub(super) usage: Arc<CallUsage>,

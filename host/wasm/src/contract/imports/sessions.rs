@@ -210,7 +210,7 @@ fn check_app(cx: &CallContext, app: &str) -> Result<(), wit::Error> {
     }
 }
 
-/// Fails if the session is that of the current run, or of one around it.
+/// Fails if the session is that of the current run, or of an enclosing one.
 fn check_idle(cx: &CallContext, key: &SessionKey, instead: &str) -> Result<(), wit::Error> {
     if cx.invocation.and_parents().any(|run| run.session_key == *key) {
         let message = format!("session `{}` of app `{}` is that of the current run: {instead}", key.id, key.app);

@@ -80,7 +80,7 @@ async fn communicate(child: &mut Child, limits: &CompileLimits, bytes: Bytes) ->
 }
 
 /// Writes the request. Returns the pipe, still open. Errors are ignored: a child that does not read has ended, and
-/// its status tells why.
+/// its status has the reason.
 async fn send(mut stdin: ChildStdin, bytes: &[u8]) -> ChildStdin {
     let size = (bytes.len() as u64).to_le_bytes();
     if stdin.write_all(&size).await.is_ok() && stdin.write_all(bytes).await.is_ok() {

@@ -24,7 +24,7 @@ pub struct CompileLimits {
     pub memory: u64,
     /// Threads of one process.
     pub threads: NonZeroU32,
-    /// Most processes at one time; further components wait.
+    /// Maximum number of processes at one time; further components wait.
     pub processes: NonZeroU32,
     /// Bytes of a component's file.
     #[serde(deserialize_with = "units::byte_count")]
@@ -54,7 +54,7 @@ impl Default for CompileLimits {
 }
 
 impl CompileLimits {
-    /// Most bytes of compiled code.
+    /// Returns the maximum size of compiled code in bytes.
     pub(super) fn output(&self) -> u64 {
         self.memory / 4
     }

@@ -30,17 +30,17 @@ const IDLE: Duration = Duration::from_secs(30);
 /// Idle connections per host.
 const MAX_IDLE_PER_HOST: usize = 8;
 
-/// Most bytes of an HTTP/1 response that are buffered before the guest reads them, and of the headers of any
-/// response.
+/// Maximum size in bytes of an HTTP/1 response that are buffered before the guest reads them, and of the headers of
+/// any response.
 const MAX_BUFFER: usize = 256 << 10;
 
-/// Most bytes of an HTTP/2 response that are buffered before the guest reads them.
+/// Maximum size in bytes of an HTTP/2 response that are buffered before the guest reads them.
 const STREAM_WINDOW: u32 = 512 << 10;
 
-/// Most buffered bytes of all HTTP/2 responses on one connection.
+/// Maximum number of buffered bytes of all HTTP/2 responses on one connection.
 const CONNECTION_WINDOW: u32 = 1 << 20;
 
-/// The header that tells a service which requests are the same.
+/// The header by which a service recognizes repeated requests.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// Bytes that a header adds to its name and value: colon, space and line end.

@@ -17,7 +17,7 @@ use crate::runtime::store::{HostState, file_stream};
 
 const MAX_METHOD: usize = 64;
 
-/// Most bytes of the path with its query, and of the authority.
+/// Maximum size in bytes of the path with its query, and of the authority.
 pub(super) const MAX_PATH: usize = 16 << 10;
 
 /// Replaces the functions by which a guest makes the host hold data.

@@ -75,7 +75,7 @@ fn is_same_url(recorded: &str, url: &str) -> bool {
 }
 
 impl RecordedResponse {
-    /// `None` if the status or a header is not valid HTTP.
+    /// Converts it to a response. `None` if the status or a header is not valid HTTP.
     fn response(&self) -> Option<Response<ResponseBody>> {
         let (bytes, kind) = match &self.body {
             Value::Null => (Bytes::new(), None),

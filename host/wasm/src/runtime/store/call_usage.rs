@@ -1,4 +1,4 @@
-//! Counters of what one call uses of models, tools and the network, and their limits.
+//! Usage counters of one call, for models, tools and the network, and their limits.
 //!
 //! They are increased before the use, so concurrent uses cannot exceed a limit together. Only tokens are counted
 //! afterwards, because their number is not known before.

@@ -49,7 +49,7 @@ impl Clock {
         Self { start, cpu, deadline: start.checked_add(wall), cancel, spent, polled_at, guests, slice }
     }
 
-    /// Called at each epoch tick while the guest runs.
+    /// Checks for an interruption, at each epoch tick while the guest runs.
     pub(super) fn check(&self) -> Result<(), InterruptReason> {
         if self.cancel.is_cancelled() {
             return Err(InterruptReason::Cancelled);

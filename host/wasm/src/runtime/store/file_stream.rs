@@ -1,4 +1,4 @@
-//! Output streams of guests: what the host buffers of them counts to the memory of the instance.
+//! Output streams of guests, whose buffers in the host count towards the memory of the instance.
 
 use std::mem;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ fn count_opened(state: &mut HostState, opened: FsResult<Resource<DynOutputStream
     }
 }
 
-/// Wraps a stream so that it counts what it buffers.
+/// Wraps a stream so that its buffer is counted.
 pub(crate) fn count(state: &mut HostState, stream: &Resource<DynOutputStream>) -> wasmtime::Result<()> {
     let memory = state.memory.clone();
     let table: &mut ResourceTable = state.resources();

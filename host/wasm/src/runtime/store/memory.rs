@@ -1,7 +1,7 @@
-//! Memory accounting of instances: their linear memories, and what the host holds on their behalf.
+//! Memory accounting of instances: their linear memories, and data that the host holds on their behalf.
 //!
 //! Each growth is charged before it happens, to the instance (`limits.memory`), to the run that the call belongs to
-//! (`instances.run_memory`) and to all components together (`instances.memory`). What the host holds counts like the
+//! (`instances.run_memory`) and to all components together (`instances.memory`). Data in the host counts like the
 //! guest's own memory: bodies and headers of HTTP requests, data on its way into a file, arguments of calls that have
 //! not returned.
 
@@ -81,7 +81,7 @@ impl Budget {
 
 pub(crate) struct EngineMemory {
     budget: Budget,
-    /// Most bytes of one run.
+    /// Maximum size in bytes of one run.
     run_max: u64,
     /// Runs with instances, by the address of the usage counters that all calls of a run share.
     runs: Mutex<HashMap<usize, Weak<RunMemory>>>,

@@ -1,4 +1,4 @@
-//! Resource limiter of a Wasmtime store, and the sizes of what the host holds for a guest.
+//! Resource limiter of a Wasmtime store, and the sizes of resources that the host holds for a guest.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl ResourceLimiter for Meter {
     }
 }
 
-/// Returns the bytes of a resource that hold data from or for the guest. Output streams charge what they buffer
+/// Returns the bytes of a resource that hold data from or for the guest. Output streams charge their buffers
 /// themselves.
 pub(super) fn resource_size(resource: &(dyn Any + Send)) -> u64 {
     let text = |text: &Option<String>| text.as_ref().map_or(0, |text| text.len() as u64);

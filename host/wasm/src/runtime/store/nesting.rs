@@ -9,7 +9,7 @@ use tokio::task_local;
 
 use crate::runtime::limits::{Limit, LimitExceeded, Limits};
 
-/// Most tool calls and agent runs at one time that guests have started on behalf of one call from outside.
+/// Maximum number of tool calls and agent runs at one time that guests have started on behalf of one call from outside.
 pub(crate) const MAX_CONCURRENT_CALLS: usize = 64;
 
 task_local! {

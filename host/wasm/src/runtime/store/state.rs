@@ -1,4 +1,4 @@
-//! Data of a Wasmtime store: the caller, the grants, and what the call has used so far.
+//! Data of a Wasmtime store: the caller, the grants, and the usage of the call so far.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -128,8 +128,7 @@ impl HostState {
         }
     }
 
-    /// Starts the next call of a warm instance, and drops what was held for the last one. Memory and tables stay
-    /// counted.
+    /// Starts the next call of a warm instance, and drops the data of the last one. Memory and tables stay counted.
     ///
     /// # Errors
     /// If the run of the call has no memory left for the instance.
@@ -165,7 +164,7 @@ impl HostState {
         self.http.may_send()
     }
 
-    /// Returns what sends the HTTP requests of the call.
+    /// Returns the sender of the call's HTTP requests.
     pub(crate) fn request_sender(&self) -> RequestSender {
         self.http.sender()
     }

@@ -1,4 +1,4 @@
-//! What authors and models learn about errors of code.
+//! Messages about errors of code, for authors and for models.
 
 use serde_json::json;
 

@@ -96,7 +96,7 @@ fn to_val(shape: &Shape, value: Value) -> Result<Val, Mismatch> {
             });
             all(names).map(Val::Flags)
         }
-        (shape, value) => Err(Mismatch::new(format!("must be {}, not {}", expected(shape), describe(&value)))),
+        (shape, value) => Err(Mismatch::new(format!("must be {}, not {}", describe_shape(shape), describe(&value)))),
     }
 }
 
@@ -144,7 +144,7 @@ fn variant(cases: &[Case], value: Value) -> Result<Val, Mismatch> {
         }
         other => {
             let shape = Shape::Variant(cases.to_vec());
-            Err(Mismatch::new(format!("must be {}, not {}", expected(&shape), describe(&other))))
+            Err(Mismatch::new(format!("must be {}, not {}", describe_shape(&shape), describe(&other))))
         }
     }
 }
@@ -206,7 +206,7 @@ fn character(text: &str) -> Result<char, Mismatch> {
     }
 }
 
-fn expected(shape: &Shape) -> String {
+fn describe_shape(shape: &Shape) -> String {
     match shape {
         Shape::Bool => "true or false".into(),
         Shape::Integer(_) | Shape::Float32 | Shape::Float64 => "a number".into(),
@@ -216,7 +216,7 @@ fn expected(shape: &Shape) -> String {
         Shape::List(_) => "an array".into(),
         Shape::Tuple(items) => format!("an array of {}", items.len()),
         Shape::Record(_) | Shape::Result { .. } => "an object".into(),
-        Shape::Option(inner) => format!("null or {}", expected(inner)),
+        Shape::Option(inner) => format!("null or {}", describe_shape(inner)),
         Shape::Enum(names) => format!("one of {}", list(names)),
         Shape::Variant(cases) => {
             let written = cases.iter().map(|Case { name, payload }| match payload {
@@ -294,7 +294,11 @@ pub(super) fn from_val(shape: &Shape, value: Val) -> Result<Value, BadValue> {
         (Shape::Result { error, .. }, Val::Result(Err(value))) => with_tag("error", optional(error.as_deref(), value)?),
         (Shape::Flags(_), Val::Flags(names)) => names.into(),
         (shape, other) => {
-            return Err(BadValue::new("the result", "of its type", format!("{other:?} is not {}", expected(shape))));
+            return Err(BadValue::new(
+                "the result",
+                "of its type",
+                format!("{other:?} is not {}", describe_shape(shape)),
+            ));
         }
     })
 }

@@ -2,8 +2,8 @@
 
 use wasmtime::component::types::Type;
 
-/// Most nodes of all types of a component's functions together. A type counts at each use, because a few short
-/// definitions can expand to any number of nodes.
+/// Maximum number of nodes of all types of a component's functions together. A type counts at each use, because a few
+/// short definitions can expand to any number of nodes.
 const MAX_NODES: usize = 20_000;
 
 #[derive(Debug, Clone, PartialEq)]
