@@ -181,7 +181,7 @@ impl MemorySessions {
         stored.fence += 1;
         stored.leased_until = None;
         stored.session.created = self.creation_time();
-        self.set_events(stored, events);
+        stored.set_events(events);
         Ok(self.current(stored))
     }
 
