@@ -4,12 +4,20 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Event, EventWindow, JsonMap, SessionService};
+use hatchery_core::{Content, Event, EventActions, EventData, EventWindow, JsonMap, SessionService};
 use hatchery_stores::MemorySessions;
 use hatchery_test_support::{CountingAllocator, short_event};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+/// Returns an event as [`short_event`] does, with a delta that was empty first.
+fn event_with_grown_delta(number: usize) -> Arc<Event> {
+    let mut actions = EventActions::default();
+    actions.state_delta.insert("turn".into(), number.into());
+    let content = Some(Arc::new(Content::user("Roll two dice, please.")));
+    Event::new(EventData { author: "user".into(), content, actions, ..EventData::default() })
+}
 
 #[test]
 fn an_idle_session_and_its_ten_events_use_no_more_than_they_need() {
@@ -31,5 +39,13 @@ fn an_idle_session_and_its_ten_events_use_no_more_than_they_need() {
     let (events, session) = ((before - before_events) / SESSIONS as isize, (after - before) / SESSIONS as isize);
     println!("a session takes {session} bytes beside its events, ten events take {events} bytes");
     assert!(session <= 2 * 1024 + 256, "{session} bytes");
-    assert!(events <= 9 * 1024, "{events} bytes");
+    assert!(events <= 10 * 1024, "{events} bytes");
+
+    let before = CountingAllocator::allocated();
+    let grown: Vec<Arc<Event>> = (0..SESSIONS * 10).map(event_with_grown_delta).collect();
+    let grown_events = (CountingAllocator::allocated() - before) / SESSIONS as isize;
+    assert!(grown_events <= events + 128, "{grown_events} bytes instead of {events}: the delta has spare capacity");
+    let before = CountingAllocator::allocated();
+    let json = grown.iter().map(|event| event.json().len()).sum::<usize>() as isize;
+    assert_eq!(CountingAllocator::allocated() - before, json, "the JSON has spare capacity");
 }
