@@ -34,7 +34,7 @@ async fn code_of_a_session_sees_what_its_earlier_code_has_left_also_after_a_rest
     let host = Host::serve(&folder).await?;
     assert_eq!(answer(&host, "Now add one").await?, "It is 43.");
     let events = host.ask("calculator", "other", "Now add one").await?;
-    ensure!(serde_json::to_string(&events)?.contains("Variable `total` not found"), "{events:?}");
+    ensure!(serde_json::to_string(&events)?.contains("variable `total` referenced before assignment"), "{events:?}");
     ensure!(host.stop().await?);
     Ok(())
 }
