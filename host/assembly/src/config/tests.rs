@@ -68,13 +68,8 @@ fn a_full_file_is_read() {
 #[test]
 fn an_unknown_key_is_an_error_with_its_position() {
     let error = parse("session_service: 'memory:'\nserver:\n  body_limits: 3\n").unwrap_err();
-    assert_eq!(
-        error,
-        "/srv/agents/hatchery.yaml:3:3: server: unknown field `body_limits`, expected one of `allowed_hosts`, `base_path`, `cors`, `auth`, `tls`, \
-         `body_limit`, `small_body_limit`, `upload_limit`, `body_memory`, `body_timeout`, `write_timeout`, `max_connections`, \
-         `max_connections_per_peer`, `max_concurrent_runs`, `turn_lease`, `live_idle_timeout`, `cancel_on_disconnect`, `allow_import`, \
-         `secret_file`, `dev_ui`, `drain_timeout`; did you mean `body_limit`?"
-    );
+    // `server` has too many keys to list.
+    assert_eq!(error, "/srv/agents/hatchery.yaml:3:3: server: unknown field `body_limits`; did you mean `body_limit`?");
 }
 
 #[test]
