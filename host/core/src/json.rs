@@ -31,7 +31,7 @@ pub(crate) fn json_bytes<T: Serialize + ?Sized>(value: &T) -> serde_json::Result
     json
 }
 
-/// Most bytes of a buffer that a thread keeps.
+/// Maximum size in bytes of the buffer that a thread keeps.
 const MAX_KEPT_BUFFER: usize = 64 << 10;
 
 thread_local! {
