@@ -19,6 +19,7 @@ mod session_close;
 mod session_history;
 mod session_queue;
 mod turn;
+mod turn_plan;
 mod user_message;
 mod user_runs;
 

@@ -8,9 +8,9 @@ use std::time::Instant;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hatchery_core::{
-    CallContext, Caller, Content, Event, EventData, EventSink, Invocation, JsonMap, NewInvocation, RunError,
-    RunFailure, RunJournal, RunLimit, RunState, RunTransition, Services, Session, SessionKey, SpanContext,
-    SpanOperation, StoreError, TimeKind, TurnLease, USER_AUTHOR,
+    CallContext, Caller, Event, EventData, EventSink, Invocation, JsonMap, NewInvocation, RunError, RunFailure,
+    RunJournal, RunLimit, RunTransition, Services, Session, SessionKey, Span, SpanContext, SpanOperation, StoreError,
+    TimeKind, TurnLease, USER_AUTHOR,
 };
 use imbl::Vector;
 use tokio::sync::oneshot;
@@ -18,22 +18,23 @@ use tokio_util::sync::CancellationToken;
 
 use super::RunnerInner;
 use super::agent_selection::agents_to_run;
-use super::event_log::{EventLog, EventSender, closed_channel, deliver};
+use super::event_log::{EventLog, EventSender};
 use super::live::LiveStart;
 use super::open_calls::{end_answered_runs, has_open_calls};
 use super::paused_run::PausedRun;
 use super::request::RunRequest;
-use super::resumption::{ResumedRun, is_ended};
+use super::resumption::ResumedRun;
 use super::run_bus::RunPublisher;
 use super::session_access::renew_during;
 use super::session_queue::{CachedSession, json_bytes};
+use super::turn_plan::TurnPlan;
 use super::user_message::{UserInput, append_user_message, event_data, with_role};
 use crate::agents::{engine_host, run_agent};
 use crate::app::{App, MemoryAddition};
+use crate::history::contents::PromptViews;
 use crate::plugins::Plugins;
 use crate::provenance::Verifier;
 use crate::run::{AgentOutcome, AgentScope, Replay, RunContext};
-use crate::tools::credential;
 
 /// The parameters of a turn.
 pub(super) struct TurnRequest {
@@ -58,6 +59,55 @@ pub(super) struct TurnRequest {
     pub(super) caller_cancel: CancellationToken,
     /// When the run was requested.
     pub(super) requested: Instant,
+}
+
+/// A run in progress.
+struct OpenRun {
+    run: Arc<RunContext>,
+    cx: CallContext,
+    log: EventLog,
+    publisher: RunPublisher,
+    /// Ends with the turn.
+    span: Span,
+    /// Index of the run's first event.
+    first_event: usize,
+    caller_cancel: CancellationToken,
+    /// True if the code of another run has started this one.
+    is_nested: bool,
+}
+
+impl OpenRun {
+    /// Reports an error to plugins and clients. Returns whether the run is finished, and the transition of its record;
+    /// `None` if the run can be continued.
+    async fn conclude(
+        &mut self,
+        result: Result<AgentOutcome, RunError>,
+    ) -> (Result<bool, RunError>, Option<RunTransition>) {
+        match result {
+            Ok(AgentOutcome::Paused) => (Ok(false), Some(RunTransition::Wait)),
+            Err(RunError::Stopped) => (Ok(false), Some(RunTransition::Finish)),
+            Ok(AgentOutcome::Done | AgentOutcome::Escalated | AgentOutcome::Transfer(_)) => {
+                let waits = waits_for_user(&self.run, self.first_event);
+                (Ok(true), Some(if waits { RunTransition::Wait } else { RunTransition::Finish }))
+            }
+            Err(error) => {
+                self.span.set_error(&error);
+                self.run.plugins.on_run_error(&self.cx, &error).await;
+                let is_reported = report(&self.run, &self.log, &error).await;
+                let transition = match &error {
+                    RunError::Cancelled => self.is_cancel_requested().then_some(RunTransition::Cancel),
+                    error => is_reported.then(|| RunTransition::Fail(RunFailure::new(error))),
+                };
+                (Err(error), transition)
+            }
+        }
+    }
+
+    /// Returns true if a client or the calling code has cancelled the run, rather than the host's end or a failure of
+    /// the storage.
+    fn is_cancel_requested(&self) -> bool {
+        self.publisher.is_cancel_requested() || self.caller_cancel.is_cancelled() || self.is_nested
+    }
 }
 
 impl RunnerInner {
@@ -89,83 +139,75 @@ impl RunnerInner {
     async fn run_turn(
         self: &Arc<Self>,
         key: SessionKey,
-        turn: TurnRequest,
+        mut turn: TurnRequest,
         lease: &Arc<TurnLease>,
         cached: CachedSession,
         slot: &mut Option<CachedSession>,
     ) -> Result<Option<Arc<RunJournal>>, RunError> {
-        let TurnRequest { app, services, plugins, request, new_id, is_accepted, announced, mut client, .. } = turn;
-        let TurnRequest { beginning, parent, caller_cancel, live, requested, .. } = turn;
-        let events = &cached.session.events;
-        let found = ResumedRun::find(&app, &request, events, &self.verifier(&key)).and_then(|resumed| {
-            // The message of a request that attaches to a run is ignored.
-            let is_attached = resumed.is_some() && request.run_id.is_some();
-            if is_attached { Ok(()) } else { request.check_responses(events) }.map(|()| resumed)
-        });
-        let resumed = match found {
-            Ok(resumed) => resumed,
+        let plan = match self.plan_turn(&key, &mut turn, lease, &cached.session).await {
+            Ok(plan) => plan,
             Err(error) => {
                 *slot = Some(cached);
-                return Err(error);
+                return if matches!(error, RunError::Stopped) { Ok(None) } else { Err(error) };
             }
         };
-        let CachedSession { mut session, views, bytes, last_turn } = cached;
-        let paused = resumed.as_ref().map(|resumed| resumed.paused_run(&session.events, &self.verifier(&key)));
-        let PausedRun { temp_state, usage, counted_calls } = paused.unwrap_or_default();
-        session.state.apply(&temp_state);
+        let CachedSession { session, views, bytes, last_turn } = cached;
         let events_before = session.events.len();
-        let is_attached = resumed.is_some() && request.run_id.is_some();
-        if is_attached && let Some(resumed) = &resumed {
-            let delivery = deliver(&client, resumed.emitted_events(&session.events, session.revision));
-            if request.cancel.run_until_cancelled(delivery).await != Some(true) {
-                // The run goes on without the client.
-                client = closed_channel();
-            }
-            if let Some(failure) = resumed.failure(&session.events) {
-                *slot = Some(CachedSession { session, views, bytes, last_turn });
-                return Err(failure);
-            }
+        let journal = plan.journal.clone();
+        let (mut open, input, resumed) = self.open_run(key, turn, plan, lease, session, views);
+        let result = self.execute_open(&open, lease, input, resumed).await;
+        let (result, transition) = open.conclude(result).await;
+        let OpenRun { run, log, publisher, span, .. } = open;
+        log.close().await;
+        let invocation = &run.invocation;
+        if let Some(transition) = transition {
+            self.record_end(lease, &invocation.id, &transition).await;
         }
-        let id = resumed.as_ref().map_or(new_id, |resumed| resumed.invocation_id.clone());
-        let message = request.message.filter(|_| !is_attached).map(|message| Arc::new(with_role(message, USER_AUTHOR)));
-        let message = match self.receive_credentials(message, &session, &services).await {
-            Ok(message) => message,
-            Err(error) => {
-                *slot = Some(CachedSession { session, views, bytes, last_turn });
-                return Err(error);
-            }
-        };
-        let first_event = if resumed.is_some() { 0 } else { events_before };
+        let session = invocation.session();
+        let new_events = session.events.skip(events_before);
+        if !lease.is_lost() {
+            run.compact_after_run();
+        }
+        if !lease.is_lost() && run.app.settings.memory_addition == MemoryAddition::AfterRun {
+            remember(invocation, &new_events).await;
+        }
+        let bytes = bytes + json_bytes(&new_events);
+        self.queue.record_size(&session.key, session.events.len(), bytes);
+        *slot = Some(CachedSession { session, views: run.take_views(), bytes, last_turn });
+        // The state is stored, so followers find it.
+        drop(publisher);
+        span.finish();
+        result.map(|is_finished| is_finished.then_some(journal))
+    }
+
+    /// Sets up what the agents of a run share. Returns it with the user's input and the run that is continued.
+    fn open_run(
+        self: &Arc<Self>,
+        key: SessionKey,
+        turn: TurnRequest,
+        plan: TurnPlan,
+        lease: &Arc<TurnLease>,
+        mut session: Session,
+        views: PromptViews,
+    ) -> (OpenRun, UserInput, Option<ResumedRun>) {
+        let TurnRequest { app, services, plugins, request, announced, client, beginning, .. } = turn;
+        let TurnRequest { parent, caller_cancel, live, requested, .. } = turn;
+        let TurnPlan { id, resumed, is_attached, message, paused, journal } = plan;
+        let first_event = if resumed.is_some() { 0 } else { session.events.len() };
         let (user_content, delivered_ids) = match &resumed {
             Some(resumed) => (resumed.user_content(&session.events), resumed.event_ids(&session.events)),
             None => (message.clone().unwrap_or_default(), HashSet::new()),
         };
-        let journal = Arc::new(RunJournal::new(lease.clone(), id.as_str()));
-        journal.set_counted_calls(counted_calls);
-        let continues = ContinuedRun { id: &id, resumed: resumed.as_ref(), has_run_id: request.run_id.is_some() };
-        let start = async {
-            if !self.check_end(&key, &continues, &session.events, message.is_some(), &journal).await? {
-                return Err(RunError::Stopped);
-            }
-            if let Some(message) = message.as_deref().filter(|_| !app.settings.resumable) {
-                self.check_answered(&key, message, &session.events).await?;
-            }
-            let is_new = resumed.is_none() && request.run_id.is_none() && !is_accepted;
-            self.record_start(lease, &id, session.revision, is_new).await
-        };
-        if let Err(error) = start.await {
-            *slot = Some(CachedSession { session, views, bytes, last_turn });
-            return if matches!(error, RunError::Stopped) { Ok(None) } else { Err(error) };
-        }
+        session.state.apply(&paused.temp_state);
+        journal.set_counted_calls(paused.counted_calls);
         let publisher = announced.filter(|announced| announced.run() == id);
         let publisher = publisher.unwrap_or_else(|| self.run_bus.announce(&key, &id, request.cancel.clone()));
-        let is_nested = parent.is_some();
         let trace = self.spans.clone().map(|spans| SpanContext::new(spans, key.clone(), &id, request.trace_parent));
         let trace = trace.unwrap_or_default();
         trace.add_time(TimeKind::Queue, requested.elapsed());
-        // Ends with the turn.
         let mut span = trace.start_at(SpanOperation::Run, "", Some(requested));
         span.record(|data| data.set("gen_ai.workflow.name", app.name.clone()));
+        let is_nested = parent.is_some();
         let (invocation, writer) = Invocation::new(NewInvocation {
             id,
             session,
@@ -180,121 +222,38 @@ impl RunnerInner {
             plugins: plugins.shared(),
             parent,
             signer: self.signer.clone(),
-            usage: usage.into(),
+            usage: paused.usage.into(),
             lease: Some(lease.clone()),
-            journal: Some(journal.clone()),
+            journal: Some(journal),
             span: span.context().clone(),
         });
         let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);
         let log = EventLog::new(cx.clone(), writer, plugins.clone(), (client, publisher.frames()), delivered_ids);
-        let run = RunContext::new(app, invocation.clone(), plugins.clone(), engine_host);
         let live = live.map(|start| start.into_input(&cx, &log));
+        let run = RunContext::new(app, invocation, plugins, engine_host);
         let run = Arc::new(run.with_history(views, self.compactions.clone()).with_live_input(live));
         let state_delta = if is_attached { JsonMap::new() } else { request.state_delta };
         let input = UserInput { message, state_delta, beginning: Some(beginning) };
-        let execution = within_time_limit(&run, execute(&run, &cx, &log, input, resumed).boxed());
-        let execution = self.cancel_on_request(lease, &publisher, execution);
+        (OpenRun { run, cx, log, publisher, span, first_event, caller_cancel, is_nested }, input, resumed)
+    }
+
+    /// Runs the agents of a run within its time limit, until it is cancelled. A panic is an error.
+    async fn execute_open(
+        &self,
+        open: &OpenRun,
+        lease: &TurnLease,
+        input: UserInput,
+        resumed: Option<ResumedRun>,
+    ) -> Result<AgentOutcome, RunError> {
+        let OpenRun { run, cx, log, publisher, .. } = open;
+        let execution = within_time_limit(run, execute(run, cx, log, input, resumed).boxed());
+        let execution = self.cancel_on_request(lease, publisher, execution);
         let result = AssertUnwindSafe(execution).catch_unwind().await;
         let result = result.unwrap_or_else(|panic| Err(panic_error(panic.as_ref())));
         // These end the run even if the agent that met them ignored the error.
-        let taken_over = lease.is_lost().then(|| StoreError::Fenced(invocation.session_key.clone()).into());
-        let (result, end) = match taken_over.or_else(|| invocation.exceeded_limit()).map_or(result, Err) {
-            Ok(AgentOutcome::Paused) => (Ok(false), Some(RunTransition::Wait)),
-            Err(RunError::Stopped) => (Ok(false), Some(RunTransition::Finish)),
-            Ok(AgentOutcome::Done | AgentOutcome::Escalated | AgentOutcome::Transfer(_)) => {
-                let end = if waits_for_user(&run, first_event) { RunTransition::Wait } else { RunTransition::Finish };
-                (Ok(true), Some(end))
-            }
-            Err(error) => {
-                span.set_error(&error);
-                plugins.on_run_error(&cx, &error).await;
-                let is_reported = report(&run, &log, &error).await;
-                let is_cancelled = publisher.is_cancel_requested() || caller_cancel.is_cancelled() || is_nested;
-                let end = match &error {
-                    RunError::Cancelled if is_cancelled => Some(RunTransition::Cancel),
-                    // The host stops, or the storage fails: the run can be continued.
-                    RunError::Cancelled => None,
-                    error => is_reported.then(|| RunTransition::Fail(RunFailure::new(error))),
-                };
-                (Err(error), end)
-            }
-        };
-        log.close().await;
-        if let Some(end) = end {
-            self.record_end(lease, &invocation.id, &end).await;
-        }
-        let session = invocation.session();
-        if !lease.is_lost() {
-            run.compact_after_run();
-        }
-        if !lease.is_lost() && run.app.settings.memory_addition == MemoryAddition::AfterRun {
-            remember(&invocation, &session.events.skip(events_before)).await;
-        }
-        let bytes = bytes + json_bytes(&session.events.skip(events_before));
-        self.queue.record_size(&session.key, session.events.len(), bytes);
-        *slot = Some(CachedSession { session, views: run.take_views(), bytes, last_turn });
-        // The state is stored, so followers find it.
-        drop(publisher);
-        span.finish();
-        result.map(|is_finished| is_finished.then_some(journal))
+        let taken_over = lease.is_lost().then(|| StoreError::Fenced(run.invocation.session_key.clone()).into());
+        taken_over.or_else(|| run.invocation.exceeded_limit()).map_or(result, Err)
     }
-
-    /// Keeps the credentials in a message, and returns the message without them.
-    async fn receive_credentials(
-        &self,
-        message: Option<Arc<Content>>,
-        session: &Session,
-        services: &Services,
-    ) -> Result<Option<Arc<Content>>, RunError> {
-        let Some(message) = message else { return Ok(None) };
-        let verifier = self.verifier(&session.key);
-        credential::receive(message, &session.events, &verifier, services).await.map(Some)
-    }
-
-    /// Checks whether there is something to do for a run that is new or continued. A finished run has nothing to do, unless
-    /// an answer has come since.
-    ///
-    /// # Errors
-    /// The failure of a run that a request attaches to, [`RunError::Cancelled`] for one that was cancelled, and
-    /// [`RunError::BadInput`] if a request would continue that.
-    async fn check_end(
-        &self,
-        key: &SessionKey,
-        run: &ContinuedRun<'_>,
-        events: &Vector<Arc<Event>>,
-        has_message: bool,
-        journal: &RunJournal,
-    ) -> Result<bool, RunError> {
-        let ContinuedRun { id, resumed, has_run_id } = *run;
-        let stored = match self.services.sessions.runs().filter(|_| resumed.is_some() || has_run_id) {
-            Some(runs) => runs.get(key, id).await?,
-            None => None,
-        };
-        match stored.map(|stored| (stored.state, stored.failure)) {
-            Some((RunState::Cancelled, _)) if has_run_id => return Err(RunError::Cancelled),
-            Some((RunState::Cancelled, _)) => {
-                let message = format!("run `{id}` was cancelled; send the message again as a new one");
-                return Err(RunError::BadInput(message));
-            }
-            Some((RunState::Failed, Some(failure))) if has_run_id => return Err(failure.into()),
-            Some((RunState::Done | RunState::Waiting, _)) if has_run_id => return Ok(false),
-            Some(_) | None => {}
-        }
-        match resumed {
-            None => Ok(true),
-            Some(_) if is_ended(events, id) => Ok(has_message),
-            Some(_) => Ok(journal.load().await? || has_message),
-        }
-    }
-}
-
-/// A run that a request begins or continues.
-struct ContinuedRun<'a> {
-    id: &'a str,
-    /// Its events, if it has begun.
-    resumed: Option<&'a ResumedRun>,
-    /// True if the request may be a repeated one.
-    has_run_id: bool,
 }
 
 /// Awaits a run for at most `max_run_time`.
