@@ -1,5 +1,6 @@
 //! Sessions that come from elsewhere, and places in the history of a session.
 
+use serde_json::Value;
 use thiserror::Error;
 
 use crate::error::StoreError;
@@ -79,9 +80,16 @@ pub enum ImportError {
     /// An event is not complete.
     #[error("events[{0}] is partial; only complete events can be imported")]
     Partial(usize),
-    /// A key of an event has another JSON type than clients expect.
-    #[error("events[{0}].{1} is not an object")]
-    NotAnObject(usize, &'static str),
+    /// A value of an event has another JSON type than clients expect.
+    #[error("events[{index}].{path} is not {expected}")]
+    WrongType {
+        /// Index of the event.
+        index: usize,
+        /// Keys that lead to the value, separated by dots.
+        path: String,
+        /// The expected type, with its article.
+        expected: &'static str,
+    },
     /// An event could not be read again.
     #[error("an event cannot be stored: {0}")]
     Event(#[from] UnstorableEvent),
@@ -101,14 +109,14 @@ impl SessionImport {
     /// Creates a session that begins with a state.
     ///
     /// # Errors
-    /// [`ImportError::Partial`] and [`ImportError::NotAnObject`].
+    /// [`ImportError::Partial`] and [`ImportError::WrongType`].
     pub fn new(initial_state: JsonMap, events: Vec<EventData>) -> Result<Self, ImportError> {
         for (index, event) in events.iter().enumerate() {
             if event.partial {
                 return Err(ImportError::Partial(index));
             }
-            if let Some(key) = key_without_object(event) {
-                return Err(ImportError::NotAnObject(index, key));
+            if let Some((path, expected)) = find_wrong_type(event) {
+                return Err(ImportError::WrongType { index, path, expected });
             }
         }
         Ok(Self { initial_state, events })
@@ -185,14 +193,32 @@ async fn append_all(
     Ok(())
 }
 
-/// Returns a key whose value must be an object and is not.
-fn key_without_object(event: &EventData) -> Option<&'static str> {
-    let values = [
+/// Returns the path of a value that has another type than clients expect, with the expected type.
+fn find_wrong_type(event: &EventData) -> Option<(String, &'static str)> {
+    let objects = [
         ("groundingMetadata", &event.grounding_metadata),
         ("customMetadata", &event.custom_metadata),
         ("inputTranscription", &event.input_transcription),
         ("outputTranscription", &event.output_transcription),
     ];
-    let mut wrong = values.into_iter().filter(|(_, value)| value.as_deref().is_some_and(|value| !value.is_object()));
-    wrong.next().map(|(key, _)| key)
+    for (key, value) in objects {
+        let Some(value) = value.as_deref() else { continue };
+        let Some(object) = value.as_object() else { return Some((key.into(), "an object")) };
+        if key.ends_with("Transcription")
+            && let Some((name, expected)) = find_wrong_type_of_transcription(object)
+        {
+            return Some((format!("{key}.{name}"), expected));
+        }
+    }
+    None
+}
+
+fn find_wrong_type_of_transcription(transcription: &JsonMap) -> Option<(&'static str, &'static str)> {
+    let is_wrong = |name: &str, has_type: fn(&Value) -> bool| {
+        transcription.get(name).is_some_and(|value| !value.is_null() && !has_type(value))
+    };
+    if is_wrong("text", Value::is_string) {
+        return Some(("text", "a string"));
+    }
+    is_wrong("finished", Value::is_boolean).then_some(("finished", "a boolean"))
 }

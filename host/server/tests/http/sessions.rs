@@ -220,10 +220,16 @@ async fn an_import_of_a_partial_event_leaves_nothing_behind() {
 #[tokio::test]
 async fn an_import_of_what_clients_cannot_read_is_refused() {
     let host = importing().await;
-    for key in ["groundingMetadata", "customMetadata", "inputTranscription", "outputTranscription"] {
-        let import = json!({"sessionId": "s", "events": [{"author": "user"}, {"author": "says", key: [null]}]});
+    for (key, value, problem_of_value) in [
+        ("groundingMetadata", json!([null]), " is not an object"),
+        ("customMetadata", json!([null]), " is not an object"),
+        ("inputTranscription", json!("said"), " is not an object"),
+        ("inputTranscription", json!({"text": {}}), ".text is not a string"),
+        ("outputTranscription", json!({"text": "said", "finished": 1}), ".finished is not a boolean"),
+    ] {
+        let import = json!({"sessionId": "s", "events": [{"author": "user"}, {"author": "says", key: value}]});
         let body = problem(host.post(SESSIONS, &import).await, 400, "BAD_INPUT").await;
-        assert_eq!(body["detail"], format!("events[1].{key} is not an object"));
+        assert_eq!(body["detail"], format!("events[1].{key}{problem_of_value}"));
         problem(host.get(&format!("{SESSIONS}/s")).await, 404, "SESSION_NOT_FOUND").await;
     }
 }

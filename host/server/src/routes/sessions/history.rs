@@ -94,7 +94,7 @@ fn check_import(state: &AppState, principal: &Principal, key: &SessionKey, count
 impl From<ImportError> for ApiError {
     fn from(error: ImportError) -> Self {
         match error {
-            ImportError::Partial(_) | ImportError::NotAnObject(..) => Self::bad_input(error.to_string()),
+            ImportError::Partial(_) | ImportError::WrongType { .. } => Self::bad_input(error.to_string()),
             ImportError::Event(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_EVENT", error.to_string()),
             ImportError::Store(error) => error.into(),
         }
