@@ -34,7 +34,7 @@ pub(super) fn run(workspace: &Workspace) -> anyhow::Result<()> {
     let folder = workspace.target.join("tmp/conformance/http");
     let mut steps = Steps::new(3);
     steps.run(&format!("the suite: {PACKAGE}"), || install(&folder))?;
-    steps.run("the hatchery command", || super::build_examples(workspace, &[]))?;
+    steps.run("the hatchery command", || crate::build_host(workspace))?;
     let served = folder.join("agents");
     fs::create_dir_all(served.join("hello"))?;
     fs::write(served.join("hello/root_agent.yaml"), AGENT)?;
