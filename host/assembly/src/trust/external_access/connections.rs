@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{is_outside, list};
+use super::access_list::list;
+use super::is_outside;
 use crate::config::{
     A2aAgentConfig, ApiConfig, CodeExecutorConfig, IntegrationConfig, McpServerConfig, ServiceAccountConfig,
     ValueConfig, without_credentials,
