@@ -290,9 +290,10 @@ impl AgentRun {
     async fn emit(&self, data: EventData, is_end: bool) -> Result<(), RunError> {
         self.cx.call.actions().end_of_agent = Some(is_end);
         let transfers = self.cx.call.actions().transfer_to_agent.is_some();
-        match transfers {
-            true => self.cx.emit_with_proof(data, Claim::Transfer).await?,
-            false => self.cx.emit(data).await?,
+        if transfers {
+            self.cx.emit_with_proof(data, Claim::Transfer).await?
+        } else {
+            self.cx.emit(data).await?
         };
         Ok(())
     }

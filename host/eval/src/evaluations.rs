@@ -127,10 +127,8 @@ impl Evaluations {
         session: &str,
     ) -> Result<(), EvalError> {
         let key = SessionKey::new(app.name.as_str(), user, session);
-        let session = match key.is_of_host() {
-            true => None,
-            false => self.0.runner.services().sessions.get(&key, EventWindow::All).await?,
-        };
+        let session =
+            if key.is_of_host() { None } else { self.0.runner.services().sessions.get(&key, EventWindow::All).await? };
         let session = session.ok_or(StoreError::SessionNotFound(key))?;
         let conversation = records_of(&session.events);
         if conversation.is_empty() {
@@ -178,9 +176,10 @@ impl Evaluations {
         let change = move |set: &mut EvalSet| {
             let count = set.eval_cases.len();
             set.eval_cases.retain(|case| case.eval_id != case_id);
-            match set.eval_cases.len() < count {
-                true => Ok(()),
-                false => Err(EvalError::CaseNotFound { set: set.eval_set_id.clone(), case: case_id }),
+            if set.eval_cases.len() < count {
+                Ok(())
+            } else {
+                Err(EvalError::CaseNotFound { set: set.eval_set_id.clone(), case: case_id })
             }
         };
         self.with_store(move |store| store.update_set(&app, &set_id, change)).await

@@ -168,9 +168,10 @@ impl Authentication {
             },
             Err(refusal) => {
                 self.record(&refusal, request.path, request.peer);
-                let response = match login_page::opens_page(&request) && refusal.is_of_client() {
-                    true => login_page(request.path, None),
-                    false => ApiError::from(refusal).into_response(),
+                let response = if login_page::opens_page(&request) && refusal.is_of_client() {
+                    login_page(request.path, None)
+                } else {
+                    ApiError::from(refusal).into_response()
                 };
                 Err(response.into())
             }

@@ -121,9 +121,10 @@ impl Graph<'_> {
         if !self.drawn.insert((name.to_owned(), name.to_owned())) {
             return;
         }
-        let style = match self.path.nodes.contains(name) {
-            true => format!(", style=filled, fillcolor=\"{}\", fontcolor=\"#ffffff\"", self.highlight),
-            false => String::new(),
+        let style = if self.path.nodes.contains(name) {
+            format!(", style=filled, fillcolor=\"{}\", fontcolor=\"#ffffff\"", self.highlight)
+        } else {
+            String::new()
         };
         // Writing to a string cannot fail.
         let _ = writeln!(self.nodes, "  \"{}\" [label=\"{label}\", shape={shape}{style}]", escape(name));

@@ -52,10 +52,7 @@ async fn orders(State(shop): State<Shop>, headers: HeaderMap) -> Response {
     if let Ok(mut seen) = shop.credentials.lock() {
         seen.push(credential);
     }
-    match is_good {
-        true => Json(json!({"orders": 2})).into_response(),
-        false => StatusCode::UNAUTHORIZED.into_response(),
-    }
+    if is_good { Json(json!({"orders": 2})).into_response() } else { StatusCode::UNAUTHORIZED.into_response() }
 }
 
 async fn token(State(shop): State<Shop>, form: String) -> Response {
@@ -63,9 +60,10 @@ async fn token(State(shop): State<Shop>, form: String) -> Response {
     if let Ok(mut forms) = shop.forms.lock() {
         forms.push(form);
     }
-    match is_good {
-        true => Json(json!({"access_token": TOKEN, "expires_in": 3600})).into_response(),
-        false => (StatusCode::BAD_REQUEST, Json(json!({"error": "invalid_grant"}))).into_response(),
+    if is_good {
+        Json(json!({"access_token": TOKEN, "expires_in": 3600})).into_response()
+    } else {
+        (StatusCode::BAD_REQUEST, Json(json!({"error": "invalid_grant"}))).into_response()
     }
 }
 

@@ -34,18 +34,18 @@ async fn token(State(forms): State<Forms>, form: String) -> Response {
     if let Ok(mut forms) = forms.lock() {
         forms.push(form);
     }
-    match is_good {
-        true => {
-            Json(json!({"access_token": "us3r-t0ken", "refresh_token": "r3fresh", "expires_in": 3600})).into_response()
-        }
-        false => (StatusCode::BAD_REQUEST, Json(json!({"error": "invalid_grant"}))).into_response(),
+    if is_good {
+        Json(json!({"access_token": "us3r-t0ken", "refresh_token": "r3fresh", "expires_in": 3600})).into_response()
+    } else {
+        (StatusCode::BAD_REQUEST, Json(json!({"error": "invalid_grant"}))).into_response()
     }
 }
 
 async fn orders(headers: HeaderMap) -> Response {
-    match headers.get("authorization").is_some_and(|value| value == "Bearer us3r-t0ken") {
-        true => Json(json!({"orders": 2})).into_response(),
-        false => StatusCode::UNAUTHORIZED.into_response(),
+    if headers.get("authorization").is_some_and(|value| value == "Bearer us3r-t0ken") {
+        Json(json!({"orders": 2})).into_response()
+    } else {
+        StatusCode::UNAUTHORIZED.into_response()
     }
 }
 

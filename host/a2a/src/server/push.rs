@@ -152,9 +152,10 @@ impl PushSender {
         let key = session(app, task);
         let Some(PushRecord { mut configs, .. }) = self.read(&key).await? else { return Ok(()) };
         configs.remove(id);
-        match configs.is_empty() {
-            true => Ok(self.0.runner.services().sessions.delete(&key).await?),
-            false => self.write(&key, JsonMap::from_iter([("configs".into(), json!(configs))])).await,
+        if configs.is_empty() {
+            Ok(self.0.runner.services().sessions.delete(&key).await?)
+        } else {
+            self.write(&key, JsonMap::from_iter([("configs".into(), json!(configs))])).await
         }
     }
 

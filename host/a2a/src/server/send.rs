@@ -57,9 +57,10 @@ impl A2aService {
             }
             load_ended(&runner, &name, id, run.as_deref(), error).await
         };
-        let stored = match returns_immediately {
-            true => None,
-            false => tokio::time::timeout(self.0.settings.blocking_timeout, end).await.ok(),
+        let stored = if returns_immediately {
+            None
+        } else {
+            tokio::time::timeout(self.0.settings.blocking_timeout, end).await.ok()
         };
         let stored = match stored {
             Some(stored) => stored?,

@@ -182,10 +182,7 @@ impl EventLogInner {
                 Delivery::Failed => *state = LogState::Detached,
             }
         }
-        match !event.partial && event.actions.end_invocation == Some(true) {
-            true => Err(RunError::Stopped),
-            false => Ok(event),
-        }
+        if !event.partial && event.actions.end_invocation == Some(true) { Err(RunError::Stopped) } else { Ok(event) }
     }
 
     /// Appends the event to the session service and to the run's session. Returns the session's revision with it;

@@ -44,10 +44,7 @@ impl Server {
             _ => return Err("the server's answer is not a prompt".into()),
         };
         let texts: Vec<_> = result.messages.into_iter().filter_map(|message| text(message.content)).collect();
-        match texts.is_empty() {
-            true => Err("it has no text".into()),
-            false => Ok(texts.join("\n\n")),
-        }
+        if texts.is_empty() { Err("it has no text".into()) } else { Ok(texts.join("\n\n")) }
     }
 }
 

@@ -95,9 +95,10 @@ impl Tool for LoadResource {
             return Ok(());
         }
         let shown: Vec<_> = resources.iter().take(MAX_SHOWN).map(describe).collect();
-        let count = match resources.len() > MAX_SHOWN {
-            true => format!("{} resources, the first {MAX_SHOWN} of which are", resources.len()),
-            false => "these resources:".into(),
+        let count = if resources.len() > MAX_SHOWN {
+            format!("{} resources, the first {MAX_SHOWN} of which are", resources.len())
+        } else {
+            "these resources:".into()
         };
         request.system_instructions.push(format!(
             "The MCP server {} has {count} {}. When a question is about one, call `{}` before you answer; do not guess what it \

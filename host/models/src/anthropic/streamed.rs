@@ -243,9 +243,10 @@ impl Decoder for EventDecoder {
 
     /// Returns the calls of a stream that ended without a stop reason.
     fn finish(&mut self) -> Result<Vec<LlmResponse>, ModelError> {
-        match self.calls.is_empty() && self.malformed_call.is_none() {
-            true => Ok(Vec::new()),
-            false => Ok(vec![self.end_message(None)?]),
+        if self.calls.is_empty() && self.malformed_call.is_none() {
+            Ok(Vec::new())
+        } else {
+            Ok(vec![self.end_message(None)?])
         }
     }
 

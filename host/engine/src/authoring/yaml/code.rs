@@ -41,11 +41,12 @@ pub(super) fn code_execution(config: &Value, resolver: &dyn ItemResolver) -> Res
         _ => return Err(CodeExecutorError::Value("`code_executor` is a name, or a map with a `name`".into())),
     };
     if config.name == BUILT_IN {
-        return match config.has_settings() {
-            false => Ok(CodeExecution::BuiltIn),
-            true => Err(CodeExecutorError::Value(format!(
+        return if config.has_settings() {
+            Err(CodeExecutorError::Value(format!(
                 "code_executor: `{BUILT_IN}` has no settings: the model runs its code itself"
-            ))),
+            )))
+        } else {
+            Ok(CodeExecution::BuiltIn)
         };
     }
     config.check_delimiters().map_err(CodeExecutorError::Value)?;

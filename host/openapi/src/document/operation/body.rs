@@ -197,9 +197,10 @@ fn properties<'d>(
             constants.insert(name.clone(), value.clone());
             continue;
         }
-        let converted = match files.contains(name) {
-            true => artifact(schema.get("description").and_then(Value::as_str)),
-            false => arguments.converter.convert(schema)?,
+        let converted = if files.contains(name) {
+            artifact(schema.get("description").and_then(Value::as_str))
+        } else {
+            arguments.converter.convert(schema)?
         };
         let is_list = files.contains(name) && schema.get("items").is_some();
         let converted = if is_list { json!({"type": "array", "items": converted}) } else { converted };

@@ -69,9 +69,10 @@ impl Store {
         let name = self.names.event(key, &event.id);
         let plan = |stored: &StoredSession, others: &[Option<Document>]| {
             if let [Some(known)] = others {
-                return match is_repeated(known, event) {
-                    true => Ok(Plan::nothing(known.unsigned(keys::REVISION))),
-                    false => Err(StoreError::EventExists(event.id.clone())),
+                return if is_repeated(known, event) {
+                    Ok(Plan::nothing(known.unsigned(keys::REVISION)))
+                } else {
+                    Err(StoreError::EventExists(event.id.clone()))
                 };
             }
             check_fence(key, stored, fence)?;

@@ -233,9 +233,10 @@ impl Builder<'_> {
             error_retries: spec.error_retries.unwrap_or(defaults.error_retries),
             stateful: spec.stateful,
             optimize_data_file: spec.optimize_data_file,
-            code_delimiters: match spec.code_delimiters.is_empty() {
-                true => defaults.code_delimiters,
-                false => spec.code_delimiters.clone(),
+            code_delimiters: if spec.code_delimiters.is_empty() {
+                defaults.code_delimiters
+            } else {
+                spec.code_delimiters.clone()
             },
             result_delimiters: spec.result_delimiters.clone().unwrap_or(defaults.result_delimiters),
             executor: defaults.executor,
