@@ -8,8 +8,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use hatchery_core::sync::MutexExt;
 use tokio::sync::watch;
 
-use super::Failure;
 use super::writer::Job;
+use super::{Failure, Owner};
 
 /// Writes that wait for the writing thread.
 pub(super) struct Queue {
@@ -63,7 +63,7 @@ impl Queue {
     ///
     /// # Errors
     /// [`Failure::Closed`].
-    pub(super) fn push(&self, owner: (&str, &str), job: Box<dyn Job>) -> Result<u64, Failure> {
+    pub(super) fn push(&self, owner: Owner<'_>, job: Box<dyn Job>) -> Result<u64, Failure> {
         let owner = self.hasher.hash_one(owner);
         let mut state = self.state();
         if state.is_closed {
@@ -80,7 +80,7 @@ impl Queue {
 
     /// Adds a write that is made together with the next one. Returns true if the caller has to [flush](Queue::flush) the
     /// queue later.
-    pub(super) fn push_later(&self, owner: (&str, &str), job: Box<dyn Job>) -> bool {
+    pub(super) fn push_later(&self, owner: Owner<'_>, job: Box<dyn Job>) -> bool {
         let owner = self.hasher.hash_one(owner);
         let mut state = self.state();
         if state.is_closed {
@@ -116,7 +116,7 @@ impl Queue {
     }
 
     /// Removes a write that has not begun. Returns false if it has.
-    pub(super) fn withdraw(&self, owner: (&str, &str), id: u64) -> bool {
+    pub(super) fn withdraw(&self, owner: Owner<'_>, id: u64) -> bool {
         let owner = self.hasher.hash_one(owner);
         let mut state = self.state();
         let Some(waiting) = state.waiting.get_mut(&owner) else { return false };
