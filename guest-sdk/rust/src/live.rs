@@ -274,7 +274,7 @@ mod tests {
     use super::*;
     use crate as hatchery_guest;
 
-    /// Repeats what is said to it, and hangs up when it is told to.
+    /// Repeats its input, and closes the connection on request.
     #[hatchery_guest::live_model]
     async fn parrot(_request: LlmRequest, connection: LiveConnection) -> Result<(), Error> {
         while let Some(request) = connection.receive().await? {

@@ -1,7 +1,7 @@
 //! Authentication: who sends a request. API keys, tokens of an issuer, and logins of browsers.
 //!
-//! The [service](crate::service) asks before the route of a request is known, so that nothing is said about what exists
-//! to clients that may not know it.
+//! The [service](crate::service) asks before the route of a request is known, so that a refusal does not tell
+//! clients whether the route exists.
 
 mod api_keys;
 mod concurrency;

@@ -112,7 +112,7 @@ impl AgentEngine {
                 builder = builder.json(body);
             }
             match self.send(activity, builder).await {
-                // What was refused with 429 was not carried out; anything else may have been.
+                // A request that was refused with 429 was not carried out; any other one may have been.
                 Err((error, Some(StatusCode::TOO_MANY_REQUESTS))) if attempt < MAX_ATTEMPTS => drop(error),
                 // The token was withdrawn before it expired. It is forgotten.
                 Err((error, Some(StatusCode::UNAUTHORIZED))) if attempt == 1 => drop(error),

@@ -162,7 +162,7 @@ async fn a_failed_run_is_exported_with_its_code_and_its_words_only_on_request() 
     Ok(())
 }
 
-/// Checks what is exported of a failed run, with and without content.
+/// Checks the exported spans of a failed run, with and without content.
 async fn fail_and_stop(captures: &str) -> Result<()> {
     let collector = Collector::default();
     let url = collector.start().await?;

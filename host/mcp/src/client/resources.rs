@@ -96,7 +96,7 @@ impl Tool for LoadResource {
         }
         let shown: Vec<_> = resources.iter().take(MAX_SHOWN).map(describe).collect();
         let count = if resources.len() > MAX_SHOWN {
-            format!("{} resources, the first {MAX_SHOWN} of which are", resources.len())
+            format!("{} resources; the first {MAX_SHOWN} are", resources.len())
         } else {
             "these resources:".into()
         };

@@ -131,7 +131,7 @@ impl EventDecoder {
 
     fn start_block(&mut self, index: u64, block: ResponseBlock) -> Vec<Part> {
         let is_thought = matches!(block, ResponseBlock::Thinking { .. } | ResponseBlock::RedactedThinking { .. });
-        // An empty text keeps two thoughts apart, each of which has its own signature.
+        // An empty text separates two thoughts with different signatures.
         let separator = (self.was_thought && is_thought).then(|| Part::text(""));
         self.was_thought = is_thought;
         let part = match block {

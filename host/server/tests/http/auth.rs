@@ -1,4 +1,4 @@
-//! API keys: who may do what, and what they are told.
+//! API keys: their permissions, and the responses to refused requests.
 
 use hatchery::{ClientKeyConfig, CorsConfig, Role, ServerAuthConfig, ServerConfig};
 use hatchery_engine::Runner;

@@ -55,7 +55,7 @@ impl fmt::Debug for EncryptionKeys {
 }
 
 impl EncryptionKeys {
-    /// Reads keys, each of which is an id and 64 hexadecimal digits.
+    /// Reads keys. Each is an id and 64 hexadecimal digits.
     ///
     /// # Errors
     /// The first key that cannot be used.

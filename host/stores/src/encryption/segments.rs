@@ -69,7 +69,7 @@ impl EncryptionKeys {
         Ok(stream::iter([Ok(Bytes::from(header))]).chain(segments).boxed())
     }
 
-    /// Returns what opens sealed bytes, of which there are `len`.
+    /// Returns a reader that decrypts `len` sealed bytes.
     pub(super) async fn open_stream(
         &self,
         record: Record<'_>,

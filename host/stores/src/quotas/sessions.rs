@@ -177,7 +177,7 @@ impl QuotaSessions {
                 self.tokens.count(&*self.inner, key).await?
             }
         };
-        // What is used up leaves nothing for the next run.
+        // A quota that is used up leaves nothing for the next run.
         quotas.check(Quota::UserTokensPerDay, used.saturating_add(1))
     }
 }

@@ -188,7 +188,7 @@ impl Connection {
     /// Handles a message.
     ///
     /// # Errors
-    /// If it is none, or cannot be taken. What is wrong with a request is told to the client, and the connection goes on.
+    /// If it is none, or cannot be taken. The client gets a message about an invalid request, and the connection stays open.
     async fn handle(&mut self, text: &str) -> Result<(), End> {
         self.idle_since = Instant::now();
         let memory = reserve_message(self.state.body_budget(), text.as_bytes()).map_err(End::Refused)?;

@@ -60,7 +60,7 @@ impl Store {
         }
     }
 
-    /// Makes the writes of a session, of which the first is that of its document. Returns false if others have changed it.
+    /// Commits the writes of a session. The first one is that of its document. Returns false if others have changed it.
     pub(super) async fn commit(
         &self,
         key: &SessionKey,

@@ -197,7 +197,7 @@ impl Store {
         Ok(events)
     }
 
-    /// Returns the JSON of an event, of which the parts are read if there are several.
+    /// Returns the JSON of an event. The parts of a long one are read.
     async fn json_of(&self, document: &Document, read_time: &str) -> Result<String, StoreError> {
         if let Some(json) = document.text(keys::JSON) {
             return Ok(json.to_owned());
@@ -243,7 +243,7 @@ fn append_to_session(key: &SessionKey, stored: &StoredSession, event: &Event, re
     write
 }
 
-/// Completes the write of a document by its JSON, of which parts are documents of their own if it is long.
+/// Adds the JSON to the write of a document. Long JSON is stored in parts, which are documents of their own.
 fn json_writes(mut document: Write, json: &str) -> Vec<Write> {
     if json.len() <= MAX_PART_BYTES {
         document.field(keys::JSON, json.into());

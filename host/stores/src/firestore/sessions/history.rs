@@ -75,7 +75,7 @@ impl Store {
         self.client.commit(&[stored.delete()]).await.map(drop)
     }
 
-    /// Reads what is needed to delete documents of a session.
+    /// Reads the data for deleting documents of a session.
     async fn children(&self, key: &SessionKey, collection: &str, limit: usize) -> Result<Vec<Document>, StoreError> {
         let fields = ["__name__", keys::PARTS, keys::ID, keys::BACKGROUND];
         let query = json!({"select": select(&fields), "from": [{"collectionId": collection}], "limit": limit});
