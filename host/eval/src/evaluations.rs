@@ -10,7 +10,7 @@ use crate::criteria::{Metric, default_metrics};
 use crate::error::EvalError;
 use crate::eval_set::{EvalCase, EvalSet, SessionInput};
 use crate::evaluator::{EvalOptions, Progress, evaluate};
-use crate::record::records_of;
+use crate::record::extract_records;
 use crate::result::EvalSetResult;
 use crate::store::EvalStore;
 
@@ -130,7 +130,7 @@ impl Evaluations {
         let session =
             if key.is_of_host() { None } else { self.0.runner.services().sessions.get(&key, EventWindow::All).await? };
         let session = session.ok_or(StoreError::SessionNotFound(key))?;
-        let conversation = records_of(&session.events);
+        let conversation = extract_records(&session.events);
         if conversation.is_empty() {
             let message = format!("session `{}` has no message of its user; send one first", session.key.id);
             return Err(EvalError::InvalidRequest(message));

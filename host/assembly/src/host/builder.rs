@@ -186,7 +186,7 @@ impl HostBuilder {
         Self { items: Some(items), ..self }
     }
 
-    /// Sets the key that signs events. Default: as configured.
+    /// Sets the key that signs events. Hosts that share sessions need the same key. Default: as configured.
     #[must_use]
     pub fn event_signer(self, signer: EventSigner) -> Self {
         Self { signer: Some(signer), ..self }
