@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
-use hatchery_tests::{Folder, paths, skip};
+use hatchery_tests::{Folder, paths, serve_http, skip};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdout, Command};
@@ -33,10 +33,7 @@ impl Shop {
     async fn start() -> Result<(Self, String)> {
         let shop = Self::default();
         let routes = Router::new().route("/v1/orders", get(orders)).route("/token", post(token));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-        let url = format!("http://{}", listener.local_addr()?);
-        let routes = routes.with_state(shop.clone());
-        tokio::spawn(async move { axum::serve(listener, routes).await });
+        let url = serve_http(routes.with_state(shop.clone())).await?;
         Ok((shop, url))
     }
 

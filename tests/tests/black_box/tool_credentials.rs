@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use hatchery_tests::host::{USER, events_of};
-use hatchery_tests::{Folder, Host, event};
+use hatchery_tests::{Folder, Host, event, serve_http};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
@@ -23,10 +23,7 @@ type Forms = Arc<Mutex<Vec<String>>>;
 async fn shop() -> Result<(String, Forms)> {
     let forms = Forms::default();
     let routes = Router::new().route("/token", post(token)).route("/v1/orders", get(orders)).with_state(forms.clone());
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    let url = format!("http://{}", listener.local_addr()?);
-    tokio::spawn(async move { axum::serve(listener, routes).await });
-    Ok((url, forms))
+    Ok((serve_http(routes).await?, forms))
 }
 
 async fn token(State(forms): State<Forms>, form: String) -> Response {

@@ -39,7 +39,6 @@ struct Parent {
 }
 
 impl RunKind {
-    /// Returns true for a part of another run, which was admitted.
     fn is_nested(&self) -> bool {
         match self {
             Self::Nested(_) => true,
@@ -71,16 +70,22 @@ impl Runner {
         let models = Arc::new(PinnedModels::new(self.0.services.models.clone(), &app.tree));
         let services = Services { models, ..self.0.services.clone() };
         let key = session_key(&app, &request)?;
-        let user_run = self.0.admit(&key, &kind).await?;
+        let (is_nested, is_background) = (kind.is_nested(), kind.is_background());
+        // A nested run is a part of another one, which was admitted.
+        let user_run = if is_nested {
+            None
+        } else {
+            let was_admitted = matches!(kind, RunKind::Continued);
+            Some(self.0.admit(&key, was_admitted).await?)
+        };
         let position = self.0.enqueue(&key, request.config.auto_create_session).await?;
         let is_waiting = matches!(position, QueuePosition::Waiting(_));
-        if is_waiting && kind.is_nested() {
+        if is_waiting && is_nested {
             // Two runs that wait for each other's sessions would deadlock.
             return Err(StoreError::session_in_use(&key).into());
         }
         let new_id = request.run_id.clone().unwrap_or_else(new_invocation_id);
         let id = self.0.run_id(&key, &app, &request, &position, &new_id)?;
-        let is_background = kind.is_background();
         if is_background {
             check_background(&request)?;
         }
@@ -124,19 +129,16 @@ impl Runner {
 }
 
 impl RunnerInner {
-    /// Counts a run of a user. `None` for a nested run, which is counted with the outer one.
+    /// Counts a run of a user.
     ///
     /// # Errors
-    /// If the user has used up a quota.
-    async fn admit(&self, key: &SessionKey, kind: &RunKind) -> Result<Option<UserRun>, RunError> {
-        if kind.is_nested() {
-            return Ok(None);
-        }
+    /// If the user has used up a quota, unless the run was admitted before.
+    async fn admit(&self, key: &SessionKey, was_admitted: bool) -> Result<UserRun, RunError> {
         let (user_run, active) = self.user_runs.begin(key);
-        if !matches!(kind, RunKind::Continued) {
+        if !was_admitted {
             self.services.sessions.admit_run(key, active).await?;
         }
-        Ok(Some(user_run))
+        Ok(user_run)
     }
 
     /// Returns the id of the run which the request begins or continues. `None` if that depends on earlier turns, which the
