@@ -20,7 +20,7 @@ use hatchery_core::{
     Usage, WrapperSessionService, state_entry_bytes,
 };
 
-use super::state_change::{StateChange, add};
+use super::state_change::StateChange;
 use super::tokens::DailyTokens;
 use super::{AppQuotas, Quota, Quotas, audit};
 use crate::keyed_lock::{KeyedLock, KeyedLockGuard, LockMode, MAX_WAIT, busy};
