@@ -47,7 +47,7 @@ pub(crate) use principal::Principal;
 /// Longest time for which a browser stays logged in.
 const MAX_LOGIN: Duration = Duration::from_secs(12 * 3600);
 
-/// Decides who sends a request, and what they may do.
+/// Authenticates requests, and authorizes them by path.
 pub(crate) struct Authentication {
     clients: ArcSwap<Clients>,
     logins: Logins,
@@ -104,10 +104,10 @@ pub(crate) struct Admission {
     pub(crate) permit: Option<RequestPermit>,
 }
 
-/// Who a credential belongs to, and how long it is valid.
+/// The owner of a credential, and its expiry.
 struct Identified {
     principal: Principal,
-    /// What a browser logs in with.
+    /// The credential for the login of a browser.
     credential: LoginCredential,
     /// `None` if it does not expire.
     expires_in: Option<Duration>,

@@ -89,7 +89,7 @@ pub struct FolderIndex {
     updated: Mutex<Option<Instant>>,
 }
 
-/// Where an index is.
+/// The place of an index.
 enum IndexFile {
     Permanent(PathBuf),
     /// Deleted with the index.

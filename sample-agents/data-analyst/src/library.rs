@@ -17,7 +17,7 @@ use crate::table;
 #[derive(Debug, starlark::any::ProvidesStaticType)]
 pub struct Environment {
     input_files: Vec<CodeFile>,
-    /// What earlier code has written.
+    /// The files of earlier code.
     kept: RefCell<BTreeMap<String, String>>,
     written: RefCell<BTreeMap<String, String>>,
     printed: RefCell<String>,

@@ -28,7 +28,7 @@ const ADK_APP: &str = "remote";
 #[derive(Clone)]
 pub struct A2aEndpoint {
     service: A2aService,
-    /// What precedes the paths of the routes. Empty at the root.
+    /// The prefix of the routes. Empty at the root.
     base_path: String,
 }
 

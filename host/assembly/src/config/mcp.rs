@@ -111,7 +111,7 @@ pub struct McpSamplingConfig {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct McpOAuthConfig {
-    /// Who grants access. Default: a person, by `hatchery login`.
+    /// The OAuth grant. Default: the login of a person, by `hatchery login`.
     pub grant: McpOAuthGrant,
     /// The host's id at the authorization server. Default: the host registers itself.
     pub client_id: Option<ValueConfig>,
@@ -127,7 +127,7 @@ pub struct McpOAuthConfig {
     pub private_network: Vec<PrivateEntry>,
 }
 
-/// Who grants access.
+/// The OAuth grant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum McpOAuthGrant {

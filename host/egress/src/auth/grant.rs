@@ -173,7 +173,7 @@ impl Grant<'_> {
 }
 
 impl Tokens {
-    /// Returns the tokens. A server that sends no new refresh token accepts the one that it has got.
+    /// Returns the tokens. A server that sends no new refresh token still accepts the earlier one.
     fn into_oauth2(self, refresh_token: Option<&str>) -> OAuth2Auth {
         OAuth2Auth {
             access_token: Some(self.access.access_token.expose().to_owned()),

@@ -35,7 +35,7 @@ struct Sealer<'a> {
     what: String,
     place: Vec<u8>,
     number: u64,
-    /// What is yet to be sealed.
+    /// The bytes that are not encrypted yet.
     buffer: BytesMut,
 }
 
@@ -142,7 +142,7 @@ pub(super) struct Opener {
     what: String,
     place: Vec<u8>,
     number: u64,
-    /// What is yet to be opened.
+    /// The bytes that are not decrypted yet.
     buffer: BytesMut,
     /// False after the last segment.
     is_open: bool,

@@ -42,7 +42,7 @@ pub struct AgentEngineSessions {
     known: Mutex<HashMap<SessionKey, KnownSession>>,
 }
 
-/// What this process knows of a session.
+/// The cached state of a session.
 struct KnownSession {
     /// The number of the newest turn. Begins with the time, so that a session that was forgotten gets higher numbers.
     fence: u64,

@@ -28,7 +28,7 @@ pub(super) struct Queue {
 struct QueuedJob {
     id: u64,
     job: Box<dyn Job>,
-    /// True if it waits for another one, with which it is made.
+    /// True if it is made together with the next other write.
     is_deferred: bool,
 }
 
@@ -93,7 +93,7 @@ impl Queue {
         !std::mem::replace(&mut state.will_flush, true)
     }
 
-    /// Lets the deferred writes be made now.
+    /// Has the deferred writes made now, without another one.
     pub(super) fn flush(&self) {
         let mut state = self.state();
         state.will_flush = false;
@@ -110,7 +110,7 @@ impl Queue {
         self.deferred.load(Ordering::Acquire) > 0
     }
 
-    /// Called when so many deferred writes are committed, or have failed.
+    /// Subtracts this number of deferred writes, which were committed or have failed.
     pub(super) fn set_committed(&self, deferred: usize) {
         self.deferred.fetch_sub(deferred, Ordering::AcqRel);
     }

@@ -146,7 +146,7 @@ struct RewindBody {
     revision: Option<u64>,
 }
 
-/// Removes the events after one, with what they have changed.
+/// Removes the events after one, and undoes their changes.
 #[utoipa::path(
     post,
     path = "/apps/{app}/users/{user}/sessions/{session}/rewind",

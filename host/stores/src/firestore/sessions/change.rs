@@ -9,7 +9,7 @@ use super::stored::{Status, StoredSession, field_paths};
 use crate::firestore::client::{Backoff, Commit};
 use crate::firestore::document::{Document, Write};
 
-/// What a change writes, and what it returns after that.
+/// The writes of a change, and its result.
 pub(super) struct Plan<T> {
     writes: Vec<Write>,
     result: T,

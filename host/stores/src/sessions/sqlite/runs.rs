@@ -9,7 +9,7 @@ use rusqlite::{Connection, Row, params};
 
 use super::{SqliteSessions, first, queries};
 
-/// What errors say that was not possible.
+/// The failed operation in error messages.
 const START: &str = "start a run of the session";
 const CHANGE: &str = "change a run of the session";
 
