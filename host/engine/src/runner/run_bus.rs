@@ -27,7 +27,7 @@ pub(super) enum Frame {
     TurnEnd,
 }
 
-/// Sends the events of a run to its followers. The channel, with its places for frames, exists once somebody follows.
+/// Sends the events of a run to its followers. The channel is allocated when the first follower subscribes.
 #[derive(Clone, Default)]
 pub(super) struct FrameSender(Arc<Mutex<Option<broadcast::Sender<Frame>>>>);
 

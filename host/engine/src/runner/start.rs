@@ -18,13 +18,13 @@ use crate::app::App;
 use crate::run::PinnedModels;
 use crate::tools::credential;
 
-/// The session and the caller of a run.
+/// The origin of a run.
 pub(super) enum RunKind {
-    /// A client that waits for its events.
+    /// A client, which reads its events.
     Foreground,
-    /// Nobody who waits.
+    /// A client, which does not wait for it.
     Background,
-    /// Nobody who waits, for a run that was admitted before its host died.
+    /// The recovery of a background run, which was admitted before its host died.
     Continued,
     /// The code of another run.
     Nested(NestedRun),

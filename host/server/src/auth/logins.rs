@@ -33,7 +33,7 @@ struct Login {
 pub(super) enum LoginCredential {
     /// An API key, which may be withdrawn before the login ends.
     Key(Hash),
-    /// A token, by whom it belonged to.
+    /// A token, by the name of its owner.
     Token(Principal),
 }
 

@@ -80,7 +80,7 @@ impl Principal {
     /// Checks that they may act for a user.
     ///
     /// # Errors
-    /// 403 with the user for whom they may.
+    /// 403 with the user that the credentials are for.
     pub(crate) fn check_user(&self, id: &str) -> Result<(), ApiError> {
         match self.scope().and_then(|scope| scope.user.as_ref().filter(|_| !scope.has_user(id))) {
             None => Ok(()),

@@ -32,7 +32,7 @@ macro_rules! get {
     };
 }
 
-/// Selects a session with the events after a revision, at most so many of the newest, and at most so many of the first.
+/// Selects a session with the events after a revision. Two limits: of the newest events, and of the first ones.
 pub(super) const GET: &str = get!("");
 
 /// As [`GET`], with events at or after a time.

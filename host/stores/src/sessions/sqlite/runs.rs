@@ -215,7 +215,7 @@ fn insert(connection: &Connection, session: i64, run: &StoredRun) -> rusqlite::R
     if inserted == 0 { Ok(()) } else { count_bytes(connection, session, run, 0) }
 }
 
-/// Updates the row `number` of a run of a session, which counted with so many bytes before.
+/// Updates the row `number` of a run of a session, which counted with `before` bytes until now.
 fn update(
     connection: &Connection,
     (session, number): (i64, i64),
