@@ -96,7 +96,8 @@ impl PushSender {
         app: &str,
         task: &TaskId,
         config: PushConfig,
-        (after, reported): (u64, Option<Timestamp>),
+        after: u64,
+        reported: Option<Timestamp>,
     ) -> Result<PushConfig, A2aError> {
         delivery::check(&config)?;
         self.0.delivery.check_url(&config)?;

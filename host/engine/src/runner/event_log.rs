@@ -89,7 +89,8 @@ impl EventLog {
         cx: CallContext,
         writer: InvocationWriter,
         plugins: Plugins,
-        (client, frames): (EventSender, FrameSender),
+        client: EventSender,
+        frames: FrameSender,
         delivered_ids: HashSet<String>,
     ) -> Self {
         let state = Mutex::new(LogState::Open { client, last_event_id: String::new() });

@@ -63,7 +63,7 @@ impl ToolListing {
 async fn list(connection: &Connection) -> Result<Vec<Tool>, String> {
     let max = connection.limits.max_tools;
     let too_many = format!("there are more than {max} tools; raise `max_tools` to allow more");
-    let pages = fetch_pages(connection, (max, &too_many), |params| async move {
+    let pages = fetch_pages(connection, max, &too_many, |params| async move {
         let page = connection.peer.list_tools(params).await?;
         Ok::<_, ServiceError>((page.tools, page.next_cursor))
     });

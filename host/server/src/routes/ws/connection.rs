@@ -204,10 +204,10 @@ impl Connection {
             }
             SocketRequest::Start { id, run } => (id, Ok(Work::Run(run))),
             SocketRequest::Answer { id, session, call_id, name, response, streaming } => {
-                (id, answer(session, (call_id, name), response, streaming).map(Work::Run))
+                (id, answer(session, call_id, name, response, streaming).map(Work::Run))
             }
             SocketRequest::Confirm { id, session, call_id, confirmed, payload, streaming } => {
-                (id, confirmation(session, call_id, (confirmed, payload), streaming).map(Work::Run))
+                (id, confirmation(session, call_id, confirmed, payload, streaming).map(Work::Run))
             }
             SocketRequest::Follow { id, session, run_id, after } => {
                 (id, Ok(Work::Follow { session: session.key(), run_id, after: after.unwrap_or_default() }))
