@@ -27,9 +27,10 @@ pub(crate) fn payloads(
     let limit_origin = origin.clone();
     let limited = bytes.map(move |chunk| {
         let chunk = chunk?;
-        match counter.fetch_add(chunk.len(), Ordering::Relaxed) > MAX_EVENT_BYTES {
-            true => Err(limit_origin.bad_response(format!("one event is longer than {MAX_EVENT_BYTES} bytes"))),
-            false => Ok(chunk),
+        if counter.fetch_add(chunk.len(), Ordering::Relaxed) > MAX_EVENT_BYTES {
+            Err(limit_origin.bad_response(format!("one event is longer than {MAX_EVENT_BYTES} bytes")))
+        } else {
+            Ok(chunk)
         }
     });
     let terminated = limited.chain(stream::iter([Ok(Bytes::from_static(b"\n\n"))]));

@@ -47,7 +47,7 @@ use write_timeout::WriteTimeout;
 const MIN_BACKOFF: Duration = Duration::from_millis(10);
 const MAX_BACKOFF: Duration = Duration::from_secs(1);
 
-/// What a connection sends and receives its bytes over.
+/// The transport of a connection.
 pub(crate) type Transport = Either<TcpStream, UnixStream>;
 
 /// A source of connections.

@@ -110,13 +110,13 @@ pub async fn open_memory_with(
         (_, Some(_)) => Err(StoreError::InvalidRequest(
             "this memory service compares no embeddings: use one in SQLite (`sqlite:`) or in memory (`memory:`)".into(),
         )),
-        (parts, None) => open_memory_elsewhere(uri, parts).await,
+        ((scheme, rest), None) => open_memory_elsewhere(uri, scheme, rest).await,
     }
 }
 
 /// Opens the memory service of a URI with these parts that is no file.
-async fn open_memory_elsewhere(uri: &str, parts: (&str, &str)) -> Result<Arc<dyn MemoryService>, StoreError> {
-    match parts {
+async fn open_memory_elsewhere(uri: &str, scheme: &str, rest: &str) -> Result<Arc<dyn MemoryService>, StoreError> {
+    match (scheme, rest) {
         ("postgres" | "postgresql", rest) if rest.starts_with("//") => postgres_memory(uri).await,
         ("firestore", _) => Err(needs_client("FirestoreMemoryService")),
         ("agentengine", _) => Err(needs_tokens("AgentEngineMemory")),

@@ -74,7 +74,7 @@ impl Connection {
     }
 
     async fn read(&self, response: Response) -> Result<Vec<u8>, ClientError> {
-        read_answer(response, (self.limits.max_message, "message", MAX_MESSAGE), self.limits.read_timeout).await
+        read_answer(response, self.limits.max_message, "message", MAX_MESSAGE, self.limits.read_timeout).await
     }
 
     async fn post(&self, operation: &Operation, accept: &str) -> Result<Response, ClientError> {
@@ -131,10 +131,7 @@ fn events(response: Response, limits: &ClientLimits, version: Version) -> Update
     let bytes = response.bytes_stream().map(move |chunk| {
         let chunk = chunk.map_err(|error| ClientError::request(error, read_timeout))?;
         // A chunk may have several items, so only the bytes before it certainly belong to one item.
-        match counter.fetch_add(chunk.len(), Ordering::Relaxed) > limit {
-            true => Err(too_large()),
-            false => Ok(chunk),
-        }
+        if counter.fetch_add(chunk.len(), Ordering::Relaxed) > limit { Err(too_large()) } else { Ok(chunk) }
     });
     let events = SseByteStream::new(Box::pin(bytes)).inspect(move |_| received.store(0, Ordering::Relaxed));
     let updates = events.filter_map(move |event| {

@@ -86,10 +86,8 @@ impl LoopDriver<'_> {
         let long_running_tool_ids = ids.collect();
         let transfers = [&actions, &*self.cx.call.actions()].iter().any(|actions| actions.transfer_to_agent.is_some());
         let data = EventData { content, actions, long_running_tool_ids, ..EventData::default() };
-        let event = match transfers {
-            true => self.cx.emit_with_proof(data, Claim::Transfer).await?,
-            false => self.cx.emit(data).await?,
-        };
+        let event =
+            if transfers { self.cx.emit_with_proof(data, Claim::Transfer).await? } else { self.cx.emit(data).await? };
         Ok(Some(event))
     }
 
@@ -114,9 +112,10 @@ impl LoopDriver<'_> {
         let mut actions = EventActions::default();
         for result in results {
             parts.extend(result.response.map(|response| Part::from(PartData::FunctionResponse(response))));
-            match is_parallel {
-                true => actions.merge_concurrent(result.actions, &before),
-                false => actions.merge(result.actions),
+            if is_parallel {
+                actions.merge_concurrent(result.actions, &before)
+            } else {
+                actions.merge(result.actions)
             }
             final_args.push(result.args);
         }

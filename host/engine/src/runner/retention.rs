@@ -27,7 +27,7 @@ impl Runner {
         Ok(deleted)
     }
 
-    /// Deletes a session, unless it is in use or has got another event. Returns true if it was deleted.
+    /// Deletes a session, unless it is in use or has a new event. Returns true if it was deleted.
     async fn delete_if_unused(&self, ExpiredSession { key, updated }: &ExpiredSession) -> Result<bool, StoreError> {
         // Runs of this host wait until the session is deleted.
         let Ok(QueuePosition::Acquired(cached, _guard)) = self.0.enqueue(key, false).await else { return Ok(false) };

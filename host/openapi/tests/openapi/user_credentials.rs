@@ -62,9 +62,10 @@ impl Login {
             _ => {
                 let header = request["headers"]["authorization"].as_str().unwrap_or_default();
                 let number = header.strip_prefix("Bearer access-").and_then(|number| number.parse::<usize>().ok());
-                match number.is_some_and(|number| number >= self.valid.load(Ordering::SeqCst)) {
-                    true => axum::Json(json!({"orders": [1, 2]})).into_response(),
-                    false => StatusCode::UNAUTHORIZED.into_response(),
+                if number.is_some_and(|number| number >= self.valid.load(Ordering::SeqCst)) {
+                    axum::Json(json!({"orders": [1, 2]})).into_response()
+                } else {
+                    StatusCode::UNAUTHORIZED.into_response()
                 }
             }
         }

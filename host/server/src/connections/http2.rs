@@ -188,10 +188,10 @@ impl Window {
     }
 }
 
-/// A body in small chunks. It is asked for the next one when the client has granted a window.
+/// A body in small chunks. The next chunk is polled when the client has granted a window.
 struct WindowedBody {
     body: Body,
-    /// What is left of the last chunk.
+    /// The rest of the last chunk.
     rest: Bytes,
     window: Arc<Window>,
 }

@@ -75,8 +75,8 @@ async fn create(
         return json::session(&sessions.create(&app, &user, body.session_id.as_deref(), initial_state).await?);
     }
     let import = SessionImport::new(initial_state, events)?;
-    let target = (&principal, app.as_str(), user.as_str());
-    history::store(&state, target, body.session_id.as_deref(), import, body.overwrite_shared_state).await
+    let (id, overwrites) = (body.session_id.as_deref(), body.overwrite_shared_state);
+    history::store(&state, &principal, &app, &user, id, import, overwrites).await
 }
 
 /// Appends an event of a client. Rejects events that could not be read again.
