@@ -32,6 +32,7 @@ use crate::config::Config;
 use crate::host_key;
 use crate::openapi;
 use crate::retrieval;
+use crate::sandbox;
 use crate::services::{self, Scripts, ServiceOverrides, ServiceSource};
 use crate::source::AppSource;
 use crate::storage::{DATA_FOLDER, EVALUATIONS_FOLDER, Storage};
@@ -49,6 +50,7 @@ pub struct HostBuilder {
     storage: Option<Storage>,
     code_cache: CodeCacheFolder,
     names_file: Option<PathBuf>,
+    code_sandbox: Option<PathBuf>,
     services: ServiceOverrides,
     models: BTreeMap<String, Arc<dyn Model>>,
     providers: Vec<Box<dyn ModelProvider>>,
@@ -116,6 +118,13 @@ impl HostBuilder {
     #[must_use]
     pub fn names_file(self, file: Option<PathBuf>) -> Self {
         Self { names_file: file, ..self }
+    }
+
+    /// Sets the component of the default code executor, `sandbox`. Default: `components/sandbox.wasm` in the user's data
+    /// folder of Hatchery, beside the program, or in `share/hatchery` of its installation.
+    #[must_use]
+    pub fn code_sandbox(self, file: impl Into<PathBuf>) -> Self {
+        Self { code_sandbox: Some(file.into()), ..self }
     }
 
     /// Sets the session service, by URI or as an object. Default: as configured.
@@ -356,15 +365,22 @@ impl HostBuilder {
         integrations.register(self.extensions.get_or_insert_default());
         let executor_withdrawals =
             code_executors::register(&config.code_executors, self.extensions.get_or_insert_default());
+        let load_options = match &folder {
+            Some(folder) => Some(self.load_options(folder, &config, &storage, cache)?),
+            None => None,
+        };
+        if let Some(options) = &load_options {
+            let file = self.code_sandbox.take();
+            sandbox::register(file, options, self.watch, self.extensions.get_or_insert_default());
+        }
         retrieval::register(&config.retrieval, &storage, self.extensions.get_or_insert_default());
         let Extensions { agent_classes, plugins, .. } = self.extensions.clone().unwrap_or_default();
         let mut registered_plugins = crate::plugins::registered().clone();
         registered_plugins.extend(plugins);
         let native_items = self.native_items();
         let native_apps = self.native_apps()?;
-        let catalog = match &folder {
-            Some(folder) => {
-                let mut options = self.load_options(folder, &config, &storage, cache)?;
+        let catalog = match folder.as_ref().zip(load_options) {
+            Some((folder, mut options)) => {
                 options.native_items = native_items.clone();
                 options.native_apps = native_apps.keys().cloned().collect();
                 options.agent_classes = agent_classes;

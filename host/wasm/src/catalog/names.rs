@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use hatchery_core::{
-    Agent, Callback, CodeExecutor, ExampleProvider, ItemKind, ItemResolver, JsonMap, Plugin, ResolveError, Summarizer,
-    Tool, Toolset,
+    Agent, Callback, CodeExecutor, DEFAULT_CODE_EXECUTOR, ExampleProvider, ItemKind, ItemResolver, JsonMap, Plugin,
+    ResolveError, Summarizer, Tool, Toolset,
 };
 use hatchery_engine::builtin;
 
@@ -25,7 +25,8 @@ pub(crate) type Components = BTreeMap<String, Arc<Component>>;
 pub(crate) struct NameResolver<'a> {
     pub(crate) components: &'a Components,
     pub(crate) owners: &'a NameOwners,
-    /// The items of the host, whose toolsets agents of components can use. `None` if there are none.
+    /// The items of the host. Agents of components can use its toolsets and its default code executor. `None` if there
+    /// are none.
     pub(crate) native: Option<&'a dyn ItemResolver>,
 }
 
@@ -68,7 +69,12 @@ impl ItemResolver for NameResolver<'_> {
     }
 
     fn code_executor(&self, name: &str) -> Result<Arc<dyn CodeExecutor>, ResolveError> {
-        self.item(ItemKind::CodeExecutor, name, Component::code_executor)
+        match (self.item(ItemKind::CodeExecutor, name, Component::code_executor), self.native) {
+            (Err(ResolveError::Unknown { .. }), Some(native)) if name == DEFAULT_CODE_EXECUTOR => {
+                native.code_executor(name)
+            }
+            (found, _) => found,
+        }
     }
 
     fn summarizer(&self, name: &str) -> Result<Arc<dyn Summarizer>, ResolveError> {
