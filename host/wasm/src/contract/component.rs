@@ -388,6 +388,7 @@ fn sandbox(
     let wasi_environment = WasiEnvironment::new(&name, &settings.grants)?;
     let egress = Egress::new(name.clone(), settings.grants.clone(), settings.limits.clone(), settings.recorded.clone())
         .map_err(|reason| LoadError::Grants { component: name.to_string(), reason })?;
+    let credentials = CredentialAccess::new(name.clone(), &settings.grants, settings.recorded.is_some());
     Ok(Sandbox {
         instance_pool: settings.warm.clone().map(|pool| engine.instance_pool(pool)),
         active_calls: ActiveCalls::default(),
@@ -401,6 +402,7 @@ fn sandbox(
         limits: settings.limits.clone(),
         grants: settings.grants.clone(),
         egress: Arc::new(egress),
+        credentials: Arc::new(credentials),
         wasi_environment,
     })
 }

@@ -89,6 +89,7 @@ pub(crate) struct Sandbox {
     pub(crate) limits: Limits,
     pub(crate) grants: Arc<Grants>,
     pub(crate) egress: Arc<Egress>,
+    pub(crate) credentials: Arc<CredentialAccess>,
     /// `None` if each call gets a fresh instance.
     pub(crate) instance_pool: Option<Arc<InstancePool>>,
     pub(crate) active_calls: ActiveCalls,
