@@ -426,9 +426,9 @@ class _LiveRequests:
 
 
 _CHANGES = {
-    "set_state", "request_confirmation", "credential", "refuse_credential", "transfer", "escalate", "end_invocation", "skip_summarization", "save_artifact",
-    "delete_artifact", "add_session_to_memory", "add_events_to_memory", "run_app", "run_app_live", "cancel_run", "create_session", "append_event",
-    "delete_session",
+    "set_state", "request_confirmation", "credential", "refuse_credential", "transfer", "escalate", "end_invocation",
+    "skip_summarization", "save_artifact", "delete_artifact", "add_session_to_memory", "add_events_to_memory", "run_app",
+    "run_app_live", "cancel_run", "create_session", "append_event", "delete_session",
 }  # fmt: skip
 """The functions that change something."""
 
