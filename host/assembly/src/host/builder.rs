@@ -373,7 +373,8 @@ impl HostBuilder {
             let file = self.code_sandbox.take();
             sandbox::register(file, options, self.watch, self.extensions.get_or_insert_default());
         }
-        retrieval::register(&config.retrieval, &storage, self.extensions.get_or_insert_default());
+        let extensions = self.extensions.get_or_insert_default();
+        retrieval::register(&config.retrieval, &storage, services.models.as_ref(), extensions)?;
         let Extensions { agent_classes, plugins, .. } = self.extensions.clone().unwrap_or_default();
         let mut registered_plugins = crate::plugins::registered().clone();
         registered_plugins.extend(plugins);
