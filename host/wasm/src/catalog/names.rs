@@ -153,3 +153,35 @@ pub(crate) fn root_agents(component: &Component) -> Vec<&str> {
         .collect();
     component.names(ItemKind::Agent).filter(|name| !below.contains(name)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use hatchery_core::{CallContext, CodeInput, CodeOutput, ToolError};
+    use hatchery_engine::StaticCatalog;
+
+    use super::*;
+
+    struct Executor(&'static str);
+
+    #[async_trait]
+    impl CodeExecutor for Executor {
+        fn name(&self) -> &str {
+            self.0
+        }
+
+        async fn execute(&self, _: CodeInput, _: &CallContext) -> Result<CodeOutput, ToolError> {
+            Ok(CodeOutput::default())
+        }
+    }
+
+    #[test]
+    fn agents_of_components_find_the_default_code_executor_of_the_host_and_no_other() {
+        let executors = ["sandbox", "python"].map(|name| Arc::new(Executor(name)));
+        let native = executors.into_iter().fold(StaticCatalog::default(), |native, it| native.with_code_executor(it));
+        let (components, owners) = (Components::new(), NameOwners::default());
+        let resolver = NameResolver { components: &components, owners: &owners, native: Some(&native) };
+        assert_eq!(resolver.code_executor("sandbox").unwrap().name(), "sandbox");
+        assert!(matches!(resolver.code_executor("python"), Err(ResolveError::Unknown { .. })));
+    }
+}
