@@ -33,6 +33,7 @@ use crate::contract::convert::{BadValue, EstimateSize, truncate_error, wit};
 use crate::contract::version::Contract;
 use crate::error::{CallError, LoadError};
 use crate::policy::{GrantReport, Grants, RequestedGrants, WasiEnvironment};
+use crate::runtime::credentials::CredentialAccess;
 use crate::runtime::engine::Engine;
 use crate::runtime::http::Egress;
 use crate::runtime::limits::{Limit, Limits};

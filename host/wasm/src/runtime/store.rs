@@ -40,6 +40,7 @@ use crate::error::CallError;
 use crate::guest_log::GuestLog;
 use crate::policy::{Grants, WasiEnvironment};
 use crate::runtime::crash::Crash;
+use crate::runtime::credentials::CredentialAccess;
 use crate::runtime::engine::Engine;
 use crate::runtime::http::Egress;
 use crate::runtime::limits::{DESCRIBE_TIMEOUT, Limit, LimitExceeded, Limits};

@@ -33,7 +33,7 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
 pub(super) async fn get(mut store: impl StoreAccess, config: String) -> Result<Option<String>, wit::Error> {
     let Request { cx, authenticator, .. } = store.with_state(|state| state.credential_request(&config))?;
     match authenticator.credential(&cx).await {
-        Ok(credential) => Ok(credential.map(|credential| to_json(&serde_json::json!(for_guest(credential))))),
+        Ok(credential) => Ok(credential.map(|credential| to_json(&for_guest(credential)))),
         Err(error) => Err(store.with_state(|state| state.credential_error(error))),
     }
 }
