@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hatchery_core::{
-    ArtifactService, CredentialService, EventSigner, MemoryService, ModelResolver, Services, SessionService, StoreError,
+    ArtifactService, CredentialService, EventSigner, MemoryService, ModelError, ModelResolver, Services,
+    SessionService, StoreError,
 };
 use hatchery_models::{BaseUrl, HashedNgrams, ModelProviders, Settings, WritableFolders, scripted};
 use hatchery_stores::{DirectoryCredentials, Durability, MemoryCredentials, SimilaritySearch, permissions};
@@ -54,6 +55,9 @@ pub enum ServicesError {
     /// Messages cannot be found by their embeddings.
     #[error("memory.embedder: {0}")]
     Embedder(String),
+    /// Passages of a folder cannot be found by their embeddings.
+    #[error("retrieval.{name}.embedder: {source}")]
+    RetrievalEmbedder { name: String, source: ModelError },
 }
 
 /// A service to use instead of the one in the configuration.

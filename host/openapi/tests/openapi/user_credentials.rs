@@ -339,7 +339,7 @@ async fn a_key_a_password_and_a_token_of_a_user_are_where_the_scheme_says() {
 }
 
 #[tokio::test]
-async fn a_user_who_declines_is_not_asked_again_by_the_same_call() {
+async fn a_user_who_declines_is_not_asked_again_by_the_same_call_and_the_model_is_told() {
     let (_, server) = Login::start().await;
     let model =
         Scripted::sequence([Reply::call("op", json!({})), Reply::from("one moment"), Reply::from("as you like")]);
@@ -347,7 +347,8 @@ async fn a_user_who_declines_is_not_asked_again_by_the_same_call() {
     let (id, args) = request(&app.run("orders?").await);
     let events = app.send(answer(&id, &args, |_| {})).await;
     assert!(no_request(&events));
-    assert!(events.iter().all(|event| event.function_responses().next().is_none()));
+    let error = tool_result(&events)["error"].as_str().unwrap_or_default().to_owned();
+    assert!(error.starts_with("the user has not granted the credential that `op` needs"), "{error}");
 }
 
 #[tokio::test]
