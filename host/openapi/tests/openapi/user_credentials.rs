@@ -1,7 +1,8 @@
 //! Credentials that users grant: requested from the client in the wire shape of ADK, exchanged, refreshed and kept.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -28,6 +29,8 @@ struct Login {
     issued: Arc<AtomicUsize>,
     valid: Arc<AtomicUsize>,
     lifetime: Arc<AtomicUsize>,
+    /// Answers to the next requests for tokens.
+    failures: Arc<Mutex<VecDeque<(StatusCode, &'static str)>>>,
 }
 
 impl Login {
@@ -41,6 +44,10 @@ impl Login {
 
     fn answer(&self, request: &Value) -> Response {
         let body = request["body"].as_str().unwrap_or_default();
+        let is_token_request = request["path"] == "/token";
+        if let Some((status, error)) = is_token_request.then(|| self.failures.lock().unwrap().pop_front()).flatten() {
+            return (status, axum::Json(json!({"error": error}))).into_response();
+        }
         match request["path"].as_str() {
             Some("/token") if body.contains("code=good") || body.contains("refresh_token=refresh-") => {
                 let number = self.issued.fetch_add(1, Ordering::SeqCst);
@@ -264,6 +271,41 @@ async fn a_refused_login_is_an_error_for_the_model_and_the_next_call_asks_again(
         let (other, _) = request(&app.run("again?").await);
         assert_ne!(other, id);
     }
+}
+
+#[tokio::test]
+async fn a_token_server_that_refuses_the_host_or_is_busy_takes_nothing_from_the_user() {
+    let (login, server) = Login::start().await;
+    // Each call refreshes its token.
+    login.lifetime.store(30, Ordering::SeqCst);
+    let (app, _api) = app(&server, oauth2(&server)).await;
+    let (id, args) = request(&app.run("orders?").await);
+    let failures = [
+        (StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded"),
+        (StatusCode::UNAUTHORIZED, "invalid_client"),
+        (StatusCode::TOO_MANY_REQUESTS, "access_denied"),
+    ];
+    let shown = "the call of `op` of the API `shop` failed: the host gets no credentials for it; the log of the host holds the \
+                 cause";
+    login.failures.lock().unwrap().extend(failures);
+    // The code is kept too, so that the login need not be repeated.
+    assert_eq!(tool_result(&app.send(logged_in(&id, &args, "code=good")).await)["error"], shown);
+    for _ in &failures[1..] {
+        let events = app.run("again?").await;
+        assert!(no_request(&events));
+        assert_eq!(tool_result(&events)["error"], shown);
+    }
+    assert_eq!(tool_result(&app.run("again?").await), json!({"orders": [1, 2]}));
+
+    login.failures.lock().unwrap().extend(failures);
+    for _ in &failures {
+        let events = app.run("again?").await;
+        assert!(no_request(&events));
+        assert_eq!(tool_result(&events)["error"], shown);
+    }
+    assert_eq!(tool_result(&app.run("again?").await), json!({"orders": [1, 2]}));
+    login.failures.lock().unwrap().push_back((StatusCode::BAD_REQUEST, "invalid_grant"));
+    request(&app.run("again?").await);
 }
 
 #[tokio::test]
