@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hatchery_core::{
     Claim, Content, Event, EventActions, EventData, FunctionCall, FunctionResponse, JsonMap, Part, PartData, RunError,
-    ToolExecution,
+    ToolConfirmation, ToolExecution,
 };
 use tokio::task::JoinSet;
 
@@ -125,7 +125,11 @@ impl LoopDriver<'_> {
 
     fn prepare(&self, (call, answer): PendingCall, key: Option<String>, is_only: bool) -> PreparedCall {
         let (decision, decided) = match answer {
-            Some(UserAnswer::Decision { confirmation, request }) => (Some(confirmation), Some(request)),
+            Some(UserAnswer::Decision { confirmation, request }) => {
+                // Clients need not repeat the question that the person was asked.
+                let hint = request.question.hint.clone();
+                (Some(ToolConfirmation { hint, ..confirmation }), Some(request))
+            }
             // The tool finds the credential where it looks for it.
             Some(UserAnswer::Credential { .. }) | None => (None, None),
             Some(UserAnswer::CredentialDeclined { .. }) => {

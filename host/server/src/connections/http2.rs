@@ -22,6 +22,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::stream_limit::StreamPermit;
+
 /// Most requests of a connection at a time.
 const MAX_STREAMS: u32 = 100;
 
@@ -42,10 +44,12 @@ impl Timeouts {
     }
 }
 
-/// Serves a connection until it ends. Accepts no more requests when `closing` is cancelled.
+/// Serves a connection until it ends. A request has the permit of `admit` until its response is sent, or the response with
+/// which it is refused. Accepts no more requests when `closing` is cancelled.
 pub(super) async fn serve<S, R, F>(
     stream: S,
     respond: R,
+    admit: impl Fn() -> Result<StreamPermit, Box<Response<Body>>>,
     timeouts: Timeouts,
     closing: &CancellationToken,
 ) -> hyper::Result<()>
@@ -60,8 +64,14 @@ where
     http.keep_alive_interval(timeouts.keep_alive).keep_alive_timeout(timeouts.write);
     let service = service_fn(|mut request: Request<Incoming>| {
         name_host(&mut request);
-        let response = respond(request);
-        async move { Ok::<_, Infallible>(response.await.map(WindowedBody::new)) }
+        let admitted = admit().map(|permit| (respond(request), permit));
+        async move {
+            let (response, permit) = match admitted {
+                Ok((response, permit)) => (response.await, Some(permit)),
+                Err(refusal) => (*refusal, None),
+            };
+            Ok::<_, Infallible>(response.map(|body| WindowedBody::new(body, permit)))
+        }
     });
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
@@ -194,14 +204,16 @@ struct WindowedBody {
     /// The rest of the last chunk.
     rest: Bytes,
     window: Arc<Window>,
+    /// Held until the response is sent.
+    _permit: Option<StreamPermit>,
 }
 
 impl WindowedBody {
     /// Returns the body of the response of this task.
-    fn new(body: Body) -> Self {
+    fn new(body: Body, permit: Option<StreamPermit>) -> Self {
         let window = WINDOW.try_with(Arc::clone).unwrap_or_default();
         window.close();
-        Self { body, rest: Bytes::new(), window }
+        Self { body, rest: Bytes::new(), window, _permit: permit }
     }
 }
 
@@ -250,7 +262,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_large_chunk_is_sent_in_parts_of_the_same_length_together() {
-        let mut body = WindowedBody::new(Body::from(vec![7; MAX_CHUNK * 2 + 1]));
+        let mut body = WindowedBody::new(Body::from(vec![7; MAX_CHUNK * 2 + 1]), None);
         let mut parts = Vec::new();
         assert_eq!(body.size_hint().exact(), Some(MAX_CHUNK as u64 * 2 + 1));
         while let Some(frame) = body.frame().await {
@@ -264,7 +276,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_window_counts_from_the_last_chunk() {
         let window = Arc::new(Window::default());
-        let body = WINDOW.scope(window.clone(), async { WindowedBody::new(Body::from("ab")) });
+        let body = WINDOW.scope(window.clone(), async { WindowedBody::new(Body::from("ab"), None) });
         let mut body = body.await;
         let time = Duration::from_secs(30);
         tokio::time::advance(Duration::from_secs(20)).await;
