@@ -8,6 +8,7 @@ use hatchery_core::{
     Content, CredentialId, CustomAgent, CustomAgentSpec, Event, EventData, Extra, FunctionCall, FunctionDeclaration,
     JsonMap, PartData, REQUEST_CREDENTIAL, RunError, SessionKey, Tool, ToolError, UserCredential,
 };
+use hatchery_engine::RunRequest;
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
 
@@ -244,6 +245,18 @@ async fn code_that_repeats_the_id_of_a_request_is_refused_and_the_tool_gets_the_
         assert_eq!(briefs(&events)[0], r#"asking: answer vault{"key":"S3CRET"}"#);
         assert!(!stored_events(&app).await.contains("s3cret"), "{name}");
     }
+}
+
+#[tokio::test]
+async fn a_credential_for_a_cancelled_run_is_refused_and_not_kept() {
+    let (app, _) = app([call("vault"), "one moment".into()], vec![Vault::tool("vault")]).await;
+    let request = RunRequest { run_id: Some("r1".into()), ..app.request(Content::user("hi")) };
+    let events = app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
+    let (id, _) = requests(&events).remove(0);
+    app.runner.cancel_run(&SessionKey::new("app", USER, SESSION), "r1").await.unwrap().unwrap();
+    let late = app.runner.run(app.app.clone(), app.request(answer(&id, "s3cret"))).await.unwrap();
+    assert_eq!(late.collect().await.unwrap_err().code(), "BAD_INPUT");
+    assert_eq!(stored_key(&app).await, None);
 }
 
 #[tokio::test]
