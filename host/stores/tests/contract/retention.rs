@@ -17,7 +17,9 @@ every_backend!(
     encrypted_memory(_folder) => crate::support::encrypted(hatchery_stores::MemorySessions::new()),
     encrypted_sqlite(folder) =>
         crate::support::encrypted(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
+    encrypted_firestore(_folder) => crate::support::encrypted(emulated!(sessions)),
     encrypted_postgres(_folder) => crate::support::encrypted(in_postgres!(sessions)),
+    firestore(_folder) => emulated!(sessions),
     postgres(_folder) => in_postgres!(sessions),
 );
 
