@@ -234,7 +234,13 @@ async fn delete(
 ) -> Result<StatusCode, ApiError> {
     state.app(&app)?;
     let key = SessionKey::new(app, user, id);
-    state.services().sessions.delete(&key).await?;
+    let sessions = &state.services().sessions;
+    let is_there = sessions.get(&key, EventWindow::Recent(0)).await?.is_some();
+    sessions.delete(&key).await?;
+    if is_there {
+        let SessionKey { app, user, id } = &key;
+        tracing::info!(target: "hatchery::audit", %app, %user, session = %id, decision = "deleted", "deletion");
+    }
     // They would be unreachable, and count towards the quota of the user.
     state.services().artifacts.delete_all(&key).await?;
     Ok(StatusCode::NO_CONTENT)

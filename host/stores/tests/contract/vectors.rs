@@ -122,3 +122,27 @@ async fn word_stems_and_meaning_are_found_together() {
     remember(&memory, "s1", &["two running engines", "an automobile"]).await;
     assert_eq!(search(&memory, "run a vehicle").await, ["two running engines", "an automobile"]);
 }
+
+#[tokio::test]
+async fn messages_of_schema_1_are_found_by_their_words_and_embedded_when_they_are_added_again() {
+    let Some(uri) = uri_with_vectors() else { return };
+    let client = raw(&uri).await;
+    let schema = uri.split_once("schema=").unwrap().1.split('&').next().unwrap();
+    let versions = "CREATE TABLE schema_versions (part TEXT PRIMARY KEY, version INTEGER NOT NULL); \
+                    INSERT INTO schema_versions VALUES ('memory', 1)";
+    let entry = "SELECT remember('app', 'ann', 's1', FALSE, NULL, ARRAY['1-an automobile'], ARRAY['user'], ARRAY[1], \
+                 ARRAY['{\"role\":\"user\",\"parts\":[{\"text\":\"an automobile\"}]}'], ARRAY['an automobile'])";
+    let own = format!("CREATE SCHEMA {schema}; SET search_path TO {schema}");
+    let old = include_str!("../../src/memory/postgres/0001_entries.sql");
+    for statements in [own.as_str(), versions, old, entry] {
+        client.batch_execute(statements).await.unwrap();
+    }
+    let memory = open(&uri, Concepts::search()).await;
+    assert_eq!(search(&memory, "automobile").await, ["an automobile"]);
+    assert!(search(&memory, "vehicle").await.is_empty());
+    remember(&memory, "s1", &["an automobile"]).await;
+    assert_eq!(search(&memory, "vehicle").await, ["an automobile"]);
+    // An older host goes on with the functions that it knows.
+    let found = "SELECT out_content FROM recall('app', 'ann', NULL, ARRAY['automobile'], 10)";
+    assert_eq!(client.query(found, &[]).await.unwrap().len(), 1);
+}
