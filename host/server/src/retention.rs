@@ -17,13 +17,13 @@ const INTERVAL_PER_SEARCH: u32 = 100;
 /// Deletes sessions for ever, if there are rules.
 pub(crate) async fn delete_expired(state: &AppState) {
     let rules = *state.retention();
-    if rules == RetentionConfig::default() {
+    if rule(&rules) == ExpiryRule::default() {
         return std::future::pending().await;
     }
     loop {
         let started = Instant::now();
         for app in state.source().app_names() {
-            match state.runner().delete_expired(&app, &rule(&rules)).await {
+            match state.runner().delete_expired(&app, &rule(&rules), rules.keep_artifacts).await {
                 Ok(0) => {}
                 Ok(count) => tracing::info!(app, count, "deleted sessions by the rules of `retention`"),
                 Err(error @ StoreError::InvalidRequest(_)) => {

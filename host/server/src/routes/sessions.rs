@@ -221,7 +221,7 @@ async fn close(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Deletes a session with its artifacts.
+/// Deletes a session, with its artifacts unless the configuration keeps these.
 #[utoipa::path(
     delete,
     path = "/apps/{app}/users/{user}/sessions/{session}",
@@ -241,7 +241,9 @@ async fn delete(
         let SessionKey { app, user, id } = &key;
         tracing::info!(target: "hatchery::audit", %app, %user, session = %id, decision = "deleted", "deletion");
     }
-    // They would be unreachable, and count towards the quota of the user.
-    state.services().artifacts.delete_all(&key).await?;
+    if !state.retention().keep_artifacts {
+        // They would count towards the quota of the user.
+        state.services().artifacts.delete_all(&key).await?;
+    }
     Ok(StatusCode::NO_CONTENT)
 }

@@ -10,13 +10,15 @@ mod vectors;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::{Event, MemoryEntry, MemoryService, RememberedSession, Session, SessionKey, StoreError, Timestamp};
+use hatchery_core::{
+    Content, Event, MemoryEntry, MemoryService, RememberedSession, Session, SessionKey, StoreError, Timestamp,
+};
 use sha2::{Digest, Sha256};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::MAX_RESULTS;
-use super::similarity::{SimilaritySearch, embedded_text};
+use super::similarity::SimilaritySearch;
 use super::tokenizer::{entry_words, query_words};
 use crate::postgres::{Database, Doing, Failure, OnSession, OnUser, PostgresAddress, Repeat, Schema, escape, unescape};
 
@@ -70,9 +72,9 @@ struct NewEntries {
 }
 
 impl NewEntries {
-    /// Encodes events, with the texts to embed. Those without words are left out.
-    fn of<'a>(events: impl Iterator<Item = &'a Arc<Event>>) -> (Self, Vec<String>) {
-        let (mut new, mut texts) = (Self::default(), Vec::new());
+    /// Encodes events, and returns their messages too. Those without words are left out.
+    fn of<'a>(events: impl Iterator<Item = &'a Arc<Event>>) -> (Self, Vec<&'a Content>) {
+        let (mut new, mut messages) = (Self::default(), Vec::new());
         for event in events {
             let Some(content) = event.content.as_deref() else { continue };
             let words = entry_words(content);
@@ -85,9 +87,9 @@ impl NewEntries {
             new.times.push(event.timestamp.as_micros());
             new.contents.push(json);
             new.words.push(joined(words.iter()));
-            texts.push(embedded_text(content));
+            messages.push(content);
         }
-        (new, texts)
+        (new, messages)
     }
 }
 
@@ -152,9 +154,9 @@ impl PostgresMemory {
         events: impl Iterator<Item = &'a Arc<Event>>,
         replaces: bool,
     ) -> Result<(), StoreError> {
-        let (new, texts) = NewEntries::of(events);
+        let (new, messages) = NewEntries::of(events);
         if let Some(similarity) = &self.similarity {
-            return self.insert_embedded(similarity, session, new, texts, replaces).await;
+            return self.insert_embedded(similarity, session, new, &messages, replaces).await;
         }
         let NewEntries { events, authors, times, contents, words } = new;
         let values: [&(dyn ToSql + Sync); 10] = [

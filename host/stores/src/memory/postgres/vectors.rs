@@ -6,13 +6,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use hatchery_core::{MemoryEntry, SessionKey, StoreError};
+use hatchery_core::{Content, MemoryEntry, SessionKey, StoreError};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::{NewEntries, PostgresMemory, read_entry};
 use crate::memory::MAX_RESULTS;
-use crate::memory::similarity::{MAX_SIMILAR, Query, SimilaritySearch, UnitVector, fuse};
+use crate::memory::similarity::{MAX_SIMILAR, Query, SimilaritySearch, UnitVector, embedded_text, fuse};
 use crate::postgres::{Database, Failure, OnSession, OnUser, Repeat, Schema};
 
 static SCHEMA: Schema =
@@ -64,10 +64,10 @@ impl PostgresMemory {
         similarity: &SimilaritySearch,
         session: &SessionKey,
         new: NewEntries,
-        texts: Vec<String>,
+        messages: &[&Content],
         replaces: bool,
     ) -> Result<(), StoreError> {
-        let vectors = self.vectors(similarity, session, &new.events, texts, replaces).await?;
+        let vectors = self.vectors(similarity, session, &new.events, messages, replaces).await?;
         let embedder: &str = similarity.name();
         let values: [&(dyn ToSql + Sync); 12] = [
             &&*session.app,
@@ -93,7 +93,7 @@ impl PostgresMemory {
         similarity: &SimilaritySearch,
         session: &SessionKey,
         events: &[String],
-        texts: Vec<String>,
+        messages: &[&Content],
         replaces: bool,
     ) -> Result<Vec<Option<String>>, StoreError> {
         let doing = OnSession("read the memory", session);
@@ -105,10 +105,10 @@ impl PostgresMemory {
         let mut known = known.map_err(|failure| self.database.error(&doing, failure))?;
         let mut vectors: Vec<Option<String>> = vec![None; events.len()];
         let mut missing = Vec::new();
-        for ((event, vector), text) in events.iter().zip(&mut vectors).zip(texts) {
+        for ((event, vector), message) in events.iter().zip(&mut vectors).zip(messages) {
             match known.remove(event) {
                 Some(stored) => *vector = replaces.then_some(stored),
-                None => missing.push((vector, text)),
+                None => missing.push((vector, embedded_text(message))),
             }
         }
         let (missing, texts): (Vec<_>, Vec<_>) = missing.into_iter().unzip();
