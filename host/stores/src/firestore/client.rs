@@ -213,8 +213,11 @@ struct DocumentPage {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct AggregationResult {
     result: Option<Aggregation>,
+    #[serde(default)]
+    read_time: String,
 }
 
 #[derive(Deserialize)]
@@ -308,16 +311,18 @@ impl FirestoreClient {
         Ok(results.into_iter().filter_map(|result| result.document).collect())
     }
 
-    /// Returns how many documents of the collections of a document a query finds, without reading them.
-    pub(super) async fn count(&self, parent: &str, query: &Json) -> Result<u64, StoreError> {
+    /// Returns how many documents of the collections of a document a query finds, without reading them, and at what time.
+    pub(super) async fn count(&self, parent: &str, query: &Json) -> Result<(u64, String), StoreError> {
         let doing = "count in Firestore";
         let query = json!({"structuredQuery": query, "aggregations": [{"alias": "found", "count": {}}]});
         let body = json!({"structuredAggregationQuery": query});
         let request = self.method(parent, "runAggregationQuery", &body);
         let results: Vec<AggregationResult> = self.repeat(&request, doing).await?;
-        let found = results.into_iter().find_map(|result| result.result?.aggregate_fields.remove("found"));
-        match found {
-            Some(Value::Integer(count)) => count.parse().map_err(|error| unreadable(doing, error)),
+        let mut found = results.into_iter().filter_map(|found| Some((found.result?.aggregate_fields, found.read_time)));
+        match found.next().map(|(mut fields, time)| (fields.remove("found"), time)) {
+            Some((Some(Value::Integer(count)), time)) => {
+                Ok((count.parse().map_err(|error| unreadable(doing, error))?, time))
+            }
             Some(_) | None => Err(unreadable(doing, "there is no count")),
         }
     }

@@ -50,14 +50,14 @@ impl Store {
             // The place of the newest session that is idle is after all of that time.
             let newest = Timestamp::from_micros(since.as_micros().saturating_sub(1));
             let range = range(&names::listing(app, newest, ""), &end);
-            self.add_expired(&mut expired, (user, app), &range, limit).await?;
+            self.add_expired(&mut expired, (user, app), &range, limit, None).await?;
         }
         if let Some(keeps) = rule.user_sessions {
             let range = range(&first, &end);
-            let excess = self.client.count(user, &json!({"from": from(), "where": range})).await?.saturating_sub(keeps);
-            let excess = usize::try_from(excess).unwrap_or(usize::MAX).min(limit);
+            let (count, read_time) = self.client.count(user, &json!({"from": from(), "where": range})).await?;
+            let excess = usize::try_from(count.saturating_sub(keeps)).unwrap_or(usize::MAX).min(limit);
             if excess > 0 {
-                self.add_expired(&mut expired, (user, app), &range, excess).await?;
+                self.add_expired(&mut expired, (user, app), &range, excess, Some(&read_time)).await?;
             }
         }
         Ok(expired.into_values().collect())
@@ -70,6 +70,7 @@ impl Store {
         (user, app): (&str, &str),
         range: &Json,
         limit: usize,
+        read_time: Option<&str>,
     ) -> Result<(), StoreError> {
         let query = json!({
             "select": select(FIELDS),
@@ -78,7 +79,7 @@ impl Store {
             "orderBy": [order(keys::LISTING, "DESCENDING")],
             "limit": i32::try_from(limit).unwrap_or(i32::MAX),
         });
-        for document in self.client.query(user, &query, None).await? {
+        for document in self.client.query(user, &query, read_time).await? {
             let field = |name| document.text(name).unwrap_or_default();
             let key = SessionKey::new(app, field(keys::USER_ID), field(keys::ID));
             let name = document.name.clone();
