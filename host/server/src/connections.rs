@@ -38,6 +38,7 @@ use crate::log_throttle::LogThrottle;
 use crate::peer::Peer;
 use crate::service::HttpService;
 use hatchery::ServerConfig;
+pub(crate) use http2::StreamWindow;
 use http2::Timeouts;
 use peers::{PeerPermit, Peers};
 pub(crate) use protocol::ALPN;
