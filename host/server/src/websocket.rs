@@ -66,7 +66,7 @@ pub(crate) fn ping_ticks(interval: Duration) -> Interval {
     ticks
 }
 
-/// Why nothing more is received or sent.
+/// The reason why nothing more is received or sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SocketEnd {
     /// The client has closed the connection, or it broke.
@@ -157,7 +157,7 @@ impl Socket {
         sent.map_err(|_| SocketEnd::Disconnected)
     }
 
-    /// Closes the connection, and reads what the client has sent until it closes, too.
+    /// Closes the connection, and discards incoming messages until the client closes it, too.
     pub(crate) async fn close(mut self, frame: CloseFrame) {
         let closing = async {
             self.sender.send(Message::Close(Some(frame))).await?;

@@ -24,6 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::stream_limit::StreamPermit;
 pub(crate) use websocket::StreamWindow;
 
 /// Most requests of a connection at a time.
@@ -46,10 +47,12 @@ impl Timeouts {
     }
 }
 
-/// Serves a connection until it ends. Accepts no more requests when `closing` is cancelled.
+/// Serves a connection until it ends. A request has the permit of `admit` until its response is sent or its WebSocket is closed,
+/// or the response with which it is refused. Accepts no more requests when `closing` is cancelled.
 pub(super) async fn serve<S, R, F>(
     stream: S,
     respond: R,
+    admit: impl Fn() -> Result<StreamPermit, Box<Response<Body>>>,
     timeouts: Timeouts,
     closing: &CancellationToken,
 ) -> hyper::Result<()>
@@ -65,14 +68,18 @@ where
     let respond = Arc::new(respond);
     let service = service_fn(|mut request: Request<Incoming>| {
         name_host(&mut request);
-        let respond = respond.clone();
+        let (admitted, respond) = (admit(), respond.clone());
         async move {
-            let is_websocket = websocket::translate_request(&mut request, &current_window());
-            let mut response = respond(request).await.map(WindowedBody::new);
+            let permit = match admitted {
+                Ok(permit) => Arc::new(permit),
+                Err(refusal) => return Ok::<_, Infallible>(refusal.map(|body| WindowedBody::new(body, None))),
+            };
+            let is_websocket = websocket::translate_request(&mut request, &current_window(), &permit);
+            let mut response = respond(request).await.map(|body| WindowedBody::new(body, Some(permit)));
             if is_websocket {
                 websocket::translate_response(&mut response, &current_window());
             }
-            Ok::<_, Infallible>(response)
+            Ok(response)
         }
     });
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
@@ -205,20 +212,22 @@ impl Window {
     }
 }
 
-/// A body in small chunks. It is asked for the next one when the client has granted a window.
+/// A body in small chunks. The next chunk is polled when the client has granted a window.
 struct WindowedBody {
     body: Body,
-    /// What is left of the last chunk.
+    /// The rest of the last chunk.
     rest: Bytes,
     window: Arc<Window>,
+    /// Held until the response is sent.
+    _permit: Option<Arc<StreamPermit>>,
 }
 
 impl WindowedBody {
     /// Returns the body of the response of this task.
-    fn new(body: Body) -> Self {
+    fn new(body: Body, permit: Option<Arc<StreamPermit>>) -> Self {
         let window = current_window();
         window.close();
-        Self { body, rest: Bytes::new(), window }
+        Self { body, rest: Bytes::new(), window, _permit: permit }
     }
 }
 
@@ -267,7 +276,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_large_chunk_is_sent_in_parts_of_the_same_length_together() {
-        let mut body = WindowedBody::new(Body::from(vec![7; MAX_CHUNK * 2 + 1]));
+        let mut body = WindowedBody::new(Body::from(vec![7; MAX_CHUNK * 2 + 1]), None);
         let mut parts = Vec::new();
         assert_eq!(body.size_hint().exact(), Some(MAX_CHUNK as u64 * 2 + 1));
         while let Some(frame) = body.frame().await {
@@ -281,7 +290,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_window_counts_from_the_last_chunk() {
         let window = Arc::new(Window::default());
-        let body = WINDOW.scope(window.clone(), async { WindowedBody::new(Body::from("ab")) });
+        let body = WINDOW.scope(window.clone(), async { WindowedBody::new(Body::from("ab"), None) });
         let mut body = body.await;
         let time = Duration::from_secs(30);
         tokio::time::advance(Duration::from_secs(20)).await;

@@ -37,7 +37,7 @@ pub(crate) struct LiveSession {
     idle_since: Instant,
 }
 
-/// What happens next in a connection.
+/// The next event of a connection.
 enum Step {
     Received(Result<Option<Utf8Bytes>, SocketEnd>),
     /// There is a place in the queue; false if it is closed.
@@ -61,7 +61,7 @@ impl LiveSession {
         self.close(&end).await;
     }
 
-    /// Closes the connection, and reads what the client has sent until it closes, too.
+    /// Closes the connection, and discards incoming messages until the client closes it, too.
     pub(crate) async fn close(self, end: &LiveEnd) {
         if let Some(frame) = end.frame() {
             self.socket.close(frame).await;

@@ -210,7 +210,7 @@ struct ReadQuery {
     alt: Representation,
 }
 
-/// What is returned of an artifact.
+/// The representation of an artifact in a response.
 #[derive(Deserialize, ToSchema, Default)]
 #[serde(rename_all = "lowercase")]
 enum Representation {

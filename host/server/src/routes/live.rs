@@ -1,6 +1,6 @@
 //! Live runs: `WebSocket /run_live`. Frames are the JSON of live requests and of events.
 //!
-//! What is wrong with a request is told in a close frame, because a browser hides the response of a failed handshake.
+//! The error of an invalid request is sent in a close frame, because a browser hides the response of a failed handshake.
 
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ async fn converse(
         Ok(permit) => permit,
         Err(error) => return session.close(&LiveEnd::Refused(close_code::AGAIN, error.detail)).await,
     };
-    // A client that hangs up cancels what it does not hear.
+    // A client that disconnects cancels the run.
     let _guard = request.cancel.clone().drop_guard();
     let started = state.runner().run_live(app, request, queue).await;
     // The run counts from here on, as long as the connection is open.

@@ -77,8 +77,8 @@ async fn create(
         return json::session(&sessions.create(&app, &user, body.session_id.as_deref(), initial_state).await?);
     }
     let import = SessionImport::new(initial_state, events)?;
-    let target = (&principal, app.as_str(), user.as_str());
-    history::store(&state, target, body.session_id.as_deref(), import, body.overwrite_shared_state).await
+    let (id, overwrites) = (body.session_id.as_deref(), body.overwrite_shared_state);
+    history::store(&state, &principal, &app, &user, id, import, overwrites).await
 }
 
 /// Appends an event of a client. Rejects events that could not be read again.
@@ -273,7 +273,7 @@ async fn close(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Deletes a session with its artifacts.
+/// Deletes a session, with its artifacts unless the configuration keeps these.
 #[utoipa::path(
     delete,
     path = "/apps/{app}/users/{user}/sessions/{session}",
@@ -286,8 +286,16 @@ async fn delete(
 ) -> Result<StatusCode, ApiError> {
     state.app(&app)?;
     let key = SessionKey::new(app, user, id);
-    state.services().sessions.delete(&key).await?;
-    // They would be unreachable, and count towards the quota of the user.
-    state.services().artifacts.delete_all(&key).await?;
+    let sessions = &state.services().sessions;
+    let is_there = sessions.get(&key, EventWindow::Recent(0)).await?.is_some();
+    sessions.delete(&key).await?;
+    if is_there {
+        let SessionKey { app, user, id } = &key;
+        tracing::info!(target: "hatchery::audit", %app, %user, session = %id, decision = "deleted", "deletion");
+    }
+    if !state.retention().keep_artifacts {
+        // They would count towards the quota of the user.
+        state.services().artifacts.delete_all(&key).await?;
+    }
     Ok(StatusCode::NO_CONTENT)
 }

@@ -318,6 +318,7 @@ async fn state_is_updated_by_an_event_of_the_user() {
 
 #[tokio::test]
 async fn a_deleted_session_no_longer_exists_and_can_be_deleted_again() {
+    let audit = AuditCapture::capture();
     let host = Host::start().await;
     host.session("says").await;
     for _ in 0..2 {
@@ -327,6 +328,11 @@ async fn a_deleted_session_no_longer_exists_and_can_be_deleted_again() {
     }
     let body = problem(host.get(&format!("{SESSIONS}/s")).await, 404, "SESSION_NOT_FOUND").await;
     assert_eq!(body["detail"], "Session not found: appName=says, userId=u, sessionId=s");
+    let lines = audit.lines();
+    let [line] = lines.as_slice() else { panic!("{lines:?}") };
+    for part in ["deletion", "app=says", "user=u", "session=s", "decision=\"deleted\""] {
+        assert!(line.contains(part), "{line} lacks {part}");
+    }
 }
 
 #[tokio::test]

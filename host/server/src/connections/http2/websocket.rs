@@ -8,33 +8,38 @@ use hyper::ext::Protocol;
 use hyper::upgrade::OnUpgrade;
 
 use super::Window;
+use crate::connections::stream_limit::StreamPermit;
 
 /// A key for the handshake of HTTP/1.1. Its answer is removed.
 const KEY: HeaderValue = HeaderValue::from_static("AAAAAAAAAAAAAAAAAAAAAA==");
 
 /// The window of the stream of a WebSocket. When this is dropped, the client has the write timeout to read the rest.
-pub(crate) struct StreamWindow(Arc<Window>);
+pub(crate) struct StreamWindow {
+    window: Arc<Window>,
+    /// Held until the WebSocket is closed.
+    _permit: Arc<StreamPermit>,
+}
 
 impl StreamWindow {
     /// Begins a message: from now on its client has the write timeout to read it.
     pub(crate) fn begin_message(&self) {
-        self.0.close();
+        self.window.close();
     }
 
     /// Ends a message.
     pub(crate) fn end_message(&self) {
-        self.0.open();
+        self.window.open();
     }
 }
 
 impl Drop for StreamWindow {
     fn drop(&mut self) {
-        self.0.close();
+        self.window.close();
     }
 }
 
 /// Translates a request for a WebSocket. Returns true if it is one. A request for another protocol cannot be upgraded.
-pub(super) fn translate_request<B>(request: &mut Request<B>, window: &Arc<Window>) -> bool {
+pub(super) fn translate_request<B>(request: &mut Request<B>, window: &Arc<Window>, permit: &Arc<StreamPermit>) -> bool {
     if request.method() != Method::CONNECT {
         return false;
     }
@@ -49,7 +54,8 @@ pub(super) fn translate_request<B>(request: &mut Request<B>, window: &Arc<Window
     headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(header::SEC_WEBSOCKET_KEY, KEY);
-    request.extensions_mut().insert(Arc::new(StreamWindow(window.clone())));
+    let window = StreamWindow { window: window.clone(), _permit: permit.clone() };
+    request.extensions_mut().insert(Arc::new(window));
     true
 }
 
