@@ -135,7 +135,7 @@ async fn what_is_no_websocket_is_refused() {
     let host = Host::start().await;
     let mut sender = open_connection(&host).await;
     for (protocol, path, headers, status, expected) in [
-        ("connect-udp", "/ws", vec![], 426, "UPGRADE_REQUIRED"),
+        ("connect-udp", "/ws", vec![], 405, "METHOD_NOT_ALLOWED"),
         ("connect-udp", "/health", vec![], 405, "METHOD_NOT_ALLOWED"),
         ("websocket", "/nowhere", vec![], 404, "ROUTE_NOT_FOUND"),
         ("websocket", "/ws", vec![("origin", "https://evil.example")], 403, "ORIGIN_NOT_ALLOWED"),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use hyper::ext::Protocol;
-use hyper::upgrade::OnUpgrade;
 
 use super::Window;
 use crate::connections::stream_limit::StreamPermit;
@@ -38,14 +37,13 @@ impl Drop for StreamWindow {
     }
 }
 
-/// Translates a request for a WebSocket. Returns true if it is one. A request for another protocol cannot be upgraded.
+/// Translates a request for a WebSocket. Returns true if it is one. Those for other protocols are for no route.
 pub(super) fn translate_request<B>(request: &mut Request<B>, window: &Arc<Window>, permit: &Arc<StreamPermit>) -> bool {
     if request.method() != Method::CONNECT {
         return false;
     }
     let protocol = request.extensions_mut().remove::<Protocol>();
     if !protocol.is_some_and(|protocol| protocol.as_str() == "websocket") {
-        request.extensions_mut().remove::<OnUpgrade>();
         return false;
     }
     *request.method_mut() = Method::GET;
