@@ -29,7 +29,7 @@ pub struct AgentEngineMemory {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Retrieved {
+struct RetrieveResponse {
     retrieved_memories: Vec<RetrievedMemory>,
 }
 
@@ -115,7 +115,7 @@ impl MemoryService for AgentEngineMemory {
         let request =
             Request { activity, method: Method::POST, path: &["memories:retrieve"], query: &[], body: Some(&body) };
         let found = self.engine.call(&request).await?;
-        let found: Retrieved =
+        let found: RetrieveResponse =
             serde_json::from_value(found).map_err(|error| self.engine.error(activity, &error.to_string()))?;
         let facts = found.retrieved_memories.into_iter().map(|retrieved| retrieved.memory);
         let facts = facts.filter(|memory| !memory.fact.is_empty()).map(|memory| MemoryEntry {

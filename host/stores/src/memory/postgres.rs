@@ -14,7 +14,9 @@ use tokio_postgres::types::ToSql;
 
 use super::MAX_RESULTS;
 use super::tokenizer::{entry_words, query_words};
-use crate::postgres::{Database, Doing, Failure, OnSession, OnUser, PostgresAddress, Repeat, Schema, escape, unescape};
+use crate::postgres::{
+    Database, Failure, OnSession, OnUser, OperationName, PostgresAddress, Repeat, Schema, escape, unescape,
+};
 
 static SCHEMA: Schema =
     Schema { noun: "memory database", part: "memory", migrations: &[include_str!("postgres/0001_entries.sql")] };
@@ -147,7 +149,7 @@ impl PostgresMemory {
         self.database.query(&doing, Repeat::Safe, REMEMBER, &values).await.map(drop)
     }
 
-    fn entries_of(&self, doing: Doing<'_>, rows: &[Row]) -> Result<Vec<MemoryEntry>, StoreError> {
+    fn entries_of(&self, doing: OperationName<'_>, rows: &[Row]) -> Result<Vec<MemoryEntry>, StoreError> {
         let entries = rows.iter().map(read_entry).collect::<Result<Vec<_>, _>>();
         entries.map_err(|failure| self.database.error(doing, failure))
     }

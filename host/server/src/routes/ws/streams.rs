@@ -16,12 +16,13 @@ use crate::routes::runs::RunView;
 use crate::state::AppState;
 
 /// The resources of a request until the end of its run.
-pub(super) struct Held {
+pub(super) struct RequestResources {
     pub(super) _memory: BodyMemory,
     pub(super) _permit: Option<RequestPermit>,
 }
 
-struct Started {
+/// A run that a request of the connection has started.
+struct ConnectionRun {
     id: Arc<str>,
     state: AppState,
     session: SessionKey,
@@ -30,7 +31,7 @@ struct Started {
     run_id: Option<String>,
     /// True once the client knows that the run has begun.
     is_announced: bool,
-    _held: Held,
+    _held: RequestResources,
 }
 
 /// Returns the beginning of a run of this connection, once it is stored, then its events, read no faster than they are sent,
@@ -40,10 +41,10 @@ pub(super) fn started(
     state: AppState,
     session: SessionKey,
     run: StartedRun,
-    held: Held,
+    held: RequestResources,
 ) -> impl Stream<Item = SocketMessage> {
     let run_id = run.run.id().map(str::to_owned);
-    let started = Started { id, state, session, run, run_id, is_announced: false, _held: held };
+    let started = ConnectionRun { id, state, session, run, run_id, is_announced: false, _held: held };
     stream::unfold(Some(started), |started| async move {
         let mut started = started?;
         if !started.is_announced {
@@ -69,7 +70,7 @@ pub(super) fn started(
     })
 }
 
-impl Started {
+impl ConnectionRun {
     /// Returns the run as it is stored now. `None` if it is not.
     async fn stored(&self) -> Option<Box<RunView>> {
         let runs = self.state.services().sessions.runs()?;
@@ -84,7 +85,7 @@ pub(super) fn followed(
     id: Arc<str>,
     run_id: String,
     updates: BoxStream<'static, Result<RunUpdate, RunError>>,
-    held: Held,
+    held: RequestResources,
 ) -> impl Stream<Item = SocketMessage> {
     let beginning = SocketMessage::Started { id: id.clone(), run_id: Some(run_id) };
     let messages = updates.map(move |update| {
