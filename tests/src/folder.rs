@@ -26,6 +26,9 @@ const LIBRARY: &str = "library";
 /// The sample that starts an MCP server from npm.
 const NOTES: &str = "notes";
 
+/// The sample with an agent of another host, whose card is at a fixed port.
+const CROUPIER: &str = "croupier";
+
 impl Folder {
     /// Creates an empty folder.
     ///
@@ -60,7 +63,7 @@ impl Folder {
             let path = folder.served().join(component);
             ensure!(path.is_file(), "sample-agents/{component} has not been built; `cargo xtask test` builds it");
         }
-        for sample in OTHER_LANGUAGES.into_iter().chain([LIBRARY, NOTES]) {
+        for sample in OTHER_LANGUAGES.into_iter().chain([LIBRARY, NOTES, CROUPIER]) {
             fs::remove_dir_all(folder.served().join(sample))?;
         }
         Ok(folder)
@@ -119,6 +122,20 @@ impl Folder {
             crate::skip("sample-agents/notes", "npx cannot start its server")
         }
         Ok(is_available)
+    }
+
+    /// Creates a folder with the sample `croupier`, whose card is that of the host at `url`.
+    ///
+    /// # Errors
+    /// If it cannot be copied.
+    pub fn of_croupier(url: &str) -> anyhow::Result<Self> {
+        let folder = Self::empty()?;
+        let samples = paths::repository().join("sample-agents");
+        copy(&samples.join(CROUPIER), &folder.served().join(CROUPIER))?;
+        let config = fs::read_to_string(samples.join("hatchery.yaml"))?;
+        let (_, a2a) = config.split_once("\na2a:").context("`a2a` in sample-agents/hatchery.yaml")?;
+        folder.write_operator_config(&format!("a2a:{}", a2a.replace("http://127.0.0.1:8080", url)))?;
+        Ok(folder)
     }
 
     /// Returns the served folder.

@@ -8,6 +8,7 @@ use std::io::Write;
 pub mod answer;
 pub mod code_blocks;
 pub mod conversation;
+pub mod debian;
 pub mod effects;
 pub mod event;
 pub mod folder;

@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hatchery_core::{
-    ArtifactService, CredentialService, EventSigner, MemoryService, ModelResolver, Services, SessionService, StoreError,
+    ArtifactService, CredentialService, EventSigner, MemoryService, ModelError, ModelResolver, Services,
+    SessionService, StoreError,
 };
 use hatchery_models::{BaseUrl, HashedNgrams, ModelProviders, Settings, WritableFolders, scripted};
 use hatchery_stores::{DirectoryCredentials, Durability, MemoryCredentials, SimilaritySearch, permissions};
 use thiserror::Error;
 
 use crate::catalog::component_settings;
-use crate::config::{Authority, Config, RetentionConfig, without_credentials};
+use crate::config::{Authority, Config, without_credentials};
 use crate::storage::Storage;
 
 pub(crate) const SESSIONS_FILE: &str = "sessions.db";
@@ -42,18 +43,15 @@ pub enum ServicesError {
         uri: String,
         source: StoreError,
     },
-    /// The session service cannot find sessions by their age and number.
-    #[error(
-        "retention: `{uri}` cannot find the sessions of all users by their age and number; remove `retention` and use \
-         `hatchery sessions delete`, or choose a `session_service` in SQLite or PostgreSQL"
-    )]
-    Retention { uri: String },
     /// The keys cannot be read, or a service does not support encryption.
     #[error("encryption: {0}")]
     Encryption(String),
     /// Messages cannot be found by their embeddings.
     #[error("memory.embedder: {0}")]
     Embedder(String),
+    /// Passages of a folder cannot be found by their embeddings.
+    #[error("retrieval.{name}.embedder: {source}")]
+    RetrievalEmbedder { name: String, source: ModelError },
 }
 
 /// A service to use instead of the one in the configuration.
@@ -202,9 +200,6 @@ pub(crate) async fn open_with(
         let reason = "Agent Engine has to read the messages that it remembers; choose another `memory_service`";
         return Err(ServicesError::Encryption(reason.into()));
     }
-    if session_object.is_none() && config.retention != RetentionConfig::default() {
-        check_retention(&sessions)?;
-    }
     let similarity = similarity(config, &*models)?;
     if similarity.is_some() {
         check_similarity(&memory, memory_object.is_some(), encryption.is_some())?;
@@ -265,12 +260,6 @@ fn unusable(key: &'static str, uri: &str) -> impl FnOnce(StoreError) -> Services
     move |source| ServicesError::Service { key, uri, source }
 }
 
-/// Checks that the sessions of a URI can be found by rules of retention.
-fn check_retention(uri: &str) -> Result<(), ServicesError> {
-    let has_rules = !agent_engine::is_agent_engine(uri) && !firestore::is_firestore(uri);
-    if has_rules { Ok(()) } else { Err(ServicesError::Retention { uri: without_credentials(uri) }) }
-}
-
 /// Returns the search by meaning of a configuration.
 fn similarity(config: &Config, models: &dyn ModelResolver) -> Result<Option<SimilaritySearch>, ServicesError> {
     let Some(name) = &config.memory.embedder else { return Ok(None) };
@@ -288,8 +277,9 @@ fn check_similarity(uri: &str, is_object: bool, is_encrypted: bool) -> Result<()
         "this program has a memory service of its own, which does not use it; remove the key"
     } else if is_encrypted {
         "an embedding tells what an encrypted message is about; remove the key, or `encryption`"
-    } else if !uri.starts_with("sqlite:") && !uri.starts_with("memory:") {
-        "only memory in SQLite compares embeddings; remove the key, or choose a `memory_service` such as `sqlite:memory.db`"
+    } else if !["sqlite:", "memory:", "postgres:", "postgresql:"].iter().any(|scheme| uri.starts_with(scheme)) {
+        "only memory in SQLite and PostgreSQL compares embeddings; remove the key, or choose a `memory_service` such as \
+         `sqlite:memory.db`"
     } else {
         return Ok(());
     };

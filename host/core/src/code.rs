@@ -10,6 +10,9 @@ use crate::base64_bytes;
 use crate::call_context::CallContext;
 use crate::error::ToolError;
 
+/// The name of the default code executor. Agents of components may refer to it without a grant.
+pub const DEFAULT_CODE_EXECUTOR: &str = "sandbox";
+
 /// Executor of code that an agent's model writes.
 #[derive(Clone)]
 pub enum CodeExecution {

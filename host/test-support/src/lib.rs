@@ -16,6 +16,6 @@ pub use allocation::CountingAllocator;
 pub use audit::AuditCapture;
 pub use events::{brief, briefs, map, short_event, typical_event};
 pub use firestore_emulator::firestore_emulator;
-pub use harness::{Harness, SESSION, USER, services};
+pub use harness::{Harness, SESSION, USER, delete_expired, services};
 pub use http_server::serve_http;
-pub use postgres_server::{PostgresServer, postgres};
+pub use postgres_server::{PostgresServer, postgres, postgres_with_vectors};

@@ -77,9 +77,9 @@ fn folder(shop: &str, user: &Value) -> Result<Folder> {
     )?;
     folder.write(
         "clerk/answers.yaml",
-        "turns:\n  - when: { tool: list_orders, result: pending }\n    reply: I wait for you.\n  - when: { tool: list_orders }\n    \
-         reply: \"There are {tool.orders} orders.\"\n  - when: { step: 1 }\n    reply: [{ call: { name: list_orders } }]\n  \
-         - reply: As you like.\n",
+        "turns:\n  - when: { tool: list_orders, result: pending }\n    reply: I wait for you.\n  - when: { tool: list_orders, result: the \
+         user has not granted }\n    reply: As you like.\n  - when: { tool: list_orders }\n    reply: \"There are {tool.orders} \
+         orders.\"\n  - reply: [{ call: { name: list_orders } }]\n",
     )?;
     let api = json!({"document": folder.file("clerk/shop.json"), "base_url": format!("{shop}/v1"),
         "auth": {"user": user}});

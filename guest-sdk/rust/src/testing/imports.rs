@@ -5,6 +5,7 @@ pub(crate) mod agents;
 pub(crate) mod artifacts;
 pub(crate) mod clock;
 pub(crate) mod config;
+pub(crate) mod credentials;
 pub(crate) mod http;
 pub(crate) mod log;
 pub(crate) mod memory;

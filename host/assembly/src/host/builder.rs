@@ -36,6 +36,7 @@ pub struct HostBuilder {
     storage: Option<Storage>,
     code_cache: CodeCacheFolder,
     names_file: Option<PathBuf>,
+    code_sandbox: Option<PathBuf>,
     services: ServiceOverrides,
     models: BTreeMap<String, Arc<dyn Model>>,
     providers: Vec<Box<dyn ModelProvider>>,
@@ -103,6 +104,13 @@ impl HostBuilder {
     #[must_use]
     pub fn names_file(self, file: Option<PathBuf>) -> Self {
         Self { names_file: file, ..self }
+    }
+
+    /// Sets the component of the default code executor, `sandbox`. Default: `components/sandbox.wasm` in the user's data
+    /// folder of Hatchery, beside the program, or in `share/hatchery` of its installation.
+    #[must_use]
+    pub fn code_sandbox(self, file: impl Into<PathBuf>) -> Self {
+        Self { code_sandbox: Some(file.into()), ..self }
     }
 
     /// Sets the session service, by URI or as an object. Default: as configured.

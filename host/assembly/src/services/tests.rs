@@ -63,25 +63,6 @@ async fn services_in_agent_engine_are_opened_by_uri_and_connect_when_they_are_us
 }
 
 #[tokio::test]
-async fn retention_needs_a_session_service_that_finds_sessions_by_their_age() {
-    let config = |sessions: &str| Config {
-        session_service: Some(sessions.into()),
-        retention: RetentionConfig { max_idle_days: Some(90), user_sessions: None },
-        ..Config::default()
-    };
-    let opened = async |config| open(&config, &Storage::InMemory, &Scripts::default()).await.map(drop);
-    opened(config("memory:")).await.unwrap();
-    for uri in ["firestore://p/d", "agentengine://p/l/7"] {
-        let error = opened(config(uri)).await.unwrap_err().to_string();
-        let expected = format!(
-            "retention: `{uri}` cannot find the sessions of all users by their age and number; remove `retention` and \
-             use `hatchery sessions delete`, or choose a `session_service` in SQLite or PostgreSQL"
-        );
-        assert_eq!(error, expected);
-    }
-}
-
-#[tokio::test]
 async fn services_encrypt_with_the_keys_of_the_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("data.key");
@@ -134,7 +115,7 @@ async fn an_embedder_finds_messages_with_other_forms_of_a_word() {
     for (yaml, expected) in [
         (
             "memory_service: 'firestore://p/d'",
-            "memory.embedder: only memory in SQLite compares embeddings; remove the key, or choose a `memory_service` \
+            "memory.embedder: only memory in SQLite and PostgreSQL compares embeddings; remove the key, or choose a `memory_service` \
              such as `sqlite:memory.db`",
         ),
         (

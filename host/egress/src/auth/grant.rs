@@ -5,8 +5,8 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use hatchery_core::{CallContext, OAuth2Auth, OAuthFlow, ServiceAccountAuth, generate_secret};
-use reqwest::Url;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use reqwest::{StatusCode, Url};
 use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -17,6 +17,18 @@ use crate::{Egress, GoogleCredentials, Secret, TokenRequest, TokenResponse, clie
 
 /// Length of a `state` in characters: 124 random bits.
 const STATE_LENGTH: usize = 32;
+
+/// Error codes that say that a user's grant is not valid or has been withdrawn. Others, such as `invalid_client`, are about the
+/// host, or pass.
+const REFUSALS: [&str; 6] = [
+    "invalid_grant",
+    "access_denied",
+    "consent_required",
+    "interaction_required",
+    "login_required",
+    // Of an answer of the user, which contains the redirect URI.
+    "redirect_uri_mismatch",
+];
 
 /// Maximum length of an error code that is shown. Those of the standards are shorter.
 const MAX_ERROR_CODE: usize = 64;
@@ -143,12 +155,13 @@ impl Grant<'_> {
             // The error of the parser may show a part of the token.
             return serde_json::from_slice(&body).map_err(|_| failed("it answered without a token".into()));
         }
-        match serde_json::from_slice::<ErrorResponse>(&body) {
-            Ok(ErrorResponse { error }) if status.is_client_error() => {
-                Err(AuthError::Refused { reason: error_code(&error) })
-            }
-            Ok(_) | Err(_) => Err(failed(format!("it answered with the status {status}"))),
-        }
+        let error = serde_json::from_slice::<ErrorResponse>(&body).ok().map(|response| response.error);
+        let can_refuse = matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        Err(match error {
+            Some(error) if can_refuse && REFUSALS.contains(&error.as_str()) => AuthError::Refused { reason: error },
+            Some(error) => failed(format!("it answered with the status {status}: {}", error_code(&error))),
+            None => failed(format!("it answered with the status {status}")),
+        })
     }
 
     /// Adds who the client is to the form. Returns the header instead, if it has a secret that belongs there.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hatchery_core::{
     Claim, Content, Event, EventActions, EventData, FunctionCall, FunctionResponse, JsonMap, Part, PartData, RunError,
-    ToolExecution,
+    ToolConfirmation, ToolExecution,
 };
 use tokio::task::JoinSet;
 
@@ -12,6 +12,7 @@ use super::LoopDriver;
 use crate::run::unknown_tool;
 use crate::tasks::propagate_panic;
 use crate::tools::confirmation::{self, AnsweredCall, UserAnswer};
+use crate::tools::credential;
 use crate::tools::pipeline::{Caller, ToolPipeline, ToolResponse, error_map};
 
 /// The event with the results of tools, if there are any yet, and the ids of the calls that wait for a result from the
@@ -124,9 +125,17 @@ impl LoopDriver<'_> {
 
     fn prepare(&self, (call, answer): PendingCall, key: Option<String>, is_only: bool) -> PreparedCall {
         let (decision, decided) = match answer {
-            Some(UserAnswer::Decision { confirmation, request }) => (Some(confirmation), Some(request)),
+            Some(UserAnswer::Decision { confirmation, request }) => {
+                // Clients need not repeat the question that the person was asked.
+                let hint = request.question.hint.clone();
+                (Some(ToolConfirmation { hint, ..confirmation }), Some(request))
+            }
             // The tool finds the credential where it looks for it.
             Some(UserAnswer::Credential { .. }) | None => (None, None),
+            Some(UserAnswer::CredentialDeclined { .. }) => {
+                let pipeline = Err(credential::declined_message(&call.name));
+                return PreparedCall { call, pipeline };
+            }
         };
         let cx = self.cx.call.for_call(call.id.as_deref()).with_call_key(key).with_confirmation(decision);
         let cx = cx.with_progress_sink(self.cx.sink.clone());
@@ -163,7 +172,7 @@ fn is_answer(event: &Event) -> bool {
 /// A call that is ready to run.
 struct PreparedCall {
     call: FunctionCall,
-    /// The error message if there is no tool of this name.
+    /// The error message if there is no tool of this name, or it lacks a credential.
     pipeline: Result<ToolPipeline, String>,
 }
 

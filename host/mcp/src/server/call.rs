@@ -21,8 +21,11 @@ use super::logging::log_event;
 use super::resources;
 use super::session::scope;
 
-/// The user of the runs of MCP clients that are not authenticated, or may act for any user.
-pub const ANONYMOUS_USER: &str = "mcp";
+/// The user of the runs of MCP clients that are not authenticated.
+const ANONYMOUS_USER: &str = "mcp";
+
+/// Prefix of the users that stand for authenticated clients without a user.
+const CLIENT_USER_PREFIX: &str = "MCP_CLIENT_";
 
 /// The app of calls of single tools.
 const TOOL_APP: &str = "mcp-tools";
@@ -213,6 +216,16 @@ fn file_uri(key: &SessionKey, name: &str) -> String {
 /// Returns the user for whom a client acts.
 pub(super) fn user(context: &RequestContext<RoleServer>) -> &str {
     scope(context).and_then(|scope| scope.user.as_deref()).unwrap_or(ANONYMOUS_USER)
+}
+
+/// Returns the user that stands for an authenticated client without a user, such as `key ci`.
+pub fn client_user(client: &str) -> String {
+    format!("{CLIENT_USER_PREFIX}{}", client.replacen(' ', "_", 1))
+}
+
+/// Returns true for a user that stands for clients without a user.
+pub fn is_reserved_user(id: &str) -> bool {
+    id == ANONYMOUS_USER || id.starts_with(CLIENT_USER_PREFIX)
 }
 
 fn failure(message: String) -> CallToolResult {

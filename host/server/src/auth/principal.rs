@@ -64,6 +64,20 @@ impl Principal {
         }
     }
 
+    /// Returns what an MCP client may use. One without a user gets a user of its own, so that clients share neither sessions
+    /// nor the credentials that are granted in them.
+    pub(crate) fn mcp_scope(&self) -> Option<ClientScope> {
+        let own = || Some(hatchery_mcp::client_user(self.name()).into());
+        match self {
+            Self::Anybody => None,
+            Self::Operator(_) => Some(ClientScope { user: own(), apps: ["*".to_owned()].into() }),
+            Self::Client(client) => {
+                let ClientScope { user, apps } = client.scope.clone();
+                Some(ClientScope { user: user.or_else(own), apps })
+            }
+        }
+    }
+
     /// Returns true if they may use an app.
     pub(crate) fn has_app(&self, name: &str) -> bool {
         self.scope().is_none_or(|scope| scope.has_app(name))

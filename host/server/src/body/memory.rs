@@ -16,7 +16,10 @@ use hatchery::ByteSize;
 /// Bytes per permit of the semaphore, whose permits are limited to `u32`.
 const UNIT: usize = 1024;
 
-/// The total memory of all request bodies.
+/// A response of up to this many bytes is not counted.
+const MAX_UNCOUNTED: usize = 1 << 20;
+
+/// The total memory of all request bodies, and of large responses.
 #[derive(Debug, Clone)]
 pub(crate) struct BodyBudget {
     free: Arc<Semaphore>,
@@ -67,6 +70,19 @@ impl BodyMemory {
         Ok(())
     }
 
+    /// Reserves the memory of a response that is not sent piece by piece. One larger than the memory of all bodies takes all
+    /// of it.
+    ///
+    /// # Errors
+    /// 503 if other bodies use it.
+    pub(crate) fn count_response(&self, response: &Response) -> Result<(), ApiError> {
+        let length = response.body().size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+        match length.filter(|length| *length > MAX_UNCOUNTED) {
+            Some(length) => self.grow_to(length.min(self.budget.limit.bytes())),
+            None => Ok(()),
+        }
+    }
+
     /// Holds the reservation until the body of the response is sent.
     pub(crate) fn hold_until_sent(self, response: Response) -> Response {
         if self.is_empty() { response } else { hold_until_sent(response, self) }
@@ -86,7 +102,7 @@ fn too_large(limit: ByteSize) -> ApiError {
 }
 
 fn exhausted() -> ApiError {
-    let error = ApiError::busy("other requests use all memory for request bodies; try again");
+    let error = ApiError::busy("other requests use all memory for bodies; try again");
     ApiError { code: "BODY_MEMORY".into(), ..error }.advise(ADVICE)
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::ws::{Utf8Bytes, WebSocket, close_code};
+use axum::extract::ws::{Utf8Bytes, close_code};
 use axum::http::StatusCode;
 use hatchery_core::{Event, LiveRequest, LiveRequestQueue, QueuedRequest, Reservation, RunError};
 use hatchery_engine::Run;
@@ -19,8 +19,6 @@ use crate::websocket::{Socket, SocketEnd, ping_ticks};
 
 /// The limits of a connection.
 pub(crate) struct LiveLimits {
-    /// Most bytes of a frame.
-    pub(crate) frame: usize,
     /// The memory of parsed frames.
     pub(crate) memory: BodyBudget,
     /// How long nothing may happen.
@@ -51,8 +49,7 @@ enum Step {
 }
 
 impl LiveSession {
-    pub(crate) fn new(socket: WebSocket, queue: LiveRequestQueue, limits: LiveLimits) -> Self {
-        let socket = Socket::new(socket, limits.frame);
+    pub(crate) fn new(socket: Socket, queue: LiveRequestQueue, limits: LiveLimits) -> Self {
         Self { socket, queue, limits, pending: VecDeque::new(), idle_since: Instant::now() }
     }
 

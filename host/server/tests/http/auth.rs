@@ -14,7 +14,7 @@ pub const OPERATOR: &str = "operator-key-0123456789";
 /// May use `says` and `streams` for any user.
 const BACKEND: &str = "backend-key-0123456789";
 /// May use `says` for the user `u`.
-const USER: &str = "user-key-0123456789";
+pub const USER: &str = "user-key-0123456789";
 
 fn key(name: &str, text: &str) -> ClientKeyConfig {
     let sha256 = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();

@@ -190,6 +190,7 @@ async fn a_token_is_refused_unless_everything_about_it_is_right() {
         ("sub", json!("A2A_PUSH")),
         ("sub", json!("A2A_USER_c")),
         ("sub", json!("mcp")),
+        ("sub", json!("MCP_CLIENT_key_backend")),
     ] {
         assert_refused(&host, &key.sign(&claims_with(name, value.clone())), &format!("{name}: {value}")).await;
     }

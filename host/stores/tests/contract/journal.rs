@@ -21,6 +21,7 @@ every_backend!(
         the_journal_of_an_unknown_session_is_empty,
     ],
     memory(_folder) => hatchery_stores::MemorySessions::new(),
+    idle_memory(_folder) => hatchery_stores::MemorySessions::new().with_idle_time(std::time::Duration::ZERO),
     sqlite(folder) => hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap(),
     memory_behind_quotas(_folder) => QuotaSessions::new(Arc::new(hatchery_stores::MemorySessions::new()), Arc::default()),
     sqlite_behind_quotas(folder) => QuotaSessions::new(

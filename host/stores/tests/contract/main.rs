@@ -65,6 +65,14 @@ mod database {
     pub async fn memory_with_text_search() -> Option<hatchery_stores::KeywordMemory> {
         None
     }
+
+    pub async fn memory_with_vectors() -> Option<hatchery_stores::KeywordMemory> {
+        None
+    }
+
+    pub fn uri_with_vectors() -> Option<String> {
+        None
+    }
 }
 #[cfg(feature = "firestore")]
 mod emulator;
@@ -107,3 +115,5 @@ mod similarity;
 mod support;
 mod turns;
 mod usage;
+#[cfg(feature = "postgres")]
+mod vectors;

@@ -87,6 +87,12 @@ impl FakeEngine {
         self.state.lock().unwrap().sessions[session].events.clone()
     }
 
+    /// Sets the time of the last change of a session.
+    pub fn set_update_time(&self, session: &str, time: &str) {
+        let mut stored = self.state.lock().unwrap();
+        stored.sessions.get_mut(session).unwrap().json.insert("updateTime".into(), time.into());
+    }
+
     /// Stores a session with events as another program would have.
     pub fn add(&self, id: &str, user: &str, state: Value, events: Vec<Value>) {
         let json = new_session(id, json!({ "userId": user, "sessionState": state }));
@@ -196,9 +202,12 @@ impl Stored {
     }
 
     fn list(&self, query: &HashMap<String, String>) -> Value {
-        let user = query["filter"].strip_prefix("user_id=\"").unwrap().strip_suffix('"').unwrap();
-        let user = user.replace("\\\"", "\"").replace("\\\\", "\\");
-        let own = self.sessions.values().filter(|session| session.json["userId"] == user);
+        let user = query.get("filter").map(|filter| {
+            let user = filter.strip_prefix("user_id=\"").unwrap().strip_suffix('"').unwrap();
+            user.replace("\\\"", "\"").replace("\\\\", "\\")
+        });
+        let is_listed = |session: &&StoredSession| user.as_ref().is_none_or(|user| session.json["userId"] == **user);
+        let own = self.sessions.values().filter(is_listed);
         page("sessions", own.map(|session| session.json.clone().into()).collect(), query)
     }
 

@@ -23,6 +23,7 @@ use crate::host::reload::{ConfigWatcher, FileStamps};
 use crate::host::{Host, HostError, follow_changes};
 use crate::host_key;
 use crate::retrieval;
+use crate::sandbox;
 use crate::services::{self, Scripts};
 use crate::source::AppSource;
 use crate::storage::{EVALUATIONS_FOLDER, Storage};
@@ -105,17 +106,23 @@ impl HostBuilder {
         let ResolvedConfig { initial, config, file, stamps, folder, storage, cache, paths } = self.resolve_config()?;
         let scripts = Scripts::in_folder(folder.clone().unwrap_or_default(), &config);
         let (services, signer) = self.open_services(&config, &storage, &scripts).await?;
+        let load_options = match &folder {
+            Some(folder) => Some(self.load_options(folder, &config, &storage, cache)?),
+            None => None,
+        };
         let extensions = self.extensions.get_or_insert_default();
         let connections = Connections::register(&config, &services.credentials, self.watch, extensions);
-        retrieval::register(&config.retrieval, &storage, extensions);
+        if let Some(options) = &load_options {
+            sandbox::register(self.code_sandbox.take(), options, self.watch, extensions);
+        }
+        retrieval::register(&config.retrieval, &storage, services.models.as_ref(), extensions)?;
         let Extensions { agent_classes, plugins, .. } = extensions.clone();
         let mut registered_plugins = crate::plugins::registered().clone();
         registered_plugins.extend(plugins);
         let native_items = self.native_items();
         let native_apps = self.native_apps()?;
-        let catalog = match &folder {
-            Some(folder) => {
-                let mut options = self.load_options(folder, &config, &storage, cache)?;
+        let catalog = match folder.as_ref().zip(load_options) {
+            Some((folder, mut options)) => {
                 options.native_items = native_items.clone();
                 options.native_apps = native_apps.keys().cloned().collect();
                 options.agent_classes = agent_classes;

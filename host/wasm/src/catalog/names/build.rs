@@ -227,7 +227,10 @@ impl Builder<'_> {
             guest_agents::CodeExecution::BuiltIn => return Ok(Some(CodeExecution::BuiltIn)),
             guest_agents::CodeExecution::Host(runner) => runner,
         };
-        let executor = self.item(home, ItemKind::CodeExecutor, &spec.executor, Component::code_executor)?;
+        let executor = match home.code_executor(&spec.executor) {
+            Some(own) => own,
+            None => self.names.code_executor(&spec.executor)?,
+        };
         let defaults = CodeRunner::new(executor);
         let delimiters = |(open, close): &(String, String)| Delimiters::new(open, close);
         Ok(Some(CodeExecution::Host(Box::new(CodeRunner {
