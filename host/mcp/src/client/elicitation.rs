@@ -144,9 +144,10 @@ impl Elicitation {
         let mut is_changed = loaded.is_err();
         let mut questions = loaded.unwrap_or_default();
         if let (Some(decision), Some(question)) = (cx.confirmation(), questions.open.take()) {
-            match decision.hint == question.hint(server) {
-                true => questions.answers.push(question.answer(decision, cx).await?),
-                false => is_changed = true,
+            if decision.hint == question.hint(server) {
+                questions.answers.push(question.answer(decision, cx).await?)
+            } else {
+                is_changed = true
             }
         }
         if is_changed {

@@ -24,11 +24,10 @@ pub(crate) struct CredentialAccess {
 impl CredentialAccess {
     /// Requests to token servers need the same grants as those of the component. With `is_recorded` there are none.
     pub(crate) fn new(component: Arc<str>, grants: &Grants, is_recorded: bool) -> Self {
-        let policy = match is_recorded {
-            true => OutboundPolicy::default(),
-            false => {
-                OutboundPolicy { network: grants.network.clone(), private_network: grants.private_network.clone() }
-            }
+        let policy = if is_recorded {
+            OutboundPolicy::default()
+        } else {
+            OutboundPolicy { network: grants.network.clone(), private_network: grants.private_network.clone() }
         };
         let egress = Arc::new(GrantedEgress { policy, key: format!("components.{component}.grants") });
         Self { component, egress, authenticators: Mutex::default() }

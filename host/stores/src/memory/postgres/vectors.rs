@@ -150,9 +150,10 @@ fn fused(rows: &[Row]) -> Result<Vec<MemoryEntry>, Failure> {
     let mut entries = HashMap::new();
     for row in rows {
         let number: i64 = row.try_get(3)?;
-        match row.try_get(4)? {
-            true => by_similarity.push(number),
-            false => by_words.push(number),
+        if row.try_get(4)? {
+            by_similarity.push(number)
+        } else {
+            by_words.push(number)
         }
         entries.insert(number, read_entry(row)?);
     }
