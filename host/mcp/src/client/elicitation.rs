@@ -118,7 +118,7 @@ impl Questions {
 /// Stored questions that the host has not written.
 struct Forged;
 
-/// Returns what a proof covers: a call of one session and its questions.
+/// Returns the data that a proof covers: a call of one session and its questions.
 fn signed_texts<'a>(cx: &'a CallContext, questions: &'a str) -> [&'a str; 5] {
     let key = &cx.invocation.session_key;
     [&key.app, &key.user, &key.id, cx.function_call_id.as_deref().unwrap_or_default(), questions]

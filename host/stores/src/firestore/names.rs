@@ -82,7 +82,7 @@ pub(super) fn part(document: &str, index: usize) -> String {
     format!("{document}/{}/{index}", keys::PARTS)
 }
 
-/// Returns what the places of an app's sessions in lists begin with, and the first text after them.
+/// Returns the prefix of the list keys of an app's sessions, and the first text after them.
 pub(super) fn listing_range(app: &str) -> (String, String) {
     let app = escape(app);
     // `0` is the character after `/`.

@@ -21,7 +21,7 @@ pub(super) struct Announcement<'a> {
 }
 
 impl Announcement<'_> {
-    /// Prints the address of the server, and the apps or what is still loading.
+    /// Prints the address of the server, and the apps or the components that are still loading.
     pub(super) fn write_first(&self, loading: &[String], has_dev_ui: bool) -> anyhow::Result<()> {
         if self.is_json {
             return write_json(self.listen, self.url, self.source, loading);

@@ -87,7 +87,7 @@ impl PostgresMemory {
         self.database.query(&doing, Repeat::Safe, REMEMBER, &values).await.map(drop)
     }
 
-    /// Returns the vector of each event as PostgreSQL reads it; `None` to keep what is stored.
+    /// Returns the vector of each event as PostgreSQL reads it; `None` to keep the stored one.
     async fn vectors(
         &self,
         similarity: &SimilaritySearch,
