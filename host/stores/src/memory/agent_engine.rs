@@ -67,8 +67,10 @@ impl AgentEngineMemory {
         events: impl Iterator<Item = &'a Arc<Event>>,
     ) -> Result<(), StoreError> {
         let activity = "add messages to the memory";
-        let events: Vec<Value> =
-            events.filter_map(|event| remembered(event)).map(|content| json!({ "content": content })).collect();
+        let events: Vec<Value> = events
+            .filter_map(|event| to_remembered_content(event))
+            .map(|content| json!({ "content": content }))
+            .collect();
         if events.is_empty() {
             return Ok(());
         }
@@ -133,7 +135,7 @@ fn scope(app: &str, user: &str) -> Value {
 }
 
 /// Returns the content of an event without thoughts and empty parts; `None` if nothing is left.
-fn remembered(event: &Event) -> Option<Content> {
+fn to_remembered_content(event: &Event) -> Option<Content> {
     let content = event.content.as_deref()?;
     let is_empty = |part: &Part| match &part.data {
         PartData::Other => true,

@@ -88,7 +88,7 @@ impl NewEntries {
             new.authors.push(escape(&event.author).into_owned());
             new.times.push(event.timestamp.as_micros());
             new.contents.push(json);
-            new.words.push(joined(words.iter()));
+            new.words.push(join_words(words.iter()));
             messages.push(content);
         }
         (new, messages)

@@ -262,7 +262,7 @@ impl Connection {
         let run_id = run.run.id().map(str::to_owned);
         let active = ActiveRun { session: session.clone(), run_id, cancel, leave: None, is_cancelling: false };
         self.runs.insert(id.clone(), active);
-        self.messages.push(streams::started(id.clone(), self.state.clone(), session, run, held).boxed());
+        self.messages.push(streams::stream_run(id.clone(), self.state.clone(), session, run, held).boxed());
         Ok(())
     }
 
@@ -277,7 +277,7 @@ impl Connection {
     ) {
         let leave = CancellationToken::new();
         let left = leave.clone().cancelled_owned();
-        let messages = streams::followed(id.clone(), run_id.clone(), updates, held).take_until(left);
+        let messages = streams::follow_run(id.clone(), run_id.clone(), updates, held).take_until(left);
         let (cancel, leave) = (CancellationToken::new(), Some(leave));
         let active = ActiveRun { session, run_id: Some(run_id), cancel, leave, is_cancelling: false };
         self.runs.insert(id.clone(), active);
@@ -296,7 +296,7 @@ impl Connection {
         match &run.run_id {
             Some(run_id) if self.state.services().sessions.runs().is_some() => {
                 let (session, run_id) = (run.session.clone(), run_id.clone());
-                self.messages.push(streams::cancelled(id.clone(), self.state.clone(), session, run_id).boxed());
+                self.messages.push(streams::cancel_run(id.clone(), self.state.clone(), session, run_id).boxed());
             }
             _ => run.cancel.cancel(),
         }

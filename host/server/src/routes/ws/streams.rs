@@ -36,7 +36,7 @@ struct ConnectionRun {
 
 /// Returns the beginning of a run of this connection, once it is stored, then its events, read no faster than they are sent,
 /// and its end.
-pub(super) fn started(
+pub(super) fn stream_run(
     id: Arc<str>,
     state: AppState,
     session: SessionKey,
@@ -65,14 +65,14 @@ pub(super) fn started(
         };
         // The run has ended, so there is nothing to cancel.
         started.run.guard.take().map(DropGuard::disarm);
-        let run = started.stored().await;
+        let run = started.read_stored().await;
         Some((SocketMessage::End { id: started.id, run, error }, None))
     })
 }
 
 impl ConnectionRun {
     /// Returns the run as it is stored now. `None` if it is not.
-    async fn stored(&self) -> Option<Box<RunView>> {
+    async fn read_stored(&self) -> Option<Box<RunView>> {
         let runs = self.state.services().sessions.runs()?;
         let run = runs.get(&self.session, self.run_id.as_deref()?).await;
         let run = run.inspect_err(|error| tracing::warn!(%error, "a run was not read at its end")).ok()??;
@@ -81,7 +81,7 @@ impl ConnectionRun {
 }
 
 /// Returns the beginning of a run that is followed, its events, then its end.
-pub(super) fn followed(
+pub(super) fn follow_run(
     id: Arc<str>,
     run_id: String,
     updates: BoxStream<'static, Result<RunUpdate, RunError>>,
@@ -100,7 +100,7 @@ pub(super) fn followed(
 }
 
 /// Returns a message if a run cannot be cancelled. One that is cancelled ends by itself.
-pub(super) fn cancelled(
+pub(super) fn cancel_run(
     id: Arc<str>,
     state: AppState,
     session: SessionKey,

@@ -140,12 +140,12 @@ impl PostgresMemory {
             &(MAX_SIMILAR as i64),
         ];
         let rows = self.database.query(&doing, Repeat::Safe, RECALL, &values).await?;
-        fused(&rows).map_err(|failure| self.database.error(&doing, failure))
+        fuse_rows(&rows).map_err(|failure| self.database.error(&doing, failure))
     }
 }
 
 /// Returns the entries of two rankings, of which each has its rows in order.
-fn fused(rows: &[Row]) -> Result<Vec<MemoryEntry>, Failure> {
+fn fuse_rows(rows: &[Row]) -> Result<Vec<MemoryEntry>, Failure> {
     let (mut by_words, mut by_similarity): (Vec<i64>, Vec<i64>) = Default::default();
     let mut entries = HashMap::new();
     for row in rows {
