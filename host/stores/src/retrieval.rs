@@ -238,7 +238,7 @@ impl FolderIndex {
             let embedder = similarity.name().clone();
             let write =
                 move |connection: &Connection| store_vectors(connection, &embedder, passages.iter().zip(&vectors));
-            database.write(("", ""), write).await.map_err(database.error("store vectors"))?;
+            database.write(Owner::NONE, write).await.map_err(database.error("store vectors"))?;
         }
         Ok(())
     }
