@@ -177,7 +177,7 @@ pub async fn serve(
                 announcement.write_loaded()?;
             }
             a2a.resume_push_notifications();
-            Ok(())
+            anyhow::Ok(())
         };
         let interrupt = async {
             tokio::select! {
