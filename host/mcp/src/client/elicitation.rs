@@ -21,7 +21,7 @@ const MAX_QUESTIONS: usize = 8;
 /// Prefix of the state keys of calls that wait for a person.
 const STATE_PREFIX: &str = "mcp_elicitation:";
 
-/// What the proofs of stored questions are for.
+/// The purpose of the proofs of stored questions.
 const PROOF_PURPOSE: &str = "mcp elicitation";
 
 /// A question with a form.

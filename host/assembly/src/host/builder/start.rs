@@ -305,7 +305,7 @@ impl HostBuilder {
     }
 }
 
-/// Watches the files of the folder: loads them anew, records their changes, and releases replaced revisions.
+/// Watches the files of the folder: loads them again, records their changes, and releases replaced revisions.
 fn watch_catalog(catalog: &CatalogHandle, apps: &Arc<dyn AppSource>, runner: &Runner, host_events: &HostEvents) {
     catalog.watch();
     let changes = catalog.subscribe_to_changes();

@@ -144,7 +144,7 @@ impl PostgresMemory {
     }
 }
 
-/// Returns the entries of two rankings, of which each has its rows in order.
+/// Returns the entries of two rankings. Each has its rows in order.
 fn fuse_rows(rows: &[Row]) -> Result<Vec<MemoryEntry>, Failure> {
     let (mut by_words, mut by_similarity): (Vec<i64>, Vec<i64>) = Default::default();
     let mut entries = HashMap::new();
