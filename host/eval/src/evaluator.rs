@@ -83,7 +83,7 @@ pub(crate) async fn evaluate(
     progress: &(dyn Fn(Progress) + Send + Sync),
 ) -> Result<EvalSetResult, EvalError> {
     options.check()?;
-    let cases = selected(set, &options.case_ids)?;
+    let cases = select_cases(set, &options.case_ids)?;
     let total = cases.len() * options.num_runs as usize;
     if total > MAX_TOTAL_RUNS {
         let message = format!("{} cases run {} times are {total} runs", cases.len(), options.num_runs);

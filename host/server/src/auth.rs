@@ -105,7 +105,7 @@ pub(crate) struct Admission {
 }
 
 /// The owner of a credential, and its expiry.
-struct Identified {
+struct IdentifiedSender {
     principal: Principal,
     /// The credential for the login of a browser.
     credential: LoginCredential,
@@ -159,7 +159,7 @@ impl Authentication {
             None => Err(Refusal::Missing),
         };
         match identified {
-            Ok(Identified { principal, .. }) => match self.check(&principal, &requirement) {
+            Ok(IdentifiedSender { principal, .. }) => match self.check(&principal, &requirement) {
                 Ok(()) => match self.acquire(&principal) {
                     Ok(permit) => Ok(Some(Admission { principal, permit })),
                     Err(error) => Err(error.into_response().into()),
@@ -188,7 +188,7 @@ impl Authentication {
             Some(credential) => self.identify(credential).await,
             None => Err(Refusal::Missing),
         };
-        let Identified { principal, .. } = identified.map_err(|refusal| {
+        let IdentifiedSender { principal, .. } = identified.map_err(|refusal| {
             self.record(&refusal, "/ws", credentials.peer());
             ApiError::from(refusal)
         })?;
@@ -226,7 +226,7 @@ impl Authentication {
     /// If the secret is not valid, or not that of an operator.
     pub(crate) async fn log_in(&self, secret: &str, peer: Option<Peer>) -> Result<(String, Duration), ApiError> {
         let identified = self.identify(Credential::Secret(secret)).await;
-        let Identified { principal, credential, expires_in } = identified.map_err(|refusal| {
+        let IdentifiedSender { principal, credential, expires_in } = identified.map_err(|refusal| {
             self.record(&refusal, "/login", peer);
             ApiError::from(refusal)
         })?;
@@ -243,7 +243,7 @@ impl Authentication {
         }
     }
 
-    async fn identify(&self, credential: Credential<'_>) -> Result<Identified, Refusal> {
+    async fn identify(&self, credential: Credential<'_>) -> Result<IdentifiedSender, Refusal> {
         let clients = self.clients.load_full();
         let secret = match credential {
             Credential::Secret(secret) => secret,
@@ -254,12 +254,12 @@ impl Authentication {
                     LoginCredential::Token(principal) => clients.tokens.as_ref().map(|_| principal.clone()),
                 };
                 let principal = principal.ok_or(Refusal::LoggedOut)?;
-                return Ok(Identified { principal, credential, expires_in: None });
+                return Ok(IdentifiedSender { principal, credential, expires_in: None });
             }
         };
         let hash = api_keys::hash(secret);
         if let Some(principal) = clients.keys.find(&hash) {
-            return Ok(Identified { principal, credential: LoginCredential::Key(hash), expires_in: None });
+            return Ok(IdentifiedSender { principal, credential: LoginCredential::Key(hash), expires_in: None });
         }
         match &clients.tokens {
             Some(tokens) if tokens::is_token(secret) => tokens.verify(secret).await,

@@ -21,7 +21,7 @@ const MAX_QUESTIONS: usize = 8;
 /// Prefix of the state keys of calls that wait for a person.
 const STATE_PREFIX: &str = "mcp_elicitation:";
 
-/// What the proofs of stored questions are for.
+/// The purpose of the proofs of stored questions.
 const PROOF_PURPOSE: &str = "mcp elicitation";
 
 /// A question with a form.
@@ -118,7 +118,7 @@ impl Questions {
 /// Stored questions that the host has not written.
 struct Forged;
 
-/// Returns what a proof covers: a call of one session and its questions.
+/// Returns the data that a proof covers: a call of one session and its questions.
 fn signed_texts<'a>(cx: &'a CallContext, questions: &'a str) -> [&'a str; 5] {
     let key = &cx.invocation.session_key;
     [&key.app, &key.user, &key.id, cx.function_call_id.as_deref().unwrap_or_default(), questions]
@@ -144,9 +144,10 @@ impl Elicitation {
         let mut is_changed = loaded.is_err();
         let mut questions = loaded.unwrap_or_default();
         if let (Some(decision), Some(question)) = (cx.confirmation(), questions.open.take()) {
-            match decision.hint == question.hint(server) {
-                true => questions.answers.push(question.answer(decision, cx).await?),
-                false => is_changed = true,
+            if decision.hint == question.hint(server) {
+                questions.answers.push(question.answer(decision, cx).await?)
+            } else {
+                is_changed = true
             }
         }
         if is_changed {

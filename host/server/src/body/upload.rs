@@ -70,7 +70,7 @@ impl Upload {
         }
     }
 
-    /// Returns the error of an upload that was not stored: what is wrong with its body, or else `error`. Discards some of
+    /// Returns the error of an upload that was not stored: the error in its body, or else `error`. Discards some of
     /// the rest of the body, so that the client reads the response.
     pub(crate) async fn reject(self, error: ApiError) -> ApiError {
         let Self { body, timer, received, is_expected, error: of_body, .. } = self;

@@ -59,7 +59,7 @@ impl EncryptionKeys {
     }
 }
 
-/// Returns the error of a record whose content is not what it should be.
+/// Returns the error of a record with unexpected content.
 pub(super) fn unreadable(record: Record<'_>, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
     StoreError::backend(format!("{} was decrypted and cannot be read", record.what), error)
 }

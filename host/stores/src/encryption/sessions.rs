@@ -106,7 +106,7 @@ impl EncryptedSessions {
     }
 }
 
-/// Returns what a key of state belongs to. That of an app is shared by its users.
+/// Returns the associated data of a key of state. That of an app is shared by its users.
 fn state_place<'a>(key: &'a SessionKey, name: &'a str) -> [&'a str; 4] {
     match StateScope::of(name).0 {
         StateScope::App => ["state", &key.app, "", name],
@@ -172,7 +172,7 @@ impl WrapperSessionService for EncryptedSessions {
     }
 }
 
-/// Returns what a result of a call belongs to.
+/// Returns the associated data of a result of a call.
 fn call_place<'a>(session: &'a SessionKey, run: &'a str, call: &'a str) -> [&'a str; 5] {
     ["call", &session.app, &session.user, run, call]
 }

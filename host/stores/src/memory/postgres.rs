@@ -20,7 +20,9 @@ use tokio_postgres::types::ToSql;
 use super::MAX_RESULTS;
 use super::similarity::SimilaritySearch;
 use super::tokenizer::{entry_words, query_words};
-use crate::postgres::{Database, Doing, Failure, OnSession, OnUser, PostgresAddress, Repeat, Schema, escape, unescape};
+use crate::postgres::{
+    Database, Failure, OnSession, OnUser, OperationName, PostgresAddress, Repeat, Schema, escape, unescape,
+};
 
 static SCHEMA: Schema = Schema {
     noun: "memory database",
@@ -86,7 +88,7 @@ impl NewEntries {
             new.authors.push(escape(&event.author).into_owned());
             new.times.push(event.timestamp.as_micros());
             new.contents.push(json);
-            new.words.push(joined(words.iter()));
+            new.words.push(join_words(words.iter()));
             messages.push(content);
         }
         (new, messages)
@@ -175,7 +177,7 @@ impl PostgresMemory {
         self.database.query(&doing, Repeat::Safe, REMEMBER, &values).await.map(drop)
     }
 
-    fn entries_of(&self, doing: Doing<'_>, rows: &[Row]) -> Result<Vec<MemoryEntry>, StoreError> {
+    fn entries_of(&self, doing: OperationName<'_>, rows: &[Row]) -> Result<Vec<MemoryEntry>, StoreError> {
         let entries = rows.iter().map(read_entry).collect::<Result<Vec<_>, _>>();
         entries.map_err(|failure| self.database.error(doing, failure))
     }

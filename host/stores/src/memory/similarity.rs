@@ -85,7 +85,7 @@ impl SimilaritySearch {
 
     /// Embeds a query.
     pub(crate) async fn embed_query(&self, query: &str) -> Option<Query> {
-        let text = truncated(query.trim());
+        let text = truncate_text(query.trim());
         if text.is_empty() {
             return None;
         }
@@ -97,10 +97,10 @@ impl SimilaritySearch {
 /// Returns the text of a message that is embedded. That of a model's thinking is left out.
 pub(super) fn embedded_text(content: &Content) -> String {
     let texts = content.parts.iter().filter(|part| !part.thought).filter_map(|part| part.as_text());
-    truncated(texts.collect::<Vec<_>>().join("\n").trim()).to_owned()
+    truncate_text(texts.collect::<Vec<_>>().join("\n").trim()).to_owned()
 }
 
-fn truncated(text: &str) -> &str {
+fn truncate_text(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or(text)
 }
 
