@@ -98,9 +98,10 @@ impl Folder {
     pub fn with_library(&self) -> anyhow::Result<bool> {
         let is_installed =
             Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success());
-        match is_installed {
-            true => copy(&paths::repository().join("sample-agents").join(LIBRARY), &self.served().join(LIBRARY))?,
-            false => crate::skip("sample-agents/library", "python3 is not installed"),
+        if is_installed {
+            copy(&paths::repository().join("sample-agents").join(LIBRARY), &self.served().join(LIBRARY))?
+        } else {
+            crate::skip("sample-agents/library", "python3 is not installed")
         }
         Ok(is_installed)
     }
@@ -115,9 +116,10 @@ impl Folder {
         // It ends at once, because it has no input.
         let started = Command::new("npx").args(server).arg(source.join("files")).stdin(Stdio::null()).output();
         let is_available = started.is_ok_and(|output| output.status.success());
-        match is_available {
-            true => copy(&source, &self.served().join(NOTES))?,
-            false => crate::skip("sample-agents/notes", "npx cannot start its server"),
+        if is_available {
+            copy(&source, &self.served().join(NOTES))?
+        } else {
+            crate::skip("sample-agents/notes", "npx cannot start its server")
         }
         Ok(is_available)
     }

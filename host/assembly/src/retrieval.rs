@@ -74,9 +74,12 @@ fn create(
 ) -> Result<Arc<dyn Toolset>, String> {
     let ToolsetArgs { index, max_results } =
         serde_json::from_value(Value::Object(args)).map_err(|error| error.to_string())?;
-    let available = || match indexes.is_empty() {
-        true => "none".to_owned(),
-        false => indexes.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
+    let available = || {
+        if indexes.is_empty() {
+            "none".to_owned()
+        } else {
+            indexes.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+        }
     };
     let name = name.or(index.as_ref());
     let found = match (name, indexes.len()) {

@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use crate::memory::similarity::{SimilaritySearch, fuse};
 use crate::memory::tokenizer::{query_words, text_words};
-use crate::sqlite::{Database, Durability, Schema};
+use crate::sqlite::{Database, Durability, Owner, Schema};
 use passages::passages;
 pub use tool::{FilesRetrieval, RetrievalToolset};
 use vectors::{list_unembedded, nearest_passages, store_vectors};
@@ -101,7 +101,7 @@ pub struct FolderIndex {
     updated: Mutex<Option<Instant>>,
 }
 
-/// Where an index is.
+/// The place of an index.
 enum IndexFile {
     Permanent(PathBuf),
     /// Deleted with the index.
@@ -195,7 +195,7 @@ impl FolderIndex {
         let found = walked.map_err(StoreError::InvalidRequest)?;
         let gone = known.keys().filter(|path| !found.contains_key(*path)).cloned();
         for path in gone.collect::<Vec<_>>() {
-            let deleted = database.write(("", ""), move |connection| delete_file(connection, &path)).await;
+            let deleted = database.write(Owner::NONE, move |connection| delete_file(connection, &path)).await;
             deleted.map_err(database.error("forget a file"))?;
         }
         let mut count = 0;
@@ -210,7 +210,7 @@ impl FolderIndex {
                 text.ok().and_then(Result::ok).and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
             let passages = passages(&path, &text);
             let write = move |connection: &Connection| replace_file(connection, &path, state, &passages);
-            database.write(("", ""), write).await.map_err(database.error("store a file"))?;
+            database.write(Owner::NONE, write).await.map_err(database.error("store a file"))?;
             count += 1;
         }
         if let Some(similarity) = &self.similarity {
@@ -238,7 +238,7 @@ impl FolderIndex {
             let embedder = similarity.name().clone();
             let write =
                 move |connection: &Connection| store_vectors(connection, &embedder, passages.iter().zip(&vectors));
-            database.write(("", ""), write).await.map_err(database.error("store vectors"))?;
+            database.write(Owner::NONE, write).await.map_err(database.error("store vectors"))?;
         }
         Ok(())
     }

@@ -167,6 +167,25 @@ async fn clients_of_mcp_see_their_apps_and_run_them_as_their_user() -> Result<()
 }
 
 #[tokio::test]
+async fn clients_of_mcp_without_a_user_share_no_sessions() -> Result<()> {
+    let folder = folder()?;
+    let config = CONFIG.replace("user: alice }", "apps: [echo] }").replace("user: bob, ", "");
+    folder.write("hatchery.yaml", &config)?;
+    let host = Host::serve_with_environment(&folder, &ENVIRONMENT).await?;
+    let arguments = json!({"message": "hi", "session": "m"});
+    for key in [ALICE, BOB, OPERATOR] {
+        let client = McpClient::connect(&host, key).await?;
+        let answer = client.call("tools/call", json!({"name": "run_echo", "arguments": arguments})).await?;
+        assert_eq!(answer.pointer("/result/structuredContent/response"), Some(&json!("You said hi.")), "{answer}");
+    }
+    for user in ["MCP_CLIENT_key_alice", "MCP_CLIENT_key_bob", "MCP_CLIENT_key_operator"] {
+        let session = get(&host, OPERATOR, &format!("/apps/echo/users/{user}/sessions/m")).await?.json(200)?;
+        assert_eq!(session.get("events").and_then(Value::as_array).map(Vec::len), Some(2), "{session}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn tasks_of_a2a_belong_to_the_user_of_the_client() -> Result<()> {
     let host = serve().await?;
     let call = async |key: &str, app: &str, method: &str, params: Value| {

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use hatchery_tests::host::{USER, events_of};
-use hatchery_tests::{Folder, Host, event, paths};
+use hatchery_tests::{Folder, Host, event, paths, serve_http};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
@@ -23,10 +23,7 @@ type Forms = Arc<Mutex<Vec<String>>>;
 async fn shop() -> Result<(String, Forms)> {
     let forms = Forms::default();
     let routes = Router::new().route("/token", post(token)).route("/v1/orders", get(orders)).with_state(forms.clone());
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    let url = format!("http://{}", listener.local_addr()?);
-    tokio::spawn(async move { axum::serve(listener, routes).await });
-    Ok((url, forms))
+    Ok((serve_http(routes).await?, forms))
 }
 
 async fn token(State(forms): State<Forms>, form: String) -> Response {
@@ -34,18 +31,18 @@ async fn token(State(forms): State<Forms>, form: String) -> Response {
     if let Ok(mut forms) = forms.lock() {
         forms.push(form);
     }
-    match is_good {
-        true => {
-            Json(json!({"access_token": "us3r-t0ken", "refresh_token": "r3fresh", "expires_in": 3600})).into_response()
-        }
-        false => (StatusCode::BAD_REQUEST, Json(json!({"error": "invalid_grant"}))).into_response(),
+    if is_good {
+        Json(json!({"access_token": "us3r-t0ken", "refresh_token": "r3fresh", "expires_in": 3600})).into_response()
+    } else {
+        (StatusCode::BAD_REQUEST, Json(json!({"error": "invalid_grant"}))).into_response()
     }
 }
 
 async fn orders(headers: HeaderMap) -> Response {
-    match headers.get("authorization").is_some_and(|value| value == "Bearer us3r-t0ken") {
-        true => Json(json!({"orders": 2})).into_response(),
-        false => StatusCode::UNAUTHORIZED.into_response(),
+    if headers.get("authorization").is_some_and(|value| value == "Bearer us3r-t0ken") {
+        Json(json!({"orders": 2})).into_response()
+    } else {
+        StatusCode::UNAUTHORIZED.into_response()
     }
 }
 

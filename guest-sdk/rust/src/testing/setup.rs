@@ -198,7 +198,7 @@ impl Host {
         self.with(|world| world.info.is_resumable = is_resumable)
     }
 
-    /// Sets what the run may still use.
+    /// Sets the rest of the budgets of the run.
     pub fn remaining(self, remaining: RemainingLimits) -> Self {
         self.with(|world| world.info.remaining = remaining)
     }

@@ -72,7 +72,7 @@ impl Connection {
     }
 
     async fn read(&self, response: Response) -> Result<Vec<u8>, ClientError> {
-        read_answer(response, (self.limits.max_message, "message", MAX_MESSAGE), self.limits.read_timeout).await
+        read_answer(response, self.limits.max_message, "message", MAX_MESSAGE, self.limits.read_timeout).await
     }
 
     async fn post(&self, operation: &Operation, accept: &str) -> Result<Response, ClientError> {

@@ -61,7 +61,7 @@ impl Peer {
                     if !response.status().is_success() {
                         return Err(ClientError::Card(format!("the answer has the status {}", response.status())));
                     }
-                    read_answer(response, (limits.max_card, "card", "max_card"), limits.read_timeout).await
+                    read_answer(response, limits.max_card, "card", "max_card", limits.read_timeout).await
                 };
                 let timeout = limits.connect_timeout + limits.connect_timeout;
                 let body =
@@ -126,7 +126,9 @@ fn choose(card: &AgentCard) -> Result<(&Interface, Version), ClientError> {
 /// Reads an answer of limited size.
 pub(super) async fn read_answer(
     response: Response,
-    (limit, what, key): (usize, &'static str, &'static str),
+    limit: usize,
+    what: &'static str,
+    key: &'static str,
     read_timeout: Duration,
 ) -> Result<Vec<u8>, ClientError> {
     read_body(response, limit).await.map_err(|error| match error {

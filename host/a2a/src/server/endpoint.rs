@@ -29,7 +29,7 @@ const ADK_APP: &str = "remote";
 #[derive(Clone)]
 pub struct A2aEndpoint {
     service: A2aService,
-    /// What precedes the paths of the routes. Empty at the root.
+    /// The prefix of the routes. Empty at the root.
     base_path: String,
 }
 
@@ -95,12 +95,13 @@ pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), A2aError> {
     let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let is_json =
         media_type == "application/json" || (media_type.starts_with("application/") && media_type.ends_with("+json"));
-    match is_json {
-        true => Ok(()),
-        false => Err(A2aError::new(
+    if is_json {
+        Ok(())
+    } else {
+        Err(A2aError::new(
             ErrorKind::ContentTypeNotSupported,
             "the body must be JSON: send the header `Content-Type: application/json`",
-        )),
+        ))
     }
 }
 

@@ -85,11 +85,16 @@ fn answer(part: &Part) -> Option<&FunctionResponse> {
     }
 }
 
-/// Returns true for an answer to a call of an agent's own code.
+/// Returns true for an answer to a call of an agent's own code. Never for an answer to a request of this host, whose id
+/// code may have repeated.
 fn is_of_code(response: &FunctionResponse, events: &Vector<Arc<Event>>, verifier: &Verifier<'_>) -> bool {
-    let is_call = |call: &FunctionCall| call.name == REQUEST_CREDENTIAL && call.id == response.id;
+    let Some(id) = response.id.as_deref() else { return false };
+    if find_request(events, REQUEST_CREDENTIAL, id, verifier).is_some() {
+        return false;
+    }
+    let is_call = |call: &FunctionCall| call.name == REQUEST_CREDENTIAL && call.id.as_deref() == Some(id);
     let mut calls = events.iter().filter(|event| event.function_calls().any(is_call));
-    response.id.is_some() && calls.any(|event| verifier.proves(event, Claim::Call))
+    calls.any(|event| verifier.proves(event, Claim::Call))
 }
 
 /// Keeps the credential of an answer, if a call waits for it. Returns the status for the session.

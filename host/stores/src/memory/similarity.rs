@@ -14,7 +14,7 @@ const BATCH: usize = 100;
 const MAX_TEXT_BYTES: usize = 8_000;
 
 /// Entries that a search returns because of their similarity. There is always a nearest entry, also if nothing is similar.
-const MAX_SIMILAR: usize = 10;
+pub(super) const MAX_SIMILAR: usize = 10;
 
 /// The constant of reciprocal rank fusion: the larger it is, the less the first places count.
 const FUSION: f64 = 60.0;
@@ -123,6 +123,13 @@ impl UnitVector {
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+
+    /// Returns the numbers as text: `[0.6,0.8]`.
+    #[cfg(feature = "postgres")]
+    pub(super) fn to_list(&self) -> String {
+        let numbers: Vec<_> = numbers(&self.0).map(|number| number.to_string()).collect();
+        format!("[{}]", numbers.join(","))
+    }
 }
 
 /// An embedded query.
@@ -132,6 +139,16 @@ pub(crate) struct Query {
 }
 
 impl Query {
+    #[cfg(feature = "postgres")]
+    pub(super) fn vector(&self) -> &UnitVector {
+        &self.vector
+    }
+
+    #[cfg(feature = "postgres")]
+    pub(super) fn min_similarity(&self) -> f64 {
+        self.min_similarity
+    }
+
     /// Returns the entries that are similar enough, most similar first, then the greatest.
     pub(crate) fn nearest<T: Ord + Copy>(&self, entries: impl Iterator<Item = (T, f32)>) -> Vec<T> {
         let mut similar: Vec<_> =

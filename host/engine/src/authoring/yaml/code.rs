@@ -1,6 +1,6 @@
 //! `code_executor`: the executor of the code that an agent's model writes.
 
-use hatchery_core::{CodeExecution, CodeRunner, DEFAULT_CODE_EXECUTOR, ItemResolver, ResolveError};
+use hatchery_core::{CodeExecution, CodeRunner, DEFAULT_CODE_EXECUTOR, Delimiters, ItemResolver, ResolveError};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -42,11 +42,12 @@ pub(super) fn code_execution(config: &Value, resolver: &dyn ItemResolver) -> Res
     };
     let name = config.name.as_deref().unwrap_or(DEFAULT_CODE_EXECUTOR);
     if name == BUILT_IN {
-        return match config.has_settings() {
-            false => Ok(CodeExecution::BuiltIn),
-            true => Err(CodeExecutorError::Value(format!(
+        return if config.has_settings() {
+            Err(CodeExecutorError::Value(format!(
                 "code_executor: `{BUILT_IN}` has no settings: the model runs its code itself"
-            ))),
+            )))
+        } else {
+            Ok(CodeExecution::BuiltIn)
         };
     }
     config.check_delimiters().map_err(CodeExecutorError::Value)?;
@@ -56,10 +57,16 @@ pub(super) fn code_execution(config: &Value, resolver: &dyn ItemResolver) -> Res
         stateful: config.stateful.unwrap_or(defaults.stateful),
         optimize_data_file: config.optimize_data_file.unwrap_or(defaults.optimize_data_file),
         error_retries: config.error_retries.unwrap_or(defaults.error_retries),
-        code_delimiters: config.code_delimiters.unwrap_or(defaults.code_delimiters),
-        result_delimiters: config.result_delimiters.unwrap_or(defaults.result_delimiters),
+        code_delimiters: config
+            .code_delimiters
+            .map_or(defaults.code_delimiters, |pairs| pairs.into_iter().map(delimiters).collect()),
+        result_delimiters: config.result_delimiters.map_or(defaults.result_delimiters, delimiters),
         ..defaults
     })))
+}
+
+fn delimiters((open, close): (String, String)) -> Delimiters {
+    Delimiters { open, close }
 }
 
 impl CodeExecutorConfig {

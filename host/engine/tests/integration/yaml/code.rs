@@ -1,6 +1,6 @@
 //! `code_executor`.
 
-use hatchery_core::{CodeExecution, CodeExecutor, CodeInput, CodeOutput, ToolError};
+use hatchery_core::{CodeExecution, CodeExecutor, CodeInput, CodeOutput, Delimiters, ToolError};
 
 use super::*;
 
@@ -45,7 +45,7 @@ fn a_code_executor_is_a_name_or_a_map() {
     let usual = runner("code_executor: python");
     assert_eq!(usual.executor.name(), "python");
     assert_eq!((usual.stateful, usual.optimize_data_file, usual.error_retries), (false, false, 2));
-    assert_eq!(usual.code_delimiters[0], ("```tool_code\n".into(), "\n```".into()));
+    assert_eq!(usual.code_delimiters[0], Delimiters::new("```tool_code\n", "\n```"));
     for text in [
         "code_executor: { name: python, stateful: true, optimize_data_file: true, error_retries: 0, code_delimiters: [['<a>', '</a>']], \
          result_delimiters: ['<b>', '</b>'] }",
@@ -54,8 +54,8 @@ fn a_code_executor_is_a_name_or_a_map() {
     ] {
         let chosen = runner(text);
         assert_eq!((chosen.stateful, chosen.optimize_data_file, chosen.error_retries), (true, true, 0));
-        assert_eq!(chosen.code_delimiters, [("<a>".into(), "</a>".into())]);
-        assert_eq!(chosen.result_delimiters, ("<b>".into(), "</b>".into()));
+        assert_eq!(chosen.code_delimiters, [Delimiters::new("<a>", "</a>")]);
+        assert_eq!(chosen.result_delimiters, Delimiters::new("<b>", "</b>"));
     }
     assert!(matches!(code_execution("code_executor: built_in"), Ok(CodeExecution::BuiltIn)));
     assert!(matches!(code_execution("code_executor: { name: built_in }"), Ok(CodeExecution::BuiltIn)));
