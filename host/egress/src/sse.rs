@@ -46,7 +46,7 @@ pub fn sse_data<E: Error + Send + Sync + 'static>(
 ) -> impl Stream<Item = Result<String, SseError<E>>> + Send {
     let received = Arc::new(AtomicUsize::new(0));
     let counter = received.clone();
-    let limited = bytes.map(move |chunk| {
+    let limited = bytes.map(move |chunk| -> Result<Bytes, LimitedError<E>> {
         let chunk = chunk.map_err(LimitedError::Body)?;
         // A chunk may have several events, so only the bytes before it certainly belong to one event.
         if counter.fetch_add(chunk.len(), Ordering::Relaxed) > max_event {
