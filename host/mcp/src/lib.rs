@@ -15,4 +15,4 @@ pub use config::{
     StoredTokens, Transport,
 };
 pub use hatchery_egress::{Egress, Url};
-pub use server::{ANONYMOUS_USER, Exposure, McpCatalog, McpEndpoint, McpService};
+pub use server::{Exposure, McpCatalog, McpEndpoint, McpService, client_user, is_reserved_user};

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use exposure::ExposedTools;
 
-pub use call::ANONYMOUS_USER;
+pub use call::{client_user, is_reserved_user};
 pub use exposure::Exposure;
 pub use http::McpEndpoint;
 

@@ -1,4 +1,4 @@
-//! What stored events take on disk, and idle sessions in memory: `cargo bench --workspace --bench sizes`.
+//! The size of stored events on disk, and of idle sessions in memory: `cargo bench --workspace --bench sizes`.
 
 #![allow(clippy::expect_used, clippy::panic)]
 

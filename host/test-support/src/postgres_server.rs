@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 /// A server that is there already: its URI.
 const VARIABLE: &str = "HATCHERY_TEST_POSTGRES";
-/// What the server prints when it answers requests.
+/// A line that the server prints when it is ready.
 const READY: &str = "database system is ready to accept connections";
 /// Runs a server until the standard input ends, which is when the tests end, however they do. Then removes a folder, if it is
 /// given one.

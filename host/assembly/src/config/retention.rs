@@ -7,10 +7,10 @@ use serde::de::{Deserializer, Error};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RetentionConfig {
-    /// After so many days without an event.
+    /// Number of days without an event after which a session is deleted.
     #[serde(deserialize_with = "positive")]
     pub max_idle_days: Option<u32>,
-    /// When their user has more than so many in the app: those that were used least recently.
+    /// Maximum number of sessions of a user in an app. The least recently used ones beyond it are deleted.
     #[serde(deserialize_with = "positive")]
     pub user_sessions: Option<u64>,
     /// Whether the artifacts of deleted sessions stay, also of those that clients delete.

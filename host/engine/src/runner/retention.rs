@@ -32,7 +32,7 @@ impl Runner {
         Ok(deleted)
     }
 
-    /// Deletes a session, unless it is in use or has got another event. Returns true if it was deleted.
+    /// Deletes a session, unless it is in use or has a new event. Returns true if it was deleted.
     async fn delete_if_unused(
         &self,
         ExpiredSession { key, updated }: &ExpiredSession,

@@ -21,8 +21,11 @@ use super::logging::log_event;
 use super::resources;
 use super::session::scope;
 
-/// The user of the runs of MCP clients that are not authenticated, or may act for any user.
-pub const ANONYMOUS_USER: &str = "mcp";
+/// The user of the runs of MCP clients that are not authenticated.
+const ANONYMOUS_USER: &str = "mcp";
+
+/// Prefix of the users that stand for authenticated clients without a user.
+const CLIENT_USER_PREFIX: &str = "MCP_CLIENT_";
 
 /// The app of calls of single tools.
 const TOOL_APP: &str = "mcp-tools";
@@ -215,6 +218,16 @@ pub(super) fn user(context: &RequestContext<RoleServer>) -> &str {
     scope(context).and_then(|scope| scope.user.as_deref()).unwrap_or(ANONYMOUS_USER)
 }
 
+/// Returns the user that stands for an authenticated client without a user, such as `key ci`.
+pub fn client_user(client: &str) -> String {
+    format!("{CLIENT_USER_PREFIX}{}", client.replacen(' ', "_", 1))
+}
+
+/// Returns true for a user that stands for clients without a user.
+pub fn is_reserved_user(id: &str) -> bool {
+    id == ANONYMOUS_USER || id.starts_with(CLIENT_USER_PREFIX)
+}
+
 fn failure(message: String) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(message)])
 }
@@ -229,10 +242,8 @@ fn waiting_calls(event: &Event) -> impl Iterator<Item = Value> {
 async fn report_progress(context: &RequestContext<RoleServer>, count: usize, event: &Event) {
     let Some(token) = context.meta.get_progress_token() else { return };
     let calls: Vec<_> = event.function_calls().map(|call| call.name.as_str()).collect();
-    let message = match calls.is_empty() {
-        true => event.author.clone(),
-        false => format!("{} calls {}", event.author, calls.join(", ")),
-    };
+    let message =
+        if calls.is_empty() { event.author.clone() } else { format!("{} calls {}", event.author, calls.join(", ")) };
     let params = ProgressNotificationParam::new(token, count as f64).with_message(message);
     // Fails if the client is gone, which also ends the run.
     let _ = context.peer.notify_progress(params).await;

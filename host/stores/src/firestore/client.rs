@@ -22,7 +22,7 @@ use super::document::{Document, Operation, Value, Write};
 
 const ENDPOINT: &str = "https://firestore.googleapis.com";
 const DEFAULT_DATABASE: &str = "(default)";
-/// What the emulator takes for an administrator's access token.
+/// The access token that the emulator accepts as that of an administrator.
 const EMULATOR_TOKEN: &str = "owner";
 /// The variable with the address of the emulator, as Google's client libraries have it.
 const EMULATOR_VARIABLE: &str = "FIRESTORE_EMULATOR_HOST";
@@ -74,7 +74,7 @@ struct Inner {
     http: Client,
     /// The database with a slash at its end, to which methods are appended.
     url: Url,
-    /// What names of documents begin with: `projects/…/documents/`.
+    /// The prefix of names of documents: `projects/…/documents/`.
     prefix: String,
     authentication: Authentication,
 }

@@ -32,7 +32,7 @@ use crate::uri::SESSIONS;
 
 const PAGE_SIZE: &str = "100";
 const MAX_ID_CHARS: usize = 63;
-/// Maximum number of sessions of which this process knows the events and the turn. Those without a lease are forgotten.
+/// Maximum number of sessions whose events and turn are cached. Those without a lease are evicted.
 const MAX_KNOWN_SESSIONS: usize = 4_096;
 
 /// A [`SessionService`] in Vertex AI Agent Engine, for one host.
@@ -42,7 +42,7 @@ pub struct AgentEngineSessions {
     known: Mutex<HashMap<SessionKey, KnownSession>>,
 }
 
-/// What this process knows of a session.
+/// The cached state of a session.
 struct KnownSession {
     /// The number of the newest turn. Begins with the time, so that a session that was forgotten gets higher numbers.
     fence: u64,

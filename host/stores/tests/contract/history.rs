@@ -30,7 +30,7 @@ every_backend!(
     postgres_behind_quotas(_folder) => crate::support::behind_quotas(in_postgres!(sessions)),
 );
 
-// What is sealed has more bytes.
+// Encrypted data has more bytes.
 every_backend!(
     [
         a_fork_has_the_first_events_and_their_state,

@@ -33,7 +33,7 @@ every_backend!(
     postgres_behind_quotas(_folder) => crate::support::behind_quotas(in_postgres!(sessions)),
 );
 
-// What is sealed has more bytes.
+// Encrypted data has more bytes.
 every_backend!(
     [
         records_are_read_back_in_the_order_of_their_keys,

@@ -52,7 +52,7 @@ mod credentials;
 mod database;
 #[cfg(not(feature = "postgres"))]
 mod database {
-    //! What the tests of PostgreSQL use when it is not built.
+    //! A stand-in for builds without PostgreSQL.
 
     pub async fn sessions() -> Option<hatchery_stores::MemorySessions> {
         None
@@ -78,7 +78,7 @@ mod database {
 mod emulator;
 #[cfg(not(feature = "firestore"))]
 mod emulator {
-    //! What the tests of Firestore use when it is not built.
+    //! A stand-in for builds without Firestore.
 
     pub fn sessions() -> Option<hatchery_stores::MemorySessions> {
         None

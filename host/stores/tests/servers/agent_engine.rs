@@ -130,9 +130,10 @@ async fn answer(
     let body: Value = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).unwrap() };
     let mut stored = server.state.lock().unwrap();
     stored.requests.push((format!("{method} {uri}"), body.clone()));
-    let failed = match uri.path().contains("/operations/") {
-        true => stored.operation_failures.pop().map(|status| (status, Value::Null)),
-        false => None,
+    let failed = if uri.path().contains("/operations/") {
+        stored.operation_failures.pop().map(|status| (status, Value::Null))
+    } else {
+        None
     };
     let answer = match failed.or_else(|| stored.failures.pop()) {
         Some(failure) => Err(failure),

@@ -152,7 +152,7 @@ pub(super) fn from_wire(mut wire: Map<String, Value>) -> Result<Arc<Event>, serd
     Event::from_json(serde_json::to_vec(&json)?)
 }
 
-/// Returns the name of an action by that which Agent Engine has for it.
+/// Returns our name of an action by the name in Agent Engine.
 fn own_action(theirs: &str) -> &str {
     ACTIONS.iter().find(|(_, name)| *name == theirs).map_or(theirs, |(own, _)| *own)
 }
