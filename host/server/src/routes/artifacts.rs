@@ -10,7 +10,7 @@ use hatchery_core::{ArtifactStream, ByteStream, EventWindow, Part, PartData, Ses
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::{AnyOfBuilder, Schema};
+use utoipa::openapi::schema::{AnyOfBuilder, ArrayBuilder, Ref, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 use utoipa_axum::router::UtoipaMethodRouterExt;
 use utoipa_axum::routes;
@@ -167,19 +167,21 @@ struct ArtifactView;
 
 impl PartialSchema for ArtifactView {
     fn schema() -> RefOr<Schema> {
-        let views = [
-            schemas::Part::schema(),
-            Vec::<u64>::schema(),
-            ArtifactMetadata::schema(),
-            Vec::<ArtifactMetadata>::schema(),
-        ];
-        views.into_iter().fold(AnyOfBuilder::new(), AnyOfBuilder::item).into()
+        let metadata = || Ref::from_schema_name("ArtifactMetadata");
+        AnyOfBuilder::new()
+            .item(Ref::from_schema_name("Part"))
+            .item(Vec::<u64>::schema())
+            .item(metadata())
+            .item(ArrayBuilder::new().items(metadata()))
+            .into()
     }
 }
 
 impl ToSchema for ArtifactView {
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
         schemas::Part::schemas(schemas);
+        schemas.push(("Part".into(), schemas::Part::schema()));
+        schemas.push(("ArtifactMetadata".into(), ArtifactMetadata::schema()));
     }
 }
 
