@@ -75,7 +75,9 @@ pub use call_context::{CallContext, TOOL_PROGRESS_KEY, ToolProgress};
 pub use callback::{Callback, Callbacks, HookPoint};
 pub use caller::{Caller, CallerOrigin};
 pub use client_scope::ClientScope;
-pub use code::{CodeExecution, CodeExecutor, CodeFile, CodeInput, CodeOutput, CodeRunner};
+pub use code::{
+    CodeExecution, CodeExecutor, CodeFile, CodeInput, CodeOutput, CodeRunner, DEFAULT_CODE_EXECUTOR, Delimiters,
+};
 pub use config_value::{ConfigValue, MissingVariable};
 pub use confirmation::{REQUEST_CONFIRMATION, ToolConfirmation, confirmation_hint};
 pub use content::{

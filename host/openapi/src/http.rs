@@ -130,9 +130,10 @@ impl Http {
             error @ (ApiError::Refused(_) | ApiError::Timeout(_)) => error,
             error => ApiError::Unreadable(error.to_string()),
         })?;
-        match answer.status.is_success() {
-            true => Ok(answer.body),
-            false => Err(ApiError::Unreadable(format!("the answer has the status {}", answer.status))),
+        if answer.status.is_success() {
+            Ok(answer.body)
+        } else {
+            Err(ApiError::Unreadable(format!("the answer has the status {}", answer.status)))
         }
     }
 

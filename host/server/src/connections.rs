@@ -38,6 +38,7 @@ use crate::log_throttle::LogThrottle;
 use crate::peer::Peer;
 use crate::service::HttpService;
 use hatchery::ServerConfig;
+pub(crate) use http2::StreamWindow;
 use http2::Timeouts;
 use peers::{PeerPermit, Peers};
 pub(crate) use protocol::ALPN;
@@ -50,7 +51,7 @@ use write_timeout::WriteTimeout;
 const MIN_BACKOFF: Duration = Duration::from_millis(10);
 const MAX_BACKOFF: Duration = Duration::from_secs(1);
 
-/// What a connection sends and receives its bytes over.
+/// The transport of a connection.
 pub(crate) type Transport = Either<TcpStream, UnixStream>;
 
 /// A source of connections.

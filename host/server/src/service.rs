@@ -122,7 +122,7 @@ impl HttpService {
             permit = admission.permit;
         }
         if self.state.is_some() && request.headers().contains_key(header::UPGRADE) {
-            // What is sent over the connection has no head of its own.
+            // Messages on the connection have no headers of their own.
             let credentials = Credentials::of(&request, accepts_login);
             request.extensions_mut().insert(credentials);
             if let Some(permit) = &permit {

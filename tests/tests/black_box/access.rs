@@ -328,3 +328,28 @@ async fn keys_need_trust_and_values() -> Result<()> {
     ensure!(without_keys.stderr.contains(expected), "{}", without_keys.stderr);
     Ok(())
 }
+
+#[tokio::test]
+async fn authenticated_a2a_clients_get_the_tools_of_agents_in_the_extended_card() -> Result<()> {
+    let host = serve().await?;
+    let public = get(&host, ALICE, "/a2a/dice/.well-known/agent-card.json").await?.json(200)?;
+    assert_eq!(public.pointer("/capabilities/extendedAgentCard"), Some(&json!(true)));
+    assert_eq!(public["supportsAuthenticatedExtendedCard"], true);
+    let tools = |card: &Value| {
+        let skills = card.pointer("/skills").and_then(Value::as_array).into_iter().flatten();
+        let tools = skills.filter(|skill| skill["tags"] == json!(["tool"])).map(|skill| skill["id"].clone());
+        tools.collect::<Vec<_>>()
+    };
+    assert_eq!(tools(&public), Vec::<Value>::new());
+    for method in ["GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"] {
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {}});
+        let extended = post(&host, ALICE, "/a2a/dice", &call).await?.json(200)?;
+        let extended = extended.get("result").context("a card")?;
+        assert_eq!(extended["supportedInterfaces"], public["supportedInterfaces"]);
+        ensure!(tools(extended).contains(&json!("dice-roll_die")), "{extended}");
+    }
+    let over_http = get(&host, ALICE, "/a2a/dice/extendedAgentCard").await?.json(200)?;
+    ensure!(tools(&over_http).contains(&json!("dice-roll_die")), "{over_http}");
+    ensure!(host.stop().await?);
+    Ok(())
+}

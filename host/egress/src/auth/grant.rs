@@ -186,7 +186,7 @@ impl Grant<'_> {
 }
 
 impl Tokens {
-    /// Returns the tokens. A server that sends no new refresh token accepts the one that it has got.
+    /// Returns the tokens. A server that sends no new refresh token still accepts the earlier one.
     fn into_oauth2(self, refresh_token: Option<&str>) -> OAuth2Auth {
         OAuth2Auth {
             access_token: Some(self.access.access_token.expose().to_owned()),
@@ -208,9 +208,10 @@ pub(super) fn code(answer: &OAuth2Auth, expected_state: &str) -> Result<String, 
     let Some(uri) = &answer.auth_response_uri else {
         let code =
             answer.auth_code.clone().ok_or(AuthError::Answer("it has neither `authResponseUri` nor `authCode`"))?;
-        return match answer.state.as_deref() == Some(expected_state) {
-            true => Ok(code),
-            false => Err(AuthError::Answer("its `state` is not that of the request")),
+        return if answer.state.as_deref() == Some(expected_state) {
+            Ok(code)
+        } else {
+            Err(AuthError::Answer("its `state` is not that of the request"))
         };
     };
     let url = Url::parse(uri).map_err(|_| AuthError::Answer("its `authResponseUri` is not a URL"))?;

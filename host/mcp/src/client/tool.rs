@@ -119,7 +119,7 @@ impl McpTool {
         cx: &CallContext,
     ) -> Result<CallToolResponse, ToolError> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        match self.server.request(connection, request, &self.request_name(), (&self.declaration.name, cx)).await? {
+        match self.server.request(connection, request, &self.request_name(), &self.declaration.name, cx).await? {
             ServerResult::CallToolResult(result) => Ok(result.into()),
             ServerResult::InputRequiredResult(required) => Ok(required.into()),
             _ => Err(self.unexpected(connection)),

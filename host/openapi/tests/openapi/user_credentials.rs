@@ -70,9 +70,10 @@ impl Login {
             _ => {
                 let header = request["headers"]["authorization"].as_str().unwrap_or_default();
                 let number = header.strip_prefix("Bearer access-").and_then(|number| number.parse::<usize>().ok());
-                match number.is_some_and(|number| number >= self.valid.load(Ordering::SeqCst)) {
-                    true => axum::Json(json!({"orders": [1, 2]})).into_response(),
-                    false => StatusCode::UNAUTHORIZED.into_response(),
+                if number.is_some_and(|number| number >= self.valid.load(Ordering::SeqCst)) {
+                    axum::Json(json!({"orders": [1, 2]})).into_response()
+                } else {
+                    StatusCode::UNAUTHORIZED.into_response()
                 }
             }
         }
@@ -440,7 +441,7 @@ async fn another_client_of_the_same_server_gets_no_tokens_of_the_first() {
 }
 
 #[tokio::test]
-async fn a_user_who_declines_is_not_asked_again_by_the_same_call() {
+async fn a_user_who_declines_is_not_asked_again_by_the_same_call_and_the_model_is_told() {
     let (_, server) = Login::start().await;
     let model =
         Scripted::sequence([Reply::call("op", json!({})), Reply::from("one moment"), Reply::from("as you like")]);
@@ -448,7 +449,8 @@ async fn a_user_who_declines_is_not_asked_again_by_the_same_call() {
     let (id, args) = request(&app.run("orders?").await);
     let events = app.send(answer(&id, &args, |_| {})).await;
     assert!(no_request(&events));
-    assert!(events.iter().all(|event| event.function_responses().next().is_none()));
+    let error = tool_result(&events)["error"].as_str().unwrap_or_default().to_owned();
+    assert!(error.starts_with("the user has not granted the credential that `op` needs"), "{error}");
 }
 
 #[tokio::test]

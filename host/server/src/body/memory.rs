@@ -93,7 +93,7 @@ impl BodyMemory {
     }
 }
 
-/// What the operator can do about too little memory for bodies.
+/// The remedy for too little memory for bodies.
 const ADVICE: &str = "raise server.body_memory in hatchery.yaml to allow more";
 
 fn too_large(limit: ByteSize) -> ApiError {
@@ -106,7 +106,7 @@ fn exhausted() -> ApiError {
     ApiError { code: "BODY_MEMORY".into(), ..error }.advise(ADVICE)
 }
 
-/// Holds what a request uses until the body of its response is sent.
+/// Holds the resources of a request until the body of its response is sent.
 pub(crate) fn hold_until_sent(response: Response, held: impl Send + Unpin + 'static) -> Response {
     response.map(|body| Body::new(HoldingBody { body, _held: held }))
 }

@@ -24,7 +24,7 @@ fn client() -> Client {
 }
 
 /// Connects without a window that a client grants again by itself: it is granted when the response is read.
-async fn connect(host: &Host) -> SendRequest<Full<Bytes>> {
+pub async fn connect(host: &Host) -> SendRequest<Full<Bytes>> {
     let stream = TcpStream::connect(host.address).await.unwrap();
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder.initial_stream_window_size(64 << 10).initial_connection_window_size(1 << 20);
@@ -33,7 +33,7 @@ async fn connect(host: &Host) -> SendRequest<Full<Bytes>> {
     sender
 }
 
-fn get(authority: &str, path: &str) -> Request<Full<Bytes>> {
+pub fn get(authority: &str, path: &str) -> Request<Full<Bytes>> {
     Request::get(format!("http://{authority}{path}")).body(Full::default()).unwrap()
 }
 
