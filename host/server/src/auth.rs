@@ -35,7 +35,6 @@ use logins::{LoginCredential, Logins};
 use principal::ClientLimits;
 use rate_limit::RateLimit;
 use refusal::Refusal;
-use requirement::Requirement;
 use tokens::Tokens;
 
 pub(crate) use concurrency::RequestPermit;
@@ -43,6 +42,7 @@ pub(crate) use credential::Credentials;
 pub(crate) use login_page::login_page;
 pub(crate) use logins::{cleared_cookie, cookie};
 pub(crate) use principal::Principal;
+pub(crate) use requirement::Requirement;
 
 /// Longest time for which a browser stays logged in.
 const MAX_LOGIN: Duration = Duration::from_secs(12 * 3600);
