@@ -83,6 +83,7 @@ impl Clients {
 pub(crate) struct RequestHead<'a> {
     method: &'a Method,
     path: &'a str,
+    query: Option<&'a str>,
     headers: &'a HeaderMap,
     peer: Option<Peer>,
     accepts_login: bool,
@@ -92,8 +93,8 @@ impl<'a> RequestHead<'a> {
     /// Returns the head of a request, whose cookie counts if `accepts_login`.
     pub(crate) fn of(request: &'a Request, accepts_login: bool) -> Self {
         let peer = Peer::of(request.extensions());
-        let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
-        Self { method, path, headers, peer, accepts_login }
+        let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+        Self { method, path: uri.path(), query: uri.query(), headers, peer, accepts_login }
     }
 }
 
@@ -168,10 +169,12 @@ impl Authentication {
             },
             Err(refusal) => {
                 self.record(&refusal, request.path, request.peer);
-                let response = if login_page::opens_page(&request) && refusal.is_of_client() {
-                    login_page(request.path, None)
-                } else {
+                let response = if !login_page::opens_page(&request) || !refusal.is_of_client() {
                     ApiError::from(refusal).into_response()
+                } else if let Some(query) = login_page::oauth_response(&request) {
+                    login_page::reload_page(query)
+                } else {
+                    login_page(request.path, None)
                 };
                 Err(response.into())
             }
