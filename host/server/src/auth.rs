@@ -35,7 +35,6 @@ use logins::{LoginCredential, Logins};
 use principal::ClientLimits;
 use rate_limit::RateLimit;
 use refusal::Refusal;
-use requirement::Requirement;
 use tokens::Tokens;
 
 pub(crate) use concurrency::RequestPermit;
@@ -43,6 +42,7 @@ pub(crate) use credential::Credentials;
 pub(crate) use login_page::login_page;
 pub(crate) use logins::{cleared_cookie, cookie};
 pub(crate) use principal::Principal;
+pub(crate) use requirement::Requirement;
 
 /// Longest time for which a browser stays logged in.
 const MAX_LOGIN: Duration = Duration::from_secs(12 * 3600);
@@ -83,6 +83,7 @@ impl Clients {
 pub(crate) struct RequestHead<'a> {
     method: &'a Method,
     path: &'a str,
+    query: Option<&'a str>,
     headers: &'a HeaderMap,
     peer: Option<Peer>,
     accepts_login: bool,
@@ -92,8 +93,8 @@ impl<'a> RequestHead<'a> {
     /// Returns the head of a request, whose cookie counts if `accepts_login`.
     pub(crate) fn of(request: &'a Request, accepts_login: bool) -> Self {
         let peer = Peer::of(request.extensions());
-        let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
-        Self { method, path, headers, peer, accepts_login }
+        let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+        Self { method, path: uri.path(), query: uri.query(), headers, peer, accepts_login }
     }
 }
 
@@ -168,10 +169,12 @@ impl Authentication {
             },
             Err(refusal) => {
                 self.record(&refusal, request.path, request.peer);
-                let response = if login_page::opens_page(&request) && refusal.is_of_client() {
-                    login_page(request.path, None)
-                } else {
+                let response = if !login_page::opens_page(&request) || !refusal.is_of_client() {
                     ApiError::from(refusal).into_response()
+                } else if let Some(query) = login_page::oauth_response(&request) {
+                    login_page::reload_page(query)
+                } else {
+                    login_page(request.path, None)
                 };
                 Err(response.into())
             }

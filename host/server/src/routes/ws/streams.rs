@@ -85,11 +85,11 @@ pub(super) fn follow_run(
     id: Arc<str>,
     run_id: String,
     updates: BoxStream<'static, Result<RunUpdate, RunError>>,
-    held: RequestResources,
+    permit: Option<RequestPermit>,
 ) -> impl Stream<Item = SocketMessage> {
     let beginning = SocketMessage::Started { id: id.clone(), run_id: Some(run_id) };
     let messages = updates.map(move |update| {
-        let (id, _held) = (id.clone(), &held);
+        let (id, _permit) = (id.clone(), &permit);
         match update {
             Ok(RunUpdate::Event { revision, event }) => SocketMessage::Event { id, revision, event },
             Ok(RunUpdate::End(run)) => SocketMessage::End { id, run: Some(Box::new(RunView::from(*run))), error: None },
