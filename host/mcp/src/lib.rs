@@ -7,6 +7,7 @@
 
 mod client;
 mod config;
+mod messages;
 mod server;
 
 pub use client::{Browser, McpError, McpServers, McpToolset, ServerStatus, ToolsetOptions};
@@ -15,4 +16,7 @@ pub use config::{
     StoredTokens, Transport,
 };
 pub use hatchery_egress::{Egress, Url};
-pub use server::{ANONYMOUS_USER, Exposure, McpCatalog, McpEndpoint, McpService};
+pub use server::{
+    ANONYMOUS_USER, ExposedMessage, ExposedPrompt, Exposure, FileResource, McpCatalog, McpEndpoint, McpService,
+    PromptContent, PromptParameter,
+};

@@ -3,11 +3,14 @@
 //! A question ends the call at the server, and the run pauses as for any confirmation, so that waiting holds nothing in
 //! memory. With the answer the call is made again, and its question is answered at once. The questions and answers of a
 //! call are in the session's state until it has ended.
+//!
+//! If the client of the run can be asked during the run, the question is passed on to it, and the call goes on.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{CallContext, JsonMap, ToolError};
+use hatchery_core::{CallContext, InputKind, InputRequest, InputResponse, JsonMap, ToolError};
 use hatchery_engine::validation::check_value;
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
 use serde::{Deserialize, Serialize};
@@ -60,8 +63,12 @@ struct Questions {
     open: Option<Question>,
 }
 
+/// The key of a question that is passed on.
+const FORWARDED: &str = "elicitation";
+
 /// The questions and answers of one call.
 pub(super) struct Elicitation {
+    cx: CallContext,
     questions: Mutex<Questions>,
     /// Notified when the server has asked a question without an answer.
     new_question: Notify,
@@ -92,11 +99,33 @@ impl Elicitation {
             questions.answers.push(Answer { question, content });
         }
         let is_possible = cx.function_call_id.is_some() && !cx.invocation.is_in_tool;
-        Ok(Self { questions: Mutex::new(questions), new_question: Notify::new(), is_possible })
+        Ok(Self { cx: cx.clone(), questions: Mutex::new(questions), new_question: Notify::new(), is_possible })
     }
 
     /// Returns the answer to a request. `None` if a person is to be asked.
-    pub(super) fn answer(&self, request: &ElicitRequestParams) -> Option<ElicitResult> {
+    pub(super) async fn answer(&self, request: &ElicitRequestParams) -> Option<ElicitResult> {
+        match self.forward(request).await {
+            Some(answer) => Some(answer),
+            None => self.known_answer(request),
+        }
+    }
+
+    /// Passes a request on to the client of the run. `None` if it does not answer during the run.
+    async fn forward(&self, request: &ElicitRequestParams) -> Option<ElicitResult> {
+        let question = Question::of(request).filter(|_| self.cx.has_interactive_input(InputKind::Form))?;
+        let form = InputRequest::Form { message: question.message.clone(), schema: question.schema.clone() };
+        let responses = self.cx.request_input(BTreeMap::from([(FORWARDED.to_owned(), form)])).await;
+        match responses.ok()?.remove(FORWARDED)? {
+            InputResponse::Form(Some(fields)) => {
+                let content = question.complete(fields);
+                Some(ElicitResult::new(ElicitationAction::Accept).with_content(content))
+            }
+            InputResponse::Form(None) => Some(ElicitResult::new(ElicitationAction::Decline)),
+            InputResponse::Message(_) | InputResponse::Roots(_) => None,
+        }
+    }
+
+    fn known_answer(&self, request: &ElicitRequestParams) -> Option<ElicitResult> {
         let decline = Some(ElicitResult::new(ElicitationAction::Decline));
         let Some(question) = Question::of(request) else { return decline };
         let mut questions = self.questions.lock_unpoisoned();
