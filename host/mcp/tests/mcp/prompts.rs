@@ -1,4 +1,5 @@
 //! Prompts and files of the settings.
+#![expect(deprecated, reason = "revision 2026-07-28 deprecates single subscriptions")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

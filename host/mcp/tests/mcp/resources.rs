@@ -1,4 +1,5 @@
 //! Artifacts of a client's sessions as resources, with a real client of `rmcp`.
+#![expect(deprecated, reason = "revision 2026-07-28 deprecates single subscriptions")]
 
 use std::collections::HashMap;
 
