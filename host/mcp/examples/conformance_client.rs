@@ -38,19 +38,20 @@ fn arguments(schema: &Value) -> Map<String, Value> {
 /// Makes the calls that the scenario demands, or one call of each tool.
 async fn call_all(toolset: &dyn Toolset, cx: &CallContext) -> Result<(), RunError> {
     let tools = toolset.tools(cx).await?;
+    let named = |name: &str| tools.iter().find(|tool| tool.declaration().name == name);
     let demanded = context().get("toolCalls").and_then(Value::as_array).cloned();
     let calls: Vec<_> = match demanded {
-        None => tools
-            .iter()
-            .map(|tool| (tool, arguments(&tool.declaration().parameters.clone().unwrap_or_default())))
-            .collect(),
-        Some(calls) => calls
-            .iter()
-            .filter_map(|call| {
-                let tool = tools.iter().find(|tool| call["name"] == tool.declaration().name.as_str())?;
-                Some((tool, call["arguments"].as_object()?.clone()))
-            })
-            .collect(),
+        Some(calls) => {
+            let call = |call: &Value| {
+                let tool = named(call.get("name")?.as_str()?)?;
+                Some((tool, call.get("arguments")?.as_object()?.clone()))
+            };
+            calls.iter().filter_map(call).collect()
+        }
+        None => {
+            let schema = |tool: &Arc<dyn Tool>| tool.declaration().parameters.clone().unwrap_or_default();
+            tools.iter().map(|tool| (tool, arguments(&schema(tool)))).collect()
+        }
     };
     for (tool, args) in calls {
         match Tool::call(tool.as_ref(), args, cx).await {

@@ -24,7 +24,6 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 /// The response of a tool of the fixture.
-#[derive(Clone)]
 enum FixtureResponse {
     Text(&'static str),
     Fail(&'static str),

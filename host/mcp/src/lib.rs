@@ -12,8 +12,8 @@ mod server;
 
 pub use client::{Browser, McpError, McpServers, McpToolset, ServerStatus, ToolsetOptions};
 pub use config::{
-    Confirmation, Handshake, HttpServer, Limits, OAuthConfig, OAuthGrant, Sampling, ServerConfig, StdioServer,
-    StoredTokens, Transport,
+    Confirmation, Handshake, HeaderProvider, HttpServer, Limits, OAuthConfig, OAuthGrant, Sampling, ServerConfig,
+    StateHeaders, StdioServer, StoredTokens, Transport,
 };
 pub use hatchery_egress::{Egress, Url};
 pub use server::{

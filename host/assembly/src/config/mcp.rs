@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use hatchery_core::{CredentialId, CredentialService};
 use hatchery_mcp::{
-    Confirmation, Handshake, HttpServer, Limits, McpServers, OAuthConfig, OAuthGrant, Sampling, ServerConfig,
-    StdioServer, StoredTokens, Transport,
+    Confirmation, Handshake, HeaderProvider, HttpServer, Limits, McpServers, OAuthConfig, OAuthGrant, Sampling,
+    ServerConfig, StateHeaders, StdioServer, StoredTokens, Transport,
 };
 use hatchery_wasm::limits::units;
 use hatchery_wasm::policy::{HostPattern, OutboundPolicy, PrivateEntry, entries_for};
@@ -70,6 +70,8 @@ pub struct McpServerConfig {
     pub transport: McpHttpTransport,
     /// Headers of every request to it.
     pub headers: BTreeMap<String, ValueConfig>,
+    /// Headers whose values are in the state of the session, with the keys of the state. Default: none.
+    pub session_headers: BTreeMap<String, String>,
     /// True if the server may ask a person during a call. Default: false.
     pub elicitation: bool,
     /// The model that the server may use during a call. Default: none.
@@ -295,6 +297,8 @@ impl McpServerConfig {
         let oauth = self.oauth.as_ref().zip(self.url.as_ref());
         Some(ServerConfig {
             transport: self.transport().ok()?,
+            header_provider: (!self.session_headers.is_empty())
+                .then(|| Arc::new(StateHeaders(self.session_headers.clone())) as Arc<dyn HeaderProvider>),
             oauth: oauth.map(|(oauth, url)| oauth.settings(name, url, credentials)).transpose().ok()?,
             tools: self.tools.clone(),
             confirmation: (&self.require_confirmation).into(),
@@ -323,7 +327,7 @@ impl McpServerConfig {
             }
         }
         match (&self.command, &self.url) {
-            (Some(command), None) => match self.headers.is_empty() {
+            (Some(command), None) => match self.headers.is_empty() && self.session_headers.is_empty() {
                 true => Ok(Transport::Stdio(StdioServer {
                     command: command.clone(),
                     args: self.args.clone(),

@@ -359,6 +359,10 @@ fn an_mcp_server_has_exactly_one_transport() {
         format!("{file}.a: a server has either a `command` or a `url`; remove one of them")
     );
     assert_eq!(
+        error("{a: {command: x, session_headers: {K: v}}}"),
+        format!("{file}.a: `headers` belong to a `url`; give variables to a command by `env`")
+    );
+    assert_eq!(
         error("{a: {command: x, headers: {K: v}}}"),
         format!("{file}.a: `headers` belong to a `url`; give variables to a command by `env`")
     );

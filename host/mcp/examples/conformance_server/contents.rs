@@ -64,7 +64,7 @@ pub fn resources(folder: &Path) -> io::Result<Vec<FileResource>> {
         ("test://watched-resource", "watched.txt", b"This is watched."),
         ("test://example-resource", "example.txt", b"Embedded resource content for testing."),
     ];
-    let create = |(uri, name, content): (&str, &str, &[u8])| {
+    let create = |(uri, name, content): (&str, &str, &[u8])| -> io::Result<FileResource> {
         std::fs::write(folder.join(name), content)?;
         let name = if uri.contains("{id}") { "{id}.json" } else { name };
         let (file, description) = (folder.join(name), format!("The fixture {uri}."));
