@@ -132,6 +132,23 @@ impl CallContext {
     /// Asks the client of the run. A client of a stateless protocol is asked after the call: the first time this returns
     /// [`InputError::Pending`], and the call is made again with the answers.
     ///
+    /// ```
+    /// use hatchery_core::{CallContext, InputRequest, InputResponse, ToolError};
+    /// use serde_json::{Value, json};
+    ///
+    /// /// Returns the seat that a person chooses, if there is one.
+    /// async fn choose_seat(cx: &CallContext) -> Result<Option<Value>, ToolError> {
+    ///     let schema = json!({"type": "object", "properties": {"seat": {"type": "string"}}, "required": ["seat"]});
+    ///     let form = InputRequest::Form { message: "Which seat?".into(), schema };
+    ///     let mut responses = cx.request_input([("seat".to_owned(), form)].into()).await?;
+    ///     match responses.remove("seat") {
+    ///         Some(InputResponse::Form(Some(mut fields))) => Ok(fields.remove("seat")),
+    ///         _ => Ok(None),
+    ///     }
+    /// }
+    /// # let _ = choose_seat;
+    /// ```
+    ///
     /// # Errors
     /// As [`InputClient::request`]; [`InputError::Unsupported`] if the run has no such client.
     pub async fn request_input(
