@@ -21,6 +21,7 @@ use rmcp::model::{
 use rmcp::service::{Peer, RequestContext};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use crate::messages;
 
@@ -32,6 +33,8 @@ const DEFAULT_MAX_TOKENS: u32 = 1024;
 pub(super) struct CallInput {
     peer: Peer<RoleServer>,
     capabilities: ClientCapabilities,
+    /// Cancelled with the call.
+    cancel: CancellationToken,
     /// The rounds of a call. `None` up to revision 2025-11-25.
     rounds: Option<Mutex<Rounds>>,
 }
@@ -53,6 +56,7 @@ impl CallInput {
         let is_stateless = version.is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
         Self {
             peer: context.peer.clone(),
+            cancel: context.ct.clone(),
             capabilities: context.client_capabilities().unwrap_or_default(),
             rounds: is_stateless.then(|| Mutex::new(Rounds { responses, ..Rounds::default() })),
         }
@@ -79,7 +83,8 @@ impl CallInput {
             model::InputRequest::ListRoots(request) => ServerRequest::ListRootsRequest(request),
             _ => return Err(InputError::Failed("the request is of an unknown kind".into())),
         };
-        let result = self.peer.send_request(request).await;
+        let result = self.cancel.run_until_cancelled(self.peer.send_request(request)).await;
+        let result = result.ok_or_else(|| InputError::Failed("the call was cancelled".into()))?;
         match result.map_err(|error| InputError::Failed(error.to_string()))? {
             ClientResult::ElicitResult(result) => Ok(form(result)),
             ClientResult::CreateMessageResult(result) => message(&result).map_err(InputError::Failed),
