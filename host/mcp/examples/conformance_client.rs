@@ -50,7 +50,15 @@ async fn call_all(toolset: &dyn Toolset, cx: &CallContext) -> Result<(), RunErro
         }
         None => {
             let schema = |tool: &Arc<dyn Tool>| tool.declaration().parameters.clone().unwrap_or_default();
-            tools.iter().map(|tool| (tool, arguments(&schema(tool)))).collect()
+            let call = |tool| {
+                let mut args = arguments(&schema(tool));
+                // The server compares its schema with the one that arrives here.
+                if let (Some(arg), Some(focal)) = (args.get_mut("schema"), named("json_schema_2020_12_tool")) {
+                    *arg = schema(focal);
+                }
+                (tool, args)
+            };
+            tools.iter().map(call).collect()
         }
     };
     for (tool, args) in calls {
