@@ -87,9 +87,14 @@ impl McpService {
         Self(Arc::new(ServiceInner { runner, catalog, exposure, max_runs, origin: *origin, tools, changes }))
     }
 
-    /// Returns the tools that clients may use now.
+    /// Returns the tools that clients may use, once everything is loaded.
     async fn tools(&self) -> Arc<ExposedTools> {
         self.0.catalog.wait_until_loaded().await;
+        self.loaded_tools()
+    }
+
+    /// Returns the tools that clients may use now.
+    fn loaded_tools(&self) -> Arc<ExposedTools> {
         let generation = *self.0.catalog.changes().borrow();
         let mut tools = self.0.tools.lock_unpoisoned();
         match tools.as_ref() {

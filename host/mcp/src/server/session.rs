@@ -174,9 +174,8 @@ impl ServerHandler for Session {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        // Listed tools whose arguments are also in headers of HTTP. They are known once a client has listed them.
-        let tools = self.service.0.tools.lock_unpoisoned();
-        tools.as_ref().and_then(|(_, tools)| tools.tool(name).cloned())
+        // The library compares arguments with their headers, for tools whose schemas have `x-mcp-header`.
+        self.service.loaded_tools().tool(name).cloned()
     }
 
     async fn set_level(&self, request: SetLevelRequestParams, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
