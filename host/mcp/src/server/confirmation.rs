@@ -16,7 +16,7 @@ pub(super) struct Question {
     /// The id of the request's call.
     id: String,
     message: String,
-    /// The JSON Schema of the form, as `requestedSchema` in the payload of the request. `None` asks for consent only.
+    /// The JSON Schema of the form. `None` asks for consent only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     schema: Option<Value>,
 }
@@ -33,19 +33,47 @@ impl Question {
             }
             hint => hint,
         };
-        let schema = confirmation.payload.and_then(|payload| payload.get("requestedSchema").cloned());
-        Some(Self { id: call.id.clone()?, message, schema })
+        Some(Self { id: call.id.clone()?, message, schema: confirmation.payload.as_ref().and_then(form) })
     }
 
     /// Returns the answer of a person as the response to the request.
     fn respond(&self, answer: Option<JsonMap>) -> PartData {
         let mut response = JsonMap::from_iter([("confirmed".to_owned(), answer.is_some().into())]);
-        if let (Some(fields), Some(_)) = (answer, &self.schema) {
-            response.insert("payload".into(), fields.into());
+        if let (Some(fields), Some(schema)) = (answer, &self.schema) {
+            let mut payload = defaults(schema);
+            payload.extend(fields);
+            response.insert("payload".into(), payload.into());
         }
         let (id, name) = (Some(self.id.clone()), REQUEST_CONFIRMATION.into());
         PartData::FunctionResponse(FunctionResponse { id, name, response, ..FunctionResponse::default() })
     }
+}
+
+/// Returns the form for the payload of a request: its `requestedSchema`, or one field for each of its values, which are the
+/// defaults. `None` if it has neither.
+fn form(payload: &Value) -> Option<Value> {
+    if let Some(schema) = payload.get("requestedSchema") {
+        return Some(schema.clone());
+    }
+    let field = |(name, value): (&String, &Value)| {
+        let kind = match value {
+            Value::String(_) => "string",
+            Value::Bool(_) => "boolean",
+            Value::Number(number) if number.is_f64() => "number",
+            Value::Number(_) => "integer",
+            Value::Null | Value::Array(_) | Value::Object(_) => return None,
+        };
+        Some((name.clone(), json!({"type": kind, "default": value})))
+    };
+    let fields: JsonMap =
+        payload.as_object().filter(|fields| !fields.is_empty())?.iter().map(field).collect::<Option<_>>()?;
+    Some(json!({"type": "object", "properties": fields}))
+}
+
+/// Returns the defaults of a form's fields.
+fn defaults(schema: &Value) -> JsonMap {
+    let fields = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    fields.filter_map(|(name, field)| Some((name.clone(), field.get("default")?.clone()))).collect()
 }
 
 /// Returns the questions of a run that waits for their answers.
