@@ -114,11 +114,12 @@ fn text(result: &CallToolResult) -> &str {
 }
 
 /// Asks a person for a seat, as a confirmation with a form.
-struct SeatTool(Arc<FunctionDeclaration>);
+struct SeatTool(Arc<FunctionDeclaration>, Value);
 
 impl SeatTool {
-    fn new() -> Arc<dyn Tool> {
-        Arc::new(Self(tool("seat", |_, _| Ok(Value::Null)).declaration().clone()))
+    /// Creates a tool whose confirmations have this payload.
+    fn create(name: &str, payload: Value) -> Arc<dyn Tool> {
+        Arc::new(Self(tool(name, |_, _| Ok(Value::Null)).declaration().clone(), payload))
     }
 }
 
@@ -133,9 +134,7 @@ impl Tool for SeatTool {
             Some(decision) if decision.confirmed => Ok(json!({"booked": decision.payload})),
             Some(_) => Ok(json!({"booked": null})),
             None => {
-                let schema =
-                    json!({"type": "object", "properties": {"seat": {"type": "string"}}, "required": ["seat"]});
-                let requested = cx.request_confirmation("Which seat?", Some(json!({"requestedSchema": schema})));
+                let requested = cx.request_confirmation("Which seat?", Some(self.1.clone()));
                 requested.map_err(|error| ToolError::Recoverable(error.to_string()))?;
                 Ok(json!({"status": "waiting"}))
             }
@@ -176,7 +175,9 @@ impl Tool for CuriousTool {
 
 fn host() -> Host {
     let host = Host::new(vec![]);
-    host.add_tool("air/seat", SeatTool::new());
+    let schema = json!({"type": "object", "properties": {"seat": {"type": "string"}}, "required": ["seat"]});
+    host.add_tool("air/seat", SeatTool::create("seat", json!({"requestedSchema": schema})));
+    host.add_tool("air/upgrade", SeatTool::create("upgrade", json!({"seat": "1A", "price": 90})));
     let declaration = tool("curious", |_, _| Ok(Value::Null)).declaration().clone();
     host.add_tool("air/curious", Arc::new(CuriousTool(declaration)));
     host
@@ -229,6 +230,19 @@ async fn a_form_of_a_confirmation_is_a_form_at_the_client() {
             (&question["message"], &question["requestedSchema"]["required"]),
             (&json!("Which seat?"), &json!(["seat"]))
         );
+    }
+}
+
+#[tokio::test]
+async fn the_proposal_of_a_confirmation_is_a_form_with_its_values() {
+    let person = Person::accepting(json!({"price": 60}));
+    for client in clients(&host(), &person).await {
+        let booked = call(&client, "air_upgrade", json!({})).await.unwrap();
+        assert_eq!(booked.structured_content, Some(json!({"booked": {"seat": "1A", "price": 60}})));
+        let fields = person.questions.lock().unwrap().pop().unwrap()["requestedSchema"]["properties"].clone();
+        let expected =
+            json!({"seat": {"type": "string", "default": "1A"}, "price": {"type": "integer", "default": 90}});
+        assert_eq!(fields, expected);
     }
 }
 
