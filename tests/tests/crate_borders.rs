@@ -9,14 +9,14 @@ use serde_json::Value;
 
 /// Every crate of the host, with the crates of the workspace that it may use. Dependencies point one way: core ← engine
 /// ← recordings, eval, wasm, models, stores, mcp, a2a, openapi, executors ← assembly ← server ← cli. Telemetry knows the core only, and so
-/// does the client of requests to other hosts (egress), which models, stores, mcp, a2a, openapi and executors use. The registry client knows none of
+/// does the client of requests to other hosts (egress), which wasm, models, stores, mcp, a2a, openapi and executors use. The registry client knows none of
 /// the others.
 const BORDERS: [(&str, &[&str]); 17] = [
     ("hatchery-core", &[]),
     ("hatchery-engine", &["hatchery-core"]),
     ("hatchery-recordings", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-eval", &["hatchery-core", "hatchery-engine"]),
-    ("hatchery-wasm", &["hatchery-core", "hatchery-engine"]),
+    ("hatchery-wasm", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
     ("hatchery-egress", &["hatchery-core"]),
     ("hatchery-mcp", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
     ("hatchery-a2a", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),

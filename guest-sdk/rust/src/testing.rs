@@ -223,6 +223,11 @@ impl Host {
         self.0.borrow().requested_confirmation.clone()
     }
 
+    /// Returns the configuration of the credential that was requested for a tool call, in the JSON of ADK.
+    pub fn requested_credential(&self) -> Option<Value> {
+        self.0.borrow().requested_credential.clone()
+    }
+
     /// Returns the agent that the conversation was transferred to.
     pub fn transferred_to(&self) -> Option<String> {
         self.0.borrow().actions.transfer_to_agent.clone()

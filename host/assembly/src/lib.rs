@@ -57,6 +57,7 @@ mod host_key;
 mod mcp;
 mod openapi;
 mod retrieval;
+mod sandbox;
 mod settings;
 mod source;
 mod storage;

@@ -73,7 +73,7 @@ pub struct Invocation {
     pub lease: Option<Arc<TurnLease>>,
     /// The journal of the run's calls, shared with the runs of agents that are called as tools; `None` without a lease.
     pub journal: Option<Arc<RunJournal>>,
-    /// Where the spans of the run begin.
+    /// The parent of the spans of the run.
     pub span: SpanContext,
     /// The streaming tools of a live run.
     pub live_streams: LiveStreams,
@@ -118,7 +118,7 @@ pub struct NewInvocation {
     pub lease: Option<Arc<TurnLease>>,
     /// The journal of the run's calls; `None` without a lease.
     pub journal: Option<Arc<RunJournal>>,
-    /// Where the spans of the run begin.
+    /// The parent of the spans of the run.
     pub span: SpanContext,
 }
 

@@ -77,7 +77,9 @@ pub use callback::{Callback, Callbacks, HookPoint};
 pub use caller::{Caller, CallerOrigin};
 pub use client_input::{ClientRoot, InputClient, InputError, InputKind, InputRequest, InputResponse};
 pub use client_scope::ClientScope;
-pub use code::{CodeExecution, CodeExecutor, CodeFile, CodeInput, CodeOutput, CodeRunner};
+pub use code::{
+    CodeExecution, CodeExecutor, CodeFile, CodeInput, CodeOutput, CodeRunner, DEFAULT_CODE_EXECUTOR, Delimiters,
+};
 pub use config_value::{ConfigValue, MissingVariable};
 pub use confirmation::{REQUEST_CONFIRMATION, ToolConfirmation, confirmation_hint};
 pub use content::{

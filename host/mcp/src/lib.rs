@@ -17,6 +17,6 @@ pub use config::{
 };
 pub use hatchery_egress::{Egress, Url};
 pub use server::{
-    ANONYMOUS_USER, ExposedMessage, ExposedPrompt, Exposure, FileResource, McpCatalog, McpEndpoint, McpService,
-    PromptContent, PromptParameter,
+    ExposedMessage, ExposedPrompt, Exposure, FileResource, McpCatalog, McpEndpoint, McpService, PromptContent,
+    PromptParameter, client_user, is_reserved_user,
 };

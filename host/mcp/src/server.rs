@@ -29,7 +29,7 @@ use tokio::sync::{broadcast, watch};
 use exposure::ExposedTools;
 use subscriptions::ArtifactChange;
 
-pub use call::ANONYMOUS_USER;
+pub use call::{client_user, is_reserved_user};
 pub use exposure::Exposure;
 pub use files::FileResource;
 pub use http::McpEndpoint;

@@ -1,7 +1,7 @@
 //! Authentication: who sends a request. API keys, tokens of an issuer, and logins of browsers.
 //!
-//! The [service](crate::service) asks before the route of a request is known, so that nothing is said about what exists
-//! to clients that may not know it.
+//! The [service](crate::service) asks before the route of a request is known, so that a refusal does not tell
+//! clients whether the route exists.
 
 mod api_keys;
 mod concurrency;
@@ -47,7 +47,7 @@ pub(crate) use principal::Principal;
 /// Longest time for which a browser stays logged in.
 const MAX_LOGIN: Duration = Duration::from_secs(12 * 3600);
 
-/// Decides who sends a request, and what they may do.
+/// Authenticates requests, and authorizes them by path.
 pub(crate) struct Authentication {
     clients: ArcSwap<Clients>,
     logins: Logins,
@@ -104,10 +104,10 @@ pub(crate) struct Admission {
     pub(crate) permit: Option<RequestPermit>,
 }
 
-/// Who a credential belongs to, and how long it is valid.
+/// The owner of a credential, and its expiry.
 struct Identified {
     principal: Principal,
-    /// What a browser logs in with.
+    /// The credential for the login of a browser.
     credential: LoginCredential,
     /// `None` if it does not expire.
     expires_in: Option<Duration>,
@@ -168,9 +168,10 @@ impl Authentication {
             },
             Err(refusal) => {
                 self.record(&refusal, request.path, request.peer);
-                let response = match login_page::opens_page(&request) && refusal.is_of_client() {
-                    true => login_page(request.path, None),
-                    false => ApiError::from(refusal).into_response(),
+                let response = if login_page::opens_page(&request) && refusal.is_of_client() {
+                    login_page(request.path, None)
+                } else {
+                    ApiError::from(refusal).into_response()
                 };
                 Err(response.into())
             }

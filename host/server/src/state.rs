@@ -261,7 +261,7 @@ impl AppState {
         &self.shared.drafts
     }
 
-    /// Returns what is cancelled when the server stops, for responses without an end of their own.
+    /// Returns a token that is cancelled when the server stops, for responses without an end of their own.
     pub(crate) fn stop(&self) -> &CancellationToken {
         &self.shared.stop
     }

@@ -52,7 +52,7 @@ impl Service {
         }
     }
 
-    /// Returns what the service manager is told next.
+    /// Returns the next notification to the service manager.
     fn notification(&self) -> Result<String> {
         let mut text = [0; 64];
         let length = self.manager.recv(&mut text)?;

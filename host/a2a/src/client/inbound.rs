@@ -107,10 +107,7 @@ impl Inbound {
                 let is_end = status.state.is_terminal() || status.state.is_interrupted();
                 let mut events = Vec::new();
                 for artifact in artifacts {
-                    match is_end {
-                        true => events.extend(self.complete(artifact)),
-                        false => self.restore(artifact)?,
-                    }
+                    if is_end { events.extend(self.complete(artifact)) } else { self.restore(artifact)? }
                 }
                 events.extend(self.status(status)?);
                 events
@@ -143,9 +140,10 @@ impl Inbound {
 
     fn add_bytes(&mut self, bytes: usize) -> Result<(), ClientError> {
         self.bytes = self.bytes.saturating_add(bytes);
-        match self.bytes > self.max_bytes {
-            true => Err(ClientError::TooLarge { what: "answer", limit: self.max_bytes, key: "max_answer" }),
-            false => Ok(()),
+        if self.bytes > self.max_bytes {
+            Err(ClientError::TooLarge { what: "answer", limit: self.max_bytes, key: "max_answer" })
+        } else {
+            Ok(())
         }
     }
 
@@ -215,9 +213,10 @@ impl Inbound {
         open.metadata.extend(metadata.clone());
         open.is_complete = last_chunk;
         let event_id = open.event_id.clone();
-        let (parts, metadata) = match last_chunk {
-            true => (std::mem::take(&mut open.parts), std::mem::take(&mut open.metadata)),
-            false => (parts, metadata),
+        let (parts, metadata) = if last_chunk {
+            (std::mem::take(&mut open.parts), std::mem::take(&mut open.metadata))
+        } else {
+            (parts, metadata)
         };
         vec![self.artifact_event(id, event_id, &metadata, parts, !last_chunk)]
     }

@@ -93,9 +93,8 @@ impl History<'_> {
         for event in self.events.iter().skip(since).filter(|event| event.author != self.agent) {
             let Some(content) = event.content.as_ref().filter(|_| !event.partial) else { continue };
             let is_user = event.author == USER_AUTHOR;
-            let event_parts = content.parts.iter().filter(|part| !part.thought).filter_map(|part| match is_user {
-                true => parts::send(part, &[]),
-                false => convert(part, &event.author, aggregation),
+            let event_parts = content.parts.iter().filter(|part| !part.thought).filter_map(|part| {
+                if is_user { parts::send(part, &[]) } else { convert(part, &event.author, aggregation) }
             });
             let event_parts: Vec<_> = event_parts.collect();
             if !is_user && !is_context && !event_parts.is_empty() {

@@ -118,7 +118,7 @@ pub struct McpSamplingConfig {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct McpOAuthConfig {
-    /// Who grants access. Default: a person, by `hatchery login`.
+    /// The OAuth grant. Default: the login of a person, by `hatchery login`.
     pub grant: McpOAuthGrant,
     /// The host's id at the authorization server. Default: the host registers itself.
     pub client_id: Option<ValueConfig>,
@@ -134,7 +134,7 @@ pub struct McpOAuthConfig {
     pub private_network: Vec<PrivateEntry>,
 }
 
-/// Who grants access.
+/// The OAuth grant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum McpOAuthGrant {
@@ -327,26 +327,31 @@ impl McpServerConfig {
             }
         }
         match (&self.command, &self.url) {
-            (Some(command), None) => match self.headers.is_empty() && self.session_headers.is_empty() {
-                true => Ok(Transport::Stdio(StdioServer {
-                    command: command.clone(),
-                    args: self.args.clone(),
-                    env: settings(&self.env),
-                    cwd: self.cwd.clone(),
-                })),
-                false => Err("`headers` belong to a `url`; give variables to a command by `env`".into()),
-            },
-            (None, Some(url)) => match self.args.is_empty() && self.env.is_empty() && self.cwd.is_none() {
-                true if url.starts_with("http://") || url.starts_with("https://") => {
-                    let server = HttpServer { url: url.clone(), headers: settings(&self.headers) };
-                    Ok(match self.transport {
-                        McpHttpTransport::StreamableHttp => Transport::Http(server),
-                        McpHttpTransport::Sse => Transport::Sse(server),
-                    })
+            (Some(command), None) => {
+                if self.headers.is_empty() && self.session_headers.is_empty() {
+                    Ok(Transport::Stdio(StdioServer {
+                        command: command.clone(),
+                        args: self.args.clone(),
+                        env: settings(&self.env),
+                        cwd: self.cwd.clone(),
+                    }))
+                } else {
+                    Err("`headers` belong to a `url`; give variables to a command by `env`".into())
                 }
-                true => Err("`url` must begin with http:// or https://".into()),
-                false => Err("`args`, `env` and `cwd` belong to a `command`; remove them, or the `url`".into()),
-            },
+            }
+            (None, Some(url)) => {
+                if !self.args.is_empty() || !self.env.is_empty() || self.cwd.is_some() {
+                    return Err("`args`, `env` and `cwd` belong to a `command`; remove them, or the `url`".into());
+                }
+                if !url.starts_with("http://") && !url.starts_with("https://") {
+                    return Err("`url` must begin with http:// or https://".into());
+                }
+                let server = HttpServer { url: url.clone(), headers: settings(&self.headers) };
+                Ok(match self.transport {
+                    McpHttpTransport::StreamableHttp => Transport::Http(server),
+                    McpHttpTransport::Sse => Transport::Sse(server),
+                })
+            }
             (None, None) => Err("a server needs either a `command` to start or a `url`".into()),
             (Some(_), Some(_)) => Err("a server has either a `command` or a `url`; remove one of them".into()),
         }

@@ -93,8 +93,8 @@ struct Conversation<'a> {
     user_speech: Speech,
     /// The model's speech that is not stored yet.
     model_speech: Speech,
-    /// The id of the next text event, and the model's text that is not stored yet.
-    model_text: (String, Aggregator),
+    /// The model's text that is not stored yet.
+    model_text: ModelText,
     /// The speech of the user and of the model; `None` if it is not saved.
     recordings: Option<[Recording; 2]>,
     usage: Option<UsageMetadata>,
@@ -105,6 +105,18 @@ struct Conversation<'a> {
     is_in_turn: bool,
     /// True once the conversation ends with the turn of the model.
     is_ending: bool,
+}
+
+/// The chunks of a text event.
+struct ModelText {
+    event_id: String,
+    text: Aggregator,
+}
+
+impl ModelText {
+    fn new() -> Self {
+        Self { event_id: new_event_id(), text: Aggregator::default() }
+    }
 }
 
 /// The end of a model's turn.
@@ -132,7 +144,7 @@ impl<'a> Conversation<'a> {
             streams: RunningStreams::of(&driver.cx.call.invocation.live_streams),
             user_speech: Speech::default(),
             model_speech: Speech::default(),
-            model_text: (new_event_id(), Aggregator::default()),
+            model_text: ModelText::new(),
             recordings: is_recorded.then(|| [Recording::of("input"), Recording::of("output")]),
             usage: None,
             span: None,
@@ -363,9 +375,9 @@ impl<'a> Conversation<'a> {
         if !other.is_empty() {
             let chunk = chunk(other);
             let sent = self.driver.call_after_model(chunk.clone()).await?;
-            let data = response_event(self.model_text.0.clone(), LlmResponse { partial: true, ..sent });
+            let data = response_event(self.model_text.event_id.clone(), LlmResponse { partial: true, ..sent });
             self.driver.cx.emit(data).await?;
-            self.model_text.1.push(chunk);
+            self.model_text.text.push(chunk);
         }
         Ok(())
     }
@@ -398,7 +410,7 @@ impl<'a> Conversation<'a> {
     ) -> Result<Option<Arc<Event>>, RunError> {
         let user_speech = self.user_speech.finish();
         self.emit_user_speech(user_speech).await?;
-        let (id, text) = std::mem::replace(&mut self.model_text, (new_event_id(), Aggregator::default()));
+        let ModelText { event_id: id, text } = std::mem::replace(&mut self.model_text, ModelText::new());
         let (speech, text) = (self.model_speech.finish(), text.finish());
         let Some(response) = text else { return self.emit_model_speech(speech, end, usage).await };
         self.emit_model_speech(speech, TurnEnd::default(), None).await?;

@@ -229,7 +229,7 @@ impl RunnerInner {
             span: span.context().clone(),
         });
         let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);
-        let log = EventLog::new(cx.clone(), writer, plugins.clone(), (client, publisher.frames()), delivered_ids);
+        let log = EventLog::new(cx.clone(), writer, plugins.clone(), client, publisher.frames(), delivered_ids);
         let live = live.map(|start| start.into_input(&cx, &log));
         let run = RunContext::new(app, invocation, plugins, engine_host);
         let run = Arc::new(run.with_history(views, self.compactions.clone()).with_live_input(live));

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use hatchery_core::{CodeExecutor, CodeFile, CodeInput, CodeOutput, ConfigValue, ToolError};
 use hatchery_egress::{Egress, Url};
 use hatchery_executors::{CredentialsSource, ExtensionOperation, VertexConfig, VertexExecutor};
+use hatchery_test_support::serve_http;
 use serde_json::{Value, json};
 
 use crate::call_in;
@@ -43,9 +44,7 @@ impl Vertex {
         let token = |_: String| async { Json(json!({"access_token": "g00gle", "expires_in": 3600})) };
         let app =
             Router::new().route("/token", axum::routing::post(token)).fallback(execute).with_state(vertex.clone());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        let url = serve_http(app).await;
         // Credentials of a person who has logged in need no key.
         let credentials = json!({"type": "authorized_user", "client_id": "c", "client_secret": "s", "refresh_token": "r",
             "token_uri": format!("{url}/token")});

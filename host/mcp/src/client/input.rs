@@ -26,9 +26,9 @@ impl CallInput {
     ///
     /// # Errors
     /// If the answer does not match the form. The text is for the model.
-    pub(super) async fn resume(config: &ServerConfig, cx: &CallContext) -> Result<Self, ToolError> {
+    pub(super) async fn resume(server: &str, config: &ServerConfig, cx: &CallContext) -> Result<Self, ToolError> {
         let sampler = config.sampling.as_ref().map(|sampling| Sampler::new(sampling, cx));
-        Ok(Self { elicitation: Elicitation::resume(cx).await?, can_elicit: config.elicitation, sampler })
+        Ok(Self { elicitation: Elicitation::resume(server, cx).await?, can_elicit: config.elicitation, sampler })
     }
 
     /// Returns the responses to the requests of a call that needs input. `None` if a person is to be asked.

@@ -29,8 +29,11 @@ use super::state::{CallIdentity, CallState, WaitingRun};
 use super::subscriptions::ArtifactChange;
 use super::tool_call::{TOOL_APP, ToolCall};
 
-/// The user of the runs of MCP clients that are not authenticated, or may act for any user.
-pub const ANONYMOUS_USER: &str = "mcp";
+/// The user of the runs of MCP clients that are not authenticated.
+const ANONYMOUS_USER: &str = "mcp";
+
+/// Prefix of the users that stand for authenticated clients without a user.
+const CLIENT_USER_PREFIX: &str = "MCP_CLIENT_";
 
 /// Maximum number of files of an answer.
 const MAX_FILES: usize = 16;
@@ -72,12 +75,13 @@ impl McpService {
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let args = request.arguments.unwrap_or_default();
-        let identity = CallIdentity { user: user(context), tool: &request.name, args: &args };
+        let args_text = serde_json::to_string(&args).unwrap_or_default();
+        let identity = CallIdentity { user: user(context), tool: &request.name, args: args_text };
         let state = identity.open(self.0.runner.signer(), request.request_state.as_deref())?;
         let responses = request.input_responses.unwrap_or_default();
         let result = match target {
-            Target::App(app) => self.run_app(app, &args, (state, responses), context).await,
-            Target::Tool(name) => self.call_tool(name, &args, (state, responses), context).await,
+            Target::App(app) => self.run_app(app, &args, state, responses, context).await,
+            Target::Tool(name) => self.call_tool(name, &args, state, responses, context).await,
         };
         match result {
             Ok(result) => Ok(result.into()),
@@ -94,7 +98,8 @@ impl McpService {
         &self,
         name: &str,
         args: &JsonMap,
-        (state, responses): (CallState, InputResponses),
+        state: CallState,
+        responses: InputResponses,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, Incomplete> {
         let text = args.get("message").and_then(Value::as_str);
@@ -118,7 +123,7 @@ impl McpService {
         let (mut events, mut last_run) = (Vec::new(), 0);
         for _ in 0..MAX_QUESTIONS {
             let run =
-                self.run(app.clone(), (session.as_str(), message), StreamingMode::Off, input.clone(), context).await?;
+                self.run(app.clone(), session.as_str(), message, StreamingMode::Off, input.clone(), context).await?;
             let asked = questions(&run);
             last_run = events.len();
             events.extend(run);
@@ -178,7 +183,8 @@ impl McpService {
         &self,
         name: &str,
         args: &JsonMap,
-        (mut state, responses): (CallState, InputResponses),
+        mut state: CallState,
+        responses: InputResponses,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, Incomplete> {
         let tool = self.0.catalog.tool(name).ok_or_else(|| format!("the tool `{name}` is not loaded any more"))?;
@@ -190,9 +196,10 @@ impl McpService {
         let result = self.run_tool(&call, &key, &client, context).await;
         self.delete(&key).await;
         let pending = client.pending()?;
-        match pending.is_empty() {
-            true => result.map_err(Incomplete::Failed),
-            false => Err(Incomplete::InputRequired(pending, state)),
+        if pending.is_empty() {
+            result.map_err(Incomplete::Failed)
+        } else {
+            Err(Incomplete::InputRequired(pending, state))
         }
     }
 
@@ -209,7 +216,7 @@ impl McpService {
         for _ in 0..MAX_QUESTIONS {
             let input: Arc<dyn InputClient> = client.clone();
             // Only a run with streaming has the progress of its tool.
-            let run = self.run(call.app.clone(), (&*key.id, message), StreamingMode::On, Some(input), context).await?;
+            let run = self.run(call.app.clone(), &key.id, message, StreamingMode::On, Some(input), context).await?;
             let asked = questions(&run);
             events.extend(run);
             if asked.is_empty() {
@@ -233,7 +240,8 @@ impl McpService {
     async fn run(
         &self,
         app: Arc<App>,
-        (session, message): (&str, Content),
+        session: &str,
+        message: Content,
         streaming_mode: StreamingMode,
         input: Option<Arc<dyn InputClient>>,
         context: &RequestContext<RoleServer>,
@@ -335,6 +343,16 @@ fn file_uri(key: &SessionKey, name: &str) -> String {
 /// Returns the user for whom a client acts.
 pub(super) fn user(context: &RequestContext<RoleServer>) -> &str {
     scope(context).and_then(|scope| scope.user.as_deref()).unwrap_or(ANONYMOUS_USER)
+}
+
+/// Returns the user that stands for an authenticated client without a user, such as `key ci`.
+pub fn client_user(client: &str) -> String {
+    format!("{CLIENT_USER_PREFIX}{}", client.replacen(' ', "_", 1))
+}
+
+/// Returns true for a user that stands for clients without a user.
+pub fn is_reserved_user(id: &str) -> bool {
+    id == ANONYMOUS_USER || id.starts_with(CLIENT_USER_PREFIX)
 }
 
 /// Returns the calls of a run that wait for an answer from outside.

@@ -11,10 +11,8 @@ use super::logging::log_progress;
 pub(super) async fn report_event(context: &RequestContext<RoleServer>, count: usize, event: &Event) {
     let Some(token) = context.meta.get_progress_token() else { return };
     let calls: Vec<_> = event.function_calls().map(|call| call.name.as_str()).collect();
-    let message = match calls.is_empty() {
-        true => event.author.clone(),
-        false => format!("{} calls {}", event.author, calls.join(", ")),
-    };
+    let message =
+        if calls.is_empty() { event.author.clone() } else { format!("{} calls {}", event.author, calls.join(", ")) };
     let params = ProgressNotificationParam::new(token, count as f64).with_message(message);
     // Fails if the client is gone, which also ends the run.
     let _ = context.peer.notify_progress(params).await;

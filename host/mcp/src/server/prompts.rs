@@ -171,7 +171,8 @@ impl McpService {
     pub(super) fn suggest_argument(
         &self,
         prompt: &str,
-        (argument, begin): (&str, &str),
+        argument: &str,
+        begin: &str,
         context: &RequestContext<RoleServer>,
     ) -> Result<Vec<String>, ErrorData> {
         let found = self.find_prompt(prompt, context);

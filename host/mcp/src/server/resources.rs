@@ -157,7 +157,7 @@ impl McpService {
                 resource.values(&argument.name, &argument.value)
             }
             Reference::Prompt(reference) => {
-                self.suggest_argument(&reference.name, (&argument.name, &argument.value), context)?
+                self.suggest_argument(&reference.name, &argument.name, &argument.value, context)?
             }
             _ => {
                 return Err(ErrorData::invalid_params(

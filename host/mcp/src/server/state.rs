@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hatchery_core::{EventSigner, JsonMap};
+use hatchery_core::EventSigner;
 use rmcp::model::{ErrorData, InputResponses};
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +34,8 @@ pub(super) struct WaitingRun {
 pub(super) struct CallIdentity<'a> {
     pub(super) user: &'a str,
     pub(super) tool: &'a str,
-    pub(super) args: &'a JsonMap,
+    /// The JSON text of the arguments.
+    pub(super) args: String,
 }
 
 impl CallIdentity<'_> {
@@ -42,8 +43,8 @@ impl CallIdentity<'_> {
     pub(super) fn seal(&self, signer: &EventSigner, state: &CallState) -> String {
         // It consists of texts and JSON, so this cannot fail.
         let payload = URL_SAFE_NO_PAD.encode(serde_json::to_vec(state).unwrap_or_default());
-        let signature = URL_SAFE_NO_PAD.encode(self.signature(signer, &payload));
-        format!("{payload}.{signature}")
+        let proof = signer.sign_texts(PURPOSE, &self.signed_texts(&payload));
+        format!("{payload}.{proof}")
     }
 
     /// Reads the state that a client sends. Without any, the call is at its beginning.
@@ -53,25 +54,17 @@ impl CallIdentity<'_> {
     pub(super) fn open(&self, signer: &EventSigner, text: Option<&str>) -> Result<CallState, ErrorData> {
         let Some(text) = text else { return Ok(CallState::default()) };
         let read = || {
-            let (payload, signature) = text.split_once('.')?;
-            let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
-            is_equal(&self.signature(signer, payload), &signature).then_some(())?;
+            let (payload, proof) = text.split_once('.')?;
+            signer.proves_texts(PURPOSE, &self.signed_texts(payload), proof).then_some(())?;
             serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
         };
         let message = "`requestState` is not that of this call; leave it out to begin the call anew";
         read().ok_or_else(|| ErrorData::invalid_params(message, None))
     }
 
-    fn signature(&self, signer: &EventSigner, payload: &str) -> [u8; 32] {
-        let args = serde_json::to_string(self.args).unwrap_or_default();
-        signer.derive_key(PURPOSE, &[self.user, self.tool, &args, payload])
+    fn signed_texts<'a>(&'a self, payload: &'a str) -> [&'a str; 4] {
+        [self.user, self.tool, &self.args, payload]
     }
-}
-
-/// Compares in constant time.
-fn is_equal(expected: &[u8], actual: &[u8]) -> bool {
-    let difference = expected.iter().zip(actual).fold(0, |difference, (a, b)| difference | (a ^ b));
-    expected.len() == actual.len() && difference == 0
 }
 
 #[cfg(test)]
@@ -82,15 +75,14 @@ mod tests {
 
     #[test]
     fn a_state_is_accepted_for_its_own_call_only() {
-        let (signer, args) = (EventSigner::new(b"secret"), JsonMap::from_iter([("a".to_owned(), json!(1))]));
-        let identity = |user, tool| CallIdentity { user, tool, args: &args };
+        let signer = EventSigner::new(b"secret");
+        let identity = |user, tool| CallIdentity { user, tool, args: json!({"a": 1}).to_string() };
         let state =
             CallState { responses: [("name".to_owned(), json!({"action": "decline"}))].into(), ..CallState::default() };
         let sealed = identity("ada", "pay").seal(&signer, &state);
         assert_eq!(identity("ada", "pay").open(&signer, Some(&sealed)).unwrap(), state);
         assert_eq!(identity("ada", "pay").open(&signer, None).unwrap(), CallState::default());
-        let other_args = JsonMap::new();
-        let other_call = CallIdentity { args: &other_args, ..identity("ada", "pay") };
+        let other_call = CallIdentity { args: json!({}).to_string(), ..identity("ada", "pay") };
         let other_signer = EventSigner::new(b"other");
         for result in [
             identity("bob", "pay").open(&signer, Some(&sealed)),

@@ -111,13 +111,12 @@ struct SingleCall {
 impl Model for SingleCall {
     async fn generate(&self, request: LlmRequest, _: StreamingMode) -> Result<ResponseStream, ModelError> {
         let has_called = request.contents.iter().any(|content| content.function_responses().next().is_some());
-        let response = match has_called {
-            true => LlmResponse::text("done"),
-            false => {
-                let (name, args) = (self.name.clone(), self.args.clone());
-                let call = PartData::FunctionCall(FunctionCall { name, args, ..FunctionCall::default() });
-                LlmResponse { content: Some(Content::new("model", vec![call.into()])), ..LlmResponse::default() }
-            }
+        let response = if has_called {
+            LlmResponse::text("done")
+        } else {
+            let (name, args) = (self.name.clone(), self.args.clone());
+            let call = PartData::FunctionCall(FunctionCall { name, args, ..FunctionCall::default() });
+            LlmResponse { content: Some(Content::new("model", vec![call.into()])), ..LlmResponse::default() }
         };
         Ok(futures::stream::iter([Ok(response)]).boxed())
     }

@@ -12,7 +12,7 @@ use hatchery_core::{Agent, Blob, CallerOrigin, PartData, Tool, ToolError, ToolPr
 use hatchery_engine::build::custom;
 use hatchery_engine::{App, AppDirectory, Runner};
 use hatchery_mcp::{Exposure, McpCatalog, McpEndpoint, McpService};
-use hatchery_test_support::{services, tool, tool_with_confirmation};
+use hatchery_test_support::{serve_http, services, tool, tool_with_confirmation};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ProgressNotificationParam, ProtocolVersion,
 };
@@ -22,7 +22,6 @@ use rmcp::service::{
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransport;
 use rmcp::{ClientHandler, RoleClient, ServiceExt};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 
 /// Apps and tools that a test can change.
@@ -397,10 +396,8 @@ pub async fn serve(service: McpService) -> (String, McpEndpoint) {
             }
         }
     };
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, Router::new().route("/mcp", any(answer))).await.unwrap() });
-    (url, endpoint)
+    let url = serve_http(Router::new().route("/mcp", any(answer))).await;
+    (format!("{url}/mcp"), endpoint)
 }
 
 pub fn http_client() -> reqwest::Client {

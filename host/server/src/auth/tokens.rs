@@ -58,7 +58,7 @@ impl Tokens {
         let user = claims.get(&self.config.user_claim).and_then(Value::as_str).filter(|user| !user.trim().is_empty());
         let user = user.ok_or(Refusal::InvalidToken("it names no user"))?;
         IdKind::User.check(user).map_err(|_| Refusal::InvalidToken("the name of its user is too long, or no text"))?;
-        if hatchery_a2a::is_reserved_user(user) || user == hatchery_mcp::ANONYMOUS_USER {
+        if hatchery_a2a::is_reserved_user(user) || hatchery_mcp::is_reserved_user(user) {
             return Err(Refusal::InvalidToken("the name of its user stands for clients without credentials"));
         }
         let principal = match self.role(&claims)? {

@@ -19,7 +19,7 @@ pub(crate) struct Upload {
     announced: Option<usize>,
     /// True if the client sends the body only once it is read.
     is_expected: bool,
-    /// What is wrong with the body.
+    /// The error in the body.
     error: Option<ApiError>,
 }
 

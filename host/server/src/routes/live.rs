@@ -1,13 +1,13 @@
 //! Live runs: `WebSocket /run_live`. Frames are the JSON of live requests and of events.
 //!
-//! What is wrong with a request is told in a close frame, because a browser hides the response of a failed handshake.
+//! The error of an invalid request is sent in a close frame, because a browser hides the response of a failed handshake.
 
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::ws::{WebSocket, WebSocketUpgrade, close_code};
+use axum::extract::ws::{WebSocketUpgrade, close_code};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::get;
@@ -18,11 +18,11 @@ use serde_json::json;
 use super::run::trace_parent;
 use crate::api_document::ApiRouter;
 use crate::auth::{Principal, RequestPermit};
-use crate::connections::ConnectionPermit;
+use crate::connections::{ConnectionPermit, StreamWindow};
 use crate::extract::QueryParams;
 use crate::live::{LiveEnd, LiveLimits, LiveSession};
 use crate::state::AppState;
-use crate::websocket;
+use crate::websocket::{self, Socket};
 
 /// Most requests that a run has not read. The client is not read from there on.
 const MAX_UNREAD_REQUESTS: usize = 16;
@@ -41,14 +41,17 @@ async fn run_live(
     headers: HeaderMap,
     permit: Option<Extension<Arc<ConnectionPermit>>>,
     request_permit: Option<Extension<RequestPermit>>,
+    window: Option<Extension<Arc<StreamWindow>>>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
-    let upgrade = match websocket::accept(upgrade, state.config().small_body_limit.bytes()) {
+    let max_frame = state.config().small_body_limit.bytes();
+    let upgrade = match websocket::accept(upgrade, max_frame) {
         Ok(upgrade) => upgrade,
         Err(response) => return *response,
     };
     let trace_parent = trace_parent(&headers);
     upgrade.on_upgrade(move |socket| async move {
+        let socket = Socket::new(socket, max_frame, window.map(|Extension(window)| window));
         converse(state, &principal, socket, &query, trace_parent).await;
         drop((permit, request_permit));
     })
@@ -58,19 +61,15 @@ async fn run_live(
 async fn converse(
     state: AppState,
     principal: &Principal,
-    socket: WebSocket,
+    socket: Socket,
     query: &[(String, String)],
     trace_parent: Option<TraceParent>,
 ) {
     let connection = state.live().open();
     let queue = LiveRequestQueue::new(MAX_UNREAD_REQUESTS);
     let config = state.config();
-    let limits = LiveLimits {
-        frame: config.small_body_limit.bytes(),
-        memory: state.body_budget().clone(),
-        idle: config.live_idle_timeout,
-        ping: config.keep_alive,
-    };
+    let limits =
+        LiveLimits { memory: state.body_budget().clone(), idle: config.live_idle_timeout, ping: config.keep_alive };
     let session = LiveSession::new(socket, queue.clone(), limits);
     let (app, request) = match request(&state, principal, query) {
         Ok((app, request)) => {
@@ -83,7 +82,7 @@ async fn converse(
         Ok(permit) => permit,
         Err(error) => return session.close(&LiveEnd::Refused(close_code::AGAIN, error.detail)).await,
     };
-    // A client that hangs up cancels what it does not hear.
+    // A client that disconnects cancels the run.
     let _guard = request.cancel.clone().drop_guard();
     let started = state.runner().run_live(app, request, queue).await;
     // The run counts from here on, as long as the connection is open.

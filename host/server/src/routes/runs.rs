@@ -210,7 +210,7 @@ async fn follow(
     Ok(stream(updates, state.config().keep_alive))
 }
 
-/// Returns what a run has emitted after a revision of its session, and what it still emits.
+/// Returns the events of a run after a revision of its session: the stored ones, then new ones.
 ///
 /// # Errors
 /// 404 if there is no such run, or its user is the host.

@@ -1,4 +1,4 @@
-//! API keys: who may do what, and what they are told.
+//! API keys: their permissions, and the responses to refused requests.
 
 use hatchery::{ClientKeyConfig, CorsConfig, Role, ServerAuthConfig, ServerConfig};
 use hatchery_engine::Runner;
@@ -14,7 +14,7 @@ pub const OPERATOR: &str = "operator-key-0123456789";
 /// May use `says` and `streams` for any user.
 const BACKEND: &str = "backend-key-0123456789";
 /// May use `says` for the user `u`.
-const USER: &str = "user-key-0123456789";
+pub const USER: &str = "user-key-0123456789";
 
 fn key(name: &str, text: &str) -> ClientKeyConfig {
     let sha256 = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -425,7 +425,7 @@ async fn keys_are_replaced_while_the_server_runs() {
     assert_eq!(get(&host, NEXT, "/components").await.status(), 200);
     problem(get(&host, USER, "/apps/says/users/u/sessions").await, 403, "USER_NOT_ALLOWED").await;
     assert_eq!(get(&host, USER, "/apps/says/users/v/sessions").await.status(), 200);
-    // What cannot be used changes nothing.
+    // An invalid configuration changes nothing.
     auth.keys[0].sha256 = None;
     auth.keys[0].from = Some("HATCHERY_TESTS_NO_SUCH_KEY".into());
     let error = host.state.reload_auth(Some(&auth)).unwrap_err();

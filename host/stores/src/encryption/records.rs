@@ -10,7 +10,7 @@ use super::keys::{EncryptionKeys, cannot_seal, does_not_fit, place};
 /// The start of a sealed record. The id of the key follows, a colon, and in Base64 the nonce and what the cipher returned.
 const PREFIX: &str = "hatchery:sealed:";
 
-/// A record in words, and what it belongs to.
+/// A record in words, and its associated data.
 #[derive(Clone, Copy)]
 pub(super) struct Record<'a> {
     pub(super) what: &'a str,

@@ -16,7 +16,7 @@ use super::records::{Record, unreadable};
 /// The key of the custom metadata with the sealed event.
 const SEALED_EVENT: &str = "hatchery:sealedEvent";
 
-/// A [`SessionService`] that encrypts events and values of state. Its [usage](SessionService::usage) is that of what is stored.
+/// A [`SessionService`] that encrypts events and values of state. Its [usage](SessionService::usage) is that of the encrypted data.
 pub struct EncryptedSessions {
     inner: Arc<dyn SessionService>,
     pub(super) keys: Arc<EncryptionKeys>,
@@ -157,7 +157,7 @@ impl WrapperSessionService for EncryptedSessions {
     async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {
         let sealed = self.seal_event(key, event)?;
         match self.inner.append_with(key, &sealed, fence).await {
-            // What is sealed twice differs.
+            // Encrypting the same data twice gives different bytes.
             Err(StoreError::EventExists(id)) => self.revision_of(key, event).await?.ok_or(StoreError::EventExists(id)),
             appended => appended,
         }

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::keys;
 
-/// Maximum length of an escaped id in bytes. An id of a document has up to two of them, or three of which one is short.
+/// Maximum length of an escaped id in bytes. An id of a document has up to two of them, or two and a short third one.
 const MAX_ID_BYTES: usize = 700;
 
 /// The names of the documents below a root collection, relative to the database.

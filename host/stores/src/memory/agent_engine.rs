@@ -21,7 +21,7 @@ const MAX_FACTS: u32 = 10;
 /// The author that ADK gives to facts.
 const AUTHOR: &str = "user";
 
-/// A [`MemoryService`] in Vertex AI Memory Bank. Stores facts about a user, not messages: what was added cannot be listed
+/// A [`MemoryService`] in Vertex AI Memory Bank. Stores facts about a user, not messages: added messages cannot be listed
 /// or deleted by session, and adding a session again merges its facts with those that are known.
 pub struct AgentEngineMemory {
     engine: AgentEngine,

@@ -27,7 +27,7 @@ pub(crate) struct Schema {
 
 impl Schema {
     /// Applies the missing migrations in one transaction. Other hosts wait for it.
-    pub(super) async fn migrate(&self, pool: &Pool) -> Result<(), StoreError> {
+    pub(crate) async fn migrate(&self, pool: &Pool) -> Result<(), StoreError> {
         let migrated = timeout(MAX_MIGRATION, self.try_migrate(pool)).await.unwrap_or(Err(Failure::Unresponsive));
         migrated
             .map_err(|failure| failure.into_error(self.noun, &format!("{} {}: cannot open it", self.noun, pool.name())))

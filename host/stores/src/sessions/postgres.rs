@@ -86,9 +86,9 @@ impl PostgresSessions {
     }
 }
 
-/// What a function of the schema has done.
+/// The outcome of a function of the schema.
 enum Outcome {
-    /// What it was called for.
+    /// The function has done its work.
     Done,
     /// Nothing, because what it writes is there already or was changed meanwhile.
     NotDone,

@@ -8,6 +8,7 @@ mod agents;
 mod artifacts;
 mod clock;
 mod config;
+mod credentials;
 mod http;
 mod journal;
 mod live;

@@ -1,4 +1,4 @@
-//! Where a server listens: a TCP address, or a Unix socket.
+//! The address of a server: TCP, or a Unix socket.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use hatchery_server::{AppState, BindError, Server};
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Listen {
     Tcp(SocketAddr),

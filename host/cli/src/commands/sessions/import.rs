@@ -45,7 +45,7 @@ struct Export {
     events: Vec<EventData>,
 }
 
-/// What has become of a session.
+/// The outcome of importing a session.
 enum Stored {
     Imported {
         events: u64,

@@ -53,13 +53,13 @@ struct ActiveRun {
     is_cancelling: bool,
 }
 
-/// What a message begins.
+/// The effect of a message.
 enum Work {
     Run(RunBody),
     Follow { session: SessionKey, run_id: String, after: u64 },
 }
 
-/// What happens next in a connection.
+/// The next event of a connection.
 enum Step {
     Received(Result<Option<Utf8Bytes>, SocketEnd>),
     Emitted(SocketMessage),
@@ -68,7 +68,7 @@ enum Step {
     Idle,
 }
 
-/// Why a connection ends.
+/// The reason for the end of a connection.
 #[derive(Debug)]
 enum End {
     Socket(SocketEnd),
@@ -188,7 +188,7 @@ impl Connection {
     /// Handles a message.
     ///
     /// # Errors
-    /// If it is none, or cannot be taken. What is wrong with a request is told to the client, and the connection goes on.
+    /// If it is not a request, or cannot be handled. The client gets a message about an invalid request, and the connection stays open.
     async fn handle(&mut self, text: &str) -> Result<(), End> {
         self.idle_since = Instant::now();
         let memory = reserve_message(self.state.body_budget(), text.as_bytes()).map_err(End::Refused)?;
@@ -204,10 +204,10 @@ impl Connection {
             }
             SocketRequest::Start { id, run } => (id, Ok(Work::Run(run))),
             SocketRequest::Answer { id, session, call_id, name, response, streaming } => {
-                (id, answer(session, (call_id, name), response, streaming).map(Work::Run))
+                (id, answer(session, call_id, name, response, streaming).map(Work::Run))
             }
             SocketRequest::Confirm { id, session, call_id, confirmed, payload, streaming } => {
-                (id, confirmation(session, call_id, (confirmed, payload), streaming).map(Work::Run))
+                (id, confirmation(session, call_id, confirmed, payload, streaming).map(Work::Run))
             }
             SocketRequest::Follow { id, session, run_id, after } => {
                 (id, Ok(Work::Follow { session: session.key(), run_id, after: after.unwrap_or_default() }))
@@ -318,7 +318,7 @@ impl Connection {
     }
 }
 
-/// Returns who sends a message: what they may do can have changed since the connection was opened.
+/// Returns the sender of a message. Permissions can have changed since the connection was opened.
 async fn admit(state: &AppState, credentials: Option<&Credentials>) -> Result<Principal, ApiError> {
     match (state.auth(), credentials) {
         (Some(auth), Some(credentials)) => auth.admit_message(credentials).await,

@@ -15,7 +15,7 @@ use crate::routes::run::StartedRun;
 use crate::routes::runs::RunView;
 use crate::state::AppState;
 
-/// What a request uses until its run has ended.
+/// The resources of a request until the end of its run.
 pub(super) struct Held {
     pub(super) _memory: BodyMemory,
     pub(super) _permit: Option<RequestPermit>,

@@ -20,7 +20,7 @@ pub(super) struct Unfinished(pub(super) PathBuf);
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // What cannot be removed now is removed when it is old.
+        // A file that cannot be removed now is removed when it is old.
         let _ = std::fs::remove_file(&self.0);
     }
 }

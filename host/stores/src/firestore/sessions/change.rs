@@ -9,7 +9,7 @@ use super::stored::{Status, StoredSession, field_paths};
 use crate::firestore::client::{Backoff, Commit};
 use crate::firestore::document::{Document, Write};
 
-/// What a change writes, and what it returns after that.
+/// The writes of a change, and its result.
 pub(super) struct Plan<T> {
     writes: Vec<Write>,
     result: T,
@@ -60,7 +60,7 @@ impl Store {
         }
     }
 
-    /// Makes the writes of a session, of which the first is that of its document. Returns false if others have changed it.
+    /// Commits the writes of a session. The first one is that of its document. Returns false if others have changed it.
     pub(super) async fn commit(
         &self,
         key: &SessionKey,

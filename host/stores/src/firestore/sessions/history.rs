@@ -20,7 +20,7 @@ use crate::sessions::{record_bytes, too_few_events};
 /// Maximum number of documents of a deleted session that one request reads.
 const PAGE: usize = 100;
 
-/// What follows from the removal of the newest events.
+/// The consequences of removing the newest events.
 struct Removal {
     writes: Vec<Write>,
     /// The bytes that events, runs and calls do not take any more.
@@ -34,7 +34,7 @@ impl Store {
             if stored.status == Status::Removing {
                 return self.sweep(key).await;
             }
-            // What is left has no place in lists.
+            // The remaining document is not listed.
             let mark = fields([
                 (keys::ID, (*key.id).into()),
                 (keys::APP_NAME, (*key.app).into()),
@@ -75,7 +75,7 @@ impl Store {
         self.client.commit(&[stored.delete()]).await.map(drop)
     }
 
-    /// Reads what is needed to delete documents of a session.
+    /// Reads the data for deleting documents of a session.
     async fn children(&self, key: &SessionKey, collection: &str, limit: usize) -> Result<Vec<Document>, StoreError> {
         let fields = ["__name__", keys::PARTS, keys::ID, keys::BACKGROUND];
         let query = json!({"select": select(&fields), "from": [{"collectionId": collection}], "limit": limit});

@@ -69,7 +69,7 @@ async fn try_fork(
     let number: i64 = row.try_get(0)?;
     transaction.execute(queries::COPY_EVENTS, &[&number, &source.number, &at]).await?;
     let bytes: i64 = transaction.query_one(queries::EVENT_BYTES, &[&number]).await?.try_get(0)?;
-    let restored = restore(&transaction, fork, number, (at, bytes), created, &own).await?;
+    let restored = restore(&transaction, fork, number, at, bytes, created, &own).await?;
     transaction.commit().await?;
     lent.set_usable();
     Ok(restored)
@@ -93,7 +93,7 @@ async fn try_rewind(database: &Database, key: &SessionKey, revision: u64) -> Res
     transaction.execute(queries::DELETE_SESSION_STATE, &[&found.number]).await?;
     // Another time than before, also if the clock was set back.
     let created = Timestamp::from_micros(Timestamp::now().as_micros().max(found.created.as_micros() + 1));
-    let restored = restore(&transaction, key, found.number, (at, -freed), created, &own).await?;
+    let restored = restore(&transaction, key, found.number, at, -freed, created, &own).await?;
     transaction.commit().await?;
     lent.set_usable();
     Ok(restored)
@@ -138,7 +138,8 @@ async fn restore(
     transaction: &Transaction<'_>,
     key: &SessionKey,
     number: i64,
-    (revision, bytes): (i64, i64),
+    revision: i64,
+    bytes: i64,
     created: Timestamp,
     own: &State,
 ) -> Result<Restored, Failure> {

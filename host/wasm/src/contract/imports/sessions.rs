@@ -190,7 +190,11 @@ pub(super) async fn delete(mut store: impl StoreAccess, app: String, id: String)
     let cx = allowed_change(&mut store, Permission::Sessions(Access::Write, &app)).await?;
     let key = key(&cx, &app, &id)?;
     check_idle(&cx, &key, "delete it when its run has ended")?;
-    Ok(cx.invocation.services.sessions.delete(&key).await?)
+    cx.invocation.services.sessions.delete(&key).await?;
+    let (SessionKey { app, user, id }, invocation) = (&key, &cx.invocation.id);
+    let decision = "deleted";
+    tracing::info!(target: "hatchery::audit", %app, %user, session = %id, invocation, decision, "deletion");
+    Ok(())
 }
 
 /// Returns the key of a session of the user.
