@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{CallContext, InputKind, InputRequest, InputResponse, JsonMap, ToolConfirmation, ToolError};
@@ -132,7 +133,10 @@ fn signed_texts<'a>(cx: &'a CallContext, questions: &'a str) -> [&'a str; 5] {
 
 /// The questions and answers of one call.
 pub(super) struct Elicitation {
+    server: String,
     cx: CallContext,
+    /// Number of questions that were passed on.
+    forwarded: AtomicUsize,
     questions: Mutex<Questions>,
     /// Notified when the server has asked a question without an answer.
     new_question: Notify,
@@ -161,7 +165,14 @@ impl Elicitation {
             tracing::warn!(server, %session, "the questions of a call were changed in its session, so they are declined");
         }
         let is_possible = cx.function_call_id.is_some() && !cx.invocation.is_in_tool && !is_changed;
-        Ok(Self { cx: cx.clone(), questions: Mutex::new(questions), new_question: Notify::new(), is_possible })
+        Ok(Self {
+            server: server.to_owned(),
+            cx: cx.clone(),
+            forwarded: AtomicUsize::new(0),
+            questions: Mutex::new(questions),
+            new_question: Notify::new(),
+            is_possible,
+        })
     }
 
     /// Returns the answer to a request. `None` if a person is to be asked.
@@ -172,15 +183,19 @@ impl Elicitation {
         }
     }
 
-    /// Passes a request on to the client of the run. `None` if it does not answer during the run.
+    /// Passes a request on to the client of the run. `None` if it does not answer during the run, or not as the form demands.
     async fn forward(&self, request: &ElicitRequestParams) -> Option<ElicitResult> {
         let question = Question::of(request).filter(|_| self.cx.has_interactive_input(InputKind::Form))?;
-        let form = InputRequest::Form { message: question.message.clone(), schema: question.schema.clone() };
+        if self.forwarded.fetch_add(1, Ordering::Relaxed) >= MAX_QUESTIONS {
+            return Some(ElicitResult::new(ElicitationAction::Decline));
+        }
+        let form = InputRequest::Form { message: question.hint(&self.server), schema: question.schema.clone() };
         let responses = self.cx.request_input(BTreeMap::from([(FORWARDED.to_owned(), form)])).await;
         match responses.ok()?.remove(FORWARDED)? {
             InputResponse::Form(Some(fields)) => {
                 let content = question.complete(fields);
-                Some(ElicitResult::new(ElicitationAction::Accept).with_content(content))
+                let is_valid = check_value(&question.schema, content.clone(), &self.cx).await.is_ok();
+                is_valid.then(|| ElicitResult::new(ElicitationAction::Accept).with_content(content))
             }
             InputResponse::Form(None) => Some(ElicitResult::new(ElicitationAction::Decline)),
             InputResponse::Message(_) | InputResponse::Roots(_) => None,
