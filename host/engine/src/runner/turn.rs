@@ -213,6 +213,7 @@ impl RunnerInner {
             session,
             user_content,
             caller: Caller::new(key.user, request.origin),
+            input: request.input,
             run_config: app.settings.run.over(request.config),
             services,
             cancel: request.cancel,

@@ -124,6 +124,7 @@ fn request(body: RunBody, streaming_mode: StreamingMode, cancel: CancellationTok
         state_delta: body.state_delta.unwrap_or_default(),
         config: RunConfig { streaming_mode, ..RunConfig::default() },
         origin: CallerOrigin::Http,
+        input: None,
         trace_parent: None,
         cancel,
     })
