@@ -111,7 +111,7 @@ pub(crate) async fn evaluate(
 }
 
 /// Returns the cases with these ids, each once; all cases if there is no id.
-fn selected<'a>(set: &'a EvalSet, ids: &[String]) -> Result<Vec<&'a EvalCase>, EvalError> {
+fn select_cases<'a>(set: &'a EvalSet, ids: &[String]) -> Result<Vec<&'a EvalCase>, EvalError> {
     if let Some(case) = ids.iter().find(|id| set.case(id).is_none()) {
         return Err(EvalError::CaseNotFound { set: set.eval_set_id.clone(), case: case.clone() });
     }

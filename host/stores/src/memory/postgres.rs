@@ -96,7 +96,7 @@ impl NewEntries {
 }
 
 /// Returns words, separated by spaces; those that come first if they are too many.
-fn joined<'a>(words: impl Iterator<Item = &'a Box<str>>) -> String {
+fn join_words<'a>(words: impl Iterator<Item = &'a Box<str>>) -> String {
     let mut joined = String::new();
     for word in words.map(|word| lexeme(word)) {
         if joined.len() + word.len() >= MAX_WORDS_BYTES {
