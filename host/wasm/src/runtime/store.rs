@@ -10,6 +10,7 @@
 //! which caller an import is called for.
 
 mod active_calls;
+pub(crate) mod call_statistics;
 pub(crate) mod call_usage;
 mod clock;
 mod cpu_scheduler;
@@ -25,7 +26,7 @@ mod stdio;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -44,6 +45,7 @@ use crate::runtime::engine::Engine;
 use crate::runtime::http::Egress;
 use crate::runtime::limits::{DESCRIBE_TIMEOUT, Limit, LimitExceeded, Limits};
 pub(crate) use active_calls::ActiveCalls;
+pub(crate) use call_statistics::CallStatistics;
 use clock::{Clock, InterruptReason};
 pub(crate) use cpu_scheduler::CpuScheduler;
 pub(crate) use instance_pool::InstancePool;
@@ -92,6 +94,7 @@ pub(crate) struct Sandbox {
     /// `None` if each call gets a fresh instance.
     pub(crate) instance_pool: Option<Arc<InstancePool>>,
     pub(crate) active_calls: ActiveCalls,
+    pub(crate) statistics: Arc<CallStatistics>,
     /// Permits of the engine that an instance takes. A component with many memories takes several.
     pub(crate) permits: u32,
     /// Bytes of all memories of a new instance.
@@ -227,7 +230,8 @@ impl Sandbox {
             Caller::Agent(cx, _) => cx.call.invocation.cancel.clone(),
         };
         let clock = Clock::new(self.limits.cpu, wall, cancel.clone(), &self.engine);
-        CallLimits { clock: Arc::new(clock), cancel, wall, limit }
+        let is_counted = !matches!(caller, Caller::Loader);
+        CallLimits { clock: Arc::new(clock), cancel, wall, limit, is_counted }
     }
 
     /// Runs a guest until it returns or exceeds a limit. Dropping the future drops the store.
@@ -237,9 +241,10 @@ impl Sandbox {
         log: &GuestLog,
         guest: BoxFuture<'_, Result<R, GuestError>>,
     ) -> Result<R, CallError> {
-        let CallLimits { clock, cancel, wall, limit } = limits;
+        let CallLimits { clock, cancel, wall, limit, is_counted } = limits;
         let _running = self.active_calls.enter();
-        let guest = clock::measure_cpu(clock, guest);
+        let started = Instant::now();
+        let guest = clock::measure_cpu(clock.clone(), guest);
         let result = tokio::select! {
             biased;
             () = cancel.cancelled() => Err(CallError::Cancelled),
@@ -251,6 +256,10 @@ impl Sandbox {
             && let Some(limit) = error.limit()
         {
             log.report_limit(limit, error);
+            self.statistics.count_limit(limit);
+        }
+        if is_counted {
+            self.statistics.count_call(limit, started.elapsed(), clock.spent());
         }
         result
     }
@@ -372,6 +381,8 @@ struct CallLimits {
     wall: Duration,
     /// The limit to report when `wall` has passed.
     limit: Limit,
+    /// False for a call that describes the component.
+    is_counted: bool,
 }
 
 /// The error of a call before it is classified.
