@@ -112,7 +112,7 @@ impl Sandbox {
         let (caller, span) = self.start_span(caller);
         Box::pin(async move {
             let limits = self.call_limits(&caller);
-            let span = GuestSpan { span, clock: limits.clock.clone() };
+            let span = self.guest_span(span, &limits);
             let log = GuestLog::new(self.component.clone(), caller.context(), &self.limits);
             let (clock, guest_log) = (limits.clock.clone(), log.clone());
             let guest = async move {
@@ -135,7 +135,7 @@ impl Sandbox {
         let (caller, span) = self.start_span(Caller::Call(cx.clone()));
         Box::pin(async move {
             let limits = self.call_limits(&caller);
-            let span = GuestSpan { span, clock: limits.clock.clone() };
+            let span = self.guest_span(span, &limits);
             let (clock, waiting) = (limits.clock.clone(), self.instance_pool.as_ref().and_then(|pool| pool.take()));
             let log = match &waiting {
                 Some(warm) => warm.log.clone(),
@@ -181,6 +181,12 @@ impl Sandbox {
             caller @ (Caller::Loader | Caller::Model | Caller::Close) => caller,
         };
         (caller, span)
+    }
+
+    /// Joins the span of a call with the clock and the statistics that end with it.
+    fn guest_span(&self, span: Span, limits: &CallLimits) -> GuestSpan {
+        let statistics = limits.is_counted.then(|| (self.statistics.clone(), limits.limit));
+        GuestSpan { span, clock: limits.clock.clone(), started: Instant::now(), statistics }
     }
 
     /// Prepares an instance for a call: the waiting one, or a new one if there is none.
@@ -241,10 +247,9 @@ impl Sandbox {
         log: &GuestLog,
         guest: BoxFuture<'_, Result<R, GuestError>>,
     ) -> Result<R, CallError> {
-        let CallLimits { clock, cancel, wall, limit, is_counted } = limits;
+        let CallLimits { clock, cancel, wall, limit, is_counted: _ } = limits;
         let _running = self.active_calls.enter();
-        let started = Instant::now();
-        let guest = clock::measure_cpu(clock.clone(), guest);
+        let guest = clock::measure_cpu(clock, guest);
         let result = tokio::select! {
             biased;
             () = cancel.cancelled() => Err(CallError::Cancelled),
@@ -257,9 +262,6 @@ impl Sandbox {
         {
             log.report_limit(limit, error);
             self.statistics.count_limit(limit);
-        }
-        if is_counted {
-            self.statistics.count_call(limit, started.elapsed(), clock.spent());
         }
         result
     }
@@ -352,6 +354,9 @@ fn install_epoch_callback(store: &mut Store<HostState>, clock: Arc<Clock>) {
 struct GuestSpan {
     span: Span,
     clock: Arc<Clock>,
+    started: Instant,
+    /// Where the call counts, with the limit of its wall time. `None` for a call that describes the component.
+    statistics: Option<(Arc<CallStatistics>, Limit)>,
 }
 
 impl GuestSpan {
@@ -369,6 +374,9 @@ impl Drop for GuestSpan {
     /// A call that is dropped, because its run is over, has used time too.
     fn drop(&mut self) {
         let spent = self.clock.spent();
+        if let Some((statistics, limit)) = &self.statistics {
+            statistics.count_call(*limit, self.started.elapsed(), spent);
+        }
         self.span.context().add_time(TimeKind::GuestCpu, spent);
         self.span.record(|data| data.set("hatchery.guest.cpu_ns", u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX)));
     }
