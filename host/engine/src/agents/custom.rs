@@ -1,5 +1,6 @@
 //! Custom agents: agents that are code.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -9,6 +10,7 @@ use hatchery_core::{
 };
 
 use super::host::EngineHost;
+use crate::provenance::Verifier;
 use crate::run::{AgentOutcome, AgentScope, Replay, RunContext};
 
 /// Runs the code. When an interrupted run is resumed, the code runs again from its beginning, since its steps cannot be
@@ -44,7 +46,8 @@ pub(super) async fn run_custom_agent(
 /// long-running functions, so that they can be answered.
 ///
 /// # Errors
-/// [`RunError::Agent`] if the event does something that only the engine, or another agent, may do.
+/// [`RunError::Agent`] if the event does something that only the engine, or another agent, may do, or takes the answer
+/// to another agent's call.
 pub(super) fn admit(tree: &AgentTree, cx: &CallContext, event: &EventData) -> Result<Option<Claim>, RunError> {
     if event.actions.compaction.is_some() {
         return Err(rejection(
@@ -62,7 +65,28 @@ pub(super) fn admit(tree: &AgentTree, cx: &CallContext, event: &EventData) -> Re
         return Err(rejection(cx, message));
     }
     let has_calls = event.content.iter().any(|content| content.function_calls().next().is_some());
-    Ok((is_own && has_calls && !event.long_running_tool_ids.is_empty()).then_some(Claim::Call))
+    if !is_own || !has_calls || event.long_running_tool_ids.is_empty() {
+        return Ok(None);
+    }
+    if let Some(id) = find_id_of_another_agent(cx, event) {
+        let message = format!(
+            "may not call a function with the id `{id}`, which is that of another agent's call: its answer would come here; give \
+             its calls ids of their own"
+        );
+        return Err(rejection(cx, message));
+    }
+    Ok(Some(Claim::Call))
+}
+
+/// Returns the id of a call that is that of an open call of another agent.
+fn find_id_of_another_agent<'a>(cx: &CallContext, event: &'a EventData) -> Option<&'a str> {
+    let calls = || event.content.iter().flat_map(|content| content.function_calls());
+    let ids: HashSet<&str> = calls().filter_map(|call| call.id.as_deref()).collect();
+    let (events, verifier) = (cx.invocation.events(), Verifier::of(&cx.invocation));
+    events.iter().filter(|earlier| earlier.author != event.author).find_map(|earlier| {
+        let id = earlier.function_calls().find_map(|call| ids.get(call.id.as_deref()?).copied())?;
+        verifier.proves_open_calls(earlier).then_some(id)
+    })
 }
 
 /// Returns true if the event has more than texts and changes of state and artifacts.

@@ -1,4 +1,4 @@
-//! What a turn runs: a new run, or one that is continued.
+//! The plan of a turn: to begin a new run, or to continue one.
 
 use std::sync::Arc;
 
@@ -63,7 +63,6 @@ impl RunnerInner {
         }
         let id = resumed.as_ref().map_or_else(|| turn.new_id.clone(), |resumed| resumed.invocation_id.clone());
         let paused = resumed.as_ref().map(|resumed| resumed.paused_run(&session.events, &verifier)).unwrap_or_default();
-        let message = self.receive_credentials(message, session, &turn.services).await?;
         let journal = Arc::new(RunJournal::new(lease.clone(), id.as_str()));
         let continued = ContinuedRun { id: &id, resumed: resumed.as_ref(), has_run_id };
         if !self.check_end(key, &continued, &session.events, message.is_some(), &journal).await? {
@@ -72,6 +71,8 @@ impl RunnerInner {
         if let Some(message) = message.as_deref().filter(|_| !turn.app.settings.resumable) {
             self.check_answered(key, message, &session.events).await?;
         }
+        // A message that is refused leaves no credential behind.
+        let message = self.receive_credentials(message, session, &turn.services).await?;
         let is_new = resumed.is_none() && !has_run_id && !turn.is_accepted;
         self.record_start(lease, &id, session.revision, is_new).await?;
         Ok(TurnPlan { id, resumed, is_attached, message, paused, journal })

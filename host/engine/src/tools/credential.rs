@@ -26,6 +26,19 @@ pub(crate) fn is_received(response: &JsonMap) -> bool {
     response.get(STATUS).and_then(Value::as_str) == Some(RECEIVED)
 }
 
+/// Returns true for a stored answer without a credential.
+pub(crate) fn is_declined(response: &JsonMap) -> bool {
+    response.get(STATUS).and_then(Value::as_str) == Some(DECLINED)
+}
+
+/// Returns the error that the model gets instead of the result of a call whose credential the user declines.
+pub(crate) fn declined_message(tool: &str) -> String {
+    format!(
+        "the user has not granted the credential that `{tool}` needs, so it was not called; go on without it, or call it again if \
+         the user wants to be asked once more"
+    )
+}
+
 /// Returns true for a message with an answer to a request for a credential.
 pub(crate) fn has_answer(message: &Content) -> bool {
     message.parts.iter().any(|part| answer(part).is_some())
@@ -72,11 +85,16 @@ fn answer(part: &Part) -> Option<&FunctionResponse> {
     }
 }
 
-/// Returns true for an answer to a call of an agent's own code.
+/// Returns true for an answer to a call of an agent's own code. Never for an answer to a request of this host, whose id
+/// code may have repeated.
 fn is_of_code(response: &FunctionResponse, events: &Vector<Arc<Event>>, verifier: &Verifier<'_>) -> bool {
-    let is_call = |call: &FunctionCall| call.name == REQUEST_CREDENTIAL && call.id == response.id;
+    let Some(id) = response.id.as_deref() else { return false };
+    if find_request(events, REQUEST_CREDENTIAL, id, verifier).is_some() {
+        return false;
+    }
+    let is_call = |call: &FunctionCall| call.name == REQUEST_CREDENTIAL && call.id.as_deref() == Some(id);
     let mut calls = events.iter().filter(|event| event.function_calls().any(is_call));
-    response.id.is_some() && calls.any(|event| verifier.proves(event, Claim::Call))
+    calls.any(|event| verifier.proves(event, Claim::Call))
 }
 
 /// Keeps the credential of an answer, if a call waits for it. Returns the status for the session.

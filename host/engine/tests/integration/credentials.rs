@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    Agent, AgentKind, AuthConfig, AuthCredential, AuthKeyLocation, AuthScheme, CallContext, Content, CustomAgentSpec,
-    Event, FunctionDeclaration, JsonMap, REQUEST_CREDENTIAL, Tool, ToolError, UserCredential,
+    Agent, AgentContext, AgentKind, AuthConfig, AuthCredential, AuthKeyLocation, AuthScheme, CallContext, Claim,
+    Content, CredentialId, CustomAgent, CustomAgentSpec, Event, EventData, Extra, FunctionCall, FunctionDeclaration,
+    JsonMap, PartData, REQUEST_CREDENTIAL, RunError, SessionKey, Tool, ToolError, UserCredential,
 };
+use hatchery_engine::RunRequest;
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
 
@@ -106,6 +108,21 @@ async fn neither_plugins_nor_tools_nor_the_session_get_the_answer() {
 }
 
 #[tokio::test]
+async fn the_model_is_told_that_the_user_declines_and_a_later_call_asks_again() {
+    let replies = [call("vault"), "one moment".into(), "as you like".into(), call("vault"), "please log in".into()];
+    let (app, model) = app(replies, vec![Vault::tool("vault")]).await;
+    let events = app.run("hi").await;
+    let (id, _) = requests(&events).remove(0);
+    let events = app.send(answer(&id, "")).await;
+    let told = "the user has not granted the credential that `vault` needs, so it was not called; go on without it, or call it \
+                again if the user wants to be asked once more";
+    assert_eq!(briefs(&events), [format!("root: answer vault{}", json!({"error": told})), "root: as you like".into()]);
+    let contents = json!(model.requests().last().unwrap().contents.iter().collect::<Vec<_>>()).to_string();
+    assert!(contents.contains("the user has not granted"), "{contents}");
+    assert_eq!(requests(&app.run("I do want it").await).len(), 1);
+}
+
+#[tokio::test]
 async fn calls_of_one_response_request_a_credential_each() {
     let tools = vec![Vault::tool("one"), Vault::tool("two")];
     let both = call("one").and_call("two", json!({}));
@@ -156,8 +173,8 @@ async fn code_of_an_agent_cannot_request_a_credential() {
     struct Calling;
 
     #[async_trait]
-    impl hatchery_core::CustomAgent for Calling {
-        async fn run(&self, cx: hatchery_core::AgentContext) -> Result<(), hatchery_core::RunError> {
+    impl CustomAgent for Calling {
+        async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
             let error = cx.call.host()?.call_tool(&cx.call, "vault", JsonMap::new()).await.unwrap_err();
             cx.say(error.to_string()).await.map(|_| ())
         }
@@ -180,4 +197,90 @@ async fn a_resumable_run_waits_and_continues_after_the_answer() {
     let events = app.send(answer(&id, "k")).await;
     assert_eq!(briefs(&events)[..2], [r#"root: answer vault{"key":"K"}"#, "root: done"]);
     assert_eq!(events[0].invocation_id, run);
+}
+
+/// Calls the function `name` with the id of the newest request for a credential.
+struct RepeatingAgent {
+    name: &'static str,
+    /// Signs the event itself, as no component can.
+    signs: bool,
+}
+
+#[async_trait]
+impl CustomAgent for RepeatingAgent {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        let invocation = &cx.call.invocation;
+        let events: Vec<_> = invocation.events().iter().cloned().collect();
+        let Some((id, args)) = requests(&events).pop() else { return Ok(()) };
+        let call = FunctionCall { id: Some(id.clone()), name: self.name.into(), args, extra: Extra::default() };
+        let content = Content::new("model", vec![PartData::FunctionCall(call).into()]);
+        let content = Some(Arc::new(content));
+        let mut data = EventData { content, long_running_tool_ids: vec![id], ..EventData::default() };
+        if !self.signs {
+            return cx.emit(data).await.map(drop);
+        }
+        data.author = cx.call.agent.to_string();
+        data.invocation_id = invocation.id.clone();
+        invocation.signer.sign(&invocation.session_key, &mut data, Claim::Call);
+        cx.sink.emit(Event::new(data)).await.map(drop)
+    }
+}
+
+async fn app_with_repeating_agent(agent: RepeatingAgent) -> Harness {
+    let model = Arc::new(Scripted::sequence([call("vault"), "one moment".into(), "done".into()]));
+    let asking = llm_on("asking", &model, |llm| llm.tools = vec![Vault::tool("vault")]);
+    let spec = CustomAgentSpec { code: Arc::new(agent), model: None, tools: vec![] };
+    let repeating = Agent::new("repeating", "", AgentKind::Custom(spec));
+    Harness::new(workflow("all", AgentKind::Sequential, vec![asking, repeating])).await
+}
+
+async fn stored_key(app: &Harness) -> Option<String> {
+    let id = CredentialId::of_user(&SessionKey::new("app", USER, SESSION), "vault");
+    app.runner.services().credentials.load(&id).await.unwrap().map(|stored| stored.to_string())
+}
+
+async fn stored_events(app: &Harness) -> String {
+    let events = app.session().await.events;
+    events.iter().map(|event| String::from_utf8_lossy(event.json()).into_owned()).collect()
+}
+
+#[tokio::test]
+async fn code_that_repeats_the_id_of_a_request_is_refused_and_the_tool_gets_the_credential() {
+    for name in [REQUEST_CREDENTIAL, "other"] {
+        let app = app_with_repeating_agent(RepeatingAgent { name, signs: false }).await;
+        let (_, error) = app.expect_error("hi").await;
+        let events: Vec<_> = app.session().await.events.iter().cloned().collect();
+        let (id, _) = requests(&events).remove(0);
+        let refusal = format!(
+            "may not call a function with the id `{id}`, which is that of another agent's call: its answer would come here; \
+             give its calls ids of their own"
+        );
+        assert!(error.to_string().contains(&refusal), "{error}");
+        let events = app.send(answer(&id, "s3cret")).await;
+        assert_eq!(briefs(&events)[0], r#"asking: answer vault{"key":"S3CRET"}"#);
+        assert!(!stored_events(&app).await.contains("s3cret"), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_credential_for_a_cancelled_run_is_refused_and_not_kept() {
+    let (app, _) = app([call("vault"), "one moment".into()], vec![Vault::tool("vault")]).await;
+    let request = RunRequest { run_id: Some("r1".into()), ..app.request(Content::user("hi")) };
+    let events = app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
+    let (id, _) = requests(&events).remove(0);
+    app.runner.cancel_run(&SessionKey::new("app", USER, SESSION), "r1").await.unwrap().unwrap();
+    let late = app.runner.run(app.app.clone(), app.request(answer(&id, "s3cret"))).await.unwrap();
+    assert_eq!(late.collect().await.unwrap_err().code(), "BAD_INPUT");
+    assert_eq!(stored_key(&app).await, None);
+}
+
+#[tokio::test]
+async fn an_answer_to_a_request_of_the_host_is_never_passed_to_code() {
+    let app = app_with_repeating_agent(RepeatingAgent { name: REQUEST_CREDENTIAL, signs: true }).await;
+    let (id, _) = requests(&app.run("hi").await).remove(0);
+    let request = app.request(answer(&id, "s3cret"));
+    app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
+    let stored = stored_events(&app).await;
+    assert!(!stored.contains("s3cret"), "{stored}");
+    assert!(stored_key(&app).await.unwrap().contains("s3cret"));
 }

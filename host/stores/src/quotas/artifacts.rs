@@ -109,7 +109,7 @@ impl QuotaArtifacts {
         result
     }
 
-    /// Returns what the session and its user have stored.
+    /// Returns the usage of the session and of its user.
     async fn totals(&self, session: &SessionKey) -> Result<ArtifactUsage, StoreError> {
         let cached = self.cache().usage(session);
         match cached {
