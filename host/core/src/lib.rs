@@ -130,8 +130,8 @@ pub use text::{encode_segment, excerpt};
 pub use time::{Timestamp, UptimeInstant};
 pub use tool::{Tool, ToolAuthorizer, Toolset};
 pub use trace::{
-    AttributeValue, BoundedValue, InvalidTraceParent, ModelCallProgress, Span, SpanContent, SpanContext, SpanData,
-    SpanError, SpanExporter, SpanLog, SpanOperation, TimeKind, Trace, TraceParent,
+    AttributeValue, BoundedValue, InvalidTraceParent, ModelAttempt, ModelCallProgress, Span, SpanContent, SpanContext,
+    SpanData, SpanError, SpanExporter, SpanLog, SpanOperation, TimeKind, Trace, TraceParent,
 };
 pub use turn::{MAX_TURN_LEASE, Turn, TurnLease, TurnStart};
 pub use usage::{ArtifactUsage, SessionUsage, StateUsage, Usage, UserUsage};
