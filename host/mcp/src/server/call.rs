@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{
     Agent, AgentContext, AgentKind, Content, CustomAgent, CustomAgentSpec, Event, JsonMap, RunConfig, RunError,
-    SessionKey, StreamingMode, TOOL_PROGRESS_KEY, Tool, ToolError, USER_AUTHOR, new_event_id,
+    SessionKey, StoreError, StreamingMode, TOOL_PROGRESS_KEY, Tool, ToolError, USER_AUTHOR, new_event_id,
 };
 use hatchery_engine::{App, RunRequest};
 use rmcp::RoleServer;
-use rmcp::model::{CallToolResult, ContentBlock, ProgressNotificationParam};
+use rmcp::model::{CallToolResult, ContentBlock, ProgressNotificationParam, Resource};
 use rmcp::service::RequestContext;
 use serde_json::{Value, json};
 
@@ -29,6 +29,9 @@ const TOOL_APP: &str = "mcp-tools";
 
 /// Maximum number of files of an answer.
 const MAX_FILES: usize = 16;
+
+/// Maximum number of bytes of the files of an answer, and of a resource.
+pub(super) const MAX_FILE_BYTES: u64 = 16 << 20;
 
 impl McpService {
     /// Performs a call. Its failures are results, so that the client's model can read them.
@@ -170,19 +173,38 @@ impl McpService {
         Ok(events)
     }
 
-    /// Returns the files that the events have stored, newest version of each.
+    /// Returns the files that the events have stored, newest version of each: their content, or a link if that is too large.
     async fn files(&self, key: &SessionKey, events: &[Arc<Event>]) -> Vec<ContentBlock> {
         let names: std::collections::BTreeSet<_> =
             events.iter().flat_map(|event| event.actions.artifact_delta.keys()).collect();
         let mut blocks = Vec::new();
+        let mut free = MAX_FILE_BYTES;
         for name in names.into_iter().take(MAX_FILES) {
-            match self.0.runner.services().artifacts.load(key, name, None).await {
-                Ok(Some(part)) => blocks.extend(content::block(&part, name, &file_uri(key, name))),
-                Ok(None) => {}
+            let uri = file_uri(key, name);
+            match self.file(key, name, &uri, &mut free).await {
+                Ok(block) => blocks.extend(block),
                 Err(error) => tracing::warn!("artifact `{name}` cannot be read for an MCP client: {error}"),
             }
         }
         blocks
+    }
+
+    /// Returns the newest version of a file, whose bytes it subtracts from `free`.
+    async fn file(
+        &self,
+        key: &SessionKey,
+        name: &str,
+        uri: &str,
+        free: &mut u64,
+    ) -> Result<Option<ContentBlock>, StoreError> {
+        let stored = self.0.runner.services().artifacts.load_stream(key, name, None).await?;
+        let Some(artifact) = stored else { return Ok(None) };
+        let Some(rest) = free.checked_sub(artifact.len) else {
+            return Ok(Some(ContentBlock::ResourceLink(Resource::new(uri, name))));
+        };
+        *free = rest;
+        let part = artifact.into_part(name, MAX_FILE_BYTES).await?;
+        Ok(content::block(&part, name, uri))
     }
 
     /// Deletes the session of a single call, with its files.

@@ -11,6 +11,7 @@ use hatchery_core::{
 
 use super::keys::EncryptionKeys;
 use super::records::{Record, unreadable};
+use super::segments::SEGMENT;
 
 /// The media type of sealed artifacts. Sealed are the JSON of the part without its bytes, a line feed, and the bytes.
 const SEALED: &str = "application/vnd.hatchery.sealed";
@@ -117,6 +118,10 @@ impl ArtifactService for EncryptedArtifacts {
             Some(stored) => self.open(session, name, stored).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    fn stream_buffer(&self) -> Option<usize> {
+        self.inner.stream_buffer().map(|bytes| bytes + 2 * SEGMENT)
     }
 
     async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {

@@ -106,4 +106,5 @@ mod sessions;
 mod similarity;
 mod support;
 mod turns;
+mod uploads;
 mod usage;
