@@ -102,6 +102,10 @@ impl MemoryService for EncryptedMemory {
         stored.into_iter().map(|entry| self.open(session, entry)).collect()
     }
 
+    fn embedder_calls(&self, texts: usize) -> usize {
+        self.inner.embedder_calls(texts)
+    }
+
     async fn search(&self, app: &str, user: &str, query: &str) -> Result<Vec<MemoryEntry>, StoreError> {
         let words = query_words(query);
         if words.is_empty() {
