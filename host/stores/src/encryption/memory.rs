@@ -64,6 +64,7 @@ impl EncryptedMemory {
         let record = Record { what: &format!("a message ({session})"), place: &message_place(session) };
         let [_, Part { data: PartData::FileData(FileData { file_uri, .. }), .. }] = stored.content.parts.as_slice()
         else {
+            self.keys.check_plain(record.what)?;
             return Ok(stored);
         };
         let Some(json) = self.keys.open(record, file_uri)? else { return Ok(stored) };
