@@ -26,6 +26,9 @@ const LIBRARY: &str = "library";
 /// The sample that starts an MCP server from npm.
 const NOTES: &str = "notes";
 
+/// The sample with an agent of another host, whose card is at a fixed port.
+const CROUPIER: &str = "croupier";
+
 impl Folder {
     /// Creates an empty folder.
     ///
@@ -60,7 +63,7 @@ impl Folder {
             let path = folder.served().join(component);
             ensure!(path.is_file(), "sample-agents/{component} has not been built; `cargo xtask test` builds it");
         }
-        for sample in OTHER_LANGUAGES.into_iter().chain([LIBRARY, NOTES]) {
+        for sample in OTHER_LANGUAGES.into_iter().chain([LIBRARY, NOTES, CROUPIER]) {
             fs::remove_dir_all(folder.served().join(sample))?;
         }
         Ok(folder)
@@ -95,9 +98,10 @@ impl Folder {
     pub fn with_library(&self) -> anyhow::Result<bool> {
         let is_installed =
             Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success());
-        match is_installed {
-            true => copy(&paths::repository().join("sample-agents").join(LIBRARY), &self.served().join(LIBRARY))?,
-            false => crate::skip("sample-agents/library", "python3 is not installed"),
+        if is_installed {
+            copy(&paths::repository().join("sample-agents").join(LIBRARY), &self.served().join(LIBRARY))?
+        } else {
+            crate::skip("sample-agents/library", "python3 is not installed")
         }
         Ok(is_installed)
     }
@@ -112,11 +116,26 @@ impl Folder {
         // It ends at once, because it has no input.
         let started = Command::new("npx").args(server).arg(source.join("files")).stdin(Stdio::null()).output();
         let is_available = started.is_ok_and(|output| output.status.success());
-        match is_available {
-            true => copy(&source, &self.served().join(NOTES))?,
-            false => crate::skip("sample-agents/notes", "npx cannot start its server"),
+        if is_available {
+            copy(&source, &self.served().join(NOTES))?
+        } else {
+            crate::skip("sample-agents/notes", "npx cannot start its server")
         }
         Ok(is_available)
+    }
+
+    /// Creates a folder with the sample `croupier`, whose card is that of the host at `url`.
+    ///
+    /// # Errors
+    /// If it cannot be copied.
+    pub fn of_croupier(url: &str) -> anyhow::Result<Self> {
+        let folder = Self::empty()?;
+        let samples = paths::repository().join("sample-agents");
+        copy(&samples.join(CROUPIER), &folder.served().join(CROUPIER))?;
+        let config = fs::read_to_string(samples.join("hatchery.yaml"))?;
+        let (_, a2a) = config.split_once("\na2a:").context("`a2a` in sample-agents/hatchery.yaml")?;
+        folder.write_operator_config(&format!("a2a:{}", a2a.replace("http://127.0.0.1:8080", url)))?;
+        Ok(folder)
     }
 
     /// Returns the served folder.

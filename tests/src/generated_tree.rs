@@ -146,7 +146,7 @@ impl Tree {
         self.nodes().filter(is_once).flat_map(Node::own_effects).collect()
     }
 
-    /// Returns pairs of effects of which the first is completed before the second begins.
+    /// Returns pairs of effects: the first one ends before the second one begins.
     pub fn order(&self) -> Vec<(String, String)> {
         let mut order = between(&self.0);
         order.extend(self.0.iter().flat_map(Node::order));

@@ -101,6 +101,7 @@ pub async fn run(plan: &Plan, mut on_row: impl FnMut(&Row)) -> anyhow::Result<Ve
         let readers = SlowReaders::open(&host.url, scenario.slow_readers).await?;
         add(measure(scenario, scenario.name, &host.url, process, plan).await?);
         readers.check()?;
+        ensure!(host.stop().await?, "the host has not stopped cleanly after `{}`", scenario.name);
     }
     Ok(rows)
 }

@@ -1,7 +1,7 @@
 //! A real OCI registry: Debian's `docker-registry` on a free port, with its data in a temporary folder.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use anyhow::{Context, bail, ensure};
@@ -9,10 +9,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
-use tokio::sync::OnceCell;
 
+use crate::debian;
 use crate::host::TIMEOUT;
-use crate::paths;
 
 /// The user of a registry with a password.
 pub const REGISTRY_USER: &str = "ada";
@@ -48,7 +47,7 @@ impl Registry {
     }
 
     async fn start_with(settings: &str) -> anyhow::Result<Option<Self>> {
-        let program = match program().await {
+        let program = match debian::program("docker-registry", "usr/bin/docker-registry").await {
             Ok(program) => program,
             Err(reason) => {
                 crate::skip("docker-registry", &format!("{reason:#}"));
@@ -125,54 +124,3 @@ impl Registry {
 }
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-
-/// Returns the program: the installed one, or else that of Debian's package, which is unpacked into the target folder.
-/// Installing the package would start a service.
-async fn program() -> anyhow::Result<PathBuf> {
-    static PROGRAM: OnceCell<Result<PathBuf, String>> = OnceCell::const_new();
-    let program = PROGRAM.get_or_init(async || find().await.map_err(|error| format!("{error:#}"))).await;
-    program.clone().map_err(anyhow::Error::msg)
-}
-
-async fn find() -> anyhow::Result<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let installed =
-        std::env::split_paths(&path).map(|folder| folder.join("docker-registry")).find(|path| path.is_file());
-    if let Some(program) = installed {
-        return Ok(program);
-    }
-    let folder = paths::cache_folder("docker-registry")?;
-    let program = folder.join("unpacked/usr/bin/docker-registry");
-    if !program.is_file() {
-        unpack(&folder).await?;
-    }
-    Ok(program)
-}
-
-async fn unpack(folder: &Path) -> anyhow::Result<()> {
-    let staging = tempfile::tempdir_in(folder)?;
-    if run(staging.path(), &["apt-get", "download", "docker-registry"]).await.is_err() {
-        // The package lists may be missing or outdated; only root can update them.
-        run(staging.path(), &["apt-get", "update"]).await?;
-        run(staging.path(), &["apt-get", "download", "docker-registry"]).await?;
-    }
-    let mut files = fs::read_dir(staging.path())?.filter_map(|entry| Some(entry.ok()?.path()));
-    let package = files.find(|path| path.extension().is_some_and(|extension| extension == "deb"));
-    let package = package.context("apt-get has not downloaded a package")?;
-    let unpacked = staging.path().join("unpacked");
-    run(staging.path(), &["dpkg-deb", "--extract", &package.to_string_lossy(), &unpacked.to_string_lossy()]).await?;
-    // An interrupted run may have left it.
-    let _ = fs::remove_dir_all(folder.join("unpacked"));
-    fs::rename(&unpacked, folder.join("unpacked")).context("another run has unpacked it")
-}
-
-async fn run(folder: &Path, command: &[&str]) -> anyhow::Result<()> {
-    let (program, args) = command.split_first().context("a command")?;
-    let mut started = Command::new(program);
-    started.args(args).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
-    let output = tokio::time::timeout(TIMEOUT, started.output()).await;
-    let output = output.with_context(|| format!("{command:?} takes longer than {TIMEOUT:?}"))?;
-    let output = output.with_context(|| format!("{program} cannot be started"))?;
-    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    Ok(())
-}

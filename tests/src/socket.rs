@@ -3,15 +3,17 @@
 use anyhow::{Context, bail};
 use futures::{SinkExt, StreamExt};
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::handshake::client::Request;
 use tokio_tungstenite::tungstenite::{Message, protocol::CloseFrame};
 
 use crate::host::{Host, TIMEOUT};
 
 /// An open connection.
-pub struct Socket(WebSocketStream<TcpStream>);
+pub struct Socket<S = TcpStream>(WebSocketStream<S>);
 
 /// What the host sends.
 #[derive(Debug)]
@@ -35,7 +37,17 @@ impl Socket {
             request.headers_mut().insert("authorization", format!("Bearer {key}").parse()?);
         }
         let stream = TcpStream::connect(address).await?;
-        let (socket, _) = tokio_tungstenite::client_async(request, stream).await.with_context(|| host.log())?;
+        Self::over(stream, request).await.with_context(|| host.log())
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
+    /// Opens a connection over a stream.
+    ///
+    /// # Errors
+    /// If the handshake fails.
+    pub async fn over(stream: S, request: Request) -> anyhow::Result<Self> {
+        let (socket, _) = tokio_tungstenite::client_async(request, stream).await?;
         Ok(Self(socket))
     }
 

@@ -16,6 +16,9 @@ const PROFILE: &str = "guest";
 /// The environment variable that tells tests where the built components are.
 pub const FOLDER_VARIABLE: &str = "HATCHERY_COMPONENTS";
 
+/// The built component with the default code executor, that of the sample `data-analyst`.
+const SANDBOX: &str = "data_analyst.wasm";
+
 /// Components to build.
 pub struct Components<'a> {
     samples: Vec<&'a Package>,
@@ -70,7 +73,20 @@ impl<'a> Components<'a> {
             let to = sample.folder().join(format!("{}.wasm", sample.name));
             copy_if_changed(&self.output.join(format!("{library}.wasm")), &to)?;
         }
-        Ok(())
+        if self.standalone.is_empty() {
+            Ok(())
+        } else {
+            // The command that is built here finds it as an installed one does.
+            let program = std::env::current_exe().context("cannot find the path of this program")?;
+            self.install_sandbox(program.parent().unwrap_or(Path::new("")))
+        }
+    }
+
+    /// Copies the component of the default code executor to its place in an installation, where `folder` has the command.
+    pub fn install_sandbox(&self, folder: &Path) -> anyhow::Result<()> {
+        let to = folder.join("components");
+        fs::create_dir_all(&to).with_context(|| format!("cannot create {}", to.display()))?;
+        copy_if_changed(&self.output.join(SANDBOX), &to.join("sandbox.wasm"))
     }
 
     /// Runs the tests of the samples with a workspace of their own.

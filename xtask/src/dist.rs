@@ -1,10 +1,12 @@
 //! `cargo xtask dist`: a release for machines without a toolchain. Writes below `target/dist-archive`:
 //!
-//! - `hatchery-VERSION-TARGET.tar.gz`: the stripped command, the license, a systemd service and the guides;
+//! - `hatchery-VERSION-TARGET.tar.gz`: the stripped command, the component of the default code executor, the license, a
+//!   systemd service and the guides;
 //! - the same with `.sha256` appended: its checksum, in the format of `sha256sum --check`;
 //! - `image/`: the build context of a container image, for `docker build` or `podman build`.
 //!
-//! The archive is unpacked and tried before the command succeeds: it must serve a YAML agent from an empty folder.
+//! The archive is unpacked and tried before the command succeeds: it must serve a YAML agent whose model writes code, from
+//! an empty folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,6 +15,7 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use sha2::{Digest, Sha256};
 
+use crate::components::Components;
 use crate::step::{self, Steps};
 use crate::toolchain;
 use crate::workspace::Workspace;
@@ -32,8 +35,10 @@ pub fn build(workspace: &Workspace) -> anyhow::Result<()> {
     let name = format!("hatchery-{}-{target}", env!("CARGO_PKG_VERSION"));
     let output = workspace.target.join("dist-archive");
     let archive = output.join(&name).with_added_extension("tar.gz");
-    let mut steps = Steps::new(4);
+    let samples = Components::of_standalone_samples(workspace)?;
+    let mut steps = Steps::new(5);
     steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
+    steps.run(&format!("components: {samples}"), || samples.build(workspace))?;
     steps.run(HOST, || {
         let build = ["build", "--locked", "--profile", PROFILE, "-p", "hatchery-cli", "--features", ALLOCATOR];
         step::run_command(&mut workspace.cargo(build))
@@ -42,8 +47,10 @@ pub fn build(workspace: &Workspace) -> anyhow::Result<()> {
     steps.run("archive, checksum and image context", || {
         check_size(&binary)?;
         stage(workspace, &binary, &output.join(&name))?;
+        samples.install_sandbox(&output.join(&name))?;
         pack(&output, &name, &archive)?;
-        stage_image(workspace, &binary, &output.join("image"))
+        stage_image(workspace, &binary, &output.join("image"))?;
+        samples.install_sandbox(&output.join("image"))
     })?;
     steps.run("try the archive", || try_archive(&archive, &name))?;
     steps.finish();
@@ -135,13 +142,19 @@ fn try_archive(archive: &Path, name: &str) -> anyhow::Result<()> {
     let output = run.output().with_context(|| format!("cannot start {}", hatchery.display()))?;
     let answer = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success() && answer.contains("Hello from the archive"), "wrong answer: {answer}{errors}");
+    ensure!(output.status.success() && answer.contains("Hello from the archive: 42"), "wrong answer: {answer}{errors}");
     Ok(())
 }
 
-const HELLO_AGENT: &str = "name: hello\nmodel: scripted:hello/answers.yaml\ninstruction: Greet people.\n";
+const HELLO_AGENT: &str =
+    "name: hello\nmodel: scripted:hello/answers.yaml\ninstruction: Greet people.\ncode_executor: sandbox\n";
 
-const HELLO_ANSWERS: &str = "turns:\n  - reply: Hello from the archive\n";
+const HELLO_ANSWERS: &str = "\
+turns:
+  - when: { user: tool_output }
+    reply: \"Hello from the archive: {number}\"
+  - reply: \"```python\\nprint(6 * 7)\\n```\"
+";
 
 fn recreate(folder: &Path) -> anyhow::Result<()> {
     if folder.exists() {

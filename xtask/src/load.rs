@@ -1,5 +1,5 @@
-//! `cargo xtask load`: builds the host, the load test and, if asked for, other agent servers in the release profile, and measures
-//! them one after the other.
+//! `cargo xtask load`: builds the host, the load test and, if asked for, other agent servers in the same profile, and measures them
+//! one after the other.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,6 +15,33 @@ const PICTURE: &str = "docs/images/turn-cost.svg";
 /// Other agent servers: the folder below `tests/rivals`, which is the name of the program, too.
 const RIVALS: [&str; 1] = ["adk-rust"];
 
+/// How all measured programs are built.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Profile {
+    /// As for the benches
+    Release,
+    /// As what `cargo xtask dist` packs: all crates optimised together
+    Dist,
+}
+
+impl Profile {
+    /// Returns the name of the profile, which is that of its folder, too.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Dist => "dist",
+        }
+    }
+
+    /// Returns settings of cargo that give the release profile of another workspace the same optimisations.
+    fn settings(self) -> &'static [&'static str] {
+        match self {
+            Self::Release => &[],
+            Self::Dist => &["--config=profile.release.lto=\"fat\"", "--config=profile.release.codegen-units=1"],
+        }
+    }
+}
+
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Duration of each row, after a fifth of it as warm-up
@@ -23,6 +50,9 @@ pub struct Arguments {
     /// Measure only rows whose names contain this text, and neither starts nor long or idle sessions
     #[arg(long)]
     filter: Option<String>,
+    /// Profile of all measured programs; `dist` takes long to build
+    #[arg(long, value_enum, default_value_t = Profile::Release)]
+    profile: Profile,
     /// Build and measure the servers of tests/rivals, too; the first build takes some minutes
     #[arg(long)]
     rivals: bool,
@@ -36,23 +66,25 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Result<()> {
     let mut steps = Steps::new(if arguments.rivals { 5 } else { 4 });
     steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
     steps.run(&format!("components: {components}"), || components.build(workspace))?;
-    steps.run("host: a release build", || {
+    let profile = arguments.profile.name();
+    steps.run(&format!("host: a {profile} build"), || {
         // The features of all packages, as for the benches, so that both share one build.
-        let build =
-            ["build", "--release", "--workspace", "--bin", "hatchery", "--example", "load", "--features", ALLOCATOR];
-        step::run_command(&mut workspace.cargo(build))
+        let programs = ["--workspace", "--bin", "hatchery", "--example", "load", "--features", ALLOCATOR];
+        step::run_command(workspace.cargo(["build", "--profile", profile]).args(programs))
     })?;
-    let mut load = Command::new(workspace.target.join("release/examples/load"));
+    let mut load = Command::new(workspace.target.join(profile).join("examples/load"));
     load.env(components::FOLDER_VARIABLE, components.folder()).current_dir(&workspace.root);
+    // Wasmtime makes an error whenever a call ends, whose backtrace nobody reads.
+    load.env_remove("RUST_BACKTRACE");
     load.args(["--seconds", &arguments.seconds.to_string()]).args(arguments.json.then_some("--json"));
     match &arguments.filter {
         Some(filter) => load.args(["--filter", filter]),
         None => load.args(["--svg", PICTURE]),
     };
     if arguments.rivals {
-        steps.run("other servers: a release build", || {
+        steps.run(&format!("other servers: a {profile} build"), || {
             for rival in RIVALS {
-                let program = build_rival(workspace, rival)?;
+                let program = build_rival(workspace, rival, arguments.profile)?;
                 load.arg("--rival").arg(format!("{rival}={}", program.display()));
             }
             Ok(())
@@ -64,10 +96,10 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 /// Builds a server of `tests/rivals`, and returns its program.
-fn build_rival(workspace: &Workspace, name: &str) -> anyhow::Result<PathBuf> {
+fn build_rival(workspace: &Workspace, name: &str, profile: Profile) -> anyhow::Result<PathBuf> {
     let manifest = workspace.root.join("tests/rivals").join(name).join("Cargo.toml");
-    let target = workspace.target.join("rivals");
+    let target = workspace.target.join("rivals").join(profile.name());
     let mut build = workspace.cargo(["build", "--release", "--locked", "--manifest-path"]);
-    step::run_command(build.arg(manifest).arg("--target-dir").arg(&target))?;
+    step::run_command(build.arg(manifest).arg("--target-dir").arg(&target).args(profile.settings()))?;
     Ok(target.join("release").join(name))
 }

@@ -112,7 +112,7 @@ enum Task {
 const TOOLCHAIN: &str = "toolchain: a C compiler, the target wasm32-wasip2";
 const HOST: &str = "host: the hatchery command";
 
-/// The feature with the allocator of what is shipped or measured.
+/// The feature that sets the allocator of distributions and benches.
 const ALLOCATOR: &str = "hatchery-cli/jemalloc";
 
 /// The features with the models of third-party libraries.

@@ -6,6 +6,7 @@ import random from "wasi:random/random@0.2.0";
 import agents from "hatchery:agent/sync-agents@@VERSION@";
 import artifacts from "hatchery:agent/sync-artifacts@@VERSION@";
 import config from "hatchery:agent/config@@VERSION@";
+import credentials from "hatchery:agent/sync-credentials@@VERSION@";
 import http from "hatchery:agent/sync-http@@VERSION@";
 import log from "hatchery:agent/log@@VERSION@";
 import memory from "hatchery:agent/sync-memory@@VERSION@";
@@ -74,6 +75,8 @@ const HOST = {
   },
   requestConfirmation: (hint, payload) =>
     callHost(() => session.requestConfirmation(hint, payload === undefined ? null : stringify(payload))),
+  credential: (config) => parseOptional(callHost(() => credentials.get(stringify(config)))),
+  refuseCredential: (config, credential) => callHost(() => credentials.refuse(stringify(config), stringify(credential))),
   config: (key) => parseOptional(callHost(() => config.get(key))),
   arguments: () => parseOptional(callHost(() => config.arguments())),
   plugins: () => callHost(() => plugins.list()).map(convert.pluginFromWit),

@@ -331,4 +331,18 @@ export class Context {
   requestConfirmation(hint, payload) {
     this.#host.requestConfirmation(hint, payload);
   }
+
+  /**
+   * The user's credential for a service, an `AuthCredential` of ADK; `undefined` if the user has been asked for it: the tool's result should
+   * say that it is waiting, and the tool is called again with the same arguments after the answer. The host keeps the credential encrypted
+   * for this component, and refreshes tokens. Needs the grant `network`.
+   */
+  credential(config) {
+    return this.#host.credential(config);
+  }
+
+  /** Reports that the service has refused a credential. The next `credential` refreshes a token, and asks the user again for anything else. */
+  refuseCredential(config, credential) {
+    this.#host.refuseCredential(config, credential);
+  }
 }

@@ -343,6 +343,39 @@ export class Context {
    * tool is called again with the same arguments, and `confirmation` has the decision.
    */
   requestConfirmation(hint: string, payload?: unknown): void;
+  /**
+   * The user's credential for a service; `undefined` if the user has been asked for it: the tool's result should say that it is waiting, and
+   * the tool is called again with the same arguments after the answer. The host keeps the credential encrypted for this component, and
+   * refreshes tokens. Needs the grant `network`.
+   */
+  credential(config: AuthConfig): AuthCredential | undefined;
+  /** Reports that the service has refused a credential. The next `credential` refreshes a token, and asks the user again for anything else. */
+  refuseCredential(config: AuthConfig, credential: AuthCredential): void;
+}
+
+/** A service for which users have credentials, in the JSON of ADK. */
+export interface AuthConfig {
+  authScheme:
+    | { type: "apiKey"; in: "header" | "query" | "cookie"; name: string }
+    | { type: "http"; scheme: "basic" | "bearer" }
+    | { type: "oauth2"; flows: { authorizationCode: { authorizationUrl: string; tokenUrl: string; scopes: Record<string, string> } } }
+    | { type: "openIdConnect"; openIdConnectUrl: string; scopes: string[] };
+  /** The client of an OAuth server. */
+  rawAuthCredential?: {
+    authType: "oauth2" | "openIdConnect";
+    oauth2: { clientId: string; clientSecret?: string; redirectUri?: string };
+  };
+  /** The name under which the host keeps the credential for this component; by default one per scheme and client. */
+  credentialKey?: string;
+}
+
+/** A credential of a user. */
+export interface AuthCredential {
+  authType: "apiKey" | "http" | "oauth2" | "openIdConnect";
+  apiKey?: string;
+  http?: { scheme: string; credentials: { username?: string; password?: string; token?: string } };
+  /** `expiresAt` is in seconds since 1970. */
+  oauth2?: { accessToken?: string; expiresAt?: number };
 }
 
 /** An error with a stable code, such as `DENIED`, `LIMIT_REACHED` or `NOT_FOUND`. */

@@ -1,5 +1,5 @@
 import type {
-  Context, Content, Event, Json, LlmRequest, LlmResponse, MemoryEntry, Model, Part, PluginInfo, RunInfo, RunRequest,
+  AuthConfig, AuthCredential, Context, Content, Event, Json, LlmRequest, LlmResponse, MemoryEntry, Model, Part, PluginInfo, RunInfo, RunRequest,
 } from "./index.js";
 
 /** A request to a web server. Header names are in lower case. */
@@ -45,6 +45,8 @@ export class MockHost {
     idempotencyKey?: string;
     /** Answers requests to web servers: `(request) => Response.json({ degrees: 21 })`. */
     http?: (request: HttpRequest) => Response | Promise<Response>;
+    /** The credential that the user has granted. */
+    credential?: AuthCredential;
     /** A person's decision about the tool call. */
     confirmation?: { hint: string; confirmed: boolean; payload?: Json };
   });
@@ -58,6 +60,10 @@ export class MockHost {
   logLines: [string, string, Record<string, unknown>][];
   /** The confirmation that was requested for the tool call. */
   requestedConfirmation: { hint: string; payload?: Json } | undefined;
+  /** The configuration of the credential that was requested for the tool call. */
+  requestedCredential: AuthConfig | undefined;
+  /** The credential of the user; `undefined` after it was refused. */
+  credentialOfUser: AuthCredential | undefined;
   /** The agent that the conversation was transferred to. */
   transferredTo: string | undefined;
   escalated: boolean;

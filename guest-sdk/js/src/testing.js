@@ -18,6 +18,8 @@ export class MockHost {
   /** Level, message and fields of log lines. */
   logLines = [];
   requestedConfirmation;
+  requestedCredential;
+  credentialOfUser;
   transferredTo;
   escalated = false;
   endedInvocation = false;
@@ -36,6 +38,7 @@ export class MockHost {
 
   constructor(setup = {}) {
     this.state = { ...setup.state };
+    this.credentialOfUser = setup.credential;
     this.#setup = {
       config: {}, userMessage: "", events: [], tools: {}, subAgents: {}, plugins: [], models: [], apps: {},
       idempotencyKey: "key-of-call", ...setup,
@@ -136,6 +139,15 @@ export class MockHost {
 
   requestConfirmation(hint, payload) {
     this.requestedConfirmation = { hint, payload };
+  }
+
+  credential(config) {
+    if (!this.credentialOfUser) this.requestedCredential = parse(stringify(config));
+    return structuredClone(this.credentialOfUser);
+  }
+
+  refuseCredential(config, credential) {
+    if (stringify(credential) === stringify(this.credentialOfUser)) this.credentialOfUser = undefined;
   }
 
   config(key) {
@@ -340,7 +352,7 @@ export async function answer(model, request, ctx) {
 
 /** The functions of the host that change something. */
 const CHANGES = [
-  "setState", "requestConfirmation", "transfer", "escalate", "endInvocation", "skipSummarization", "saveArtifact", "deleteArtifact",
+  "setState", "requestConfirmation", "credential", "refuseCredential", "transfer", "escalate", "endInvocation", "skipSummarization", "saveArtifact", "deleteArtifact",
   "addSessionToMemory", "addEventsToMemory", "runApp", "runAppLive", "cancelRun", "createSession", "appendEvent", "deleteSession",
 ];
 

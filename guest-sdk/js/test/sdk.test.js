@@ -75,6 +75,20 @@ test("a tool controls the run and calls other tools and agents", async () => {
   assert.deepEqual((await collect(ctx.subAgent("helper"))).map(textOf), ["done"]);
 });
 
+test("a user is asked for a credential, and again after it is refused", () => {
+  const config = { authScheme: { type: "apiKey", in: "header", name: "X-Key" } };
+  const unanswered = new MockHost();
+  assert.equal(unanswered.context().credential(config), undefined);
+  assert.deepEqual(unanswered.requestedCredential, config);
+  const host = new MockHost({ credential: { authType: "apiKey", apiKey: "k" } });
+  const ctx = host.context();
+  const credential = ctx.credential(config);
+  assert.deepEqual([credential.apiKey, host.requestedCredential], ["k", undefined]);
+  ctx.refuseCredential(config, credential);
+  assert.equal(ctx.credential(config), undefined);
+  assert.throws(() => host.readOnlyContext().credential(config), { code: "READ_ONLY" });
+});
+
 test("an integer argument can be larger than a number represents exactly", () => {
   const next = tool({ name: "next", parameters: s.object({ id: s.integer() }), run: ({ id }) => BigInt(id) + 1n });
   assert.equal(next.call({ id: 2n ** 60n }, new MockHost().context()), 2n ** 60n + 1n);

@@ -449,6 +449,18 @@ class Contexts(unittest.TestCase):
         with self.assertRaises(FatalError):
             run(cx.generate("Again."))
 
+    def test_a_user_is_asked_for_a_credential_and_again_after_it_is_refused(self) -> None:
+        config = {"authScheme": {"type": "apiKey", "in": "header", "name": "X-Key"}}
+        host = MockHost()
+        self.assertIsNone(run(host.tool_context().credential(config)))
+        self.assertEqual(host.requested_credential, config)
+        host = MockHost(credential={"authType": "apiKey", "apiKey": "k"})
+        cx = host.tool_context()
+        credential = run(cx.credential(config))
+        self.assertEqual((credential, host.requested_credential), ({"authType": "apiKey", "apiKey": "k"}, None))
+        run(cx.refuse_credential(config, credential))
+        self.assertIsNone(run(cx.credential(config)))
+
     def test_a_tool_controls_the_run_and_calls_other_tools_and_agents(self) -> None:
         host = MockHost(tools={"double": lambda number: 2 * number}, sub_agents={"helper": [Event.from_text("done")]})
         cx = host.tool_context()

@@ -34,6 +34,7 @@ macro_rules! exports {
                     "hatchery:agent/specs@0.2.1": crate::bindings::imports::hatchery::agent::specs,
                     "hatchery:agent/models@0.2.1": crate::bindings::imports::hatchery::agent::models,
                     "hatchery:agent/session@0.2.1": crate::bindings::imports::hatchery::agent::session,
+                    "hatchery:agent/credentials@0.2.1": crate::bindings::imports::hatchery::agent::credentials,
                     "hatchery:agent/artifacts@0.2.1": crate::bindings::imports::hatchery::agent::artifacts,
                     "hatchery:agent/memory@0.2.1": crate::bindings::imports::hatchery::agent::memory,
                     "hatchery:agent/tools@0.2.1": crate::bindings::imports::hatchery::agent::tools,

@@ -15,9 +15,10 @@ use crate::artifacts::Artifacts;
 use crate::confirmation::ToolConfirmation;
 use crate::content::{Content, JsonMap};
 use crate::convert::{read, read_state};
+use crate::credential::{AuthConfig, Credential};
 use crate::error::{Error, ToolError};
 use crate::event::Event;
-use crate::host::{agents, config, memory, models, plugins, session, tools};
+use crate::host::{agents, config, credentials, memory, models, plugins, session, tools};
 use crate::model::{LlmRequest, LlmResponse, ResponseStream};
 use crate::run_info::{PluginInfo, RunInfo};
 use crate::runner::Runner;
@@ -327,6 +328,26 @@ impl ToolContext {
         let payload = serde_json::to_value(payload)?;
         let payload = (!payload.is_null()).then(|| payload.to_string());
         Ok(session::request_confirmation(hint.as_ref(), payload.as_deref())?)
+    }
+
+    /// Returns the user's credential for a service. `None` if the user has been asked for it: the tool's result should say
+    /// that it is waiting, and the tool is called again with the same arguments after the answer. The host keeps the
+    /// credential encrypted for this component, and refreshes tokens.
+    ///
+    /// # Errors
+    /// If the component has no grant `network`, the service refuses the login, or the code runs outside of a tool call.
+    pub async fn credential(&self, config: &AuthConfig) -> Result<Option<Credential>, Error> {
+        let credential = credentials::get(config.to_json().to_string()).await?;
+        credential.map(|json| read(&json, "the credential").map(Credential)).transpose()
+    }
+
+    /// Reports that the service has refused a credential. The next [`ToolContext::credential`] refreshes a token, and asks
+    /// the user again for anything else.
+    ///
+    /// # Errors
+    /// See [`ToolContext::credential`].
+    pub async fn refuse_credential(&self, config: &AuthConfig, credential: &Credential) -> Result<(), Error> {
+        Ok(credentials::refuse(config.to_json().to_string(), credential.0.to_string()).await?)
     }
 }
 

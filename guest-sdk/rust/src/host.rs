@@ -5,12 +5,12 @@
 pub(crate) use crate::bindings::imports::wit_stream;
 #[cfg(target_family = "wasm")]
 pub(crate) use crate::bindings::wit::{
-    agents, artifacts, clock, config, log, memory, models, plugins, runner, session, sessions, tools,
+    agents, artifacts, clock, config, credentials, log, memory, models, plugins, runner, session, sessions, tools,
 };
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use crate::testing::imports::{
-    StreamReader, StreamWriter, agents, artifacts, clock, config, log, memory, models, plugins, runner, session,
-    sessions, tools, wit_stream,
+    StreamReader, StreamWriter, agents, artifacts, clock, config, credentials, log, memory, models, plugins, runner,
+    session, sessions, tools, wit_stream,
 };
 #[cfg(target_family = "wasm")]
 pub(crate) use wit_bindgen::{StreamReader, StreamWriter};

@@ -232,6 +232,7 @@ mod confirmation;
 mod content;
 mod context;
 mod convert;
+mod credential;
 mod error;
 mod event;
 mod examples;
@@ -272,6 +273,7 @@ pub use content::{
     PartData,
 };
 pub use context::{CallbackContext, Context, Memory, MemoryEntry, ToolContext};
+pub use credential::{AuthConfig, Credential};
 pub use error::{COMPONENT_FAILED, Error, ToolError};
 pub use event::{Event, EventActions};
 pub use examples::{Example, ExampleProvider, ExamplesRef};
@@ -295,11 +297,11 @@ pub use {schemars, serde, serde_json};
 /// The items that most components use.
 pub mod prelude {
     pub use crate::{
-        AgentContext, Answer, CallbackContext, CodeFile, CodeInput, CodeOutput, CodeRunner, Content, Context,
-        CustomAgent, Error, Event, Example, IncludeContents, LiveConnection, LiveRequest, LiveResponse, LiveRunRequest,
-        LlmAgent, LlmRequest, LlmResponse, LoopAgent, ParallelAgent, Part, Planner, RunRequest, SequentialAgent,
-        Thinking, ToolCall, ToolConfirmation, ToolContext, ToolError, Toolset, agent, callback, code_executor,
-        examples, http, live_model, log, model, plugin, summarizer, tool,
+        AgentContext, Answer, AuthConfig, CallbackContext, CodeFile, CodeInput, CodeOutput, CodeRunner, Content,
+        Context, CustomAgent, Error, Event, Example, IncludeContents, LiveConnection, LiveRequest, LiveResponse,
+        LiveRunRequest, LlmAgent, LlmRequest, LlmResponse, LoopAgent, ParallelAgent, Part, Planner, RunRequest,
+        SequentialAgent, Thinking, ToolCall, ToolConfirmation, ToolContext, ToolError, Toolset, agent, callback,
+        code_executor, examples, http, live_model, log, model, plugin, summarizer, tool,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

@@ -61,10 +61,10 @@ impl From<Blob> for LiveRequest {
     }
 }
 
-/// A part of what was said, as text.
+/// A part of a transcription.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Transcription {
-    /// The text; in a chunk, only what is new.
+    /// The text; in a chunk, only the new part.
     pub text: String,
     /// True if the utterance is over.
     pub finished: bool,
@@ -107,7 +107,7 @@ pub struct LiveModel {
 }
 
 impl LiveModel {
-    /// Returns what the model says to these requests, after which the connection is closed. For unit tests.
+    /// Returns the responses of the model to these requests; then the connection is closed. For unit tests.
     ///
     /// # Errors
     /// The error of the model.
@@ -121,7 +121,7 @@ impl LiveModel {
         responses.collect::<Vec<_>>().await.into_iter().collect()
     }
 
-    /// Streams what the model says. The code advances while the next response is awaited.
+    /// Streams the responses. The code advances while the next response is awaited.
     fn responses(
         &self,
         request: LlmRequest,
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
     use crate as hatchery_guest;
 
-    /// Repeats what is said to it, and hangs up when it is told to.
+    /// Repeats its input, and closes the connection on request.
     #[hatchery_guest::live_model]
     async fn parrot(_request: LlmRequest, connection: LiveConnection) -> Result<(), Error> {
         while let Some(request) = connection.receive().await? {

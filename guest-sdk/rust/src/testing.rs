@@ -146,7 +146,7 @@ impl Default for Host {
     }
 }
 
-/// Records of what code has done.
+/// Records of the effects of code.
 impl Host {
     /// Returns the current value of a state key. `None` if it is not set.
     ///
@@ -221,6 +221,11 @@ impl Host {
     /// Returns the confirmation that was requested for a tool call.
     pub fn requested_confirmation(&self) -> Option<ToolConfirmation> {
         self.0.borrow().requested_confirmation.clone()
+    }
+
+    /// Returns the configuration of the credential that was requested for a tool call, in the JSON of ADK.
+    pub fn requested_credential(&self) -> Option<Value> {
+        self.0.borrow().requested_credential.clone()
     }
 
     /// Returns the agent that the conversation was transferred to.

@@ -8,7 +8,7 @@ use crate::codec::Version;
 pub(crate) const JSON_RPC: &str = "JSONRPC";
 pub(crate) const HTTP_JSON: &str = "HTTP+JSON";
 
-/// The description of an agent: how to reach it, and what it can do.
+/// The description of an agent: its addresses and its capabilities.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AgentCard {
     pub name: String,
@@ -18,6 +18,8 @@ pub struct AgentCard {
     pub interfaces: Vec<Interface>,
     pub streaming: bool,
     pub push_notifications: bool,
+    /// True if authenticated clients can request a card with more.
+    pub has_extended_card: bool,
     pub input_modes: Vec<String>,
     pub output_modes: Vec<String>,
     pub skills: Vec<Skill>,
@@ -63,7 +65,8 @@ impl AgentCard {
             "name": self.name, "description": self.description, "version": self.version,
             "supportedInterfaces": self.interfaces.iter().map(interface).collect::<Vec<_>>(),
             "capabilities": {
-                "streaming": self.streaming, "pushNotifications": self.push_notifications, "extendedAgentCard": false,
+                "streaming": self.streaming, "pushNotifications": self.push_notifications,
+                "extendedAgentCard": self.has_extended_card,
             },
             "defaultInputModes": self.input_modes, "defaultOutputModes": self.output_modes,
             "skills": self.skills.iter().map(skill).collect::<Vec<_>>(),
@@ -74,7 +77,7 @@ impl AgentCard {
             card.insert("url".into(), old.url.as_str().into());
             card.insert("preferredTransport".into(), old.binding.as_str().into());
             card.insert("additionalInterfaces".into(), json!([{"url": old.url, "transport": old.binding}]));
-            card.insert("supportsAuthenticatedExtendedCard".into(), false.into());
+            card.insert("supportsAuthenticatedExtendedCard".into(), self.has_extended_card.into());
         }
         card
     }
@@ -105,6 +108,8 @@ impl AgentCard {
             interfaces,
             streaming: can("streaming"),
             push_notifications: can("pushNotifications"),
+            has_extended_card: can("extendedAgentCard")
+                || card.get("supportsAuthenticatedExtendedCard") == Some(&Value::Bool(true)),
             input_modes: texts("defaultInputModes"),
             output_modes: texts("defaultOutputModes"),
             skills: skills.collect(),

@@ -5,6 +5,7 @@ use hatchery_core::{JsonMap, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::card::AgentCard;
 use crate::codec::Version;
 
 /// The author of a message.
@@ -253,6 +254,7 @@ pub enum Outcome {
         configs: Vec<PushConfig>,
     },
     Deleted,
+    Card(Box<AgentCard>),
 }
 
 /// A page of a list of tasks.

@@ -24,6 +24,7 @@ use hatchery_engine::{App, AppDirectory, Runner};
 
 use crate::error::{A2aError, ErrorKind};
 use crate::model::{Operation, Outcome, TaskState};
+use card::card_url;
 use hatchery_egress::Egress;
 use push::PushSender;
 use task_changes::TaskChanges;
@@ -46,6 +47,8 @@ pub struct ServerSettings {
     pub public_url: Option<String>,
     /// True if the server speaks HTTPS.
     pub is_tls: bool,
+    /// True if every client is authenticated. Then there is an extended card, which has the tools of agents.
+    pub has_authentication: bool,
     /// Maximum time that a blocking request waits for the end of its task.
     pub blocking_timeout: Duration,
     /// The interval of comments in idle streams.
@@ -65,6 +68,7 @@ impl Default for ServerSettings {
             default_app: None,
             public_url: None,
             is_tls: false,
+            has_authentication: false,
             blocking_timeout: Duration::from_secs(300),
             keep_alive: Duration::from_secs(15),
             max_runs: usize::MAX,
@@ -74,9 +78,18 @@ impl Default for ServerSettings {
     }
 }
 
-/// A host as an A2A server, for all clients or for those of one user. Cheap to clone.
+/// A host as an A2A server, for all clients or for one. Cheap to clone.
 #[derive(Clone)]
-pub struct A2aService(Arc<ServiceInner>, Option<Arc<str>>);
+pub struct A2aService(Arc<ServiceInner>, Client);
+
+/// The client of a request.
+#[derive(Clone, Default)]
+struct Client {
+    /// `None` if it is not authenticated.
+    user: Option<Arc<str>>,
+    /// The prefix of `/a2a` in its URLs.
+    base_url: String,
+}
 
 struct ServiceInner {
     runner: Runner,
@@ -93,7 +106,7 @@ impl A2aService {
     pub fn new(runner: Runner, apps: Arc<dyn AppDirectory>, settings: ServerSettings) -> Self {
         let push = settings.push.clone().map(|egress| PushSender::new(runner.clone(), egress, settings.push_limits));
         let (task_locks, task_changes) = (TaskLocks::default(), TaskChanges::default());
-        Self(Arc::new(ServiceInner { runner, apps, settings, push, task_locks, task_changes }), None)
+        Self(Arc::new(ServiceInner { runner, apps, settings, push, task_locks, task_changes }), Client::default())
     }
 
     /// Continues push notifications of tasks from before the process was started.
@@ -104,9 +117,8 @@ impl A2aService {
         }
     }
 
-    /// Returns the service for the clients of one user. `None` stands for clients that are not authenticated.
-    fn of_user(&self, user: Option<Arc<str>>) -> Self {
-        Self(self.0.clone(), user)
+    fn of_client(&self, client: Client) -> Self {
+        Self(self.0.clone(), client)
     }
 
     /// Returns the names of the apps that clients may use.
@@ -146,7 +158,7 @@ impl A2aService {
                 let has_ended = task.state().is_terminal();
                 // Its client has learned the end of a task that has ended from the answer.
                 let reported = task.updated().filter(|_| has_ended);
-                let config = push.set(&app.name, &task.id, config, (task.revision, reported)).await?;
+                let config = push.set(&app.name, &task.id, config, task.revision, reported).await?;
                 if !has_ended {
                     push.watch(&app.name, &task.id);
                 }
@@ -167,10 +179,13 @@ impl A2aService {
                 push.delete(&app.name, &task.id, &id).await?;
                 Ok(Outcome::Deleted)
             }
-            // The card does not announce one: clients are not authenticated, so no client may see more than others.
+            Operation::ExtendedCard if self.0.settings.has_authentication => {
+                Ok(Outcome::Card(Box::new(self.extended_card(app, &card_url(&self.1.base_url, app)))))
+            }
+            // The card does not announce one: no client may see more than others.
             Operation::ExtendedCard => Err(A2aError::new(
                 ErrorKind::UnsupportedOperation,
-                "this host has no extended card; the public card has everything",
+                "this host has no extended card, because it does not authenticate its clients",
             )),
             Operation::Stream(_) | Operation::Subscribe { .. } => {
                 Err(A2aError::new(ErrorKind::UnsupportedOperation, "this operation is a stream"))
@@ -180,7 +195,7 @@ impl A2aService {
 
     /// Reads a task of an app.
     async fn load(&self, app: &App, id: &str) -> Result<StoredTask, A2aError> {
-        let id = TaskId::parse(id, self.1.clone()).ok_or_else(|| A2aError::task_not_found(id))?;
+        let id = TaskId::parse(id, self.1.user.clone()).ok_or_else(|| A2aError::task_not_found(id))?;
         StoredTask::load(&self.0.runner, &app.name, id).await
     }
 

@@ -59,7 +59,7 @@ const ROUNDS: usize = 60;
 const SERVER_ARGUMENT: &str = "echo-server";
 /// The name of the tool of all servers.
 const ECHO: &str = "echo";
-/// What is sent and comes back.
+/// The text that each call sends and returns.
 const TEXT: &str = "How is the weather in Paris?";
 
 /// Makes a batch of calls, and returns the mean time of one.

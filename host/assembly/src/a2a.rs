@@ -56,6 +56,7 @@ impl Host {
             default_app: config.a2a.expose.default_app.clone(),
             public_url: config.a2a.public_url.clone(),
             is_tls: config.server.tls.is_some(),
+            has_authentication: config.server.auth.is_some(),
             blocking_timeout: config.a2a.blocking_timeout.unwrap_or(default.blocking_timeout),
             keep_alive: config.server.keep_alive,
             max_runs: config.server.max_concurrent_runs,

@@ -38,7 +38,7 @@ pub struct AppFile {
     pub sha256: String,
 }
 
-/// Why an app would not serve.
+/// The reason why an app would not serve.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Diagnostic {

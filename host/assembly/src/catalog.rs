@@ -276,9 +276,12 @@ fn redact_host_paths(reason: &str, directory: &Path) -> String {
         }
     }
     let name = |path: &str| Path::new(path).file_name().map(|name| format!("…/{}", name.to_string_lossy()));
-    let parts = reason.split('`').enumerate().map(|(index, text)| match text.starts_with('/') && index % 2 == 1 {
-        true => name(text).unwrap_or_else(|| "…".into()),
-        false => text.to_owned(),
+    let parts = reason.split('`').enumerate().map(|(index, text)| {
+        if text.starts_with('/') && index % 2 == 1 {
+            name(text).unwrap_or_else(|| "…".into())
+        } else {
+            text.to_owned()
+        }
     });
     parts.collect::<Vec<_>>().join("`")
 }

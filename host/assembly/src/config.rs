@@ -10,6 +10,7 @@ mod encryption;
 mod error;
 mod integrations;
 mod mcp;
+mod mcp_expose;
 mod memory;
 mod openapi;
 mod price;
@@ -45,6 +46,9 @@ pub use integrations::{IntegrationConfig, IntegrationOperation};
 pub use mcp::{
     McpConfig, McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpOAuthConfig, McpOAuthGrant,
     McpSamplingConfig, McpServerConfig,
+};
+pub use mcp_expose::{
+    McpPromptArgumentConfig, McpPromptConfig, McpPromptMessageConfig, McpPromptRole, McpResourceConfig,
 };
 pub use memory::MemorySearchConfig;
 pub use openapi::{

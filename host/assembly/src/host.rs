@@ -2,6 +2,7 @@
 
 mod builder;
 mod catalog_events;
+mod connections;
 mod error;
 mod native;
 mod reload;
@@ -25,6 +26,8 @@ pub use builder::{HostBuilder, NAMES_FILE, protected_paths, user_code_cache};
 pub use error::HostError;
 pub use settings::{known_apps, unknown_apps, unknown_components};
 
+use connections::Connections;
+
 use crate::config::Config;
 use crate::egress::HostEgress;
 use crate::services::Scripts;
@@ -45,10 +48,7 @@ pub struct Host {
     traces: TraceStore,
     host_events: HostEvents,
     scripts: Scripts,
-    mcp_servers: McpServers,
-    a2a_agents: A2aAgents,
-    push_policy: Option<Arc<HostEgress>>,
-    openapi: Apis,
+    connections: Connections,
     registered_plugins: Factories<Arc<dyn Plugin>>,
     catalog_source: Arc<dyn CatalogSource>,
     /// The components and YAML agents of the folder. `None` if there is no folder.
@@ -142,21 +142,21 @@ impl Host {
 
     /// Returns the MCP servers of the configuration.
     pub fn mcp_servers(&self) -> &McpServers {
-        &self.mcp_servers
+        &self.connections.mcp_servers
     }
 
     /// Returns the configured agents of other hosts.
     pub fn a2a_agents(&self) -> &A2aAgents {
-        &self.a2a_agents
+        &self.connections.a2a_agents
     }
 
     /// Returns the HTTP APIs of the configuration whose operations are tools.
     pub fn openapi(&self) -> &Apis {
-        &self.openapi
+        &self.connections.openapi
     }
 
     pub(crate) fn push_policy(&self) -> Option<&Arc<HostEgress>> {
-        self.push_policy.as_ref()
+        self.connections.push_policy.as_ref()
     }
 
     pub(crate) fn catalog_source(&self) -> &Arc<dyn CatalogSource> {
@@ -210,7 +210,7 @@ impl Host {
         for app in self.apps.app_names().iter().filter_map(|name| self.apps.app(name)) {
             app.close().await;
         }
-        self.mcp_servers.close().await;
+        self.connections.mcp_servers.close().await;
     }
 }
 

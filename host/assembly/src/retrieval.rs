@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hatchery_core::{JsonMap, Toolset};
+use hatchery_core::{JsonMap, ModelResolver, Toolset};
 use hatchery_engine::Extensions;
 use hatchery_stores::retrieval::{FilesRetrieval, FolderIndex, RetrievalToolset};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::config::RetrievalConfig;
+use crate::services::ServicesError;
 use crate::storage::Storage;
 
 /// The name of the toolset in agent files, and its spellings in ADK.
@@ -30,15 +31,30 @@ struct ToolsetArgs {
 
 /// Registers the toolset `FilesRetrieval`, which takes arguments, and the toolset `retrieval:NAME` for each folder. All
 /// agents share the index of a folder.
-pub(crate) fn register(configs: &BTreeMap<String, RetrievalConfig>, storage: &Storage, extensions: &mut Extensions) {
+///
+/// # Errors
+/// If no model provider has a configured embedder.
+pub(crate) fn register(
+    configs: &BTreeMap<String, RetrievalConfig>,
+    storage: &Storage,
+    models: &dyn ModelResolver,
+    extensions: &mut Extensions,
+) -> Result<(), ServicesError> {
     let index = |(name, config): (&String, &RetrievalConfig)| {
         let file = match storage {
             Storage::Directory(folder) => Some(folder.join(INDEXES_FOLDER).join(format!("{name}.db"))),
             Storage::InMemory => None,
         };
-        (name.clone(), (config.description.clone(), Arc::new(FolderIndex::new(config.source(), file))))
+        let index = FolderIndex::new(config.source(), file);
+        let similarity = config.similarity(models);
+        let index =
+            match similarity.map_err(|source| ServicesError::RetrievalEmbedder { name: name.clone(), source })? {
+                Some(similarity) => index.with_similarity(similarity),
+                None => index,
+            };
+        Ok((name.clone(), (config.description.clone(), Arc::new(index))))
     };
-    let indexes: Arc<BTreeMap<_, _>> = Arc::new(configs.iter().map(index).collect());
+    let indexes: Arc<BTreeMap<_, _>> = Arc::new(configs.iter().map(index).collect::<Result<_, ServicesError>>()?);
     for name in configs.keys() {
         let (indexes, name) = (indexes.clone(), name.clone());
         extensions.toolsets.register(format!("retrieval:{name}"), move |args| create(&indexes, Some(&name), args));
@@ -47,6 +63,7 @@ pub(crate) fn register(configs: &BTreeMap<String, RetrievalConfig>, storage: &St
     for alias in ALIASES {
         extensions.toolsets.register_alias(alias, TOOLSET);
     }
+    Ok(())
 }
 
 /// Creates the toolset of a folder. The only one needs no name.
@@ -57,9 +74,12 @@ fn create(
 ) -> Result<Arc<dyn Toolset>, String> {
     let ToolsetArgs { index, max_results } =
         serde_json::from_value(Value::Object(args)).map_err(|error| error.to_string())?;
-    let available = || match indexes.is_empty() {
-        true => "none".to_owned(),
-        false => indexes.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
+    let available = || {
+        if indexes.is_empty() {
+            "none".to_owned()
+        } else {
+            indexes.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+        }
     };
     let name = name.or(index.as_ref());
     let found = match (name, indexes.len()) {

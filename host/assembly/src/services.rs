@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hatchery_core::{
-    ArtifactService, CredentialService, EventSigner, MemoryService, ModelResolver, Services, SessionService, StoreError,
+    ArtifactService, CredentialService, EventSigner, MemoryService, ModelError, ModelResolver, Services,
+    SessionService, StoreError,
 };
 use hatchery_models::{BaseUrl, HashedNgrams, ModelProviders, Settings, WritableFolders, scripted};
-use hatchery_stores::{DirectoryCredentials, MemoryCredentials, SimilaritySearch, permissions};
+use hatchery_stores::{DirectoryCredentials, Durability, MemoryCredentials, SimilaritySearch, permissions};
 use thiserror::Error;
 
 use crate::catalog::component_settings;
-use crate::config::{Authority, Config, RetentionConfig, without_credentials};
+use crate::config::{Authority, Config, without_credentials};
 use crate::storage::Storage;
 
 pub(crate) const SESSIONS_FILE: &str = "sessions.db";
@@ -42,18 +43,15 @@ pub enum ServicesError {
         uri: String,
         source: StoreError,
     },
-    /// The session service cannot find sessions by their age and number.
-    #[error(
-        "retention: `{uri}` cannot find the sessions of all users by their age and number; remove `retention` and use \
-         `hatchery sessions delete`, or choose a `session_service` in SQLite or PostgreSQL"
-    )]
-    Retention { uri: String },
     /// The keys cannot be read, or a service does not support encryption.
     #[error("encryption: {0}")]
     Encryption(String),
     /// Messages cannot be found by their embeddings.
     #[error("memory.embedder: {0}")]
     Embedder(String),
+    /// Passages of a folder cannot be found by their embeddings.
+    #[error("retrieval.{name}.embedder: {source}")]
+    RetrievalEmbedder { name: String, source: ModelError },
 }
 
 /// A service to use instead of the one in the configuration.
@@ -197,17 +195,10 @@ pub(crate) async fn open_with(
     {
         create_data_folder(folder).map_err(|source| ServicesError::Folder { folder: folder.clone(), source })?;
     }
-    let failed = |key, uri: &str| {
-        let uri = without_credentials(uri);
-        move |source| ServicesError::Service { key, uri, source }
-    };
     let encryption = config.encryption.read(|name| std::env::var(name).ok()).map_err(ServicesError::Encryption)?;
     if encryption.is_some() && memory_object.is_none() && agent_engine::is_agent_engine(&memory) {
         let reason = "Agent Engine has to read the messages that it remembers; choose another `memory_service`";
         return Err(ServicesError::Encryption(reason.into()));
-    }
-    if session_object.is_none() && config.retention != RetentionConfig::default() {
-        check_retention(&sessions)?;
     }
     let similarity = similarity(config, &*models)?;
     if similarity.is_some() {
@@ -217,33 +208,17 @@ pub(crate) async fn open_with(
     let services = Services {
         sessions: match session_object {
             Some(service) => service,
-            None if agent_engine::is_agent_engine(&sessions) => {
-                agent_engine::sessions(&sessions).map_err(failed("session_service", &sessions))?
-            }
-            None if firestore::is_firestore(&sessions) => {
-                firestore::sessions(&sessions).await.map_err(failed("session_service", &sessions))?
-            }
-            None => hatchery_stores::open_sessions_with(&sessions, durability)
-                .await
-                .map_err(failed("session_service", &sessions))?,
+            None => open_sessions(&sessions, durability).await.map_err(unusable("session_service", &sessions))?,
         },
         artifacts: match artifact_object {
             Some(service) => service,
             None => {
-                hatchery_stores::open_artifacts(&artifacts).await.map_err(failed("artifact_service", &artifacts))?
+                hatchery_stores::open_artifacts(&artifacts).await.map_err(unusable("artifact_service", &artifacts))?
             }
         },
         memory: match memory_object {
             Some(service) => service,
-            None if agent_engine::is_agent_engine(&memory) => {
-                agent_engine::memory(&memory).map_err(failed("memory_service", &memory))?
-            }
-            None if firestore::is_firestore(&memory) => {
-                firestore::memory(&memory).await.map_err(failed("memory_service", &memory))?
-            }
-            None => hatchery_stores::open_memory_with(&memory, durability, similarity)
-                .await
-                .map_err(failed("memory_service", &memory))?,
+            None => open_memory(&memory, durability, similarity).await.map_err(unusable("memory_service", &memory))?,
         },
         credentials: Arc::new(MemoryCredentials::default()),
         models,
@@ -255,10 +230,34 @@ pub(crate) async fn open_with(
     Ok(config.app_quotas().enforce(services))
 }
 
-/// Checks that the sessions of a URI can be found by rules of retention.
-fn check_retention(uri: &str) -> Result<(), ServicesError> {
-    let has_rules = !agent_engine::is_agent_engine(uri) && !firestore::is_firestore(uri);
-    if has_rules { Ok(()) } else { Err(ServicesError::Retention { uri: without_credentials(uri) }) }
+async fn open_sessions(uri: &str, durability: Durability) -> Result<Arc<dyn SessionService>, StoreError> {
+    if agent_engine::is_agent_engine(uri) {
+        agent_engine::sessions(uri)
+    } else if firestore::is_firestore(uri) {
+        firestore::sessions(uri).await
+    } else {
+        hatchery_stores::open_sessions_with(uri, durability).await
+    }
+}
+
+async fn open_memory(
+    uri: &str,
+    durability: Durability,
+    similarity: Option<SimilaritySearch>,
+) -> Result<Arc<dyn MemoryService>, StoreError> {
+    if agent_engine::is_agent_engine(uri) {
+        agent_engine::memory(uri)
+    } else if firestore::is_firestore(uri) {
+        firestore::memory(uri).await
+    } else {
+        hatchery_stores::open_memory_with(uri, durability, similarity).await
+    }
+}
+
+/// Returns the conversion of a service's error, which names the key in the configuration.
+fn unusable(key: &'static str, uri: &str) -> impl FnOnce(StoreError) -> ServicesError {
+    let uri = without_credentials(uri);
+    move |source| ServicesError::Service { key, uri, source }
 }
 
 /// Returns the search by meaning of a configuration.
@@ -278,8 +277,9 @@ fn check_similarity(uri: &str, is_object: bool, is_encrypted: bool) -> Result<()
         "this program has a memory service of its own, which does not use it; remove the key"
     } else if is_encrypted {
         "an embedding tells what an encrypted message is about; remove the key, or `encryption`"
-    } else if !uri.starts_with("sqlite:") && !uri.starts_with("memory:") {
-        "only memory in SQLite compares embeddings; remove the key, or choose a `memory_service` such as `sqlite:memory.db`"
+    } else if !["sqlite:", "memory:", "postgres:", "postgresql:"].iter().any(|scheme| uri.starts_with(scheme)) {
+        "only memory in SQLite and PostgreSQL compares embeddings; remove the key, or choose a `memory_service` such as \
+         `sqlite:memory.db`"
     } else {
         return Ok(());
     };
@@ -343,286 +343,4 @@ fn model_settings(env: Settings, config: &Config, scripts: &Scripts) -> Settings
 }
 
 #[cfg(test)]
-mod tests {
-    use hatchery_core::{Event, EventData, EventWindow};
-    use hatchery_models::Service;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn sessions_are_stored_in_the_data_folder_by_default() {
-        let folder = tempfile::tempdir().unwrap();
-        let storage = Storage::Directory(folder.path().join("data"));
-        let services = open(&Config::default(), &storage, &Scripts::default()).await.unwrap();
-        let session = services.sessions.create("app", "user", None, Default::default()).await.unwrap();
-        drop(services);
-        let services = open(&Config::default(), &storage, &Scripts::default()).await.unwrap();
-        assert!(services.sessions.get(&session.key, EventWindow::All).await.unwrap().is_some());
-        assert!(folder.path().join("data/sessions.db").is_file());
-    }
-
-    #[cfg(feature = "firestore")]
-    #[tokio::test]
-    async fn firestore_services_are_opened_by_uri_and_connect_when_they_are_used() {
-        let config = |sessions: &str, memory: &str| Config {
-            session_service: Some(sessions.into()),
-            memory_service: Some(memory.into()),
-            ..Config::default()
-        };
-        let opened = async |config| open(&config, &Storage::InMemory, &Scripts::default()).await.map(drop);
-        opened(config("firestore://p/d", "firestore://p?root=chats")).await.unwrap();
-        let error = opened(config("firestore:p", "memory:")).await.unwrap_err().to_string();
-        let expected =
-            "session_service `firestore:p`: invalid name `firestore:p`: a Firestore service is `firestore://PROJECT`";
-        assert!(error.starts_with(expected), "{error}");
-        let folder = tempfile::tempdir().unwrap();
-        let uri = format!("firestore://p?properties={}/none", folder.path().display());
-        let error = opened(config("memory:", &uri)).await.unwrap_err().to_string();
-        assert!(error.starts_with(&format!("memory_service `{uri}`: read the properties ")), "{error}");
-    }
-
-    #[cfg(feature = "agent-engine")]
-    #[tokio::test]
-    async fn services_in_agent_engine_are_opened_by_uri_and_connect_when_they_are_used() {
-        let config = |sessions: &str, memory: &str| Config {
-            session_service: Some(sessions.into()),
-            memory_service: Some(memory.into()),
-            ..Config::default()
-        };
-        let opened = async |config| open(&config, &Storage::InMemory, &Scripts::default()).await.map(drop);
-        opened(config("agentengine://p/l/7", "agentengine://p/l/7")).await.unwrap();
-        for (sessions, memory, start) in [
-            (
-                "agentengine:7",
-                "memory:",
-                "session_service `agentengine:7`: invalid name `agentengine:…`: a session service is",
-            ),
-            (
-                "memory:",
-                "agentengine:7",
-                "memory_service `agentengine:7`: invalid name `agentengine:…`: a memory service is",
-            ),
-        ] {
-            let error = opened(config(sessions, memory)).await.unwrap_err().to_string();
-            assert!(error.starts_with(start), "{error}");
-        }
-    }
-
-    #[tokio::test]
-    async fn retention_needs_a_session_service_that_finds_sessions_by_their_age() {
-        let config = |sessions: &str| Config {
-            session_service: Some(sessions.into()),
-            retention: RetentionConfig { max_idle_days: Some(90), user_sessions: None },
-            ..Config::default()
-        };
-        let opened = async |config| open(&config, &Storage::InMemory, &Scripts::default()).await.map(drop);
-        opened(config("memory:")).await.unwrap();
-        for uri in ["firestore://p/d", "agentengine://p/l/7"] {
-            let error = opened(config(uri)).await.unwrap_err().to_string();
-            let expected = format!(
-                "retention: `{uri}` cannot find the sessions of all users by their age and number; remove `retention` and \
-                 use `hatchery sessions delete`, or choose a `session_service` in SQLite or PostgreSQL"
-            );
-            assert_eq!(error, expected);
-        }
-    }
-
-    #[tokio::test]
-    async fn services_encrypt_with_the_keys_of_the_configuration() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("data.key");
-        std::fs::write(&file, "01".repeat(32)).unwrap();
-        let storage = Storage::Directory(folder.path().join("data"));
-        let yaml = "encryption: {keys: [{id: k, file: data.key}]}";
-        let config = Config::parse(yaml, &folder.path().join("hatchery.yaml")).unwrap();
-        let services = open(&config, &storage, &Scripts::default()).await.unwrap();
-        let content = Some(Arc::new(hatchery_core::Content::user("a secret")));
-        let event = Event::new(EventData { content, ..EventData::default() });
-        let key = services.sessions.create("app", "user", None, Default::default()).await.unwrap().key;
-        services.sessions.append(&key, &event).await.unwrap();
-        let read = services.sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
-        assert_eq!(read.events[0].json(), event.json());
-        drop(services);
-        let services = open(&Config::default(), &storage, &Scripts::default()).await.unwrap();
-        let stored = services.sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
-        assert!(stored.events[0].content.is_none() && stored.events[0].id == event.id, "{:?}", stored.events[0]);
-
-        std::fs::write(&file, "01").unwrap();
-        let error = open(&config, &storage, &Scripts::default()).await.map(drop).unwrap_err().to_string();
-        let expected = "encryption: the key `k` is not 64 hexadecimal digits; generate one with `openssl rand -hex 32`";
-        assert_eq!(error, expected);
-        let refused = Config { memory_service: Some("agentengine://p/l/7".into()), ..config };
-        std::fs::write(&file, "01".repeat(32)).unwrap();
-        let error = open(&refused, &storage, &Scripts::default()).await.map(drop).unwrap_err().to_string();
-        let expected =
-            "encryption: Agent Engine has to read the messages that it remembers; choose another `memory_service`";
-        assert_eq!(error, expected);
-    }
-
-    #[tokio::test]
-    async fn an_embedder_finds_messages_with_other_forms_of_a_word() {
-        let folder = tempfile::tempdir().unwrap();
-        let storage = Storage::Directory(folder.path().to_owned());
-        let config = |yaml: &str| Config::parse(yaml, &folder.path().join("hatchery.yaml")).unwrap();
-        let embedder = "memory: {embedder: 'local:hashed-ngrams'}";
-        let services = open(&config(embedder), &storage, &Scripts::default()).await.unwrap();
-        let key = hatchery_core::SessionKey::new("app", "user", "session");
-        let content = Some(Arc::new(hatchery_core::Content::user("She repaired the lamps")));
-        let event = Event::new(EventData { content, ..EventData::default() });
-        services.memory.add_events(&key, &[event]).await.unwrap();
-        let found =
-            async |services: &Services| services.memory.search("app", "user", "repair a lamp").await.unwrap().len();
-        assert_eq!(found(&services).await, 1);
-        drop(services);
-        let services = open(&Config::default(), &storage, &Scripts::default()).await.unwrap();
-        assert_eq!(found(&services).await, 0);
-
-        std::fs::write(folder.path().join("data.key"), "01".repeat(32)).unwrap();
-        for (yaml, expected) in [
-            (
-                "memory_service: 'firestore://p/d'",
-                "memory.embedder: only memory in SQLite compares embeddings; remove the key, or choose a `memory_service` \
-                 such as `sqlite:memory.db`",
-            ),
-            (
-                "encryption: {keys: [{id: k, file: data.key}]}",
-                "memory.embedder: an embedding tells what an encrypted message is about; remove the key, or `encryption`",
-            ),
-        ] {
-            let config = config(&format!("{embedder}\n{yaml}"));
-            let error = open(&config, &storage, &Scripts::default()).await.map(drop).unwrap_err().to_string();
-            assert_eq!(error, expected);
-        }
-        let unknown = config("memory: {embedder: 'local:none'}");
-        let error = open(&unknown, &storage, &Scripts::default()).await.map(drop).unwrap_err().to_string();
-        assert!(error.starts_with("memory.embedder: ") && error.contains("local:none"), "{error}");
-    }
-
-    #[tokio::test]
-    async fn the_memory_is_stored_in_the_data_folder_by_default() {
-        let folder = tempfile::tempdir().unwrap();
-        let storage = Storage::Directory(folder.path().join("data"));
-        let services = open(&Config::default(), &storage, &Scripts::default()).await.unwrap();
-        let key = hatchery_core::SessionKey::new("app", "user", "session");
-        let content = Some(Arc::new(hatchery_core::Content::user("red apples")));
-        let event = Event::new(EventData { content, ..EventData::default() });
-        services.memory.add_events(&key, &[event]).await.unwrap();
-        drop(services);
-        let services = open(&Config::default(), &storage, &Scripts::default()).await.unwrap();
-        assert_eq!(services.memory.search("app", "user", "apples").await.unwrap().len(), 1);
-        assert!(folder.path().join("data/memory.db").is_file());
-    }
-
-    #[tokio::test]
-    async fn a_new_data_folder_is_ignored_by_git() {
-        let folder = tempfile::tempdir().unwrap();
-        let created = folder.path().join("agents/.hatchery");
-        open(&Config::default(), &Storage::Directory(created.clone()), &Scripts::default()).await.unwrap();
-        assert_eq!(std::fs::read_to_string(created.join(".gitignore")).unwrap(), "*\n");
-        let existing = Storage::Directory(folder.path().to_owned());
-        open(&Config::default(), &existing, &Scripts::default()).await.unwrap();
-        assert!(folder.path().join("sessions.db").is_file() && !folder.path().join(".gitignore").exists());
-    }
-
-    #[cfg(unix)]
-    #[tokio::test]
-    async fn a_data_folder_is_private_also_if_an_older_version_created_it() {
-        use std::os::unix::fs::PermissionsExt;
-        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        let open_to_all = |path: &Path| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let created = folder.path().join(".hatchery");
-        for _ in 0..2 {
-            open(
-                &Config::default(),
-                &Storage::Directory(created.clone()),
-                &Scripts { directory: folder.path().to_owned(), ..Scripts::default() },
-            )
-            .await
-            .unwrap();
-            assert_eq!(mode(&created), 0o700);
-            assert_eq!((mode(&created.join("sessions.db")), mode(&created.join("artifacts"))), (0o600, 0o700));
-            open_to_all(&created);
-        }
-        // A folder that no host has created is unchanged.
-        open_to_all(folder.path());
-        open(
-            &Config::default(),
-            &Storage::Directory(folder.path().to_owned()),
-            &Scripts { directory: folder.path().to_owned(), ..Scripts::default() },
-        )
-        .await
-        .unwrap();
-        assert_eq!(mode(folder.path()), 0o755);
-    }
-
-    #[tokio::test]
-    async fn quotas_of_the_file_apply_to_services() {
-        let folder = tempfile::tempdir().unwrap();
-        let yaml = "quotas: {user_sessions: 1, session_artifacts: 1}";
-        let config = Config::parse(yaml, &folder.path().join("hatchery.yaml")).unwrap();
-        for storage in [Storage::InMemory, Storage::Directory(folder.path().join("data"))] {
-            let services =
-                open(&config, &storage, &Scripts { directory: folder.path().to_owned(), ..Scripts::default() })
-                    .await
-                    .unwrap();
-            let session = services.sessions.create("app", "user", None, Default::default()).await.unwrap();
-            let refused = services.sessions.create("app", "user", None, Default::default()).await.unwrap_err();
-            assert_eq!(refused.code(), "QUOTA_EXCEEDED");
-            services.artifacts.save(&session.key, "a", &hatchery_core::Part::text("x")).await.unwrap();
-            let refused = services.artifacts.save(&session.key, "a", &hatchery_core::Part::text("x")).await;
-            assert_eq!(refused.unwrap_err().code(), "QUOTA_EXCEEDED");
-        }
-    }
-
-    #[tokio::test]
-    async fn in_memory_storage_creates_no_files() {
-        let folder = tempfile::tempdir().unwrap();
-        let services = open(&Config::default(), &Storage::InMemory, &Scripts::default()).await.unwrap();
-        services.sessions.create("app", "user", None, Default::default()).await.unwrap();
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-    }
-
-    #[tokio::test]
-    async fn an_unknown_service_names_its_setting_and_hides_the_password() {
-        let config = Config { session_service: Some("oracle://scott:tiger@db/x".into()), ..Config::default() };
-        let error = open(&config, &Storage::InMemory, &Scripts::default()).await.map(|_| ()).unwrap_err().to_string();
-        assert!(error.starts_with("session_service `oracle://…@db/x`: "), "{error}");
-        assert!(!error.contains("tiger"), "{error}");
-        let uri = "postgres://scott:tiger@db/x?schema=s&password=tiger";
-        let config = Config { memory_service: Some(uri.into()), ..Config::default() };
-        let error = open(&config, &Storage::InMemory, &Scripts::default()).await.map(|_| ()).unwrap_err().to_string();
-        let shown = "memory_service `postgres://…@db/x?schema=s&password=…`: invalid name `postgres:…`: a PostgreSQL service is";
-        assert!(error.starts_with(shown) && !error.contains("tiger"), "{error}");
-    }
-
-    #[test]
-    fn the_environment_takes_precedence_over_the_file() {
-        let env = Settings::default().with_base_url(Service::Gemini, "http://env").with_key(Service::OpenAi, "key");
-        let config = configured(Authority::Operator);
-        let settings = model_settings(env, &config, &Scripts::in_folder("/srv", &config));
-        let expected = Settings::default()
-            .with_base_url(Service::Gemini, "http://env")
-            .with_base_url(Service::OpenAi, "http://file")
-            .with_key(Service::OpenAi, "key");
-        assert_eq!(settings.connections, expected.connections);
-        assert_eq!(settings.fallbacks["gpt-5"], ["gemini-2.5-flash"]);
-        assert_eq!(settings.scripts_dir, Path::new("/srv"));
-    }
-
-    #[test]
-    fn a_base_url_of_an_untrusted_file_gets_no_key() {
-        let settings = model_settings(Settings::default(), &configured(Authority::Folder), &Scripts::default());
-        assert_eq!(settings.connections.len(), 2);
-        for connection in settings.connections.into_values() {
-            assert!(!connection.base_url.unwrap().allows_keys());
-        }
-    }
-
-    fn configured(authority: Authority) -> Config {
-        let models =
-            "{openai_base_url: 'http://file', gemini_base_url: 'http://file', fallback: {gpt-5: [gemini-2.5-flash]}}";
-        let config = Config::parse(&format!("models: {models}"), Path::new("hatchery.yaml")).unwrap();
-        Config { authority, ..config }
-    }
-}
+mod tests;

@@ -60,9 +60,9 @@ pub enum Command {
     Memory(memory::Args),
     /// Show the runs, components and memory of a running host
     Top(top::Args),
-    /// Copy what a host has stored to a new folder, also while it runs
+    /// Copy the data of a host to a new folder, also while it runs
     Backup(backup::Args),
-    /// List the providers of models, and what is missing to use them
+    /// List the providers of models and their missing settings
     Models(models::Args),
     /// Add the grants that a component requests to hatchery.yaml
     Grant(grant::Args),

@@ -32,10 +32,7 @@ pub fn add_grants(text: &str, component: &str, grants: &[String]) -> Result<Stri
     }
     merge(&mut expected, added);
     let edited = edit(text, component, grants).ok_or(EditError::Layout)?;
-    match parse(&edited)? == expected {
-        true => Ok(edited),
-        false => Err(EditError::Layout),
-    }
+    if parse(&edited)? == expected { Ok(edited) } else { Err(EditError::Layout) }
 }
 
 /// Adds the entries of `more` to `value`: mappings are merged, lists are extended, other values are replaced.

@@ -128,9 +128,10 @@ impl EnvFile {
             let (name, value) = parse(line).ok_or_else(|| {
                 anyhow::anyhow!("{}:{}: not a line such as OPENAI_API_KEY=value", file.path.display(), number + 1)
             })?;
-            match KEY_SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) {
-                true => file.variables.push((name, value)),
-                false => file.ignored.push(name),
+            if KEY_SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) {
+                file.variables.push((name, value))
+            } else {
+                file.ignored.push(name)
             }
         }
         Ok(file)

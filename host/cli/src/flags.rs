@@ -45,9 +45,9 @@ fn services_flags(error: &ServicesError) -> Option<&'static str> {
     match error {
         ServicesError::Folder { .. } => Some("see --data-dir and --memory"),
         ServicesError::Service { .. }
-        | ServicesError::Retention { .. }
         | ServicesError::Encryption(_)
-        | ServicesError::Embedder(_) => None,
+        | ServicesError::Embedder(_)
+        | ServicesError::RetrievalEmbedder { .. } => None,
     }
 }
 

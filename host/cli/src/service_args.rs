@@ -13,7 +13,7 @@ use crate::host::{ConfigArgs, StorageArgs};
 use crate::outcome::Outcome;
 use crate::terminal::{list_names, plain_stdout, stdout};
 
-/// Whose data it is.
+/// The app and the user of the data.
 #[derive(clap::Args)]
 pub struct OwnerArgs {
     /// The app
@@ -31,7 +31,7 @@ impl OwnerArgs {
     }
 }
 
-/// Where the data is.
+/// The services with the data.
 #[derive(clap::Args)]
 pub struct ServiceArgs {
     /// The served folder

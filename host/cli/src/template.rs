@@ -140,7 +140,7 @@ impl TemplateKind {
     }
 }
 
-/// Where the guest SDK of a project is.
+/// The source of the guest SDK of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SdkSource {
     /// A folder on this machine.

@@ -142,7 +142,7 @@ pub struct LlmAgent {
     pub generate_content_config: GenerateContentConfig,
     /// Callbacks at the hook points of model and tool calls.
     pub callbacks: Callbacks,
-    /// Restricts what the agent may access beyond its session; `None` means no restriction.
+    /// Restricts the access of the agent beyond its session; `None` means no restriction.
     pub capabilities: Option<Arc<dyn Capabilities>>,
 }
 

@@ -229,10 +229,11 @@ impl CallContext {
             return self.generate_in_span(model, request, streaming_mode).await;
         };
         if let EarlierCall::Completed(responses) = journal.earlier::<Vec<LlmResponse>>(&key) {
-            return match journal.count_call(&key) {
-                true => invocation.replay_responses(&self.agent, responses),
+            return if journal.count_call(&key) {
+                invocation.replay_responses(&self.agent, responses)
+            } else {
                 // A pause has stored the counters with this call.
-                false => Ok(stream::iter(responses.into_iter().map(Ok)).boxed()),
+                Ok(stream::iter(responses.into_iter().map(Ok)).boxed())
             };
         }
         let name = request.model.clone();

@@ -10,6 +10,9 @@ use crate::base64_bytes;
 use crate::call_context::CallContext;
 use crate::error::ToolError;
 
+/// The name of the default code executor. Agents of components may refer to it without a grant.
+pub const DEFAULT_CODE_EXECUTOR: &str = "sandbox";
+
 /// Executor of code that an agent's model writes.
 #[derive(Clone)]
 pub enum CodeExecution {
@@ -19,15 +22,29 @@ pub enum CodeExecution {
     Host(Box<CodeRunner>),
 }
 
+/// The texts around code, or around its result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delimiters {
+    pub open: String,
+    pub close: String,
+}
+
+impl Delimiters {
+    /// Returns the pair of these texts.
+    pub fn new(open: impl Into<String>, close: impl Into<String>) -> Self {
+        Self { open: open.into(), close: close.into() }
+    }
+}
+
 /// Settings for extracting and running a model's code.
 #[derive(Clone)]
 pub struct CodeRunner {
     /// Runs the code.
     pub executor: Arc<dyn CodeExecutor>,
     /// Pairs of opening and closing delimiters of code in a model's response, tried in order.
-    pub code_delimiters: Vec<(String, String)>,
+    pub code_delimiters: Vec<Delimiters>,
     /// The delimiters of results that are sent to a model.
-    pub result_delimiters: (String, String),
+    pub result_delimiters: Delimiters,
     /// Maximum number of retries in one run after code of a model has failed.
     pub error_retries: u32,
     /// Whether code sees the variables and files that earlier code of the session has left.
@@ -39,11 +56,10 @@ pub struct CodeRunner {
 impl CodeRunner {
     /// Creates a runner with the default delimiters and two retries.
     pub fn new(executor: Arc<dyn CodeExecutor>) -> Self {
-        let pair = |open: &str, close: &str| (open.to_owned(), close.to_owned());
         Self {
             executor,
-            code_delimiters: vec![pair("```tool_code\n", "\n```"), pair("```python\n", "\n```")],
-            result_delimiters: pair("```tool_output\n", "\n```"),
+            code_delimiters: vec![Delimiters::new("```tool_code\n", "\n```"), Delimiters::new("```python\n", "\n```")],
+            result_delimiters: Delimiters::new("```tool_output\n", "\n```"),
             error_retries: 2,
             stateful: false,
             optimize_data_file: false,

@@ -396,9 +396,10 @@ impl Event {
     pub fn closes_call(&self, call: &str) -> bool {
         let mut responses = self.function_responses().filter(|response| response.id.as_deref() == Some(call));
         let has_failed = |response: &FunctionResponse| response.response.get("error").is_some_and(|it| !it.is_null());
-        match self.author == USER_AUTHOR {
-            true => responses.next().is_some(),
-            false => self.actions.requests_answer(call) || responses.any(has_failed),
+        if self.author == USER_AUTHOR {
+            responses.next().is_some()
+        } else {
+            self.actions.requests_answer(call) || responses.any(has_failed)
         }
     }
 

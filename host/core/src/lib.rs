@@ -11,6 +11,7 @@ pub mod base64_bytes;
 mod call_context;
 mod callback;
 mod caller;
+mod client_input;
 mod client_scope;
 mod code;
 mod config_value;
@@ -74,8 +75,11 @@ pub use auth::{
 pub use call_context::{CallContext, TOOL_PROGRESS_KEY, ToolProgress};
 pub use callback::{Callback, Callbacks, HookPoint};
 pub use caller::{Caller, CallerOrigin};
+pub use client_input::{ClientRoot, InputClient, InputError, InputKind, InputRequest, InputResponse};
 pub use client_scope::ClientScope;
-pub use code::{CodeExecution, CodeExecutor, CodeFile, CodeInput, CodeOutput, CodeRunner};
+pub use code::{
+    CodeExecution, CodeExecutor, CodeFile, CodeInput, CodeOutput, CodeRunner, DEFAULT_CODE_EXECUTOR, Delimiters,
+};
 pub use config_value::{ConfigValue, MissingVariable};
 pub use confirmation::{REQUEST_CONFIRMATION, ToolConfirmation, confirmation_hint};
 pub use content::{

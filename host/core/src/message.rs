@@ -129,17 +129,15 @@ fn is_part_metadata(key: &str) -> bool {
 }
 
 fn check_blob(blob: &Blob) -> Result<(), String> {
-    match blob.mime_type.is_empty() {
-        true => Err("has `inlineData` without `mimeType`, such as `image/png`".into()),
-        false => Ok(()),
+    if blob.mime_type.is_empty() {
+        Err("has `inlineData` without `mimeType`, such as `image/png`".into())
+    } else {
+        Ok(())
     }
 }
 
 fn check_file(file: &FileData) -> Result<(), String> {
-    match file.file_uri.is_empty() {
-        true => Err("has `fileData` without `fileUri`".into()),
-        false => Ok(()),
-    }
+    if file.file_uri.is_empty() { Err("has `fileData` without `fileUri`".into()) } else { Ok(()) }
 }
 
 fn check_response(response: &FunctionResponse) -> Result<(), String> {

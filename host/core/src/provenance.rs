@@ -81,11 +81,26 @@ impl EventSigner {
     /// Returns a key for another purpose than signing events. It is the same for the same texts, and does not reveal
     /// the secret.
     pub fn derive_key(&self, purpose: &str, texts: &[&str]) -> [u8; 32] {
+        self.derive(purpose, texts).finalize().into_bytes().into()
+    }
+
+    /// Returns a proof of texts that are kept where others can change them.
+    pub fn sign_texts(&self, purpose: &str, texts: &[&str]) -> String {
+        URL_SAFE_NO_PAD.encode(self.derive_key(purpose, texts))
+    }
+
+    /// Returns true if [`EventSigner::sign_texts`] has returned this proof for the same purpose and texts.
+    pub fn proves_texts(&self, purpose: &str, texts: &[&str], proof: &str) -> bool {
+        let proof = URL_SAFE_NO_PAD.decode(proof);
+        proof.is_ok_and(|proof| self.derive(purpose, texts).verify_slice(&proof).is_ok())
+    }
+
+    fn derive(&self, purpose: &str, texts: &[&str]) -> Hmac<Sha256> {
         let mut message = Message(self.0.clone());
         message.bytes(DERIVED_KEY);
         message.bytes(purpose.as_bytes());
         message.list(texts.iter(), |message, text| message.bytes(text.as_bytes()));
-        message.0.finalize().into_bytes().into()
+        message.0
     }
 
     /// Adds a proof to an event that is otherwise complete, and an id if it has none. Does nothing else if the custom

@@ -21,7 +21,7 @@ const PAGE: usize = 256;
 pub enum SessionPoint {
     /// After the event with this id.
     EventId(String),
-    /// After so many events.
+    /// After this number of events.
     Revision(u64),
 }
 

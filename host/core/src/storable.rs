@@ -90,10 +90,7 @@ fn exceeds(value: &Value, levels: usize) -> bool {
 }
 
 fn check_map(map: &JsonMap, place: impl FnOnce() -> String) -> Result<(), UnstorableEvent> {
-    match map.values().any(is_json_too_deep) {
-        true => Err(UnstorableEvent::Depth(place())),
-        false => Ok(()),
-    }
+    if map.values().any(is_json_too_deep) { Err(UnstorableEvent::Depth(place())) } else { Ok(()) }
 }
 
 struct StorableChecker {

@@ -76,16 +76,23 @@ pub struct Trace {
     /// The id of the run.
     pub invocation_id: String,
     captures_content: bool,
-    started: (SystemTime, Instant),
+    started: StartTime,
     times: RunTimes,
+}
+
+/// One moment on both clocks.
+#[derive(Debug, Clone, Copy)]
+struct StartTime {
+    wall: SystemTime,
+    monotonic: Instant,
 }
 
 impl Trace {
     fn time_since(&self, instant: Instant) -> SystemTime {
-        let (time, started) = self.started;
-        match instant.checked_duration_since(started) {
-            Some(later) => time + later,
-            None => time - started.duration_since(instant),
+        let StartTime { wall, monotonic } = self.started;
+        match instant.checked_duration_since(monotonic) {
+            Some(later) => wall + later,
+            None => wall - monotonic.duration_since(instant),
         }
     }
 }
@@ -211,7 +218,7 @@ impl SpanContext {
             session,
             invocation_id: invocation_id.into(),
             captures_content: exporter.captures_content(),
-            started: (SystemTime::now(), Instant::now()),
+            started: StartTime { wall: SystemTime::now(), monotonic: Instant::now() },
             times: RunTimes::default(),
         };
         Self(Some(Arc::new(Place::new(exporter, Arc::new(trace), None))))

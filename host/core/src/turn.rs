@@ -73,7 +73,8 @@ impl TurnLease {
         sessions: Arc<dyn SessionService>,
         key: SessionKey,
         fence: u64,
-        (acquired, duration): (UptimeInstant, Duration),
+        acquired: UptimeInstant,
+        duration: Duration,
         run: CancellationToken,
     ) -> Self {
         let (is_lost, state) = (AtomicBool::new(false), AtomicU8::new(HELD));
@@ -88,7 +89,7 @@ impl TurnLease {
         if self.is_lost() || !is_recent || !self.leave(PASSED_ON) {
             return None;
         }
-        Some(Self::new(self.sessions.clone(), self.key.clone(), self.fence, (renewed, self.duration), run))
+        Some(Self::new(self.sessions.clone(), self.key.clone(), self.fence, renewed, self.duration, run))
     }
 
     /// Gives the lease up. Returns false if that was done before.

@@ -120,9 +120,8 @@ impl Node {
 
 /// Returns a name such as `subAgents` as `sub_agents`.
 pub fn snake_case(name: &str) -> String {
-    name.chars().fold(String::new(), |snake, c| match c.is_ascii_uppercase() {
-        true => snake + "_" + &c.to_ascii_lowercase().to_string(),
-        false => snake + &c.to_string(),
+    name.chars().fold(String::new(), |snake, c| {
+        if c.is_ascii_uppercase() { snake + "_" + &c.to_ascii_lowercase().to_string() } else { snake + &c.to_string() }
     })
 }
 

@@ -18,7 +18,7 @@ use hatchery_core::{
 
 use crate::llm::{self, transfer};
 use crate::plugins::HookChain;
-use crate::run::{AgentOutcome, AgentScope, Replay, RunContext, agent_start, is_agent_end, is_recovery};
+use crate::run::{AgentOutcome, AgentScope, CallbackEvent, Replay, RunContext};
 pub use agent_tool::AgentTool;
 pub(crate) use host::engine_host;
 
@@ -154,7 +154,11 @@ impl AgentRun {
     /// Runs the agent from its beginning, unless a callback answers or transfers in its place.
     async fn start(&self) -> Result<AgentOutcome, RunError> {
         let recorded = |event: &Event| {
-            let is_answered = agent_start(event)?;
+            let is_answered = match CallbackEvent::of(event)? {
+                CallbackEvent::Start => false,
+                CallbackEvent::Answer => true,
+                CallbackEvent::End | CallbackEvent::Recovery => return None,
+            };
             Some(AgentStart::new(is_answered, event.actions.transfer_to_agent.clone()))
         };
         match self.replay.callback_step(&self.cx, recorded, || self.call_before_agent()).await? {
@@ -195,6 +199,7 @@ impl AgentRun {
         if matches!(error, RunError::Cancelled | RunError::Stopped) {
             return Err(error);
         }
+        let is_recovery = |event: &Event| CallbackEvent::of(event) == Some(CallbackEvent::Recovery);
         if let Some(event) = self.replay.next(&self.cx, is_recovery).await? {
             return event
                 .actions
@@ -236,7 +241,8 @@ impl AgentRun {
         if self.is_finished.swap(true, Ordering::Relaxed) {
             return Ok(outcome);
         }
-        let recorded = |event: &Event| is_agent_end(event).then(|| event.actions.transfer_to_agent.clone());
+        let recorded =
+            |event: &Event| CallbackEvent::is_agent_end(event).then(|| event.actions.transfer_to_agent.clone());
         match self.replay.callback_step(&self.cx, recorded, || self.call_after_agent()).await?.flatten() {
             Some(target) => self.transfer_to(&target),
             None => Ok(outcome),
@@ -284,9 +290,10 @@ impl AgentRun {
     async fn emit(&self, data: EventData, is_end: bool) -> Result<(), RunError> {
         self.cx.call.actions().end_of_agent = Some(is_end);
         let transfers = self.cx.call.actions().transfer_to_agent.is_some();
-        match transfers {
-            true => self.cx.emit_with_proof(data, Claim::Transfer).await?,
-            false => self.cx.emit(data).await?,
+        if transfers {
+            self.cx.emit_with_proof(data, Claim::Transfer).await?
+        } else {
+            self.cx.emit(data).await?
         };
         Ok(())
     }

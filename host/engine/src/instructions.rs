@@ -121,13 +121,16 @@ fn pieces(template: &str) -> Vec<Piece<'_>> {
 /// Returns the value of a placeholder, or `None` if `name` is not one.
 async fn value(name: &str, optional: bool, rights: Rights<'_>, cx: &CallContext) -> Result<Option<String>, RunError> {
     let check = |capability| rights.map_or(Ok(()), |rights| rights.check(cx, capability));
-    let missing = |value: &str| match optional {
-        true => Ok(Some(String::new())),
-        false => Err(RunError::Agent {
-            agent: cx.agent.to_string(),
-            code: "INSTRUCTION_INCOMPLETE".into(),
-            message: format!("its instruction needs {value}; set it, or write `{{{name}?}}` if it may be missing"),
-        }),
+    let missing = |value: &str| {
+        if optional {
+            Ok(Some(String::new()))
+        } else {
+            Err(RunError::Agent {
+                agent: cx.agent.to_string(),
+                code: "INSTRUCTION_INCOMPLETE".into(),
+                message: format!("its instruction needs {value}; set it, or write `{{{name}?}}` if it may be missing"),
+            })
+        }
     };
     match Placeholder::of(name) {
         None => Ok(None),

@@ -18,6 +18,7 @@ mod session_access;
 mod session_close;
 mod session_history;
 mod session_queue;
+mod start;
 mod turn;
 mod turn_plan;
 mod user_message;
@@ -27,34 +28,27 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use futures::{FutureExt, Stream};
+use futures::Stream;
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{
-    Event, EventSigner, Plugin, RunError, Services, SessionKey, SpanExporter, StoreError, new_invocation_id,
-};
+use hatchery_core::{Event, EventSigner, Plugin, RunError, Services, SessionKey, SpanExporter};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::app::App;
 use crate::history::compaction::Compactions;
 use crate::plugins::{PluginSource, Plugins, PrependedPlugin};
 use crate::provenance::Verifier;
-use crate::run::PinnedModels;
-use crate::tools::credential;
 use event_log::SentEvent;
 pub use follow::RunUpdate;
 pub use live::LiveRunRequest;
-use live::LiveStart;
-use nested::{LiveParent, NestedRun};
 pub use request::RunRequest;
-use resumption::ResumedRun;
 use run_bus::RunBus;
 pub use run_bus::RunInProgress;
 use run_records::attach;
-use session_access::{QueuePosition, TurnEndTasks};
+use session_access::TurnEndTasks;
 use session_queue::SessionQueue;
-use turn::TurnRequest;
+use start::RunKind;
 use user_runs::UserRuns;
 
 /// Maximum number of events that a client has not read. A run waits for its client from there on.
@@ -102,20 +96,6 @@ pub struct Run {
     id: Option<String>,
     /// Closed once the run has begun; `None` if that is known.
     begin_signal: Option<oneshot::Receiver<()>>,
-}
-
-/// The session and the caller of a run.
-enum RunKind {
-    /// A client that waits for its events.
-    Foreground,
-    /// Nobody who waits.
-    Background,
-    /// Nobody who waits, for a run that was admitted before its host died.
-    Continued,
-    /// The code of another run.
-    Nested(NestedRun),
-    /// A client that sends requests while the run is in progress.
-    Live(LiveStart),
 }
 
 impl Run {
@@ -264,6 +244,11 @@ impl Runner {
         &self.0.services
     }
 
+    /// Returns the signer of the host's events.
+    pub fn signer(&self) -> &EventSigner {
+        &self.0.signer
+    }
+
     /// Returns how many runs are in progress or queued.
     pub fn active_runs(&self) -> usize {
         *self.0.active_runs.borrow()
@@ -318,118 +303,6 @@ impl Runner {
             }
         }
         self.start(app, request, RunKind::Foreground).await
-    }
-
-    async fn start(&self, app: Arc<App>, request: RunRequest, kind: RunKind) -> Result<Run, RunError> {
-        let requested = Instant::now();
-        request.check(matches!(kind, RunKind::Live(_)))?;
-        let plugins = self.0.plugins.current()?;
-        let models = Arc::new(PinnedModels::new(self.0.services.models.clone(), &app.tree));
-        let services = Services { models, ..self.0.services.clone() };
-        let key = SessionKey::new(app.name.as_str(), request.user.as_str(), request.session.as_str());
-        key.check()?;
-        if key.is_of_host() {
-            return Err(StoreError::SessionNotFound(key).into());
-        }
-        let create = request.config.auto_create_session;
-        // A nested run is a part of another one, which was admitted.
-        let is_nested = match &kind {
-            RunKind::Nested(_) => true,
-            RunKind::Live(start) => start.parent.is_some(),
-            RunKind::Foreground | RunKind::Background | RunKind::Continued => false,
-        };
-        let user_run = if is_nested {
-            None
-        } else {
-            let (user_run, active) = self.0.user_runs.begin(&key);
-            if !matches!(kind, RunKind::Continued) {
-                self.0.services.sessions.admit_run(&key, active).await?;
-            }
-            Some(user_run)
-        };
-        let position = self.0.enqueue(&key, create).await?;
-        let new_id = request.run_id.clone().unwrap_or_else(new_invocation_id);
-        let id = match &position {
-            QueuePosition::Acquired(cached, _) => {
-                let events = &cached.session.events;
-                if request.run_id.is_none() {
-                    request.check_responses(events)?;
-                }
-                let resumed = ResumedRun::find(&app, &request, events, &self.0.verifier(&key))?;
-                Some(resumed.map_or_else(|| new_id.clone(), |resumed| resumed.invocation_id))
-            }
-            // Two runs that wait for each other's sessions would deadlock.
-            QueuePosition::Waiting(_) if is_nested => {
-                return Err(StoreError::session_in_use(&key).into());
-            }
-            QueuePosition::Waiting(_) => request.begins_run().then(|| new_id.clone()),
-        };
-        let is_background = matches!(kind, RunKind::Background | RunKind::Continued);
-        if is_background && request.message.as_ref().is_some_and(credential::has_answer) {
-            let message = "a credential is not accepted in the background, where its message would be stored; send it with \
-                           `/run` or `/run_sse`";
-            return Err(RunError::BadInput(message.into()));
-        }
-        let is_waiting = matches!(position, QueuePosition::Waiting(_));
-        let is_accepted = is_background || (is_waiting && request.begins_run());
-        if let Some(id) = id.as_deref().filter(|_| is_accepted) {
-            self.0.accept(&key, id, &request, is_background).await?;
-        }
-        let (nested, live) = match kind {
-            RunKind::Nested(nested) => (Some(nested.split()), None),
-            RunKind::Live(start) => (start.parent.clone().map(LiveParent::split), Some(start)),
-            RunKind::Foreground | RunKind::Background | RunKind::Continued => (None, None),
-        };
-        let (parent, task_scope) = nested.unzip();
-        let (client, events) = mpsc::channel(MAX_UNREAD_EVENTS);
-        let active_run = live.as_ref().map(|live| live.active_run.clone());
-        let active_run = active_run.unwrap_or_else(|| Arc::new(ActiveRun::new(&self.0)));
-        let runner = self.0.clone();
-        let caller_cancel = request.cancel.clone();
-        let request = RunRequest { cancel: caller_cancel.child_token(), ..request };
-        let announced = id.as_deref().map(|id| self.0.run_bus.announce(&key, id, request.cancel.clone()));
-        let (beginning, begin_signal) = oneshot::channel();
-        let run = Run { events, id: id.clone(), begin_signal: Some(begin_signal) };
-        let task = async move {
-            let result = match request.cancel.run_until_cancelled(runner.acquire(&key, position, create)).await {
-                Some(Ok((cached, mut guard))) => {
-                    let client = client.clone();
-                    let turn = TurnRequest {
-                        app,
-                        services,
-                        plugins,
-                        request,
-                        new_id,
-                        is_accepted,
-                        announced,
-                        client,
-                        beginning,
-                        live,
-                        parent,
-                        caller_cancel,
-                        requested,
-                    };
-                    runner.run_next_turn(key.clone(), turn, cached, &mut guard).await
-                }
-                Some(Err(error)) => Err(error),
-                None => Err(RunError::Cancelled),
-            };
-            if let (Err(error), Some(id)) = (&result, &id) {
-                runner.fail_unstarted(&key, id, is_background, error).await;
-            }
-            // The guard is dropped before the client gets the error, so that the client's next message does not wait
-            // for this turn.
-            drop((active_run, user_run));
-            if let Err(error) = result {
-                // Fails if the client is gone.
-                let _ = client.send(Err(error)).await;
-            }
-        };
-        tokio::spawn(match task_scope {
-            Some(scope) => scope(task.boxed()),
-            None => task.boxed(),
-        });
-        Ok(run)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::criteria::{Metric, default_metrics};
 use crate::error::EvalError;
 use crate::eval_set::{EvalCase, EvalSet, SessionInput};
 use crate::evaluator::{EvalOptions, Progress, evaluate};
-use crate::record::records_of;
+use crate::record::extract_records;
 use crate::result::EvalSetResult;
 use crate::store::EvalStore;
 
@@ -127,12 +127,10 @@ impl Evaluations {
         session: &str,
     ) -> Result<(), EvalError> {
         let key = SessionKey::new(app.name.as_str(), user, session);
-        let session = match key.is_of_host() {
-            true => None,
-            false => self.0.runner.services().sessions.get(&key, EventWindow::All).await?,
-        };
+        let session =
+            if key.is_of_host() { None } else { self.0.runner.services().sessions.get(&key, EventWindow::All).await? };
         let session = session.ok_or(StoreError::SessionNotFound(key))?;
-        let conversation = records_of(&session.events);
+        let conversation = extract_records(&session.events);
         if conversation.is_empty() {
             let message = format!("session `{}` has no message of its user; send one first", session.key.id);
             return Err(EvalError::InvalidRequest(message));
@@ -178,9 +176,10 @@ impl Evaluations {
         let change = move |set: &mut EvalSet| {
             let count = set.eval_cases.len();
             set.eval_cases.retain(|case| case.eval_id != case_id);
-            match set.eval_cases.len() < count {
-                true => Ok(()),
-                false => Err(EvalError::CaseNotFound { set: set.eval_set_id.clone(), case: case_id }),
+            if set.eval_cases.len() < count {
+                Ok(())
+            } else {
+                Err(EvalError::CaseNotFound { set: set.eval_set_id.clone(), case: case_id })
             }
         };
         self.with_store(move |store| store.update_set(&app, &set_id, change)).await

@@ -14,7 +14,7 @@ use crate::criteria::Metric;
 use crate::error::EvalError;
 use crate::eval_set::{EvalCase, EvalSet, InvocationRecord};
 use crate::metrics;
-use crate::record::record_of;
+use crate::record::extract_record;
 use crate::result::{EvalCaseResult, EvalSetResult, EvalStatus, InvocationResult, MetricResult};
 
 /// The prefix of the ids of sessions of evaluations, which are not listed to users.
@@ -83,7 +83,7 @@ pub(crate) async fn evaluate(
     progress: &(dyn Fn(Progress) + Send + Sync),
 ) -> Result<EvalSetResult, EvalError> {
     options.check()?;
-    let cases = selected(set, &options.case_ids)?;
+    let cases = select_cases(set, &options.case_ids)?;
     let total = cases.len() * options.num_runs as usize;
     if total > MAX_TOTAL_RUNS {
         let message = format!("{} cases run {} times are {total} runs", cases.len(), options.num_runs);
@@ -175,7 +175,7 @@ impl Evaluator<'_> {
         for expected in &case.conversation {
             let mut events = Vec::new();
             let outcome = self.run_turn(expected, user, session, &mut events).await;
-            turns.push(record_of(expected.user_content.clone(), &events));
+            turns.push(extract_record(expected.user_content.clone(), &events));
             if let Err(error) = outcome {
                 let reason = format!("turn {}: {}: {}", turns.len(), error.code(), error.client_message());
                 return (turns, Some(reason));

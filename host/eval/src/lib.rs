@@ -22,8 +22,6 @@ pub use eval_set::{EvalCase, EvalSet, IntermediateData, InvocationEvent, Invocat
 pub use evaluations::{EvalRequest, Evaluations};
 pub use evaluator::{EVAL_SESSION_PREFIX, EvalOptions, MAX_RUNS, Progress};
 pub use json::to_snake_case;
-pub use metrics::rouge::rouge1_f_measure;
-pub use record::records_of;
 pub use result::{EvalCaseResult, EvalSetResult, EvalStatus, InvocationResult, MetricDetails, MetricResult};
 pub use store::EvalStore;
 pub use summary::{CaseSummary, MetricSummary, summarize};

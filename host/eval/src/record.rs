@@ -8,7 +8,7 @@ use crate::eval_set::{IntermediateData, InvocationRecord};
 
 /// Returns the turns of a session: one record per run that began with a message of the user. Events that only change
 /// state are no turns.
-pub fn records_of<'a>(events: impl IntoIterator<Item = &'a Arc<Event>>) -> Vec<InvocationRecord> {
+pub(crate) fn extract_records<'a>(events: impl IntoIterator<Item = &'a Arc<Event>>) -> Vec<InvocationRecord> {
     let mut records: Vec<InvocationRecord> = Vec::new();
     // The agent that gave the final response so far.
     let mut responder = String::new();
@@ -26,7 +26,7 @@ pub fn records_of<'a>(events: impl IntoIterator<Item = &'a Arc<Event>>) -> Vec<I
 }
 
 /// Returns the turn of a message, from the events of its run.
-pub(crate) fn record_of(user_content: Content, events: &[Arc<Event>]) -> InvocationRecord {
+pub(crate) fn extract_record(user_content: Content, events: &[Arc<Event>]) -> InvocationRecord {
     let mut record = match events.first() {
         Some(event) => begin(event, user_content),
         None => InvocationRecord { user_content, ..InvocationRecord::default() },
@@ -103,7 +103,7 @@ mod tests {
             event("dice", vec![Part { thought: true, ..Part::text("hm") }, Part::text("You rolled 3.")]),
             event("user", vec![Part::text("Bye")]),
         ];
-        let records = records_of(&events);
+        let records = extract_records(&events);
         assert_eq!(records.len(), 2);
         assert_eq!(records[0].response_text().as_deref(), Some("You rolled 3."));
         let data = records[0].intermediate_data.as_ref().unwrap();
@@ -120,6 +120,6 @@ mod tests {
         let mut actions = EventActions::default();
         actions.state_delta.insert("__session_metadata__".into(), "x".into());
         let change = Event::new(EventData { author: USER_AUTHOR.into(), actions, ..EventData::default() });
-        assert_eq!(records_of(&[change]), []);
+        assert_eq!(extract_records(&[change]), []);
     }
 }

@@ -115,9 +115,10 @@ impl EvalStore {
     pub fn delete_set(&self, app: &str, id: &str) -> Result<(), EvalError> {
         check_id("eval set", id, MAX_SET_ID)?;
         let _writer = self.writer.lock_unpoisoned();
-        match self.files.remove(&sets_folder(app), &format!("{id}{SET_SUFFIX}"))? {
-            true => Ok(()),
-            false => self.set(app, id).and_then(|_| Err(EvalError::SetOfApp(id.into()))),
+        if self.files.remove(&sets_folder(app), &format!("{id}{SET_SUFFIX}"))? {
+            Ok(())
+        } else {
+            self.set(app, id).and_then(|_| Err(EvalError::SetOfApp(id.into())))
         }
     }
 

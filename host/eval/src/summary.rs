@@ -60,9 +60,10 @@ fn summarize_case(id: &str, runs: &[&EvalCaseResult]) -> CaseSummary {
     let metrics: Vec<_> = (0..count).filter_map(|index| summarize_metric(index, runs)).collect();
     let mut errors: Vec<String> = runs.iter().filter_map(|run| run.error_message.clone()).collect();
     errors.dedup();
-    let eval_status = match errors.is_empty() {
-        true => EvalStatus::all(metrics.iter().map(|metric| metric.eval_status)),
-        false => EvalStatus::Failed,
+    let eval_status = if errors.is_empty() {
+        EvalStatus::all(metrics.iter().map(|metric| metric.eval_status))
+    } else {
+        EvalStatus::Failed
     };
     CaseSummary {
         eval_id: id.into(),

@@ -69,9 +69,10 @@ impl ModelProvider for GeminiProvider {
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
-        match self.vertex.is_preferred() {
-            true => self.vertex.create(name.strip_prefix("models/").unwrap_or(name)),
-            false => self.create_with(name, &Connection::default()),
+        if self.vertex.is_preferred() {
+            self.vertex.create(name.strip_prefix("models/").unwrap_or(name))
+        } else {
+            self.create_with(name, &Connection::default())
         }
     }
 
@@ -93,16 +94,18 @@ impl ModelProvider for GeminiProvider {
     }
 
     fn missing(&self) -> Option<String> {
-        match self.vertex.is_preferred() {
-            true => self.vertex.missing(),
-            false => Service::Gemini.info().missing(&self.connection),
+        if self.vertex.is_preferred() {
+            self.vertex.missing()
+        } else {
+            Service::Gemini.info().missing(&self.connection)
         }
     }
 
     fn base_url(&self) -> Option<String> {
-        match self.vertex.is_preferred() {
-            true => self.vertex.base_url(),
-            false => Service::Gemini.info().base_url(&self.connection),
+        if self.vertex.is_preferred() {
+            self.vertex.base_url()
+        } else {
+            Service::Gemini.info().base_url(&self.connection)
         }
     }
 }

@@ -2,6 +2,7 @@
 //! other.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -134,7 +135,7 @@ enum Step {
 }
 
 impl<P: LiveProtocol> Link<P> {
-    /// Passes requests and responses on until the agent closes the connection, or it cannot be continued.
+    /// Sends requests and receives responses until the agent closes the connection, or it breaks and cannot be resumed.
     async fn serve(
         mut self,
         mut requests: mpsc::Receiver<LiveRequest>,
@@ -164,40 +165,46 @@ impl<P: LiveProtocol> Link<P> {
                 }
                 _ = pings.tick() => Step::Ping,
             };
-            let result = match step {
-                Step::Request(Some(request)) => match self.protocol.encode(&request) {
-                    Ok(frames) => self.send(frames).await,
-                    Err(reason) => {
-                        undelivered.push_back(Err(self.origin.error(ModelErrorKind::BadRequest, reason)));
-                        Ok(())
+            match self.perform(step, &mut undelivered).await {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => break,
+                Err(error) => {
+                    for response in undelivered.drain(..).chain([Err(error)]) {
+                        // Fails if the agent has left.
+                        let _ = responses.send(response).await;
                     }
-                },
-                Step::Request(None) | Step::Delivered(false) => break,
-                Step::Delivered(true) => Ok(()),
-                Step::Frame(Ok(Some(json))) => match self.protocol.decode(&json) {
-                    Ok(messages) => {
-                        undelivered.extend(messages.into_iter().map(Ok));
-                        Ok(())
-                    }
-                    Err(error) => Err(error),
-                },
-                Step::Frame(Ok(None)) => match self.resume().await {
-                    Ok(false) => break,
-                    resumed => resumed.map(drop),
-                },
-                Step::Frame(Err(error)) => self.recover(error).await,
-                // Pongs are only read while frames are.
-                Step::Ping => self.ping(undelivered.is_empty()).await,
-            };
-            if let Err(error) = result {
-                for response in undelivered.drain(..).chain([Err(error)]) {
-                    // Fails if the agent has left.
-                    let _ = responses.send(response).await;
+                    break;
                 }
-                break;
             }
         }
         let _ = self.socket.close(None).await;
+    }
+
+    /// Performs a step, and adds responses for the agent to `undelivered`. Breaks if the agent has left, or the server
+    /// has closed the connection for good.
+    async fn perform(
+        &mut self,
+        step: Step,
+        undelivered: &mut VecDeque<Result<LiveResponse, ModelError>>,
+    ) -> Result<ControlFlow<()>, ModelError> {
+        match step {
+            Step::Request(Some(request)) => match self.protocol.encode(&request) {
+                Ok(frames) => self.send(frames).await?,
+                Err(reason) => undelivered.push_back(Err(self.origin.error(ModelErrorKind::BadRequest, reason))),
+            },
+            Step::Request(None) | Step::Delivered(false) => return Ok(ControlFlow::Break(())),
+            Step::Delivered(true) => {}
+            Step::Frame(Ok(Some(json))) => undelivered.extend(self.protocol.decode(&json)?.into_iter().map(Ok)),
+            Step::Frame(Ok(None)) => {
+                if !self.resume().await? {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            Step::Frame(Err(error)) => self.recover(error).await?,
+            // Pongs are only read while frames are.
+            Step::Ping => self.ping(undelivered.is_empty()).await?,
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Sends the frames of a request, on a continued connection if this one is broken.

@@ -3,47 +3,30 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::stream::{self, Stream, StreamExt};
 use hatchery_core::{LlmResponse, ModelError, ResponseStream};
-use sse_stream::SseByteStream;
+use hatchery_egress::{SseError, sse_data};
 
 use crate::failure::Origin;
 
 /// Maximum size of one event.
 const MAX_EVENT_BYTES: usize = 32 * 1024 * 1024;
 
-/// Returns the data of each event. An error is the last item. Events without data (keep-alives) are skipped. The last
-/// event counts even if no blank line ends it.
+/// Returns the data of each event, see [`sse_data`]. The last event counts even if no blank line ends it.
 pub(crate) fn payloads(
     bytes: impl Stream<Item = Result<Bytes, ModelError>> + Send + 'static,
     origin: Arc<Origin>,
 ) -> impl Stream<Item = Result<String, ModelError>> + Send {
-    let event_bytes = Arc::new(AtomicUsize::new(0));
-    let counter = event_bytes.clone();
-    let limit_origin = origin.clone();
-    let limited = bytes.map(move |chunk| {
-        let chunk = chunk?;
-        match counter.fetch_add(chunk.len(), Ordering::Relaxed) > MAX_EVENT_BYTES {
-            true => Err(limit_origin.bad_response(format!("one event is longer than {MAX_EVENT_BYTES} bytes"))),
-            false => Ok(chunk),
-        }
-    });
-    let terminated = limited.chain(stream::iter([Ok(Bytes::from_static(b"\n\n"))]));
-    SseByteStream::new(Box::pin(terminated)).filter_map(move |event| {
-        event_bytes.store(0, Ordering::Relaxed);
-        let payload = match event {
-            Ok(event) => event.data.map(Ok),
-            Err(sse_stream::Error::Body(error)) => Some(Err(match error.downcast::<ModelError>() {
-                Ok(error) => *error,
-                Err(error) => origin.bad_response(error),
-            })),
-            Err(error) => Some(Err(origin.bad_response(error))),
-        };
-        std::future::ready(payload.filter(|payload| !matches!(payload, Ok(data) if data.is_empty())))
+    let terminated = bytes.chain(stream::iter([Ok(Bytes::from_static(b"\n\n"))]));
+    sse_data(terminated, MAX_EVENT_BYTES).map(move |data| {
+        data.map_err(|error| match error {
+            SseError::Body(error) => error,
+            SseError::TooLarge(limit) => origin.bad_response(format!("one event is longer than {limit} bytes")),
+            SseError::Invalid(reason) => origin.bad_response(reason),
+        })
     })
 }
 

@@ -170,9 +170,10 @@ impl ModelProvider for VertexProvider {
     }
 
     fn capabilities(&self, name: &str) -> ModelCapabilities {
-        match name.contains("claude-") {
-            true => capabilities::of_anthropic(),
-            false => capabilities::of_gemini(name).unwrap_or_default(),
+        if name.contains("claude-") {
+            capabilities::of_anthropic()
+        } else {
+            capabilities::of_gemini(name).unwrap_or_default()
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use hatchery_core::excerpt;
 use hatchery_core::sync::MutexExt;
+use hatchery_egress::{FileError, read_file};
 use reqwest::Url;
 
 use crate::config::{ApiConfig, Confirmation, DocumentSource, Limits, Selection};
@@ -94,14 +95,11 @@ impl Api {
                 return made.unwrap_or(Err(ApiError::Timeout(timeout))).map(Arc::new);
             }
             DocumentSource::File(path) => {
-                let unreadable =
-                    |error: std::io::Error| ApiError::UnreadableFile { file: path.clone(), reason: error.to_string() };
-                let limit = self.limits().max_document;
-                let size = tokio::fs::metadata(path).await.map_err(unreadable)?.len();
-                if size > u64::try_from(limit).unwrap_or(u64::MAX) {
-                    return Err(ApiError::DocumentTooLarge(limit));
-                }
-                (tokio::fs::read(path).await.map_err(unreadable)?, None)
+                let read = read_file(path, self.limits().max_document).await.map_err(|error| match error {
+                    FileError::TooLarge(limit) => ApiError::DocumentTooLarge(limit),
+                    FileError::Io(error) => ApiError::UnreadableFile { file: path.clone(), reason: error.to_string() },
+                });
+                (read?, None)
             }
         };
         // A large text takes seconds.

@@ -4,11 +4,12 @@ mod token;
 mod user;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hatchery_core::{AuthCredential, AuthKeyLocation, AuthScheme, ConfigValue};
-use hatchery_egress::Secret;
+use hatchery_egress::{Secret, ToolAuthenticator};
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 
 use crate::document::Location;
@@ -118,7 +119,7 @@ pub(crate) enum Refusable {
     /// The access token, by a newer one.
     Token(Secret),
     /// The user's credential, by asking the user again.
-    User(Box<AuthCredential>),
+    User { authenticator: Arc<ToolAuthenticator>, credential: Box<AuthCredential> },
 }
 
 impl Credentials {

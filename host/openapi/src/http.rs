@@ -49,15 +49,15 @@ pub(crate) struct Answer {
 }
 
 impl Http {
-    /// Creates a client. Credentials of users are stored under the name `key`.
+    /// Creates a client for the requests of a toolset, such as `openapi:shop`.
     pub(crate) fn new(
-        key: String,
+        toolset: String,
         egress: Arc<dyn Egress>,
         credentials: Credentials,
         headers: BTreeMap<String, ConfigValue>,
         limits: Limits,
     ) -> Self {
-        let authenticator = Authenticator::new(credentials, key, &egress);
+        let authenticator = Authenticator::new(credentials, toolset, &egress);
         let transport = Transport { egress, limits, clients: Mutex::default() };
         Self { transport, authenticator, headers }
     }
@@ -103,7 +103,7 @@ impl Http {
         limit: usize,
     ) -> Result<Answer, ApiError> {
         self.until(deadline, async {
-            let placement = self.authenticator.place(&self.transport, cx).await?;
+            let placement = self.authenticator.place(&self.transport, &request.url, cx).await?;
             let refusable = placement.refusable.clone();
             let answer = self.exchange(request, placement, limit).await?;
             // A token may be withdrawn before it expires.
@@ -111,7 +111,7 @@ impl Http {
             if !is_refused || !self.authenticator.forget(&refusable, cx).await? {
                 return Ok(answer);
             }
-            let placement = self.authenticator.place(&self.transport, cx).await?;
+            let placement = self.authenticator.place(&self.transport, &request.url, cx).await?;
             self.exchange(request, placement, limit).await
         })
         .await
@@ -130,9 +130,10 @@ impl Http {
             error @ (ApiError::Refused(_) | ApiError::Timeout(_)) => error,
             error => ApiError::Unreadable(error.to_string()),
         })?;
-        match answer.status.is_success() {
-            true => Ok(answer.body),
-            false => Err(ApiError::Unreadable(format!("the answer has the status {}", answer.status))),
+        if answer.status.is_success() {
+            Ok(answer.body)
+        } else {
+            Err(ApiError::Unreadable(format!("the answer has the status {}", answer.status)))
         }
     }
 
@@ -221,7 +222,7 @@ impl Transport {
         self.egress.check_url(url).map_err(ApiError::Refused)?;
         let mut url = url.clone();
         if let Some((name, value)) = &placement.query {
-            let kept: Vec<_> = url.query_pairs().filter(|(other, _)| other != name).map(owned).collect();
+            let kept: Vec<_> = url.query_pairs().filter(|(other, _)| other != name).map(to_owned_pair).collect();
             let has_key = kept.len() < url.query_pairs().count();
             if has_key {
                 url.query_pairs_mut().clear().extend_pairs(kept);
@@ -261,7 +262,7 @@ impl Transport {
     }
 }
 
-fn owned((name, value): (std::borrow::Cow<'_, str>, std::borrow::Cow<'_, str>)) -> (String, String) {
+fn to_owned_pair((name, value): (std::borrow::Cow<'_, str>, std::borrow::Cow<'_, str>)) -> (String, String) {
     (name.into_owned(), value.into_owned())
 }
 

@@ -114,9 +114,10 @@ fn check_path(path: &str) -> Result<(), String> {
         let segment = segment.to_ascii_lowercase().replace("%2e", ".");
         segment == "." || segment == ".."
     };
-    match path.split(['/', '\\']).any(is_dots) {
-        true => Err("a part of the path is `.` or `..`, which is not allowed".into()),
-        false => Ok(()),
+    if path.split(['/', '\\']).any(is_dots) {
+        Err("a part of the path is `.` or `..`, which is not allowed".into())
+    } else {
+        Ok(())
     }
 }
 

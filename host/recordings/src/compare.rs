@@ -1,6 +1,6 @@
 //! Comparison of a replayed call with the recorded one.
 
-use hatchery_core::{JsonMap, LiveRequest, LlmRequest};
+use hatchery_core::{FunctionCall, LiveRequest, LlmRequest};
 use serde_json::{Value, json};
 
 use crate::{diff, python_literal, yaml};
@@ -18,8 +18,8 @@ pub(crate) fn diff_requests(recorded: &LlmRequest, actual: &LlmRequest) -> Optio
 }
 
 /// Returns a diff of the names and arguments of two tool calls, or `None` if they are equal.
-pub(crate) fn diff_tool_calls(recorded: (&str, &JsonMap), actual: (&str, &JsonMap)) -> Option<String> {
-    let value = |(name, args): (&str, &JsonMap)| with_sorted_keys(json!({ "name": name, "args": args }));
+pub(crate) fn diff_tool_calls(recorded: &FunctionCall, actual: &FunctionCall) -> Option<String> {
+    let value = |call: &FunctionCall| with_sorted_keys(json!({ "name": call.name, "args": call.args }));
     diff_values(&value(recorded), &value(actual))
 }
 
@@ -131,9 +131,14 @@ mod tests {
 
     #[test]
     fn arguments_are_compared_independent_of_their_order() {
-        let args = |text| serde_json::from_str::<JsonMap>(text).unwrap();
-        let (ab, ba) = (args(r#"{"a": {"x": 1, "y": 2}, "b": 1}"#), args(r#"{"b": 1, "a": {"y": 2, "x": 1}}"#));
-        assert_eq!(diff_tool_calls(("t", &ab), ("t", &ba)), None);
-        assert!(diff_tool_calls(("t", &ab), ("u", &ab)).unwrap().contains("-  \"name\": \"t\"\n+  \"name\": \"u\""));
+        let call = |text| FunctionCall {
+            name: "t".into(),
+            args: serde_json::from_str(text).unwrap(),
+            ..FunctionCall::default()
+        };
+        let (ab, ba) = (call(r#"{"a": {"x": 1, "y": 2}, "b": 1}"#), call(r#"{"b": 1, "a": {"y": 2, "x": 1}}"#));
+        assert_eq!(diff_tool_calls(&ab, &ba), None);
+        let other = FunctionCall { name: "u".into(), ..ab.clone() };
+        assert!(diff_tool_calls(&ab, &other).unwrap().contains("-  \"name\": \"t\"\n+  \"name\": \"u\""));
     }
 }

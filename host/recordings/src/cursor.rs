@@ -144,8 +144,7 @@ impl Cursor {
                 None => self.unrecorded_call(agent, &event),
             };
         };
-        let (recorded, actual) = ((tool.call.name.as_str(), &tool.call.args), (call.name.as_str(), &call.args));
-        if let Some(diff) = compare::diff_tool_calls(recorded, actual) {
+        if let Some(diff) = compare::diff_tool_calls(&tool.call, call) {
             let message = format!("the call of tool `{}` differs from the recorded one\n{diff}", call.name);
             return Err(self.mismatch(agent, index, &message));
         }

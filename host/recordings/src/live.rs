@@ -73,7 +73,7 @@ struct State {
     steps: VecDeque<LiveStep>,
     /// The number of steps at the beginning that are requests and have been sent.
     sent_requests: usize,
-    /// The media type of the sound that is being sent, of which any number of chunks may follow.
+    /// The media type of the audio that is being sent. Any number of chunks may follow.
     sound: Option<String>,
     error: Option<ModelError>,
 }

@@ -145,7 +145,7 @@ impl Cost {
     }
 }
 
-/// Servers and clients, and what was measured with them.
+/// Servers, clients and their measurements.
 struct Stage {
     runtime: Runtime,
     provider: Client,

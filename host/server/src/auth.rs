@@ -1,7 +1,7 @@
 //! Authentication: who sends a request. API keys, tokens of an issuer, and logins of browsers.
 //!
-//! The [service](crate::service) asks before the route of a request is known, so that nothing is said about what exists
-//! to clients that may not know it.
+//! The [service](crate::service) asks before the route of a request is known, so that a refusal does not tell
+//! clients whether the route exists.
 
 mod api_keys;
 mod concurrency;
@@ -35,7 +35,6 @@ use logins::{LoginCredential, Logins};
 use principal::ClientLimits;
 use rate_limit::RateLimit;
 use refusal::Refusal;
-use requirement::Requirement;
 use tokens::Tokens;
 
 pub(crate) use concurrency::RequestPermit;
@@ -43,11 +42,12 @@ pub(crate) use credential::Credentials;
 pub(crate) use login_page::login_page;
 pub(crate) use logins::{cleared_cookie, cookie};
 pub(crate) use principal::Principal;
+pub(crate) use requirement::Requirement;
 
 /// Longest time for which a browser stays logged in.
 const MAX_LOGIN: Duration = Duration::from_secs(12 * 3600);
 
-/// Decides who sends a request, and what they may do.
+/// Authenticates requests, and authorizes them by path.
 pub(crate) struct Authentication {
     clients: ArcSwap<Clients>,
     logins: Logins,
@@ -83,6 +83,7 @@ impl Clients {
 pub(crate) struct RequestHead<'a> {
     method: &'a Method,
     path: &'a str,
+    query: Option<&'a str>,
     headers: &'a HeaderMap,
     peer: Option<Peer>,
     accepts_login: bool,
@@ -92,8 +93,8 @@ impl<'a> RequestHead<'a> {
     /// Returns the head of a request, whose cookie counts if `accepts_login`.
     pub(crate) fn of(request: &'a Request, accepts_login: bool) -> Self {
         let peer = Peer::of(request.extensions());
-        let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
-        Self { method, path, headers, peer, accepts_login }
+        let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+        Self { method, path: uri.path(), query: uri.query(), headers, peer, accepts_login }
     }
 }
 
@@ -104,10 +105,10 @@ pub(crate) struct Admission {
     pub(crate) permit: Option<RequestPermit>,
 }
 
-/// Who a credential belongs to, and how long it is valid.
-struct Identified {
+/// The owner of a credential, and its expiry.
+struct IdentifiedSender {
     principal: Principal,
-    /// What a browser logs in with.
+    /// The credential for the login of a browser.
     credential: LoginCredential,
     /// `None` if it does not expire.
     expires_in: Option<Duration>,
@@ -159,7 +160,7 @@ impl Authentication {
             None => Err(Refusal::Missing),
         };
         match identified {
-            Ok(Identified { principal, .. }) => match self.check(&principal, &requirement) {
+            Ok(IdentifiedSender { principal, .. }) => match self.check(&principal, &requirement) {
                 Ok(()) => match self.acquire(&principal) {
                     Ok(permit) => Ok(Some(Admission { principal, permit })),
                     Err(error) => Err(error.into_response().into()),
@@ -168,9 +169,12 @@ impl Authentication {
             },
             Err(refusal) => {
                 self.record(&refusal, request.path, request.peer);
-                let response = match login_page::opens_page(&request) && refusal.is_of_client() {
-                    true => login_page(request.path, None),
-                    false => ApiError::from(refusal).into_response(),
+                let response = if !login_page::opens_page(&request) || !refusal.is_of_client() {
+                    ApiError::from(refusal).into_response()
+                } else if let Some(query) = login_page::oauth_response(&request) {
+                    login_page::reload_page(query)
+                } else {
+                    login_page(request.path, None)
                 };
                 Err(response.into())
             }
@@ -187,7 +191,7 @@ impl Authentication {
             Some(credential) => self.identify(credential).await,
             None => Err(Refusal::Missing),
         };
-        let Identified { principal, .. } = identified.map_err(|refusal| {
+        let IdentifiedSender { principal, .. } = identified.map_err(|refusal| {
             self.record(&refusal, "/ws", credentials.peer());
             ApiError::from(refusal)
         })?;
@@ -225,7 +229,7 @@ impl Authentication {
     /// If the secret is not valid, or not that of an operator.
     pub(crate) async fn log_in(&self, secret: &str, peer: Option<Peer>) -> Result<(String, Duration), ApiError> {
         let identified = self.identify(Credential::Secret(secret)).await;
-        let Identified { principal, credential, expires_in } = identified.map_err(|refusal| {
+        let IdentifiedSender { principal, credential, expires_in } = identified.map_err(|refusal| {
             self.record(&refusal, "/login", peer);
             ApiError::from(refusal)
         })?;
@@ -242,7 +246,7 @@ impl Authentication {
         }
     }
 
-    async fn identify(&self, credential: Credential<'_>) -> Result<Identified, Refusal> {
+    async fn identify(&self, credential: Credential<'_>) -> Result<IdentifiedSender, Refusal> {
         let clients = self.clients.load_full();
         let secret = match credential {
             Credential::Secret(secret) => secret,
@@ -253,12 +257,12 @@ impl Authentication {
                     LoginCredential::Token(principal) => clients.tokens.as_ref().map(|_| principal.clone()),
                 };
                 let principal = principal.ok_or(Refusal::LoggedOut)?;
-                return Ok(Identified { principal, credential, expires_in: None });
+                return Ok(IdentifiedSender { principal, credential, expires_in: None });
             }
         };
         let hash = api_keys::hash(secret);
         if let Some(principal) = clients.keys.find(&hash) {
-            return Ok(Identified { principal, credential: LoginCredential::Key(hash), expires_in: None });
+            return Ok(IdentifiedSender { principal, credential: LoginCredential::Key(hash), expires_in: None });
         }
         match &clients.tokens {
             Some(tokens) if tokens::is_token(secret) => tokens.verify(secret).await,

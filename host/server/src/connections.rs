@@ -1,12 +1,14 @@
 //! Connections: limits per peer and in total, and timeouts. HTTP/1.1 and HTTP/2 on the same port.
 //!
-//! A connection above the limit of its peer gets a 503 response and is closed. Above the total limit, connections wait
+//! A connection above the limit of its peer gets a 503 response and is closed, and so does a request over HTTP/2 without
+//! closing its connection. Above the total limit, connections wait
 //! in the accept queue of the kernel. A connection that is idle between two requests counts; it is closed after the
 //! timeout for request heads.
 
 mod http2;
 mod peers;
 mod protocol;
+mod stream_limit;
 mod unix_socket;
 mod write_timeout;
 
@@ -36,10 +38,12 @@ use crate::log_throttle::LogThrottle;
 use crate::peer::Peer;
 use crate::service::HttpService;
 use hatchery::ServerConfig;
+pub(crate) use http2::StreamWindow;
 use http2::Timeouts;
 use peers::{PeerPermit, Peers};
 pub(crate) use protocol::ALPN;
 use protocol::{Protocol, Rewind};
+use stream_limit::StreamLimit;
 pub(crate) use unix_socket::UnixSocket;
 use write_timeout::WriteTimeout;
 
@@ -47,7 +51,7 @@ use write_timeout::WriteTimeout;
 const MIN_BACKOFF: Duration = Duration::from_millis(10);
 const MAX_BACKOFF: Duration = Duration::from_secs(1);
 
-/// What a connection sends and receives its bytes over.
+/// The transport of a connection.
 pub(crate) type Transport = Either<TcpStream, UnixStream>;
 
 /// A source of connections.
@@ -80,6 +84,7 @@ pub(crate) struct Connections {
     open: watch::Sender<()>,
     free: Arc<Semaphore>,
     peers: Peers,
+    streams: StreamLimit,
     write_timeout: Duration,
     head_timeout: Duration,
     tls: Option<TlsAcceptor>,
@@ -106,6 +111,7 @@ impl Connections {
     pub(crate) fn new(service: Arc<HttpService>, max: usize, config: &ServerConfig) -> Self {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(config.head_timeout);
+        let per_peer = max_per_peer(max, config);
         Self {
             service,
             http,
@@ -113,7 +119,8 @@ impl Connections {
             closing: CancellationToken::new(),
             open: watch::Sender::new(()),
             free: Arc::new(Semaphore::new(max.clamp(1, Semaphore::MAX_PERMITS))),
-            peers: Peers::new(max_per_peer(max, config)),
+            peers: Peers::new(per_peer),
+            streams: StreamLimit::new(max.max(per_peer), per_peer),
             write_timeout: config.write_timeout,
             head_timeout: config.head_timeout,
             tls: None,
@@ -197,7 +204,7 @@ impl Connections {
             }
             async move { service.answer(request.map(Body::new)).await }
         };
-        let (http, timeouts) = (self.http.clone(), self.http2_timeouts);
+        let (http, timeouts, streams) = (self.http.clone(), self.http2_timeouts, self.streams.clone());
         let (tls, head_timeout) = (self.tls.clone(), self.head_timeout);
         let (closing, open) = (self.closing.clone(), self.open.subscribe());
         tokio::spawn(async move {
@@ -210,7 +217,9 @@ impl Connections {
             };
             let ended = match protocol {
                 Protocol::Http1 => serve_http1(&http, stream, respond, &closing).await,
-                Protocol::Http2 => http2::serve(stream, respond, timeouts, &closing).await,
+                Protocol::Http2 => {
+                    http2::serve(stream, respond, move || streams.acquire(peer), timeouts, &closing).await
+                }
             };
             if let Err(error) = ended {
                 tracing::debug!(%error, "a connection failed or timed out");

@@ -13,7 +13,7 @@ use crate::error::ApiError;
 
 /// The headers of responses that pages may read besides simple ones.
 const EXPOSED: HeaderValue =
-    HeaderValue::from_static("x-request-id, x-hatchery-run, location, etag, retry-after, www-authenticate");
+    HeaderValue::from_static("x-request-id, x-hatchery-run, location, link, etag, retry-after, www-authenticate");
 
 const ANY: &str = "*";
 

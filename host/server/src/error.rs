@@ -106,7 +106,7 @@ impl ApiError {
         )
     }
 
-    /// Writes the error to the log, with what the operator can do about it. That is not sent to the client.
+    /// Writes the error to the log, with a remedy for the operator. The remedy is not sent to the client.
     #[must_use]
     pub fn advise(self, advice: impl Display) -> Self {
         tracing::info!(code = %self.code, "{}; {advice}", self.detail);

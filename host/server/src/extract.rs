@@ -96,7 +96,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<AppState> for Params<T> {
     }
 }
 
-/// Checks that a user is none whose sessions have what the host keeps for itself, such as credentials of clients.
+/// Checks that a user is not one of the host itself, whose sessions contain data such as credentials of clients.
 ///
 /// # Errors
 /// 404 if it is.

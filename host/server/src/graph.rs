@@ -14,7 +14,7 @@ pub(crate) enum Theme {
     Dark,
 }
 
-/// What an event did: the agents and tools that took part, and the way between them.
+/// The trace of an event in the graph: its agents and tools, and the edges between them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Path {
     nodes: BTreeSet<String>,
@@ -25,7 +25,7 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// Returns the path of an event: from the root to its agent, then to what the agent has called or transferred to.
+    /// Returns the path of an event: from the root to its agent, then to the tools and agents that the agent called.
     pub(crate) fn of(app: &App, event: &Event) -> Self {
         let mut path = Self::default();
         let Some(author) = app.tree.find_agent(&event.author).filter(|_| event.author != USER_AUTHOR) else {
@@ -121,9 +121,10 @@ impl Graph<'_> {
         if !self.drawn.insert((name.to_owned(), name.to_owned())) {
             return;
         }
-        let style = match self.path.nodes.contains(name) {
-            true => format!(", style=filled, fillcolor=\"{}\", fontcolor=\"#ffffff\"", self.highlight),
-            false => String::new(),
+        let style = if self.path.nodes.contains(name) {
+            format!(", style=filled, fillcolor=\"{}\", fontcolor=\"#ffffff\"", self.highlight)
+        } else {
+            String::new()
         };
         // Writing to a string cannot fail.
         let _ = writeln!(self.nodes, "  \"{}\" [label=\"{label}\", shape={shape}{style}]", escape(name));
@@ -144,7 +145,7 @@ impl Graph<'_> {
             writeln!(self.edges, "  \"{}\" -> \"{}\" [style={style}{highlight}{direction}]", escape(from), escape(to));
     }
 
-    /// Adds what an event did beside the structure of the app: a transfer to a peer, a call of an unknown tool.
+    /// Adds edges that the structure of the app does not have: a transfer to a peer, a call of an unknown tool.
     fn add_way(&mut self) {
         let path = self.path;
         for name in &path.nodes {

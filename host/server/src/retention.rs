@@ -4,25 +4,26 @@ use std::time::Duration;
 
 use hatchery::RetentionConfig;
 use hatchery_core::{ExpiryRule, StoreError, Timestamp};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, sleep};
 
 use crate::state::AppState;
 
-/// How often the server looks for sessions to delete.
-const INTERVAL: Duration = Duration::from_secs(60);
+/// The time between two searches for sessions to delete, at least.
+const MIN_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The time until the next search, in durations of the last one. Some services ask for the sessions of each user.
+const INTERVAL_PER_SEARCH: u32 = 100;
 
 /// Deletes sessions for ever, if there are rules.
 pub(crate) async fn delete_expired(state: &AppState) {
     let rules = *state.retention();
-    if rules == RetentionConfig::default() {
+    if rule(&rules) == ExpiryRule::default() {
         return std::future::pending().await;
     }
-    let mut ticks = tokio::time::interval(INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
+        let started = Instant::now();
         for app in state.source().app_names() {
-            match state.runner().delete_expired(&app, &rule(&rules)).await {
+            match state.runner().delete_expired(&app, &rule(&rules), rules.keep_artifacts).await {
                 Ok(0) => {}
                 Ok(count) => tracing::info!(app, count, "deleted sessions by the rules of `retention`"),
                 Err(error @ StoreError::InvalidRequest(_)) => {
@@ -32,6 +33,7 @@ pub(crate) async fn delete_expired(state: &AppState) {
                 Err(error) => tracing::warn!(app, code = error.code(), "sessions were not deleted: {error}"),
             }
         }
+        sleep(started.elapsed().saturating_mul(INTERVAL_PER_SEARCH).max(MIN_INTERVAL)).await;
     }
 }
 

@@ -10,7 +10,7 @@ use std::pin::pin;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::http::header;
+use axum::http::{Method, header};
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 use hatchery::BasePath;
@@ -122,18 +122,24 @@ impl HttpService {
             permit = admission.permit;
         }
         if self.state.is_some() && request.headers().contains_key(header::UPGRADE) {
-            // What is sent over the connection has no head of its own.
+            // Messages on the connection have no headers of their own.
             let credentials = Credentials::of(&request, accepts_login);
             request.extensions_mut().insert(credentials);
             if let Some(permit) = &permit {
                 request.extensions_mut().insert(permit.clone());
             }
         }
+        let is_read = *request.method() == Method::GET;
         let memory = BodyMemory::new(self.body_budget.clone());
         request.extensions_mut().insert(memory.clone());
         let mut router = self.router.clone();
         match AssertUnwindSafe(async { router.call(request).await }).catch_unwind().await {
             Ok(Ok(response)) => {
+                let response = match memory.count_response(&response) {
+                    // The effects of others would be repeated with the request.
+                    Err(error) if is_read => error.into_response(),
+                    Ok(()) | Err(_) => response,
+                };
                 let response = memory.hold_until_sent(response);
                 match permit {
                     None => response,

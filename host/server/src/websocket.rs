@@ -1,5 +1,6 @@
 //! A WebSocket with text frames: their limit, pings, and the close frame.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Error;
@@ -13,6 +14,7 @@ use futures::{SinkExt, StreamExt};
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_tungstenite::tungstenite;
 
+use crate::connections::StreamWindow;
 use crate::error::ApiError;
 
 /// How long the client may take to answer the close frame.
@@ -64,7 +66,7 @@ pub(crate) fn ping_ticks(interval: Duration) -> Interval {
     ticks
 }
 
-/// Why nothing more is received or sent.
+/// The reason why nothing more is received or sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SocketEnd {
     /// The client has closed the connection, or it broke.
@@ -81,12 +83,14 @@ pub(crate) struct Socket {
     receiver: SplitStream<WebSocket>,
     max_frame: usize,
     unanswered_pings: u32,
+    /// `None` over HTTP/1.1, where the connection has the write timeout.
+    window: Option<Arc<StreamWindow>>,
 }
 
 impl Socket {
-    pub(crate) fn new(socket: WebSocket, max_frame: usize) -> Self {
+    pub(crate) fn new(socket: WebSocket, max_frame: usize, window: Option<Arc<StreamWindow>>) -> Self {
         let (sender, receiver) = socket.split();
-        Self { sender, receiver, max_frame, unanswered_pings: 0 }
+        Self { sender, receiver, max_frame, unanswered_pings: 0, window }
     }
 
     /// Returns the text of the next frame; `None` for a ping or its answer. Nothing is lost if this is dropped.
@@ -143,10 +147,17 @@ impl Socket {
     }
 
     async fn send_frame(&mut self, frame: Message) -> Result<(), SocketEnd> {
-        self.sender.send(frame).await.map_err(|_| SocketEnd::Disconnected)
+        if let Some(window) = &self.window {
+            window.begin_message();
+        }
+        let sent = self.sender.send(frame).await;
+        if let Some(window) = &self.window {
+            window.end_message();
+        }
+        sent.map_err(|_| SocketEnd::Disconnected)
     }
 
-    /// Closes the connection, and reads what the client has sent until it closes, too.
+    /// Closes the connection, and discards incoming messages until the client closes it, too.
     pub(crate) async fn close(mut self, frame: CloseFrame) {
         let closing = async {
             self.sender.send(Message::Close(Some(frame))).await?;

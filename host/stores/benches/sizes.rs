@@ -1,4 +1,4 @@
-//! What stored events take on disk, and idle sessions in memory: `cargo bench --workspace --bench sizes`.
+//! The size of stored events on disk, and of idle sessions in memory: `cargo bench --workspace --bench sizes`.
 
 #![allow(clippy::expect_used, clippy::panic)]
 
@@ -6,6 +6,7 @@ mod shared;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hatchery_core::{Event, EventWindow, JsonMap, SessionService};
 use hatchery_stores::{MemorySessions, SqliteSessions};
@@ -90,4 +91,22 @@ fn in_memory(runtime: &Runtime) {
     println!("{:<58} {:>8}", "the session, without its events", with_sessions - with_events);
     println!("{:<58} {:>8}", "with its events", with_sessions - empty);
     println!("{:<58} {:>8}", "with its events, after a client has read them", allocated() - empty);
+    drop((sessions, keys));
+    println!("{:<58} {:>8}", "with its events, once it is idle", idle(runtime));
+}
+
+/// Returns the allocated bytes of a session that was not used for the time after which it is packed.
+fn idle(runtime: &Runtime) -> isize {
+    let empty = CountingAllocator::allocated();
+    let sessions = MemorySessions::new().with_idle_time(Duration::ZERO);
+    runtime.block_on(async {
+        // One more, whose use packs the others.
+        for _ in 0..=IDLE_SESSIONS {
+            let key = sessions.create("dice", "ann", None, JsonMap::new()).await.expect("a session").key;
+            for event in (0..IDLE_EVENTS).map(short_event) {
+                sessions.append(&key, &event).await.expect("a revision");
+            }
+        }
+    });
+    (CountingAllocator::allocated() - empty) / IDLE_SESSIONS as isize
 }

@@ -16,7 +16,7 @@ pub struct AdkSessions {
 
 /// A session of ADK.
 pub struct AdkSession {
-    /// The state at its end, with that which other sessions share.
+    /// The state at its end, with the shared state of its user and its app.
     pub state: JsonMap,
     /// The events, oldest first.
     pub events: Vec<EventData>,

@@ -21,7 +21,7 @@ const MAX_ATTEMPTS: u32 = 3;
 /// How long to wait before the second attempt, and between the first two questions about an operation. Doubles each time.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
 const MAX_DELAY: Duration = Duration::from_secs(2);
-/// How often an operation is asked whether it is done: for about a minute.
+/// Maximum number of polls of an operation, about a minute.
 const MAX_POLLS: u32 = 32;
 const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 /// Maximum number of characters of an error body in a message.
@@ -56,7 +56,7 @@ impl From<RequestError> for StoreError {
 
 /// A request to an engine.
 pub(crate) struct Request<'a> {
-    /// What the request is for, such as `read a session`.
+    /// The purpose of the request, such as `read a session`.
     pub(crate) activity: &'static str,
     pub(crate) method: Method,
     /// The segments after the name of the engine. The last one may end with a method, as in `memories:retrieve`.
@@ -112,7 +112,7 @@ impl AgentEngine {
                 builder = builder.json(body);
             }
             match self.send(activity, builder).await {
-                // What was refused with 429 was not carried out; anything else may have been.
+                // A request that was refused with 429 was not carried out; any other one may have been.
                 Err((error, Some(StatusCode::TOO_MANY_REQUESTS))) if attempt < MAX_ATTEMPTS => drop(error),
                 // The token was withdrawn before it expired. It is forgotten.
                 Err((error, Some(StatusCode::UNAUTHORIZED))) if attempt == 1 => drop(error),

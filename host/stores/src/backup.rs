@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::permissions;
 use crate::uri;
 
-/// What a backup found of a service.
+/// The state of a service in a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backup {
     /// The data was copied.

@@ -8,7 +8,7 @@
 //! | `app-state/{app}`, `user-state/{app}/users/{user}` | shared state |
 //! | `background-runs/{app}/pending/{user}~{session}~{run}` | background runs that are not at rest |
 //! | `{root}/{user}/memory/{app}/entries/{session}~{event}` | remembered messages with their keywords |
-//! | `{root}-memory/{app}~{user}~{session}` | what is remembered of a session |
+//! | `{root}-memory/{app}~{user}~{session}` | the memory of a session |
 //!
 //! Every query is answered by the indexes that Firestore makes by itself. Every write is a commit with the condition that
 //! the session's document has not changed since it was read: if another host was faster, it is read again. So nothing is

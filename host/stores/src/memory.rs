@@ -5,7 +5,7 @@ mod agent_engine;
 mod keyword;
 #[cfg(feature = "postgres")]
 mod postgres;
-mod similarity;
+pub(crate) mod similarity;
 mod sqlite;
 pub(crate) mod tokenizer;
 

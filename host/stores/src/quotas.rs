@@ -105,7 +105,9 @@ struct Row {
 }
 
 const fn row(
-    (quota, key, default): (Quota, &'static str, u64),
+    quota: Quota,
+    key: &'static str,
+    default: u64,
     unit: Unit,
     subject: &'static str,
     object: &'static str,
@@ -122,24 +124,24 @@ const TABLE: [Row; 18] = {
     use Quota::*;
     use Unit::*;
     [
-        row((DeltaKeys, "quotas.delta_keys", 1_000), Count, "one change of state", "keys", "set fewer at a time"),
-        row((DeltaBytes, "quotas.delta_bytes", MIB), Bytes, "one change of state", "", "set less at a time"),
-        row((SessionStateKeys, "quotas.session_state_keys", 10_000), Count, "the state of a session", "keys", "delete some"),
-        row((SessionStateBytes, "quotas.session_state_bytes", 16 * MIB), Bytes, "the state of a session", "", "delete some keys"),
-        row((SessionEvents, "quotas.session_events", 100_000), Count, "a session", "events", "begin a new session"),
-        row((SessionBytes, "quotas.session_bytes", 256 * MIB), Bytes, "a session", "of events", "begin a new session"),
-        row((UserSessions, "quotas.user_sessions", 10_000), Count, "a user of an app", "sessions", "delete some"),
-        row((UserBytes, "quotas.user_bytes", 4096 * MIB), Bytes, "a user of an app", "of events", "delete some sessions"),
-        row((UserStateKeys, "quotas.user_state_keys", 200_000), Count, "a user of an app", "keys of state", "delete some keys or sessions"),
-        row((UserStateBytes, "quotas.user_state_bytes", 128 * MIB), Bytes, "a user of an app", "of state", "delete some keys or sessions"),
-        row((AppStateKeys, "quotas.app_state_keys", 10_000), Count, "an app", "keys of shared state", "delete some"),
-        row((AppStateBytes, "quotas.app_state_bytes", 16 * MIB), Bytes, "an app", "of shared state", "delete some keys"),
-        row((SessionArtifacts, "quotas.session_artifacts", 1_000), Count, "a session", "versions of artifacts", "delete some"),
-        row((SessionArtifactBytes, "quotas.session_artifact_bytes", 256 * MIB), Bytes, "a session", "of artifacts", "delete some"),
-        row((UserArtifacts, "quotas.user_artifacts", 10_000), Count, "a user of an app", "versions of artifacts", "delete some"),
-        row((UserArtifactBytes, "quotas.user_artifact_bytes", 1024 * MIB), Bytes, "a user of an app", "of artifacts", "delete some"),
-        row((UserRuns, "quotas.user_runs", 0), Count, "a user of an app", "active runs", "wait until one has ended"),
-        row((UserTokensPerDay, "quotas.user_tokens_per_day", 0), Count, "a user of an app", "tokens a day", "try again tomorrow, UTC"),
+        row(DeltaKeys, "quotas.delta_keys", 1_000, Count, "one change of state", "keys", "set fewer at a time"),
+        row(DeltaBytes, "quotas.delta_bytes", MIB, Bytes, "one change of state", "", "set less at a time"),
+        row(SessionStateKeys, "quotas.session_state_keys", 10_000, Count, "the state of a session", "keys", "delete some"),
+        row(SessionStateBytes, "quotas.session_state_bytes", 16 * MIB, Bytes, "the state of a session", "", "delete some keys"),
+        row(SessionEvents, "quotas.session_events", 100_000, Count, "a session", "events", "begin a new session"),
+        row(SessionBytes, "quotas.session_bytes", 256 * MIB, Bytes, "a session", "of events", "begin a new session"),
+        row(UserSessions, "quotas.user_sessions", 10_000, Count, "a user of an app", "sessions", "delete some"),
+        row(UserBytes, "quotas.user_bytes", 4096 * MIB, Bytes, "a user of an app", "of events", "delete some sessions"),
+        row(UserStateKeys, "quotas.user_state_keys", 200_000, Count, "a user of an app", "keys of state", "delete some keys or sessions"),
+        row(UserStateBytes, "quotas.user_state_bytes", 128 * MIB, Bytes, "a user of an app", "of state", "delete some keys or sessions"),
+        row(AppStateKeys, "quotas.app_state_keys", 10_000, Count, "an app", "keys of shared state", "delete some"),
+        row(AppStateBytes, "quotas.app_state_bytes", 16 * MIB, Bytes, "an app", "of shared state", "delete some keys"),
+        row(SessionArtifacts, "quotas.session_artifacts", 1_000, Count, "a session", "versions of artifacts", "delete some"),
+        row(SessionArtifactBytes, "quotas.session_artifact_bytes", 256 * MIB, Bytes, "a session", "of artifacts", "delete some"),
+        row(UserArtifacts, "quotas.user_artifacts", 10_000, Count, "a user of an app", "versions of artifacts", "delete some"),
+        row(UserArtifactBytes, "quotas.user_artifact_bytes", 1024 * MIB, Bytes, "a user of an app", "of artifacts", "delete some"),
+        row(UserRuns, "quotas.user_runs", 0, Count, "a user of an app", "active runs", "wait until one has ended"),
+        row(UserTokensPerDay, "quotas.user_tokens_per_day", 0, Count, "a user of an app", "tokens a day", "try again tomorrow, UTC"),
     ]
 };
 

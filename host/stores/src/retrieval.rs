@@ -2,10 +2,12 @@
 //!
 //! The index is brought up to date before a search: only files whose size or time of change differs are read again. A
 //! search finds the passages with at least one word of the query, in the order of BM25. English words are found in all
-//! of their forms. Nothing outside of the folder is read, and nothing is written to it.
+//! of their forms. With an embedder it also finds passages of similar meaning. Nothing outside of the folder is read, and
+//! nothing is written to it.
 
 mod passages;
 mod tool;
+mod vectors;
 mod walk;
 
 use std::collections::BTreeMap;
@@ -17,17 +19,19 @@ use rusqlite::{Connection, params};
 use tokio::sync::{Mutex, OnceCell};
 use uuid::Uuid;
 
+use crate::memory::similarity::{SimilaritySearch, fuse};
 use crate::memory::tokenizer::{query_words, text_words};
-use crate::sqlite::{Database, Durability, Schema};
+use crate::sqlite::{Database, Durability, Owner, Schema};
 use passages::passages;
 pub use tool::{FilesRetrieval, RetrievalToolset};
+use vectors::{list_unembedded, nearest_passages, store_vectors};
 use walk::{FileState, walk};
 
 /// The schema of retrieval indexes: "HtRe".
 static SCHEMA: Schema = Schema {
     noun: "retrieval index",
     application_id: 0x4874_5265,
-    migrations: &[include_str!("retrieval/0001_passages.sql")],
+    migrations: &[include_str!("retrieval/0001_passages.sql"), include_str!("retrieval/0002_vectors.sql")],
 };
 
 const LIST_FILES: &str = "SELECT path, modified, size FROM files";
@@ -42,9 +46,16 @@ const INSERT_PASSAGE: &str =
 const INSERT_WORDS: &str = "INSERT INTO passage_words (rowid, words) VALUES (?1, ?2)";
 
 const SEARCH: &str = "\
-    SELECT path, first_line, last_line, text FROM ( \
+    SELECT passage FROM ( \
       SELECT rowid AS passage, rank FROM passage_words WHERE passage_words MATCH ?1 ORDER BY rank LIMIT ?2 \
     ) JOIN passages USING (passage) JOIN files USING (file) ORDER BY rank, path, first_line";
+
+const LOAD_PASSAGE: &str =
+    "SELECT path, first_line, last_line, text FROM passages JOIN files USING (file) WHERE passage = ?1";
+
+/// Passages of one call of the embedder, and the most calls of an update: a search waits for it.
+const EMBEDDED_PASSAGES: usize = 100;
+const MAX_EMBEDDER_CALLS: usize = 20;
 
 /// For how long an index counts as up to date.
 const FRESHNESS: Duration = Duration::from_secs(1);
@@ -83,13 +94,14 @@ pub struct Passage {
 /// An index of a folder. The file is opened at the first search.
 pub struct FolderIndex {
     source: FolderSource,
+    similarity: Option<SimilaritySearch>,
     file: IndexFile,
     database: OnceCell<Database>,
     /// When the index was brought up to date last. Held while that is done.
     updated: Mutex<Option<Instant>>,
 }
 
-/// Where an index is.
+/// The place of an index.
 enum IndexFile {
     Permanent(PathBuf),
     /// Deleted with the index.
@@ -124,7 +136,14 @@ impl FolderIndex {
             Some(file) => IndexFile::Permanent(file),
             None => IndexFile::Temporary(std::env::temp_dir().join(format!("hatchery-{}.db", Uuid::new_v4()))),
         };
-        Self { source, file, database: OnceCell::new(), updated: Mutex::new(None) }
+        Self { source, similarity: None, file, database: OnceCell::new(), updated: Mutex::new(None) }
+    }
+
+    /// Finds passages of similar meaning too. Up to 2,000 passages without a vector are embedded before a search; the others
+    /// are found by their words until then.
+    #[must_use]
+    pub fn with_similarity(self, similarity: SimilaritySearch) -> Self {
+        Self { similarity: Some(similarity), ..self }
     }
 
     async fn database(&self) -> Result<&Database, StoreError> {
@@ -143,13 +162,24 @@ impl FolderIndex {
         }
         drop(updated);
         let words: Vec<String> = query_words(query).iter().map(|word| format!("\"{word}\"")).collect();
-        if words.is_empty() {
+        let similar = match &self.similarity {
+            Some(similarity) => similarity.embed_query(query).await.map(|query| (query, similarity.name().clone())),
+            None => None,
+        };
+        if words.is_empty() && similar.is_none() {
             return Ok(Vec::new());
         }
-        let (words, limit) = (words.join(" OR "), i64::try_from(limit).unwrap_or(i64::MAX));
+        let words = words.join(" OR ");
         let database = self.database().await?;
-        let found = database.read(move |connection| find_passages(connection, &words, limit)).await;
-        found.map_err(database.error("search"))
+        let found = database.read(move |connection| {
+            let by_words = if words.is_empty() { Vec::new() } else { find_passages(connection, &words, limit)? };
+            let by_similarity = match &similar {
+                Some((query, embedder)) => nearest_passages(connection, query, embedder)?,
+                None => Vec::new(),
+            };
+            load_passages(connection, fuse(&by_words, &by_similarity).into_iter().take(limit))
+        });
+        found.await.map_err(database.error("search"))
     }
 
     /// Reads the files that have changed, and forgets those that are gone. Returns how many files were read.
@@ -165,7 +195,7 @@ impl FolderIndex {
         let found = walked.map_err(StoreError::InvalidRequest)?;
         let gone = known.keys().filter(|path| !found.contains_key(*path)).cloned();
         for path in gone.collect::<Vec<_>>() {
-            let deleted = database.write(("", ""), move |connection| delete_file(connection, &path)).await;
+            let deleted = database.write(Owner::NONE, move |connection| delete_file(connection, &path)).await;
             deleted.map_err(database.error("forget a file"))?;
         }
         let mut count = 0;
@@ -180,10 +210,37 @@ impl FolderIndex {
                 text.ok().and_then(Result::ok).and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
             let passages = passages(&path, &text);
             let write = move |connection: &Connection| replace_file(connection, &path, state, &passages);
-            database.write(("", ""), write).await.map_err(database.error("store a file"))?;
+            database.write(Owner::NONE, write).await.map_err(database.error("store a file"))?;
             count += 1;
         }
+        if let Some(similarity) = &self.similarity {
+            self.embed_passages(similarity).await?;
+        }
         Ok(count)
+    }
+
+    /// Embeds passages that have no vector of this embedder, up to a limit. Stops if the embedder fails.
+    async fn embed_passages(&self, similarity: &SimilaritySearch) -> Result<(), StoreError> {
+        let database = self.database().await?;
+        for _ in 0..MAX_EMBEDDER_CALLS {
+            let embedder = similarity.name().clone();
+            let found =
+                database.read(move |connection| list_unembedded(connection, &embedder, EMBEDDED_PASSAGES)).await;
+            let (passages, texts): (Vec<_>, Vec<_>) =
+                found.map_err(database.error("list the passages"))?.into_iter().unzip();
+            if passages.is_empty() {
+                break;
+            }
+            let vectors = similarity.embed(texts).await;
+            if vectors.iter().all(Option::is_none) {
+                break;
+            }
+            let embedder = similarity.name().clone();
+            let write =
+                move |connection: &Connection| store_vectors(connection, &embedder, passages.iter().zip(&vectors));
+            database.write(Owner::NONE, write).await.map_err(database.error("store vectors"))?;
+        }
+        Ok(())
     }
 
     /// Waits for running operations and closes the file.
@@ -218,11 +275,20 @@ fn replace_file(connection: &Connection, path: &str, state: FileState, passages:
     Ok(())
 }
 
-/// `words` is a query of FTS5.
-fn find_passages(connection: &Connection, words: &str, limit: i64) -> rusqlite::Result<Vec<Passage>> {
+/// Returns the ids of the best passages, best first. `words` is a query of FTS5.
+fn find_passages(connection: &Connection, words: &str, limit: usize) -> rusqlite::Result<Vec<i64>> {
     let mut search = connection.prepare_cached(SEARCH)?;
-    let read = search.query_map(params![words, limit], |row| {
-        Ok(Passage { source: row.get(0)?, first_line: row.get(1)?, last_line: row.get(2)?, text: row.get(3)? })
-    })?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let read = search.query_map(params![words, limit], |row| row.get(0))?;
+    read.collect()
+}
+
+fn load_passages(connection: &Connection, passages: impl Iterator<Item = i64>) -> rusqlite::Result<Vec<Passage>> {
+    let mut load = connection.prepare_cached(LOAD_PASSAGE)?;
+    let read = passages.map(|passage| {
+        load.query_row(params![passage], |row| {
+            Ok(Passage { source: row.get(0)?, first_line: row.get(1)?, last_line: row.get(2)?, text: row.get(3)? })
+        })
+    });
     read.collect()
 }

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery_core::StoreError;
+use hatchery_core::{SessionKey, StoreError};
 use rusqlite::{Connection, OpenFlags};
 
 pub(crate) use self::failure::Failure;
@@ -39,6 +39,23 @@ const MAX_DEFERRAL: Duration = Duration::from_millis(100);
 
 /// Number of statements that a connection keeps prepared.
 const PREPARED_STATEMENTS: usize = 128;
+
+/// The app and the user of a write.
+#[derive(Clone, Copy, Hash)]
+pub(crate) struct Owner<'a> {
+    app: &'a str,
+    user: &'a str,
+}
+
+impl<'a> Owner<'a> {
+    /// The owner of writes of the host itself.
+    pub(crate) const NONE: Self = Self { app: "", user: "" };
+
+    /// Returns the owner of a session.
+    pub(crate) fn of(session: &'a SessionKey) -> Self {
+        Self { app: &session.app, user: &session.user }
+    }
+}
 
 /// The kind of crash that a stored event survives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -96,13 +113,13 @@ impl Database {
     /// Runs `change` in the writing thread. Returns once its transaction is committed; after an error, nothing of it is
     /// stored.
     ///
-    /// An error undoes the writes of others that share the transaction, and they are repeated, so what is expected to
-    /// happen should be a value. For the same reason, `change` may be called twice.
+    /// An error undoes the writes of others that share the transaction, and they are repeated, so an expected failure
+    /// should be a value. For the same reason, `change` may be called twice.
     ///
-    /// `owner` is the app and the user of the write. Users that wait are served in turn.
+    /// Owners that wait are served in turn.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
-        owner: (&str, &str),
+        owner: Owner<'_>,
         change: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Failure> {
         let (job, mut result) = writer::job(change);
@@ -120,7 +137,7 @@ impl Database {
     /// the same owner keep their order. A failure is logged. As in [`Database::write`], `change` may be called twice.
     pub(crate) fn write_later(
         &self,
-        owner: (&str, &str),
+        owner: Owner<'_>,
         doing: String,
         change: impl Fn(&Connection) -> rusqlite::Result<()> + Send + 'static,
     ) {
@@ -139,7 +156,7 @@ impl Database {
     }
 
     /// Waits until the deferred writes of this owner are committed.
-    pub(crate) async fn settle(&self, owner: (&str, &str)) -> Result<(), Failure> {
+    pub(crate) async fn settle(&self, owner: Owner<'_>) -> Result<(), Failure> {
         if self.queue.has_deferred() { self.write(owner, |_| Ok(())).await } else { Ok(()) }
     }
 

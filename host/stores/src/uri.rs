@@ -91,7 +91,8 @@ pub async fn open_memory(uri: &str) -> Result<Arc<dyn MemoryService>, StoreError
 /// Opens the memory service of a URI with this durability, which applies to SQLite only, and a search by meaning.
 ///
 /// # Errors
-/// As [`open_memory`], and [`StoreError::InvalidRequest`] if the service has no search by meaning.
+/// As [`open_memory`], and [`StoreError::InvalidRequest`] if the service has no search by meaning, as PostgreSQL without the
+/// extension `vector`.
 pub async fn open_memory_with(
     uri: &str,
     durability: Durability,
@@ -107,20 +108,15 @@ pub async fn open_memory_with(
                 None => memory,
             }))
         }
+        (("postgres" | "postgresql", rest), similarity) if rest.starts_with("//") => postgres_memory(uri, similarity).await,
         (_, Some(_)) => Err(StoreError::InvalidRequest(
-            "this memory service compares no embeddings: use one in SQLite (`sqlite:`) or in memory (`memory:`)".into(),
+            "this memory service compares no embeddings: use one in SQLite (`sqlite:`), in PostgreSQL (`postgres:`) or in \
+             memory (`memory:`)"
+                .into(),
         )),
-        (parts, None) => open_memory_elsewhere(uri, parts).await,
-    }
-}
-
-/// Opens the memory service of a URI with these parts that is no file.
-async fn open_memory_elsewhere(uri: &str, parts: (&str, &str)) -> Result<Arc<dyn MemoryService>, StoreError> {
-    match parts {
-        ("postgres" | "postgresql", rest) if rest.starts_with("//") => postgres_memory(uri).await,
-        ("firestore", _) => Err(needs_client("FirestoreMemoryService")),
-        ("agentengine", _) => Err(needs_tokens("AgentEngineMemory")),
-        _ => Err(invalid(uri, MEMORY)),
+        (("firestore", _), None) => Err(needs_client("FirestoreMemoryService")),
+        (("agentengine", _), None) => Err(needs_tokens("AgentEngineMemory")),
+        (_, None) => Err(invalid(uri, MEMORY)),
     }
 }
 
@@ -130,8 +126,15 @@ async fn postgres_sessions(uri: &str) -> Result<Arc<dyn SessionService>, StoreEr
 }
 
 #[cfg(feature = "postgres")]
-async fn postgres_memory(uri: &str) -> Result<Arc<dyn MemoryService>, StoreError> {
-    Ok(Arc::new(crate::PostgresMemory::open(uri).await?))
+async fn postgres_memory(
+    uri: &str,
+    similarity: Option<SimilaritySearch>,
+) -> Result<Arc<dyn MemoryService>, StoreError> {
+    let memory = crate::PostgresMemory::open(uri).await?;
+    Ok(Arc::new(match similarity {
+        Some(similarity) => memory.with_similarity(similarity).await?,
+        None => memory,
+    }))
 }
 
 #[cfg(not(feature = "postgres"))]
@@ -140,7 +143,7 @@ async fn postgres_sessions(_: &str) -> Result<Arc<dyn SessionService>, StoreErro
 }
 
 #[cfg(not(feature = "postgres"))]
-async fn postgres_memory(_: &str) -> Result<Arc<dyn MemoryService>, StoreError> {
+async fn postgres_memory(_: &str, _: Option<SimilaritySearch>) -> Result<Arc<dyn MemoryService>, StoreError> {
     Err(needs_postgres())
 }
 

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
 use hatchery_core::{Content, Event, EventActions, EventData, EventWindow, JsonMap, SessionService};
 use hatchery_stores::MemorySessions;
 use hatchery_test_support::{CountingAllocator, short_event};
@@ -50,4 +52,42 @@ fn an_idle_session_and_its_ten_events_use_no_more_than_they_need() {
     let before = CountingAllocator::allocated();
     let json = grown.iter().map(|event| event.json().len()).sum::<usize>() as isize;
     assert_eq!(CountingAllocator::allocated() - before, json, "the JSON has spare capacity");
+    drop((grown, sessions));
+    assert_idle_sessions_are_small();
+}
+
+/// Asserts the memory of an idle session of ten events.
+fn assert_idle_sessions_are_small() {
+    const SESSIONS: usize = 1000;
+    let before = CountingAllocator::allocated();
+    let sessions = MemorySessions::new().with_idle_time(Duration::ZERO);
+    futures::executor::block_on(async {
+        let mut stored = Vec::new();
+        for _ in 0..SESSIONS {
+            let key = sessions.create("dice", "ann", None, JsonMap::new()).await.unwrap().key;
+            let mut json = [const { Bytes::new() }; 10];
+            for (number, json) in json.iter_mut().enumerate() {
+                let event = short_event(number);
+                sessions.append(&key, &event).await.unwrap();
+                *json = Bytes::copy_from_slice(event.json());
+            }
+            stored.push((key, json));
+        }
+        // Each call packs sessions that were not used since.
+        let key = sessions.create("dice", "bob", None, JsonMap::new()).await.unwrap().key;
+        for _ in 0..SESSIONS {
+            sessions.get(&key, EventWindow::Recent(0)).await.unwrap();
+        }
+        let allocated = CountingAllocator::allocated();
+        for (key, json) in &stored[..10] {
+            let session = sessions.get(key, EventWindow::All).await.unwrap().unwrap();
+            assert!(session.events.iter().map(|event| event.json()).eq(json.iter()));
+        }
+        let with_copies = CountingAllocator::allocated();
+        drop(stored);
+        let copies = with_copies - CountingAllocator::allocated();
+        let session = (allocated - before - copies) / SESSIONS as isize;
+        println!("an idle session of ten events takes {session} bytes");
+        assert!(session <= 5 * 1024, "{session} bytes");
+    });
 }

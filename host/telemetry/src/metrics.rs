@@ -126,24 +126,29 @@ impl Default for Metrics {
         let (tokens, run_time) = (Family::default(), Family::default());
         registry.register("model_tokens", "Tokens of model calls", tokens.clone());
         registry.register_with_unit("run_time", "Where the time of runs went", Unit::Seconds, run_time.clone());
-        let runs = Calls::new(&mut registry, "app", ("runs", "Runs that have ended"), ("run_duration", "Time of runs"));
+        let runs = Calls::new(
+            &mut registry,
+            "app",
+            Description { name: "runs", help: "Runs that have ended" },
+            Description { name: "run_duration", help: "Time of runs" },
+        );
         let models = Calls::new(
             &mut registry,
             "model",
-            ("model_calls", "Model calls that have ended"),
-            ("model_call_duration", "Time of model calls"),
+            Description { name: "model_calls", help: "Model calls that have ended" },
+            Description { name: "model_call_duration", help: "Time of model calls" },
         );
         let tools = Calls::new(
             &mut registry,
             "tool",
-            ("tool_calls", "Tool calls that have ended"),
-            ("tool_call_duration", "Time of tool calls"),
+            Description { name: "tool_calls", help: "Tool calls that have ended" },
+            Description { name: "tool_call_duration", help: "Time of tool calls" },
         );
         let components = Calls::new(
             &mut registry,
             "component",
-            ("component_calls", "Calls into components that have ended"),
-            ("component_call_duration", "Time of calls into components"),
+            Description { name: "component_calls", help: "Calls into components that have ended" },
+            Description { name: "component_call_duration", help: "Time of calls into components" },
         );
         let mut conventional = Registry::default();
         let model_calls = ModelCalls::new(&mut conventional, &mut registry);
@@ -256,6 +261,12 @@ impl SpanExporter for Metrics {
 /// Durations by name.
 type Durations = Family<[(&'static str, Name); 1], Histogram, fn() -> Histogram>;
 
+/// The name and the help text of a metric.
+struct Description {
+    name: &'static str,
+    help: &'static str,
+}
+
 /// The number and the durations of calls by name.
 struct Calls {
     label: &'static str,
@@ -264,16 +275,11 @@ struct Calls {
 }
 
 impl Calls {
-    fn new(
-        registry: &mut Registry,
-        label: &'static str,
-        (total_name, total_help): (&str, &str),
-        (duration_name, duration_help): (&str, &str),
-    ) -> Self {
+    fn new(registry: &mut Registry, label: &'static str, count: Description, duration: Description) -> Self {
         let total = Family::default();
         let seconds = Family::new_with_constructor((|| Histogram::new(BUCKETS)) as fn() -> Histogram);
-        registry.register(total_name, total_help, total.clone());
-        registry.register_with_unit(duration_name, duration_help, Unit::Seconds, seconds.clone());
+        registry.register(count.name, count.help, total.clone());
+        registry.register_with_unit(duration.name, duration.help, Unit::Seconds, seconds.clone());
         Self { label, total, seconds }
     }
 

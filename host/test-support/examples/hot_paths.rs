@@ -1,4 +1,4 @@
-//! Ten hot paths of the host, for counting instructions: `hot_paths NAME COUNT` prepares a path and takes it COUNT times. Without
+//! Hot paths of the host, for counting instructions: `hot_paths NAME COUNT` prepares a path and takes it COUNT times. Without
 //! arguments it prints the names. `cargo xtask instructions` runs it with valgrind.
 
 use std::hint::black_box;
@@ -8,11 +8,13 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use hatchery_core::{
     Agent, Content, Event, EventWindow, JsonMap, MemoryService, ResponseGrouping, Services, SessionKey, SessionService,
+    SpanExporter,
 };
 use hatchery_engine::contents::PromptView;
 use hatchery_engine::{App, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use hatchery_stores::{MemorySessions, SqliteMemory, SqliteSessions};
+use hatchery_telemetry::{Metrics, TraceStore};
 use hatchery_test_support::{llm, llm_with, services, tool, typical_event};
 use imbl::Vector;
 use serde_json::json;
@@ -22,13 +24,15 @@ const USER: &str = "ada";
 /// Earlier events or turns of a session that is called long.
 const LONG: usize = 400;
 
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 12] = [
     "event_to_json",
     "event_from_json",
     "prompt_update",
     "model_stream",
     "turn_new_session",
     "turn_with_tool",
+    "turn_with_metrics",
+    "turn_with_traces",
     "turn_long_session",
     "turn_sqlite",
     "session_window_sqlite",
@@ -55,6 +59,11 @@ async fn run(name: &str, count: usize, folder: &Path) -> anyhow::Result<()> {
         "model_stream" => read_streams(count).await,
         "turn_new_session" => Turns::new(services(), answering()?).in_new_sessions(count).await?,
         "turn_with_tool" => Turns::new(services(), calling()?).in_new_sessions(count).await?,
+        "turn_with_metrics" => traced(vec![Arc::new(Metrics::default())])?.in_new_sessions(count).await?,
+        "turn_with_traces" => {
+            let exporters: [Arc<dyn SpanExporter>; 2] = [Arc::new(Metrics::default()), Arc::new(TraceStore::default())];
+            traced(exporters.into())?.in_new_sessions(count).await?;
+        }
         "turn_long_session" => Turns::new(services(), calling()?).in_one_session(LONG + count).await?,
         "turn_sqlite" => {
             let sessions = Arc::new(SqliteSessions::open(folder.join("sessions.db")).await?);
@@ -106,6 +115,12 @@ fn calling() -> anyhow::Result<Agent> {
     let model =
         Scripted::new().on_tool("add", "The sum is three.").default_reply(Reply::call("add", json!({"a": 1, "b": 2})));
     Ok(llm_with("adder", model, |agent| agent.tools = vec![tool("add", |_, _| Ok(json!(3)))]))
+}
+
+/// Turns with a tool whose spans are exported.
+fn traced(exporters: Vec<Arc<dyn SpanExporter>>) -> anyhow::Result<Turns> {
+    let turns = Turns::new(services(), calling()?);
+    Ok(Turns { runner: turns.runner.with_span_exporter(Arc::new(exporters)), ..turns })
 }
 
 struct Turns {

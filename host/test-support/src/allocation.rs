@@ -21,7 +21,7 @@ impl CountingAllocator {
         PEAK.load(Ordering::Relaxed)
     }
 
-    /// Begins the peak anew with what is allocated now, which it returns.
+    /// Resets the peak to the bytes that are allocated now, and returns them.
     pub fn reset_peak() -> isize {
         let now = Self::allocated();
         PEAK.store(now, Ordering::Relaxed);

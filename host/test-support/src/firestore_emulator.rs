@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 const VARIABLE: &str = "FIRESTORE_EMULATOR_HOST";
 const JAR: &str = "platform/cloud-firestore-emulator/cloud-firestore-emulator.jar";
 const MAIN_CLASS: &str = "com.google.cloud.datastore.emulator.firestore.CloudFirestore";
-/// What the emulator prints when it answers requests.
+/// A line that the emulator prints when it is ready.
 const READY: &str = "Dev App Server is now running";
 /// Runs a program until the standard input ends, which is when the tests end, however they do.
 const SUPERVISE: &str = "\"$@\" & child=$!; read -r _; kill $child";

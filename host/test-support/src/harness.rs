@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use hatchery_core::{
-    Agent, Content, Event, EventWindow, RunConfig, RunError, Services, Session, SessionKey, StreamingMode,
+    Agent, Content, Event, EventWindow, ExpiryRule, RunConfig, RunError, Services, Session, SessionKey, SessionService,
+    StreamingMode,
 };
 use hatchery_engine::{App, AppSettings, Run, RunRequest, Runner};
 use hatchery_models::ModelProviders;
@@ -33,6 +34,11 @@ pub fn services() -> Services {
         credentials: Arc::new(MemoryCredentials::default()),
         models: Arc::new(ModelProviders::new()),
     }
+}
+
+/// Deletes sessions of the app `app` by a rule, as servers do. Returns how many.
+pub async fn delete_expired(sessions: Arc<dyn SessionService>, rule: &ExpiryRule) -> usize {
+    Runner::new(Services { sessions, ..services() }).delete_expired("app", rule, false).await.unwrap()
 }
 
 impl Harness {

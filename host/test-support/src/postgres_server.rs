@@ -1,5 +1,5 @@
 //! PostgreSQL servers in temporary folders, which run until the tests end. The Debian package `postgresql` is installed
-//! when it is missing and can be.
+//! when it is missing and can be. It has no extension `vector`; the Python package `pgserver` contains a server that does.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 /// A server that is there already: its URI.
 const VARIABLE: &str = "HATCHERY_TEST_POSTGRES";
-/// What the server prints when it answers requests.
+/// A line that the server prints when it is ready.
 const READY: &str = "database system is ready to accept connections";
 /// Runs a server until the standard input ends, which is when the tests end, however they do. Then removes a folder, if it is
 /// given one.
@@ -19,6 +19,9 @@ const SUPERVISE: &str =
     "\"$@\" 2>&1 & child=$!; read -r _; kill -INT $child; wait $child; [ -z \"$REMOVED\" ] || rm -rf \"$REMOVED\"";
 /// The account of the server if the tests run as root, with which it does not start.
 const ACCOUNT: &str = "postgres";
+/// The Python package with a server that has the extension `vector`, and a version of Python that it is built for. Other
+/// versions install it too, because its programs are not in Python.
+const PACKAGE: [&str; 2] = ["pgserver==0.1.4", "3.11"];
 /// How often a server is started again while the processes of one that was killed still end.
 const ATTEMPTS: u32 = 100;
 
@@ -44,6 +47,23 @@ pub fn postgres() -> Option<&'static str> {
     server.as_ref().map(|(uri, _)| uri.as_str())
 }
 
+/// Returns the URI of a server with the extension `vector` that the tests of a process share; `None`, after a message, if
+/// there is none. Installs it in `folder` if necessary.
+pub fn postgres_with_vectors(folder: &Path) -> Option<&'static str> {
+    static SERVER: OnceLock<Option<(String, PostgresServer)>> = OnceLock::new();
+    let server = SERVER.get_or_init(|| match programs_with_vectors(folder) {
+        Ok(programs) => {
+            let server = PostgresServer::start_from(programs, true, &[], |_| {});
+            Some((server.uri(), server))
+        }
+        Err(reason) => {
+            skip(&format!("the tests of vectors in PostgreSQL: {reason}"));
+            None
+        }
+    });
+    server.as_ref().map(|(uri, _)| uri.as_str())
+}
+
 impl PostgresServer {
     /// Starts a server of its own, with settings such as `ssl=on`. Returns `None`, after a message, if there is none.
     pub fn start(settings: &[&str]) -> Option<Self> {
@@ -56,13 +76,16 @@ impl PostgresServer {
     }
 
     fn start_as(is_static: bool, settings: &[&str], prepare: impl FnOnce(&Path)) -> Option<Self> {
-        let programs = match programs() {
-            Ok(programs) => programs,
+        match programs() {
+            Ok(programs) => Some(Self::start_from(programs, is_static, settings, prepare)),
             Err(reason) => {
-                skip(&reason);
-                return None;
+                skip(&format!("the tests of PostgreSQL: {reason}; or set {VARIABLE}"));
+                None
             }
-        };
+        }
+    }
+
+    fn start_from(programs: PathBuf, is_static: bool, settings: &[&str], prepare: impl FnOnce(&Path)) -> Self {
         let folder = new_folder();
         let mut init = as_account(&programs.join("initdb"));
         init.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "-U", ACCOUNT, "-D"]);
@@ -72,7 +95,7 @@ impl PostgresServer {
         let arguments = settings.iter().flat_map(|setting| ["-c".to_owned(), (*setting).to_owned()]).collect();
         let mut server = Self { programs, folder, port, arguments, is_static, supervisor: None };
         server.restart();
-        Some(server)
+        server
     }
 
     /// Returns the URI of the server's database.
@@ -90,7 +113,7 @@ impl PostgresServer {
         &self.folder
     }
 
-    /// Kills the server, as a crash of its machine does, except that the disk keeps what was written to it.
+    /// Kills the server, as a crash of its machine does, except that the disk keeps its content.
     pub fn kill(&mut self) {
         let pid = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
         let pid = pid.lines().next().unwrap().to_owned();
@@ -162,7 +185,7 @@ impl Drop for PostgresServer {
 /// Writes to the terminal, also if the output of tests is captured.
 #[allow(clippy::explicit_write, reason = "`eprintln` is captured in tests")]
 fn skip(reason: &str) {
-    writeln!(std::io::stderr(), "SKIPPED: the tests of PostgreSQL: {reason}; or set {VARIABLE}").unwrap();
+    writeln!(std::io::stderr(), "SKIPPED: {reason}").unwrap();
 }
 
 /// Returns the folder of `initdb` and `postgres`, after their installation if they are missing.
@@ -187,6 +210,31 @@ fn programs() -> Result<PathBuf, String> {
         run(&mut install)?;
     }
     find_programs().ok_or_else(|| "the package `postgresql` has no `initdb`".to_owned())
+}
+
+/// As [`programs`], of the server with the extension `vector`, which is installed in `folder`.
+fn programs_with_vectors(folder: &Path) -> Result<PathBuf, String> {
+    if is_root() {
+        // The Debian package creates the account.
+        programs()?;
+    }
+    let [package, python] = PACKAGE;
+    fs::create_dir_all(folder).map_err(|error| error.to_string())?;
+    let lock = fs::File::create(folder.join("pgserver.lock")).map_err(|error| error.to_string())?;
+    lock.lock().map_err(|error| error.to_string())?;
+    let installed = folder.join(package);
+    if !installed.exists() {
+        let new = folder.join("pgserver.new");
+        let _ = fs::remove_dir_all(&new);
+        let mut install = Command::new("python3");
+        install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]);
+        install.args(["--only-binary=:all:", "--python-version", python, package, "--target"]);
+        run(install.arg(&new))?;
+        fs::rename(&new, &installed).map_err(|error| error.to_string())?;
+    }
+    let programs = installed.join("pgserver/pginstall/bin");
+    run(as_account(&programs.join("initdb")).arg("--version"))?;
+    Ok(programs)
 }
 
 /// Returns the folder of the newest version, which Debian has outside of the search path.

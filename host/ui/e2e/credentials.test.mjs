@@ -57,11 +57,11 @@ function app(name) {
       "turns:",
       "  - when: { tool: list_orders, result: pending }",
       "    reply: I wait for you.",
+      "  - when: { tool: list_orders, result: the user has not granted }",
+      "    reply: As you like.",
       "  - when: { tool: list_orders }",
       '    reply: "There are {tool.orders} orders."',
-      "  - when: { step: 1 }",
-      "    reply: [{ call: { name: list_orders } }]",
-      "  - reply: As you like.",
+      "  - reply: [{ call: { name: list_orders } }]",
     ].join("\n"),
   };
 }

@@ -221,45 +221,9 @@ impl Catalog {
         let pending: BTreeSet<PathBuf> = sources.pending.keys().chain(changing).cloned().collect();
         let native = sources.native_items.as_deref();
         let resolver = NameResolver { components: &sources.components, owners: &owners, native };
-        let mut candidates = Vec::new();
         let mut issues = LoadIssues::new();
-        for (name, component) in &sources.components {
-            let Some(file) = sources.component_files.get(name) else { continue };
-            let roots = root_agents(component);
-            if roots.is_empty() && component.names(ItemKind::Agent).next().is_some() {
-                let reason = "all its agents are sub-agents of each other, so none of them is an app".into();
-                issues.insert(file.clone(), FileState::Rejected { reason, previous_serves: false });
-            }
-            candidates.extend(roots.into_iter().map(|root| {
-                AppCandidate {
-                    name: root.into(),
-                    file: file.clone(),
-                    app: resolver
-                        .build(component, root)
-                        .map_err(|error| error.to_string())
-                        .and_then(|agent| app(root, agent)),
-                }
-            }));
-        }
-        let mut layers: Vec<&dyn ItemResolver> = vec![&resolver];
-        if let Some(native) = &sources.native_items {
-            layers.insert(0, native.as_ref());
-        }
-        let items = LayeredResolver::new(layers);
-        candidates.extend(sources.root_agents.into_iter().filter_map(|(file, is_up_to_date)| {
-            let name = folder_name(&file);
-            if !is_up_to_date {
-                let incumbent = self.apps.get(&name).filter(|_| self.app_files.get(&name) == Some(&file))?;
-                return Some(AppCandidate { name, app: Ok(incumbent.clone()), file });
-            }
-            let loaded = AgentLoader::new(&items)
-                .agent_classes(&sources.agent_classes)
-                .exclude_folders(&sources.writable_folders)
-                .load(&file);
-            let loaded = loaded.map_err(|error| error.to_string());
-            let app = loaded.and_then(|loaded| app(&name, loaded.agent));
-            Some(AppCandidate { name, file, app })
-        }));
+        let mut candidates = component_apps(&sources, &resolver, &mut issues);
+        candidates.extend(self.yaml_apps(&sources, &resolver));
         let generation = self.generation + 1;
         let native_items = sources.native_items.clone();
         let mut next =
@@ -275,6 +239,30 @@ impl Catalog {
         }
         self.resolve_name_conflicts(candidates, &pending, &mut next, &mut issues);
         (next, issues)
+    }
+
+    /// Returns the apps of the YAML files. Those of files that are still changing are the ones that serve now.
+    fn yaml_apps(&self, sources: &Sources, resolver: &NameResolver<'_>) -> Vec<AppCandidate> {
+        let mut layers: Vec<&dyn ItemResolver> = vec![resolver];
+        if let Some(native) = &sources.native_items {
+            layers.insert(0, native.as_ref());
+        }
+        let items = LayeredResolver::new(layers);
+        let candidate = |(file, is_up_to_date): (&PathBuf, &bool)| {
+            let name = folder_name(file);
+            if !is_up_to_date {
+                let incumbent = self.apps.get(&name).filter(|_| self.app_files.get(&name) == Some(file))?;
+                return Some(AppCandidate { name, app: Ok(incumbent.clone()), file: file.clone() });
+            }
+            let loaded = AgentLoader::new(&items)
+                .agent_classes(&sources.agent_classes)
+                .exclude_folders(&sources.writable_folders)
+                .load(file);
+            let loaded = loaded.map_err(|error| error.to_string());
+            let app = loaded.and_then(|loaded| app(&name, loaded.agent));
+            Some(AppCandidate { name, file: file.clone(), app })
+        };
+        sources.root_agents.iter().filter_map(candidate).collect()
     }
 
     /// Chooses which candidate serves under each name. Names that belong to `pending` files stay reserved for them,
@@ -326,6 +314,24 @@ impl Catalog {
             }
         }
     }
+}
+
+/// Returns the apps of components: each agent that is no sub-agent of another one.
+fn component_apps(sources: &Sources, resolver: &NameResolver<'_>, issues: &mut LoadIssues) -> Vec<AppCandidate> {
+    let mut candidates = Vec::new();
+    for (name, component) in &sources.components {
+        let Some(file) = sources.component_files.get(name) else { continue };
+        let roots = root_agents(component);
+        if roots.is_empty() && component.names(ItemKind::Agent).next().is_some() {
+            let reason = "all its agents are sub-agents of each other, so none of them is an app".into();
+            issues.insert(file.clone(), FileState::Rejected { reason, previous_serves: false });
+        }
+        candidates.extend(roots.into_iter().map(|root| {
+            let agent = resolver.build(component, root).map_err(|error| error.to_string());
+            AppCandidate { name: root.into(), file: file.clone(), app: agent.and_then(|agent| app(root, agent)) }
+        }));
+    }
+    candidates
 }
 
 fn app(name: &str, agent: Agent) -> Result<Arc<App>, String> {

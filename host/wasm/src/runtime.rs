@@ -5,6 +5,7 @@ pub mod cache;
 pub mod compile;
 pub mod config;
 pub(crate) mod crash;
+pub(crate) mod credentials;
 pub mod engine;
 mod epoch_timer;
 pub(crate) mod http;

@@ -36,11 +36,12 @@ impl History {
     /// If there is too much code. The model that wrote it reads the error.
     pub fn add(&mut self, code: String) -> Result<(), ToolError> {
         self.pieces.push(code);
-        match self.pieces.iter().map(String::len).sum::<usize>() > MAX_BYTES {
-            true => Err(ToolError::Recoverable(format!(
+        if self.pieces.iter().map(String::len).sum::<usize>() > MAX_BYTES {
+            Err(ToolError::Recoverable(format!(
                 "the code of this session is longer than {MAX_BYTES} bytes, so what this code has left is not kept; write less"
-            ))),
-            false => Ok(()),
+            )))
+        } else {
+            Ok(())
         }
     }
 

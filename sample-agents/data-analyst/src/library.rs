@@ -17,7 +17,7 @@ use crate::table;
 #[derive(Debug, starlark::any::ProvidesStaticType)]
 pub struct Environment {
     input_files: Vec<CodeFile>,
-    /// What earlier code has written.
+    /// The files of earlier code.
     kept: RefCell<BTreeMap<String, String>>,
     written: RefCell<BTreeMap<String, String>>,
     printed: RefCell<String>,
@@ -65,7 +65,7 @@ impl Environment {
         CodeOutput { stdout: self.printed.into_inner(), stderr, output_files }
     }
 
-    /// Makes the files that were written so far those of earlier code, and drops what was printed.
+    /// Marks all files so far as written by earlier code, and clears the output.
     pub fn forget_output(&self) {
         self.kept.borrow_mut().append(&mut self.written.borrow_mut());
         self.printed.borrow_mut().clear();

@@ -111,9 +111,10 @@ impl Client {
         let end = start.elapsed();
         let first_event = if streaming { first.duration_since(start) } else { end };
         let is_expected = is_ok && contains(&body, turn.expected.as_bytes());
-        match is_expected {
-            true => Ok(Ok((Times { first_event, end }, body))),
-            false => Ok(Err(String::from_utf8_lossy(&body).into_owned())),
+        if is_expected {
+            Ok(Ok((Times { first_event, end }, body)))
+        } else {
+            Ok(Err(String::from_utf8_lossy(&body).into_owned()))
         }
     }
 

@@ -19,7 +19,7 @@ pub(super) struct Scenario {
     pub(super) slow_readers: usize,
 }
 
-/// A message and what is expected of its answer.
+/// A message and the expected answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Turn {
     pub(super) app: &'static str,

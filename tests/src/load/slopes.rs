@@ -20,7 +20,7 @@ const MEASURED: usize = 10;
 /// Turns of a session at growing lengths.
 #[derive(Debug, Clone, Serialize)]
 pub struct Slope {
-    /// What was measured.
+    /// The measured quantity.
     pub name: String,
     /// The number of earlier turns, and the latencies of the next ones.
     pub points: Vec<(usize, Latencies)>,

@@ -167,6 +167,25 @@ async fn clients_of_mcp_see_their_apps_and_run_them_as_their_user() -> Result<()
 }
 
 #[tokio::test]
+async fn clients_of_mcp_without_a_user_share_no_sessions() -> Result<()> {
+    let folder = folder()?;
+    let config = CONFIG.replace("user: alice }", "apps: [echo] }").replace("user: bob, ", "");
+    folder.write("hatchery.yaml", &config)?;
+    let host = Host::serve_with_environment(&folder, &ENVIRONMENT).await?;
+    let arguments = json!({"message": "hi", "session": "m"});
+    for key in [ALICE, BOB, OPERATOR] {
+        let client = McpClient::connect(&host, key).await?;
+        let answer = client.call("tools/call", json!({"name": "run_echo", "arguments": arguments})).await?;
+        assert_eq!(answer.pointer("/result/structuredContent/response"), Some(&json!("You said hi.")), "{answer}");
+    }
+    for user in ["MCP_CLIENT_key_alice", "MCP_CLIENT_key_bob", "MCP_CLIENT_key_operator"] {
+        let session = get(&host, OPERATOR, &format!("/apps/echo/users/{user}/sessions/m")).await?.json(200)?;
+        assert_eq!(session.get("events").and_then(Value::as_array).map(Vec::len), Some(2), "{session}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn tasks_of_a2a_belong_to_the_user_of_the_client() -> Result<()> {
     let host = serve().await?;
     let call = async |key: &str, app: &str, method: &str, params: Value| {
@@ -307,5 +326,30 @@ async fn keys_need_trust_and_values() -> Result<()> {
     ensure!(!without_keys.success, "{}", without_keys.stdout);
     let expected = "server.auth: the API key `operator` is missing: the environment variable `OPERATOR_KEY` is not set";
     ensure!(without_keys.stderr.contains(expected), "{}", without_keys.stderr);
+    Ok(())
+}
+
+#[tokio::test]
+async fn authenticated_a2a_clients_get_the_tools_of_agents_in_the_extended_card() -> Result<()> {
+    let host = serve().await?;
+    let public = get(&host, ALICE, "/a2a/dice/.well-known/agent-card.json").await?.json(200)?;
+    assert_eq!(public.pointer("/capabilities/extendedAgentCard"), Some(&json!(true)));
+    assert_eq!(public["supportsAuthenticatedExtendedCard"], true);
+    let tools = |card: &Value| {
+        let skills = card.pointer("/skills").and_then(Value::as_array).into_iter().flatten();
+        let tools = skills.filter(|skill| skill["tags"] == json!(["tool"])).map(|skill| skill["id"].clone());
+        tools.collect::<Vec<_>>()
+    };
+    assert_eq!(tools(&public), Vec::<Value>::new());
+    for method in ["GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"] {
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {}});
+        let extended = post(&host, ALICE, "/a2a/dice", &call).await?.json(200)?;
+        let extended = extended.get("result").context("a card")?;
+        assert_eq!(extended["supportedInterfaces"], public["supportedInterfaces"]);
+        ensure!(tools(extended).contains(&json!("dice-roll_die")), "{extended}");
+    }
+    let over_http = get(&host, ALICE, "/a2a/dice/extendedAgentCard").await?.json(200)?;
+    ensure!(tools(&over_http).contains(&json!("dice-roll_die")), "{over_http}");
+    ensure!(host.stop().await?);
     Ok(())
 }

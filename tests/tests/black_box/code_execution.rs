@@ -1,4 +1,6 @@
-//! Code of models in the executor that comes as a component.
+//! Code of models in the default executor, whose component is installed with the host.
+
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use hatchery_tests::{Folder, Host, event, paths};
@@ -14,8 +16,21 @@ fn guide() -> Result<Folder> {
         files += 1;
     }
     ensure!(files == 2, "the guide has {files} files");
-    folder.put("data-analyst.wasm", paths::component("data_analyst")?)?;
+    let components = user_data(&folder).join("hatchery/components");
+    std::fs::create_dir_all(&components)?;
+    std::fs::write(components.join("sandbox.wasm"), paths::component("data_analyst")?)?;
     Ok(folder)
+}
+
+/// Returns the user's data folder of the tests.
+fn user_data(folder: &Folder) -> PathBuf {
+    folder.data().with_file_name("user-data")
+}
+
+/// Serves the folder with the component of [`guide`] in the user's data folder.
+async fn serve(folder: &Folder) -> Result<Host> {
+    let data = user_data(folder).display().to_string();
+    Host::serve_with_environment(folder, &[("XDG_DATA_HOME", &data)]).await
 }
 
 async fn answer(host: &Host, message: &str) -> Result<String> {
@@ -26,12 +41,12 @@ async fn answer(host: &Host, message: &str) -> Result<String> {
 #[tokio::test]
 async fn code_of_a_session_sees_what_its_earlier_code_has_left_also_after_a_restart() -> Result<()> {
     let folder = guide()?;
-    let host = Host::serve(&folder).await?;
+    let host = serve(&folder).await?;
     host.create_session("calculator", "s").await?;
     assert_eq!(answer(&host, "Begin").await?, "It is 41.");
     assert_eq!(answer(&host, "Now add one").await?, "It is 42.");
     ensure!(host.stop().await?);
-    let host = Host::serve(&folder).await?;
+    let host = serve(&folder).await?;
     assert_eq!(answer(&host, "Now add one").await?, "It is 43.");
     let events = host.ask("calculator", "other", "Now add one").await?;
     ensure!(serde_json::to_string(&events)?.contains("variable `total` referenced before assignment"), "{events:?}");

@@ -353,7 +353,7 @@ async fn another_host_on_the_data_folder_goes_on_with_a_generated_tree_whose_hos
     Ok(())
 }
 
-/// Two agents in a row, each of which makes two calls at once.
+/// Two agents in a row. Each makes two calls at once.
 fn pair(folder: &Folder, server: &str) -> Result<()> {
     let call = |name: &str| json!({"call": {"name": "effect", "args": {"name": name}}});
     for (agent, calls) in [("one", ["a", "b"]), ("two", ["c", "d"])] {

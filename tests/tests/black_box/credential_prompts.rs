@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
-use hatchery_tests::{Folder, paths, skip};
+use hatchery_tests::{Folder, paths, serve_http, skip};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdout, Command};
@@ -33,10 +33,7 @@ impl Shop {
     async fn start() -> Result<(Self, String)> {
         let shop = Self::default();
         let routes = Router::new().route("/v1/orders", get(orders)).route("/token", post(token));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-        let url = format!("http://{}", listener.local_addr()?);
-        let routes = routes.with_state(shop.clone());
-        tokio::spawn(async move { axum::serve(listener, routes).await });
+        let url = serve_http(routes.with_state(shop.clone())).await?;
         Ok((shop, url))
     }
 
@@ -52,10 +49,7 @@ async fn orders(State(shop): State<Shop>, headers: HeaderMap) -> Response {
     if let Ok(mut seen) = shop.credentials.lock() {
         seen.push(credential);
     }
-    match is_good {
-        true => Json(json!({"orders": 2})).into_response(),
-        false => StatusCode::UNAUTHORIZED.into_response(),
-    }
+    if is_good { Json(json!({"orders": 2})).into_response() } else { StatusCode::UNAUTHORIZED.into_response() }
 }
 
 async fn token(State(shop): State<Shop>, form: String) -> Response {
@@ -63,9 +57,10 @@ async fn token(State(shop): State<Shop>, form: String) -> Response {
     if let Ok(mut forms) = shop.forms.lock() {
         forms.push(form);
     }
-    match is_good {
-        true => Json(json!({"access_token": TOKEN, "expires_in": 3600})).into_response(),
-        false => (StatusCode::BAD_REQUEST, Json(json!({"error": "invalid_grant"}))).into_response(),
+    if is_good {
+        Json(json!({"access_token": TOKEN, "expires_in": 3600})).into_response()
+    } else {
+        (StatusCode::BAD_REQUEST, Json(json!({"error": "invalid_grant"}))).into_response()
     }
 }
 
@@ -82,9 +77,9 @@ fn folder(shop: &str, user: &Value) -> Result<Folder> {
     )?;
     folder.write(
         "clerk/answers.yaml",
-        "turns:\n  - when: { tool: list_orders, result: pending }\n    reply: I wait for you.\n  - when: { tool: list_orders }\n    \
-         reply: \"There are {tool.orders} orders.\"\n  - when: { step: 1 }\n    reply: [{ call: { name: list_orders } }]\n  \
-         - reply: As you like.\n",
+        "turns:\n  - when: { tool: list_orders, result: pending }\n    reply: I wait for you.\n  - when: { tool: list_orders, result: the \
+         user has not granted }\n    reply: As you like.\n  - when: { tool: list_orders }\n    reply: \"There are {tool.orders} \
+         orders.\"\n  - reply: [{ call: { name: list_orders } }]\n",
     )?;
     let api = json!({"document": folder.file("clerk/shop.json"), "base_url": format!("{shop}/v1"),
         "auth": {"user": user}});

@@ -357,7 +357,7 @@ async fn parts_of_a_message_use_the_memory_of_bodies_until_it_is_answered() -> R
     host.create_session("parrot", "s").await?;
     let part = json!({"content": {"parts": [{"text": "x".repeat(32 << 10)}]}, "partial": true});
     let live = Live::connect(&host, "parrot", "s").await?;
-    send_until_closed(live, &part, 1013, "other requests use all memory for request bodies").await?;
+    send_until_closed(live, &part, 1013, "other requests use all memory for bodies").await?;
     let free = async {
         loop {
             let mut live = Live::connect(&host, "parrot", "s").await?;

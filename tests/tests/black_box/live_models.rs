@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
 use hatchery_tests::host::{TIMEOUT, USER};
-use hatchery_tests::{Folder, Frame, Host, Live, event, paths};
+use hatchery_tests::{Folder, Frame, Host, Live, event, paths, serve_http};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, mpsc};
@@ -28,11 +28,8 @@ struct Connection {
 
 impl Gemini {
     async fn start() -> Result<Self> {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-        let url = format!("http://{}", listener.local_addr()?);
         let (sender, connections) = mpsc::unbounded_channel();
-        let router = Router::new().fallback(accept).with_state(Arc::new(sender));
-        tokio::spawn(async move { axum::serve(listener, router).await });
+        let url = serve_http(Router::new().fallback(accept).with_state(Arc::new(sender))).await?;
         Ok(Self { url, connections: Mutex::new(connections) })
     }
 

@@ -32,6 +32,7 @@ mod names;
 mod network;
 mod openapi;
 mod preemption;
+mod proxies;
 mod recordings;
 mod refused_files;
 mod registry;

@@ -93,3 +93,16 @@ async fn the_concierge_calls_another_app_and_remembers_its_answer_in_the_next_se
     assert!(text.starts_with("I remember: ") && text.contains("Order 17 is on its way."), "{text}");
     Ok(())
 }
+
+#[tokio::test]
+async fn the_sample_with_a_remote_agent_passes_its_conversation() -> Result<()> {
+    let dealer = Host::serve(&Folder::of_samples()?).await?;
+    let folder = Folder::of_croupier(&dealer.url)?;
+    let host = Host::serve(&folder).await?;
+    let conversations = Conversation::find(&folder.served())?;
+    ensure!(conversations.len() == 1, "{} conversations", conversations.len());
+    for (_, conversation) in conversations {
+        conversation.play(&host, Route::Run).await?;
+    }
+    Ok(())
+}

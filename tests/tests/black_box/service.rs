@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
 use hatchery_tests::host::TIMEOUT;
-use hatchery_tests::{Folder, paths};
+use hatchery_tests::{Folder, Host, paths};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
@@ -52,7 +52,7 @@ impl Service {
         }
     }
 
-    /// Returns what the service manager is told next.
+    /// Returns the next notification to the service manager.
     fn notification(&self) -> Result<String> {
         let mut text = [0; 64];
         let length = self.manager.recv(&mut text)?;
@@ -131,6 +131,21 @@ async fn a_file_that_is_no_socket_is_not_replaced() -> Result<()> {
     let output = paths::command()?.args(["serve", "--listen", "127.0.0.1:80"]).output().await?;
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(error.contains("write unix:PATH; a TCP address is set with --host and --port"), "{error}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_host_that_stops_waits_for_runs_and_a_second_signal_ends_it_at_once() -> Result<()> {
+    let folder = folder()?;
+    folder.write("echo/answers.yaml", "turns:\n  - delay_ms: 600000\n    reply: late\n")?;
+    folder.write("hatchery.yaml", "server: { drain_timeout: 1h }\n")?;
+    let host = Host::serve(&folder).await?;
+    host.create_session("echo", "s").await?;
+    let run = host.stream("echo", "s", "hello", false).await?;
+    host.signal("-TERM").await?;
+    host.wait_for_log("stopping: waiting for active runs").await?;
+    ensure!(!host.stop().await?, "a run was ended, so the exit code is not 0");
+    drop(run);
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use axum::body::Bytes;
 use axum::http::{self, HeaderMap};
 use axum::routing::post;
 use hatchery_tests::host::message;
-use hatchery_tests::{Folder, Host, paths};
+use hatchery_tests::{Folder, Host, paths, serve_http};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as AnyValue;
@@ -34,10 +34,7 @@ impl Collector {
             }
             Err(_) => http::StatusCode::BAD_REQUEST,
         });
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-        let url = format!("http://{}", listener.local_addr()?);
-        tokio::spawn(axum::serve(listener, Router::new().route("/v1/traces", export)).into_future());
-        Ok(url)
+        serve_http(Router::new().route("/v1/traces", export)).await
     }
 
     fn requests(&self) -> Vec<(HeaderMap, ExportTraceServiceRequest)> {
@@ -162,7 +159,7 @@ async fn a_failed_run_is_exported_with_its_code_and_its_words_only_on_request() 
     Ok(())
 }
 
-/// Checks what is exported of a failed run, with and without content.
+/// Checks the exported spans of a failed run, with and without content.
 async fn fail_and_stop(captures: &str) -> Result<()> {
     let collector = Collector::default();
     let url = collector.start().await?;

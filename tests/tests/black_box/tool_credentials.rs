@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use hatchery_tests::host::{USER, events_of};
-use hatchery_tests::{Folder, Host, event};
+use hatchery_tests::{Folder, Host, event, paths, serve_http};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
@@ -23,10 +23,7 @@ type Forms = Arc<Mutex<Vec<String>>>;
 async fn shop() -> Result<(String, Forms)> {
     let forms = Forms::default();
     let routes = Router::new().route("/token", post(token)).route("/v1/orders", get(orders)).with_state(forms.clone());
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    let url = format!("http://{}", listener.local_addr()?);
-    tokio::spawn(async move { axum::serve(listener, routes).await });
-    Ok((url, forms))
+    Ok((serve_http(routes).await?, forms))
 }
 
 async fn token(State(forms): State<Forms>, form: String) -> Response {
@@ -34,18 +31,18 @@ async fn token(State(forms): State<Forms>, form: String) -> Response {
     if let Ok(mut forms) = forms.lock() {
         forms.push(form);
     }
-    match is_good {
-        true => {
-            Json(json!({"access_token": "us3r-t0ken", "refresh_token": "r3fresh", "expires_in": 3600})).into_response()
-        }
-        false => (StatusCode::BAD_REQUEST, Json(json!({"error": "invalid_grant"}))).into_response(),
+    if is_good {
+        Json(json!({"access_token": "us3r-t0ken", "refresh_token": "r3fresh", "expires_in": 3600})).into_response()
+    } else {
+        (StatusCode::BAD_REQUEST, Json(json!({"error": "invalid_grant"}))).into_response()
     }
 }
 
 async fn orders(headers: HeaderMap) -> Response {
-    match headers.get("authorization").is_some_and(|value| value == "Bearer us3r-t0ken") {
-        true => Json(json!({"orders": 2})).into_response(),
-        false => StatusCode::UNAUTHORIZED.into_response(),
+    if headers.get("authorization").is_some_and(|value| value == "Bearer us3r-t0ken") {
+        Json(json!({"orders": 2})).into_response()
+    } else {
+        StatusCode::UNAUTHORIZED.into_response()
     }
 }
 
@@ -146,6 +143,77 @@ async fn a_user_logs_in_once_and_nobody_else_sees_the_credentials() -> Result<()
         "newMessage": {"role": "user", "parts": [{"text": "Mine?"}]}});
     let events = events_of(&host.post("/run", &message).await?.json(200)?)?;
     ensure!(request(&events).is_some(), "another user has the credentials of the first");
+    ensure!(host.stop().await?);
+    Ok(())
+}
+
+/// Returns a folder with an agent whose tool, in a component with these grants, asks the shop for orders.
+fn component_folder(shop: &str, grants: Value) -> Result<Folder> {
+    let folder = Folder::empty()?;
+    folder.put("browser.wasm", paths::component("browser")?)?;
+    folder.write(
+        "clerk/root_agent.yaml",
+        "name: clerk\nmodel: scripted:clerk/answers.yaml\ninstruction: Answer.\ntools: [{ name: browser/list_orders }]\n",
+    )?;
+    let call = json!({"call": {"name": "list_orders", "args": {"url": shop}}});
+    let turns = json!({"turns": [{"when": {"tool": "list_orders"}, "reply": "Done."}, {"reply": [call]}]});
+    folder.write("clerk/answers.yaml", turns.to_string())?;
+    folder.write_operator_config(&json!({"components": {"browser": {"grants": grants}}}).to_string())?;
+    Ok(folder)
+}
+
+fn network_of(shop: &str) -> Value {
+    json!({"network": [shop], "private_network": [shop.trim_start_matches("http://")]})
+}
+
+#[tokio::test]
+async fn a_tool_of_a_component_gets_the_token_that_the_host_has_exchanged_and_keeps() -> Result<()> {
+    let (shop, forms) = shop().await?;
+    let folder = component_folder(&shop, network_of(&shop))?;
+    let host = Host::serve(&folder).await?;
+    let events = host.ask("clerk", "s1", "Which orders?").await?;
+    let request_call = request(&events).context("a request")?.clone();
+    let key = event::text_at(&request_call, "/args/authConfig/credentialKey");
+    ensure!(key.starts_with("component:browser/"), "{key}");
+    assert_eq!(event::tool_response(&events, "list_orders")?, &json!({"pending": true}));
+    let events = events_of(&host.post("/run", &answer(&request_call, "s1")?).await?.json(200)?)?;
+    assert_eq!(event::tool_response(&events, "list_orders")?, &json!({"orders": 2}));
+    let events = host.ask("clerk", "s2", "And now?").await?;
+    ensure!(request(&events).is_none(), "the user is asked again");
+    assert_eq!(event::tool_response(&events, "list_orders")?, &json!({"orders": 2}));
+    assert_eq!(forms.lock().map(|forms| forms.len()).unwrap_or_default(), 1);
+    let (session, log) = (host.session("clerk", "s1").await?.to_string(), host.log());
+    for secret in ["g00d-c0de", "us3r-t0ken", "r3fresh"] {
+        ensure!(!session.contains(secret) && !log.contains(secret), "{secret} is shown");
+    }
+    ensure!(host.stop().await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_model_is_told_that_a_user_declines_the_request_of_a_component() -> Result<()> {
+    let (shop, _) = shop().await?;
+    let host = Host::serve(&component_folder(&shop, network_of(&shop))?).await?;
+    let events = host.ask("clerk", "s1", "Which orders?").await?;
+    let request_call = request(&events).context("a request")?.clone();
+    let response = json!({"id": request_call["id"], "name": "adk_request_credential", "response": {}});
+    let body = json!({"appName": "clerk", "userId": USER, "sessionId": "s1",
+        "newMessage": {"role": "user", "parts": [{"functionResponse": response}]}});
+    let events = events_of(&host.post("/run", &body).await?.json(200)?)?;
+    let told = event::tool_response(&events, "list_orders")?.to_string();
+    ensure!(told.contains("the user has not granted the credential that `list_orders` needs"), "{told}");
+    ensure!(host.stop().await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_component_without_a_network_cannot_ask_for_credentials() -> Result<()> {
+    let (shop, _) = shop().await?;
+    let host = Host::serve(&component_folder(&shop, json!({}))?).await?;
+    let events = host.ask("clerk", "s1", "Which orders?").await?;
+    ensure!(request(&events).is_none(), "{events:?}");
+    let told = event::tool_response(&events, "list_orders")?.to_string();
+    ensure!(told.contains("component `browser` may not ask the user for credentials"), "{told}");
     ensure!(host.stop().await?);
     Ok(())
 }

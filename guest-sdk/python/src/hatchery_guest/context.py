@@ -33,6 +33,8 @@ class Host(Protocol):
     def idempotency_key(self) -> str | None: ...
     def confirmation(self) -> ToolConfirmation | None: ...
     def request_confirmation(self, hint: str, payload: Json) -> None: ...
+    async def credential(self, config: dict[str, Json]) -> dict[str, Json] | None: ...
+    async def refuse_credential(self, config: dict[str, Json], credential: dict[str, Json]) -> None: ...
     def config(self, key: str) -> tuple[bool, Json]: ...
     def arguments(self) -> Json: ...
     def plugins(self) -> list[PluginInfo]: ...
@@ -308,6 +310,21 @@ class ToolContext(_ControlContext):
         """Requests confirmation of this call by a person. The tool's result should say that it is waiting. Once the person has decided,
         the tool is called again with the same arguments, and ``confirmation`` returns the decision."""
         self._host.request_confirmation(hint, schema.dump(payload))
+
+    async def credential(self, config: dict[str, Json]) -> dict[str, Json] | None:
+        """Returns the user's credential for a service, an ``AuthCredential`` of ADK in JSON. ``None`` if the user has been asked for it: the
+        tool's result should say that it is waiting, and the tool is called again with the same arguments after the answer.
+
+        ``config`` is an ``AuthConfig`` of ADK: ``authScheme``, the client of an OAuth server in ``rawAuthCredential``, and a ``credentialKey``
+        if the component asks for several. The host keeps the credential encrypted for this component, and refreshes tokens. Needs the grant
+        ``network``.
+        """
+        return await self._host.credential(config)
+
+    async def refuse_credential(self, config: dict[str, Json], credential: dict[str, Json]) -> None:
+        """Reports that the service has refused a credential. The next ``credential`` refreshes a token, and asks the user again for anything
+        else."""
+        await self._host.refuse_credential(config, credential)
 
 
 class AgentContext(Context):

@@ -178,7 +178,7 @@ async def request(
     Args:
         method: The method, such as GET.
         url: The URL.
-        params: What is added to the query.
+        params: Parameters to add to the query.
         headers: The headers.
         body: The body; a text is encoded as UTF-8.
         json: A value that becomes the body, with its content type.

@@ -1,4 +1,4 @@
-"""Live conversations: what is said in them, ``@live_model``, and live runs of other apps."""
+"""Live conversations: their requests and messages, ``@live_model``, and live runs of other apps."""
 
 from __future__ import annotations
 

@@ -83,6 +83,7 @@ class MockHost:
         sub_agents: dict[str, list[Event]] | None = None,
         memory: list[MemoryEntry] | None = None,
         confirmation: ToolConfirmation | None = None,
+        credential: dict[str, Json] | None = None,
         idempotency_key: str | None = "key-of-call",
         info: RunInfo | None = None,
         arguments: Json = None,
@@ -102,6 +103,10 @@ class MockHost:
         """Level, message and fields of log lines."""
         self.requested_confirmation: ToolConfirmation | None = None
         """The confirmation that was requested for the tool call."""
+        self.requested_credential: dict[str, Json] | None = None
+        """The configuration of the credential that was requested for the tool call."""
+        self.credential_of_user = credential
+        """The credential of the user, or ``None`` after it was refused."""
         self.transferred_to: str | None = None
         """The agent that the conversation was transferred to."""
         self.escalated = False
@@ -208,6 +213,15 @@ class MockHost:
 
     def request_confirmation(self, hint: str, payload: Json) -> None:
         self.requested_confirmation = ToolConfirmation(hint, False, payload)
+
+    async def credential(self, config: dict[str, Json]) -> dict[str, Json] | None:
+        if self.credential_of_user is None:
+            self.requested_credential = copy.deepcopy(config)
+        return copy.deepcopy(self.credential_of_user)
+
+    async def refuse_credential(self, config: dict[str, Json], credential: dict[str, Json]) -> None:
+        if credential == self.credential_of_user:
+            self.credential_of_user = None
 
     def config(self, key: str) -> tuple[bool, Json]:
         return key in self._config, self._config.get(key)
@@ -412,9 +426,9 @@ class _LiveRequests:
 
 
 _CHANGES = {
-    "set_state", "request_confirmation", "transfer", "escalate", "end_invocation", "skip_summarization", "save_artifact",
-    "delete_artifact", "add_session_to_memory", "add_events_to_memory", "run_app", "run_app_live", "cancel_run", "create_session", "append_event",
-    "delete_session",
+    "set_state", "request_confirmation", "credential", "refuse_credential", "transfer", "escalate", "end_invocation",
+    "skip_summarization", "save_artifact", "delete_artifact", "add_session_to_memory", "add_events_to_memory", "run_app",
+    "run_app_live", "cancel_run", "create_session", "append_event", "delete_session",
 }  # fmt: skip
 """The functions that change something."""
 

@@ -106,7 +106,7 @@ impl Thinking {
     }
 }
 
-/// Where the code that a model writes is run.
+/// The place where code of the model runs.
 #[derive(Default)]
 pub(super) enum CodeExecution {
     #[default]

@@ -1,10 +1,11 @@
 //! The imports of `wit/imports.wit`, implemented by the mock host: one module per interface, with the functions that
-//! `wit-bindgen` generates for components. What a test needs and has not set up is an error that names the line to add.
+//! `wit-bindgen` generates for components. An import that a test has not set up returns an error that names the line to add.
 
 pub(crate) mod agents;
 pub(crate) mod artifacts;
 pub(crate) mod clock;
 pub(crate) mod config;
+pub(crate) mod credentials;
 pub(crate) mod http;
 pub(crate) mod log;
 pub(crate) mod memory;

@@ -10,6 +10,7 @@ use super::world::{CallableTool, MockSession, World};
 use super::{Host, HttpRequest, HttpResponse, item_name};
 use crate::content::{Content, JsonMap, Part};
 use crate::context::MemoryEntry;
+use crate::credential::Credential;
 use crate::error::{Error, ToolError};
 use crate::event::Event;
 use crate::model::LlmRequest;
@@ -197,7 +198,7 @@ impl Host {
         self.with(|world| world.info.is_resumable = is_resumable)
     }
 
-    /// Sets what the run may still use.
+    /// Sets the rest of the budgets of the run.
     pub fn remaining(self, remaining: RemainingLimits) -> Self {
         self.with(|world| world.info.remaining = remaining)
     }
@@ -215,6 +216,11 @@ impl Host {
     /// A person rejects the tool call.
     pub fn refuses(self) -> Self {
         self.with(|world| world.decision = Some((false, None)))
+    }
+
+    /// The user grants this credential to all requests for one.
+    pub fn grants(self, credential: Credential) -> Self {
+        self.with(|world| world.credential = Some(credential.0))
     }
 
     fn with(self, change: impl FnOnce(&mut World)) -> Self {

@@ -1,4 +1,4 @@
-//! The state of a mock host and its records of what code has done.
+//! The state of a mock host and its records of the effects of code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -66,7 +66,7 @@ pub(super) enum CallableTool {
     Own(Tool),
 }
 
-/// The state of a mock host and its records of what code has done.
+/// The state of a mock host and its records of the effects of code.
 pub(super) struct World {
     pub(super) info: RunInfo,
     pub(super) user_content: Option<Content>,
@@ -94,6 +94,8 @@ pub(super) struct World {
     pub(super) plugins: Vec<PluginInfo>,
     /// A person's decision about tool calls.
     pub(super) decision: Option<(bool, Option<Value>)>,
+    /// The credential that the user has granted.
+    pub(super) credential: Option<Value>,
 
     pub(super) requests: Vec<LlmRequest>,
     pub(super) http_requests: Vec<HttpRequest>,
@@ -103,6 +105,8 @@ pub(super) struct World {
     pub(super) cancelled_runs: Vec<String>,
     pub(super) log: Vec<LogLine>,
     pub(super) requested_confirmation: Option<ToolConfirmation>,
+    /// The configuration of the credential that was requested last.
+    pub(super) requested_credential: Option<Value>,
     /// The last confirmation request, which a decision refers to, also in a later run.
     pub(super) hint: String,
     /// Actions of the calls in this run.
@@ -144,6 +148,7 @@ impl World {
             sessions: BTreeMap::new(),
             plugins: Vec::new(),
             decision: None,
+            credential: None,
             requests: Vec::new(),
             http_requests: Vec::new(),
             tool_calls: Vec::new(),
@@ -151,6 +156,7 @@ impl World {
             cancelled_runs: Vec::new(),
             log: Vec::new(),
             requested_confirmation: None,
+            requested_credential: None,
             hint: String::new(),
             actions: EventActions::default(),
             runs: 1,
@@ -169,6 +175,7 @@ impl World {
             self.state.retain(|key, _| !is_temp(key));
             self.actions = EventActions::default();
             self.requested_confirmation = None;
+            self.requested_credential = None;
         }
         let message = Event { author: "user".into(), ..Event::from(content.clone()) };
         let message = self.complete(message, "user");

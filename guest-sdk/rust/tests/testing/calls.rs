@@ -35,10 +35,7 @@ fn a_tool_takes_json_and_returns_its_result() {
 /// Returns its own key, and that of a call which it makes.
 #[tool]
 async fn keys(nested: Nested, cx: &ToolContext) -> Result<Value, ToolError> {
-    let inner = match nested.deep {
-        true => cx.call_tool("keys", &json!({ "deep": false })).await?,
-        false => Value::Null,
-    };
+    let inner = if nested.deep { cx.call_tool("keys", &json!({ "deep": false })).await? } else { Value::Null };
     Ok(json!([cx.idempotency_key()?, inner]))
 }
 

@@ -4,7 +4,7 @@ use hatchery_guest::prelude::*;
 use hatchery_guest::testing::{Host, ModelAnswer};
 use hatchery_guest::{MemoryEntry, RunInfo};
 
-/// Runs what a test wants to try, with a context.
+/// Runs the code of a test with a context.
 macro_rules! in_host {
     ($host:expr, async |$cx:ident| $code:expr) => {{
         #[agent(model = "own", tools = ["find", "other/look_up", add])]

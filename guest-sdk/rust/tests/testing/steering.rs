@@ -1,8 +1,8 @@
 //! Handing over, ending loops, and asking people.
 
-use hatchery_guest::ToolConfirmation;
 use hatchery_guest::prelude::*;
 use hatchery_guest::testing::Host;
+use hatchery_guest::{Credential, ToolConfirmation};
 
 #[tool]
 async fn hand_over(cx: ToolContext) -> Result<(), ToolError> {
@@ -77,6 +77,31 @@ fn a_person_is_asked_for_confirmation_and_decides() {
     assert_eq!(host.requested_confirmation(), None);
     assert_eq!(send(&host), "sent 99");
     assert_eq!(send(&host.refuses()), "refused");
+}
+
+#[tool]
+async fn open_orders(cx: ToolContext) -> Result<Value, ToolError> {
+    let shop = AuthConfig::api_key("X-Key").name("shop");
+    let Some(credential) = cx.credential(&shop).await? else { return Ok(json!("waiting")) };
+    let key = credential.api_key().unwrap_or_default().to_owned();
+    if key == "revoked" {
+        cx.refuse_credential(&shop, &credential).await?;
+    }
+    Ok(json!(key.to_uppercase()))
+}
+
+#[test]
+fn a_user_is_asked_for_a_credential_and_again_after_it_is_refused() {
+    let host = Host::new();
+    let call = |host: &Host| host.call::<String>(open_orders, ()).unwrap();
+    assert_eq!(call(&host), "waiting");
+    let requested = host.requested_credential().unwrap();
+    assert_eq!(requested["credentialKey"], "shop");
+    let host = host.user_says("hi").user_says("again").grants(Credential::of_api_key("k"));
+    assert_eq!((call(&host).as_str(), host.requested_credential()), ("K", None));
+    let host = host.grants(Credential::of_api_key("revoked"));
+    assert_eq!(call(&host), "REVOKED");
+    assert_eq!(call(&host), "waiting");
 }
 
 #[tool(confirm)]

@@ -1,20 +1,18 @@
 //! Requests to a remote agent over JSON-RPC.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::stream::{self, BoxStream, StreamExt};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 use reqwest::{Client, Response, Url};
 use serde_json::{Value, json};
-use sse_stream::SseByteStream;
 
 use super::peer::read_answer;
 use super::{ClientError, ClientLimits};
 use crate::codec::Version;
 use crate::error::excerpt;
 use crate::model::{Operation, Task, Update};
-use hatchery_egress::Egress;
+use hatchery_egress::{Egress, SseError, sse_data};
 
 /// The interface of a card that this client uses.
 pub(super) struct Connection {
@@ -30,35 +28,35 @@ pub(super) struct Connection {
 
 /// A message of a remote agent, with its size on the wire.
 #[derive(Debug)]
-pub(super) struct Received<T> {
+pub(super) struct ReceivedMessage<T> {
     pub(super) message: T,
     pub(super) bytes: usize,
 }
 
 /// The items of a stream.
-pub(super) type Updates = BoxStream<'static, Result<Received<Update>, ClientError>>;
+pub(super) type Updates = BoxStream<'static, Result<ReceivedMessage<Update>, ClientError>>;
 
 const MAX_MESSAGE: &str = "max_message";
 
 impl Connection {
     /// Sends a message, and returns its answer.
-    pub(super) async fn send(&self, operation: &Operation) -> Result<Received<Update>, ClientError> {
-        let Received { message, bytes } = self.call(operation).await?;
+    pub(super) async fn send(&self, operation: &Operation) -> Result<ReceivedMessage<Update>, ClientError> {
+        let ReceivedMessage { message, bytes } = self.call(operation).await?;
         let message = self.version.decode_update(&message).map_err(ClientError::Response)?;
-        Ok(Received { message, bytes })
+        Ok(ReceivedMessage { message, bytes })
     }
 
     /// Returns the task of an operation that results in one.
-    pub(super) async fn task(&self, operation: &Operation) -> Result<Received<Task>, ClientError> {
-        let Received { message, bytes } = self.call(operation).await?;
+    pub(super) async fn task(&self, operation: &Operation) -> Result<ReceivedMessage<Task>, ClientError> {
+        let ReceivedMessage { message, bytes } = self.call(operation).await?;
         let message = self.version.decode_task(&message).map_err(ClientError::Response)?;
-        Ok(Received { message, bytes })
+        Ok(ReceivedMessage { message, bytes })
     }
 
-    async fn call(&self, operation: &Operation) -> Result<Received<Value>, ClientError> {
+    async fn call(&self, operation: &Operation) -> Result<ReceivedMessage<Value>, ClientError> {
         let response = self.post(operation, "application/json").await?;
         let body = self.read(response).await?;
-        Ok(Received { message: result_of(&body)?, bytes: body.len() })
+        Ok(ReceivedMessage { message: result_of(&body)?, bytes: body.len() })
     }
 
     /// Performs an operation whose result is a stream. An agent that answers with a single result has a stream of one item.
@@ -74,7 +72,7 @@ impl Connection {
     }
 
     async fn read(&self, response: Response) -> Result<Vec<u8>, ClientError> {
-        read_answer(response, (self.limits.max_message, "message", MAX_MESSAGE), self.limits.read_timeout).await
+        read_answer(response, self.limits.max_message, "message", MAX_MESSAGE, self.limits.read_timeout).await
     }
 
     async fn post(&self, operation: &Operation, accept: &str) -> Result<Response, ClientError> {
@@ -117,37 +115,23 @@ fn result_of(body: &[u8]) -> Result<Value, ClientError> {
 }
 
 /// Returns the update in a response of JSON-RPC.
-fn decode_update(body: &[u8], version: Version) -> Result<Received<Update>, ClientError> {
+fn decode_update(body: &[u8], version: Version) -> Result<ReceivedMessage<Update>, ClientError> {
     let message = version.decode_update(&result_of(body)?).map_err(ClientError::Response)?;
-    Ok(Received { message, bytes: body.len() })
+    Ok(ReceivedMessage { message, bytes: body.len() })
 }
 
 /// Decodes the events of a response. An error ends the stream.
 fn events(response: Response, limits: &ClientLimits, version: Version) -> Updates {
-    let (limit, read_timeout) = (limits.max_message, limits.read_timeout);
-    let too_large = move || ClientError::TooLarge { what: "item of a stream", limit, key: MAX_MESSAGE };
-    let received = Arc::new(AtomicUsize::new(0));
-    let counter = received.clone();
-    let bytes = response.bytes_stream().map(move |chunk| {
-        let chunk = chunk.map_err(|error| ClientError::request(error, read_timeout))?;
-        // A chunk may have several items, so only the bytes before it certainly belong to one item.
-        match counter.fetch_add(chunk.len(), Ordering::Relaxed) > limit {
-            true => Err(too_large()),
-            false => Ok(chunk),
+    let (max_message, read_timeout) = (limits.max_message, limits.read_timeout);
+    let bytes =
+        response.bytes_stream().map(move |chunk| chunk.map_err(|error| ClientError::request(error, read_timeout)));
+    let updates = sse_data(bytes, max_message).map(move |data| match data {
+        Ok(data) => decode_update(data.as_bytes(), version),
+        Err(SseError::Body(error)) => Err(error),
+        Err(SseError::TooLarge(limit)) => {
+            Err(ClientError::TooLarge { what: "item of a stream", limit, key: MAX_MESSAGE })
         }
-    });
-    let events = SseByteStream::new(Box::pin(bytes)).inspect(move |_| received.store(0, Ordering::Relaxed));
-    let updates = events.filter_map(move |event| {
-        let update = match event {
-            Ok(event) if event.data.as_ref().is_some_and(|data| data.len() > limit) => Some(Err(too_large())),
-            Ok(event) => event.data.filter(|data| !data.is_empty()).map(|data| decode_update(data.as_bytes(), version)),
-            Err(sse_stream::Error::Body(error)) => Some(Err(match error.downcast::<ClientError>() {
-                Ok(error) => *error,
-                Err(error) => ClientError::Communication(error.to_string()),
-            })),
-            Err(error) => Some(Err(ClientError::Response(error.to_string()))),
-        };
-        std::future::ready(update)
+        Err(SseError::Invalid(reason)) => Err(ClientError::Response(reason)),
     });
     updates.boxed()
 }

@@ -8,14 +8,14 @@ use hatchery_core::{Content, EventActions, EventData, JsonMap, Part as HostPart,
 use serde_json::{Value, json};
 
 use super::ClientError;
-use super::connection::Received;
+use super::connection::ReceivedMessage;
 use super::outbound::{ARTIFACT_ID, CONTEXT_ID, IS_WAITING, OWN_PREFIX, TASK_ID};
 use crate::error::excerpt;
 use crate::model::{Artifact, ArtifactUpdate, Message, Part, PartContent, Task, TaskState, TaskStatus, Update};
 use crate::parts::{self, ReceivedPart, metadata_value};
 
 /// Converts the answer to one message.
-pub(super) struct Inbound {
+pub(super) struct AnswerConverter {
     pub(super) task_id: Option<String>,
     context_id: Option<String>,
     /// The artifacts of earlier answers, which a task repeats.
@@ -67,7 +67,7 @@ impl OpenArtifact {
     }
 }
 
-impl Inbound {
+impl AnswerConverter {
     /// `earlier_artifacts` are the artifacts of earlier answers, `max_bytes` is the limit of this answer.
     pub(super) fn new<'a>(earlier_artifacts: impl Iterator<Item = &'a str>, max_bytes: usize) -> Self {
         Self {
@@ -93,8 +93,8 @@ impl Inbound {
     ///
     /// # Errors
     /// If the task has failed, was refused or canceled, or the answer is too large.
-    pub(super) fn accept(&mut self, update: Received<Update>) -> Result<Vec<EventData>, ClientError> {
-        let Received { message: update, bytes } = update;
+    pub(super) fn accept(&mut self, update: ReceivedMessage<Update>) -> Result<Vec<EventData>, ClientError> {
+        let ReceivedMessage { message: update, bytes } = update;
         self.count(&update, bytes)?;
         let events = match update {
             Update::Message(message) => {
@@ -107,10 +107,7 @@ impl Inbound {
                 let is_end = status.state.is_terminal() || status.state.is_interrupted();
                 let mut events = Vec::new();
                 for artifact in artifacts {
-                    match is_end {
-                        true => events.extend(self.complete(artifact)),
-                        false => self.restore(artifact)?,
-                    }
+                    if is_end { events.extend(self.complete(artifact)) } else { self.restore(artifact)? }
                 }
                 events.extend(self.status(status)?);
                 events
@@ -143,9 +140,10 @@ impl Inbound {
 
     fn add_bytes(&mut self, bytes: usize) -> Result<(), ClientError> {
         self.bytes = self.bytes.saturating_add(bytes);
-        match self.bytes > self.max_bytes {
-            true => Err(ClientError::TooLarge { what: "answer", limit: self.max_bytes, key: "max_answer" }),
-            false => Ok(()),
+        if self.bytes > self.max_bytes {
+            Err(ClientError::TooLarge { what: "answer", limit: self.max_bytes, key: "max_answer" })
+        } else {
+            Ok(())
         }
     }
 
@@ -215,9 +213,10 @@ impl Inbound {
         open.metadata.extend(metadata.clone());
         open.is_complete = last_chunk;
         let event_id = open.event_id.clone();
-        let (parts, metadata) = match last_chunk {
-            true => (std::mem::take(&mut open.parts), std::mem::take(&mut open.metadata)),
-            false => (parts, metadata),
+        let (parts, metadata) = if last_chunk {
+            (std::mem::take(&mut open.parts), std::mem::take(&mut open.metadata))
+        } else {
+            (parts, metadata)
         };
         vec![self.artifact_event(id, event_id, &metadata, parts, !last_chunk)]
     }

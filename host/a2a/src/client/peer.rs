@@ -1,6 +1,5 @@
 //! A remote agent: its card, which is read when it is needed, and the connection that the card describes.
 
-use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ use super::{CardSource, ClientError, RemoteAgentConfig};
 use crate::card::{AgentCard, Interface, JSON_RPC};
 use crate::codec::Version;
 use crate::error::excerpt;
-use hatchery_egress::{BodyError, Timeouts, client, read_body};
+use hatchery_egress::{BodyError, FileError, Timeouts, client, read_body, read_file};
 
 /// Lifetime of a cached card.
 const CARD_LIFETIME: Duration = Duration::from_secs(300);
@@ -62,7 +61,7 @@ impl Peer {
                     if !response.status().is_success() {
                         return Err(ClientError::Card(format!("the answer has the status {}", response.status())));
                     }
-                    read_answer(response, (limits.max_card, "card", "max_card"), limits.read_timeout).await
+                    read_answer(response, limits.max_card, "card", "max_card", limits.read_timeout).await
                 };
                 let timeout = limits.connect_timeout + limits.connect_timeout;
                 let body =
@@ -70,10 +69,11 @@ impl Peer {
                 (body, Some(url))
             }
             CardSource::File(path) => {
-                let read = tokio::fs::read(path).await;
-                let unreadable =
-                    |error: io::Error| ClientError::CardFile { file: path.clone(), reason: error.to_string() };
-                (read.map_err(unreadable)?, None)
+                let read = read_file(path, limits.max_card).await.map_err(|error| match error {
+                    FileError::TooLarge(limit) => ClientError::TooLarge { what: "card", limit, key: "max_card" },
+                    FileError::Io(error) => ClientError::CardFile { file: path.clone(), reason: error.to_string() },
+                });
+                (read?, None)
             }
         };
         let json: Value = serde_json::from_slice(&card).map_err(|error| ClientError::Card(error.to_string()))?;
@@ -126,7 +126,9 @@ fn choose(card: &AgentCard) -> Result<(&Interface, Version), ClientError> {
 /// Reads an answer of limited size.
 pub(super) async fn read_answer(
     response: Response,
-    (limit, what, key): (usize, &'static str, &'static str),
+    limit: usize,
+    what: &'static str,
+    key: &'static str,
     read_timeout: Duration,
 ) -> Result<Vec<u8>, ClientError> {
     read_body(response, limit).await.map_err(|error| match error {

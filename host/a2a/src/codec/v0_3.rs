@@ -204,5 +204,6 @@ pub(super) fn encode_outcome(outcome: Outcome) -> Value {
             configs.into_iter().map(|config| wire_task_push(&task_id, config)).collect()
         }
         Outcome::Deleted => Value::Null,
+        Outcome::Card(card) => card.to_json(),
     }
 }

@@ -280,5 +280,6 @@ pub(super) fn encode_outcome(outcome: Outcome) -> Value {
             json!({"configs": configs, "nextPageToken": ""})
         }
         Outcome::Deleted => json!({}),
+        Outcome::Card(card) => card.to_json(),
     }
 }

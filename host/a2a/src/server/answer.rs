@@ -76,9 +76,10 @@ pub(super) fn card(card: &Value, request: &HeaderMap) -> Response<Body> {
     let is_known = known.split(',').any(|known| {
         matches!(known.trim().trim_start_matches("W/"), "*") || known.trim().trim_start_matches("W/") == etag
     });
-    let mut response = match is_known {
-        true => empty(StatusCode::NOT_MODIFIED),
-        false => with_status(StatusCode::OK, "application/json", Full::from(text).boxed_unsync()),
+    let mut response = if is_known {
+        empty(StatusCode::NOT_MODIFIED)
+    } else {
+        with_status(StatusCode::OK, "application/json", Full::from(text).boxed_unsync())
     };
     let headers = response.headers_mut();
     if let Ok(etag) = HeaderValue::from_str(&etag) {

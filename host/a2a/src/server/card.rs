@@ -1,6 +1,6 @@
 //! The card of an app.
 
-use hatchery_core::{Agent, VERSION};
+use hatchery_core::{Agent, AgentKind, FunctionDeclaration, VERSION, encode_segment};
 use hatchery_engine::App;
 
 use super::A2aService;
@@ -29,10 +29,44 @@ impl A2aService {
             ],
             streaming: true,
             push_notifications: self.0.push.is_some(),
+            has_extended_card: self.0.settings.has_authentication,
             input_modes: INPUT_MODES.map(Into::into).to_vec(),
             output_modes: OUTPUT_MODES.map(Into::into).to_vec(),
             skills: app.tree.iter().map(|(_, agent)| skill(agent)).collect(),
         }
+    }
+
+    /// Returns the card with the tools of agents, for clients that are authenticated. The tools of toolsets, which are
+    /// computed for each run, are left out.
+    pub(super) fn extended_card(&self, app: &App, url: &str) -> AgentCard {
+        let mut card = self.card(app, url);
+        for (_, agent) in app.tree.iter() {
+            let tools = match &agent.kind {
+                AgentKind::Llm(llm) => &llm.tools,
+                AgentKind::Custom(custom) => &custom.tools,
+                AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } => continue,
+            };
+            card.skills.extend(tools.iter().map(|tool| tool_skill(agent, tool.declaration())));
+        }
+        card
+    }
+}
+
+/// Returns the URL of an app, below which its routes are.
+pub(super) fn card_url(base_url: &str, app: &App) -> String {
+    format!("{base_url}/a2a/{}", encode_segment(&app.name))
+}
+
+fn tool_skill(agent: &Agent, tool: &FunctionDeclaration) -> Skill {
+    let description = match tool.description.trim() {
+        "" => format!("The tool {} of the agent {}.", tool.name, agent.name),
+        description => description.to_owned(),
+    };
+    Skill {
+        id: format!("{}-{}", agent.name, tool.name),
+        name: tool.name.clone(),
+        description,
+        tags: vec!["tool".into()],
     }
 }
 

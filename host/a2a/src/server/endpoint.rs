@@ -1,15 +1,16 @@
 //! The endpoint: paths below that of an app, and headers.
 
 use bytes::Bytes;
-use hatchery_core::{ClientScope, encode_segment};
+use hatchery_core::ClientScope;
 use hatchery_engine::App;
 use http::header::{CONTENT_TYPE, HOST};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::Value;
 
-use super::A2aService;
 use super::answer;
 pub use super::answer::Body;
+use super::card::card_url;
+use super::{A2aService, Client};
 use crate::codec::Version;
 use crate::error::{A2aError, ErrorKind, excerpt};
 
@@ -28,7 +29,7 @@ const ADK_APP: &str = "remote";
 #[derive(Clone)]
 pub struct A2aEndpoint {
     service: A2aService,
-    /// What precedes the paths of the routes. Empty at the root.
+    /// The prefix of the routes. Empty at the root.
     base_path: String,
 }
 
@@ -47,8 +48,8 @@ impl A2aEndpoint {
     /// Answers a request to `/a2a/APP/PATH`; `path` is empty for the app itself. `None` if clients may not use such an
     /// app. The user of a [`ClientScope`] among the extensions of the request is that of the client's sessions.
     pub async fn handle(&self, app: &str, path: &str, request: Request<Bytes>) -> Option<Response<Body>> {
-        let service =
-            &self.service.of_user(request.extensions().get::<ClientScope>().and_then(|scope| scope.user.clone()));
+        let user = request.extensions().get::<ClientScope>().and_then(|scope| scope.user.clone());
+        let service = &self.service.of_client(Client { user, base_url: self.base_url(request.headers()) });
         let is_adk = app == ADK_APP && path == ADK_PATH;
         let app = service.app(app).or_else(|| is_adk.then(|| service.default_app()).flatten())?;
         let (parts, body) = request.into_parts();
@@ -72,15 +73,19 @@ impl A2aEndpoint {
     }
 
     fn card_of(&self, app: &App, headers: &HeaderMap) -> Response<Body> {
+        let url = card_url(&self.base_url(headers), app);
+        answer::card(&self.service.card(app, &url).to_json(), headers)
+    }
+
+    /// Returns what precedes `/a2a` in URLs for a client.
+    fn base_url(&self, headers: &HeaderMap) -> String {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
         let (settings, base_path) = (&self.service.0.settings, &self.base_path);
-        let base = match &settings.public_url {
+        match &settings.public_url {
             Some(url) => url.trim_end_matches('/').to_owned(),
             None if settings.is_tls => format!("https://{host}{base_path}"),
             None => format!("http://{host}{base_path}"),
-        };
-        let url = format!("{base}/a2a/{}", encode_segment(&app.name));
-        answer::card(&self.service.card(app, &url).to_json(), headers)
+        }
     }
 }
 
@@ -90,12 +95,13 @@ pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), A2aError> {
     let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let is_json =
         media_type == "application/json" || (media_type.starts_with("application/") && media_type.ends_with("+json"));
-    match is_json {
-        true => Ok(()),
-        false => Err(A2aError::new(
+    if is_json {
+        Ok(())
+    } else {
+        Err(A2aError::new(
             ErrorKind::ContentTypeNotSupported,
             "the body must be JSON: send the header `Content-Type: application/json`",
-        )),
+        ))
     }
 }
 

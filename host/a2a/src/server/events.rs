@@ -133,7 +133,7 @@ fn public_metadata(metadata: &Value) -> Option<Value> {
 /// Converts the events of a stream, in order.
 #[derive(Default)]
 pub(super) struct Chunks {
-    /// The artifacts of which a chunk was sent.
+    /// The ids of artifacts with at least one sent chunk.
     begun: BTreeSet<String>,
 }
 

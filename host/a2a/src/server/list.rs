@@ -70,12 +70,12 @@ impl A2aService {
     /// Returns the tasks of a context, without their events.
     async fn tasks_of(&self, app: &App, context: &str) -> Result<Vec<StoredTask>, A2aError> {
         let service = tasks::runs(&self.0.runner)?;
-        let session = task_id::session(&app.name, context, self.1.as_ref());
+        let session = task_id::session(&app.name, context, self.1.user.as_ref());
         let (mut found, mut from) = (HashMap::<String, (TaskId, Vec<StoredRun>)>::new(), None);
         loop {
             let page = service.list(&session, from, PAGE_RUNS).await?;
             for run in page.runs {
-                let Some(id) = TaskId::of_run(&run.id, context, self.1.clone()) else { continue };
+                let Some(id) = TaskId::of_run(&run.id, context, self.1.user.clone()) else { continue };
                 let (_, runs) = found.entry(id.run(1)).or_insert_with(|| (id, Vec::new()));
                 runs.push(StoredRun { request: None, ..run });
             }

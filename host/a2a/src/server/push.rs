@@ -96,7 +96,8 @@ impl PushSender {
         app: &str,
         task: &TaskId,
         config: PushConfig,
-        (after, reported): (u64, Option<Timestamp>),
+        after: u64,
+        reported: Option<Timestamp>,
     ) -> Result<PushConfig, A2aError> {
         delivery::check(&config)?;
         self.0.delivery.check_url(&config)?;
@@ -152,9 +153,10 @@ impl PushSender {
         let key = session(app, task);
         let Some(PushRecord { mut configs, .. }) = self.read(&key).await? else { return Ok(()) };
         configs.remove(id);
-        match configs.is_empty() {
-            true => Ok(self.0.runner.services().sessions.delete(&key).await?),
-            false => self.write(&key, JsonMap::from_iter([("configs".into(), json!(configs))])).await,
+        if configs.is_empty() {
+            Ok(self.0.runner.services().sessions.delete(&key).await?)
+        } else {
+            self.write(&key, JsonMap::from_iter([("configs".into(), json!(configs))])).await
         }
     }
 

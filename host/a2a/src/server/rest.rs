@@ -25,7 +25,7 @@ impl A2aService {
         query: Option<&str>,
         body: &[u8],
     ) -> Response<Body> {
-        match self.try_rest(app, method, path, (headers, query), body).await {
+        match self.try_rest(app, method, path, headers, query, body).await {
             Ok(response) => response,
             Err(error) => answer::error(error.kind, error.kind.status(), &error.to_status_json()),
         }
@@ -36,7 +36,8 @@ impl A2aService {
         app: &Arc<App>,
         method: &Method,
         path: &str,
-        (headers, query): (&HeaderMap, Option<&str>),
+        headers: &HeaderMap,
+        query: Option<&str>,
         body: &[u8],
     ) -> Result<Response<Body>, A2aError> {
         if endpoint::check_version(headers, query)? == Some(Version::V0_3) {

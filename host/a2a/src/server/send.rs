@@ -57,9 +57,10 @@ impl A2aService {
             }
             load_ended(&runner, &name, id, run.as_deref(), error).await
         };
-        let stored = match returns_immediately {
-            true => None,
-            false => tokio::time::timeout(self.0.settings.blocking_timeout, end).await.ok(),
+        let stored = if returns_immediately {
+            None
+        } else {
+            tokio::time::timeout(self.0.settings.blocking_timeout, end).await.ok()
         };
         let stored = match stored {
             Some(stored) => stored?,
@@ -102,7 +103,8 @@ impl A2aService {
         &self,
         app: &App,
         task: &TaskId,
-        (config, after): (Option<PushConfig>, u64),
+        config: Option<PushConfig>,
+        after: u64,
         start: impl Future<Output = Result<T, A2aError>>,
     ) -> Result<T, A2aError> {
         let Some(config) = config else { return start.await };
@@ -111,7 +113,7 @@ impl A2aService {
             Some(id) => sender.list(&app.name, task).await?.into_iter().find(|known| known.id.as_ref() == Some(id)),
             None => None,
         };
-        let PushConfig { id, .. } = sender.set(&app.name, task, config, (after, None)).await?;
+        let PushConfig { id, .. } = sender.set(&app.name, task, config, after, None).await?;
         let started = start.await;
         if started.is_err()
             && let Some(id) = id
@@ -138,14 +140,14 @@ impl A2aService {
         let content = input::content(request.message, &[])?;
         let task = match context {
             // The same message in the same context is a repeated request.
-            Some(context) => TaskId::of_message(context, &content, self.1.clone()),
-            None => TaskId::new(Uuid::new_v4().to_string(), self.1.clone()),
+            Some(context) => TaskId::of_message(context, &content, self.1.user.clone()),
+            None => TaskId::new(Uuid::new_v4().to_string(), self.1.user.clone()),
         };
         let _guard = self.0.task_locks.lock(&task.to_string()).await;
         let run = task.run(1);
         let request = RunRequest { run_id: Some(run.clone()), state_delta, ..run_request(&task, content, mode) };
         let start = self.run_in_background(app, &task, &run, request);
-        let events = self.start_with_push(app, &task, (push, 0), start).await?;
+        let events = self.start_with_push(app, &task, push, 0, start).await?;
         Ok(StartedRun { task, run: Some(run), events })
     }
 
@@ -188,7 +190,7 @@ impl A2aService {
         let content = input::content(request.message, &stored.open_calls())?;
         let has_answers = content.function_responses().next().is_some();
         let request = RunRequest { state_delta, ..run_request(&stored.id, content, mode) };
-        let (task, push) = (stored.id.clone(), (push, stored.revision));
+        let task = stored.id.clone();
         if has_answers && app.settings.resumable {
             let start = async {
                 let permit = self.acquire_permit()?;
@@ -197,13 +199,13 @@ impl A2aService {
                 run.wait_until_begun().await;
                 Ok::<_, A2aError>(run)
             };
-            let run = self.start_with_push(app, &task, push, start).await?;
+            let run = self.start_with_push(app, &task, push, stored.revision, start).await?;
             return Ok(StartedRun { task, run: run.id().map(str::to_owned), events: run.boxed() });
         }
         let run = stored.next_run();
         let request = RunRequest { run_id: Some(run.clone()), ..request };
         let start = self.run_in_background(app, &task, &run, request);
-        let events = self.start_with_push(app, &task, push, start).await?;
+        let events = self.start_with_push(app, &task, push, stored.revision, start).await?;
         Ok(StartedRun { task, run: Some(run), events })
     }
 

@@ -31,7 +31,7 @@ impl A2aService {
         snapshot.status.state = TaskState::Working;
         snapshot.status.message = None;
         snapshot.artifacts.clear();
-        Ok(self.updates(app, (stored.id, run), Update::Task(snapshot), events, StreamEnd::AtRest))
+        Ok(self.updates(app, stored.id, run, Update::Task(snapshot), events, StreamEnd::AtRest))
     }
 
     /// Streams a task that has not ended. In version 1.0 the stream ends with the task, in version 0.3 also when the task
@@ -49,7 +49,7 @@ impl A2aService {
         let runs: Vec<_> = stored.active_runs().map(|run| run.id.clone()).collect();
         let events = self.follow_all(app, &stored.id, &runs, stored.revision).await?;
         let (run, snapshot) = (stored.last_run(), Update::Task(stored.task(None)));
-        Ok(self.updates(app, (stored.id, Some(run)), snapshot, events, end))
+        Ok(self.updates(app, stored.id, Some(run), snapshot, events, end))
     }
 
     /// Returns the events of runs after a revision, one run after the other.
@@ -64,7 +64,8 @@ impl A2aService {
     fn updates(
         &self,
         app: &Arc<App>,
-        (task, run): (TaskId, Option<String>),
+        task: TaskId,
+        run: Option<String>,
         first: Update,
         events: Events,
         end: StreamEnd,

@@ -176,9 +176,10 @@ impl StoredTask {
             return TaskState::Submitted;
         }
         if has(RunState::Waiting) {
-            return match self.open_calls().iter().any(|open| open.call.name == REQUEST_CREDENTIAL) {
-                true => TaskState::AuthRequired,
-                false => TaskState::InputRequired,
+            return if self.open_calls().iter().any(|open| open.call.name == REQUEST_CREDENTIAL) {
+                TaskState::AuthRequired
+            } else {
+                TaskState::InputRequired
             };
         }
         let Some(last) = self.newest_change() else { return TaskState::Unknown };

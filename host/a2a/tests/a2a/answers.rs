@@ -55,9 +55,10 @@ impl WrapperSessionService for BusySessions {
         previous: Option<u64>,
         lease: Duration,
     ) -> Result<TurnStart, StoreError> {
-        match self.is_busy.load(Ordering::SeqCst) {
-            true => Err(StoreError::Busy { context: "too busy".into(), retry_after: Duration::from_secs(1) }),
-            false => self.inner.begin_turn(key, previous, lease).await,
+        if self.is_busy.load(Ordering::SeqCst) {
+            Err(StoreError::Busy { context: "too busy".into(), retry_after: Duration::from_secs(1) })
+        } else {
+            self.inner.begin_turn(key, previous, lease).await
         }
     }
 }

@@ -152,6 +152,18 @@ async fn a_task_that_cannot_be_read_for_too_long_is_given_up() {
 }
 
 #[tokio::test]
+async fn a_card_in_a_file_has_the_limit_of_one_at_a_url() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("card.json");
+    std::fs::write(&file, format!("{{\"name\": \"{}\"}}", "x".repeat(2_000))).unwrap();
+    let limits = ClientLimits { max_card: 1_024, ..ClientLimits::default() };
+    let agent = remote(CardSource::File(file), limits).agent("far", "Is far.");
+    let RunError::Agent { code, message, .. } = Harness::new(agent).await.expect_error("Hi").await.1 else { panic!() };
+    assert_eq!(code, "A2A_TOO_LARGE");
+    assert_eq!(message, "the remote agent: it sent more than 1024 bytes in one card");
+}
+
+#[tokio::test]
 async fn the_path_of_a_card_is_only_in_the_log() {
     let agent = remote(CardSource::File("/srv/secret/card.json".into()), ClientLimits::default());
     let error = Harness::new(agent.agent("far", "Is far.")).await.expect_error("Hi").await.1;

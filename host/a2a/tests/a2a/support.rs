@@ -15,11 +15,10 @@ use hatchery_core::{
     RunError, Services, SessionService,
 };
 use hatchery_engine::{App, AppDirectory, AppSettings, Runner};
-use hatchery_test_support::services;
+use hatchery_test_support::{serve_http, services};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 pub const APP: &str = "app";
@@ -264,9 +263,6 @@ pub async fn webhook() -> (String, mpsc::UnboundedReceiver<Notification>) {
             let _ = answered.await;
         }
     };
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/hook", listener.local_addr().unwrap());
-    let router = Router::new().route("/hook", post(receive));
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    (url, receiver)
+    let url = serve_http(Router::new().route("/hook", post(receive))).await;
+    (format!("{url}/hook"), receiver)
 }

@@ -26,9 +26,10 @@ impl AuditConfig {
     pub const MIN_SIZE: ByteSize = ByteSize(4096);
 
     pub(super) fn check(&self) -> Result<(), String> {
-        match self.max_size < Self::MIN_SIZE {
-            true => Err(format!("audit.max_size is {}; it must be at least {}", self.max_size, Self::MIN_SIZE)),
-            false => Ok(()),
+        if self.max_size < Self::MIN_SIZE {
+            Err(format!("audit.max_size is {}; it must be at least {}", self.max_size, Self::MIN_SIZE))
+        } else {
+            Ok(())
         }
     }
 

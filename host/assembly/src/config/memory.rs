@@ -18,19 +18,30 @@ impl MemorySearchConfig {
     /// # Errors
     /// The problem, with the key.
     pub(crate) fn check(&self) -> Result<(), String> {
-        match (&self.embedder, self.min_similarity) {
-            (Some(name), _) if name.trim().is_empty() => {
-                Err("memory.embedder: it is empty; name an embedder such as `gemini-embedding-001`, or leave it out"
-                    .into())
-            }
-            (None, Some(_)) => {
-                Err("memory.min_similarity: it has no effect without `memory.embedder`; set both".into())
-            }
-            (_, Some(similarity)) if !(0.0..=1.0).contains(&similarity) => {
-                Err(format!("memory.min_similarity: {similarity} is not a number from 0 to 1"))
-            }
-            (Some(_) | None, Some(_) | None) => Ok(()),
+        check_similarity("memory", self.embedder.as_deref(), self.min_similarity)
+    }
+}
+
+/// Checks that the settings of a search by meaning, which are below `section`, fit together.
+///
+/// # Errors
+/// The problem, with the key.
+pub(super) fn check_similarity(
+    section: &str,
+    embedder: Option<&str>,
+    min_similarity: Option<f64>,
+) -> Result<(), String> {
+    match (embedder, min_similarity) {
+        (Some(name), _) if name.trim().is_empty() => Err(format!(
+            "{section}.embedder: it is empty; name an embedder such as `gemini-embedding-001`, or leave it out"
+        )),
+        (None, Some(_)) => {
+            Err(format!("{section}.min_similarity: it has no effect without `{section}.embedder`; set both"))
         }
+        (_, Some(similarity)) if !(0.0..=1.0).contains(&similarity) => {
+            Err(format!("{section}.min_similarity: {similarity} is not a number from 0 to 1"))
+        }
+        (Some(_) | None, Some(_) | None) => Ok(()),
     }
 }
 

@@ -2,9 +2,12 @@
 
 use std::path::{Component, PathBuf};
 
+use hatchery_core::{ModelError, ModelResolver};
+use hatchery_stores::SimilaritySearch;
 use hatchery_stores::retrieval::FolderSource;
 use serde::Deserialize;
 
+use super::memory::check_similarity;
 use crate::byte_size::ByteSize;
 
 /// A folder that agents search by `FilesRetrieval`.
@@ -21,6 +24,10 @@ pub struct RetrievalConfig {
     pub max_file: Option<ByteSize>,
     /// Maximum number of files. Default: 10,000.
     pub max_files: Option<usize>,
+    /// The name of the embedder by which passages of similar meaning are found too.
+    pub embedder: Option<String>,
+    /// Least cosine of the embeddings of similar texts, from 0 to 1. Default: 0.3.
+    pub min_similarity: Option<f64>,
 }
 
 impl RetrievalConfig {
@@ -43,7 +50,20 @@ impl RetrievalConfig {
                 "retrieval.{name}: `folder` must be a folder below that of hatchery.yaml, such as `docs`"
             ));
         }
-        Ok(())
+        check_similarity(&format!("retrieval.{name}"), self.embedder.as_deref(), self.min_similarity)
+    }
+
+    /// Returns the search by meaning. `None` if there is no embedder.
+    ///
+    /// # Errors
+    /// If no model provider has the embedder.
+    pub(crate) fn similarity(&self, models: &dyn ModelResolver) -> Result<Option<SimilaritySearch>, ModelError> {
+        let Some(name) = &self.embedder else { return Ok(None) };
+        let similarity = SimilaritySearch::new(name, models.embedder(name)?);
+        Ok(Some(match self.min_similarity {
+            Some(min_similarity) => similarity.with_min_similarity(min_similarity),
+            None => similarity,
+        }))
     }
 
     /// Returns the files that are searched.

@@ -41,7 +41,7 @@ pub struct ServerConfig {
     pub small_body_limit: ByteSize,
     /// Maximum size of an artifact that is sent as a body of its own, which is never in memory as a whole.
     pub upload_limit: ByteSize,
-    /// Maximum memory of all request bodies together, received and parsed.
+    /// Maximum memory of all request bodies together, received and parsed, and of large responses.
     pub body_memory: ByteSize,
     /// Timeout for receiving a whole request body.
     #[serde(deserialize_with = "units::time")]
@@ -49,9 +49,11 @@ pub struct ServerConfig {
     /// Timeout of a client that reads nothing of its response.
     #[serde(deserialize_with = "units::time")]
     pub write_timeout: Duration,
-    /// Maximum number of open connections. Further connections wait.
+    /// Maximum number of open connections. Further connections wait. Also the maximum number of HTTP/2 requests in progress;
+    /// further ones are refused.
     pub max_connections: usize,
-    /// Maximum number of connections per peer: an IPv4 address or an IPv6 /64 network. Further connections are refused.
+    /// Maximum number of connections per peer, and of its HTTP/2 requests in progress: of an IPv4 address or an IPv6 /64
+    /// network. Further ones are refused.
     /// Behind a proxy all clients are one peer.
     pub max_connections_per_peer: usize,
     /// Maximum number of active runs, including those that wait for another turn of their session.

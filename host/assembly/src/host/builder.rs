@@ -1,46 +1,33 @@
 //! The builder of a host.
 
+mod paths;
+mod start;
+
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use hatchery_core::{
-    Agent, ArtifactService, EventSigner, ItemResolver, MemoryService, Model, Plugin, Services, SessionService,
-    SpanExporter,
-};
-use hatchery_engine::plugins::ConfiguredPlugins;
-use hatchery_engine::{App, CatalogSource, Extensions, LayeredResolver, Runner, StaticCatalog};
-use hatchery_eval::{EvalStore, Evaluations};
+use hatchery_core::{Agent, ArtifactService, EventSigner, MemoryService, Model, Plugin, SessionService, SpanExporter};
+use hatchery_engine::{App, Extensions, StaticCatalog};
 use hatchery_models::ModelProvider;
 #[cfg(feature = "firestore")]
 use hatchery_stores::firestore::{
     FirestoreClient, FirestoreMemoryService, FirestoreProperties, FirestoreSessionService,
 };
-use hatchery_telemetry::{HostEvents, TraceStore};
-use hatchery_wasm::{CatalogHandle, CatalogModels, DeterministicMode, LoadOptions, Progress, Worker};
+use hatchery_wasm::{DeterministicMode, Progress, Worker};
 
-use super::catalog_events::record_changes;
-use super::native::{AppsOf, ConfigState, HostApps, HostCatalog, HostPlugins, NativeModels};
-use super::reload::{ConfigWatcher, FileStamps};
-use super::{Host, HostError, follow_changes};
-use crate::a2a;
-use crate::apps::ConfiguredApps;
-use crate::catalog;
-use crate::code_executors;
+pub use paths::{protected_paths, user_code_cache};
+
+use super::reload::FileStamps;
 use crate::config::Config;
-use crate::host_key;
-use crate::openapi;
-use crate::retrieval;
-use crate::services::{self, Scripts, ServiceOverrides, ServiceSource};
-use crate::source::AppSource;
-use crate::storage::{DATA_FOLDER, EVALUATIONS_FOLDER, Storage};
-use crate::trust::{ConfigSource, LoadedConfig, ProtectedPaths, TrustStore};
+use crate::services::{ServiceOverrides, ServiceSource};
+use crate::storage::Storage;
+use crate::trust::{ConfigSource, LoadedConfig, TrustStore};
 
 /// The file in the data folder that records which component owns which name.
 pub const NAMES_FILE: &str = "names.json";
 
-/// Options of a [`Host`]. Everything is optional: without a folder the host has native agents only.
+/// Options of a [`Host`](crate::Host). Everything is optional: without a folder the host has native agents only.
 #[derive(Default)]
 pub struct HostBuilder {
     source: Option<ConfigSource>,
@@ -49,6 +36,7 @@ pub struct HostBuilder {
     storage: Option<Storage>,
     code_cache: CodeCacheFolder,
     names_file: Option<PathBuf>,
+    code_sandbox: Option<PathBuf>,
     services: ServiceOverrides,
     models: BTreeMap<String, Arc<dyn Model>>,
     providers: Vec<Box<dyn ModelProvider>>,
@@ -116,6 +104,13 @@ impl HostBuilder {
     #[must_use]
     pub fn names_file(self, file: Option<PathBuf>) -> Self {
         Self { names_file: file, ..self }
+    }
+
+    /// Sets the component of the default code executor, `sandbox`. Default: `components/sandbox.wasm` in the user's data
+    /// folder of Hatchery, beside the program, or in `share/hatchery` of its installation.
+    #[must_use]
+    pub fn code_sandbox(self, file: impl Into<PathBuf>) -> Self {
+        Self { code_sandbox: Some(file.into()), ..self }
     }
 
     /// Sets the session service, by URI or as an object. Default: as configured.
@@ -199,7 +194,7 @@ impl HostBuilder {
         Self { items: Some(items), ..self }
     }
 
-    /// Sets the key that signs events. Default: as configured.
+    /// Sets the key that signs events. Hosts that share sessions need the same key. Default: as configured.
     #[must_use]
     pub fn event_signer(self, signer: EventSigner) -> Self {
         Self { signer: Some(signer), ..self }
@@ -212,7 +207,7 @@ impl HostBuilder {
     }
 
     /// Sets whether the spans of runs are kept in memory, with requests to models and their responses, see
-    /// [`Host::traces`]. Default: false.
+    /// [`Host::traces`](crate::Host::traces). Default: false.
     #[must_use]
     pub fn trace(self, trace: bool) -> Self {
         Self { is_traced: trace, ..self }
@@ -249,333 +244,5 @@ impl HostBuilder {
     #[must_use]
     pub fn reproducible(self) -> Self {
         Self { is_reproducible: true, ..self }
-    }
-
-    /// Reads the configuration, once: [`open`](Self::open) reuses it. Without a folder, or with
-    /// [`config`](Self::config), it is the given one.
-    ///
-    /// # Errors
-    /// If there is no such folder, the configuration is invalid, or the host requires access that is not trusted.
-    pub fn read_config(&mut self) -> Result<&LoadedConfig, HostError> {
-        let loaded = match self.loaded.take() {
-            Some(loaded) => loaded,
-            None => self.load_config()?,
-        };
-        Ok(&self.loaded.insert(loaded).0)
-    }
-
-    fn load_config(&self) -> Result<(LoadedConfig, Option<FileStamps>), HostError> {
-        let folder = self.source.as_ref().map(ConfigSource::folder);
-        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-            return Err(HostError::NotAFolder(folder.to_owned()));
-        }
-        let (mut loaded, stamps) = match (&self.config, &self.source) {
-            (Some(config), _) => {
-                let loaded = LoadedConfig::of_operator(config.clone(), folder.unwrap_or(Path::new("")))?;
-                (loaded, None)
-            }
-            (None, None) => (LoadedConfig::of_operator(Config::default(), Path::new(""))?, None),
-            (None, Some(source)) => {
-                let source = match &self.deterministic_mode {
-                    Some(_) => &source.clone().without_network(),
-                    None => source,
-                };
-                // Recorded before the file is read, so that no change is missed.
-                let stamps = self.watch.then(|| FileStamps::new(source));
-                (source.load()?.require_host_access()?, stamps)
-            }
-        };
-        if self.is_reproducible {
-            make_reproducible(&mut loaded.config);
-        }
-        Ok((loaded, stamps))
-    }
-
-    /// Opens the host and waits until all components are loaded.
-    ///
-    /// # Errors
-    /// If the configuration is invalid, a service cannot be opened or a configured plugin does not exist. Components
-    /// that cannot be loaded are not errors.
-    pub async fn open(self) -> Result<Host, HostError> {
-        let mut host = self.start().await?;
-        host.finish_loading().await?;
-        Ok(host)
-    }
-
-    /// Opens the host without waiting for components; [`Host::finish_loading`] does.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open), but for missing plugins.
-    pub async fn start(mut self) -> Result<Host, HostError> {
-        // Reqwest has no provider of its own. An application may have installed another one.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        self.read_config()?;
-        let (loaded, stamps) = match self.loaded.take() {
-            Some(loaded) => loaded,
-            None => self.load_config()?,
-        };
-        let LoadedConfig { config: initial, file, .. } = loaded;
-        let folder = self.source.as_ref().map(|source| source.folder().to_owned());
-        let mut config = initial.clone();
-        self.services.apply_uris(&mut config);
-        let storage = self.storage.clone().unwrap_or_else(|| match &folder {
-            Some(folder) => Storage::in_folder(folder),
-            None => Storage::InMemory,
-        });
-        let cache = self.cache_folder();
-        let paths = protected_paths(self.source.as_ref(), &storage, cache.as_deref(), &config);
-        paths.check(&config, &file)?;
-
-        let scripts = Scripts::in_folder(folder.clone().unwrap_or_default(), &config);
-        let mut providers = services::model_providers(&config, &scripts);
-        for provider in self.providers.drain(..) {
-            providers.register(provider);
-        }
-        let services = services::open_with(&config, &storage, Arc::new(providers), &self.services).await?;
-        let signer = match self.signer.take() {
-            Some(signer) => signer,
-            None => host_key::open(&config, &storage, |name| std::env::var_os(name))?,
-        };
-        let services = Services { credentials: services::credentials(&config, &storage, &signer), ..services };
-        let mcp_servers = config.mcp.servers(&services.credentials);
-        if self.watch {
-            mcp_servers.start();
-        }
-        mcp_servers.register(self.extensions.get_or_insert_default());
-        let (a2a_agents, a2a_policies) = a2a::register_agents(&config.a2a, self.extensions.get_or_insert_default());
-        let push_policy = a2a::push_policy(&config.a2a);
-        let (openapi, api_policies) = openapi::apis(&config.openapi);
-        if self.watch {
-            openapi.start();
-        }
-        openapi.register(self.extensions.get_or_insert_default());
-        let (integrations, integration_policies) = openapi::integrations(&config.integrations);
-        if self.watch {
-            integrations.start();
-        }
-        integrations.register(self.extensions.get_or_insert_default());
-        let executor_withdrawals =
-            code_executors::register(&config.code_executors, self.extensions.get_or_insert_default());
-        retrieval::register(&config.retrieval, &storage, self.extensions.get_or_insert_default());
-        let Extensions { agent_classes, plugins, .. } = self.extensions.clone().unwrap_or_default();
-        let mut registered_plugins = crate::plugins::registered().clone();
-        registered_plugins.extend(plugins);
-        let native_items = self.native_items();
-        let native_apps = self.native_apps()?;
-        let catalog = match &folder {
-            Some(folder) => {
-                let mut options = self.load_options(folder, &config, &storage, cache)?;
-                options.native_items = native_items.clone();
-                options.native_apps = native_apps.keys().cloned().collect();
-                options.agent_classes = agent_classes;
-                Some(CatalogHandle::start(folder, options).await?)
-            }
-            None => None,
-        };
-        let services = self.with_native_models(services, catalog.clone());
-        let catalog_source: Arc<dyn CatalogSource> = Arc::new(HostCatalog { native_items, catalog: catalog.clone() });
-        let configured = ConfiguredPlugins::while_loading(&config.plugins, &registered_plugins, catalog_source.clone())
-            .map_err(|source| HostError::Plugin { file: file.clone(), source })?;
-        let plugin_names = configured.names();
-        let (models, config_state) = (services.models.clone(), ConfigState::default());
-        let apps =
-            HostApps { native: native_apps, catalog: catalog.clone(), models, config_state: config_state.clone() };
-        let apps: Arc<dyn AppSource> = Arc::new(ConfiguredApps::new(apps, &config, catalog_source.clone()));
-        let mut runner = Runner::with_signer(services, self.native_plugins(configured)?, signer)
-            .with_turn_lease(config.server.turn_lease);
-        let traces = TraceStore::default();
-        let host_events = HostEvents::default();
-        let mut exporters = self.exporters;
-        if self.watch {
-            exporters.push(Arc::new(host_events.clone()));
-        }
-        if self.is_traced {
-            exporters.push(Arc::new(traces.clone()));
-        }
-        runner = match exporters.pop() {
-            None => runner,
-            Some(only) if exporters.is_empty() => runner.with_span_exporter(only),
-            Some(last) => {
-                exporters.push(last);
-                runner.with_span_exporter(Arc::new(exporters))
-            }
-        };
-        runner.set_apps(Arc::new(AppsOf(apps.clone())));
-        if let Some(catalog) = catalog.as_ref().filter(|_| self.watch) {
-            catalog.watch();
-            let changes = catalog.subscribe_to_changes();
-            tokio::spawn(record_changes(changes, apps.clone(), host_events.clone()));
-            tokio::spawn(follow_changes(catalog.subscribe(), apps.clone(), runner.clone()));
-            if let (Some(stamps), Some(source)) = (stamps, self.source) {
-                let (catalog, scripts) = (catalog.clone(), scripts.clone());
-                let (mcp_servers, state) = (mcp_servers.clone(), config_state);
-                tokio::spawn(
-                    ConfigWatcher {
-                        source,
-                        initial,
-                        catalog,
-                        scripts,
-                        paths,
-                        mcp_servers,
-                        a2a_policies,
-                        push_policy: push_policy.clone(),
-                        api_policies,
-                        integration_policies,
-                        executor_withdrawals,
-                        state,
-                    }
-                    .run(stamps),
-                );
-            }
-        }
-        let evaluations = Evaluations::new(runner.clone(), eval_store(&storage, folder.as_deref()));
-        Ok(Host {
-            config,
-            file,
-            plugin_names,
-            apps,
-            runner,
-            evaluations,
-            traces,
-            host_events,
-            scripts,
-            mcp_servers,
-            a2a_agents,
-            push_policy,
-            openapi,
-            registered_plugins,
-            catalog_source,
-            catalog,
-        })
-    }
-
-    /// Returns the options for loading the components and YAML agents of a folder.
-    fn load_options(
-        &mut self,
-        folder: &Path,
-        config: &Config,
-        storage: &Storage,
-        cache: Option<PathBuf>,
-    ) -> Result<LoadOptions, HostError> {
-        let worker = self.worker.take().unwrap_or(Worker::InProcess);
-        let mut options = catalog::load_options(config, cache, worker)?;
-        options.settings.deterministic = self.deterministic_mode.take();
-        options.progress = self.progress.take();
-        options.names_file = self.names_file.take().or_else(|| match storage {
-            Storage::Directory(data) => Some(data.join(NAMES_FILE)),
-            Storage::InMemory => None,
-        });
-        options.stores_names = self.watch;
-        if let (true, Storage::Directory(data)) = (self.watch, storage) {
-            options.revisions = Some(catalog::revisions(folder, Some(data), config));
-        }
-        Ok(options)
-    }
-
-    /// Returns the native items in layers: extensions, then single items. `None` if there are none.
-    fn native_items(&mut self) -> Option<Arc<dyn ItemResolver>> {
-        let extensions = self.extensions.take().map(|extensions| Arc::new(extensions) as Arc<dyn ItemResolver>);
-        let items = self.items.take().map(|items| Arc::new(items) as Arc<dyn ItemResolver>);
-        let layers: Vec<_> = extensions.into_iter().chain(items).collect();
-        (!layers.is_empty()).then(|| Arc::new(LayeredResolver::new(layers)) as Arc<dyn ItemResolver>)
-    }
-
-    fn cache_folder(&self) -> Option<PathBuf> {
-        match &self.code_cache {
-            CodeCacheFolder::OfUser => user_code_cache(|name| std::env::var_os(name)),
-            CodeCacheFolder::Folder(folder) => folder.clone(),
-        }
-    }
-
-    fn with_native_models(&mut self, services: Services, catalog: Option<CatalogHandle>) -> Services {
-        let mut models = services.models.clone();
-        if let Some(catalog) = catalog {
-            models = Arc::new(CatalogModels { catalog, fallback: models });
-        }
-        if !self.models.is_empty() {
-            models = Arc::new(NativeModels { native: std::mem::take(&mut self.models), rest: models });
-        }
-        Services { models, ..services }
-    }
-
-    fn native_apps(&mut self) -> Result<BTreeMap<String, Arc<App>>, HostError> {
-        let mut apps = BTreeMap::new();
-        let agents = self.agents.drain(..).map(|agent| {
-            let name = agent.name.clone();
-            App::new(&name, agent).map_err(|source| HostError::InvalidApp { name, source })
-        });
-        for app in agents.chain(self.apps.drain(..).map(Ok)) {
-            let app = app?;
-            if let Some(earlier) = apps.insert(app.name.clone(), Arc::new(app)) {
-                return Err(HostError::DuplicateApp(earlier.name.clone()));
-            }
-        }
-        Ok(apps)
-    }
-
-    fn native_plugins(&mut self, configured: ConfiguredPlugins) -> Result<HostPlugins, HostError> {
-        let native = std::mem::take(&mut self.plugins);
-        for (index, plugin) in native.iter().enumerate() {
-            if native.iter().take(index).any(|earlier| earlier.name() == plugin.name()) {
-                return Err(HostError::DuplicatePlugin(plugin.name().into()));
-            }
-        }
-        Ok(HostPlugins { native, configured })
-    }
-}
-
-/// Returns the store of eval sets and results: in the data folder, with the sets beside the agents of the served folder.
-fn eval_store(storage: &Storage, folder: Option<&Path>) -> EvalStore {
-    let store = match storage {
-        Storage::Directory(data) => EvalStore::in_folder(data.join(EVALUATIONS_FOLDER)),
-        Storage::InMemory => EvalStore::in_memory(),
-    };
-    match folder {
-        Some(folder) => store.with_served_folder(folder),
-        None => store,
-    }
-}
-
-/// Returns the default folder for compiled code: `hatchery/code` in the user's cache folder. It is not in the served
-/// folder, since everyone who can write to the cache can make the host execute native code. `None` if there is no cache
-/// folder.
-pub fn user_code_cache(environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let absolute = |name| environment(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-    Some(caches.join("hatchery").join("code"))
-}
-
-/// Returns the paths of the host that no grant may cover.
-pub fn protected_paths(
-    source: Option<&ConfigSource>,
-    storage: &Storage,
-    code_cache: Option<&Path>,
-    config: &Config,
-) -> ProtectedPaths {
-    let mut paths = ProtectedPaths::default().with_services(config);
-    if let Some(source) = source {
-        paths = paths.private(DATA_PURPOSE, source.folder().join(DATA_FOLDER));
-    }
-    if let Storage::Directory(data) = storage {
-        paths = paths.private(DATA_PURPOSE, data);
-    }
-    if let Some(file) = std::env::var_os(host_key::SECRET_FILE) {
-        paths = paths.private("the key of the host", file);
-    }
-    if let Some(cache) = code_cache {
-        paths = paths.private("the cache of compiled code and its key", cache);
-    }
-    match source.and_then(ConfigSource::store).and_then(|store| store.file().parent()) {
-        Some(folder) => paths.read_only("the list of trusted folders", folder),
-        None => paths,
-    }
-}
-
-const DATA_PURPOSE: &str = "the data folder of the host";
-
-fn make_reproducible(config: &mut Config) {
-    config.plugins.retain(|plugin| plugin.name != "recorder");
-    for app in config.apps.values_mut().chain([&mut config.app_defaults]) {
-        app.compaction = None;
     }
 }

@@ -1,19 +1,16 @@
 //! Hot reload of the configuration: settings of components take effect at once, all others at the next start.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use hatchery_mcp::McpServers;
 use hatchery_wasm::CatalogHandle;
 
+use super::connections::Connections;
 use super::native::ConfigState;
 use super::settings::warn_of_unknown_components;
 use crate::audit;
 use crate::catalog::{component_settings, invalid_config_report};
-use crate::code_executors;
 use crate::config::{Config, FILE_NAME, ServerAuthConfig, ServerConfig};
-use crate::egress::{HostEgress, Policies};
 use crate::services::Scripts;
 use crate::source::AppSource;
 use crate::trust::{ConfigSource, ProtectedPaths};
@@ -29,12 +26,7 @@ pub(super) struct ConfigWatcher {
     pub(super) catalog: CatalogHandle,
     pub(super) scripts: Scripts,
     pub(super) paths: ProtectedPaths,
-    pub(super) mcp_servers: McpServers,
-    pub(super) a2a_policies: Policies,
-    pub(super) push_policy: Option<Arc<HostEgress>>,
-    pub(super) api_policies: Policies,
-    pub(super) integration_policies: Policies,
-    pub(super) executor_withdrawals: code_executors::Withdrawals,
+    pub(super) connections: Connections,
     /// Reports a file that cannot be used.
     pub(super) state: ConfigState,
 }
@@ -93,14 +85,7 @@ impl ConfigWatcher {
             let file = self.source.file();
             tracing::warn!("{} has changed: send SIGHUP to the server to apply `server.auth`", file.display());
         }
-        for name in withdrawn_servers(&self.initial, config) {
-            tracing::warn!(
-                server = name,
-                "an MCP server was removed or is not trusted any more: its connection is closed"
-            );
-            self.mcp_servers.close_server(name).await;
-        }
-        self.restrict_egress(config);
+        self.connections.withdraw_removed(&self.initial, config).await;
         audit::record_grants(before, config);
         self.scripts.update(config);
         let settings = component_settings(config);
@@ -111,44 +96,6 @@ impl ConfigWatcher {
         warn_of_unknown_components(config, &self.catalog.report());
         tracing::info!("{FILE_NAME}: component settings and limits are applied");
     }
-
-    /// Withdraws access that was removed from the configuration. Added access needs a restart.
-    fn restrict_egress(&self, config: &Config) {
-        for (name, policy) in &self.a2a_policies {
-            let agent = config.a2a.agents.get(name).filter(|agent| agent.refusal.is_none());
-            if policy.restrict(agent.and_then(|agent| agent.policy().ok())) {
-                tracing::warn!(agent = name, "a remote agent was removed or is not trusted: it gets no more messages");
-            }
-        }
-        for (name, policy) in &self.api_policies {
-            let api = config.openapi.apis.get(name).filter(|api| api.refusal.is_none());
-            if policy.restrict(api.and_then(|api| api.policy().ok())) {
-                tracing::warn!(api = name, "an API was removed or is not trusted: it gets no more requests");
-            }
-        }
-        for (name, policy) in &self.integration_policies {
-            let integration = config.integrations.get(name).filter(|integration| integration.refusal.is_none());
-            if policy.restrict(integration.and_then(|integration| integration.policy().ok())) {
-                tracing::warn!(
-                    integration = name,
-                    "an integration was removed or is not trusted: it gets no more requests"
-                );
-            }
-        }
-        for name in code_executors::withdraw(&self.executor_withdrawals, &config.code_executors) {
-            tracing::warn!(executor = name, "a code executor was removed or is not trusted: it runs no more code");
-        }
-        if self.push_policy.as_ref().is_some_and(|policy| policy.restrict(config.a2a.push_policy())) {
-            tracing::warn!("`a2a.push` was removed or is not trusted: no more push notifications are sent");
-        }
-    }
-}
-
-/// Returns the MCP servers that were removed, or have lost the trust which they had at the start.
-fn withdrawn_servers<'a>(initial: &'a Config, now: &Config) -> impl Iterator<Item = &'a str> {
-    let is_withdrawn = |name: &&String| now.mcp.servers.get(*name).is_none_or(|server| server.refusal.is_some());
-    let had_trust = initial.mcp.servers.iter().filter(|(_, server)| server.refusal.is_none()).map(|(name, _)| name);
-    had_trust.filter(is_withdrawn).map(String::as_str).collect::<Vec<_>>().into_iter()
 }
 
 /// Returns the sections that differ and only take effect at the next start.
@@ -252,19 +199,6 @@ mod tests {
         std::fs::remove_file(folder.path().join("hatchery.yaml")).unwrap();
         assert!(!file.has_changed());
         assert!(file.has_changed());
-    }
-
-    #[test]
-    fn servers_that_lose_trust_or_are_removed_are_found() {
-        let text = "mcp: {servers: {files: {command: npx}, web: {url: 'http://localhost'}}}";
-        let initial = Config::parse(text, Path::new("hatchery.yaml")).unwrap();
-        let mut now = initial.clone();
-        assert_eq!(withdrawn_servers(&initial, &now).count(), 0);
-        now.mcp.servers.get_mut("files").unwrap().refusal = Some("it has changed since it was trusted".into());
-        assert_eq!(withdrawn_servers(&initial, &now).collect::<Vec<_>>(), ["files"]);
-        assert_eq!(withdrawn_servers(&now, &now).count(), 0, "it had no trust");
-        now.mcp.servers.remove("files");
-        assert_eq!(withdrawn_servers(&initial, &now).collect::<Vec<_>>(), ["files"]);
     }
 
     #[test]

@@ -4,9 +4,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use hatchery_core::{Agent, CallContext, Callback, Content, JsonMap, Plugin, RunError, Tool, Toolset};
+use hatchery_core::{
+    Agent, CallContext, Callback, Claim, Content, EventSigner, EventWindow, JsonMap, Model, ModelError, Plugin,
+    RunError, SessionKey, Tool, Toolset,
+};
 use hatchery_engine::build::{custom, function_tool, llm};
 use hatchery_engine::{App, Extensions, StaticCatalog};
+use hatchery_models::ModelProvider;
 use hatchery_models::scripted::{Reply, Scripted};
 
 use super::*;
@@ -64,6 +68,45 @@ async fn a_native_model_answers_an_agent_of_the_folder() {
     host.close().await;
 }
 
+/// Models that answer with their names.
+struct NamedModels;
+
+impl ModelProvider for NamedModels {
+    fn patterns(&self) -> &[&'static str] {
+        &["house-*", "gemini-*"]
+    }
+
+    fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        Ok(Arc::new(Scripted::new().default_reply(format!("I am {name}"))))
+    }
+}
+
+#[tokio::test]
+async fn models_of_a_native_provider_answer_before_those_of_built_in_ones() {
+    let agent = |model: &str| format!("name: greeter\nmodel: {model}\ninstruction: Greet.\n");
+    let (house, hosted) = (agent("house-large"), agent("gemini-2.5-flash"));
+    let folder = folder(&[("house/root_agent.yaml", &house), ("hosted/root_agent.yaml", &hosted)]);
+    let host = in_memory(folder.path()).model_provider(Box::new(NamedModels)).open().await.unwrap();
+    assert_eq!(answer(&host, "house", "Who?").await, "I am house-large");
+    assert_eq!(answer(&host, "hosted", "Who?").await, "I am gemini-2.5-flash");
+    host.close().await;
+}
+
+#[tokio::test]
+async fn a_key_in_code_signs_events_instead_of_the_key_in_the_data_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let signer = EventSigner::new(&[7; 32]);
+    let builder = Host::builder().storage(Storage::Directory(folder.path().join("data"))).event_signer(signer.clone());
+    let host = builder.agent(parrot("parrot")).open().await.unwrap();
+    answer(&host, "parrot", "Hello").await;
+    let key = SessionKey::new("parrot", "ada", "first");
+    let session = host.services().sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
+    assert_eq!(signer.claim(&key, &session.events[0]), Some(Claim::Run));
+    assert_eq!(EventSigner::of_process().claim(&key, &session.events[0]), None);
+    assert!(!folder.path().join("data/host.key").exists());
+    host.close().await;
+}
+
 #[tokio::test]
 async fn an_agent_of_the_folder_uses_native_items_by_name() {
     let agent = "name: gambler\nmodel: native\ninstruction: Flip coins.\ntools: [{name: flip_coin}, {name: maths}]\n";
@@ -106,12 +149,12 @@ async fn two_native_apps_of_one_name_are_an_error() {
 
 #[tokio::test]
 async fn services_are_given_as_objects_or_uris() {
-    let sessions: Arc<dyn hatchery_core::SessionService> = Arc::new(hatchery_stores::MemorySessions::new());
+    let sessions: Arc<dyn SessionService> = Arc::new(hatchery_stores::MemorySessions::new());
     let builder = Host::builder().agent(parrot("parrot")).session_service(sessions.clone());
     let host = builder.artifact_service("memory:").memory_service("memory:").open().await.unwrap();
     answer(&host, "parrot", "Hello").await;
-    let key = hatchery_core::SessionKey::new("parrot", "ada", "first");
-    let session = sessions.get(&key, hatchery_core::EventWindow::All).await.unwrap().unwrap();
+    let key = SessionKey::new("parrot", "ada", "first");
+    let session = sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
     assert_eq!(session.events.len(), 2);
     let error = Host::builder().session_service("oracle://db").open().await.map(|_| ()).unwrap_err().to_string();
     assert!(error.starts_with("session_service `oracle://db`: "), "{error}");

@@ -77,9 +77,10 @@ impl<'de> Visitor<'de> for Find<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let Some((name, rest)) = self.path.split_first() else { return Ok(()) };
         while let Some(is_found) = map.next_key_seed(Key { name, is_last: rest.is_empty() })? {
-            match is_found {
-                true => map.next_value_seed(Find { path: rest })?,
-                false => map.next_value::<IgnoredAny>().map(|_| ())?,
+            if is_found {
+                map.next_value_seed(Find { path: rest })?
+            } else {
+                map.next_value::<IgnoredAny>().map(|_| ())?
             }
         }
         Ok(())

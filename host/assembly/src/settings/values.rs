@@ -143,9 +143,10 @@ fn memory(config: &MemorySearchConfig) -> Values {
 }
 
 fn retention(config: RetentionConfig) -> Values {
-    let RetentionConfig { max_idle_days, user_sessions } = config;
+    let RetentionConfig { max_idle_days, user_sessions, keep_artifacts } = config;
     let values = [("max_idle_days", max_idle_days.map(u64::from)), ("user_sessions", user_sessions)];
-    values.into_iter().map(|(key, value)| (key, value.map_or_else(|| "none".into(), Value::from))).collect()
+    let values = values.into_iter().map(|(key, value)| (key, value.map_or_else(|| "none".into(), Value::from)));
+    values.chain([("keep_artifacts", keep_artifacts.into())]).collect()
 }
 
 fn audit(config: &AuditConfig) -> Values {

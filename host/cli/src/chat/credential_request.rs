@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::terminal::escape_control;
 
-/// Where a login ends if the API has no `redirect_uri`. Nothing listens there: the URL is copied from the browser.
+/// The URL where a login ends if the API has no `redirect_uri`. Nothing listens there: the URL is copied from the browser.
 const REDIRECT_URI: &str = "http://localhost/callback";
 
 /// A tool call that waits for a credential of the user.
@@ -26,7 +26,7 @@ pub struct CredentialRequest {
     config: AuthConfig,
 }
 
-/// A part of a credential that the user is asked for.
+/// A part of a credential that the user has to enter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Question {
     pub prompt: &'static str,
@@ -61,7 +61,7 @@ impl CredentialRequest {
         is_answerable.then_some(request)
     }
 
-    /// Returns what the user is asked. An empty first answer declines.
+    /// Returns the questions to the user. An empty first answer declines.
     pub fn questions(&self) -> &'static [Question] {
         match &self.config.auth_scheme {
             AuthScheme::ApiKey { .. } => &[Question { prompt: "API key", is_secret: true }],

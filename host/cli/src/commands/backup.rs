@@ -1,4 +1,4 @@
-//! `hatchery backup`: copies what a host has stored. Works beside a running server.
+//! `hatchery backup`: copies the data of a host. Works beside a running server.
 
 use std::path::PathBuf;
 

@@ -40,10 +40,10 @@ pub struct Args {
     /// Run only the case with this id; can be repeated
     #[arg(long = "case", value_name = "ID")]
     cases: Vec<String>,
-    /// Run each case so many times; the means decide
+    /// Number of runs of each case; the means decide
     #[arg(long, default_value_t = 1, value_name = "N")]
     runs: u32,
-    /// Make so many runs at the same time
+    /// Number of runs at the same time
     #[arg(long, default_value_t = 4, value_name = "N")]
     parallel: usize,
     /// Use the metrics and thresholds of this file instead of those of the app

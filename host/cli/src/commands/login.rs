@@ -16,7 +16,7 @@ use crate::outcome::Outcome;
 /// Maximum size of the head of a browser's request.
 const MAX_HEAD: usize = 64 << 10;
 
-/// What the browser shows in the end.
+/// The last page of the login in the browser.
 const PAGE: &str = "You can close this page and return to the terminal.\n";
 
 #[derive(clap::Args)]

@@ -63,7 +63,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     Ok(Outcome::Success)
 }
 
-/// Returns the commands to run in the new folder, each with what it does.
+/// Returns the commands to run in the new folder, each with its purpose.
 fn next_steps(kind: TemplateKind) -> Vec<(&'static str, &'static str)> {
     let run = match kind {
         TemplateKind::Agent => Some(("hatchery run . -m 'count the words of this'", "send it a message")),

@@ -1,25 +1,20 @@
 //! `hatchery serve`: serves the agents of a folder over HTTP.
 
+mod announcement;
 mod listen;
 mod reload;
 
-use std::collections::BTreeSet;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 
 use anyhow::bail;
 use hatchery::services::{ServicesError, create_data_folder};
-use hatchery::shell::{quoted_path, session_commands};
 use hatchery::trust::LoadedConfig;
-use hatchery::{
-    AppSource, BasePath, CatalogReport, Config, DevUi, Host, ServerConfig, Setting, SettingsReport, Storage,
-};
+use hatchery::{BasePath, Config, DevUi, Host, HostBuilder, ServerConfig, Setting, SettingsReport, Storage};
 use hatchery_core::CallerOrigin;
 use hatchery_server::AppState;
 use hatchery_telemetry::{Metrics, OtlpExporter};
-use serde_json::json;
 use tokio::runtime::Handle;
 
 use crate::audit;
@@ -27,10 +22,9 @@ use crate::dotenv::DotEnvSource;
 use crate::host::{self, ConfigArgs, StorageArgs, explain_trust};
 use crate::interrupts::Interrupts;
 use crate::outcome::Outcome;
-use crate::progress;
 use crate::systemd::{Notification, notify};
-use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, stdout};
-use listen::{Listen, parse_socket, resolve};
+use announcement::Announcement;
+use listen::{ListenAddress, parse_socket, resolve};
 use reload::Reload;
 
 const DEFAULT_HOST: &str = "127.0.0.1";
@@ -86,6 +80,13 @@ pub struct ServerArgs {
 }
 
 impl ServerArgs {
+    fn listen(&self) -> anyhow::Result<ListenAddress> {
+        match &self.listen {
+            Some(path) => Ok(ListenAddress::Unix(path.clone())),
+            None => Ok(ListenAddress::Tcp(resolve(&self.host, self.port)?)),
+        }
+    }
+
     /// Returns the settings that these arguments make.
     fn settings(&self, dir: &Path) -> Vec<Setting> {
         let port = self.port.to_string();
@@ -93,9 +94,8 @@ impl ServerArgs {
             ("host", "--host", self.host.as_str(), self.host == DEFAULT_HOST),
             ("port", "--port", port.as_str(), self.port == DEFAULT_PORT),
         ];
-        let listening = listening.into_iter().map(|(key, flag, value, is_default)| match is_default {
-            true => Setting::of_default(key, value),
-            false => Setting::of_flag(key, flag, value),
+        let listening = listening.into_iter().map(|(key, flag, value, is_default)| {
+            if is_default { Setting::of_default(key, value) } else { Setting::of_flag(key, flag, value) }
         });
         let page = self.dev_ui_dir.as_ref().map(|folder| folder.display().to_string());
         let page = page.map(|folder| Setting::of_flag("dev_ui_dir", "--dev-ui-dir", &folder));
@@ -127,49 +127,34 @@ pub async fn serve(
         bail!("{} is a file; serve the folder that contains it", dir.display());
     }
     let mut interrupts = Interrupts::listen()?;
-    let listen = match &args.listen {
-        Some(path) => Listen::Unix(path.clone()),
-        None => Listen::Tcp(resolve(&args.host, args.port)?),
-    };
+    let listen = args.listen()?;
     let source = args.config.source(dir).required(args.config_required);
     let reload = Reload::listen(source.clone())?;
     let mut builder = host::builder(source, &args.storage).watch(is_watched);
     let loaded = builder.read_config()?;
     let allowed_hosts = allowed_hosts(&listen, &args, loaded)?;
     start_audit(dir, &args, loaded)?;
-    // Spans contain what is sent to models, which only the operator may read.
     let config_file = loaded.file.clone();
     let (has_auth, is_tls) = (loaded.config.server.auth.is_some(), loaded.config.server.tls.is_some());
     let dev_ui = loaded.config.server.dev_ui.unwrap_or(default_dev_ui(&listen, has_auth));
-    let (metrics, otlp) = (Metrics::default(), OtlpExporter::from_environment(Handle::current())?.map(Arc::new));
-    let builder = builder.trace(dev_ui == DevUi::Full).export_spans(Arc::new(metrics.clone()));
-    let builder = otlp.iter().fold(builder, |builder, otlp| builder.export_spans(otlp.clone()));
+    let telemetry = Telemetry::from_environment()?;
+    // Spans contain what is sent to models, which only the operator may read.
+    let builder = telemetry.export_from(builder.trace(dev_ui == DevUi::Full));
     let started = interrupts.race(host::start(builder)).await;
     let Some(mut host) = started.transpose()? else { return Ok(Outcome::Interrupted) };
     let is_loading = host.is_loading();
     if !is_loading {
         finish_loading(&mut host).await?;
     }
-    let dev_ui_folder = args.dev_ui_dir.as_deref().map(ui_folder).transpose()?;
-    let config = host.config().server.clone();
-    let base_path = args.base_path.clone().or(config.base_path);
-    let config = ServerConfig { allowed_hosts, base_path, dev_ui: Some(dev_ui), dev_ui_folder, ..config };
-    let root = config.path_of("");
-    let has_dev_ui = config.dev_ui() != DevUi::Off;
-    let in_force = Config { server: config.clone(), ..host.config().clone() };
+    let config = server_config(&args, host.config().server.clone(), allowed_hosts, dev_ui)?;
+    let (root, has_dev_ui) = (config.path_of(""), config.dev_ui() != DevUi::Off);
+    let in_force = Config { server: config, ..host.config().clone() };
     let settings = SettingsReport::new(&in_force, &config_file, args.settings(dir), |name| std::env::var_os(name));
-    let mcp = host.mcp_service(CallerOrigin::Http, Vec::new());
     let a2a = host.a2a_service();
-    let state = AppState::new(host.runner().clone(), host.apps().clone(), config)
-        .with_mcp(mcp, host.mcp_servers().clone())
+    let state = app_state(&host, in_force.server)
         .with_a2a(a2a.clone(), host.a2a_agents().clone())
-        .with_apis(host.openapi().clone())
-        .with_evaluations(host.evaluations().clone())
-        .with_traces(host.traces().clone())
-        .with_host_events(host.host_events().clone())
-        .with_retention(host.config().retention)
         .with_settings(settings)
-        .with_metrics(metrics);
+        .with_metrics(telemetry.metrics.clone());
     let (server, listen) = listen.bind(state.clone()).await?;
     if !listen.is_local() && !has_auth {
         tracing::warn!(address = %listen, "the server has no authentication: every client that can reach this address can run every agent");
@@ -177,50 +162,101 @@ pub async fn serve(
     // A second announcement follows exactly if the first one lists something as loading.
     let loading = if is_loading { host.apps().loading() } else { Vec::new() };
     let url = format!("{}{root}", listen.url(is_tls));
-    let announcement =
-        Announcement { listen: &listen, url: &url, source: host.apps().as_ref(), is_json: args.json, has_auth };
+    let apps = host.apps().clone();
+    let announcement = Announcement { listen: &listen, url: &url, source: apps.as_ref(), is_json: args.json, has_auth };
     announcement.write_first(&loading, has_dev_ui)?;
     on_listening(&url);
     notify(Notification::Ready);
     let mut load_result = Ok(());
     let stop = async {
-        let mut interrupt = pin!(async {
+        let load = async {
+            if is_loading {
+                finish_loading(&mut host).await?;
+            }
+            if !loading.is_empty() {
+                announcement.write_loaded()?;
+            }
+            a2a.resume_push_notifications();
+            anyhow::Ok(())
+        };
+        let interrupt = async {
             tokio::select! {
                 () = interrupts.wait_for_first() => {}
                 () = reload.run(&state) => {}
             }
-        });
-        if is_loading {
-            let finish = async {
-                finish_loading(&mut host).await?;
-                match loading.is_empty() {
-                    true => Ok(()),
-                    false => {
-                        let source = host.apps().as_ref();
-                        Announcement { listen: &listen, url: &url, source, is_json: args.json, has_auth }.write_loaded()
-                    }
-                }
-            };
-            tokio::select! {
-                () = &mut interrupt => return,
-                result = finish => load_result = result,
-            }
-        }
-        if load_result.is_ok() {
-            a2a.resume_push_notifications();
-            interrupt.await;
-        }
-    };
-    let stop = async {
-        stop.await;
+        };
+        load_result = load_until_interrupted(load, interrupt).await;
         notify(Notification::Stopping);
     };
     server.serve(stop).await;
     host.close().await;
-    if let Some(otlp) = otlp {
-        tokio::task::spawn_blocking(move || otlp.shut_down()).await?;
-    }
+    telemetry.shut_down().await?;
     load_result.map(|()| Outcome::Success)
+}
+
+/// The receivers of spans.
+struct Telemetry {
+    metrics: Metrics,
+    /// `None` if the environment names no receiver.
+    otlp: Option<Arc<OtlpExporter>>,
+}
+
+impl Telemetry {
+    fn from_environment() -> anyhow::Result<Self> {
+        let otlp = OtlpExporter::from_environment(Handle::current())?.map(Arc::new);
+        Ok(Self { metrics: Metrics::default(), otlp })
+    }
+
+    fn export_from(&self, builder: HostBuilder) -> HostBuilder {
+        let builder = builder.export_spans(Arc::new(self.metrics.clone()));
+        self.otlp.iter().fold(builder, |builder, otlp| builder.export_spans(otlp.clone()))
+    }
+
+    /// Sends the last spans.
+    async fn shut_down(self) -> anyhow::Result<()> {
+        if let Some(otlp) = self.otlp {
+            tokio::task::spawn_blocking(move || otlp.shut_down()).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Waits for the interrupt, which may come before everything is loaded. Returns early if loading fails.
+async fn load_until_interrupted(
+    load: impl Future<Output = anyhow::Result<()>>,
+    interrupt: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let mut interrupt = pin!(interrupt);
+    tokio::select! {
+        biased;
+        result = load => result?,
+        () = &mut interrupt => return Ok(()),
+    }
+    interrupt.await;
+    Ok(())
+}
+
+/// Returns the settings of the server, with the overrides of the arguments.
+fn server_config(
+    args: &ServerArgs,
+    config: ServerConfig,
+    allowed_hosts: Vec<String>,
+    dev_ui: DevUi,
+) -> anyhow::Result<ServerConfig> {
+    let dev_ui_folder = args.dev_ui_dir.as_deref().map(ui_folder).transpose()?;
+    let base_path = args.base_path.clone().or(config.base_path);
+    Ok(ServerConfig { allowed_hosts, base_path, dev_ui: Some(dev_ui), dev_ui_folder, ..config })
+}
+
+/// Returns the parts of the host that the server serves.
+fn app_state(host: &Host, config: ServerConfig) -> AppState {
+    AppState::new(host.runner().clone(), host.apps().clone(), config)
+        .with_mcp(host.mcp_service(CallerOrigin::Http, Vec::new()), host.mcp_servers().clone())
+        .with_apis(host.openapi().clone())
+        .with_evaluations(host.evaluations().clone())
+        .with_traces(host.traces().clone())
+        .with_host_events(host.host_events().clone())
+        .with_retention(host.config().retention)
 }
 
 /// Waits until all components are loaded, then logs the settings and warns of unknown ones.
@@ -248,7 +284,7 @@ fn start_audit(dir: &Path, args: &ServerArgs, loaded: &LoadedConfig) -> anyhow::
 
 /// Returns the accepted `Host` headers. Addresses other than loopback need authentication, or
 /// `--allow-unauthenticated`.
-fn allowed_hosts(listen: &Listen, args: &ServerArgs, loaded: &LoadedConfig) -> anyhow::Result<Vec<String>> {
+fn allowed_hosts(listen: &ListenAddress, args: &ServerArgs, loaded: &LoadedConfig) -> anyhow::Result<Vec<String>> {
     let listed = loaded.config.server.allowed_hosts.clone();
     if listen.is_local() {
         return Ok(listed);
@@ -269,7 +305,7 @@ fn allowed_hosts(listen: &Listen, args: &ServerArgs, loaded: &LoadedConfig) -> a
 
 /// Returns the default functions of the developer UI: all of them if only operators can reach it, on this machine or by
 /// authentication.
-fn default_dev_ui(listen: &Listen, has_auth: bool) -> DevUi {
+fn default_dev_ui(listen: &ListenAddress, has_auth: bool) -> DevUi {
     if listen.is_local() || has_auth { DevUi::Full } else { DevUi::Read }
 }
 
@@ -281,109 +317,10 @@ fn ui_folder(folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(folder.to_path_buf())
 }
 
-/// What the command prints about the server.
-struct Announcement<'a> {
-    listen: &'a Listen,
-    url: &'a str,
-    source: &'a dyn AppSource,
-    is_json: bool,
-    has_auth: bool,
-}
-
-impl Announcement<'_> {
-    /// Prints the address of the server, and the apps or what is still loading.
-    fn write_first(&self, loading: &[String], has_dev_ui: bool) -> anyhow::Result<()> {
-        if self.is_json {
-            return write_json(self.listen, self.url, self.source, loading);
-        }
-        let url = self.url;
-        // Browsers open no sockets.
-        let has_page = has_dev_ui && self.listen.socket().is_none();
-        let page = if has_page { format!("  {DIM}developer page: {url}/dev-ui{DIM:#}") } else { String::new() };
-        let place = self.listen.socket().map_or_else(|| url.to_owned(), |_| self.listen.to_string());
-        progress::suspend(|| writeln!(stdout(), "{BOLD}Serving {}{BOLD:#}{page}", escape_control(&place)))?;
-        if loading.is_empty() {
-            return self.write_loaded();
-        }
-        progress::suspend(|| writeln!(stdout(), "still loading: {}", loading.join(", ")))?;
-        Ok(stdout().flush()?)
-    }
-
-    /// Prints the apps when everything is loaded.
-    fn write_loaded(&self) -> anyhow::Result<()> {
-        match self.is_json {
-            true => write_json(self.listen, self.url, self.source, &[]),
-            false => write_apps(self.listen, self.url, self.source, self.has_auth),
-        }
-    }
-}
-
-fn write_json(listen: &Listen, url: &str, source: &dyn AppSource, loading: &[String]) -> anyhow::Result<()> {
-    let report = source.report();
-    let failed: Vec<_> = report.files.iter().filter(|file| file.reason.is_some()).collect();
-    let line = json!({
-        "address": listen.to_string(), "url": url, "apps": source.app_names(), "loading": loading,
-        "failed": failed, "warnings": report.warnings,
-    });
-    let mut out = stdout();
-    writeln!(out, "{line}")?;
-    Ok(out.flush()?)
-}
-
-/// Returns the name conflicts, one sentence each. Files of the same conflict have the same sentence.
-fn conflicts(report: &CatalogReport) -> BTreeSet<&str> {
-    let files = report.files.iter().filter(|file| file.state == "conflict");
-    let files = files.filter_map(|file| file.reason.as_deref());
-    files.chain(report.components.iter().flat_map(|component| &component.conflicts).map(String::as_str)).collect()
-}
-
-/// Returns the files that cannot be loaded, each with the first line of the reason.
-fn rejections(report: &CatalogReport) -> Vec<String> {
-    let files = report.files.iter().filter(|file| file.state == "rejected");
-    let reasons = files.filter_map(|file| Some((&file.path, file.reason.as_deref()?.lines().next()?)));
-    reasons
-        .map(|(path, reason)| if reason.contains(path) { reason.into() } else { format!("{path}: {reason}") })
-        .collect()
-}
-
-/// Prints the apps, commands that send a first message, and what does not work.
-fn write_apps(listen: &Listen, url: &str, source: &dyn AppSource, has_auth: bool) -> anyhow::Result<()> {
-    let apps = source.app_names();
-    let mut text = match apps.first() {
-        Some(first) => {
-            let commands = session_commands(url, first, has_auth);
-            let commands = match listen.socket() {
-                Some(path) => commands.replace("curl ", &format!("curl --unix-socket {} ", quoted_path(path))),
-                None => commands,
-            };
-            let commands = indent(&escape_control(&commands));
-            format!("apps: {}\ntry:\n{commands}", escape_control(&apps.join(", ")))
-        }
-        None => "no app is loaded; add a component or a folder with root_agent.yaml, or run `hatchery doctor`".into(),
-    };
-    let report = source.report();
-    for conflict in conflicts(&report) {
-        text.push_str(&format!("\n{ERROR}conflict:{ERROR:#} {}", escape_control(conflict)));
-    }
-    for reason in rejections(&report) {
-        text.push_str(&format!("\n{ERROR}not loaded:{ERROR:#} {}", escape_control(&reason)));
-    }
-    for warning in &report.warnings {
-        text.push_str(&format!("\n{WARNING}warning:{WARNING:#} {}", escape_control(warning)));
-    }
-    progress::suspend(|| writeln!(stdout(), "{text}"))?;
-    Ok(stdout().flush()?)
-}
-
-fn indent(text: &str) -> String {
-    text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
     use hatchery::trust::ConfigSource;
-    use hatchery::{ComponentReport, FileReport};
 
     use super::*;
 
@@ -401,7 +338,7 @@ mod tests {
             // The file is named, so its host names are trusted.
             let file = Some(folder.path().join("hatchery.yaml")).filter(|file| file.exists());
             let loaded = ConfigSource::new(&args.dir).with_file(file).load().unwrap();
-            allowed_hosts(&Listen::Tcp(resolve(host, 80).unwrap()), &args.server, &loaded)
+            allowed_hosts(&ListenAddress::Tcp(resolve(host, 80).unwrap()), &args.server, &loaded)
                 .map_err(|error| error.to_string())
         };
         let none: Vec<String> = Vec::new();
@@ -437,9 +374,9 @@ mod tests {
             ("0.0.0.0:0", false, DevUi::Read),
             ("0.0.0.0:0", true, DevUi::Full),
         ] {
-            assert_eq!(default_dev_ui(&Listen::Tcp(address.parse().unwrap()), has_auth), expected, "{address}");
+            assert_eq!(default_dev_ui(&ListenAddress::Tcp(address.parse().unwrap()), has_auth), expected, "{address}");
         }
-        assert_eq!(default_dev_ui(&Listen::Unix("/run/h.sock".into()), false), DevUi::Full);
+        assert_eq!(default_dev_ui(&ListenAddress::Unix("/run/h.sock".into()), false), DevUi::Full);
     }
 
     #[test]
@@ -449,31 +386,5 @@ mod tests {
         assert!(error.ends_with("there is no index.html; name the folder that the UI was built into"), "{error}");
         std::fs::write(folder.path().join("index.html"), "").unwrap();
         assert_eq!(ui_folder(folder.path()).unwrap(), folder.path());
-    }
-
-    #[test]
-    fn every_name_conflict_is_printed_once() {
-        let file = |state: &str| FileReport {
-            state: state.into(),
-            reason: Some(format!("{state}!")),
-            ..FileReport::default()
-        };
-        let component = ComponentReport { conflicts: vec!["the tool is taken".into()], ..ComponentReport::default() };
-        let (files, components) = (vec![file("rejected"), file("conflict"), file("conflict")], vec![component]);
-        let report = CatalogReport { files, components, ..CatalogReport::default() };
-        assert_eq!(Vec::from_iter(conflicts(&report)), ["conflict!", "the tool is taken"]);
-    }
-
-    #[test]
-    fn rejected_files_are_printed_with_one_line_of_their_reason() {
-        let file = |path: &str, reason: &str| FileReport {
-            path: path.into(),
-            state: "rejected".into(),
-            reason: Some(reason.into()),
-            ..FileReport::default()
-        };
-        let files = vec![file("a.wasm", "it is damaged\nsecond line"), file("b.wasm", "b.wasm: empty")];
-        let report = CatalogReport { files, ..CatalogReport::default() };
-        assert_eq!(rejections(&report), ["a.wasm: it is damaged", "b.wasm: empty"]);
     }
 }

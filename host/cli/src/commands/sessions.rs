@@ -174,8 +174,10 @@ async fn delete(args: &SessionArgs) -> anyhow::Result<Outcome> {
     if services.sessions.get(&key, EventWindow::Recent(0)).await?.is_none() {
         return Err(unknown_session(&services, &key).await);
     }
+    let (config, _) = args.folder.storage()?;
     // First, because a session that is not there cannot be deleted again.
-    let artifacts = services.artifacts.delete_all(&key).await?;
+    let artifacts =
+        if config.retention.keep_artifacts { Vec::new() } else { services.artifacts.delete_all(&key).await? };
     services.sessions.delete(&key).await?;
     let count = pluralize(artifacts.len(), "artifact", "artifacts");
     let line = format!("deleted session {} with {count}", escape_control(&key.id));

@@ -1,4 +1,4 @@
-//! `hatchery top`: what a running host does, from its HTTP routes.
+//! `hatchery top`: the activity of a running host, read over HTTP.
 
 mod host_client;
 mod screen;

@@ -52,9 +52,10 @@ fn check_file(diagnosis: &Diagnosis<'_>, status: &FileStatus) -> Finding {
         }
         FileState::Rejected { reason, .. } => {
             let finding = Finding::error(format!("{file}: {reason}"));
-            match needs_rebuild(&status.path) {
-                true => finding.with_fix(format!("hatchery build CRATE --out {}", quoted_path(&status.path))),
-                false => finding,
+            if needs_rebuild(&status.path) {
+                finding.with_fix(format!("hatchery build CRATE --out {}", quoted_path(&status.path)))
+            } else {
+                finding
             }
         }
     }

@@ -6,7 +6,7 @@ use hatchery_wasm::policy::GrantEntries;
 use super::{Diagnosis, Finding};
 
 pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
-    // Without a valid configuration it is unknown what is granted.
+    // Without a valid configuration the grants are unknown.
     if diagnosis.config.is_err() {
         return Vec::new();
     }

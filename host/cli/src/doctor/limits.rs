@@ -43,7 +43,7 @@ fn check_initial_memory<'a>(diagnosis: &'a Diagnosis<'_>) -> impl Fn(&FileStatus
     }
 }
 
-/// Returns a warning for each limit of which loading the component uses more than half.
+/// Returns a warning for each limit that is used by more than half when the component is loaded.
 async fn check_half_limits(options: &LoadOptions, component: &Component, bytes: &[u8]) -> Vec<Finding> {
     let (name, limits) = (component.name(), component.limits());
     let mut findings = Vec::new();

@@ -52,9 +52,10 @@ impl PlainVisitor<'_, '_> {
 
 impl Visit for PlainVisitor<'_, '_> {
     fn record_str(&mut self, field: &Field, value: &str) {
-        match is_plain(field) {
-            true => self.record_debug(field, &value),
-            false => self.delegate(field, |visitor| visitor.record_str(field, value)),
+        if is_plain(field) {
+            self.record_debug(field, &value)
+        } else {
+            self.delegate(field, |visitor| visitor.record_str(field, value))
         }
     }
 

@@ -15,14 +15,14 @@ pub enum AuthError {
     /// A connection is not allowed.
     #[error("{0}")]
     Egress(String),
-    /// The server was not reached, or has not answered as such a server does.
+    /// The server was not reached, refuses the host as a client, or has not answered as such a server does.
     #[error("the OAuth server `{host}` cannot be used: {reason}")]
     Server {
         /// The host of the server.
         host: String,
         reason: String,
     },
-    /// The server grants no token.
+    /// The server does not accept the grant of the user.
     #[error("the OAuth server refuses access: {reason}")]
     Refused {
         /// The code of the error, such as `access_denied`.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use hatchery_core::{CallContext, OAuth2Auth, OAuthFlow, ServiceAccountAuth, generate_secret};
-use reqwest::Url;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use reqwest::{StatusCode, Url};
 use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -17,6 +17,18 @@ use crate::{Egress, GoogleCredentials, Secret, TokenRequest, TokenResponse, clie
 
 /// Length of a `state` in characters: 124 random bits.
 const STATE_LENGTH: usize = 32;
+
+/// Error codes that say that a user's grant is not valid or has been withdrawn. Others, such as `invalid_client`, are about the
+/// host, or pass.
+const REFUSALS: [&str; 6] = [
+    "invalid_grant",
+    "access_denied",
+    "consent_required",
+    "interaction_required",
+    "login_required",
+    // Of an answer of the user, which contains the redirect URI.
+    "redirect_uri_mismatch",
+];
 
 /// Maximum length of an error code that is shown. Those of the standards are shorter.
 const MAX_ERROR_CODE: usize = 64;
@@ -143,12 +155,13 @@ impl Grant<'_> {
             // The error of the parser may show a part of the token.
             return serde_json::from_slice(&body).map_err(|_| failed("it answered without a token".into()));
         }
-        match serde_json::from_slice::<ErrorResponse>(&body) {
-            Ok(ErrorResponse { error }) if status.is_client_error() => {
-                Err(AuthError::Refused { reason: error_code(&error) })
-            }
-            Ok(_) | Err(_) => Err(failed(format!("it answered with the status {status}"))),
-        }
+        let error = serde_json::from_slice::<ErrorResponse>(&body).ok().map(|response| response.error);
+        let can_refuse = matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        Err(match error {
+            Some(error) if can_refuse && REFUSALS.contains(&error.as_str()) => AuthError::Refused { reason: error },
+            Some(error) => failed(format!("it answered with the status {status}: {}", error_code(&error))),
+            None => failed(format!("it answered with the status {status}")),
+        })
     }
 
     /// Adds who the client is to the form. Returns the header instead, if it has a secret that belongs there.
@@ -173,7 +186,7 @@ impl Grant<'_> {
 }
 
 impl Tokens {
-    /// Returns the tokens. A server that sends no new refresh token accepts the one that it has got.
+    /// Returns the tokens. A server that sends no new refresh token still accepts the earlier one.
     fn into_oauth2(self, refresh_token: Option<&str>) -> OAuth2Auth {
         OAuth2Auth {
             access_token: Some(self.access.access_token.expose().to_owned()),
@@ -195,9 +208,10 @@ pub(super) fn code(answer: &OAuth2Auth, expected_state: &str) -> Result<String, 
     let Some(uri) = &answer.auth_response_uri else {
         let code =
             answer.auth_code.clone().ok_or(AuthError::Answer("it has neither `authResponseUri` nor `authCode`"))?;
-        return match answer.state.as_deref() == Some(expected_state) {
-            true => Ok(code),
-            false => Err(AuthError::Answer("its `state` is not that of the request")),
+        return if answer.state.as_deref() == Some(expected_state) {
+            Ok(code)
+        } else {
+            Err(AuthError::Answer("its `state` is not that of the request"))
         };
     };
     let url = Url::parse(uri).map_err(|_| AuthError::Answer("its `authResponseUri` is not a URL"))?;

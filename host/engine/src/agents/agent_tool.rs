@@ -182,10 +182,7 @@ impl EventSink for AnswerCollector {
             ..EventActions::default()
         });
         drop(actions);
-        match self.writer.invocation().is_ended() {
-            true => Err(RunError::Stopped),
-            false => Ok(event),
-        }
+        if self.writer.invocation().is_ended() { Err(RunError::Stopped) } else { Ok(event) }
     }
 }
 

@@ -139,9 +139,10 @@ impl PromptView {
         let grouping = self.paired.grouping;
         let all = self.visible_history(events);
         self.read = events.len();
-        self.late_response = match pair_calls::ends_in_late_response(&all, grouping) {
-            true => pair_calls::pair_up_to_answered_call(&all, grouping),
-            false => None,
+        self.late_response = if pair_calls::ends_in_late_response(&all, grouping) {
+            pair_calls::pair_up_to_answered_call(&all, grouping)
+        } else {
+            None
         };
         self.paired = pair_calls::pair_all(&all, grouping);
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hatchery_core::{
     Claim, Content, Event, EventActions, EventData, FunctionCall, FunctionResponse, JsonMap, Part, PartData, RunError,
-    ToolExecution,
+    ToolConfirmation, ToolExecution,
 };
 use tokio::task::JoinSet;
 
@@ -12,6 +12,7 @@ use super::LoopDriver;
 use crate::run::unknown_tool;
 use crate::tasks::propagate_panic;
 use crate::tools::confirmation::{self, AnsweredCall, UserAnswer};
+use crate::tools::credential;
 use crate::tools::pipeline::{Caller, ToolPipeline, ToolResponse, error_map};
 
 /// The event with the results of tools, if there are any yet, and the ids of the calls that wait for a result from the
@@ -86,10 +87,8 @@ impl LoopDriver<'_> {
         let long_running_tool_ids = ids.collect();
         let transfers = [&actions, &*self.cx.call.actions()].iter().any(|actions| actions.transfer_to_agent.is_some());
         let data = EventData { content, actions, long_running_tool_ids, ..EventData::default() };
-        let event = match transfers {
-            true => self.cx.emit_with_proof(data, Claim::Transfer).await?,
-            false => self.cx.emit(data).await?,
-        };
+        let event =
+            if transfers { self.cx.emit_with_proof(data, Claim::Transfer).await? } else { self.cx.emit(data).await? };
         Ok(Some(event))
     }
 
@@ -114,9 +113,10 @@ impl LoopDriver<'_> {
         let mut actions = EventActions::default();
         for result in results {
             parts.extend(result.response.map(|response| Part::from(PartData::FunctionResponse(response))));
-            match is_parallel {
-                true => actions.merge_concurrent(result.actions, &before),
-                false => actions.merge(result.actions),
+            if is_parallel {
+                actions.merge_concurrent(result.actions, &before)
+            } else {
+                actions.merge(result.actions)
             }
             final_args.push(result.args);
         }
@@ -125,9 +125,17 @@ impl LoopDriver<'_> {
 
     fn prepare(&self, (call, answer): PendingCall, key: Option<String>, is_only: bool) -> PreparedCall {
         let (decision, decided) = match answer {
-            Some(UserAnswer::Decision { confirmation, request }) => (Some(confirmation), Some(request)),
+            Some(UserAnswer::Decision { confirmation, request }) => {
+                // Clients need not repeat the question that the person was asked.
+                let hint = request.question.hint.clone();
+                (Some(ToolConfirmation { hint, ..confirmation }), Some(request))
+            }
             // The tool finds the credential where it looks for it.
             Some(UserAnswer::Credential { .. }) | None => (None, None),
+            Some(UserAnswer::CredentialDeclined { .. }) => {
+                let pipeline = Err(credential::declined_message(&call.name));
+                return PreparedCall { call, pipeline };
+            }
         };
         let cx = self.cx.call.for_call(call.id.as_deref()).with_call_key(key).with_confirmation(decision);
         let cx = cx.with_progress_sink(self.cx.sink.clone());
@@ -164,7 +172,7 @@ fn is_answer(event: &Event) -> bool {
 /// A call that is ready to run.
 struct PreparedCall {
     call: FunctionCall,
-    /// The error message if there is no tool of this name.
+    /// The error message if there is no tool of this name, or it lacks a credential.
     pipeline: Result<ToolPipeline, String>,
 }
 

@@ -27,6 +27,12 @@ struct RecordedEvent {
     event: Arc<Event>,
 }
 
+impl RecordedEvent {
+    fn is(&self, kind: CallbackEvent) -> bool {
+        CallbackEvent::of(&self.event) == Some(kind)
+    }
+}
+
 /// A user's message with function responses.
 struct UserResponse {
     event: Arc<Event>,
@@ -197,7 +203,7 @@ impl Replay {
     /// # Errors
     /// [`RunError::Agent`] if the next event is such a recovery. It is consumed by the agent whose callback recovered.
     pub(crate) fn check_failure(&self, agent: &str) -> Result<(), RunError> {
-        if !self.events().front().is_some_and(|recorded| is_recovery(&recorded.event)) {
+        if !self.events().front().is_some_and(|recorded| recorded.is(CallbackEvent::Recovery)) {
             return Ok(());
         }
         let message = "failed before the run was interrupted, and no agent recovers from that any more".into();
@@ -273,21 +279,32 @@ impl Replay {
     }
 }
 
-/// Returns whether the callbacks before an agent answered in its place; `None` for events that are not theirs.
-pub(crate) fn agent_start(event: &Event) -> Option<bool> {
-    match (&event.content, event.actions.end_of_agent) {
-        (Some(_), Some(true)) => Some(true),
-        (None, Some(false)) => Some(false),
-        _ => None,
+/// The kind of an event that callbacks of an agent emitted: its content and `end_of_agent` tell it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallbackEvent {
+    /// Changes of the callbacks before the agent, which ran then.
+    Start,
+    /// The answer of the callbacks before the agent, in its place, or of those after it.
+    Answer,
+    /// Changes of the callbacks after the agent.
+    End,
+    /// The answer of a callback that recovered from the agent's failure.
+    Recovery,
+}
+
+impl CallbackEvent {
+    /// Returns the kind of an event. `None` if callbacks did not emit it.
+    pub(crate) fn of(event: &Event) -> Option<Self> {
+        Some(match (event.actions.end_of_agent?, event.content.is_some()) {
+            (false, false) => Self::Start,
+            (false, true) => Self::Recovery,
+            (true, true) => Self::Answer,
+            (true, false) => Self::End,
+        })
     }
-}
 
-/// Returns true for the content with which a callback recovered from its agent's failure.
-pub(crate) fn is_recovery(event: &Event) -> bool {
-    event.content.is_some() && event.actions.end_of_agent == Some(false)
-}
-
-/// Returns true for the event of the callbacks after an agent. A blocked response of a model ends its agent too.
-pub(crate) fn is_agent_end(event: &Event) -> bool {
-    event.actions.end_of_agent == Some(true) && event.error_code.is_none()
+    /// Returns true for the event of the callbacks after an agent. A blocked response of a model ends its agent too.
+    pub(crate) fn is_agent_end(event: &Event) -> bool {
+        matches!(Self::of(event), Some(Self::Answer | Self::End)) && event.error_code.is_none()
+    }
 }

@@ -1,4 +1,4 @@
-//! Where an agent runs: its branch, its part of the replay and its event sink.
+//! The scope of an agent: its branch, its part of the replay and its event sink.
 
 use std::sync::Arc;
 

@@ -89,7 +89,8 @@ impl EventLog {
         cx: CallContext,
         writer: InvocationWriter,
         plugins: Plugins,
-        (client, frames): (EventSender, FrameSender),
+        client: EventSender,
+        frames: FrameSender,
         delivered_ids: HashSet<String>,
     ) -> Self {
         let state = Mutex::new(LogState::Open { client, last_event_id: String::new() });
@@ -182,10 +183,7 @@ impl EventLogInner {
                 Delivery::Failed => *state = LogState::Detached,
             }
         }
-        match !event.partial && event.actions.end_invocation == Some(true) {
-            true => Err(RunError::Stopped),
-            false => Ok(event),
-        }
+        if !event.partial && event.actions.end_invocation == Some(true) { Err(RunError::Stopped) } else { Ok(event) }
     }
 
     /// Appends the event to the session service and to the run's session. Returns the session's revision with it;

@@ -14,21 +14,30 @@ const DELETION_LEASE: Duration = Duration::from_secs(10);
 const MAX_DELETIONS: usize = 100;
 
 impl Runner {
-    /// Deletes sessions of an app that a rule wants deleted, with their artifacts, at most 100 of them. Those that are in use
-    /// stay. Each deletion is in the audit log. Returns how many were deleted.
+    /// Deletes sessions of an app that a rule wants deleted, with their artifacts unless these are kept, at most 100 of them.
+    /// Those that are in use stay. Each deletion is in the audit log. Returns how many were deleted.
     ///
     /// # Errors
     /// Those of the services, and [`StoreError::InvalidRequest`] if the session service has no retention.
-    pub async fn delete_expired(&self, app: &str, rule: &ExpiryRule) -> Result<usize, StoreError> {
+    pub async fn delete_expired(
+        &self,
+        app: &str,
+        rule: &ExpiryRule,
+        keeps_artifacts: bool,
+    ) -> Result<usize, StoreError> {
         let mut deleted = 0;
         for session in self.services().sessions.expired(app, rule, MAX_DELETIONS).await? {
-            deleted += usize::from(self.delete_if_unused(&session).await?);
+            deleted += usize::from(self.delete_if_unused(&session, keeps_artifacts).await?);
         }
         Ok(deleted)
     }
 
-    /// Deletes a session, unless it is in use or has got another event. Returns true if it was deleted.
-    async fn delete_if_unused(&self, ExpiredSession { key, updated }: &ExpiredSession) -> Result<bool, StoreError> {
+    /// Deletes a session, unless it is in use or has a new event. Returns true if it was deleted.
+    async fn delete_if_unused(
+        &self,
+        ExpiredSession { key, updated }: &ExpiredSession,
+        keeps_artifacts: bool,
+    ) -> Result<bool, StoreError> {
         // Runs of this host wait until the session is deleted.
         let Ok(QueuePosition::Acquired(cached, _guard)) = self.0.enqueue(key, false).await else { return Ok(false) };
         let previous = cached.last_turn.as_ref().map(|lease| lease.fence());
@@ -44,7 +53,9 @@ impl Runner {
             return Ok(false);
         }
         sessions.delete(key).await?;
-        self.services().artifacts.delete_all(key).await?;
+        if !keeps_artifacts {
+            self.services().artifacts.delete_all(key).await?;
+        }
         let SessionKey { app, user, id } = key;
         let detail = format!("newest event at {}", updated.as_micros());
         tracing::info!(target: "hatchery::audit", %app, %user, session = %id, decision = "deleted", detail, "retention");

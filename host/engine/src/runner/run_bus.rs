@@ -27,7 +27,7 @@ pub(super) enum Frame {
     TurnEnd,
 }
 
-/// Sends the events of a run to its followers. The channel, with its places for frames, exists once somebody follows.
+/// Sends the events of a run to its followers. The channel is allocated when the first follower subscribes.
 #[derive(Clone, Default)]
 pub(super) struct FrameSender(Arc<Mutex<Option<broadcast::Sender<Frame>>>>);
 
@@ -59,10 +59,23 @@ pub struct RunInProgress {
     pub elapsed: Duration,
 }
 
+/// The session and the id of a run.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct RunKey {
+    session: SessionKey,
+    run: String,
+}
+
+impl RunKey {
+    fn new(session: &SessionKey, run: &str) -> Self {
+        Self { session: session.clone(), run: run.to_owned() }
+    }
+}
+
 /// The runs of this host, in progress or queued.
 #[derive(Default)]
 pub(super) struct RunBus {
-    channels: Mutex<HashMap<(SessionKey, String), Channel>>,
+    channels: Mutex<HashMap<RunKey, Channel>>,
     /// Cancelled once all runs are stopped.
     stopped: CancellationToken,
 }
@@ -84,7 +97,7 @@ impl RunBus {
         run: &str,
         cancel: CancellationToken,
     ) -> RunPublisher {
-        let key = (session.clone(), run.to_owned());
+        let key = RunKey::new(session, run);
         let mut channels = self.channels();
         let channel = channels.entry(key.clone()).or_insert_with(|| Channel {
             announced: Instant::now(),
@@ -106,12 +119,12 @@ impl RunBus {
     /// Returns the frames of a run from now on; `None` if the run is not one of this host.
     pub(super) fn follow(&self, session: &SessionKey, run: &str) -> Option<broadcast::Receiver<Frame>> {
         let channels = self.channels();
-        channels.get(&(session.clone(), run.to_owned())).map(|channel| channel.frames.subscribe())
+        channels.get(&RunKey::new(session, run)).map(|channel| channel.frames.subscribe())
     }
 
     /// Returns true if the run is in progress or queued on this host.
     pub(super) fn has(&self, session: &SessionKey, run: &str) -> bool {
-        self.channels().contains_key(&(session.clone(), run.to_owned()))
+        self.channels().contains_key(&RunKey::new(session, run))
     }
 
     /// Returns at most `limit` of the runs, those that were announced longest ago first.
@@ -123,9 +136,9 @@ impl RunBus {
             runs.truncate(limit);
         }
         runs.sort_unstable_by_key(|(announced, _)| *announced);
-        let runs = runs.into_iter().map(|(announced, (session, id))| RunInProgress {
-            session: session.clone(),
-            id: id.clone(),
+        let runs = runs.into_iter().map(|(announced, key)| RunInProgress {
+            session: key.session.clone(),
+            id: key.run.clone(),
             elapsed: announced.elapsed(),
         });
         runs.collect()
@@ -134,7 +147,7 @@ impl RunBus {
     /// Cancels the turns of a run. Returns false if the run is not one of this host.
     pub(super) fn cancel(&self, session: &SessionKey, run: &str) -> bool {
         let channels = self.channels();
-        let Some(channel) = channels.get(&(session.clone(), run.to_owned())) else { return false };
+        let Some(channel) = channels.get(&RunKey::new(session, run)) else { return false };
         channel.is_cancel_requested.store(true, Ordering::Release);
         channel.turns.iter().for_each(|(_, cancel)| cancel.cancel());
         true
@@ -157,7 +170,7 @@ impl RunBus {
         self.stopped.clone()
     }
 
-    fn channels(&self) -> MutexGuard<'_, HashMap<(SessionKey, String), Channel>> {
+    fn channels(&self) -> MutexGuard<'_, HashMap<RunKey, Channel>> {
         self.channels.lock_unpoisoned()
     }
 }
@@ -165,7 +178,7 @@ impl RunBus {
 /// One turn of a run, as it was announced. Dropping it notifies the followers of its end.
 pub(super) struct RunPublisher {
     bus: Arc<RunBus>,
-    key: (SessionKey, String),
+    key: RunKey,
     turn: u64,
     frames: FrameSender,
     is_cancel_requested: Arc<AtomicBool>,
@@ -174,7 +187,7 @@ pub(super) struct RunPublisher {
 impl RunPublisher {
     /// Returns the id of the run.
     pub(super) fn run(&self) -> &str {
-        &self.key.1
+        &self.key.run
     }
 
     /// Returns the sender of the turn's events.
@@ -184,7 +197,7 @@ impl RunPublisher {
 
     /// Cancels the run.
     pub(super) fn cancel(&self) {
-        self.bus.cancel(&self.key.0, &self.key.1);
+        self.bus.cancel(&self.key.session, &self.key.run);
     }
 
     /// Returns true if cancellation of this run was requested.

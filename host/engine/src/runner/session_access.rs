@@ -126,14 +126,15 @@ impl RunnerInner {
         }
         let sessions = &self.services.sessions;
         loop {
-            let acquired = (UptimeInstant::now(), self.turn_lease);
+            let (acquired, duration) = (UptimeInstant::now(), self.turn_lease);
             let previous = cached.last_turn.as_ref().map(|lease| lease.fence());
-            match sessions.begin_turn(key, previous, self.turn_lease).await? {
+            match sessions.begin_turn(key, previous, duration).await? {
                 TurnStart::Begun(turn) => {
                     if let Some(last) = &cached.last_turn {
                         last.set_replaced();
                     }
-                    let lease = Arc::new(TurnLease::new(sessions.clone(), key.clone(), turn.fence, acquired, run));
+                    let lease = TurnLease::new(sessions.clone(), key.clone(), turn.fence, acquired, duration, run);
+                    let lease = Arc::new(lease);
                     if turn.revision == cached.session.revision {
                         return Ok((cached, lease));
                     }

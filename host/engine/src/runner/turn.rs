@@ -180,7 +180,7 @@ impl RunnerInner {
         result.map(|is_finished| is_finished.then_some(journal))
     }
 
-    /// Sets up what the agents of a run share. Returns it with the user's input and the run that is continued.
+    /// Creates the context that the agents of a run share. Returns it with the user's input and the run that is continued.
     fn open_run(
         self: &Arc<Self>,
         key: SessionKey,
@@ -213,6 +213,7 @@ impl RunnerInner {
             session,
             user_content,
             caller: Caller::new(key.user, request.origin),
+            input: request.input,
             run_config: app.settings.run.over(request.config),
             services,
             cancel: request.cancel,
@@ -228,7 +229,7 @@ impl RunnerInner {
             span: span.context().clone(),
         });
         let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);
-        let log = EventLog::new(cx.clone(), writer, plugins.clone(), (client, publisher.frames()), delivered_ids);
+        let log = EventLog::new(cx.clone(), writer, plugins.clone(), client, publisher.frames(), delivered_ids);
         let live = live.map(|start| start.into_input(&cx, &log));
         let run = RunContext::new(app, invocation, plugins, engine_host);
         let run = Arc::new(run.with_history(views, self.compactions.clone()).with_live_input(live));

@@ -1,4 +1,4 @@
-//! What a turn runs: a new run, or one that is continued.
+//! The plan of a turn: to begin a new run, or to continue one.
 
 use std::sync::Arc;
 

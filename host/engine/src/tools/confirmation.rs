@@ -13,7 +13,7 @@ use hatchery_core::{
 use imbl::Vector;
 use serde_json::{Value, json};
 
-use super::credential::is_received;
+use super::credential::{is_declined, is_received};
 use crate::provenance::Verifier;
 
 /// Maximum number of requests for one call whose arguments keep changing.
@@ -42,6 +42,11 @@ pub enum UserAnswer {
         /// The id of the call with which the person was asked.
         request_id: String,
     },
+    /// A credential is not granted. The call is not made.
+    CredentialDeclined {
+        /// The id of the call with which the person was asked.
+        request_id: String,
+    },
 }
 
 impl UserAnswer {
@@ -49,7 +54,7 @@ impl UserAnswer {
     pub fn request_id(&self) -> &str {
         match self {
             Self::Decision { request, .. } => &request.id,
-            Self::Credential { request_id } => request_id,
+            Self::Credential { request_id } | Self::CredentialDeclined { request_id } => request_id,
         }
     }
 }
@@ -164,10 +169,12 @@ fn find_open_call(
         return None;
     }
     if response.name == REQUEST_CREDENTIAL {
-        if !is_received(&response.response) {
-            return None;
-        }
-        let answer = UserAnswer::Credential { request_id: request_id.into() };
+        let request_id = request_id.to_owned();
+        let answer = match &response.response {
+            status if is_received(status) => UserAnswer::Credential { request_id },
+            status if is_declined(status) => UserAnswer::CredentialDeclined { request_id },
+            _ => return None,
+        };
         return Some(AnsweredCall { call: call.clone(), answer });
     }
     let original = request.args.get("originalFunctionCall")?;

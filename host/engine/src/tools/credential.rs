@@ -26,6 +26,19 @@ pub(crate) fn is_received(response: &JsonMap) -> bool {
     response.get(STATUS).and_then(Value::as_str) == Some(RECEIVED)
 }
 
+/// Returns true for a stored answer without a credential.
+pub(crate) fn is_declined(response: &JsonMap) -> bool {
+    response.get(STATUS).and_then(Value::as_str) == Some(DECLINED)
+}
+
+/// Returns the error that the model gets instead of the result of a call whose credential the user declines.
+pub(crate) fn declined_message(tool: &str) -> String {
+    format!(
+        "the user has not granted the credential that `{tool}` needs, so it was not called; go on without it, or call it again if \
+         the user wants to be asked once more"
+    )
+}
+
 /// Returns true for a message with an answer to a request for a credential.
 pub(crate) fn has_answer(message: &Content) -> bool {
     message.parts.iter().any(|part| answer(part).is_some())

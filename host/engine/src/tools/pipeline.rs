@@ -304,10 +304,12 @@ impl ToolPipeline {
     ) -> Result<Option<&'static str>, RunError> {
         let decision = self.cx.confirmation();
         if let (Some(decision), Some(request)) = (decision, decided) {
-            let consent = match decision.confirmed {
-                true if *args != request.args => Consent::Mismatch,
-                true => Consent::Given,
-                false => Consent::Denied,
+            let consent = if !decision.confirmed {
+                Consent::Denied
+            } else if *args == request.args {
+                Consent::Given
+            } else {
+                Consent::Mismatch
             };
             consent.audit(&self.name, &self.cx);
             if matches!(consent, Consent::Mismatch) {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use hatchery_core::{
     Agent, AgentKind, CallContext, Callback, CodeExecution, CodeExecutor, CodeInput, CodeOutput, CodeRunner, Content,
-    Event, HookPoint, LlmResponse, Part, PartData, RunError, ToolError,
+    Delimiters, Event, HookPoint, LlmResponse, Part, PartData, RunError, ToolError,
 };
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
@@ -136,10 +136,9 @@ async fn the_first_block_runs_and_its_result_is_sent_to_the_model() {
 #[tokio::test]
 async fn delimiters_can_be_configured() {
     let model = sequence(["<run>a</run>", "done"]);
-    let pair = |open: &str, close: &str| (open.to_owned(), close.to_owned());
     let agent = coder_with(&model, &Executor::simple(), |runner| {
-        runner.code_delimiters = vec![pair("<run>", "</run>")];
-        runner.result_delimiters = pair("<out>", "</out>");
+        runner.code_delimiters = vec![Delimiters::new("<run>", "</run>")];
+        runner.result_delimiters = Delimiters::new("<out>", "</out>");
     });
     run_lines(&Harness::new(agent).await, "hi").await;
     assert_eq!(prompt(&model, 1), ["user: hi", "model: <run>a</run>", "user: <out>ran: a</out>"]);

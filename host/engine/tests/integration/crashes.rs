@@ -229,14 +229,14 @@ impl RunService for StoppingSessions {
 /// A node of a generated tree. Its effects have names of their own.
 #[derive(Debug, Clone)]
 enum Node {
-    /// A model that makes so many calls at once, some after a person has agreed.
+    /// A model that makes this many calls at once, some after a person has agreed.
     Calls {
         count: usize,
         is_confirmed: bool,
     },
-    /// Code that makes so many calls, one after the other.
+    /// Code that makes this many calls, one after the other.
     Code(usize),
-    /// A model that calls an agent as a tool, which makes so many calls at once.
+    /// A model that calls an agent as a tool, which makes this many calls at once.
     Delegates(usize),
     Sequential(Vec<Node>),
     Parallel(Vec<Node>),

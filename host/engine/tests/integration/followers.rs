@@ -59,7 +59,7 @@ impl SessionService for CountedReads {
     }
 }
 
-/// Says so many numbers.
+/// Sends this many numbers, from 0 on.
 struct Counts(usize);
 
 #[async_trait]

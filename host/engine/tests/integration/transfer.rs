@@ -161,9 +161,10 @@ async fn peers_transfer_to_each_other() {
 /// Returns a tool that transfers to this agent, with or without asking.
 fn hands_over(target: &'static str, asks: bool) -> Arc<dyn Tool> {
     tool("hand_over", move |_, cx| {
-        match asks {
-            true => cx.transfer_to(target).map_err(|error| ToolError::Recoverable(error.client_message()))?,
-            false => cx.actions().transfer_to_agent = Some(target.into()),
+        if asks {
+            cx.transfer_to(target).map_err(|error| ToolError::Recoverable(error.client_message()))?
+        } else {
+            cx.actions().transfer_to_agent = Some(target.into())
         }
         Ok(json!("handed over"))
     })

@@ -206,9 +206,10 @@ impl Model for TransferringModel {
             .rev()
             .take(2)
             .any(|content| content.parts.iter().filter_map(Part::as_text).any(|text| text.contains("over!")));
-        Ok(match has_returned {
-            true => text_response("got it back".into()),
-            false => call_response(&["transfer_to_agent"], json!({"agent_name": self.0})),
+        Ok(if has_returned {
+            text_response("got it back".into())
+        } else {
+            call_response(&["transfer_to_agent"], json!({"agent_name": self.0}))
         })
     }
 }

@@ -294,7 +294,7 @@ async fn a_lease_is_passed_on_once_and_not_when_it_is_old_ended_or_lost() {
         }
     };
     let lease = |(fence, acquired): (u64, UptimeInstant), duration| {
-        TurnLease::new(sessions.clone(), key(), fence, (acquired, duration), CancellationToken::new())
+        TurnLease::new(sessions.clone(), key(), fence, acquired, duration, CancellationToken::new())
     };
     let (long, none) = (Duration::from_secs(60), CancellationToken::new);
     let begun = begin(None).await.unwrap();

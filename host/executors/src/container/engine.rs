@@ -71,7 +71,7 @@ pub(super) struct Engine {
 
 /// The output of a command.
 #[derive(Debug, Default)]
-pub(super) struct Printed {
+pub(super) struct CommandOutput {
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: Vec<u8>,
     /// True if there was more.
@@ -80,7 +80,7 @@ pub(super) struct Printed {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Created {
+struct CreatedObject {
     id: String,
 }
 
@@ -99,7 +99,7 @@ impl Engine {
     /// Creates a container. Returns its id.
     pub(super) async fn create(&self, name: &str, container: &Value) -> Result<String, EngineError> {
         let request = self.request(Method::POST, &format!("/containers/create?name={name}"));
-        let Created { id } = self.json(request.json(container)).await?;
+        let CreatedObject { id } = self.json(request.json(container)).await?;
         Ok(id)
     }
 
@@ -115,10 +115,10 @@ impl Engine {
     }
 
     /// Runs a command in a container, and returns at most `limit` bytes of its output.
-    pub(super) async fn exec(&self, id: &str, command: &[&str], limit: usize) -> Result<Printed, EngineError> {
+    pub(super) async fn exec(&self, id: &str, command: &[&str], limit: usize) -> Result<CommandOutput, EngineError> {
         let request = self.request(Method::POST, &format!("/containers/{id}/exec"));
         let exec = json!({"AttachStdout": true, "AttachStderr": true, "Cmd": command, "WorkingDir": super::FOLDER});
-        let Created { id } = self.json(request.json(&exec)).await?;
+        let CreatedObject { id } = self.json(request.json(&exec)).await?;
         let start = self.request(Method::POST, &format!("/exec/{id}/start"));
         let response = self.send(start.json(&json!({"Detach": false, "Tty": false}))).await?;
         let mut frames = Frames { limit, ..Frames::default() };
@@ -186,7 +186,7 @@ struct Frames {
     header: Vec<u8>,
     /// Bytes of the current piece that are to come, and whether it is of the standard error.
     open: (usize, bool),
-    printed: Printed,
+    printed: CommandOutput,
 }
 
 impl Frames {

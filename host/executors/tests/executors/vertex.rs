@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use hatchery_core::{CodeExecutor, CodeFile, CodeInput, CodeOutput, ConfigValue, ToolError};
 use hatchery_egress::{Egress, Url};
 use hatchery_executors::{CredentialsSource, ExtensionOperation, VertexConfig, VertexExecutor};
+use hatchery_test_support::serve_http;
 use serde_json::{Value, json};
 
 use crate::call_in;
@@ -43,9 +44,7 @@ impl Vertex {
         let token = |_: String| async { Json(json!({"access_token": "g00gle", "expires_in": 3600})) };
         let app =
             Router::new().route("/token", axum::routing::post(token)).fallback(execute).with_state(vertex.clone());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        let url = serve_http(app).await;
         // Credentials of a person who has logged in need no key.
         let credentials = json!({"type": "authorized_user", "client_id": "c", "client_secret": "s", "refresh_token": "r",
             "token_uri": format!("{url}/token")});
@@ -86,13 +85,28 @@ async fn code_runs_with_its_files_in_the_session_of_the_extension() {
     let plot =
         CodeFile { name: "plot.png".into(), content: vec![0x89, 0x50, 0x4e].into(), mime_type: "image/png".into() };
     assert_eq!(output, CodeOutput { stdout: "3\n".into(), stderr: String::new(), output_files: vec![plot] });
-    let (path, authorization, body) = vertex.requests.lock().unwrap()[0].clone();
+    let (path, authorization, mut body) = vertex.requests.lock().unwrap()[0].clone();
+    let session = body["operationParams"]["session_id"].take();
+    assert!(session.as_str().is_some_and(|session| session.len() > 32 && !session.contains("e1")), "{session}");
     assert_eq!((path, authorization), (format!("/v1beta1/{EXTENSION}:execute"), "Bearer g00gle".into()));
     assert_eq!(
         body,
         json!({"operationId": "execute", "operationParams":
-            {"code": "print(1 + 2)", "files": [{"name": "data.csv", "contents": "YQo="}], "session_id": "e1"}})
+            {"code": "print(1 + 2)", "files": [{"name": "data.csv", "contents": "YQo="}], "session_id": null}})
     );
+}
+
+#[tokio::test]
+async fn the_same_id_in_the_state_of_two_sessions_is_not_the_same_session_of_the_extension() {
+    let (vertex, executor) = Vertex::start(ExtensionOperation::Execute).await;
+    for session in ["s", "s", "other"] {
+        let input = CodeInput { execution_id: Some("e1".into()), ..code("print(1 + 2)") };
+        executor.execute(input, &call_in(session)).await.unwrap();
+    }
+    let requests = vertex.requests.lock().unwrap();
+    let sessions: Vec<_> = requests.iter().map(|(_, _, body)| &body["operationParams"]["session_id"]).collect();
+    assert_eq!(sessions[0], sessions[1]);
+    assert_ne!(sessions[0], sessions[2]);
 }
 
 #[tokio::test]

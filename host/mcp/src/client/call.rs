@@ -19,7 +19,8 @@ impl Server {
         connection: &Connection,
         request: ClientRequest,
         what: &str,
-        (tool, cx): (&str, &CallContext),
+        tool: &str,
+        cx: &CallContext,
     ) -> Result<ServerResult, ToolError> {
         let limits = &connection.limits;
         let options = PeerRequestOptions::with_timeout(limits.call_timeout)

@@ -2,12 +2,17 @@
 //!
 //! A question ends the call at the server, and the run pauses as for any confirmation, so that waiting holds nothing in
 //! memory. With the answer the call is made again, and its question is answered at once. The questions and answers of a
-//! call are in the session's state until it has ended.
+//! call are in the session's state until it has ended, with a proof of the host, since components and clients can write
+//! that state. A decision counts only for the question that the person was asked.
+//!
+//! If the client of the run can be asked during the run, the question is passed on to it, and the call goes on.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{CallContext, JsonMap, ToolError};
+use hatchery_core::{CallContext, InputKind, InputRequest, InputResponse, JsonMap, ToolConfirmation, ToolError};
 use hatchery_engine::validation::check_value;
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
 use serde::{Deserialize, Serialize};
@@ -19,6 +24,9 @@ const MAX_QUESTIONS: usize = 8;
 
 /// Prefix of the state keys of calls that wait for a person.
 const STATE_PREFIX: &str = "mcp_elicitation:";
+
+/// The purpose of the proofs of stored questions.
+const PROOF_PURPOSE: &str = "mcp elicitation";
 
 /// A question with a form.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +40,29 @@ impl Question {
     fn of(request: &ElicitRequestParams) -> Option<Self> {
         let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request else { return None };
         Some(Self { message: message.clone(), schema: serde_json::to_value(requested_schema).ok()? })
+    }
+
+    /// Returns the question to the person.
+    fn hint(&self, server: &str) -> String {
+        format!("{server} asks: {}", self.message)
+    }
+
+    /// Returns the answer of a person's decision.
+    ///
+    /// # Errors
+    /// If it does not match the form. The text is for the model.
+    async fn answer(self, decision: &ToolConfirmation, cx: &CallContext) -> Result<Answer, ToolError> {
+        let content = match (&decision.payload, decision.confirmed) {
+            (_, false) => None,
+            (Some(Value::Object(answer)), true) => Some(self.complete(answer.clone())),
+            (_, true) => Some(self.complete(JsonMap::new())),
+        };
+        if let Some(content) = &content {
+            check_value(&self.schema, content.clone(), cx).await.map_err(|reason| {
+                ToolError::Recoverable(format!("the person's answer does not match the form: {reason}"))
+            })?;
+        }
+        Ok(Answer { question: self, content })
     }
 
     /// Returns an answer, with the schema's defaults for omitted properties.
@@ -60,8 +91,52 @@ struct Questions {
     open: Option<Question>,
 }
 
+/// The key of a question that is passed on.
+const FORWARDED: &str = "elicitation";
+
+/// Questions in the state of a session.
+#[derive(Serialize, Deserialize)]
+struct StoredQuestions {
+    /// The JSON text of [`Questions`].
+    questions: String,
+    proof: String,
+}
+
+impl Questions {
+    /// Returns the questions of a call that waits for a person.
+    ///
+    /// # Errors
+    /// If they were changed from outside.
+    fn load(cx: &CallContext) -> Result<Self, Forged> {
+        let stored = state_key(cx).and_then(|key| cx.state(&key)).filter(|stored| !stored.is_null());
+        let Some(stored) = stored else { return Ok(Self::default()) };
+        let StoredQuestions { questions, proof } = serde_json::from_value(stored).map_err(|_| Forged)?;
+        let is_own = cx.invocation.signer.proves_texts(PROOF_PURPOSE, &signed_texts(cx, &questions), &proof);
+        is_own.then(|| serde_json::from_str(&questions).ok()).flatten().ok_or(Forged)
+    }
+
+    fn to_state(&self, cx: &CallContext) -> Value {
+        let questions = json!(self).to_string();
+        let proof = cx.invocation.signer.sign_texts(PROOF_PURPOSE, &signed_texts(cx, &questions));
+        json!(StoredQuestions { questions, proof })
+    }
+}
+
+/// Stored questions that the host has not written.
+struct Forged;
+
+/// Returns the data that a proof covers: a call of one session and its questions.
+fn signed_texts<'a>(cx: &'a CallContext, questions: &'a str) -> [&'a str; 5] {
+    let key = &cx.invocation.session_key;
+    [&key.app, &key.user, &key.id, cx.function_call_id.as_deref().unwrap_or_default(), questions]
+}
+
 /// The questions and answers of one call.
 pub(super) struct Elicitation {
+    server: String,
+    cx: CallContext,
+    /// Number of questions that were passed on.
+    forwarded: AtomicUsize,
     questions: Mutex<Questions>,
     /// Notified when the server has asked a question without an answer.
     new_question: Notify,
@@ -70,33 +145,65 @@ pub(super) struct Elicitation {
 }
 
 impl Elicitation {
-    /// Continues with the questions of a call, after a person has decided about one.
+    /// Continues with the questions of a call, after a person has decided about one. If its state or the question to the
+    /// person was changed from outside, nothing is accepted in the person's name: all questions are declined.
     ///
     /// # Errors
     /// If the answer does not match the form. The text is for the model.
-    pub(super) async fn resume(cx: &CallContext) -> Result<Self, ToolError> {
-        let stored = state_key(cx).and_then(|key| cx.state(&key));
-        let mut questions: Questions =
-            stored.and_then(|stored| serde_json::from_value(stored).ok()).unwrap_or_default();
+    pub(super) async fn resume(server: &str, cx: &CallContext) -> Result<Self, ToolError> {
+        let loaded = Questions::load(cx);
+        let mut is_changed = loaded.is_err();
+        let mut questions = loaded.unwrap_or_default();
         if let (Some(decision), Some(question)) = (cx.confirmation(), questions.open.take()) {
-            let content = match (&decision.payload, decision.confirmed) {
-                (_, false) => None,
-                (Some(Value::Object(answer)), true) => Some(question.complete(answer.clone())),
-                (_, true) => Some(question.complete(JsonMap::new())),
-            };
-            if let Some(content) = &content {
-                check_value(&question.schema, content.clone(), cx).await.map_err(|reason| {
-                    ToolError::Recoverable(format!("the person's answer does not match the form: {reason}"))
-                })?;
+            if decision.hint == question.hint(server) {
+                questions.answers.push(question.answer(decision, cx).await?)
+            } else {
+                is_changed = true
             }
-            questions.answers.push(Answer { question, content });
         }
-        let is_possible = cx.function_call_id.is_some() && !cx.invocation.is_in_tool;
-        Ok(Self { questions: Mutex::new(questions), new_question: Notify::new(), is_possible })
+        if is_changed {
+            let session = &cx.invocation.session_key;
+            tracing::warn!(server, %session, "the questions of a call were changed in its session, so they are declined");
+        }
+        let is_possible = cx.function_call_id.is_some() && !cx.invocation.is_in_tool && !is_changed;
+        Ok(Self {
+            server: server.to_owned(),
+            cx: cx.clone(),
+            forwarded: AtomicUsize::new(0),
+            questions: Mutex::new(questions),
+            new_question: Notify::new(),
+            is_possible,
+        })
     }
 
     /// Returns the answer to a request. `None` if a person is to be asked.
-    pub(super) fn answer(&self, request: &ElicitRequestParams) -> Option<ElicitResult> {
+    pub(super) async fn answer(&self, request: &ElicitRequestParams) -> Option<ElicitResult> {
+        match self.forward(request).await {
+            Some(answer) => Some(answer),
+            None => self.known_answer(request),
+        }
+    }
+
+    /// Passes a request on to the client of the run. `None` if it does not answer during the run, or not as the form demands.
+    async fn forward(&self, request: &ElicitRequestParams) -> Option<ElicitResult> {
+        let question = Question::of(request).filter(|_| self.cx.has_interactive_input(InputKind::Form))?;
+        if self.forwarded.fetch_add(1, Ordering::Relaxed) >= MAX_QUESTIONS {
+            return Some(ElicitResult::new(ElicitationAction::Decline));
+        }
+        let form = InputRequest::Form { message: question.hint(&self.server), schema: question.schema.clone() };
+        let responses = self.cx.request_input(BTreeMap::from([(FORWARDED.to_owned(), form)])).await;
+        match responses.ok()?.remove(FORWARDED)? {
+            InputResponse::Form(Some(fields)) => {
+                let content = question.complete(fields);
+                let is_valid = check_value(&question.schema, content.clone(), &self.cx).await.is_ok();
+                is_valid.then(|| ElicitResult::new(ElicitationAction::Accept).with_content(content))
+            }
+            InputResponse::Form(None) => Some(ElicitResult::new(ElicitationAction::Decline)),
+            InputResponse::Message(_) | InputResponse::Roots(_) => None,
+        }
+    }
+
+    fn known_answer(&self, request: &ElicitRequestParams) -> Option<ElicitResult> {
         let decline = Some(ElicitResult::new(ElicitationAction::Decline));
         let Some(question) = Question::of(request) else { return decline };
         let mut questions = self.questions.lock_unpoisoned();
@@ -126,15 +233,15 @@ impl Elicitation {
         let questions = self.questions.lock_unpoisoned();
         let Some(key) = state_key(cx) else { return Ok(None) };
         let Some(question) = &questions.open else {
-            if !questions.answers.is_empty() {
+            if cx.state(&key).is_some_and(|stored| !stored.is_null()) {
                 cx.set_state(key, Value::Null);
             }
             return Ok(None);
         };
         let payload = json!({"server": server, "requestedSchema": question.schema});
-        cx.request_confirmation(format!("{server} asks: {}", question.message), Some(payload))
+        cx.request_confirmation(question.hint(server), Some(payload))
             .map_err(|error| ToolError::Recoverable(error.client_message()))?;
-        cx.set_state(key, json!(*questions));
+        cx.set_state(key, questions.to_state(cx));
         Ok(Some(json!({"status": format!("waiting for a person to answer: {}", question.message)})))
     }
 }

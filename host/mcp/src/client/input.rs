@@ -26,9 +26,9 @@ impl CallInput {
     ///
     /// # Errors
     /// If the answer does not match the form. The text is for the model.
-    pub(super) async fn resume(config: &ServerConfig, cx: &CallContext) -> Result<Self, ToolError> {
+    pub(super) async fn resume(server: &str, config: &ServerConfig, cx: &CallContext) -> Result<Self, ToolError> {
         let sampler = config.sampling.as_ref().map(|sampling| Sampler::new(sampling, cx));
-        Ok(Self { elicitation: Elicitation::resume(cx).await?, can_elicit: config.elicitation, sampler })
+        Ok(Self { elicitation: Elicitation::resume(server, cx).await?, can_elicit: config.elicitation, sampler })
     }
 
     /// Returns the responses to the requests of a call that needs input. `None` if a person is to be asked.
@@ -41,7 +41,7 @@ impl CallInput {
         for (key, request) in requests {
             match request {
                 InputRequest::Elicitation(request) if self.can_elicit => {
-                    let Some(answer) = self.elicitation.answer(&request.params) else { return Ok(None) };
+                    let Some(answer) = self.elicitation.answer(&request.params).await else { return Ok(None) };
                     responses.insert(key.clone(), json!(answer));
                 }
                 InputRequest::Elicitation(_) => {

@@ -63,7 +63,7 @@ impl ToolListing {
 async fn list(connection: &Connection) -> Result<Vec<Tool>, String> {
     let max = connection.limits.max_tools;
     let too_many = format!("there are more than {max} tools; raise `max_tools` to allow more");
-    let pages = fetch_pages(connection, (max, &too_many), |params| async move {
+    let pages = fetch_pages(connection, max, &too_many, |params| async move {
         let page = connection.peer.list_tools(params).await?;
         Ok::<_, ServiceError>((page.tools, page.next_cursor))
     });
@@ -75,9 +75,12 @@ fn usable(server: &str, tools: Vec<Tool>) -> Vec<ListedTool> {
     let mut names = BTreeSet::new();
     let tools = tools.into_iter().filter_map(|tool| {
         let name = tool.name.to_string();
-        let listed = convert(tool).and_then(|listed| match names.insert(name.clone()) {
-            true => Ok(listed),
-            false => Err("the server lists another tool of this name".into()),
+        let listed = convert(tool).and_then(|listed| {
+            if names.insert(name.clone()) {
+                Ok(listed)
+            } else {
+                Err("the server lists another tool of this name".into())
+            }
         });
         let warn =
             |reason: &String| tracing::warn!(server, tool = name, "a tool of an MCP server is left out: {reason}");

@@ -68,7 +68,8 @@ fn describe(error: &ServiceError) -> String {
 /// If the server refuses, does not answer in time, or has more than `max` items: `too_many` says so.
 pub(super) async fn fetch_pages<T, F>(
     connection: &Connection,
-    (max, too_many): (usize, &str),
+    max: usize,
+    too_many: &str,
     fetch: impl Fn(Option<PaginatedRequestParams>) -> F,
 ) -> Result<Vec<T>, String>
 where

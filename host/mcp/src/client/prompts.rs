@@ -36,7 +36,7 @@ impl Server {
         };
         let params = GetPromptRequestParams::new(name).with_arguments(arguments(prompt, cx)?);
         let request = ClientRequest::GetPromptRequest(GetPromptRequest::new(params));
-        let result = self.request(connection, request, &format!("the prompt `{name}`"), (name, cx)).await;
+        let result = self.request(connection, request, &format!("the prompt `{name}`"), name, cx).await;
         let result = match result.map_err(|error| match error {
             ToolError::Recoverable(message) | ToolError::Fatal { message, .. } => message,
         })? {
@@ -44,17 +44,14 @@ impl Server {
             _ => return Err("the server's answer is not a prompt".into()),
         };
         let texts: Vec<_> = result.messages.into_iter().filter_map(|message| text(message.content)).collect();
-        match texts.is_empty() {
-            true => Err("it has no text".into()),
-            false => Ok(texts.join("\n\n")),
-        }
+        if texts.is_empty() { Err("it has no text".into()) } else { Ok(texts.join("\n\n")) }
     }
 }
 
 /// Lists the prompts of a server.
 pub(super) async fn fetch(connection: &Connection) -> Result<Vec<Prompt>, McpError> {
     let too_many = format!("there are more than {MAX_PROMPTS}");
-    let pages = fetch_pages(connection, (MAX_PROMPTS, &too_many), |params| async move {
+    let pages = fetch_pages(connection, MAX_PROMPTS, &too_many, |params| async move {
         let page = connection.peer.list_prompts(params).await?;
         Ok::<_, ServiceError>((page.prompts, page.next_cursor))
     });

@@ -63,7 +63,7 @@ impl LoadResource {
         let request = ReadResourceRequest::new(ReadResourceRequestParams::new(uri));
         let what = format!("the reading of `{}`", excerpt(uri, MAX_DESCRIPTION));
         let request = ClientRequest::ReadResourceRequest(request);
-        match self.server.request(connection, request, &what, (&self.declaration.name, cx)).await? {
+        match self.server.request(connection, request, &what, &self.declaration.name, cx).await? {
             ServerResult::ReadResourceResult(result) => {
                 let blocks = result.contents.into_iter().map(EmbeddedResource::new).map(ContentBlock::Resource);
                 Ok(blocks.collect())
@@ -87,17 +87,18 @@ impl Tool for LoadResource {
         self.requires_confirmation
     }
 
-    async fn prepare(&self, request: &mut LlmRequest, _: &CallContext) -> Result<(), RunError> {
+    async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
         request.tools.push(self.declaration.clone());
-        let resources = async { self.server.connection().await?.resources().await };
+        let resources = async { self.server.for_session(cx).await?.connection().await?.resources().await };
         let resources = resources.await.map_err(|error| self.server.unavailable(&error))?;
         if resources.is_empty() {
             return Ok(());
         }
         let shown: Vec<_> = resources.iter().take(MAX_SHOWN).map(describe).collect();
-        let count = match resources.len() > MAX_SHOWN {
-            true => format!("{} resources, the first {MAX_SHOWN} of which are", resources.len()),
-            false => "these resources:".into(),
+        let count = if resources.len() > MAX_SHOWN {
+            format!("{} resources; the first {MAX_SHOWN} are", resources.len())
+        } else {
+            "these resources:".into()
         };
         request.system_instructions.push(format!(
             "The MCP server {} has {count} {}. When a question is about one, call `{}` before you answer; do not guess what it \
@@ -117,7 +118,7 @@ impl Tool for LoadResource {
             return Err(ToolError::Recoverable(message));
         }
         let connect = async {
-            let connection = self.server.connection().await?;
+            let connection = self.server.for_session(cx).await?.connection().await?;
             let resources = connection.resources().await?;
             Ok::<_, McpError>((connection, resources))
         };
@@ -141,7 +142,7 @@ pub(super) async fn fetch(connection: &Connection) -> Result<Vec<Resource>, McpE
         return Ok(Vec::new());
     }
     let too_many = format!("there are more than {MAX_RESOURCES}");
-    let pages = fetch_pages(connection, (MAX_RESOURCES, &too_many), |params| async move {
+    let pages = fetch_pages(connection, MAX_RESOURCES, &too_many, |params| async move {
         let page = connection.peer.list_resources(params).await?;
         Ok::<_, ServiceError>((page.resources, page.next_cursor))
     });

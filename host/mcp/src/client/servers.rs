@@ -92,7 +92,8 @@ impl McpServers {
                 self.list_servers()
             ));
         };
-        if self.is_started.load(Ordering::Acquire) {
+        // Without a session there are no headers for it.
+        if self.is_started.load(Ordering::Acquire) && server.config.header_provider.is_none() {
             server.start();
         }
         Ok(Arc::new(McpToolset::shared(server.clone(), args.options())))
@@ -224,9 +225,10 @@ fn refuse_inline(key: &str, connection: &Value) -> String {
         let value = inner.get(name).cloned().unwrap_or_else(|| placeholder.into());
         format!("      {name}: {value}\n")
     };
-    let lines = match key.starts_with("stdio") {
-        true => field("command", "npx") + &inner.get("args").map(|_| field("args", "")).unwrap_or_default(),
-        false => field("url", "https://tools.example/mcp"),
+    let lines = if key.starts_with("stdio") {
+        field("command", "npx") + &inner.get("args").map(|_| field("args", "")).unwrap_or_default()
+    } else {
+        field("url", "https://tools.example/mcp")
     };
     format!(
         "`{key}`: an agent cannot start a process or open a connection of its own. Add the server to hatchery.yaml:\n\n\

@@ -52,7 +52,7 @@ impl Tool for McpTool {
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
         let connection = self.server.connection().await.map_err(|error| self.unavailable(&error.for_callers()))?;
-        let input = Arc::new(CallInput::resume(&self.server.config, cx).await?);
+        let input = Arc::new(CallInput::resume(&self.server.name, &self.server.config, cx).await?);
         let result = self.request_with_input(&connection, args, &input, cx).await?;
         if let Some(waiting) = input.elicitation.pause(&self.server.name, cx)? {
             return Ok(waiting);
@@ -119,7 +119,7 @@ impl McpTool {
         cx: &CallContext,
     ) -> Result<CallToolResponse, ToolError> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        match self.server.request(connection, request, &self.request_name(), (&self.declaration.name, cx)).await? {
+        match self.server.request(connection, request, &self.request_name(), &self.declaration.name, cx).await? {
             ServerResult::CallToolResult(result) => Ok(result.into()),
             ServerResult::InputRequiredResult(required) => Ok(required.into()),
             _ => Err(self.unexpected(connection)),

@@ -129,9 +129,10 @@ async fn token(State(server): State<Guarded>, form: String) -> Response {
         "client_credentials" => text("client_id") == "host" && text("client_secret") == "secret",
         _ => false,
     };
-    match is_granted {
-        true => Json(json!({"access_token": TOKEN, "token_type": "Bearer", "expires_in": 3600})).into_response(),
-        false => (StatusCode::BAD_REQUEST, Json(json!({"error": "invalid_grant"}))).into_response(),
+    if is_granted {
+        Json(json!({"access_token": TOKEN, "token_type": "Bearer", "expires_in": 3600})).into_response()
+    } else {
+        (StatusCode::BAD_REQUEST, Json(json!({"error": "invalid_grant"}))).into_response()
     }
 }
 

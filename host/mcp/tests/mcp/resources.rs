@@ -1,16 +1,20 @@
 //! Artifacts of a client's sessions as resources, with a real client of `rmcp`.
+#![expect(deprecated, reason = "revision 2026-07-28 deprecates single subscriptions")]
 
 use std::collections::HashMap;
 
 use hatchery_core::{Agent, Blob, Part, PartData};
 use hatchery_engine::build::custom;
+use hatchery_test_support::map;
 use rmcp::model::{
-    ArgumentInfo, CompleteRequestParams, CompletionContext, ReadResourceRequestParams, Reference, ResourceContents,
-    ResourceTemplateReference,
+    ArgumentInfo, CallToolRequestParams, CompleteRequestParams, CompletionContext, ReadResourceRequestParams,
+    Reference, ResourceContents, ResourceTemplateReference, ServerNotification, SubscribeRequestParams,
+    SubscriptionFilter,
 };
 use rmcp::service::ServiceError;
 use serde_json::json;
 
+use crate::input::{Person, clients};
 use crate::server::{Client, Host, call, connect};
 
 /// Stores the message as a text, and an image.
@@ -129,7 +133,58 @@ async fn the_parts_of_the_template_can_be_completed() {
     let known = [("app", "scribe"), ("session", session.as_str())];
     assert_eq!(complete(&client, "name", "notes", &known).await, ["notes/a b.txt"]);
     assert_eq!(complete(&client, "name", "", &[("app", "bank"), ("session", &session)]).await, [""; 0]);
-    let prompt = CompleteRequestParams::new(Reference::for_prompt("x"), ArgumentInfo::new("a", ""));
-    let error = client.complete(prompt).await.unwrap_err().to_string();
-    assert!(error.contains("only `artifact:///{app}/{session}/{name}` can be completed"), "{error}");
+    let other = CompleteRequestParams::new(Reference::for_resource("docs://{page}"), ArgumentInfo::new("page", ""));
+    let error = client.complete(other).await.unwrap_err().to_string();
+    assert!(error.contains("there is no template `docs://{page}`; templates are listed"), "{error}");
+}
+
+#[tokio::test]
+async fn a_client_is_notified_when_a_run_stores_an_artifact_that_it_watches() {
+    let client = Host::new(vec![scribe()]).client().await;
+    let session = store(&client, "x").await;
+    let uri = format!("artifact:///scribe/{session}/dot.png");
+    client.subscribe(SubscribeRequestParams::new(&uri)).await.unwrap();
+    let again = json!({"message": "y", "session": session});
+    call(&client, "run_scribe", again.clone()).await.unwrap();
+    client.service().updated.notified().await;
+    assert_eq!(*client.service().updates.lock().unwrap(), [uri.as_str()]);
+    let hidden = client.subscribe(SubscribeRequestParams::new("artifact:///other/s/dot.png")).await.unwrap_err();
+    assert!(hidden.to_string().contains("Resource not found"), "{hidden}");
+}
+
+#[tokio::test]
+async fn a_client_watches_at_most_256_resources() {
+    let client = Host::new(vec![scribe()]).client().await;
+    let watch = |index: usize| client.subscribe(SubscribeRequestParams::new(format!("artifact:///scribe/s/{index}")));
+    for index in 0..256 {
+        watch(index).await.unwrap();
+    }
+    watch(0).await.unwrap();
+    let refused = watch(256).await.unwrap_err().to_string();
+    assert!(refused.contains("a client can watch at most 256 resources"), "{refused}");
+}
+
+#[tokio::test]
+async fn subscriptions_of_revision_2026_07_28_are_streams() {
+    let host = Host::new(vec![scribe()]);
+    let [_, client] = clients(&host, &Person::absent()).await;
+    let session = {
+        let params = CallToolRequestParams::new("run_scribe").with_arguments(map(json!({"message": "x"})));
+        client.call_tool(params).await.unwrap().structured_content.unwrap()["session"].clone()
+    };
+    let uri = format!("artifact:///scribe/{}/dot.png", session.as_str().unwrap());
+    let filter = SubscriptionFilter::builder().resources_list_changed().resource_subscription(&uri).build();
+    let mut subscription = client.listen(filter).await.unwrap();
+    let params = CallToolRequestParams::new("run_scribe");
+    let args = map(json!({"message": "y", "session": session}));
+    client.call_tool(params.with_arguments(args)).await.unwrap();
+    let mut seen = std::collections::BTreeSet::new();
+    while seen.len() < 2 {
+        seen.insert(match subscription.next().await.unwrap().unwrap() {
+            ServerNotification::ResourceUpdatedNotification(updated) => updated.params.uri,
+            ServerNotification::ResourceListChangedNotification(_) => "list".to_owned(),
+            other => panic!("{other:?}"),
+        });
+    }
+    assert_eq!(seen, [uri, "list".to_owned()].into());
 }

@@ -207,9 +207,10 @@ fn tool_result(response: &FunctionResponse) -> Result<ContentBlock<'_>, String> 
 fn call_id<'a>(id: Option<&'a str>, name: &str) -> Cow<'a, str> {
     let is_accepted = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-');
     let id = prompt::call_id(id, name);
-    match id.chars().all(is_accepted) {
-        true => id,
-        false => id.chars().map(|char| if is_accepted(char) { char } else { '_' }).collect::<String>().into(),
+    if id.chars().all(is_accepted) {
+        id
+    } else {
+        id.chars().map(|char| if is_accepted(char) { char } else { '_' }).collect::<String>().into()
     }
 }
 

@@ -131,7 +131,7 @@ impl EventDecoder {
 
     fn start_block(&mut self, index: u64, block: ResponseBlock) -> Vec<Part> {
         let is_thought = matches!(block, ResponseBlock::Thinking { .. } | ResponseBlock::RedactedThinking { .. });
-        // An empty text keeps two thoughts apart, each of which has its own signature.
+        // An empty text separates two thoughts with different signatures.
         let separator = (self.was_thought && is_thought).then(|| Part::text(""));
         self.was_thought = is_thought;
         let part = match block {
@@ -243,9 +243,10 @@ impl Decoder for EventDecoder {
 
     /// Returns the calls of a stream that ended without a stop reason.
     fn finish(&mut self) -> Result<Vec<LlmResponse>, ModelError> {
-        match self.calls.is_empty() && self.malformed_call.is_none() {
-            true => Ok(Vec::new()),
-            false => Ok(vec![self.end_message(None)?]),
+        if self.calls.is_empty() && self.malformed_call.is_none() {
+            Ok(Vec::new())
+        } else {
+            Ok(vec![self.end_message(None)?])
         }
     }
 

@@ -13,7 +13,7 @@ use crate::failure::Origin;
 use crate::finish;
 use crate::signatures::SignatureKind;
 
-/// Where the model is named: in the body, or in the URL of Vertex AI.
+/// The place of the model name: the body, or the URL of Vertex AI.
 pub(super) enum Target<'a> {
     Model(&'a str),
     ApiVersion(&'static str),
@@ -45,13 +45,12 @@ pub(super) fn request<'a>(
     let cache_control = cache_control(&request.config);
     let mut tools = tools(request)?;
     let instructions = request.system_instructions.join("\n\n");
-    let system = match instructions.trim().is_empty() {
-        true => {
-            mark_last(&mut tools, cache_control);
-            Vec::new()
-        }
+    let system = if instructions.trim().is_empty() {
+        mark_last(&mut tools, cache_control);
+        Vec::new()
+    } else {
         // The mark covers the tools too, which come before the instructions in the cache.
-        false => vec![CachedBlock::text(instructions).with_cache_control(cache_control)],
+        vec![CachedBlock::text(instructions).with_cache_control(cache_control)]
     };
     let (model, anthropic_version) = match target {
         Target::Model(model) => (Some(model), None),

@@ -59,9 +59,10 @@ impl GeminiEmbedder {
         let request = |text| RequestJson { model: &self.resource, content: ContentJson { parts: [TextJson { text }] } };
         let batch = BatchJson { requests: texts.iter().map(|text| request(text)).collect() };
         let response: BatchResponse = self.endpoint.post_json(&self.url, &batch).await?;
-        match response.embeddings.len() == texts.len() {
-            true => Ok(response.embeddings.into_iter().map(|embedding| embedding.values).collect()),
-            false => Err(self.endpoint.origin.bad_response("it has another number of embeddings than texts")),
+        if response.embeddings.len() == texts.len() {
+            Ok(response.embeddings.into_iter().map(|embedding| embedding.values).collect())
+        } else {
+            Err(self.endpoint.origin.bad_response("it has another number of embeddings than texts"))
         }
     }
 }

@@ -44,9 +44,10 @@ impl OpenAiEmbedder {
         let request = RequestJson { model: &self.model, input: texts, encoding_format: "float" };
         let ResponseJson { mut data } = self.endpoint.post_json(&self.url, &request).await?;
         data.sort_by_key(|embedding| embedding.index);
-        match data.iter().map(|embedding| embedding.index).eq(0..texts.len()) {
-            true => Ok(data.into_iter().map(|embedding| embedding.embedding).collect()),
-            false => Err(self.endpoint.origin.bad_response("it has another number of embeddings than texts")),
+        if data.iter().map(|embedding| embedding.index).eq(0..texts.len()) {
+            Ok(data.into_iter().map(|embedding| embedding.embedding).collect())
+        } else {
+            Err(self.endpoint.origin.bad_response("it has another number of embeddings than texts"))
         }
     }
 }

@@ -64,7 +64,7 @@ impl EventDecoder {
 
     fn start_item(&mut self, item: &OutputItem) -> Vec<Part> {
         let is_thought = matches!(item, OutputItem::Reasoning { .. });
-        // An empty text keeps two thoughts apart, each of which has its own encrypted form.
+        // An empty text separates two thoughts with different encrypted forms.
         let separator = (self.was_thought && is_thought).then(|| Part::text(""));
         self.was_thought = is_thought;
         self.has_deltas = false;

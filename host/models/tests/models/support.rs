@@ -15,7 +15,7 @@ use hatchery_models::{ModelProviders, Service, Settings};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-/// Where the metadata server of Google Cloud has the access token.
+/// The path of the access token on the metadata server of Google Cloud.
 pub const METADATA_PATH: &str = "/computeMetadata/v1/instance/service-accounts/default/token";
 
 /// How a response body ends.

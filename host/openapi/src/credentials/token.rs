@@ -8,7 +8,7 @@ use hatchery_egress::{Egress, GoogleCredentials, Secret, TokenCache, TokenReques
 use reqwest::header::HeaderValue;
 use reqwest::{Method, Url};
 
-use super::user::UserAuthenticator;
+use super::user::{UserAuthenticator, auth_error};
 use super::{
     ClientCredentials, ClientPlacement, Credentials, KeySource, Placement, Refusable, ServiceAccount, setting,
 };
@@ -34,27 +34,32 @@ pub(crate) struct Authenticator {
 }
 
 impl Authenticator {
-    /// Creates an authenticator. Credentials of users are stored under the name `key`.
-    pub(crate) fn new(credentials: Credentials, key: String, egress: &Arc<dyn Egress>) -> Self {
+    /// Creates an authenticator for a toolset, such as `openapi:shop`.
+    pub(crate) fn new(credentials: Credentials, toolset: String, egress: &Arc<dyn Egress>) -> Self {
         let user = match &credentials {
-            Credentials::User(user) => Some(UserAuthenticator::new((**user).clone(), key, egress.clone())),
+            Credentials::User(user) => Some(UserAuthenticator::new((**user).clone(), toolset, egress.clone())),
             _ => None,
         };
         Self { credentials, cache: TokenCache::default(), user }
     }
 
-    /// Returns the placement of the credential for a request. A token is fetched if there is none or it expires soon.
-    /// Requests outside of a call have no user's credential.
+    /// Returns the placement of the credential for a request to `url`. A token is fetched if there is none or it expires
+    /// soon. Requests outside of a call have no user's credential.
     ///
     /// # Errors
     /// If a variable is not set, a value cannot be in a header, or there is no token. [`ApiError::CredentialRequested`]
     /// if the user of the call has been asked.
-    pub(crate) async fn place(&self, transport: &Transport, cx: Option<&CallContext>) -> Result<Placement, ApiError> {
+    pub(crate) async fn place(
+        &self,
+        transport: &Transport,
+        url: &Url,
+        cx: Option<&CallContext>,
+    ) -> Result<Placement, ApiError> {
         let token = match &self.credentials {
             Credentials::None => return Ok(Placement::default()),
             Credentials::User(_) => {
                 return match (&self.user, cx) {
-                    (Some(user), Some(cx)) => user.place(cx).await,
+                    (Some(user), Some(cx)) => user.place(url, cx).await,
                     (_, _) => Ok(Placement::default()),
                 };
             }
@@ -76,16 +81,16 @@ impl Authenticator {
     /// # Errors
     /// If a user's credential cannot be deleted.
     pub(crate) async fn forget(&self, placement: &Refusable, cx: Option<&CallContext>) -> Result<bool, ApiError> {
-        match (placement, &self.user, cx) {
-            (Refusable::User(credential), Some(user), Some(cx)) => {
-                user.refuse(cx, credential).await?;
+        match (placement, cx) {
+            (Refusable::User { authenticator, credential }, Some(cx)) => {
+                authenticator.refuse(cx, credential).await.map_err(auth_error)?;
                 Ok(true)
             }
-            (Refusable::Token(token), _, _) => {
+            (Refusable::Token(token), _) => {
                 self.cache.forget(token);
                 Ok(true)
             }
-            (Refusable::User(_) | Refusable::Nothing, _, _) => Ok(false),
+            (Refusable::User { .. } | Refusable::Nothing, _) => Ok(false),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Credentials that each user of an agent grants, which the host requests from the client.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{AuthConfig, AuthCredential, AuthKeyLocation, AuthScheme, CallContext, ConfigValue, OAuth2Auth};
 use hatchery_egress::{AuthError, ClientAuthentication, Egress, ToolAuthenticator};
-use tokio::sync::OnceCell;
+use reqwest::Url;
 
 use super::{ClientPlacement, KeyLocation, Placement, Refusable};
 use crate::error::{ApiError, read};
@@ -33,11 +35,11 @@ pub struct UserClient {
 /// Gets the credentials of users for one API.
 pub(super) struct UserAuthenticator {
     credentials: UserCredentials,
-    /// The name under which the credentials of a user are kept.
-    key: String,
+    /// The toolset of the API, such as `openapi:shop`.
+    toolset: String,
     egress: Arc<dyn Egress>,
-    /// Created when it is needed first, since its variables may be missing.
-    authenticator: OnceCell<ToolAuthenticator>,
+    /// By origin of the API's server. Created when they are needed first, since their variables may be missing.
+    authenticators: Mutex<BTreeMap<String, Arc<ToolAuthenticator>>>,
 }
 
 impl std::fmt::Debug for UserAuthenticator {
@@ -47,24 +49,21 @@ impl std::fmt::Debug for UserAuthenticator {
 }
 
 impl UserAuthenticator {
-    pub(super) fn new(credentials: UserCredentials, key: String, egress: Arc<dyn Egress>) -> Self {
-        Self { credentials, key, egress, authenticator: OnceCell::new() }
+    pub(super) fn new(credentials: UserCredentials, toolset: String, egress: Arc<dyn Egress>) -> Self {
+        Self { credentials, toolset, egress, authenticators: Mutex::default() }
     }
 
-    /// Returns the placement of the user's credential for a request of this call.
+    /// Returns the placement of the user's credential for a request of this call to `url`.
     ///
     /// # Errors
     /// [`ApiError::CredentialRequested`] if the user has been asked.
-    pub(super) async fn place(&self, cx: &CallContext) -> Result<Placement, ApiError> {
-        let credential = self.authenticator().await?.credential(cx).await.map_err(auth_error)?;
+    pub(super) async fn place(&self, url: &Url, cx: &CallContext) -> Result<Placement, ApiError> {
+        let authenticator = self.authenticator(url)?;
+        let credential = authenticator.credential(cx).await.map_err(auth_error)?;
         let credential = credential.ok_or(ApiError::CredentialRequested)?;
         let placement = self.placement(&credential)?;
-        Ok(Placement { refusable: Refusable::User(Box::new(credential)), ..placement })
-    }
-
-    /// Reports that the API has refused a credential.
-    pub(super) async fn refuse(&self, cx: &CallContext, refused: &AuthCredential) -> Result<(), ApiError> {
-        self.authenticator().await?.refuse(cx, refused).await.map_err(auth_error)
+        let refusable = Refusable::User { authenticator, credential: Box::new(credential) };
+        Ok(Placement { refusable, ..placement })
     }
 
     fn placement(&self, credential: &AuthCredential) -> Result<Placement, ApiError> {
@@ -87,11 +86,20 @@ impl UserAuthenticator {
         }
     }
 
-    async fn authenticator(&self) -> Result<&ToolAuthenticator, ApiError> {
-        self.authenticator.get_or_try_init(async || self.create()).await
+    fn authenticator(&self, url: &Url) -> Result<Arc<ToolAuthenticator>, ApiError> {
+        let server = url.origin().ascii_serialization();
+        let mut authenticators = self.authenticators.lock_unpoisoned();
+        if let Some(known) = authenticators.get(&server) {
+            return Ok(known.clone());
+        }
+        let created = Arc::new(self.create(&server)?);
+        authenticators.insert(server, created.clone());
+        Ok(created)
     }
 
-    fn create(&self) -> Result<ToolAuthenticator, ApiError> {
+    /// Creates an authenticator whose credentials are for one server, one scheme and one client only: with other settings
+    /// under the same name, users are asked again.
+    fn create(&self, server: &str) -> Result<ToolAuthenticator, ApiError> {
         let UserCredentials { scheme, client } = &self.credentials;
         let raw = client.as_ref().map(|client| -> Result<AuthCredential, ApiError> {
             let secret = client.secret.as_ref().map(|secret| read(secret, "auth.user.client_secret")).transpose()?;
@@ -103,7 +111,8 @@ impl UserAuthenticator {
             }))
         });
         let config = AuthConfig::new(scheme.clone(), raw.transpose()?);
-        let config = AuthConfig { credential_key: Some(self.key.clone()), ..config };
+        let key = format!("{}:{}:{server}", self.toolset, config.key());
+        let config = AuthConfig { credential_key: Some(key), ..config };
         let client_authentication = match client.as_ref().map(|client| client.placement) {
             Some(ClientPlacement::Body) => ClientAuthentication::Body,
             Some(ClientPlacement::Header) | None => ClientAuthentication::Header,
@@ -113,7 +122,7 @@ impl UserAuthenticator {
     }
 }
 
-fn auth_error(error: AuthError) -> ApiError {
+pub(super) fn auth_error(error: AuthError) -> ApiError {
     match error {
         AuthError::Refused { .. } | AuthError::Answer(_) | AuthError::Unasked(_) => ApiError::User(error.for_models()),
         AuthError::Egress(reason) => ApiError::Refused(reason),

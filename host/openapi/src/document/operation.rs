@@ -151,9 +151,10 @@ impl Draft<'_> {
         let text =
             |key: &str| self.operation.get(key).and_then(Value::as_str).map(str::trim).filter(|it| !it.is_empty());
         let texts: Vec<_> = [text("summary"), text("description")].into_iter().flatten().collect();
-        match texts.is_empty() {
-            true => shorten(&format!("{} {}", self.method, self.path), MAX_TEXT),
-            false => shorten(&texts.join("\n"), MAX_TEXT),
+        if texts.is_empty() {
+            shorten(&format!("{} {}", self.method, self.path), MAX_TEXT)
+        } else {
+            shorten(&texts.join("\n"), MAX_TEXT)
         }
     }
 }

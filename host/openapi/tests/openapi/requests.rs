@@ -219,7 +219,7 @@ async fn a_request_has_at_most_a_hundred_files() {
     assert_eq!(calls.response().await, json!({"result": "ok"}));
 }
 
-/// Artifacts of which none can be read.
+/// An artifact service that cannot read any artifact.
 struct SlowArtifacts;
 
 #[async_trait]

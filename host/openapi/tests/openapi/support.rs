@@ -11,7 +11,7 @@ use hatchery_core::{Event, RunError, Toolset};
 use hatchery_egress::{Egress, Url};
 use hatchery_models::scripted::{Reply, Scripted};
 use hatchery_openapi::{ApiConfig, DocumentSource, OpenApiToolset, ToolsetOptions};
-use hatchery_test_support::{Harness, llm_on};
+use hatchery_test_support::{Harness, llm_on, serve_http};
 use serde_json::{Value, json};
 
 /// A policy that allows requests to one host and port.
@@ -64,9 +64,7 @@ impl Server {
             log.lock().unwrap().push(request.clone());
             answer(request)
         });
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        let address = serve_http(app).await.trim_start_matches("http://").to_owned();
         Self { address, requests }
     }
 

@@ -129,9 +129,12 @@ async fn concurrent_calls_request_one_token() {
 
 #[tokio::test]
 async fn a_token_that_is_refused_is_replaced_once() {
-    let (server, api) = shop(json!(3_600), |request| match request["headers"]["authorization"] == "Bearer token-0" {
-        true => StatusCode::UNAUTHORIZED.into_response(),
-        false => "ok".into_response(),
+    let (server, api) = shop(json!(3_600), |request| {
+        if request["headers"]["authorization"] == "Bearer token-0" {
+            StatusCode::UNAUTHORIZED.into_response()
+        } else {
+            "ok".into_response()
+        }
     })
     .await;
     assert_eq!(call(&api, 1).await, [json!({"result": "ok"})]);

@@ -1,15 +1,17 @@
 //! Credentials that users grant: requested from the client in the wire shape of ADK, exchanged, refreshed and kept.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use hatchery_core::{
-    AuthKeyLocation, AuthScheme, ConfigValue, Content, CredentialId, Event, FunctionResponse, OAuthFlow, OAuthFlows,
-    Part, PartData,
+    Agent, AuthKeyLocation, AuthScheme, ConfigValue, Content, CredentialId, Event, FunctionResponse, OAuthFlow,
+    OAuthFlows, Part, PartData,
 };
 use hatchery_egress::Url;
+use hatchery_engine::App;
 use hatchery_models::scripted::{Reply, Scripted};
 use hatchery_openapi::{ClientPlacement, Credentials, UserClient, UserCredentials};
 use hatchery_test_support::{Harness, llm_on};
@@ -28,6 +30,8 @@ struct Login {
     issued: Arc<AtomicUsize>,
     valid: Arc<AtomicUsize>,
     lifetime: Arc<AtomicUsize>,
+    /// Answers to the next requests for tokens.
+    failures: Arc<Mutex<VecDeque<(StatusCode, &'static str)>>>,
 }
 
 impl Login {
@@ -41,6 +45,10 @@ impl Login {
 
     fn answer(&self, request: &Value) -> Response {
         let body = request["body"].as_str().unwrap_or_default();
+        let is_token_request = request["path"] == "/token";
+        if let Some((status, error)) = is_token_request.then(|| self.failures.lock().unwrap().pop_front()).flatten() {
+            return (status, axum::Json(json!({"error": error}))).into_response();
+        }
         match request["path"].as_str() {
             Some("/token") if body.contains("code=good") || body.contains("refresh_token=refresh-") => {
                 let number = self.issued.fetch_add(1, Ordering::SeqCst);
@@ -62,9 +70,10 @@ impl Login {
             _ => {
                 let header = request["headers"]["authorization"].as_str().unwrap_or_default();
                 let number = header.strip_prefix("Bearer access-").and_then(|number| number.parse::<usize>().ok());
-                match number.is_some_and(|number| number >= self.valid.load(Ordering::SeqCst)) {
-                    true => axum::Json(json!({"orders": [1, 2]})).into_response(),
-                    false => StatusCode::UNAUTHORIZED.into_response(),
+                if number.is_some_and(|number| number >= self.valid.load(Ordering::SeqCst)) {
+                    axum::Json(json!({"orders": [1, 2]})).into_response()
+                } else {
+                    StatusCode::UNAUTHORIZED.into_response()
                 }
             }
         }
@@ -96,16 +105,28 @@ fn user(scheme: AuthScheme, client: Option<UserClient>) -> Credentials {
 
 /// Returns an app whose model calls the operation after each message, and then says something.
 async fn app(server: &Server, credentials: Credentials) -> (Harness, Api) {
-    let model = Scripted::new().on_tool("op", "one moment").default_reply(Reply::call("op", json!({})));
-    app_of(server, credentials, model).await
+    app_of(server, credentials, asking_model()).await
+}
+
+fn asking_model() -> Scripted {
+    Scripted::new().on_tool("op", "one moment").default_reply(Reply::call("op", json!({})))
 }
 
 async fn app_of(server: &Server, credentials: Credentials, model: Scripted) -> (Harness, Api) {
     let mut api = server.api(&operation(json!({})));
     api.config.credentials = credentials;
+    (Harness::new(clerk(&api, model)).await, api)
+}
+
+/// Returns an agent that uses an API.
+fn clerk(api: &Api, model: Scripted) -> Agent {
     let toolset = api.toolset();
-    let agent = llm_on("clerk", &Arc::new(model), |llm| llm.toolsets.push(toolset));
-    (Harness::new(agent).await, api)
+    llm_on("clerk", &Arc::new(model), |llm| llm.toolsets.push(toolset))
+}
+
+/// Returns the app of a [`Harness`] with an agent that uses an API.
+fn calling(api: &Api, model: Scripted) -> Arc<App> {
+    Arc::new(App::new("app", clerk(api, model)).unwrap())
 }
 
 /// Returns the id and the arguments of the request for a credential.
@@ -179,7 +200,8 @@ async fn a_user_logs_in_and_the_call_is_made_again() {
     assert_eq!(config["authScheme"]["type"], "oauth2");
     assert_eq!(config["authScheme"]["flows"]["authorizationCode"]["tokenUrl"], server.url("/token"));
     assert_eq!(config["rawAuthCredential"], json!({"authType": "oauth2", "oauth2": {"clientId": "me"}}));
-    assert_eq!(config["credentialKey"], "openapi:shop");
+    let key = config["credentialKey"].as_str().unwrap();
+    assert!(key.starts_with("openapi:shop:adk_oauth2_") && key.ends_with(&format!(":{}", server.url(""))), "{key}");
     let uri = config["exchangedAuthCredential"]["oauth2"]["authUri"].as_str().unwrap();
     assert!(uri.starts_with(&server.url("/authorize?")), "{uri}");
     let expected = [("response_type", "code"), ("client_id", "me"), ("scope", "orders.read"), ("redirect_uri", "")];
@@ -267,6 +289,41 @@ async fn a_refused_login_is_an_error_for_the_model_and_the_next_call_asks_again(
 }
 
 #[tokio::test]
+async fn a_token_server_that_refuses_the_host_or_is_busy_takes_nothing_from_the_user() {
+    let (login, server) = Login::start().await;
+    // Each call refreshes its token.
+    login.lifetime.store(30, Ordering::SeqCst);
+    let (app, _api) = app(&server, oauth2(&server)).await;
+    let (id, args) = request(&app.run("orders?").await);
+    let failures = [
+        (StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded"),
+        (StatusCode::UNAUTHORIZED, "invalid_client"),
+        (StatusCode::TOO_MANY_REQUESTS, "access_denied"),
+    ];
+    let shown = "the call of `op` of the API `shop` failed: the host gets no credentials for it; the log of the host holds the \
+                 cause";
+    login.failures.lock().unwrap().extend(failures);
+    // The code is kept too, so that the login need not be repeated.
+    assert_eq!(tool_result(&app.send(logged_in(&id, &args, "code=good")).await)["error"], shown);
+    for _ in &failures[1..] {
+        let events = app.run("again?").await;
+        assert!(no_request(&events));
+        assert_eq!(tool_result(&events)["error"], shown);
+    }
+    assert_eq!(tool_result(&app.run("again?").await), json!({"orders": [1, 2]}));
+
+    login.failures.lock().unwrap().extend(failures);
+    for _ in &failures {
+        let events = app.run("again?").await;
+        assert!(no_request(&events));
+        assert_eq!(tool_result(&events)["error"], shown);
+    }
+    assert_eq!(tool_result(&app.run("again?").await), json!({"orders": [1, 2]}));
+    login.failures.lock().unwrap().push_back((StatusCode::BAD_REQUEST, "invalid_grant"));
+    request(&app.run("again?").await);
+}
+
+#[tokio::test]
 async fn the_answer_of_another_login_is_not_accepted() {
     let (_, server) = Login::start().await;
     let (app, _api) = app(&server, oauth2(&server)).await;
@@ -288,7 +345,8 @@ async fn an_answer_to_nothing_is_not_kept_and_an_answer_counts_once() {
     let (id, args) = request(&app.run("orders?").await);
     let good = logged_in(&id, &args, "code=good");
     app.send(good.clone()).await;
-    let kept = CredentialId::of_user(&app.session().await.key, "openapi:shop");
+    let key = args["authConfig"]["credentialKey"].as_str().unwrap();
+    let kept = CredentialId::of_user(&app.session().await.key, key);
     let credentials = app.runner.services().credentials.clone();
     credentials.delete(&kept).await.unwrap();
     for content in [good, logged_in("adk-unknown", &args, "code=good")] {
@@ -338,7 +396,52 @@ async fn a_key_a_password_and_a_token_of_a_user_are_where_the_scheme_says() {
 }
 
 #[tokio::test]
-async fn a_user_who_declines_is_not_asked_again_by_the_same_call() {
+async fn what_a_user_has_granted_is_for_one_server_and_one_client_only() {
+    let scheme = || AuthScheme::ApiKey { location: AuthKeyLocation::Header, name: "X-Key".into() };
+    let (first, second) = (Server::echo().await, Server::echo().await);
+    let (mut shop, api) = app(&first, user(scheme(), None)).await;
+    let (id, args) = request(&shop.run("orders?").await);
+    let key = json!({"authType": "apiKey", "apiKey": "us3r-key"});
+    shop.send(answer(&id, &args, |exchanged| *exchanged = key)).await;
+    assert_eq!(first.requests().last().unwrap()["headers"]["x-key"], "us3r-key");
+
+    // As after a restart with other settings under the same name.
+    let reopen = |server: &Server, credentials: Credentials| {
+        let mut api = server.api(&operation(json!({})));
+        api.config.credentials = credentials;
+        api
+    };
+    let moved = reopen(&second, user(scheme(), None));
+    let bearer = reopen(&first, user(AuthScheme::Http { scheme: "bearer".into() }, None));
+    for (api, server) in [(&moved, &second), (&bearer, &first)] {
+        let before = server.requests().len();
+        shop.app = calling(api, asking_model());
+        request(&shop.run("orders?").await);
+        assert_eq!(server.requests().len(), before, "nothing is sent before the user has granted it");
+    }
+    shop.app = calling(&api, asking_model());
+    let events = shop.run("orders?").await;
+    assert!(no_request(&events));
+    assert_eq!(first.requests().last().unwrap()["headers"]["x-key"], "us3r-key");
+}
+
+#[tokio::test]
+async fn another_client_of_the_same_server_gets_no_tokens_of_the_first() {
+    let (_, server) = Login::start().await;
+    let (mut shop, mut api) = app(&server, oauth2(&server)).await;
+    let (id, args) = request(&shop.run("orders?").await);
+    shop.send(logged_in(&id, &args, "code=good")).await;
+    let Credentials::User(user) = &mut api.config.credentials else { panic!("a user's credentials") };
+    user.client.as_mut().unwrap().id = ConfigValue::Text("other".into());
+    shop.app = calling(&api, asking_model());
+    let sent = server.requests().len();
+    let (_, args) = request(&shop.run("orders?").await);
+    assert_eq!(args["authConfig"]["rawAuthCredential"]["oauth2"]["clientId"], "other");
+    assert_eq!(server.requests().len(), sent);
+}
+
+#[tokio::test]
+async fn a_user_who_declines_is_not_asked_again_by_the_same_call_and_the_model_is_told() {
     let (_, server) = Login::start().await;
     let model =
         Scripted::sequence([Reply::call("op", json!({})), Reply::from("one moment"), Reply::from("as you like")]);
@@ -346,7 +449,8 @@ async fn a_user_who_declines_is_not_asked_again_by_the_same_call() {
     let (id, args) = request(&app.run("orders?").await);
     let events = app.send(answer(&id, &args, |_| {})).await;
     assert!(no_request(&events));
-    assert!(events.iter().all(|event| event.function_responses().next().is_none()));
+    let error = tool_result(&events)["error"].as_str().unwrap_or_default().to_owned();
+    assert!(error.starts_with("the user has not granted the credential that `op` needs"), "{error}");
 }
 
 #[tokio::test]

@@ -120,9 +120,8 @@ async fn a_login_is_not_sent_over_plain_http_to_another_host() {
 async fn a_token_service_on_this_machine_receives_the_login_and_the_registry_the_token() {
     let service = FakeRegistry::start(|_, _| response("200 OK", "", r#"{"token": "a-token"}"#)).await;
     let realm = format!("http://{}/token?x=1", service.address);
-    let fake = FakeRegistry::start(move |head, _| match head.contains("/manifests/") {
-        true => response("404 Not Found", "", ""),
-        false => token_challenge(&realm),
+    let fake = FakeRegistry::start(move |head, _| {
+        if head.contains("/manifests/") { response("404 Not Found", "", "") } else { token_challenge(&realm) }
     })
     .await;
     assert!(error_of(&fake).await.starts_with("the registry has no "), "the manifest is not there");
@@ -157,9 +156,8 @@ async fn a_registry_that_changes_its_challenge_does_not_get_the_login_elsewhere(
 #[tokio::test]
 async fn a_manifest_is_read_up_to_a_limit() {
     const DECLARED: u64 = 300 << 20;
-    let fake = FakeRegistry::start(|head, _| match head.contains("/manifests/") {
-        true => Reply::Zeros(DECLARED),
-        false => response("200 OK", "", "{}"),
+    let fake = FakeRegistry::start(|head, _| {
+        if head.contains("/manifests/") { Reply::Zeros(DECLARED) } else { response("200 OK", "", "{}") }
     })
     .await;
     let reference = fake.reference();
@@ -174,16 +172,22 @@ async fn a_manifest_is_read_up_to_a_limit() {
 
 #[tokio::test]
 async fn an_error_response_is_read_up_to_a_limit() {
-    let fake = FakeRegistry::start(|head, _| match head.contains("/manifests/") {
-        true => response("500 Oh", "", r#"{"errors": [{"code": "UNKNOWN", "message": "out of paper"}]}"#),
-        false => response("200 OK", "", "{}"),
+    let fake = FakeRegistry::start(|head, _| {
+        if head.contains("/manifests/") {
+            response("500 Oh", "", r#"{"errors": [{"code": "UNKNOWN", "message": "out of paper"}]}"#)
+        } else {
+            response("200 OK", "", "{}")
+        }
     })
     .await;
     let message = error_of(&fake).await;
     assert_eq!(message, format!("the registry does not serve {}: status 500: out of paper", fake.reference()));
-    let fake = FakeRegistry::start(|head, _| match head.contains("/manifests/") {
-        true => response("500 Oh", "", &"x".repeat(1 << 20)),
-        false => response("200 OK", "", "{}"),
+    let fake = FakeRegistry::start(|head, _| {
+        if head.contains("/manifests/") {
+            response("500 Oh", "", &"x".repeat(1 << 20))
+        } else {
+            response("200 OK", "", "{}")
+        }
     })
     .await;
     assert_eq!(error_of(&fake).await, format!("the registry does not serve {}: status 500", fake.reference()));

@@ -1,4 +1,4 @@
-//! API keys, of which only hashes are kept.
+//! API keys. Only their hashes are kept in memory.
 
 use std::sync::Arc;
 

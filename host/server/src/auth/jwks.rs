@@ -27,7 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest key set.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Why there is no key for a token.
+/// Reasons why there is no key for a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyError {
     /// The issuer has no such key.

@@ -28,12 +28,12 @@ struct Login {
     end: Instant,
 }
 
-/// What a browser was logged in with.
+/// The credential of a login.
 #[derive(Debug, Clone)]
 pub(super) enum LoginCredential {
     /// An API key, which may be withdrawn before the login ends.
     Key(Hash),
-    /// A token, by whom it belonged to.
+    /// A token, by the name of its owner.
     Token(Principal),
 }
 
@@ -53,7 +53,7 @@ impl Logins {
         id
     }
 
-    /// Returns what a browser was logged in with. `None` if the login has ended.
+    /// Returns the credential of a login. `None` if it has ended.
     pub(super) fn find(&self, id: &str) -> Option<LoginCredential> {
         let logins = self.0.lock_unpoisoned();
         logins.get(&hash(id)).filter(|login| login.end > Instant::now()).map(|login| login.credential.clone())

@@ -1,4 +1,4 @@
-//! The sender of a request, and what they may do.
+//! The sender of a request, and their permissions.
 
 use std::sync::Arc;
 
@@ -56,11 +56,25 @@ impl Principal {
         }
     }
 
-    /// Returns what a client may use. `None` if it is not limited to it.
+    /// Returns the apps and the user that a client is limited to. `None` without a limit.
     pub(crate) fn scope(&self) -> Option<&ClientScope> {
         match self {
             Self::Client(client) => Some(&client.scope),
             Self::Anybody | Self::Operator(_) => None,
+        }
+    }
+
+    /// Returns the scope of an MCP client. One without a user gets a user of its own, so that clients share neither sessions
+    /// nor the credentials that are granted in them.
+    pub(crate) fn mcp_scope(&self) -> Option<ClientScope> {
+        let own = || Some(hatchery_mcp::client_user(self.name()).into());
+        match self {
+            Self::Anybody => None,
+            Self::Operator(_) => Some(ClientScope { user: own(), apps: ["*".to_owned()].into() }),
+            Self::Client(client) => {
+                let ClientScope { user, apps } = client.scope.clone();
+                Some(ClientScope { user: user.or_else(own), apps })
+            }
         }
     }
 
@@ -80,7 +94,7 @@ impl Principal {
     /// Checks that they may act for a user.
     ///
     /// # Errors
-    /// 403 with the user for whom they may.
+    /// 403 with the user that the credentials are for.
     pub(crate) fn check_user(&self, id: &str) -> Result<(), ApiError> {
         match self.scope().and_then(|scope| scope.user.as_ref().filter(|_| !scope.has_user(id))) {
             None => Ok(()),

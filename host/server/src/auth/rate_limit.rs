@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use hatchery_core::sync::MutexExt;
 
-/// Most clients that are known. Those whose last request is longest ago make room, and have a full bucket then.
+/// Maximum number of clients with a bucket. The least recently used ones are evicted, and get a full bucket again.
 const MAX_CLIENTS: usize = 16_384;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// Adds what the time since the last request allows.
+    /// Refills the bucket for the time since the last request.
     fn fill(&mut self, per_minute: f64, now: Instant) {
         let added = now.duration_since(self.filled).as_secs_f64() / MINUTE.as_secs_f64() * per_minute;
         self.left = (self.left + added).min(per_minute);

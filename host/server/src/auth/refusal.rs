@@ -1,4 +1,4 @@
-//! Why a request has no valid credentials. Clients are told less than the log.
+//! Reasons why the credentials of a request are not valid. The log has more details than the response.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 
 use crate::error::ApiError;
 
-/// Why a request has no valid credentials.
+/// The reason why the credentials of a request are not valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// It has none.

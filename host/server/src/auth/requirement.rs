@@ -1,13 +1,13 @@
-//! What the paths of the server require. A path that is not listed requires an operator.
+//! Requirements of paths: the credentials that each route needs. A path that is not listed requires an operator.
 
 use percent_encoding::percent_decode_str;
 
-/// What a path requires of the sender of a request.
+/// The credentials that a path requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Requirement {
+pub(crate) enum Requirement {
     /// Nothing.
     None,
-    /// Valid credentials. What the body names is checked by the route.
+    /// Valid credentials. The route checks the apps and users that the body names.
     Client,
     /// The permission to use an app.
     App(String),
@@ -20,8 +20,8 @@ pub(super) enum Requirement {
 }
 
 impl Requirement {
-    /// Returns what a path requires. Segments are separated and decoded as the router does it.
-    pub(super) fn of(path: &str) -> Self {
+    /// Returns the requirement of a path. Segments are separated and decoded as the router does it.
+    pub(crate) fn of(path: &str) -> Self {
         let segments: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
         match segments.as_slice() {
             ["health" | "ready" | "login" | "logout"] => Self::None,

@@ -16,7 +16,10 @@ use hatchery::ByteSize;
 /// Bytes per permit of the semaphore, whose permits are limited to `u32`.
 const UNIT: usize = 1024;
 
-/// The total memory of all request bodies.
+/// A response of up to this many bytes is not counted.
+const MAX_UNCOUNTED: usize = 1 << 20;
+
+/// The total memory of all request bodies, and of large responses.
 #[derive(Debug, Clone)]
 pub(crate) struct BodyBudget {
     free: Arc<Semaphore>,
@@ -67,6 +70,19 @@ impl BodyMemory {
         Ok(())
     }
 
+    /// Reserves the memory of a response that is not sent piece by piece. One larger than the memory of all bodies takes all
+    /// of it.
+    ///
+    /// # Errors
+    /// 503 if other bodies use it.
+    pub(crate) fn count_response(&self, response: &Response) -> Result<(), ApiError> {
+        let length = response.body().size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+        match length.filter(|length| *length > MAX_UNCOUNTED) {
+            Some(length) => self.grow_to(length.min(self.budget.limit.bytes())),
+            None => Ok(()),
+        }
+    }
+
     /// Holds the reservation until the body of the response is sent.
     pub(crate) fn hold_until_sent(self, response: Response) -> Response {
         if self.is_empty() { response } else { hold_until_sent(response, self) }
@@ -77,7 +93,7 @@ impl BodyMemory {
     }
 }
 
-/// What the operator can do about too little memory for bodies.
+/// The remedy for too little memory for bodies.
 const ADVICE: &str = "raise server.body_memory in hatchery.yaml to allow more";
 
 fn too_large(limit: ByteSize) -> ApiError {
@@ -86,16 +102,16 @@ fn too_large(limit: ByteSize) -> ApiError {
 }
 
 fn exhausted() -> ApiError {
-    let error = ApiError::busy("other requests use all memory for request bodies; try again");
+    let error = ApiError::busy("other requests use all memory for bodies; try again");
     ApiError { code: "BODY_MEMORY".into(), ..error }.advise(ADVICE)
 }
 
-/// Holds what a request uses until the body of its response is sent.
+/// Holds the resources of a request until the body of its response is sent.
 pub(crate) fn hold_until_sent(response: Response, held: impl Send + Unpin + 'static) -> Response {
     response.map(|body| Body::new(HoldingBody { body, _held: held }))
 }
 
-/// A response body that holds what its request uses.
+/// A response body that holds the resources of its request.
 struct HoldingBody<T> {
     body: Body,
     _held: T,

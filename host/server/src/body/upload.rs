@@ -22,7 +22,7 @@ pub(crate) struct Upload {
     announced: Option<usize>,
     /// True if the client sends the body only once it is read.
     is_expected: bool,
-    /// What is wrong with the body.
+    /// The error in the body.
     error: Option<ApiError>,
 }
 
@@ -78,7 +78,7 @@ impl Upload {
         }
     }
 
-    /// Returns the error of an upload that was not stored: what is wrong with its body, or else `error`. Discards some of
+    /// Returns the error of an upload that was not stored: the error in its body, or else `error`. Discards some of
     /// the rest of the body, so that the client reads the response.
     pub(crate) async fn reject(self, error: ApiError) -> ApiError {
         let Self { body, timer, received, is_expected, error: of_body, .. } = self;

@@ -1,7 +1,9 @@
 //! HTTP/2: many requests on one connection, with the timeouts that clients over HTTP/1.1 have.
 //!
 //! A response to which its client grants no window for the write timeout is reset; others on the connection go on. A
-//! connection without requests is closed after the timeout for request heads.
+//! connection without requests is closed after the timeout for request heads. An open WebSocket is such a request.
+
+mod websocket;
 
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
@@ -21,6 +23,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use super::stream_limit::StreamPermit;
+pub(crate) use websocket::StreamWindow;
 
 /// Most requests of a connection at a time.
 const MAX_STREAMS: u32 = 100;
@@ -42,10 +47,12 @@ impl Timeouts {
     }
 }
 
-/// Serves a connection until it ends. Accepts no more requests when `closing` is cancelled.
+/// Serves a connection until it ends. A request has the permit of `admit` until its response is sent or its WebSocket is closed,
+/// or the response with which it is refused. Accepts no more requests when `closing` is cancelled.
 pub(super) async fn serve<S, R, F>(
     stream: S,
     respond: R,
+    admit: impl Fn() -> Result<StreamPermit, Box<Response<Body>>>,
     timeouts: Timeouts,
     closing: &CancellationToken,
 ) -> hyper::Result<()>
@@ -56,12 +63,24 @@ where
 {
     let open = Arc::new(OpenStreams::default());
     let mut http = http2::Builder::new(Streams { open: open.clone(), write_timeout: timeouts.write });
-    http.timer(TokioTimer::new()).max_concurrent_streams(MAX_STREAMS);
+    http.timer(TokioTimer::new()).max_concurrent_streams(MAX_STREAMS).enable_connect_protocol();
     http.keep_alive_interval(timeouts.keep_alive).keep_alive_timeout(timeouts.write);
+    let respond = Arc::new(respond);
     let service = service_fn(|mut request: Request<Incoming>| {
         name_host(&mut request);
-        let response = respond(request);
-        async move { Ok::<_, Infallible>(response.await.map(WindowedBody::new)) }
+        let (admitted, respond) = (admit(), respond.clone());
+        async move {
+            let permit = match admitted {
+                Ok(permit) => Arc::new(permit),
+                Err(refusal) => return Ok::<_, Infallible>(refusal.map(|body| WindowedBody::new(body, None))),
+            };
+            let is_websocket = websocket::translate_request(&mut request, &current_window(), &permit);
+            let mut response = respond(request).await.map(|body| WindowedBody::new(body, Some(permit)));
+            if is_websocket {
+                websocket::translate_response(&mut response, &current_window());
+            }
+            Ok(response)
+        }
     });
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
@@ -152,9 +171,9 @@ struct Streams {
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
+    /// Runs a request, or what sends the messages of a WebSocket, which its request starts and whose window it has.
     fn execute(&self, stream: F) {
-        let (open, window, write_timeout) =
-            (self.open.clone().begin(), Arc::new(Window::default()), self.write_timeout);
+        let (open, window, write_timeout) = (self.open.clone().begin(), current_window(), self.write_timeout);
         tokio::spawn(async move {
             tokio::select! {
                 () = WINDOW.scope(window.clone(), stream) => {}
@@ -168,6 +187,11 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
 tokio::task_local! {
     /// The window of the request that a task runs.
     static WINDOW: Arc<Window>;
+}
+
+/// Returns the window of the request of this task; a new one outside of requests.
+fn current_window() -> Arc<Window> {
+    WINDOW.try_with(Arc::clone).unwrap_or_default()
 }
 
 /// Since when a response has waited for its client to grant a window.
@@ -188,20 +212,22 @@ impl Window {
     }
 }
 
-/// A body in small chunks. It is asked for the next one when the client has granted a window.
+/// A body in small chunks. The next chunk is polled when the client has granted a window.
 struct WindowedBody {
     body: Body,
-    /// What is left of the last chunk.
+    /// The rest of the last chunk.
     rest: Bytes,
     window: Arc<Window>,
+    /// Held until the response is sent.
+    _permit: Option<Arc<StreamPermit>>,
 }
 
 impl WindowedBody {
     /// Returns the body of the response of this task.
-    fn new(body: Body) -> Self {
-        let window = WINDOW.try_with(Arc::clone).unwrap_or_default();
+    fn new(body: Body, permit: Option<Arc<StreamPermit>>) -> Self {
+        let window = current_window();
         window.close();
-        Self { body, rest: Bytes::new(), window }
+        Self { body, rest: Bytes::new(), window, _permit: permit }
     }
 }
 
@@ -250,7 +276,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_large_chunk_is_sent_in_parts_of_the_same_length_together() {
-        let mut body = WindowedBody::new(Body::from(vec![7; MAX_CHUNK * 2 + 1]));
+        let mut body = WindowedBody::new(Body::from(vec![7; MAX_CHUNK * 2 + 1]), None);
         let mut parts = Vec::new();
         assert_eq!(body.size_hint().exact(), Some(MAX_CHUNK as u64 * 2 + 1));
         while let Some(frame) = body.frame().await {
@@ -264,7 +290,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_window_counts_from_the_last_chunk() {
         let window = Arc::new(Window::default());
-        let body = WINDOW.scope(window.clone(), async { WindowedBody::new(Body::from("ab")) });
+        let body = WINDOW.scope(window.clone(), async { WindowedBody::new(Body::from("ab"), None) });
         let mut body = body.await;
         let time = Duration::from_secs(30);
         tokio::time::advance(Duration::from_secs(20)).await;

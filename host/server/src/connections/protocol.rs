@@ -11,7 +11,7 @@ pub(crate) const ALPN: [&[u8]; 2] = [H2, b"http/1.1"];
 
 const H2: &[u8] = b"h2";
 
-/// What a client sends first over HTTP/2.
+/// The preface of HTTP/2, which a client sends first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A version of HTTP.

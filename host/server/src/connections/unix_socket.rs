@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::UnixListener;
 
-/// Who may connect: the user and the group of the process.
+/// The mode of the socket: the user and the group of the process may connect.
 const MODE: u32 = 0o660;
 
 /// A listening socket, whose file is removed when it is dropped.

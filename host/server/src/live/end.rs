@@ -6,7 +6,7 @@ use hatchery_core::{RunError, StoreError};
 use crate::error::{self, ApiError};
 use crate::websocket::{SocketEnd, close_frame};
 
-/// Why a live run ends.
+/// The reason for the end of a live run.
 #[derive(Debug)]
 pub(crate) enum LiveEnd {
     /// The client has closed the queue, and everything is answered.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::ws::{Utf8Bytes, WebSocket, close_code};
+use axum::extract::ws::{Utf8Bytes, close_code};
 use axum::http::StatusCode;
 use hatchery_core::{Event, LiveRequest, LiveRequestQueue, QueuedRequest, Reservation, RunError};
 use hatchery_engine::Run;
@@ -19,8 +19,6 @@ use crate::websocket::{Socket, SocketEnd, ping_ticks};
 
 /// The limits of a connection.
 pub(crate) struct LiveLimits {
-    /// Most bytes of a frame.
-    pub(crate) frame: usize,
     /// The memory of parsed frames.
     pub(crate) memory: BodyBudget,
     /// How long nothing may happen.
@@ -39,7 +37,7 @@ pub(crate) struct LiveSession {
     idle_since: Instant,
 }
 
-/// What happens next in a connection.
+/// The next event of a connection.
 enum Step {
     Received(Result<Option<Utf8Bytes>, SocketEnd>),
     /// There is a place in the queue; false if it is closed.
@@ -51,8 +49,7 @@ enum Step {
 }
 
 impl LiveSession {
-    pub(crate) fn new(socket: WebSocket, queue: LiveRequestQueue, limits: LiveLimits) -> Self {
-        let socket = Socket::new(socket, limits.frame);
+    pub(crate) fn new(socket: Socket, queue: LiveRequestQueue, limits: LiveLimits) -> Self {
         Self { socket, queue, limits, pending: VecDeque::new(), idle_since: Instant::now() }
     }
 
@@ -64,7 +61,7 @@ impl LiveSession {
         self.close(&end).await;
     }
 
-    /// Closes the connection, and reads what the client has sent until it closes, too.
+    /// Closes the connection, and discards incoming messages until the client closes it, too.
     pub(crate) async fn close(self, end: &LiveEnd) {
         if let Some(frame) = end.frame() {
             self.socket.close(frame).await;

@@ -7,10 +7,12 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::{StreamExt, TryStreamExt};
 use hatchery::ByteSize;
-use hatchery_core::{ArtifactStream, ByteStream, EventWindow, Part, PartData, SessionKey};
+use hatchery_core::{ArtifactStream, ByteStream, EventWindow, Part, PartData, SessionKey, encode_segment};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{AnyOfBuilder, ArrayBuilder, Ref, Schema};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
 use utoipa_axum::router::UtoipaMethodRouterExt;
 use utoipa_axum::routes;
 
@@ -134,27 +136,67 @@ enum Target<'a> {
     Versions(&'a str),
     /// `name/versions/3`, `name/versions/latest`
     Version(&'a str, &'a str),
+    /// `name/versions/metadata`
+    VersionsMetadata(&'a str),
+    /// `name/versions/3/metadata`, `name/versions/latest/metadata`
+    VersionMetadata(&'a str, &'a str),
 }
 
 fn parse_target(path: &str) -> Target<'_> {
     if let Some(name) = path.strip_suffix("/versions") {
         return Target::Versions(name);
     }
-    match path.rsplit_once('/') {
-        Some((front, version)) => match front.strip_suffix("/versions") {
-            Some(name) => Target::Version(name, version),
-            None => Target::Newest(path),
-        },
-        None => Target::Newest(path),
+    if let Some(front) = path.strip_suffix("/metadata") {
+        if let Some(name) = front.strip_suffix("/versions") {
+            return Target::VersionsMetadata(name);
+        }
+        if let Some((name, version)) = split_version(front) {
+            return Target::VersionMetadata(name, version);
+        }
+    }
+    split_version(path).map_or(Target::Newest(path), |(name, version)| Target::Version(name, version))
+}
+
+/// Splits `name/versions/3` into the name and the version.
+fn split_version(path: &str) -> Option<(&str, &str)> {
+    let (front, version) = path.rsplit_once('/')?;
+    Some((front.strip_suffix("/versions")?, version))
+}
+
+/// The schema of what a path below `artifacts/` returns: parts and metadata have different keys, but forbid no others.
+struct ArtifactView;
+
+impl PartialSchema for ArtifactView {
+    fn schema() -> RefOr<Schema> {
+        let metadata = || Ref::from_schema_name("ArtifactMetadata");
+        AnyOfBuilder::new()
+            .item(Ref::from_schema_name("Part"))
+            .item(Vec::<u64>::schema())
+            .item(metadata())
+            .item(ArrayBuilder::new().items(metadata()))
+            .into()
     }
 }
 
-#[derive(ToSchema)]
-#[serde(untagged)]
-#[expect(dead_code, reason = "the schema of a response")]
-enum ArtifactOrVersions {
-    Artifact(Box<schemas::Part>),
-    Versions(Vec<u64>),
+impl ToSchema for ArtifactView {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas::Part::schemas(schemas);
+        schemas.push(("Part".into(), schemas::Part::schema()));
+        schemas.push(("ArtifactMetadata".into(), ArtifactMetadata::schema()));
+    }
+}
+
+/// A version without its content.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ArtifactMetadata {
+    version: u64,
+    /// The URI of a file that is stored elsewhere, or else the path of the version.
+    canonical_uri: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mime_type: Option<String>,
+    /// The number of bytes of the content that is stored here.
+    size: u64,
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -169,7 +211,7 @@ struct ReadQuery {
     alt: Representation,
 }
 
-/// What is returned of an artifact.
+/// The representation of an artifact in a response.
 #[derive(Deserialize, ToSchema, Default)]
 #[serde(rename_all = "lowercase")]
 enum Representation {
@@ -179,7 +221,7 @@ enum Representation {
 }
 
 /// Returns an artifact: below `NAME` the newest version, below `NAME/versions/N` that one, below `NAME/versions` the
-/// numbers of all versions.
+/// numbers of all versions, with `/metadata` after either of both what is known about them.
 #[utoipa::path(
     get,
     path = "/apps/{app}/users/{user}/sessions/{session}/artifacts/{*path}",
@@ -187,8 +229,8 @@ enum Representation {
     params(ReadQuery),
     responses((
         status = 200,
-        description = "The artifact, or its versions; with `alt=media` its bytes, of any media type",
-        content((ArtifactOrVersions = "application/json"), (String = "application/octet-stream"))
+        description = "The artifact, its versions, or their metadata; with `alt=media` its bytes, of any media type",
+        content((ArtifactView = "application/json"), (String = "application/octet-stream"))
     ))
 )]
 async fn read(
@@ -199,7 +241,12 @@ async fn read(
 ) -> Result<Response, ApiError> {
     let key = existing_session(&state, app, user, id).await?;
     let (name, version) = match parse_target(&path) {
-        Target::Versions(name) => return versions(&state, &key, name).await,
+        Target::Versions(name) => return Ok(axum::Json(versions(&state, &key, name).await?).into_response()),
+        Target::VersionsMetadata(name) => return metadata_of_all(&state, &key, name).await,
+        Target::VersionMetadata(name, version) => {
+            let version = parse_version(version)?;
+            return Ok(axum::Json(metadata(&state, &key, name, version).await?).into_response());
+        }
         Target::Version(name, version) => (name, Some(version)),
         Target::Newest(name) => (name, query.version.as_deref()),
     };
@@ -260,12 +307,42 @@ fn until_failure(bytes: ByteStream<'static>) -> ByteStream<'static> {
     bytes.inspect_err(|error| tracing::error!(%error, "an artifact cannot be read to its end")).boxed()
 }
 
-async fn versions(state: &AppState, key: &SessionKey, name: &str) -> Result<Response, ApiError> {
+async fn versions(state: &AppState, key: &SessionKey, name: &str) -> Result<Vec<u64>, ApiError> {
     let versions = state.services().artifacts.versions(key, name).await?;
-    if versions.is_empty() {
-        return Err(ApiError::artifact_not_found(name, None));
+    if versions.is_empty() { Err(ApiError::artifact_not_found(name, None)) } else { Ok(versions) }
+}
+
+async fn metadata_of_all(state: &AppState, key: &SessionKey, name: &str) -> Result<Response, ApiError> {
+    let mut all = Vec::new();
+    for version in versions(state, key, name).await? {
+        all.push(metadata(state, key, name, Some(version)).await?);
     }
-    Ok(axum::Json(versions).into_response())
+    Ok(axum::Json(all).into_response())
+}
+
+/// Returns what is known about a version, the newest one if it is `None`.
+async fn metadata(
+    state: &AppState,
+    key: &SessionKey,
+    name: &str,
+    version: Option<u64>,
+) -> Result<ArtifactMetadata, ApiError> {
+    let number = match version {
+        Some(number) => Some(number),
+        None => versions(state, key, name).await?.last().copied(),
+    };
+    let number = number.ok_or_else(|| ApiError::artifact_not_found(name, None))?;
+    let artifact = state.services().artifacts.load_stream(key, name, Some(number)).await?;
+    let ArtifactStream { part, len, .. } = artifact.ok_or_else(|| ApiError::artifact_not_found(name, version))?;
+    let [app, user, id, encoded] = [&*key.app, &*key.user, &*key.id, name].map(encode_segment);
+    let path = format!("/apps/{app}/users/{user}/sessions/{id}/artifacts/{encoded}/versions/{number}");
+    let (canonical_uri, mime_type, size) = match part.data {
+        PartData::InlineData(blob) => (path, Some(blob.mime_type), len),
+        PartData::FileData(file) => (file.file_uri, file.mime_type, 0),
+        PartData::Text(text) => (path, None, text.len() as u64),
+        _ => (path, None, 0),
+    };
+    Ok(ArtifactMetadata { version: number, canonical_uri, mime_type, size })
 }
 
 /// Deletes all versions of an artifact.
@@ -312,5 +389,9 @@ mod tests {
         assert_eq!(parse_target("dir/a.txt/versions"), Target::Versions("dir/a.txt"));
         assert_eq!(parse_target("dir/a.txt/versions/3"), Target::Version("dir/a.txt", "3"));
         assert_eq!(parse_target("a/versions/latest"), Target::Version("a", "latest"));
+        assert_eq!(parse_target("dir/a.txt/versions/metadata"), Target::VersionsMetadata("dir/a.txt"));
+        assert_eq!(parse_target("dir/a.txt/versions/3/metadata"), Target::VersionMetadata("dir/a.txt", "3"));
+        assert_eq!(parse_target("versions/metadata"), Target::Newest("versions/metadata"));
+        assert_eq!(parse_target("a/metadata"), Target::Newest("a/metadata"));
     }
 }

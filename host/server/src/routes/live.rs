@@ -1,13 +1,13 @@
 //! Live runs: `WebSocket /run_live`. Frames are the JSON of live requests and of events.
 //!
-//! What is wrong with a request is told in a close frame, because a browser hides the response of a failed handshake.
+//! The error of an invalid request is sent in a close frame, because a browser hides the response of a failed handshake.
 
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::ws::{WebSocket, WebSocketUpgrade, close_code};
+use axum::extract::ws::{WebSocketUpgrade, close_code};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::get;
@@ -18,11 +18,11 @@ use serde_json::json;
 use super::run::trace_parent;
 use crate::api_document::ApiRouter;
 use crate::auth::{Principal, RequestPermit};
-use crate::connections::ConnectionPermit;
+use crate::connections::{ConnectionPermit, StreamWindow};
 use crate::extract::QueryParams;
 use crate::live::{LiveEnd, LiveLimits, LiveSession};
 use crate::state::AppState;
-use crate::websocket;
+use crate::websocket::{self, Socket};
 
 /// Most requests that a run has not read. The client is not read from there on.
 const MAX_UNREAD_REQUESTS: usize = 16;
@@ -41,14 +41,17 @@ async fn run_live(
     headers: HeaderMap,
     permit: Option<Extension<Arc<ConnectionPermit>>>,
     request_permit: Option<Extension<RequestPermit>>,
+    window: Option<Extension<Arc<StreamWindow>>>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
-    let upgrade = match websocket::accept(upgrade, state.config().small_body_limit.bytes()) {
+    let max_frame = state.config().small_body_limit.bytes();
+    let upgrade = match websocket::accept(upgrade, max_frame) {
         Ok(upgrade) => upgrade,
         Err(response) => return *response,
     };
     let trace_parent = trace_parent(&headers);
     upgrade.on_upgrade(move |socket| async move {
+        let socket = Socket::new(socket, max_frame, window.map(|Extension(window)| window));
         converse(state, &principal, socket, &query, trace_parent).await;
         drop((permit, request_permit));
     })
@@ -58,19 +61,15 @@ async fn run_live(
 async fn converse(
     state: AppState,
     principal: &Principal,
-    socket: WebSocket,
+    socket: Socket,
     query: &[(String, String)],
     trace_parent: Option<TraceParent>,
 ) {
     let connection = state.live().open();
     let queue = LiveRequestQueue::new(MAX_UNREAD_REQUESTS);
     let config = state.config();
-    let limits = LiveLimits {
-        frame: config.small_body_limit.bytes(),
-        memory: state.body_budget().clone(),
-        idle: config.live_idle_timeout,
-        ping: config.keep_alive,
-    };
+    let limits =
+        LiveLimits { memory: state.body_budget().clone(), idle: config.live_idle_timeout, ping: config.keep_alive };
     let session = LiveSession::new(socket, queue.clone(), limits);
     let (app, request) = match request(&state, principal, query) {
         Ok((app, request)) => {
@@ -83,7 +82,7 @@ async fn converse(
         Ok(permit) => permit,
         Err(error) => return session.close(&LiveEnd::Refused(close_code::AGAIN, error.detail)).await,
     };
-    // A client that hangs up cancels what it does not hear.
+    // A client that disconnects cancels the run.
     let _guard = request.cancel.clone().drop_guard();
     let started = state.runner().run_live(app, request, queue).await;
     // The run counts from here on, as long as the connection is open.
@@ -100,9 +99,9 @@ fn request(
     principal: &Principal,
     query: &[(String, String)],
 ) -> Result<(Arc<App>, LiveRunRequest), LiveEnd> {
-    let app = required(query, "app_name", "appName")?;
-    let user = required(query, "user_id", "userId")?;
-    let session = required(query, "session_id", "sessionId")?;
+    let app = require(query, "app_name", "appName")?;
+    let user = require(query, "user_id", "userId")?;
+    let session = require(query, "session_id", "sessionId")?;
     let save_live_audio_as_artifacts = is_set(query, "save_live_blob", "saveLiveBlob");
     let config = RunConfig { live: Some(live_config(query)?), save_live_audio_as_artifacts, ..RunConfig::default() };
     let app = principal.check_app(app).and_then(|()| state.app(app)).map_err(|error| LiveEnd::no_app(&error))?;
@@ -139,7 +138,7 @@ fn values<'a>(
     query.iter().filter(move |(name, _)| name == snake || name == camel).map(|(_, value)| value.as_str())
 }
 
-fn required<'a>(query: &'a [(String, String)], snake: &'static str, camel: &'static str) -> Result<&'a str, LiveEnd> {
+fn require<'a>(query: &'a [(String, String)], snake: &'static str, camel: &'static str) -> Result<&'a str, LiveEnd> {
     values(query, snake, camel).find(|value| !value.trim().is_empty()).ok_or_else(|| {
         let reason = format!("{snake} query parameter is required and cannot be empty");
         LiveEnd::Refused(close_code::POLICY, reason)

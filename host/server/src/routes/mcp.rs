@@ -30,8 +30,8 @@ async fn mcp(
         return Err(ApiError::new(StatusCode::NOT_FOUND, "ROUTE_NOT_FOUND", detail));
     };
     let (mut parts, body) = request.into_parts();
-    if let Some(scope) = principal.scope() {
-        parts.extensions.insert(scope.clone());
+    if let Some(scope) = principal.mcp_scope() {
+        parts.extensions.insert(scope);
     }
     let body = body::read(&parts, body, state.config()).await?;
     Ok(endpoint.handle(Request::from_parts(parts, body)).await.map(Body::new))

@@ -25,7 +25,7 @@ struct AddBody {
     session_id: String,
 }
 
-/// Adds a session to the memory. Replaces what was added of it before.
+/// Adds a session to the memory. Replaces its earlier entries.
 #[utoipa::path(
     patch,
     path = "/apps/{app}/users/{user}/memory",

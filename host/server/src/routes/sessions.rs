@@ -1,13 +1,15 @@
 //! Sessions: create, list, read, update and delete. `history` has imports, forks and rewinds.
 
 mod history;
+mod pages;
 
 use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use hatchery_core::{
-    Event, EventActions, EventData, EventWindow, JsonMap, Session, SessionImport, SessionKey, Timestamp, USER_AUTHOR,
+    Event, EventActions, EventData, EventWindow, JsonMap, Session, SessionImport, SessionKey, SessionPage, Timestamp,
+    USER_AUTHOR,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -75,8 +77,8 @@ async fn create(
         return json::session(&sessions.create(&app, &user, body.session_id.as_deref(), initial_state).await?);
     }
     let import = SessionImport::new(initial_state, events)?;
-    let target = (&principal, app.as_str(), user.as_str());
-    history::store(&state, target, body.session_id.as_deref(), import, body.overwrite_shared_state).await
+    let (id, overwrites) = (body.session_id.as_deref(), body.overwrite_shared_state);
+    history::store(&state, &principal, &app, &user, id, import, overwrites).await
 }
 
 /// Appends an event of a client. Rejects events that could not be read again.
@@ -119,21 +121,43 @@ async fn create_with_id(
     json::session(&state.services().sessions.create(&app, &user, Some(&id), initial).await?)
 }
 
-/// Returns the sessions of a user, without their events.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(rename_all = "camelCase")]
+struct ListQuery {
+    /// Maximum number of sessions, from 1 to 1000; the header `Link` leads to the next page. Default: all.
+    limit: Option<usize>,
+    /// From the link of the page before.
+    #[serde(alias = "page_token")]
+    page_token: Option<String>,
+}
+
+/// Returns the sessions of a user, without their events. A page may have fewer sessions than its limit.
 #[utoipa::path(
     get,
     path = "/apps/{app}/users/{user}/sessions",
     tag = "sessions",
+    params(ListQuery),
     responses((status = 200, description = "The sessions", body = [schemas::Session]))
 )]
 async fn list(
     State(state): State<AppState>,
     Params((app, user)): Params<(String, String)>,
+    QueryParams(query): QueryParams<ListQuery>,
 ) -> Result<Response, ApiError> {
     state.app(&app)?;
-    let sessions = state.services().sessions.list(&app, &user).await?;
+    let sessions = &state.services().sessions;
+    let after = query.page_token.as_deref().map(pages::parse_token).transpose()?;
+    let page = match (query.limit, &after) {
+        (None, None) => SessionPage { sessions: sessions.list(&app, &user).await?, next: None },
+        (limit, after) => sessions.list_page(&app, &user, after.as_ref(), pages::limit(limit)?).await?,
+    };
     let is_evaluation = |session: &Session| EVALUATION_PREFIXES.iter().any(|prefix| session.key.id.starts_with(prefix));
-    json::sessions(sessions.iter().filter(|session| !is_evaluation(session)))
+    let response = json::sessions(page.sessions.iter().filter(|session| !is_evaluation(session)))?;
+    match page.next {
+        Some(next) => pages::link(response, query.limit, &format!("pageToken={}", pages::token(&next))),
+        None => Ok(response),
+    }
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -147,6 +171,24 @@ struct ReadQuery {
     /// Seconds since 1970; older events are left out.
     #[param(value_type = Option<f64>)]
     after_timestamp: Option<Timestamp>,
+    /// Number of the event after which a page of events begins, oldest first; 0 for the first page.
+    after: Option<u64>,
+    /// Maximum number of events of a page, from 1 to 1000; the header `Link` leads to the next page. Default: 1000.
+    limit: Option<usize>,
+}
+
+impl ReadQuery {
+    /// Returns the place and the size of a page, if one is wanted.
+    fn page(&self) -> Result<Option<(u64, usize)>, ApiError> {
+        if self.after.is_none() && self.limit.is_none() {
+            return Ok(None);
+        }
+        if self.num_recent_events.is_some() || self.after_timestamp.is_some() {
+            let detail = "`after` and `limit` cannot be combined with `numRecentEvents` and `afterTimestamp`";
+            return Err(ApiError::bad_input(detail));
+        }
+        Ok(Some((self.after.unwrap_or_default(), pages::limit(self.limit)?)))
+    }
 }
 
 /// Returns a session with its events.
@@ -162,13 +204,24 @@ async fn read(
     Params((app, user, id)): Params<(String, String, String)>,
     QueryParams(query): QueryParams<ReadQuery>,
 ) -> Result<Response, ApiError> {
+    let key = SessionKey::new(app, user, id);
+    if let Some((after, limit)) = query.page()? {
+        let session = state.session(&key, EventWindow::Page { after, limit }).await?;
+        let response = json::session(&session)?;
+        let end = after.saturating_add(session.events.len() as u64);
+        return if session.events.len() == limit && end < session.revision {
+            pages::link(response, query.limit, &format!("after={end}"))
+        } else {
+            Ok(response)
+        };
+    }
     let window = match (query.after_timestamp, query.num_recent_events) {
         (Some(time), Some(count)) => EventWindow::RecentSince { count, time },
         (Some(time), None) => EventWindow::Since(time),
         (None, Some(count)) => EventWindow::Recent(count),
         (None, None) => EventWindow::All,
     };
-    json::session(&state.session(&SessionKey::new(app, user, id), window).await?)
+    json::session(&state.session(&key, window).await?)
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -221,7 +274,7 @@ async fn close(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Deletes a session with its artifacts.
+/// Deletes a session, with its artifacts unless the configuration keeps these.
 #[utoipa::path(
     delete,
     path = "/apps/{app}/users/{user}/sessions/{session}",
@@ -234,8 +287,16 @@ async fn delete(
 ) -> Result<StatusCode, ApiError> {
     state.app(&app)?;
     let key = SessionKey::new(app, user, id);
-    state.services().sessions.delete(&key).await?;
-    // They would be unreachable, and count towards the quota of the user.
-    state.services().artifacts.delete_all(&key).await?;
+    let sessions = &state.services().sessions;
+    let is_there = sessions.get(&key, EventWindow::Recent(0)).await?.is_some();
+    sessions.delete(&key).await?;
+    if is_there {
+        let SessionKey { app, user, id } = &key;
+        tracing::info!(target: "hatchery::audit", %app, %user, session = %id, decision = "deleted", "deletion");
+    }
+    if !state.retention().keep_artifacts {
+        // They would count towards the quota of the user.
+        state.services().artifacts.delete_all(&key).await?;
+    }
     Ok(StatusCode::NO_CONTENT)
 }

@@ -38,10 +38,12 @@ async fn health(State(state): State<AppState>) -> Json<Value> {
 )]
 async fn ready(State(state): State<AppState>) -> Result<Json<Value>, ApiError> {
     let loading = state.source().loading();
-    match loading.is_empty() {
-        true => Ok(Json(json!({"status": "ready"}))),
-        false if state.auth().is_some() => Err(ApiError::loading(&["components".to_owned()])),
-        false => Err(ApiError::loading(&loading)),
+    if loading.is_empty() {
+        Ok(Json(json!({"status": "ready"})))
+    } else if state.auth().is_some() {
+        Err(ApiError::loading(&["components".to_owned()]))
+    } else {
+        Err(ApiError::loading(&loading))
     }
 }
 

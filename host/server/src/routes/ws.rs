@@ -19,7 +19,7 @@ use utoipa_axum::routes;
 use super::run::trace_parent;
 use crate::api_document::ApiRouter;
 use crate::auth::{Credentials, RequestPermit};
-use crate::connections::ConnectionPermit;
+use crate::connections::{ConnectionPermit, StreamWindow};
 use crate::state::AppState;
 use crate::websocket::{self, Socket};
 use connection::Connection;
@@ -41,6 +41,7 @@ async fn open(
     credentials: Option<Extension<Credentials>>,
     permit: Option<Extension<Arc<ConnectionPermit>>>,
     request_permit: Option<Extension<RequestPermit>>,
+    window: Option<Extension<Arc<StreamWindow>>>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
     let max_frame = state.config().body_limit.bytes();
@@ -52,7 +53,7 @@ async fn open(
     let credentials = credentials.map(|Extension(credentials)| credentials);
     upgrade.on_upgrade(move |socket| async move {
         let open = state.live().open();
-        let socket = Socket::new(socket, max_frame);
+        let socket = Socket::new(socket, max_frame, window.map(|Extension(window)| window));
         Connection::new(state, socket, credentials, trace_parent).serve(&open.stop).await;
         drop((permit, request_permit));
     })

@@ -15,7 +15,7 @@ struct Described {
     /// The operations by id, with their methods.
     operations: BTreeMap<String, (Method, Value)>,
     called: BTreeSet<String>,
-    /// Where an answer differs from its description.
+    /// Differences between answers and their description.
     differences: Vec<String>,
 }
 

@@ -190,6 +190,28 @@ async fn a_missing_version_is_404_and_an_invalid_one_422() {
 }
 
 #[tokio::test]
+async fn versions_have_metadata() {
+    let host = Host::start().await;
+    host.session("says").await;
+    save(&host, "dir/a.txt", json!({"text": "one"})).await;
+    save(&host, "dir/a.txt", json!({"inlineData": {"mimeType": "image/png", "data": "AQIDBA=="}})).await;
+    save(&host, "dir/a.txt", json!({"fileData": {"fileUri": "gs://b/o", "mimeType": "text/csv"}})).await;
+    let uri = |version: u32| format!("{ARTIFACTS}/dir%2Fa.txt/versions/{version}");
+    let expected = [
+        json!({"version": 0, "canonicalUri": uri(0), "size": 3}),
+        json!({"version": 1, "canonicalUri": uri(1), "mimeType": "image/png", "size": 4}),
+        json!({"version": 2, "canonicalUri": "gs://b/o", "mimeType": "text/csv", "size": 0}),
+    ];
+    assert_eq!(host.get_json(&format!("{ARTIFACTS}/dir/a.txt/versions/metadata")).await, json!(expected));
+    assert_eq!(host.get_json(&format!("{ARTIFACTS}/dir/a.txt/versions/1/metadata")).await, expected[1]);
+    assert_eq!(host.get_json(&format!("{ARTIFACTS}/dir/a.txt/versions/latest/metadata")).await, expected[2]);
+    assert_eq!(host.get_json(&uri(0)).await, json!({"text": "one"}), "the URI is a path of this host");
+    for path in ["b.txt/versions/metadata", "b.txt/versions/latest/metadata", "dir/a.txt/versions/3/metadata"] {
+        problem(host.get(&format!("{ARTIFACTS}/{path}")).await, 404, "ARTIFACT_NOT_FOUND").await;
+    }
+}
+
+#[tokio::test]
 async fn artifacts_need_a_session_a_name_and_content() {
     let host = Host::start().await;
     let artifact = json!({"filename": "a.txt", "artifact": {"text": "one"}});

@@ -56,7 +56,7 @@ async fn bodies_reserve_shared_memory_until_their_requests_end() {
     let response = host.post("/run", &run_body("says", &text)).await;
     assert_eq!(response.headers()["retry-after"], "1");
     let body = problem(response, 503, "BODY_MEMORY").await;
-    assert_eq!(body["detail"], "other requests use all memory for request bodies; try again");
+    assert_eq!(body["detail"], "other requests use all memory for bodies; try again");
     success(host.post("/run", &run_body("says", "a small one")).await).await;
 
     host.signals.resume.add_permits(1);

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use hatchery::ServerConfig;
+use hatchery::{ByteSize, ServerConfig};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http2::{self, SendRequest};
-use hyper::{Request, StatusCode};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use reqwest::{Client, Version};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
@@ -24,7 +24,7 @@ fn client() -> Client {
 }
 
 /// Connects without a window that a client grants again by itself: it is granted when the response is read.
-async fn connect(host: &Host) -> SendRequest<Full<Bytes>> {
+pub async fn connect(host: &Host) -> SendRequest<Full<Bytes>> {
     let stream = TcpStream::connect(host.address).await.unwrap();
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder.initial_stream_window_size(64 << 10).initial_connection_window_size(1 << 20);
@@ -33,8 +33,19 @@ async fn connect(host: &Host) -> SendRequest<Full<Bytes>> {
     sender
 }
 
-fn get(authority: &str, path: &str) -> Request<Full<Bytes>> {
+pub fn get(authority: &str, path: &str) -> Request<Full<Bytes>> {
     Request::get(format!("http://{authority}{path}")).body(Full::default()).unwrap()
+}
+
+fn post(path: &str, body: &Value) -> Request<Full<Bytes>> {
+    let request = Request::post(format!("http://localhost{path}")).header("content-type", "application/json");
+    request.body(Full::from(body.to_string())).unwrap()
+}
+
+/// Returns the body of a successful response, which nobody has read.
+fn ok(response: Response<Incoming>) -> Incoming {
+    assert_eq!(response.status(), StatusCode::OK);
+    response.into_body()
 }
 
 #[tokio::test]
@@ -60,6 +71,56 @@ async fn both_versions_are_served_on_one_port() {
     let new = client().get(format!("http://{}/version", host.address)).send().await.unwrap();
     assert_eq!((old.version(), new.version()), (Version::HTTP_11, Version::HTTP_2));
     assert_eq!(old.text().await.unwrap(), new.text().await.unwrap());
+}
+
+#[tokio::test]
+async fn the_limit_of_a_peer_counts_requests_and_not_only_connections() {
+    let host = Host::with(ServerConfig { max_connections_per_peer: 2, ..ServerConfig::default() }).await;
+    let mut sender = connect(&host).await;
+    let mut waiting = Vec::new();
+    for user in ["a", "b"] {
+        let session = post(&format!("/apps/waits/users/{user}/sessions/s"), &json!({}));
+        assert_eq!(sender.send_request(session).await.unwrap().status(), StatusCode::OK);
+        let mut run = run_body("waits", "hi");
+        run["userId"] = user.into();
+        waiting.push(ok(sender.send_request(post("/run_sse", &run)).await.unwrap()));
+        wait_for(&host.signals.started).await;
+    }
+    let refused = sender.send_request(get("localhost", "/version")).await.unwrap();
+    assert_eq!(
+        (refused.status(), &refused.headers()["retry-after"]),
+        (StatusCode::SERVICE_UNAVAILABLE, &"1".parse().unwrap())
+    );
+    assert_eq!(refused.headers()["x-content-type-options"], "nosniff");
+    let body = refused.into_body().collect().await.unwrap().to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["code"], "TOO_MANY_STREAMS", "{body}");
+    assert_eq!(body["detail"], "this peer has the maximum number of requests in progress; wait until some have ended");
+    // A response that nobody waits for any more gives its place back.
+    drop(waiting.pop());
+    let served =
+        async { while sender.send_request(get("localhost", "/version")).await.unwrap().status() != StatusCode::OK {} };
+    tokio::time::timeout(TIMEOUT, served).await.expect("the place stays taken");
+}
+
+#[tokio::test]
+async fn large_responses_that_are_not_read_do_not_fill_the_memory() {
+    let host = Host::with(ServerConfig { body_memory: ByteSize(50 << 20), ..ServerConfig::default() }).await;
+    host.session("floods").await;
+    host.signals.resume.add_permits(1);
+    // The session has 24 MiB then.
+    let answer = host.post("/run", &run_body("floods", "go")).await.bytes().await.unwrap();
+    assert!(answer.len() > 24 << 20);
+    let mut sender = connect(&host).await;
+    let session = || get("localhost", "/apps/floods/users/u/sessions/s");
+    let unread = [ok(sender.send_request(session()).await.unwrap()), ok(sender.send_request(session()).await.unwrap())];
+    let refused = sender.send_request(session()).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    let body = refused.into_body().collect().await.unwrap().to_bytes();
+    assert!(String::from_utf8_lossy(&body).contains("BODY_MEMORY"), "{body:?}");
+    drop(unread);
+    let served = async { while sender.send_request(session()).await.unwrap().status() != StatusCode::OK {} };
+    tokio::time::timeout(TIMEOUT, served).await.expect("the memory is not released");
 }
 
 #[tokio::test]

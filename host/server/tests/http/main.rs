@@ -16,6 +16,7 @@ mod fuzz;
 mod graph;
 mod host_events;
 mod http2;
+mod http2_websockets;
 mod live;
 mod metrics;
 mod quotas;

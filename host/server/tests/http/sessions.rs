@@ -112,6 +112,65 @@ async fn events_of_a_session_can_be_limited_by_number_and_time() {
     assert!(body["detail"].as_str().unwrap().contains("numRecentEvents"), "{body}");
 }
 
+/// Returns all pages of a list, and the query of each next page.
+async fn pages(host: &Host, path: &str, first: &str) -> Vec<Value> {
+    let (mut query, mut pages) = (Some(first.to_owned()), Vec::new());
+    while let Some(next) = query {
+        let response = host.get(&format!("{path}?{next}")).await;
+        let link = response.headers().get("link").map(|link| link.to_str().unwrap().to_owned());
+        query = link.map(|link| {
+            let query = link.strip_prefix("<?").and_then(|link| link.strip_suffix(">; rel=\"next\""));
+            query.unwrap_or_else(|| panic!("{link}")).to_owned()
+        });
+        pages.push(success(response).await);
+    }
+    pages
+}
+
+fn ids(list: &Value) -> Vec<&str> {
+    list.as_array().unwrap().iter().map(|entry| entry["id"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn sessions_are_listed_in_pages_that_link_to_the_next_one() {
+    let host = Host::start().await;
+    for id in ["a", "b.1", "adk-eval-session-1", "c&d=%"] {
+        host.post_json(SESSIONS, &json!({"sessionId": id})).await;
+    }
+    let listed = pages(&host, SESSIONS, "limit=2").await;
+    assert_eq!(listed.iter().map(ids).collect::<Vec<_>>(), [vec!["c&d=%"], vec!["b.1", "a"]], "{listed:?}");
+    let listed = pages(&host, SESSIONS, "limit=1").await;
+    assert_eq!(listed.iter().flat_map(ids).collect::<Vec<_>>(), ["c&d=%", "b.1", "a"]);
+    assert_eq!(pages(&host, SESSIONS, "limit=4").await.len(), 1, "no link leads behind the end");
+    for (query, detail) in [
+        ("limit=0", "`limit` is a number from 1 to 1000"),
+        ("limit=1001", "`limit` is a number from 1 to 1000"),
+        ("pageToken=x.a", "`pageToken` is not from the link of a page; begin with the first page"),
+    ] {
+        let body = problem(host.get(&format!("{SESSIONS}?{query}")).await, 400, "BAD_INPUT").await;
+        assert_eq!(body["detail"], detail);
+    }
+}
+
+#[tokio::test]
+async fn events_of_a_session_are_read_in_pages() {
+    let host = importing().await;
+    let events: Vec<_> = (1..=5).map(|n| json!({"id": n.to_string(), "author": "user"})).collect();
+    host.post_json(SESSIONS, &json!({"sessionId": "s", "events": events})).await;
+    let path = format!("{SESSIONS}/s");
+    for (first, expected) in [
+        ("limit=2", vec![vec!["1", "2"], vec!["3", "4"], vec!["5"]]),
+        ("after=3&limit=2", vec![vec!["4", "5"]]),
+        ("after=1", vec![vec!["2", "3", "4", "5"]]),
+        ("after=9", vec![vec![]]),
+    ] {
+        let read = pages(&host, &path, first).await;
+        assert_eq!(read.iter().map(|page| ids(&page["events"])).collect::<Vec<_>>(), expected, "{first}");
+    }
+    let body = problem(host.get(&format!("{path}?after=1&numRecentEvents=1")).await, 400, "BAD_INPUT").await;
+    assert_eq!(body["detail"], "`after` and `limit` cannot be combined with `numRecentEvents` and `afterTimestamp`");
+}
+
 /// A host whose operator lets clients import sessions.
 async fn importing() -> Host {
     Host::with(ServerConfig { allow_import: true, ..ServerConfig::default() }).await
@@ -259,6 +318,7 @@ async fn state_is_updated_by_an_event_of_the_user() {
 
 #[tokio::test]
 async fn a_deleted_session_no_longer_exists_and_can_be_deleted_again() {
+    let audit = AuditCapture::capture();
     let host = Host::start().await;
     host.session("says").await;
     for _ in 0..2 {
@@ -268,6 +328,11 @@ async fn a_deleted_session_no_longer_exists_and_can_be_deleted_again() {
     }
     let body = problem(host.get(&format!("{SESSIONS}/s")).await, 404, "SESSION_NOT_FOUND").await;
     assert_eq!(body["detail"], "Session not found: appName=says, userId=u, sessionId=s");
+    let lines = audit.lines();
+    let [line] = lines.as_slice() else { panic!("{lines:?}") };
+    for part in ["deletion", "app=says", "user=u", "session=s", "decision=\"deleted\""] {
+        assert!(line.contains(part), "{line} lacks {part}");
+    }
 }
 
 #[tokio::test]

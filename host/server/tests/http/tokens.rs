@@ -12,6 +12,7 @@ use axum::{Json, Router};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hatchery::{OidcConfig, ServerAuthConfig, ServerConfig, TokenAlgorithm};
+use hatchery_test_support::serve_http;
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, get_current_timestamp};
 use rcgen::KeyPair;
@@ -89,10 +90,8 @@ impl Issuer {
     async fn start(keys: &[&Key], config: OidcConfig) -> (Self, Host) {
         let issuer = Self::default();
         issuer.publish(keys).await;
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let jwks_url = format!("http://{}/keys", listener.local_addr().unwrap());
-        let router = Router::new().route("/keys", get(Self::serve_keys)).with_state(issuer.clone());
-        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        let routes = Router::new().route("/keys", get(Self::serve_keys)).with_state(issuer.clone());
+        let jwks_url = format!("{}/keys", serve_http(routes).await);
         let oidc = OidcConfig { issuer: ISSUER.into(), audience: vec![AUDIENCE.into()], jwks_url, ..config };
         let auth = ServerAuthConfig { oidc: Some(oidc), ..ServerAuthConfig::default() };
         let host = Host::with(ServerConfig { auth: Some(auth), ..ServerConfig::default() }).await;
@@ -191,6 +190,7 @@ async fn a_token_is_refused_unless_everything_about_it_is_right() {
         ("sub", json!("A2A_PUSH")),
         ("sub", json!("A2A_USER_c")),
         ("sub", json!("mcp")),
+        ("sub", json!("MCP_CLIENT_key_backend")),
     ] {
         assert_refused(&host, &key.sign(&claims_with(name, value.clone())), &format!("{name}: {value}")).await;
     }

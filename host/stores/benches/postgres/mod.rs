@@ -34,7 +34,7 @@ fn open(runtime: &Runtime, server: &str) -> Arc<dyn SessionService> {
     Arc::new(runtime.block_on(PostgresSessions::open(&uri)).expect("a database"))
 }
 
-/// Inserts the JSON of events by concurrent tasks, each of which has a connection for itself while it inserts.
+/// Inserts the JSON of events in concurrent tasks. Each task has its own connection while it inserts.
 fn inserts(runtime: &Runtime, server: &str) -> Cost {
     let connections = runtime.block_on(connect(server, &new_schema()));
     let events = events(EVENTS);

@@ -1,4 +1,4 @@
-//! What the benches of stores share: costs of an operation, and the work of concurrent sessions.
+//! Helpers of the benches of stores: the costs of an operation, and concurrent sessions.
 
 #![allow(dead_code)]
 

@@ -9,7 +9,7 @@
 //! A version is published by the creation of its small object, which fails if another writer has the number, after its
 //! bytes are stored. It is deleted in the reverse order. So several hosts may share a bucket, and a crash leaves only
 //! bytes that nothing refers to, which the next deletion of the artifact removes once they are old. The store must
-//! support conditional creation and list what was written at once. Saving lists the versions of the artifact.
+//! support conditional creation and list new objects at once. Saving lists the versions of the artifact.
 
 mod failure;
 mod location;

@@ -16,7 +16,7 @@ use super::segments::SEGMENT;
 /// The media type of sealed artifacts. Sealed are the JSON of the part without its bytes, a line feed, and the bytes.
 const SEALED: &str = "application/vnd.hatchery.sealed";
 
-/// An [`ArtifactService`] that encrypts artifacts. Its [usage](ArtifactService::usage) is that of what is stored.
+/// An [`ArtifactService`] that encrypts artifacts. Its [usage](ArtifactService::usage) is that of the encrypted data.
 pub struct EncryptedArtifacts {
     inner: Arc<dyn ArtifactService>,
     keys: Arc<EncryptionKeys>,

@@ -14,7 +14,7 @@ const KEY_BYTES: usize = 32;
 /// The longest id of a key.
 const MAX_ID_BYTES: usize = 64;
 
-/// What the keys of records and those of artifacts are derived with.
+/// The purposes with which the keys of records and artifacts are derived.
 const RECORDS: &[u8] = b"hatchery records";
 const ARTIFACTS: &[u8] = b"hatchery artifact";
 
@@ -66,7 +66,7 @@ impl fmt::Debug for EncryptionKeys {
 }
 
 impl EncryptionKeys {
-    /// Reads keys, each of which is an id and 64 hexadecimal digits.
+    /// Reads keys. Each is an id and 64 hexadecimal digits.
     ///
     /// # Errors
     /// The first key that cannot be used.
@@ -163,7 +163,7 @@ pub(super) fn cannot_seal(what: &str) -> StoreError {
     StoreError::backend(format!("{what} cannot be encrypted"), "the cipher has failed")
 }
 
-/// Returns what a record belongs to, for the cipher: each part with its length.
+/// Returns the associated data of a record for the cipher: each part with its length.
 pub(super) fn place(parts: &[&str]) -> Vec<u8> {
     let mut place = Vec::new();
     for part in parts {

@@ -73,7 +73,7 @@ impl EncryptedMemory {
     }
 }
 
-/// Returns what a message belongs to.
+/// Returns the associated data of a message.
 fn message_place(session: &SessionKey) -> [&str; 4] {
     ["message", &session.app, &session.user, &session.id]
 }

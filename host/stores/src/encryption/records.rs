@@ -10,7 +10,7 @@ use super::keys::{EncryptionKeys, cannot_seal, does_not_fit, place};
 /// The start of a sealed record. The id of the key follows, a colon, and in Base64 the nonce and what the cipher returned.
 const PREFIX: &str = "hatchery:sealed:";
 
-/// A record in words, and what it belongs to.
+/// A record in words, and its associated data.
 #[derive(Clone, Copy)]
 pub(super) struct Record<'a> {
     pub(super) what: &'a str,
@@ -70,7 +70,7 @@ fn parse(sealed: &str) -> Option<(&str, &str)> {
     sealed.strip_prefix(PREFIX)?.split_once(':')
 }
 
-/// Returns the error of a record whose content is not what it should be.
+/// Returns the error of a record with unexpected content.
 pub(super) fn unreadable(record: Record<'_>, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
     StoreError::backend(format!("{} was decrypted and cannot be read", record.what), error)
 }

@@ -36,7 +36,7 @@ struct Sealer<'a> {
     what: String,
     place: Vec<u8>,
     number: u64,
-    /// What is yet to be sealed.
+    /// The bytes that are not encrypted yet.
     buffer: BytesMut,
 }
 
@@ -70,7 +70,7 @@ impl EncryptionKeys {
         Ok(stream::iter([Ok(Bytes::from(header))]).chain(segments).boxed())
     }
 
-    /// Returns what opens sealed bytes, of which there are `len`.
+    /// Returns a reader that decrypts `len` sealed bytes.
     pub(super) async fn open_stream(
         &self,
         record: Record<'_>,
@@ -143,7 +143,7 @@ pub(super) struct Opener {
     what: String,
     place: Vec<u8>,
     number: u64,
-    /// What is yet to be opened.
+    /// The bytes that are not decrypted yet.
     buffer: BytesMut,
     /// False after the last segment.
     is_open: bool,

@@ -19,7 +19,7 @@ const SEALED_EVENT: &str = "hatchery:sealedEvent";
 /// The most bytes that are decrypted at once on a worker of the runtime.
 const MAX_INLINE_BYTES: usize = 256 << 10;
 
-/// A [`SessionService`] that encrypts events and values of state. Its [usage](SessionService::usage) is that of what is stored.
+/// A [`SessionService`] that encrypts events and values of state. Its [usage](SessionService::usage) is that of the encrypted data.
 #[derive(Clone)]
 pub struct EncryptedSessions {
     inner: Arc<dyn SessionService>,
@@ -195,7 +195,7 @@ fn first_revision(stored: &Session, window: EventWindow) -> u64 {
     }
 }
 
-/// Returns what a key of state belongs to. That of an app is shared by its users.
+/// Returns the associated data of a key of state. That of an app is shared by its users.
 fn state_place<'a>(key: &'a SessionKey, name: &'a str) -> [&'a str; 4] {
     match StateScope::of(name).0 {
         StateScope::App => ["state", &key.app, "", name],
@@ -248,7 +248,7 @@ impl WrapperSessionService for EncryptedSessions {
     async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {
         let sealed = self.seal_event(key, event)?;
         match self.inner.append_with(key, &sealed, fence).await {
-            // What is sealed twice differs.
+            // Encrypting the same data twice gives different bytes.
             Err(StoreError::EventExists(id)) => self.revision_of(key, event).await?.ok_or(StoreError::EventExists(id)),
             appended => appended,
         }
@@ -263,7 +263,7 @@ impl WrapperSessionService for EncryptedSessions {
     }
 }
 
-/// Returns what a result of a call belongs to.
+/// Returns the associated data of a result of a call.
 fn call_place<'a>(session: &'a SessionKey, run: &'a str, call: &'a str) -> [&'a str; 5] {
     ["call", &session.app, &session.user, run, call]
 }

@@ -3,7 +3,7 @@
 mod backoff;
 mod failure;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +18,11 @@ use serde_json::{Value as Json, json};
 
 pub(super) use self::backoff::Backoff;
 use self::failure::{Failure, api_error, store_error, too_large, unavailable};
-use super::document::{Document, Operation, Write};
+use super::document::{Document, Operation, Value, Write};
 
 const ENDPOINT: &str = "https://firestore.googleapis.com";
 const DEFAULT_DATABASE: &str = "(default)";
-/// What the emulator takes for an administrator's access token.
+/// The access token that the emulator accepts as that of an administrator.
 const EMULATOR_TOKEN: &str = "owner";
 /// The variable with the address of the emulator, as Google's client libraries have it.
 const EMULATOR_VARIABLE: &str = "FIRESTORE_EMULATOR_HOST";
@@ -39,7 +39,7 @@ const MAX_COMMIT_BYTES: usize = 3 * 1024 * 1024;
 /// More than this is too much for a document, together with its name and what Firestore adds.
 const MAX_DOCUMENT_BYTES: usize = 1_000_000;
 
-/// Maximum number of documents that one request reads by name.
+/// Maximum number of documents that one request reads by name, or lists.
 const MAX_READ_NAMES: usize = 300;
 
 /// Returns access tokens of Google Cloud, which may use the scope `https://www.googleapis.com/auth/datastore` or
@@ -74,7 +74,7 @@ struct Inner {
     http: Client,
     /// The database with a slash at its end, to which methods are appended.
     url: Url,
-    /// What names of documents begin with: `projects/…/documents/`.
+    /// The prefix of names of documents: `projects/…/documents/`.
     prefix: String,
     authentication: Authentication,
 }
@@ -205,6 +205,36 @@ struct ReadResult {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
+struct DocumentPage {
+    #[serde(default)]
+    documents: Vec<Document>,
+    #[serde(default)]
+    next_page_token: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AggregationResult {
+    result: Option<Aggregation>,
+    #[serde(default)]
+    read_time: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Aggregation {
+    aggregate_fields: BTreeMap<String, Value>,
+}
+
+/// A request to the REST API.
+struct Request<'a> {
+    url: Url,
+    /// The arguments of a method; `None` for a list.
+    body: Option<&'a Json>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct CommitResponse {
     #[serde(default)]
     write_results: Vec<WriteResult>,
@@ -247,7 +277,8 @@ impl FirestoreClient {
             if !snapshot.read_time.is_empty() {
                 set(&mut request, "readTime", json!(snapshot.read_time));
             }
-            let results: Vec<ReadResult> = self.repeat("", "batchGet", &request, "read from Firestore").await?;
+            let request = self.method("", "batchGet", &request);
+            let results: Vec<ReadResult> = self.repeat(&request, "read from Firestore").await?;
             let mut found: HashMap<String, Document> = HashMap::new();
             for result in results {
                 if !result.read_time.is_empty() {
@@ -275,8 +306,44 @@ impl FirestoreClient {
         if let Some(time) = read_time {
             set(&mut request, "readTime", json!(time));
         }
-        let results: Vec<ReadResult> = self.repeat(parent, "runQuery", &request, "query Firestore").await?;
+        let request = self.method(parent, "runQuery", &request);
+        let results: Vec<ReadResult> = self.repeat(&request, "query Firestore").await?;
         Ok(results.into_iter().filter_map(|result| result.document).collect())
+    }
+
+    /// Returns how many documents of the collections of a document a query finds, without reading them, and at what time.
+    pub(super) async fn count(&self, parent: &str, query: &Json) -> Result<(u64, String), StoreError> {
+        let doing = "count in Firestore";
+        let query = json!({"structuredQuery": query, "aggregations": [{"alias": "found", "count": {}}]});
+        let body = json!({"structuredAggregationQuery": query});
+        let request = self.method(parent, "runAggregationQuery", &body);
+        let results: Vec<AggregationResult> = self.repeat(&request, doing).await?;
+        let mut found = results.into_iter().filter_map(|found| Some((found.result?.aggregate_fields, found.read_time)));
+        match found.next().map(|(mut fields, time)| (fields.remove("found"), time)) {
+            Some((Some(Value::Integer(count)), time)) => {
+                Ok((count.parse().map_err(|error| unreadable(doing, error))?, time))
+            }
+            Some(_) | None => Err(unreadable(doing, "there is no count")),
+        }
+    }
+
+    /// Returns the names of the documents of a collection, also of those that only contain collections.
+    pub(super) async fn list_names(&self, collection: &str) -> Result<Vec<String>, StoreError> {
+        let (mut names, mut token) = (Vec::new(), String::new());
+        loop {
+            let mut url = self.url(collection, None);
+            let page_size = MAX_READ_NAMES.to_string();
+            url.query_pairs_mut().append_pair("showMissing", "true").append_pair("pageSize", &page_size);
+            if !token.is_empty() {
+                url.query_pairs_mut().append_pair("pageToken", &token);
+            }
+            let page: DocumentPage = self.repeat(&Request { url, body: None }, "list documents of Firestore").await?;
+            names.extend(page.documents.iter().map(|document| self.relative(&document.name).to_owned()));
+            token = page.next_page_token;
+            if token.is_empty() {
+                return Ok(names);
+            }
+        }
     }
 
     /// Makes writes, all or none.
@@ -286,38 +353,33 @@ impl FirestoreClient {
     pub(super) async fn commit(&self, writes: &[Write]) -> Result<Commit, StoreError> {
         let doing = "write to Firestore";
         let full: Vec<_> = writes.iter().map(|write| self.full_write(write)).collect();
-        let response: CommitResponse =
-            match self.send("", "commit", &json!({"writes": full}), doing, REQUEST_TIMEOUT).await {
-                Ok(response) => response,
-                Err(Failure::Api(error)) => match error.status.as_str() {
-                    "ABORTED" | "ALREADY_EXISTS" | "FAILED_PRECONDITION" | "NOT_FOUND" => return Ok(Commit::Conflict),
-                    "INVALID_ARGUMENT" if writes.iter().any(|write| write.bytes() > MAX_DOCUMENT_BYTES) => {
-                        return Err(too_large(&error));
-                    }
-                    _ => return Err(store_error(doing, error)),
-                },
-                Err(Failure::Network(error)) => {
-                    tracing::warn!(%error, "Firestore has not answered a commit");
-                    return Err(unavailable());
+        let body = json!({"writes": full});
+        let response: CommitResponse = match self.send(&self.method("", "commit", &body), doing, REQUEST_TIMEOUT).await
+        {
+            Ok(response) => response,
+            Err(Failure::Api(error)) => match error.status.as_str() {
+                "ABORTED" | "ALREADY_EXISTS" | "FAILED_PRECONDITION" | "NOT_FOUND" => return Ok(Commit::Conflict),
+                "INVALID_ARGUMENT" if writes.iter().any(|write| write.bytes() > MAX_DOCUMENT_BYTES) => {
+                    return Err(too_large(&error));
                 }
-                Err(Failure::Store(error)) => return Err(error),
-            };
+                _ => return Err(store_error(doing, error)),
+            },
+            Err(Failure::Network(error)) => {
+                tracing::warn!(%error, "Firestore has not answered a commit");
+                return Err(unavailable());
+            }
+            Err(Failure::Store(error)) => return Err(error),
+        };
         let first = response.write_results.into_iter().next();
         Ok(Commit::Made(first.map(|result| result.update_time).unwrap_or_default()))
     }
 
     /// Sends a request that changes nothing, again for some time if the service is not available.
-    async fn repeat<T: DeserializeOwned>(
-        &self,
-        parent: &str,
-        method: &str,
-        request: &Json,
-        doing: &str,
-    ) -> Result<T, StoreError> {
+    async fn repeat<T: DeserializeOwned>(&self, request: &Request<'_>, doing: &str) -> Result<T, StoreError> {
         let mut backoff = Backoff::new();
         loop {
             let timeout = backoff.left().max(MIN_ATTEMPT_TIMEOUT);
-            match self.send(parent, method, request, doing, timeout).await {
+            match self.send(request, doing, timeout).await {
                 Ok(response) => return Ok(response),
                 Err(failure) if failure.is_temporary() && backoff.wait().await => {}
                 Err(failure) => return Err(failure.into_error(doing)),
@@ -327,16 +389,18 @@ impl FirestoreClient {
 
     async fn send<T: DeserializeOwned>(
         &self,
-        parent: &str,
-        method: &str,
-        request: &Json,
+        request: &Request<'_>,
         doing: &str,
         timeout: Duration,
     ) -> Result<T, Failure> {
         let post = |token: String| async move {
             let failed = |error: reqwest::Error| Failure::Network(error.without_url());
-            let request = self.0.http.post(self.url(parent, method)).bearer_auth(token).json(request);
-            let response = request.timeout(timeout).send().await.map_err(failed)?;
+            let url = request.url.clone();
+            let request = match request.body {
+                Some(body) => self.0.http.post(url).json(body),
+                None => self.0.http.get(url),
+            };
+            let response = request.bearer_auth(token).timeout(timeout).send().await.map_err(failed)?;
             Ok::<_, Failure>((response.status(), response.bytes().await.map_err(failed)?))
         };
         let (status, body) = match &self.0.authentication {
@@ -359,15 +423,24 @@ impl FirestoreClient {
         Err(Failure::Api(api_error(status, &body)))
     }
 
-    /// Returns `…/documents[/PARENT]:METHOD`. The names of `parent` are percent-encoded.
-    fn url(&self, parent: &str, method: &str) -> Url {
+    /// Returns the request of a method on the collections of a document, or of the database if `parent` is empty.
+    fn method<'a>(&self, parent: &str, method: &str, body: &'a Json) -> Request<'a> {
+        Request { url: self.url(parent, Some(method)), body: Some(body) }
+    }
+
+    /// Returns `…/documents[/NAME][:METHOD]`. The parts of `name` are percent-encoded.
+    fn url(&self, name: &str, method: Option<&str>) -> Url {
         let mut url = self.0.url.clone();
         let mut path = url.path().trim_end_matches('/').to_owned();
-        for segment in parent.split('/').filter(|segment| !segment.is_empty()) {
+        for segment in name.split('/').filter(|segment| !segment.is_empty()) {
             path.push('/');
             percent_encode(segment, &mut path);
         }
-        url.set_path(&format!("{path}:{method}"));
+        if let Some(method) = method {
+            path.push(':');
+            path.push_str(method);
+        }
+        url.set_path(&path);
         url
     }
 

@@ -30,7 +30,7 @@ const MAX_FOUND: usize = 2_000;
 /// Maximum bytes of an entry, which Firestore limits to 1 MiB with its name and its indexed values.
 const MAX_ENTRY_BYTES: usize = 1_000_000;
 
-/// The fields of what is remembered of a session.
+/// The fields of the document of a remembered session.
 const NEWEST: &str = "newest";
 const COUNT: &str = "entries";
 /// A value that every change of a session's entries replaces.
@@ -45,7 +45,7 @@ pub struct FirestoreMemoryService {
     stop_words: Arc<BTreeSet<String>>,
 }
 
-/// What is remembered of a session, with the condition that it has not changed since it was read.
+/// The memory of a session, with the precondition that it has not changed since it was read.
 struct Summary {
     name: String,
     totals: Totals,
@@ -202,7 +202,7 @@ impl FirestoreMemoryService {
         if backoff.wait().await {
             return Ok(());
         }
-        let context = "other hosts change what is remembered of the session at the same time".into();
+        let context = "other hosts change the memory of the session at the same time".into();
         Err(StoreError::Busy { context, retry_after: Duration::from_secs(1) })
     }
 

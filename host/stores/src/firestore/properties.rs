@@ -15,7 +15,7 @@ const STOP_WORDS: &str = "keyword.extraction.stopwords";
 /// The environment variable that selects a file.
 const ENVIRONMENT: &str = "env";
 
-/// Where sessions and memory are in a database, and what is not a keyword.
+/// The root collection of sessions and memory, and the stop words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FirestoreProperties {
     /// The collection of users with their sessions (`firebase.root.collection.name`). Default: `adk-session`.

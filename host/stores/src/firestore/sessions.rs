@@ -14,6 +14,7 @@ mod history;
 mod journal;
 mod known;
 mod reads;
+mod retention;
 mod runs;
 mod state;
 mod stored;
@@ -23,8 +24,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    CallJournal, Event, EventWindow, JsonMap, MAX_TURN_LEASE, RunService, Session, SessionCursor, SessionKey,
-    SessionPage, SessionService, State, StoreError, Timestamp, Turn, TurnStart, Usage,
+    CallJournal, Event, EventWindow, ExpiredSession, ExpiryRule, JsonMap, MAX_TURN_LEASE, RunService, Session,
+    SessionCursor, SessionKey, SessionPage, SessionService, State, StoreError, Timestamp, Turn, TurnStart, Usage,
 };
 
 use self::change::Plan;
@@ -91,6 +92,10 @@ impl SessionService for FirestoreSessionService {
         limit: usize,
     ) -> Result<SessionPage, StoreError> {
         self.0.list_page(app, user, after, limit).await
+    }
+
+    async fn expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
+        self.0.expired(app, rule, limit).await
     }
 
     async fn fork(&self, key: &SessionKey, revision: u64, id: Option<&str>) -> Result<Session, StoreError> {

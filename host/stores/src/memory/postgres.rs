@@ -2,22 +2,33 @@
 //!
 //! The host splits texts into words, as for the other backends. With a configuration of text search, such as `english`, the
 //! lexemes of the words are in the index too, so that "run" finds "running". An index entry has the number of its owner, so
-//! a search reads the entries of one user that have one of its words.
+//! a search reads the entries of one user that have one of its words. With an embedder, messages of similar meaning are
+//! found too.
+
+mod vectors;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::{Event, MemoryEntry, MemoryService, RememberedSession, Session, SessionKey, StoreError, Timestamp};
+use hatchery_core::{
+    Content, Event, MemoryEntry, MemoryService, RememberedSession, Session, SessionKey, StoreError, Timestamp,
+};
 use sha2::{Digest, Sha256};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::MAX_RESULTS;
+use super::similarity::SimilaritySearch;
 use super::tokenizer::{entry_words, query_words};
-use crate::postgres::{Database, Doing, Failure, OnSession, OnUser, PostgresAddress, Repeat, Schema, escape, unescape};
+use crate::postgres::{
+    Database, Failure, OnSession, OnUser, OperationName, PostgresAddress, Repeat, Schema, escape, unescape,
+};
 
-static SCHEMA: Schema =
-    Schema { noun: "memory database", part: "memory", migrations: &[include_str!("postgres/0001_entries.sql")] };
+static SCHEMA: Schema = Schema {
+    noun: "memory database",
+    part: "memory",
+    migrations: &[include_str!("postgres/0001_entries.sql"), include_str!("postgres/0002_entries_of_words.sql")],
+};
 
 /// The longest word that is stored as it is. PostgreSQL has a limit of 2 kB.
 const MAX_WORD_BYTES: usize = 1024;
@@ -27,7 +38,7 @@ const MAX_WORDS_BYTES: usize = 300_000;
 
 const REMEMBER: &str = "SELECT remember($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 
-const RECALL: &str = "SELECT out_author, out_time, out_content FROM recall($1, $2, $3, $4, $5)";
+const RECALL: &str = "SELECT out_author, out_time, out_content FROM recall_entries($1, $2, $3, $4, $5)";
 
 /// Selects the sessions with entries, of one app and one user if these are given.
 const LIST_SESSIONS: &str = "\
@@ -43,11 +54,13 @@ const LIST_ENTRIES: &str = "\
 const CHECK_TEXT_SEARCH: &str = "SELECT WHERE ($1::TEXT)::REGCONFIG IS NULL";
 
 /// A [`MemoryService`] in a PostgreSQL database that finds entries with at least one word of the query: those with most of
-/// the words first, then the newest. Returns up to 100 entries.
+/// the words first, then the newest. Returns up to 100 entries. With a [`SimilaritySearch`], also finds entries of similar
+/// meaning.
 pub struct PostgresMemory {
     database: Database,
     /// The configuration of text search.
     text_search: Option<String>,
+    similarity: Option<SimilaritySearch>,
 }
 
 /// Columns of new entries.
@@ -61,9 +74,9 @@ struct NewEntries {
 }
 
 impl NewEntries {
-    /// Encodes events. Those without words are left out.
-    fn of<'a>(events: impl Iterator<Item = &'a Arc<Event>>) -> Self {
-        let mut new = Self::default();
+    /// Encodes events, and returns their messages too. Those without words are left out.
+    fn of<'a>(events: impl Iterator<Item = &'a Arc<Event>>) -> (Self, Vec<&'a Content>) {
+        let (mut new, mut messages) = (Self::default(), Vec::new());
         for event in events {
             let Some(content) = event.content.as_deref() else { continue };
             let words = entry_words(content);
@@ -75,9 +88,10 @@ impl NewEntries {
             new.authors.push(escape(&event.author).into_owned());
             new.times.push(event.timestamp.as_micros());
             new.contents.push(json);
-            new.words.push(joined(words.iter()));
+            new.words.push(join_words(words.iter()));
+            messages.push(content);
         }
-        new
+        (new, messages)
     }
 }
 
@@ -120,7 +134,19 @@ impl PostgresMemory {
             let found = database.pool.query(CHECK_TEXT_SEARCH, &[name], Repeat::Safe).await;
             found.map_err(|failure| no_text_search(&database, name, failure))?;
         }
-        Ok(Self { database, text_search })
+        Ok(Self { database, text_search, similarity: None })
+    }
+
+    /// Adds a search by meaning, with the extension `vector` (pgvector), which is created in the database if the account may
+    /// do that. Messages that were added without it, or with another embedder, are found by their words until they are added
+    /// again.
+    ///
+    /// # Errors
+    /// [`StoreError::InvalidRequest`] if the server does not have the extension, [`StoreError::Backend`] if the account may
+    /// not create it.
+    pub async fn with_similarity(self, similarity: SimilaritySearch) -> Result<Self, StoreError> {
+        vectors::prepare(&self.database).await?;
+        Ok(Self { similarity: Some(similarity), ..self })
     }
 
     /// Inserts entries, after the deletion of those of the session if they are to be replaced.
@@ -130,7 +156,11 @@ impl PostgresMemory {
         events: impl Iterator<Item = &'a Arc<Event>>,
         replaces: bool,
     ) -> Result<(), StoreError> {
-        let NewEntries { events, authors, times, contents, words } = NewEntries::of(events);
+        let (new, messages) = NewEntries::of(events);
+        if let Some(similarity) = &self.similarity {
+            return self.insert_embedded(similarity, session, new, &messages, replaces).await;
+        }
+        let NewEntries { events, authors, times, contents, words } = new;
         let values: [&(dyn ToSql + Sync); 10] = [
             &&*session.app,
             &&*session.user,
@@ -147,7 +177,7 @@ impl PostgresMemory {
         self.database.query(&doing, Repeat::Safe, REMEMBER, &values).await.map(drop)
     }
 
-    fn entries_of(&self, doing: Doing<'_>, rows: &[Row]) -> Result<Vec<MemoryEntry>, StoreError> {
+    fn entries_of(&self, doing: OperationName<'_>, rows: &[Row]) -> Result<Vec<MemoryEntry>, StoreError> {
         let entries = rows.iter().map(read_entry).collect::<Result<Vec<_>, _>>();
         entries.map_err(|failure| self.database.error(doing, failure))
     }
@@ -189,10 +219,19 @@ impl MemoryService for PostgresMemory {
         self.entries_of(&doing, &rows)
     }
 
+    fn embedder_calls(&self, texts: usize) -> usize {
+        self.similarity.as_ref().map_or(0, |_| SimilaritySearch::calls(texts))
+    }
+
     async fn search(&self, app: &str, user: &str, query: &str) -> Result<Vec<MemoryEntry>, StoreError> {
         let words: Vec<String> = query_words(query).iter().map(|word| lexeme(word)).collect();
         if words.is_empty() {
             return Ok(Vec::new());
+        }
+        if let Some(similarity) = &self.similarity
+            && let Some(query) = similarity.embed_query(query).await
+        {
+            return self.find_similar((app, user), &words, similarity.name(), &query).await;
         }
         let doing = OnUser { operation: "search the memory", app, user };
         let values: [&(dyn ToSql + Sync); 5] = [&app, &user, &self.text_search, &words, &(MAX_RESULTS as i64)];

@@ -1,4 +1,4 @@
-//! Search by meaning: embeddings of messages, compared by their cosine, and the fusion of two rankings.
+//! Search by meaning: embeddings of texts, compared by their cosine, and the fusion of two rankings.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,7 +19,7 @@ const BATCH: usize = 100;
 const MAX_TEXT_BYTES: usize = 8_000;
 
 /// Entries that a search returns because of their similarity. There is always a nearest entry, also if nothing is similar.
-const MAX_SIMILAR: usize = 10;
+pub(super) const MAX_SIMILAR: usize = 10;
 
 /// The constant of reciprocal rank fusion: the larger it is, the less the first places count.
 const FUSION: f64 = 60.0;
@@ -27,7 +27,7 @@ const FUSION: f64 = 60.0;
 /// The least cosine of similar texts, unless the configuration says otherwise.
 const DEFAULT_MIN_SIMILARITY: f64 = 0.3;
 
-/// Finds messages by their meaning, beside those with words of the query.
+/// Finds texts by their meaning, beside those with words of the query.
 #[derive(Clone)]
 pub struct SimilaritySearch {
     /// The name of the embedder. Vectors of different embedders are never compared.
@@ -55,23 +55,20 @@ impl SimilaritySearch {
         Self { min_similarity, ..self }
     }
 
-    pub(super) fn name(&self) -> &Arc<str> {
+    pub(crate) fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// Embeds messages. One that cannot be embedded, now or at all, has no vector, and neither have those after a failure:
-    /// the caller waits for at most one answer that does not come.
-    pub(super) async fn embed(&self, texts: Vec<String>) -> Vec<Option<UnitVector>> {
+    /// Embeds texts. One that cannot be embedded, now or at all, has no vector, and neither have those after a failure: the
+    /// caller waits for at most one answer that does not come.
+    pub(crate) async fn embed(&self, texts: Vec<String>) -> Vec<Option<UnitVector>> {
         let mut vectors = Vec::with_capacity(texts.len());
         for batch in texts.chunks(BATCH) {
             match self.embed_batch(batch).await {
                 Ok(embedded) => vectors.extend(embedded.into_iter().map(UnitVector::of)),
                 Err(problem) => {
                     let embedder = &*self.name;
-                    tracing::warn!(
-                        embedder,
-                        "{problem}; messages that cannot be embedded are found by their words only"
-                    );
+                    tracing::warn!(embedder, "{problem}; texts that cannot be embedded are found by their words only");
                     break;
                 }
             }
@@ -95,8 +92,8 @@ impl SimilaritySearch {
     }
 
     /// Embeds a query.
-    pub(super) async fn embed_query(&self, query: &str) -> Option<Query> {
-        let text = truncated(query.trim());
+    pub(crate) async fn embed_query(&self, query: &str) -> Option<Query> {
+        let text = truncate_text(query.trim());
         if text.is_empty() {
             return None;
         }
@@ -108,16 +105,16 @@ impl SimilaritySearch {
 /// Returns the text of a message that is embedded. That of a model's thinking is left out.
 pub(super) fn embedded_text(content: &Content) -> String {
     let texts = content.parts.iter().filter(|part| !part.thought).filter_map(|part| part.as_text());
-    truncated(texts.collect::<Vec<_>>().join("\n").trim()).to_owned()
+    truncate_text(texts.collect::<Vec<_>>().join("\n").trim()).to_owned()
 }
 
-fn truncated(text: &str) -> &str {
+fn truncate_text(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or(text)
 }
 
 /// A vector of length 1, as little-endian numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct UnitVector(Box<[u8]>);
+pub(crate) struct UnitVector(Box<[u8]>);
 
 impl UnitVector {
     /// Scales a vector to length 1; `None` if it has no direction.
@@ -131,20 +128,37 @@ impl UnitVector {
         Self(bytes.into())
     }
 
-    pub(super) fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+
+    /// Returns the numbers as text: `[0.6,0.8]`.
+    #[cfg(feature = "postgres")]
+    pub(super) fn to_list(&self) -> String {
+        let numbers: Vec<_> = numbers(&self.0).map(|number| number.to_string()).collect();
+        format!("[{}]", numbers.join(","))
     }
 }
 
 /// An embedded query.
-pub(super) struct Query {
+pub(crate) struct Query {
     vector: UnitVector,
     min_similarity: f64,
 }
 
 impl Query {
+    #[cfg(feature = "postgres")]
+    pub(super) fn vector(&self) -> &UnitVector {
+        &self.vector
+    }
+
+    #[cfg(feature = "postgres")]
+    pub(super) fn min_similarity(&self) -> f64 {
+        self.min_similarity
+    }
+
     /// Returns the entries that are similar enough, most similar first, then the greatest.
-    pub(super) fn nearest<T: Ord + Copy>(&self, entries: impl Iterator<Item = (T, f32)>) -> Vec<T> {
+    pub(crate) fn nearest<T: Ord + Copy>(&self, entries: impl Iterator<Item = (T, f32)>) -> Vec<T> {
         let mut similar: Vec<_> =
             entries.filter(|(_, similarity)| f64::from(*similarity) >= self.min_similarity).collect();
         similar.sort_by(|(one, left), (other, right)| right.total_cmp(left).then_with(|| other.cmp(one)));
@@ -152,7 +166,7 @@ impl Query {
     }
 
     /// Returns the cosine of the angle between the query and a vector of length 1; `None` if they have different lengths.
-    pub(super) fn similarity(&self, vector: &[u8]) -> Option<f32> {
+    pub(crate) fn similarity(&self, vector: &[u8]) -> Option<f32> {
         let query = &self.vector.0;
         (query.len() == vector.len()).then(|| numbers(query).zip(numbers(vector)).map(|(one, other)| one * other).sum())
     }
@@ -165,7 +179,7 @@ fn numbers(bytes: &[u8]) -> impl Iterator<Item = f32> + '_ {
 
 /// Returns the entries of two rankings by reciprocal rank fusion, best first. Those that are in both come before those with
 /// the same place in one.
-pub(super) fn fuse<T: Eq + Hash + Copy>(by_words: &[T], by_similarity: &[T]) -> Vec<T> {
+pub(crate) fn fuse<T: Eq + Hash + Copy>(by_words: &[T], by_similarity: &[T]) -> Vec<T> {
     let mut fused: Vec<(T, f64)> = Vec::new();
     let mut places: HashMap<T, usize> = HashMap::new();
     for ranking in [by_words, by_similarity] {

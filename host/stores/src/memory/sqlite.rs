@@ -16,7 +16,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::MAX_RESULTS;
 use super::similarity::{SimilaritySearch, UnitVector, embedded_text};
 use super::tokenizer::{entry_words, query_words};
-use crate::sqlite::{Database, Durability, Schema};
+use crate::sqlite::{Database, Durability, Owner, Schema};
 
 /// The schema of memory databases: "HtMe".
 static SCHEMA: Schema = Schema {
@@ -141,9 +141,9 @@ impl SqliteMemory {
             self.embed(similarity, session, &mut entries, texts, replaces).await?;
         }
         let key = session.clone();
-        let inserted = self.database.write((&session.app, &session.user), move |connection| {
-            insert_entries(connection, &key, &entries, replaces)
-        });
+        let inserted = self
+            .database
+            .write(Owner::of(session), move |connection| insert_entries(connection, &key, &entries, replaces));
         inserted.await.map_err(self.database.error(format_args!("add to the memory ({session})")))
     }
 }
@@ -228,7 +228,7 @@ fn insert_entries(
             connection.prepare_cached(INSERT_WORDS)?.execute(params![entry, format!("_{owner} {words}")])?;
         }
         if let Some((embedder, vector)) = vector {
-            vectors::set(connection, (owner, &session.id, event), embedder, vector)?;
+            vectors::set(connection, vectors::EntryKey { owner, session: &session.id, event }, embedder, vector)?;
         }
     }
     Ok(())

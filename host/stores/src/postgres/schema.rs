@@ -21,13 +21,13 @@ pub(crate) struct Schema {
     /// The name in the table of versions.
     pub(crate) part: &'static str,
     /// The migrations from an empty schema to the current one. A migration that was released must not change. Older hosts
-    /// may still run while one is applied, so it keeps what they use.
+    /// may still run while one is applied, so it keeps the objects that they use.
     pub(crate) migrations: &'static [&'static str],
 }
 
 impl Schema {
     /// Applies the missing migrations in one transaction. Other hosts wait for it.
-    pub(super) async fn migrate(&self, pool: &Pool) -> Result<(), StoreError> {
+    pub(crate) async fn migrate(&self, pool: &Pool) -> Result<(), StoreError> {
         let migrated = timeout(MAX_MIGRATION, self.try_migrate(pool)).await.unwrap_or(Err(Failure::Unresponsive));
         migrated
             .map_err(|failure| failure.into_error(self.noun, &format!("{} {}: cannot open it", self.noun, pool.name())))

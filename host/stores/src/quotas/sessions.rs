@@ -4,11 +4,11 @@
 //! than what this process has stored. The exact totals are read from the service again when the cached ones reach a
 //! quota, and every 256 writes. The state itself is read only if the exact totals leave no room.
 //!
-//! Writes of one user are concurrent as long as the cached totals have room for them: what a write adds is counted
+//! Writes of one user are concurrent as long as the cached totals have room for them: the growth by a write is counted
 //! before it is made. A write that needs the exact totals waits for the others of the user, and they wait for it.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+mod usage_cache;
+
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -16,21 +16,16 @@ use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{
     CallJournal, CallRecord, Event, EventWindow, IdKind, JsonMap, RunPage, RunService, RunTransition, Session,
-    SessionCursor, SessionKey, SessionPage, SessionService, SessionUsage, State, StateUsage, StoreError, StoredRun,
-    TurnStart, Usage, UserUsage, WrapperSessionService, state_entry_bytes,
+    SessionCursor, SessionKey, SessionPage, SessionService, SessionUsage, State, StoreError, StoredRun, TurnStart,
+    Usage, WrapperSessionService, state_entry_bytes,
 };
 
-use super::state_change::{StateChange, add, subtract};
+use super::state_change::StateChange;
 use super::tokens::DailyTokens;
 use super::{AppQuotas, Quota, Quotas, audit};
 use crate::keyed_lock::{KeyedLock, KeyedLockGuard, LockMode, MAX_WAIT, busy};
 use crate::sessions::{new_session_id, record_bytes};
-
-/// Number of writes of a user after which the totals are read again, because other processes may have written too.
-const MAX_CACHED_WRITES: u32 = 256;
-
-/// Maximum number of sessions whose totals are cached.
-const MAX_CACHED_SESSIONS: usize = 16_384;
+use usage_cache::{Growth, UsageCache, add_growth};
 
 /// App and user.
 type Owner = (Arc<str>, Arc<str>);
@@ -44,31 +39,6 @@ pub struct QuotaSessions {
     apps: KeyedLock<Arc<str>>,
     cache: Mutex<UsageCache>,
     tokens: DailyTokens,
-}
-
-/// Cached totals, which are at least as large as those of the service.
-#[derive(Default)]
-struct UsageCache {
-    users: HashMap<Owner, CachedUser>,
-    apps: HashMap<Arc<str>, StateUsage>,
-    /// Number of cached sessions of all users.
-    sessions: usize,
-}
-
-#[derive(Default)]
-struct CachedUser {
-    usage: UserUsage,
-    sessions: HashMap<Arc<str>, SessionUsage>,
-    writes: u32,
-}
-
-/// The usage that a write adds.
-#[derive(Clone, Copy, Default)]
-struct Growth {
-    sessions: u64,
-    events: u64,
-    event_bytes: u64,
-    state: StateChange,
 }
 
 /// The write lock of a user and, if the app's state changes, of the app.
@@ -157,7 +127,7 @@ impl QuotaSessions {
         created
     }
 
-    /// A fork counts as much as its session: what its events alone take is not known.
+    /// A fork counts as much as its session: the size of its events alone is not known.
     async fn fork_checked(&self, key: &SessionKey, revision: u64, fork: &SessionKey) -> Result<Session, StoreError> {
         let guard = self.lock(key, false, LockMode::Exclusive).await?;
         let usage = self.inner.usage(key).await?;
@@ -207,7 +177,7 @@ impl QuotaSessions {
                 self.tokens.count(&*self.inner, key).await?
             }
         };
-        // What is used up leaves nothing for the next run.
+        // A quota that is used up leaves nothing for the next run.
         quotas.check(Quota::UserTokensPerDay, used.saturating_add(1))
     }
 }
@@ -401,123 +371,8 @@ impl RunService for QuotaSessions {
     }
 }
 
-impl UsageCache {
-    /// Counts a write. Returns the number of the session's events after it; `None` if the exact totals are needed.
-    fn reserve(&mut self, quotas: &Quotas, key: &SessionKey, growth: Growth, guard: &WriteGuard<'_>) -> Option<u64> {
-        let user = self.users.get_mut(&(key.app.clone(), key.user.clone()))?;
-        if user.writes >= MAX_CACHED_WRITES {
-            return None;
-        }
-        let app = if guard.app.is_some() { *self.apps.get(&key.app)? } else { StateUsage::default() };
-        let session = user.sessions.entry(key.id.clone());
-        let before = match &session {
-            Entry::Occupied(session) if growth.sessions == 0 => *session.get(),
-            Entry::Vacant(_) if growth.sessions > 0 => SessionUsage::default(),
-            Entry::Occupied(_) | Entry::Vacant(_) => return None,
-        };
-        let before = Usage { session: before, user: user.usage, app };
-        let after = add_growth(quotas, &before, growth, StateChange::default()).ok()?;
-        match session {
-            Entry::Occupied(mut session) => *session.get_mut() = after.session,
-            Entry::Vacant(session) => {
-                session.insert(after.session);
-                self.sessions += 1;
-            }
-        }
-        user.usage = after.user;
-        user.writes += 1;
-        if guard.app.is_some() {
-            self.apps.insert(key.app.clone(), after.app);
-        }
-        Some(after.session.events)
-    }
-
-    /// Sets the totals after a write.
-    fn update(&mut self, key: &SessionKey, after: Usage, guard: &WriteGuard<'_>) {
-        let user = self.users.entry((key.app.clone(), key.user.clone())).or_default();
-        user.usage = after.user;
-        user.writes += 1;
-        if user.sessions.insert(key.id.clone(), after.session).is_none() {
-            self.sessions += 1;
-        }
-        if guard.app.is_some() {
-            self.apps.insert(key.app.clone(), after.app);
-        }
-    }
-
-    /// Sets totals that were read from the service, plus a write.
-    fn insert_exact(&mut self, key: &SessionKey, after: Usage, guard: &WriteGuard<'_>) {
-        if self.sessions >= MAX_CACHED_SESSIONS {
-            // Totals are read again when they are needed.
-            *self = Self::default();
-        }
-        if let Some(user) = self.users.get_mut(&(key.app.clone(), key.user.clone())) {
-            user.writes = 0;
-        }
-        self.update(key, after, guard);
-    }
-
-    /// Removes totals that may be wrong.
-    fn invalidate(&mut self, key: &SessionKey, guard: &WriteGuard<'_>) {
-        if let Some(user) = self.users.remove(&(key.app.clone(), key.user.clone())) {
-            self.sessions = self.sessions.saturating_sub(user.sessions.len());
-        }
-        if guard.app.is_some() {
-            self.apps.remove(&key.app);
-        }
-    }
-}
-
 /// Checks the size of a delta, including keys that it removes.
 fn check_delta(quotas: &Quotas, delta: &JsonMap) -> Result<(), StoreError> {
     quotas.check(Quota::DeltaKeys, delta.len() as u64)?;
     quotas.check(Quota::DeltaBytes, delta.iter().map(|(name, value)| state_entry_bytes(name, value)).sum())
-}
-
-/// Returns the totals after a write that adds `growth` and removes `replaced`.
-///
-/// # Errors
-/// [`StoreError::QuotaExceeded`] if a total grows beyond its quota.
-fn add_growth(quotas: &Quotas, used: &Usage, growth: Growth, replaced: StateChange) -> Result<Usage, StoreError> {
-    let grow = |quota: Quota, before: u64, after: u64| {
-        if after > before {
-            quotas.check(quota, after)?;
-        }
-        Ok::<u64, StoreError>(after)
-    };
-    let state = |[keys, bytes]: [Quota; 2], before: StateUsage, added: StateUsage, removed: StateUsage| {
-        let after = subtract(add(before, added), removed);
-        grow(keys, before.keys, after.keys)?;
-        grow(bytes, before.bytes, after.bytes)?;
-        Ok::<StateUsage, StoreError>(after)
-    };
-    let Growth { sessions, events, event_bytes, state: added } = growth;
-    let Usage { session, user, app } = *used;
-    Ok(Usage {
-        session: SessionUsage {
-            state: state(
-                [Quota::SessionStateKeys, Quota::SessionStateBytes],
-                session.state,
-                added.session,
-                replaced.session,
-            )?,
-            events: grow(Quota::SessionEvents, session.events, session.events.saturating_add(events))?,
-            event_bytes: grow(
-                Quota::SessionBytes,
-                session.event_bytes,
-                session.event_bytes.saturating_add(event_bytes),
-            )?,
-        },
-        user: UserUsage {
-            state: state(
-                [Quota::UserStateKeys, Quota::UserStateBytes],
-                user.state,
-                add(added.session, added.user),
-                add(replaced.session, replaced.user),
-            )?,
-            sessions: grow(Quota::UserSessions, user.sessions, user.sessions.saturating_add(sessions))?,
-            event_bytes: grow(Quota::UserBytes, user.event_bytes, user.event_bytes.saturating_add(event_bytes))?,
-        },
-        app: state([Quota::AppStateKeys, Quota::AppStateBytes], app, added.app, replaced.app)?,
-    })
 }

@@ -9,7 +9,7 @@ use hatchery_core::matches_wildcard;
 
 use super::FolderSource;
 
-/// What changes when a file does.
+/// The stamp of a file, which changes with its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileState {
     /// Microseconds since 1970.

@@ -7,15 +7,15 @@
 
 mod wire;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{
-    Event, EventWindow, JsonMap, MAX_TURN_LEASE, Session, SessionKey, SessionService, StateScope, StoreError,
-    Timestamp, Turn, TurnStart,
+    Event, EventWindow, ExpiredSession, ExpiryRule, HOST_USER, JsonMap, MAX_TURN_LEASE, Session, SessionKey,
+    SessionService, StateScope, StoreError, Timestamp, Turn, TurnStart,
 };
 use imbl::Vector;
 use reqwest::Method;
@@ -32,7 +32,7 @@ use crate::uri::SESSIONS;
 
 const PAGE_SIZE: &str = "100";
 const MAX_ID_CHARS: usize = 63;
-/// Maximum number of sessions of which this process knows the events and the turn. Those without a lease are forgotten.
+/// Maximum number of sessions whose events and turn are cached. Those without a lease are evicted.
 const MAX_KNOWN_SESSIONS: usize = 4_096;
 
 /// A [`SessionService`] in Vertex AI Agent Engine, for one host.
@@ -42,7 +42,7 @@ pub struct AgentEngineSessions {
     known: Mutex<HashMap<SessionKey, KnownSession>>,
 }
 
-/// What this process knows of a session.
+/// The cached state of a session.
 struct KnownSession {
     /// The number of the newest turn. Begins with the time, so that a session that was forgotten gets higher numbers.
     fence: u64,
@@ -189,7 +189,7 @@ impl AgentEngineSessions {
         Ok(EventIndex::of(&self.events(key).await?))
     }
 
-    /// Changes what is known of a session.
+    /// Changes the cached state of a session.
     fn update<T>(&self, key: &SessionKey, change: impl FnOnce(&mut KnownSession) -> T) -> T {
         let mut known = self.known();
         if known.len() >= MAX_KNOWN_SESSIONS && !known.contains_key(key) {
@@ -198,6 +198,33 @@ impl AgentEngineSessions {
         }
         let fence = u64::try_from(Timestamp::now().as_micros()).unwrap_or_default();
         change(known.entry(key.clone()).or_insert(KnownSession { fence, leased_until: None, events: None }))
+    }
+
+    /// Returns the sessions that a rule wants deleted, also those in use, those without a change for longest first.
+    async fn candidates(&self, app: &str, rule: &ExpiryRule) -> Result<Vec<SessionKey>, StoreError> {
+        let activity = "list sessions";
+        let mut users: BTreeMap<String, Vec<(Timestamp, SessionKey)>> = BTreeMap::new();
+        if *rule == ExpiryRule::default() {
+            return Ok(Vec::new());
+        }
+        for json in self.pages(activity, &["sessions"], &[], "sessions").await? {
+            let found: WireSession = self.parse(activity, json.into())?;
+            if found.names_app(app) && found.user_id != HOST_USER {
+                let key = SessionKey::new(app, &*found.user_id, found.id());
+                users.entry(found.user_id.clone()).or_default().push((found.updated(), key));
+            }
+        }
+        let keeps = rule.user_sessions.map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX));
+        let mut expired = Vec::new();
+        for mut sessions in users.into_values() {
+            sessions.sort_by(|(one, _), (other, _)| other.cmp(one));
+            let is_idle = |updated| rule.idle_since.is_some_and(|since| updated < since);
+            let chosen =
+                sessions.into_iter().enumerate().filter(|(place, (updated, _))| *place >= keeps || is_idle(*updated));
+            expired.extend(chosen.map(|(_, session)| session));
+        }
+        expired.sort();
+        Ok(expired.into_iter().map(|(_, key)| key).collect())
     }
 
     /// Stores an event that the session does not have. Returns false if the session does not exist.
@@ -259,6 +286,26 @@ impl SessionService for AgentEngineSessions {
         }
         sessions.sort_by(|a, b| b.last_update_time.cmp(&a.last_update_time).then_with(|| a.key.id.cmp(&b.key.id)));
         Ok(sessions)
+    }
+
+    /// The age of a session is that of its last change in Agent Engine. Sessions that other programs have created are not
+    /// returned. The events of those that are returned are read.
+    async fn expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
+        let mut expired = Vec::new();
+        for key in self.candidates(app, rule).await? {
+            if expired.len() == limit {
+                break;
+            }
+            let now = Instant::now();
+            let is_held = |known: &KnownSession| known.leased_until.is_some_and(|until| until > now);
+            if self.known().get(&key).is_some_and(is_held) {
+                continue;
+            }
+            if let Some(session) = self.get(&key, EventWindow::Recent(0)).await? {
+                expired.push(ExpiredSession { key, updated: session.last_update_time });
+            }
+        }
+        Ok(expired)
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {

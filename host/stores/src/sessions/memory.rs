@@ -3,8 +3,10 @@
 //! Reading a session shares its events and state, so the cost does not depend on the length of its history, except for
 //! [`EventWindow::Since`], which examines the time of every event. Shared state is merged into a session when the
 //! session is read, if it has changed since the last time. Each session has its own lock; the maps of sessions and the
-//! shared state are locked only during lookups. Nothing is written to disk and nothing is evicted.
+//! shared state are locked only during lookups. Nothing is written to disk and nothing is evicted. Of a session that was not
+//! used for a minute, unless it is large, only the JSON of the events is kept, so its next use parses it.
 
+mod idle;
 mod journal;
 mod list;
 mod runs;
@@ -18,15 +20,17 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use hatchery_core::sync::{MutexExt, RwLockExt};
 use hatchery_core::{
-    CallJournal, Event, EventWindow, ExpiredSession, ExpiryRule, HOST_USER, JsonMap, MAX_TURN_LEASE, RunService,
-    Session, SessionCursor, SessionKey, SessionPage, SessionService, SessionUsage, State, StateScope, StateUsage,
-    StoreError, Timestamp, Turn, TurnStart, Usage,
+    CallJournal, Event, EventWindow, ExpiredSession, ExpiryRule, JsonMap, MAX_TURN_LEASE, RunService, Session,
+    SessionCursor, SessionKey, SessionPage, SessionService, SessionUsage, State, StateScope, StateUsage, StoreError,
+    Timestamp, Turn, TurnStart, Usage,
 };
 use imbl::Vector;
 
 use super::{new_session_id, record_bytes, reject_partial, select_window, too_few_events};
+use idle::SessionsInUse;
 use list::UserList;
 use runs::SessionRuns;
 use state::{SharedState, add_change, own_keys, set, to_delta};
@@ -45,6 +49,7 @@ pub struct MemorySessions {
     id_hasher: RandomState,
     /// The background runs that are not at rest, by their time of acceptance; also of sessions that were deleted since.
     background_runs: Mutex<BTreeSet<(Timestamp, SessionKey, String)>>,
+    in_use: SessionsInUse,
 }
 
 type AppAndUser = (Arc<str>, Arc<str>);
@@ -58,7 +63,13 @@ struct UserSessions {
 }
 
 struct StoredSession {
+    /// Without its events if they are packed.
     session: Session,
+    /// The JSON of the events, if the session is idle.
+    packed: Option<Box<[Bytes]>>,
+    last_used: Instant,
+    /// Whether it is one of the sessions in use.
+    is_queued: bool,
     /// The session's own state when it was created.
     initial_state: State,
     /// The versions of the app's and the user's state that the session's state contains.
@@ -70,7 +81,7 @@ struct StoredSession {
     fence: u64,
     /// The end of its lease.
     leased_until: Option<Instant>,
-    /// The revision of each event by the hash of its id.
+    /// The revision of each event by the hash of its id, unless the events are packed.
     revisions: HashMap<u64, u64>,
     /// The recorded calls of each run; `None` for a run that has finished.
     journals: BTreeMap<String, Option<BTreeMap<String, Option<String>>>>,
@@ -83,6 +94,13 @@ impl MemorySessions {
     /// Creates an empty service.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Sets the time without use after which only the JSON of a session's events is kept. The default is a minute. Sessions
+    /// that are idle are found when others are used.
+    #[must_use]
+    pub fn with_idle_time(self, idle_time: Duration) -> Self {
+        Self { in_use: SessionsInUse::new(idle_time), ..self }
     }
 
     fn find(&self, key: &SessionKey) -> Option<Arc<Mutex<StoredSession>>> {
@@ -124,6 +142,9 @@ impl MemorySessions {
         };
         let stored = Arc::new(Mutex::new(StoredSession {
             session,
+            packed: None,
+            last_used: Instant::now(),
+            is_queued: false,
             initial_state: State::default(),
             merged_versions: (0, 0),
             usage: SessionUsage::default(),
@@ -142,6 +163,7 @@ impl MemorySessions {
             Entry::Vacant(place) => drop(place.insert(stored.clone())),
         }
         user.list.lock_unpoisoned().insert(&key.id, created);
+        self.touch(&stored, &mut new);
         fill(&mut new);
         Ok(self.current(&mut new))
     }
@@ -150,8 +172,7 @@ impl MemorySessions {
     fn fill_fork(&self, new: &mut StoredSession, initial_state: State, own: &State, events: Vector<Arc<Event>>) {
         new.initial_state = initial_state;
         self.apply(new, &to_delta(own));
-        new.revisions =
-            (1..).zip(&events).map(|(revision, event)| (self.id_hasher.hash_one(&event.id), revision)).collect();
+        new.revisions = idle::revisions(&events, &self.id_hasher);
         new.usage.events = events.len() as u64;
         new.add_event_bytes(event_bytes(&events));
         new.set_events(events);
@@ -161,6 +182,7 @@ impl MemorySessions {
         if stored.leased_until.is_some_and(|until| until > Instant::now()) {
             return Err(StoreError::session_in_use(&stored.session.key));
         }
+        stored.unpack(&self.id_hasher);
         let (own, events) = stored.state_at(revision)?;
         let removed = stored.session.events.skip(events.len());
         let mut delta: JsonMap = own_keys(&stored.session.state)
@@ -223,15 +245,18 @@ impl MemorySessions {
         key: &SessionKey,
         change: impl FnOnce(&mut StoredSession) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let stored = self.find(key).ok_or_else(|| StoreError::SessionNotFound(key.clone()))?;
-        let mut stored = stored.lock_unpoisoned();
+        self.pack_idle();
+        let shared = self.find(key).ok_or_else(|| StoreError::SessionNotFound(key.clone()))?;
+        let mut stored = shared.lock_unpoisoned();
         if stored.is_deleted {
             return Err(StoreError::SessionNotFound(key.clone()));
         }
+        self.touch(&shared, &mut stored);
         change(&mut stored)
     }
 
     fn append_to(&self, stored: &mut StoredSession, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {
+        stored.unpack(&self.id_hasher);
         let id_hash = self.id_hasher.hash_one(&event.id);
         if let Some(revision) = stored.revisions.get(&id_hash) {
             let index = usize::try_from(revision - 1).unwrap_or(usize::MAX);
@@ -330,12 +355,17 @@ impl SessionService for MemorySessions {
     }
 
     async fn get(&self, key: &SessionKey, window: EventWindow) -> Result<Option<Session>, StoreError> {
-        let Some(stored) = self.find(key) else { return Ok(None) };
-        let mut stored = stored.lock_unpoisoned();
+        self.pack_idle();
+        let Some(shared) = self.find(key) else { return Ok(None) };
+        let mut stored = shared.lock_unpoisoned();
         if stored.is_deleted {
             return Ok(None);
         }
+        self.touch(&shared, &mut stored);
         let session = self.current(&mut stored);
+        if !idle::is_empty(window, session.revision) {
+            stored.unpack(&self.id_hasher);
+        }
         let events = stored.session.events.clone();
         drop(stored);
         Ok(Some(Session { events: select_window(events, window), ..session }))
@@ -366,40 +396,14 @@ impl SessionService for MemorySessions {
     }
 
     async fn expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
-        let users = self.sessions.read_unpoisoned();
-        let of_app = users.iter().filter(|((name, _), _)| **name == *app).map(|(_, user)| user.clone());
-        let of_app: Vec<_> = of_app.collect();
-        drop(users);
-        let of_app = of_app.iter().flat_map(|user| Vec::from_iter(user.sessions.read_unpoisoned().values().cloned()));
-        let now = Instant::now();
-        let mut by_user: BTreeMap<Arc<str>, Vec<(ExpiredSession, bool)>> = BTreeMap::new();
-        for stored in of_app {
-            let stored = stored.lock_unpoisoned();
-            if !stored.is_deleted && *stored.session.key.user != *HOST_USER {
-                let (key, updated) = (stored.session.key.clone(), stored.session.last_update_time);
-                let is_held = stored.leased_until.is_some_and(|until| until > now);
-                by_user.entry(key.user.clone()).or_default().push((ExpiredSession { key, updated }, is_held));
-            }
-        }
-        let keeps = rule.user_sessions.map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX));
-        let mut expired = Vec::new();
-        for mut sessions in by_user.into_values() {
-            sessions.sort_by(|(one, _), (other, _)| (other.updated, &one.key.id).cmp(&(one.updated, &other.key.id)));
-            let is_idle = |updated| rule.idle_since.is_some_and(|since| updated < since);
-            let chosen = sessions
-                .into_iter()
-                .enumerate()
-                .filter(|(place, (session, is_held))| !is_held && (*place >= keeps || is_idle(session.updated)));
-            expired.extend(chosen.map(|(_, (session, _))| session));
-        }
-        expired.sort_by_key(|session| session.updated);
-        expired.truncate(limit);
-        Ok(expired)
+        Ok(self.find_expired(app, rule, limit))
     }
 
     async fn fork(&self, key: &SessionKey, revision: u64, id: Option<&str>) -> Result<Session, StoreError> {
-        let (initial_state, (own, events)) =
-            self.change(key, |stored| Ok((stored.initial_state.clone(), stored.state_at(revision)?)))?;
+        let (initial_state, (own, events)) = self.change(key, |stored| {
+            stored.unpack(&self.id_hasher);
+            Ok((stored.initial_state.clone(), stored.state_at(revision)?))
+        })?;
         let fork = SessionKey::new(key.app.clone(), key.user.clone(), new_session_id(id));
         self.insert(fork, |new| self.fill_fork(new, initial_state, &own, events))
     }

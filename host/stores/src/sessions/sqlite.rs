@@ -33,7 +33,7 @@ use self::history::Restoration;
 use self::presence::Presence;
 use self::state::StateChange;
 use super::{id_hash, new_session_id, own_state_json, reject_partial, too_few_events};
-use crate::sqlite::{Database, Durability, Failure, Schema};
+use crate::sqlite::{Database, Durability, Failure, Owner, Schema};
 
 /// The schema of session databases: "HtSe".
 static SCHEMA: Schema = Schema {
@@ -107,7 +107,7 @@ impl SqliteSessions {
         key: &SessionKey,
         change: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.database.write((&key.app, &key.user), change).await.map_err(self.error_for(doing, key))
+        self.database.write(Owner::of(key), change).await.map_err(self.error_for(doing, key))
     }
 
     /// Runs a change of the session in the writing thread, soon. A failure is logged.
@@ -118,12 +118,12 @@ impl SqliteSessions {
         change: impl Fn(&Connection) -> rusqlite::Result<()> + Send + 'static,
     ) {
         let doing = format!("{doing} ({key})");
-        self.database.write_later((&key.app, &key.user), doing, change);
+        self.database.write_later(Owner::of(key), doing, change);
     }
 
     /// Waits for the changes that were left for later.
     async fn settle(&self, key: &SessionKey) -> Result<(), StoreError> {
-        self.database.settle((&key.app, &key.user)).await.map_err(self.error_for("store the runs of the session", key))
+        self.database.settle(Owner::of(key)).await.map_err(self.error_for("store the runs of the session", key))
     }
 
     async fn read<T: Send + 'static>(
@@ -287,7 +287,8 @@ async fn announce(database: &Database, file: PathBuf) -> Result<Option<Presence>
         Err(error) => return Err(StoreError::backend("cannot lock the session database", error)),
     };
     if is_alone {
-        let ended = database.write(("", ""), |connection| connection.prepare_cached(queries::END_LEASES)?.execute([]));
+        let ended =
+            database.write(Owner::NONE, |connection| connection.prepare_cached(queries::END_LEASES)?.execute([]));
         ended.await.map_err(database.error("end the turns of hosts that have died"))?;
     }
     let shared = tokio::task::spawn_blocking(move || presence.share().map(|()| presence)).await;

@@ -8,8 +8,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use hatchery_core::sync::MutexExt;
 use tokio::sync::watch;
 
-use super::Failure;
 use super::writer::Job;
+use super::{Failure, Owner};
 
 /// Writes that wait for the writing thread.
 pub(super) struct Queue {
@@ -28,7 +28,7 @@ pub(super) struct Queue {
 struct QueuedJob {
     id: u64,
     job: Box<dyn Job>,
-    /// True if it waits for another one, with which it is made.
+    /// True if it is made together with the next other write.
     is_deferred: bool,
 }
 
@@ -63,7 +63,7 @@ impl Queue {
     ///
     /// # Errors
     /// [`Failure::Closed`].
-    pub(super) fn push(&self, owner: (&str, &str), job: Box<dyn Job>) -> Result<u64, Failure> {
+    pub(super) fn push(&self, owner: Owner<'_>, job: Box<dyn Job>) -> Result<u64, Failure> {
         let owner = self.hasher.hash_one(owner);
         let mut state = self.state();
         if state.is_closed {
@@ -80,7 +80,7 @@ impl Queue {
 
     /// Adds a write that is made together with the next one. Returns true if the caller has to [flush](Queue::flush) the
     /// queue later.
-    pub(super) fn push_later(&self, owner: (&str, &str), job: Box<dyn Job>) -> bool {
+    pub(super) fn push_later(&self, owner: Owner<'_>, job: Box<dyn Job>) -> bool {
         let owner = self.hasher.hash_one(owner);
         let mut state = self.state();
         if state.is_closed {
@@ -93,7 +93,7 @@ impl Queue {
         !std::mem::replace(&mut state.will_flush, true)
     }
 
-    /// Lets the deferred writes be made now.
+    /// Has the deferred writes made now, without another one.
     pub(super) fn flush(&self) {
         let mut state = self.state();
         state.will_flush = false;
@@ -110,13 +110,13 @@ impl Queue {
         self.deferred.load(Ordering::Acquire) > 0
     }
 
-    /// Called when so many deferred writes are committed, or have failed.
+    /// Subtracts this number of deferred writes, which were committed or have failed.
     pub(super) fn set_committed(&self, deferred: usize) {
         self.deferred.fetch_sub(deferred, Ordering::AcqRel);
     }
 
     /// Removes a write that has not begun. Returns false if it has.
-    pub(super) fn withdraw(&self, owner: (&str, &str), id: u64) -> bool {
+    pub(super) fn withdraw(&self, owner: Owner<'_>, id: u64) -> bool {
         let owner = self.hasher.hash_one(owner);
         let mut state = self.state();
         let Some(waiting) = state.waiting.get_mut(&owner) else { return false };

@@ -13,8 +13,8 @@ static SCHEMA: Schema = Schema {
     migrations: &["CREATE TABLE rows (name TEXT UNIQUE) STRICT; PRAGMA application_id = 7; PRAGMA user_version = 1"],
 };
 
-const ANN: (&str, &str) = ("app", "ann");
-const BOB: (&str, &str) = ("app", "bob");
+const ANN: Owner<'_> = Owner { app: "app", user: "ann" };
+const BOB: Owner<'_> = Owner { app: "app", user: "bob" };
 
 async fn open(folder: &tempfile::TempDir) -> Arc<Database> {
     Arc::new(Database::open(&folder.path().join("test.db"), &SCHEMA, Durability::Process).await.unwrap())
@@ -44,7 +44,7 @@ async fn occupy(database: &Arc<Database>) -> mpsc::Sender<()> {
             let _ = released.lock().unwrap().recv();
             Ok(())
         };
-        database.write(("app", "nobody"), wait).await.unwrap();
+        database.write(Owner { app: "app", user: "nobody" }, wait).await.unwrap();
     });
     has_begun.recv().await.unwrap();
     release
@@ -135,7 +135,7 @@ async fn users_that_wait_get_the_writer_in_turn() {
     let folder = tempfile::tempdir().unwrap();
     let database = open(&folder).await;
     let release = occupy(&database).await;
-    let write = async |owner, name: String| {
+    let write = async |owner: Owner<'static>, name: String| {
         database.write(owner, move |connection| insert(connection, &name)).await.unwrap();
     };
     let flood = join_all((0..4 * writer::MAX_GROUP).map(|number| write(ANN, number.to_string())));
@@ -179,7 +179,7 @@ async fn a_write_that_waits_too_long_is_not_made() {
     assert_eq!(names(&database).await, ["b"]);
 }
 
-fn insert_later(database: &Database, owner: (&str, &str), name: String) {
+fn insert_later(database: &Database, owner: Owner<'_>, name: String) {
     database.write_later(owner, "insert".into(), move |connection| insert(connection, &name).map(drop));
 }
 

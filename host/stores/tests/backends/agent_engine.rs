@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hatchery_core::{
-    Content, Event, EventActions, EventData, EventWindow, JsonMap, MemoryService, Part, PartData, Session, SessionKey,
-    SessionService, State, StoreError, Timestamp, TurnStart,
+    Content, Event, EventActions, EventData, EventWindow, ExpiryRule, HOST_USER, JsonMap, MemoryService, Part,
+    PartData, Session, SessionKey, SessionService, State, StoreError, Timestamp, TurnStart,
 };
 use hatchery_stores::{AgentEngineMemory, AgentEngineSessions};
 use serde_json::{Value, json};
@@ -314,4 +314,38 @@ async fn facts_are_generated_from_messages_and_found_by_similarity() {
     assert!(memory.search("app", "ann", "  ").await.unwrap().is_empty());
     memory.add_events(&session.key, &[]).await.unwrap();
     assert_eq!(server.requests().len(), before, "nothing is asked for without a query, nor added without a message");
+}
+
+async fn expired(sessions: &dyn SessionService, rule: ExpiryRule, limit: usize) -> Vec<(String, i64)> {
+    let found = sessions.expired("app", &rule, limit).await.unwrap();
+    found.into_iter().map(|session| (session.key.id.to_string(), session.updated.as_micros())).collect()
+}
+
+#[tokio::test]
+async fn sessions_that_retention_rules_name_are_found_by_their_last_change() {
+    let server = FakeEngine::start().await;
+    let sessions = server.sessions();
+    let made = [("app", "ann", "a3"), ("app", "ann", "a1"), ("app", "ann", "a2"), ("app", "bob", "b1")];
+    for (app, user, id) in made.into_iter().chain([("other", "ann", "o"), ("app", HOST_USER, "h")]) {
+        let key = sessions.create(app, user, Some(id), JsonMap::new()).await.unwrap().key;
+        let timestamp = Timestamp::from_micros(i64::from(id.as_bytes()[0]));
+        sessions.append(&key, &Event::new(EventData { timestamp, ..EventData::default() })).await.unwrap();
+    }
+    // That of another program does not name its app, so no rule of an app deletes it.
+    server.add("adk", "ann", json!({}), Vec::new());
+    for (id, day) in [("a1", 1), ("b1", 2), ("a2", 3), ("a3", 4), ("o", 1), ("h", 1), ("adk", 1)] {
+        server.set_update_time(id, &format!("2026-01-0{day}T00:00:00Z"));
+    }
+    let third_day = Timestamp::from_iso("2026-01-03T00:00:00Z");
+    let idle = ExpiryRule { idle_since: third_day, ..ExpiryRule::default() };
+    // The time is that of the newest event, which tells whether the session was used since.
+    assert_eq!(expired(&sessions, idle, 10).await, [("a1".to_owned(), 97), ("b1".to_owned(), 98)]);
+    assert_eq!(expired(&sessions, idle, 1).await, [("a1".to_owned(), 97)]);
+    let newest = ExpiryRule { user_sessions: Some(1), ..ExpiryRule::default() };
+    assert_eq!(expired(&sessions, newest, 10).await, [("a1".to_owned(), 97), ("a2".to_owned(), 97)]);
+    assert!(expired(&sessions, ExpiryRule::default(), 10).await.is_empty());
+
+    let key = SessionKey::new("app", "ann", "a1");
+    assert!(matches!(sessions.begin_turn(&key, None, LEASE).await.unwrap(), TurnStart::Begun(_)));
+    assert_eq!(expired(&sessions, idle, 10).await, [("b1".to_owned(), 98)]);
 }

@@ -15,7 +15,7 @@ use hatchery_stores::{DirectoryArtifacts, MemoryArtifacts, MemorySessions, Sqlit
 use hatchery_test_support::map;
 use serde_json::json;
 
-/// What must not be read by those who see the storage.
+/// Texts that must not be readable in the storage.
 const SECRET: &str = "aubergine";
 
 fn keys(keys: &[(&str, &str)]) -> EncryptionKeys {

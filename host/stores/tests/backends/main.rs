@@ -8,6 +8,8 @@ mod agent_engine;
 mod agreement;
 mod crash;
 mod directory;
+#[cfg(target_os = "linux")]
+mod disk;
 mod encryption;
 #[cfg(feature = "agent-engine")]
 #[allow(dead_code)]

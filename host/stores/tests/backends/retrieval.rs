@@ -1,7 +1,12 @@
 //! Folders that agents search: what is found, and what is read again.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use async_trait::async_trait;
+use hatchery_core::{Embedder, ModelError, ModelErrorKind};
+use hatchery_stores::SimilaritySearch;
 use hatchery_stores::retrieval::{FolderIndex, FolderSource};
 use tempfile::TempDir;
 
@@ -105,4 +110,46 @@ async fn a_folder_with_too_many_files_and_one_that_is_missing_are_named() {
     assert!(error.contains("has more than 1 files to search; choose fewer by `include`"), "{error}");
     let error = Fixture::new(&[]).index.search("x", 1).await.unwrap_err().to_string();
     assert!(error.contains("cannot be read"), "{error}");
+}
+
+/// An embedder that knows two concepts, and counts the texts.
+#[derive(Default)]
+struct Concepts {
+    texts: AtomicUsize,
+    is_down: AtomicBool,
+}
+
+#[async_trait]
+impl Embedder for Concepts {
+    async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+        if self.is_down.load(Ordering::Relaxed) {
+            return Err(ModelError::new(ModelErrorKind::Server, "concepts", "out of order"));
+        }
+        self.texts.fetch_add(texts.len(), Ordering::Relaxed);
+        let has = |text: &str, words: &[&str]| f32::from(u8::from(words.iter().any(|word| text.contains(word))));
+        let vector = |text: &String| vec![has(text, &["car", "automobile"]), has(text, &["boat", "ferry"])];
+        Ok(texts.iter().map(vector).collect())
+    }
+}
+
+#[tokio::test]
+async fn passages_of_similar_meaning_are_found_and_embedded_once() {
+    let concepts = Arc::new(Concepts::default());
+    let Fixture { root, index } =
+        Fixture::new(&[("a.md", "My automobile is new."), ("b.md", "The ferry sails."), ("c.md", "Nothing else.")]);
+    let index = index.with_similarity(SimilaritySearch::new("concepts", concepts.clone()));
+    let sources = async |query: &str| -> Vec<String> {
+        index.search(query, 10).await.unwrap().into_iter().map(|passage| passage.source).collect()
+    };
+    assert_eq!(sources("car").await, ["a.md"]);
+    // Three passages and the query. One has no direction, and is not embedded again either.
+    assert_eq!(concepts.texts.swap(0, Ordering::Relaxed), 4);
+    assert_eq!(sources("new boat").await, ["a.md", "b.md"]);
+    index.update().await.unwrap();
+    assert_eq!(concepts.texts.swap(0, Ordering::Relaxed), 1);
+    write(root.path(), "b.md", "The car stops here.");
+    index.update().await.unwrap();
+    assert_eq!(concepts.texts.load(Ordering::Relaxed), 1);
+    concepts.is_down.store(true, Ordering::Relaxed);
+    assert_eq!(sources("automobile").await, ["a.md"], "words decide alone");
 }

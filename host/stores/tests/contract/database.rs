@@ -1,7 +1,11 @@
 //! Services in PostgreSQL. Every one has a schema of its own.
 
+use std::path::Path;
+
 use hatchery_stores::{PostgresMemory, PostgresSessions};
-use hatchery_test_support::postgres;
+use hatchery_test_support::{postgres, postgres_with_vectors};
+
+use crate::support::Concepts;
 
 /// Returns the URI of a new schema.
 pub fn uri() -> Option<String> {
@@ -24,4 +28,14 @@ pub async fn memory() -> Option<PostgresMemory> {
 /// Returns a memory with a configuration that finds whole words only.
 pub async fn memory_with_text_search() -> Option<PostgresMemory> {
     Some(PostgresMemory::open(&format!("{}&text_search=simple", uri()?)).await.unwrap())
+}
+
+/// Returns the URI of a new schema of a server with the extension `vector`.
+pub fn uri_with_vectors() -> Option<String> {
+    Some(in_schema(postgres_with_vectors(Path::new(env!("CARGO_TARGET_TMPDIR")))?))
+}
+
+pub async fn memory_with_vectors() -> Option<PostgresMemory> {
+    let memory = PostgresMemory::open(&uri_with_vectors()?).await.unwrap();
+    Some(memory.with_similarity(Concepts::search()).await.unwrap())
 }

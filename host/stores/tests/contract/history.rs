@@ -20,6 +20,7 @@ every_backend!(
         a_closed_session_keeps_its_data,
     ],
     memory(_folder) => hatchery_stores::MemorySessions::new(),
+    idle_memory(_folder) => hatchery_stores::MemorySessions::new().with_idle_time(std::time::Duration::ZERO),
     sqlite(folder) => hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap(),
     memory_behind_quotas(_folder) => behind_quotas(hatchery_stores::MemorySessions::new()),
     sqlite_behind_quotas(folder) =>
@@ -29,7 +30,7 @@ every_backend!(
     postgres_behind_quotas(_folder) => crate::support::behind_quotas(in_postgres!(sessions)),
 );
 
-// What is sealed has more bytes.
+// Encrypted data has more bytes.
 every_backend!(
     [
         a_fork_has_the_first_events_and_their_state,

@@ -21,6 +21,7 @@ every_backend!(
         the_journal_of_an_unknown_session_is_empty,
     ],
     memory(_folder) => hatchery_stores::MemorySessions::new(),
+    idle_memory(_folder) => hatchery_stores::MemorySessions::new().with_idle_time(std::time::Duration::ZERO),
     sqlite(folder) => hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap(),
     memory_behind_quotas(_folder) => QuotaSessions::new(Arc::new(hatchery_stores::MemorySessions::new()), Arc::default()),
     sqlite_behind_quotas(folder) => QuotaSessions::new(
@@ -32,7 +33,7 @@ every_backend!(
     postgres_behind_quotas(_folder) => crate::support::behind_quotas(in_postgres!(sessions)),
 );
 
-// What is sealed has more bytes.
+// Encrypted data has more bytes.
 every_backend!(
     [
         records_are_read_back_in_the_order_of_their_keys,

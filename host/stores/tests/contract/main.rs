@@ -52,7 +52,7 @@ mod credentials;
 mod database;
 #[cfg(not(feature = "postgres"))]
 mod database {
-    //! What the tests of PostgreSQL use when it is not built.
+    //! A stand-in for builds without PostgreSQL.
 
     pub async fn sessions() -> Option<hatchery_stores::MemorySessions> {
         None
@@ -65,12 +65,20 @@ mod database {
     pub async fn memory_with_text_search() -> Option<hatchery_stores::KeywordMemory> {
         None
     }
+
+    pub async fn memory_with_vectors() -> Option<hatchery_stores::KeywordMemory> {
+        None
+    }
+
+    pub fn uri_with_vectors() -> Option<String> {
+        None
+    }
 }
 #[cfg(feature = "firestore")]
 mod emulator;
 #[cfg(not(feature = "firestore"))]
 mod emulator {
-    //! What the tests of Firestore use when it is not built.
+    //! A stand-in for builds without Firestore.
 
     pub fn sessions() -> Option<hatchery_stores::MemorySessions> {
         None
@@ -108,3 +116,5 @@ mod support;
 mod turns;
 mod uploads;
 mod usage;
+#[cfg(feature = "postgres")]
+mod vectors;

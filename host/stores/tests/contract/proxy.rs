@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-/// What happens to a request.
+/// The fate of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The emulator gets it, but its answer is lost.

@@ -1,6 +1,9 @@
 //! Session services: sessions that retention rules want deleted.
 
-use hatchery_core::{ExpiryRule, HOST_USER, SessionKey, SessionService, Timestamp, TurnStart};
+use std::sync::Arc;
+
+use hatchery_core::{EventWindow, ExpiryRule, HOST_USER, SessionKey, SessionService, Timestamp, TurnStart};
+use hatchery_test_support::{AuditCapture, delete_expired};
 
 use crate::support::{LONG, append, behind_quotas, create, event_at};
 
@@ -11,13 +14,16 @@ every_backend!(
         a_session_that_a_turn_holds_is_not_found,
     ],
     memory(_folder) => hatchery_stores::MemorySessions::new(),
+    idle_memory(_folder) => hatchery_stores::MemorySessions::new().with_idle_time(std::time::Duration::ZERO),
     sqlite(folder) => hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap(),
     sqlite_behind_quotas(folder) =>
         behind_quotas(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
     encrypted_memory(_folder) => crate::support::encrypted(hatchery_stores::MemorySessions::new()),
     encrypted_sqlite(folder) =>
         crate::support::encrypted(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
+    encrypted_firestore(_folder) => crate::support::encrypted(emulated!(sessions)),
     encrypted_postgres(_folder) => crate::support::encrypted(in_postgres!(sessions)),
+    firestore(_folder) => emulated!(sessions),
     postgres(_folder) => in_postgres!(sessions),
 );
 
@@ -70,4 +76,37 @@ async fn a_session_that_a_turn_holds_is_not_found(sessions: &dyn SessionService)
     let key = SessionKey::new("app", "ann", "a1");
     assert!(matches!(sessions.begin_turn(&key, None, LONG).await.unwrap(), TurnStart::Begun(_)));
     assert_eq!(expired(sessions, before(160), 10).await, [("b1".to_owned(), 150)]);
+}
+
+/// Returns the services whose lists of sessions are not an index of their own.
+async fn remote_services() -> Vec<Arc<dyn SessionService>> {
+    let mut services: Vec<Arc<dyn SessionService>> = Vec::new();
+    if let Some(sessions) = crate::emulator::sessions() {
+        services.push(Arc::new(sessions));
+    }
+    #[cfg(feature = "agent-engine")]
+    services.push(Arc::new(crate::fake_engine::FakeEngine::start().await.sessions()));
+    services
+}
+
+#[tokio::test]
+async fn sessions_of_remote_services_are_deleted_by_rules_and_each_is_in_the_audit_log() {
+    for sessions in remote_services().await {
+        let audit = AuditCapture::capture();
+        for (id, micros) in [("old", 1), ("new", 2)] {
+            let key = create(&*sessions, "ann", id).await;
+            append(&*sessions, &key, [event_at(micros)]).await;
+        }
+        assert_eq!(delete_expired(sessions.clone(), &at_most(1)).await, 1);
+        assert_eq!(delete_expired(sessions.clone(), &at_most(1)).await, 0);
+        for (id, is_there) in [("old", false), ("new", true)] {
+            let found = sessions.get(&SessionKey::new("app", "ann", id), EventWindow::All).await.unwrap();
+            assert_eq!(found.is_some(), is_there, "{id}");
+        }
+        let lines = audit.lines();
+        let [line] = lines.as_slice() else { panic!("{lines:?}") };
+        for part in ["retention", "app=app", "user=ann", "session=old", "decision=\"deleted\"", "newest event at 1"] {
+            assert!(line.contains(part), "{line} lacks {part}");
+        }
+    }
 }

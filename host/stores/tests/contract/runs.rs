@@ -29,6 +29,7 @@ every_backend!(
         an_unknown_session_has_no_runs,
     ],
     memory(_folder) => hatchery_stores::MemorySessions::new(),
+    idle_memory(_folder) => hatchery_stores::MemorySessions::new().with_idle_time(std::time::Duration::ZERO),
     sqlite(folder) => hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap(),
     memory_behind_quotas(_folder) => QuotaSessions::new(Arc::new(hatchery_stores::MemorySessions::new()), Arc::default()),
     sqlite_behind_quotas(folder) => QuotaSessions::new(
@@ -40,7 +41,7 @@ every_backend!(
     postgres_behind_quotas(_folder) => crate::support::behind_quotas(in_postgres!(sessions)),
 );
 
-// What is sealed has more bytes.
+// Encrypted data has more bytes.
 every_backend!(
     [
         a_run_is_read_back_as_it_was_stored,
@@ -159,7 +160,7 @@ async fn a_run_that_may_be_stored_later_is_seen_at_once(sessions: &dyn SessionSe
     let listed = runs(sessions).list(&key, None, 10).await.unwrap().runs;
     let states = || listed.iter().map(|run| (&*run.id, run.state)).collect::<Vec<_>>();
     assert_eq!(states(), [("r2", RunState::Running), ("r1", RunState::Done)]);
-    // Another turn has begun: whether the caller is told or not, nothing changes.
+    // Another turn has begun: nothing changes, with or without an error.
     let next = begin(sessions, &key, Some(fence)).await;
     let late = runs(sessions).change_later(&key, "r2", fence, &RunTransition::Finish).await;
     assert!(matches!(late, Ok(()) | Err(StoreError::Fenced(_))), "{late:?}");

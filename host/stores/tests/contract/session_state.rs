@@ -17,6 +17,7 @@ every_backend!(
         shared_state_outlives_its_session,
     ],
     memory(_folder) => hatchery_stores::MemorySessions::new(),
+    idle_memory(_folder) => hatchery_stores::MemorySessions::new().with_idle_time(std::time::Duration::ZERO),
     sqlite(folder) => hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap(),
     memory_behind_quotas(_folder) => behind_quotas(hatchery_stores::MemorySessions::new()),
     sqlite_behind_quotas(folder) =>

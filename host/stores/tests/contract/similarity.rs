@@ -11,6 +11,7 @@ use hatchery_core::{
 };
 use hatchery_stores::{Durability, KeywordMemory, SimilaritySearch, SqliteMemory, open_memory_with};
 
+use crate::database::uri_with_vectors;
 use crate::support::Concepts;
 
 every_backend!(
@@ -23,6 +24,7 @@ every_backend!(
     ],
     keyword(_folder) => KeywordMemory::new().with_similarity(Concepts::search()),
     sqlite(folder) => open(folder).await.with_similarity(Concepts::search()),
+    postgres(_folder) => in_postgres!(memory_with_vectors),
 );
 
 async fn open(folder: &Path) -> SqliteMemory {
@@ -47,11 +49,11 @@ fn messages(texts: &[&str]) -> Vec<Arc<Event>> {
     (1..).zip(texts).map(message).collect()
 }
 
-async fn remember(memory: &dyn MemoryService, id: &str, texts: &[&str]) {
+pub async fn remember(memory: &dyn MemoryService, id: &str, texts: &[&str]) {
     memory.add_events(&key(id), &messages(texts)).await.unwrap();
 }
 
-async fn search(memory: &dyn MemoryService, query: &str) -> Vec<String> {
+pub async fn search(memory: &dyn MemoryService, query: &str) -> Vec<String> {
     let entries = memory.search("app", "ann", query).await.unwrap();
     entries.iter().map(|entry| entry.content.text()).collect()
 }
@@ -133,10 +135,13 @@ impl Embedder for Counted {
 }
 
 /// Returns each kind of memory with an embedder, in this folder.
-async fn counted(folder: &Path, embedder: &Arc<Counted>) -> [Arc<dyn MemoryService>; 2] {
-    let memory =
-        async |uri: String| open_memory_with(&uri, Durability::default(), Some(embedder.search())).await.unwrap();
-    [memory("memory:".into()).await, memory(format!("sqlite:{}", folder.join("m.db").display())).await]
+async fn counted(folder: &Path, embedder: &Arc<Counted>) -> Vec<Arc<dyn MemoryService>> {
+    let sqlite = format!("sqlite:{}", folder.join("m.db").display());
+    let mut memories = Vec::new();
+    for uri in ["memory:".to_owned(), sqlite].into_iter().chain(uri_with_vectors()) {
+        memories.push(open_memory_with(&uri, Durability::default(), Some(embedder.search())).await.unwrap());
+    }
+    memories
 }
 
 #[tokio::test]
@@ -225,11 +230,12 @@ async fn messages_of_schema_1_are_found_by_their_words_and_embedded_when_they_ar
 
 #[tokio::test]
 async fn a_service_that_compares_no_embeddings_is_named_before_it_is_opened() {
-    for uri in ["postgres://user@host/database", "firestore://project"] {
+    for uri in ["firestore://project", "agentengine://project/location/engine"] {
         let opened = open_memory_with(uri, Durability::default(), Some(Concepts::search())).await;
         assert_eq!(
             opened.err().unwrap().to_string(),
-            "this memory service compares no embeddings: use one in SQLite (`sqlite:`) or in memory (`memory:`)"
+            "this memory service compares no embeddings: use one in SQLite (`sqlite:`), in PostgreSQL (`postgres:`) or in \
+             memory (`memory:`)"
         );
     }
 }

@@ -21,7 +21,7 @@ pub fn behind_quotas(sessions: impl SessionService + 'static) -> QuotaSessions {
     QuotaSessions::new(Arc::new(sessions), Arc::default())
 }
 
-/// Returns keys of which the second sealed nothing.
+/// Returns two keys. The second one has encrypted nothing yet.
 pub fn keys() -> Arc<EncryptionKeys> {
     let (first, second) = ("01".repeat(32), "02".repeat(32));
     Arc::new(EncryptionKeys::from_hex([("first", first.as_str()), ("second", &second)]).unwrap())

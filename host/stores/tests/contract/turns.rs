@@ -23,6 +23,7 @@ every_backend!(
         only_one_of_many_hosts_begins_a_turn,
     ],
     memory(_folder) => hatchery_stores::MemorySessions::new(),
+    idle_memory(_folder) => hatchery_stores::MemorySessions::new().with_idle_time(std::time::Duration::ZERO),
     sqlite(folder) => hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap(),
     memory_behind_quotas(_folder) => behind_quotas(hatchery_stores::MemorySessions::new()),
     sqlite_behind_quotas(folder) =>

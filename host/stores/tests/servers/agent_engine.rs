@@ -87,6 +87,12 @@ impl FakeEngine {
         self.state.lock().unwrap().sessions[session].events.clone()
     }
 
+    /// Sets the time of the last change of a session.
+    pub fn set_update_time(&self, session: &str, time: &str) {
+        let mut stored = self.state.lock().unwrap();
+        stored.sessions.get_mut(session).unwrap().json.insert("updateTime".into(), time.into());
+    }
+
     /// Stores a session with events as another program would have.
     pub fn add(&self, id: &str, user: &str, state: Value, events: Vec<Value>) {
         let json = new_session(id, json!({ "userId": user, "sessionState": state }));
@@ -124,9 +130,10 @@ async fn answer(
     let body: Value = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).unwrap() };
     let mut stored = server.state.lock().unwrap();
     stored.requests.push((format!("{method} {uri}"), body.clone()));
-    let failed = match uri.path().contains("/operations/") {
-        true => stored.operation_failures.pop().map(|status| (status, Value::Null)),
-        false => None,
+    let failed = if uri.path().contains("/operations/") {
+        stored.operation_failures.pop().map(|status| (status, Value::Null))
+    } else {
+        None
     };
     let answer = match failed.or_else(|| stored.failures.pop()) {
         Some(failure) => Err(failure),
@@ -195,9 +202,12 @@ impl Stored {
     }
 
     fn list(&self, query: &HashMap<String, String>) -> Value {
-        let user = query["filter"].strip_prefix("user_id=\"").unwrap().strip_suffix('"').unwrap();
-        let user = user.replace("\\\"", "\"").replace("\\\\", "\\");
-        let own = self.sessions.values().filter(|session| session.json["userId"] == user);
+        let user = query.get("filter").map(|filter| {
+            let user = filter.strip_prefix("user_id=\"").unwrap().strip_suffix('"').unwrap();
+            user.replace("\\\"", "\"").replace("\\\\", "\\")
+        });
+        let is_listed = |session: &&StoredSession| user.as_ref().is_none_or(|user| session.json["userId"] == **user);
+        let own = self.sessions.values().filter(is_listed);
         page("sessions", own.map(|session| session.json.clone().into()).collect(), query)
     }
 

@@ -40,7 +40,7 @@ use reconfigure::LoadOutcome;
 use tasks::{LoadResult, LoadTask, LoadTasks};
 use tracked_file::TrackedFile;
 
-pub use load::{Precompiled, precompile};
+pub use load::{Precompiled, load_component, precompile};
 pub(crate) use load::{check_load_policy, check_name, load_bytes, read};
 pub use options::{LoadOptions, LoadPolicy, Progress};
 

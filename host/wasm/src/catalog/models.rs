@@ -24,9 +24,10 @@ impl ModelResolver for CatalogModels {
     }
 
     fn capabilities(&self, name: &str) -> ModelCapabilities {
-        match name.starts_with(MODEL_PREFIX) {
-            true => self.catalog.model(name).map(|model| model.capabilities()).unwrap_or_default(),
-            false => self.fallback.capabilities(name),
+        if name.starts_with(MODEL_PREFIX) {
+            self.catalog.model(name).map(|model| model.capabilities()).unwrap_or_default()
+        } else {
+            self.fallback.capabilities(name)
         }
     }
 }

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use hatchery_core::{
-    Agent, Callback, CodeExecutor, ExampleProvider, ItemKind, ItemResolver, JsonMap, Plugin, ResolveError, Summarizer,
-    Tool, Toolset,
+    Agent, Callback, CodeExecutor, DEFAULT_CODE_EXECUTOR, ExampleProvider, ItemKind, ItemResolver, JsonMap, Plugin,
+    ResolveError, Summarizer, Tool, Toolset,
 };
 use hatchery_engine::builtin;
 
@@ -25,7 +25,8 @@ pub(crate) type Components = BTreeMap<String, Arc<Component>>;
 pub(crate) struct NameResolver<'a> {
     pub(crate) components: &'a Components,
     pub(crate) owners: &'a NameOwners,
-    /// The items of the host, whose toolsets agents of components can use. `None` if there are none.
+    /// The items of the host. Agents of components can use its toolsets and its default code executor. `None` if there
+    /// are none.
     pub(crate) native: Option<&'a dyn ItemResolver>,
 }
 
@@ -68,7 +69,12 @@ impl ItemResolver for NameResolver<'_> {
     }
 
     fn code_executor(&self, name: &str) -> Result<Arc<dyn CodeExecutor>, ResolveError> {
-        self.item(ItemKind::CodeExecutor, name, Component::code_executor)
+        match (self.item(ItemKind::CodeExecutor, name, Component::code_executor), self.native) {
+            (Err(ResolveError::Unknown { .. }), Some(native)) if name == DEFAULT_CODE_EXECUTOR => {
+                native.code_executor(name)
+            }
+            (found, _) => found,
+        }
     }
 
     fn summarizer(&self, name: &str) -> Result<Arc<dyn Summarizer>, ResolveError> {
@@ -146,4 +152,36 @@ pub(crate) fn root_agents(component: &Component) -> Vec<&str> {
         })
         .collect();
     component.names(ItemKind::Agent).filter(|name| !below.contains(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use hatchery_core::{CallContext, CodeInput, CodeOutput, ToolError};
+    use hatchery_engine::StaticCatalog;
+
+    use super::*;
+
+    struct Executor(&'static str);
+
+    #[async_trait]
+    impl CodeExecutor for Executor {
+        fn name(&self) -> &str {
+            self.0
+        }
+
+        async fn execute(&self, _: CodeInput, _: &CallContext) -> Result<CodeOutput, ToolError> {
+            Ok(CodeOutput::default())
+        }
+    }
+
+    #[test]
+    fn agents_of_components_find_the_default_code_executor_of_the_host_and_no_other() {
+        let executors = ["sandbox", "python"].map(|name| Arc::new(Executor(name)));
+        let native = executors.into_iter().fold(StaticCatalog::default(), |native, it| native.with_code_executor(it));
+        let (components, owners) = (Components::new(), NameOwners::default());
+        let resolver = NameResolver { components: &components, owners: &owners, native: Some(&native) };
+        assert_eq!(resolver.code_executor("sandbox").unwrap().name(), "sandbox");
+        assert!(matches!(resolver.code_executor("python"), Err(ResolveError::Unknown { .. })));
+    }
 }

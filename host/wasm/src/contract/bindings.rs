@@ -8,6 +8,7 @@ wasmtime::component::bindgen!({
     imports: {
         // Guests block on these; the threads of the host do not.
         "hatchery:agent/sync-models": async,
+        "hatchery:agent/sync-credentials": async,
         "hatchery:agent/sync-artifacts": async,
         "hatchery:agent/sync-memory": async,
         "hatchery:agent/sync-tools": async,

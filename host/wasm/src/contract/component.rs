@@ -33,6 +33,7 @@ use crate::contract::convert::{BadValue, EstimateSize, truncate_error, wit};
 use crate::contract::version::Contract;
 use crate::error::{CallError, LoadError};
 use crate::policy::{GrantReport, Grants, RequestedGrants, WasiEnvironment};
+use crate::runtime::credentials::CredentialAccess;
 use crate::runtime::engine::Engine;
 use crate::runtime::http::Egress;
 use crate::runtime::limits::{Limit, Limits};
@@ -388,6 +389,7 @@ fn sandbox(
     let wasi_environment = WasiEnvironment::new(&name, &settings.grants)?;
     let egress = Egress::new(name.clone(), settings.grants.clone(), settings.limits.clone(), settings.recorded.clone())
         .map_err(|reason| LoadError::Grants { component: name.to_string(), reason })?;
+    let credentials = CredentialAccess::new(name.clone(), &settings.grants, settings.recorded.is_some());
     Ok(Sandbox {
         instance_pool: settings.warm.clone().map(|pool| engine.instance_pool(pool)),
         active_calls: ActiveCalls::default(),
@@ -401,6 +403,7 @@ fn sandbox(
         limits: settings.limits.clone(),
         grants: settings.grants.clone(),
         egress: Arc::new(egress),
+        credentials: Arc::new(credentials),
         wasi_environment,
     })
 }

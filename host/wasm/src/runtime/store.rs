@@ -40,6 +40,7 @@ use crate::error::CallError;
 use crate::guest_log::GuestLog;
 use crate::policy::{Grants, WasiEnvironment};
 use crate::runtime::crash::Crash;
+use crate::runtime::credentials::CredentialAccess;
 use crate::runtime::engine::Engine;
 use crate::runtime::http::Egress;
 use crate::runtime::limits::{DESCRIBE_TIMEOUT, Limit, LimitExceeded, Limits};
@@ -89,6 +90,7 @@ pub(crate) struct Sandbox {
     pub(crate) limits: Limits,
     pub(crate) grants: Arc<Grants>,
     pub(crate) egress: Arc<Egress>,
+    pub(crate) credentials: Arc<CredentialAccess>,
     /// `None` if each call gets a fresh instance.
     pub(crate) instance_pool: Option<Arc<InstancePool>>,
     pub(crate) active_calls: ActiveCalls,

@@ -57,6 +57,28 @@ fn result(answer: Result<Value, Error>) -> Value {
     answer.unwrap_or_else(|error| json!({ "code": error.code, "error": error.message }))
 }
 
+/// A shop with an OAuth server of its own.
+#[derive(Deserialize, JsonSchema)]
+struct Shop {
+    /// The URL of both.
+    url: String,
+}
+
+/// Returns the user's orders, with a token that the user has granted.
+#[tool]
+async fn list_orders(shop: Shop, cx: ToolContext) -> Result<Value, ToolError> {
+    let url = shop.url;
+    let login = AuthConfig::oauth2(format!("{url}/authorize"), format!("{url}/token"), "hatchery").scope("orders.read");
+    let Some(credential) = cx.credential(&login).await? else { return Ok(json!({ "pending": true })) };
+    let bearer = format!("Bearer {}", credential.token().unwrap_or_default());
+    let response = Request::get(format!("{url}/v1/orders")).header("authorization", bearer).send().await?;
+    if response.status == 401 {
+        cx.refuse_credential(&login, &credential).await?;
+        return Err(ToolError::recoverable("the shop has refused the token"));
+    }
+    Ok(response.json().await?)
+}
+
 /// Requests.
 #[derive(Deserialize, JsonSchema)]
 struct Several {
@@ -135,5 +157,7 @@ fn nosy() -> LlmAgent {
 
 hatchery_guest::export! {
     agents: [curious, nosy],
-    tools: [fetch, fetch_all, hold_all, measure, sockets, hoard_bodies, hoard_responses, hoard_fields, long_texts, chance],
+    tools: [
+        fetch, fetch_all, hold_all, list_orders, measure, sockets, hoard_bodies, hoard_responses, hoard_fields, long_texts, chance,
+    ],
 }

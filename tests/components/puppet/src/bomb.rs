@@ -37,7 +37,7 @@ fn schema() -> Value {
 /// How many numbers.
 #[derive(Deserialize, JsonSchema)]
 pub struct Fuse {
-    /// So many.
+    /// The number of numbers.
     numbers: usize,
 }
 

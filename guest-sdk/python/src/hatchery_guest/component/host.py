@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import wit_world
 from componentize_py_types import Err
-from wit_world.imports import agents, artifacts, config, log, memory, models, plugins, runner, session, sessions, tools
+from wit_world.imports import agents, artifacts, config, credentials, log, memory, models, plugins, runner, session, sessions, tools
 from wit_world.imports import types as wit
 
 from ..content import Content, Event, Json, Level, LlmRequest, LlmResponse, MemoryEntry, Part, ToolConfirmation
@@ -112,6 +112,12 @@ class ImportedHost:
     @_raising
     def request_confirmation(self, hint: str, payload: Json) -> None:
         session.request_confirmation(hint, None if payload is None else convert.to_json(payload))
+
+    async def credential(self, config: dict[str, Json]) -> dict[str, Json] | None:
+        return _parse_optional(await _wait(credentials.get(convert.to_json(config))))[1]
+
+    async def refuse_credential(self, config: dict[str, Json], credential: dict[str, Json]) -> None:
+        await _wait(credentials.refuse(convert.to_json(config), convert.to_json(credential)))
 
     @_raising
     def config(self, key: str) -> tuple[bool, Json]:

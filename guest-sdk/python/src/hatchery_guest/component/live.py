@@ -1,4 +1,4 @@
-"""Conversion of what is said in live conversations."""
+"""Conversion of the requests and messages of live conversations."""
 
 from __future__ import annotations
 

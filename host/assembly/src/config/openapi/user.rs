@@ -150,12 +150,7 @@ impl UserOAuth2Config {
             scheme: AuthScheme::OAuth2 {
                 flows: OAuthFlows { authorization_code: Some(flow), ..OAuthFlows::default() },
             },
-            client: Some(UserClient {
-                id: (&self.client_id).into(),
-                secret: self.client_secret.as_ref().map(Into::into),
-                redirect_uri: self.redirect_uri.clone(),
-                placement: self.client_in.into(),
-            }),
+            client: Some(client(&self.client_id, self.client_secret.as_ref(), &self.redirect_uri, self.client_in)),
         }
     }
 }
@@ -171,13 +166,24 @@ impl OpenIdConnectConfig {
                 token_endpoint: None,
                 scopes,
             },
-            client: Some(UserClient {
-                id: (&self.client_id).into(),
-                secret: self.client_secret.as_ref().map(Into::into),
-                redirect_uri: self.redirect_uri.clone(),
-                placement: self.client_in.into(),
-            }),
+            client: Some(client(&self.client_id, self.client_secret.as_ref(), &self.redirect_uri, self.client_in)),
         }
+    }
+}
+
+/// Returns the client as which users log in. Its keys are fields of both kinds of servers, since `#[serde(flatten)]` would
+/// neither reject unknown keys nor report positions.
+fn client(
+    id: &ValueConfig,
+    secret: Option<&ValueConfig>,
+    redirect_uri: &Option<String>,
+    placement: OAuth2ClientPlacement,
+) -> UserClient {
+    UserClient {
+        id: id.into(),
+        secret: secret.map(Into::into),
+        redirect_uri: redirect_uri.clone(),
+        placement: placement.into(),
     }
 }
 

@@ -82,9 +82,10 @@ impl CorsConfig {
         };
         let mut segments = path.split('/').rev();
         let _last = segments.next();
-        match segments.any(|segment| segment == "**") {
-            true => Err(format!("`mapping` is `{mapping}`, but `**` may only be at its end")),
-            false => Ok(()),
+        if segments.any(|segment| segment == "**") {
+            Err(format!("`mapping` is `{mapping}`, but `**` may only be at its end"))
+        } else {
+            Ok(())
         }
     }
 }

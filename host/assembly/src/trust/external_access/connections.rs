@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{is_outside, list};
+use super::access_list::list;
+use super::is_outside;
 use crate::config::{
     A2aAgentConfig, ApiConfig, CodeExecutorConfig, IntegrationConfig, McpServerConfig, ServiceAccountConfig,
     ValueConfig, without_credentials,
@@ -106,7 +107,7 @@ pub(super) fn external_integration(integration: &IntegrationConfig) -> Vec<(Stri
 /// Returns the engine or the service that runs code, as key and value.
 pub(super) fn external_executor(executor: &CodeExecutorConfig) -> Vec<(String, String)> {
     let container = executor.container.iter().flat_map(|container| {
-        // Who can use the socket has all rights on the machine.
+        // Everybody who can use the socket has all rights on the machine.
         let socket = container.socket.display().to_string();
         [("container.socket".to_owned(), socket), ("container.image".to_owned(), container.image.clone())]
     });

@@ -19,7 +19,7 @@ const MAX_BYTES: usize = 16 << 20;
 /// Most events of a view.
 const MAX_EVENTS: usize = 10;
 
-/// What a host does at one moment.
+/// A snapshot of the activity of a host.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Snapshot {
     pub(super) stats: Stats,
@@ -102,7 +102,7 @@ impl HostClient {
         Ok(Self { client: builder.build()?, url: url.trim_end_matches('/').to_owned(), key })
     }
 
-    /// Returns what the host does now.
+    /// Returns a snapshot.
     pub(super) async fn snapshot(&self) -> anyhow::Result<Snapshot> {
         let body = read(self.get("/stats").await?).await?;
         let stats = serde_json::from_slice(&body).context("/stats: the answer is not that of a host")?;

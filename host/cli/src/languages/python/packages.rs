@@ -16,10 +16,10 @@ use crate::terminal::WARNING;
 /// The version of Python in components, for which packages are installed.
 const GUEST_VERSION: &str = "3.14";
 
-/// What the author lists.
+/// The packages that the author lists.
 const LIST: &str = "requirements.txt";
 
-/// What pip resolved.
+/// The versions that pip resolved.
 const LOCK: &str = "requirements.lock";
 
 /// The first line of a lock file, before the hash of the list.
@@ -62,7 +62,7 @@ pub(super) fn install(project: &Path, work: &Path, tools: &Path) -> anyhow::Resu
         }
         None => resolve(project, &text, work, tools)?,
     };
-    // What is not locked may have changed, so it is installed again each time.
+    // Versions that are not locked may have changed, so they are installed again each time.
     if let Some(lock) = lock {
         std::fs::write(&key_file, key(&lock)).with_context(|| key_file.display().to_string())?;
     }

@@ -1,6 +1,6 @@
 //! `code_executor`: the executor of the code that an agent's model writes.
 
-use hatchery_core::{CodeExecution, CodeRunner, ItemResolver, ResolveError};
+use hatchery_core::{CodeExecution, CodeRunner, DEFAULT_CODE_EXECUTOR, Delimiters, ItemResolver, ResolveError};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -11,9 +11,9 @@ const BUILT_IN: &str = "built_in";
 
 /// The long form. The short form is a name.
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 struct CodeExecutorConfig {
-    name: String,
+    name: Option<String>,
     stateful: Option<bool>,
     #[serde(alias = "optimizeDataFile")]
     optimize_data_file: Option<bool>,
@@ -34,32 +34,39 @@ pub(super) enum CodeExecutorError {
 /// Reads a `code_executor`.
 pub(super) fn code_execution(config: &Value, resolver: &dyn ItemResolver) -> Result<CodeExecution, CodeExecutorError> {
     let config = match config {
-        Value::String(name) => CodeExecutorConfig { name: name.clone(), ..CodeExecutorConfig::default() },
+        Value::String(name) => CodeExecutorConfig { name: Some(name.clone()), ..CodeExecutorConfig::default() },
         Value::Object(_) => {
             parse(config.clone()).map_err(|message| CodeExecutorError::Value(format!("code_executor: {message}")))?
         }
-        _ => return Err(CodeExecutorError::Value("`code_executor` is a name, or a map with a `name`".into())),
+        _ => return Err(CodeExecutorError::Value("`code_executor` is a name, or a map of settings".into())),
     };
-    if config.name == BUILT_IN {
-        return match config.has_settings() {
-            false => Ok(CodeExecution::BuiltIn),
-            true => Err(CodeExecutorError::Value(format!(
+    let name = config.name.as_deref().unwrap_or(DEFAULT_CODE_EXECUTOR);
+    if name == BUILT_IN {
+        return if config.has_settings() {
+            Err(CodeExecutorError::Value(format!(
                 "code_executor: `{BUILT_IN}` has no settings: the model runs its code itself"
-            ))),
+            )))
+        } else {
+            Ok(CodeExecution::BuiltIn)
         };
     }
     config.check_delimiters().map_err(CodeExecutorError::Value)?;
-    let executor =
-        resolver.code_executor(&config.name).map_err(|error| CodeExecutorError::Name(config.name.clone(), error))?;
+    let executor = resolver.code_executor(name).map_err(|error| CodeExecutorError::Name(name.to_owned(), error))?;
     let defaults = CodeRunner::new(executor);
     Ok(CodeExecution::Host(Box::new(CodeRunner {
         stateful: config.stateful.unwrap_or(defaults.stateful),
         optimize_data_file: config.optimize_data_file.unwrap_or(defaults.optimize_data_file),
         error_retries: config.error_retries.unwrap_or(defaults.error_retries),
-        code_delimiters: config.code_delimiters.unwrap_or(defaults.code_delimiters),
-        result_delimiters: config.result_delimiters.unwrap_or(defaults.result_delimiters),
+        code_delimiters: config
+            .code_delimiters
+            .map_or(defaults.code_delimiters, |pairs| pairs.into_iter().map(delimiters).collect()),
+        result_delimiters: config.result_delimiters.map_or(defaults.result_delimiters, delimiters),
         ..defaults
     })))
+}
+
+fn delimiters((open, close): (String, String)) -> Delimiters {
+    Delimiters { open, close }
 }
 
 impl CodeExecutorConfig {

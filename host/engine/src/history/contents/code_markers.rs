@@ -5,15 +5,15 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Blob, CodeFile, CodeRunner, Content, Event, Part, PartData, USER_AUTHOR};
+use hatchery_core::{Blob, CodeFile, CodeRunner, Content, Delimiters, Event, Part, PartData, USER_AUTHOR};
 
 use super::data_files;
 
 /// The delimiters of code and results, and whether data files are replaced.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CodeMarkers {
-    code: Option<(String, String)>,
-    result: (String, String),
+    code: Option<Delimiters>,
+    result: Delimiters,
     data_files: bool,
 }
 
@@ -125,8 +125,8 @@ impl PromptRewriter {
 }
 
 /// Returns the text between delimiters, or only the text without any.
-pub(crate) fn delimit(delimiters: Option<&(String, String)>, text: &str) -> String {
-    let (open, close) = delimiters.map_or(("", ""), |(open, close)| (open, close));
+pub(crate) fn delimit(delimiters: Option<&Delimiters>, text: &str) -> String {
+    let (open, close) = delimiters.map_or(("", ""), |pair| (pair.open.as_str(), pair.close.as_str()));
     format!("{open}{text}{close}")
 }
 

@@ -1,6 +1,6 @@
 //! Code blocks: finds code between delimiters in a response, and moves it into a part.
 
-use hatchery_core::{Content, ExecutableCode, Part, PartData};
+use hatchery_core::{Content, Delimiters, ExecutableCode, Part, PartData};
 
 use crate::history::contents::delimit;
 
@@ -24,7 +24,7 @@ pub(super) fn has_code(content: &Content) -> bool {
 
 /// Moves the first code block in the text, except thoughts, into a part of its own, and drops the parts after it.
 /// Returns false if there is no code.
-pub(super) fn extract(content: &mut Content, delimiters: &[(String, String)]) -> bool {
+pub(super) fn extract(content: &mut Content, delimiters: &[Delimiters]) -> bool {
     let block = content.parts.iter().enumerate().find_map(|(index, part)| {
         let text = part.as_text().filter(|_| !part.thought)?;
         let find_in =
@@ -44,7 +44,7 @@ pub(super) fn extract(content: &mut Content, delimiters: &[(String, String)]) ->
 }
 
 /// Converts code at the end of a content, which the model has returned as a part and not run, into text.
-pub(super) fn quote_last(content: &mut Content, delimiters: &[(String, String)]) {
+pub(super) fn quote_last(content: &mut Content, delimiters: &[Delimiters]) {
     if let Some(Part { data, .. }) = content.parts.last_mut()
         && let PartData::ExecutableCode(code) = data
     {
@@ -60,10 +60,10 @@ struct CodeBlock<'a> {
 }
 
 /// Finds the first block. If two begin at the same position, the first pair of delimiters is used.
-fn find<'a>(text: &'a str, delimiters: &[(String, String)]) -> Option<CodeBlock<'a>> {
+fn find<'a>(text: &'a str, delimiters: &[Delimiters]) -> Option<CodeBlock<'a>> {
     delimiters
         .iter()
-        .filter_map(|(open, close)| first_between(text, open, close))
+        .filter_map(|pair| first_between(text, &pair.open, &pair.close))
         .min_by_key(|block| block.before.len())
 }
 
@@ -93,9 +93,8 @@ mod tests {
 
     use super::*;
 
-    fn default_delimiters() -> Vec<(String, String)> {
-        let pair = |open: &str, close: &str| (open.to_owned(), close.to_owned());
-        vec![pair("```tool_code\n", "\n```"), pair("```python\n", "\n```")]
+    fn default_delimiters() -> Vec<Delimiters> {
+        vec![Delimiters::new("```tool_code\n", "\n```"), Delimiters::new("```python\n", "\n```")]
     }
 
     fn found(text: &str) -> Option<(String, String)> {
@@ -140,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_first_of_two_matching_pairs_is_used() {
-        let pair = |open: &str, close: &str| (open.to_owned(), close.to_owned());
+        let pair = |open: &str, close: &str| Delimiters { open: open.to_owned(), close: close.to_owned() };
         let found = find("<a>1<b>2<c>", &[pair("<a>", "<c>"), pair("<a>", "<b>")]);
         assert_eq!(found, Some(CodeBlock { before: "", code: "1<b>2" }));
     }
@@ -157,7 +156,7 @@ mod tests {
 
     #[test]
     fn an_empty_delimiter_never_hangs() {
-        assert_eq!(find("abc", &[(String::new(), String::new())]), None);
+        assert_eq!(find("abc", &[Delimiters { open: String::new(), close: String::new() }]), None);
     }
 
     proptest! {

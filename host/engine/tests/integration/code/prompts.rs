@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use hatchery_core::{
-    Agent, AgentKind, CodeExecution, CodeExecutionResult, ExecutableCode, ModelCapabilities, ModelRef, PartData,
-    Planner,
+    Agent, AgentKind, CodeExecution, CodeExecutionResult, Delimiters, ExecutableCode, ModelCapabilities, ModelRef,
+    PartData, Planner,
 };
 use hatchery_engine::plugins::ContextFilter;
 use hatchery_engine::{App, Plugins, Runner, builtin};
@@ -94,7 +94,7 @@ async fn changed_delimiters_apply_to_the_whole_history() {
     let (model, executor) = (sequence([CODE, "one", "two", "three"]), Executor::simple());
     let mut app = Harness::new(coder(&model, &executor)).await;
     run_lines(&app, "hi").await;
-    let loud = coder_with(&model, &executor, |runner| runner.result_delimiters = ("<<".into(), ">>".into()));
+    let loud = coder_with(&model, &executor, |runner| runner.result_delimiters = Delimiters::new("<<", ">>"));
     for (agent, result) in [(loud, "user: <<ran: a>>"), (llm_on("root", &model, |_| {}), "model: [OUTCOME_OK: ran: a]")]
     {
         app.app = Arc::new(App::new("app", agent).unwrap());

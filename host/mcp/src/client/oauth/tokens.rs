@@ -1,4 +1,4 @@
-//! Where the tokens of servers are kept: by the service for credentials of the host, or in memory.
+//! Storage of the tokens of servers: the credential service of the host, or memory.
 
 use async_trait::async_trait;
 use rmcp::transport::auth::{AuthError, CredentialStore, InMemoryCredentialStore, StoredCredentials};

@@ -55,62 +55,82 @@ pub(super) fn build<'d>(
 ) -> Result<Option<Body>, String> {
     let Some(content) = body.get("content").and_then(Value::as_object) else { return Ok(None) };
     let Some((media_type, media, kind)) = choose(content) else {
-        return match content.is_empty() {
-            true => Ok(None),
-            false => {
-                let types: Vec<_> = content.keys().take(5).map(|name| excerpt(name, 60)).collect();
-                Err(format!("its body is {}, which is not supported", types.join(" or ")))
-            }
-        };
+        if content.is_empty() {
+            return Ok(None);
+        }
+        let types: Vec<_> = content.keys().take(5).map(|name| excerpt(name, 60)).collect();
+        return Err(format!("its body is {}, which is not supported", types.join(" or ")));
     };
     let is_required = body.get("required").and_then(Value::as_bool).unwrap_or(false);
     let text = body.get("description").and_then(Value::as_str).map(|text| shorten(text, MAX_TEXT));
-    let whole = |arguments: &mut Arguments<'_>, mut schema: Value| {
-        if let (Some(schema), Some(text)) = (schema.as_object_mut(), text.clone()) {
-            schema.entry("description").or_insert_with(|| text.into());
-        }
-        arguments.add(WHOLE, schema, is_required).map(BodyArguments::Whole)
-    };
-    let schema = media.get("schema");
+    let whole = WholeBody { is_required, text };
     let (encoding, arguments) = match kind {
-        Kind::Text => (BodyEncoding::Text, whole(arguments, json!({"type": "string"}))?),
-        Kind::Binary => (BodyEncoding::Artifact, whole(arguments, artifact(None))?),
-        Kind::Json | Kind::Form | Kind::Multipart => {
-            let object = schema.map(|schema| document.resolve(schema)).transpose()?.and_then(plain_object);
-            let files = match (&object, kind) {
-                (Some(object), Kind::Multipart) => file_fields(object, media, document)?,
-                _ => BTreeSet::new(),
+        Kind::Text => (BodyEncoding::Text, whole.add(arguments, json!({"type": "string"}))?),
+        Kind::Binary => (BodyEncoding::Artifact, whole.add(arguments, artifact(None))?),
+        Kind::Json => (BodyEncoding::Json, value(media, json!({}), &BTreeSet::new(), &whole, document, arguments)?),
+        Kind::Form => {
+            let arguments = value(media, json!({"type": "object"}), &BTreeSet::new(), &whole, document, arguments)?;
+            (BodyEncoding::Form, arguments)
+        }
+        Kind::Multipart => {
+            let files = match object_schema(media, document)? {
+                Some(object) => file_fields(object, media, document)?,
+                None => BTreeSet::new(),
             };
-            let body_arguments = match object {
-                Some(object) => properties(object, &files, is_required, arguments)?,
-                None => None,
-            };
-            let body_arguments = match (body_arguments, schema) {
-                (Some(properties), _) => properties,
-                (None, Some(schema)) if files.is_empty() => {
-                    let schema = arguments.converter.convert(schema)?;
-                    whole(arguments, schema)?
-                }
-                (None, Some(_)) => {
-                    return Err(
-                        "a field of its form has the name of a parameter, or one that models do not accept".into()
-                    );
-                }
-                (None, None) => {
-                    whole(arguments, if kind == Kind::Json { json!({}) } else { json!({"type": "object"}) })?
-                }
-            };
-            let encoding = match kind {
-                Kind::Multipart => BodyEncoding::Multipart(files),
-                Kind::Form => BodyEncoding::Form,
-                Kind::Json | Kind::Text | Kind::Binary => BodyEncoding::Json,
-            };
-            (encoding, body_arguments)
+            let arguments = value(media, json!({"type": "object"}), &files, &whole, document, arguments)?;
+            (BodyEncoding::Multipart(files), arguments)
         }
     };
     let media_type =
         if kind == Kind::Json && media_type.contains('*') { "application/json".into() } else { media_type.to_owned() };
     Ok(Some(Body { media_type, encoding, arguments }))
+}
+
+/// The description of an argument that holds a whole body.
+struct WholeBody {
+    is_required: bool,
+    text: Option<String>,
+}
+
+impl WholeBody {
+    /// Adds the argument.
+    fn add(&self, arguments: &mut Arguments<'_>, mut schema: Value) -> Result<BodyArguments, String> {
+        if let (Some(schema), Some(text)) = (schema.as_object_mut(), self.text.clone()) {
+            schema.entry("description").or_insert_with(|| text.into());
+        }
+        arguments.add(WHOLE, schema, self.is_required).map(BodyArguments::Whole)
+    }
+}
+
+/// Adds the arguments of a JSON value or a form: one per property if possible, otherwise one for the whole. `any` is the
+/// schema of a body without one.
+fn value<'d>(
+    media: &'d Value,
+    any: Value,
+    files: &BTreeSet<String>,
+    whole: &WholeBody,
+    document: &'d Document,
+    arguments: &mut Arguments<'d>,
+) -> Result<BodyArguments, String> {
+    if let Some(object) = object_schema(media, document)?
+        && let Some(properties) = properties(object, files, whole.is_required, arguments)?
+    {
+        return Ok(properties);
+    }
+    match media.get("schema") {
+        Some(schema) if files.is_empty() => {
+            let schema = arguments.converter.convert(schema)?;
+            whole.add(arguments, schema)
+        }
+        Some(_) => Err("a field of its form has the name of a parameter, or one that models do not accept".into()),
+        None => whole.add(arguments, any),
+    }
+}
+
+/// Returns the schema of a body that is a plain object. `None` for any other body.
+fn object_schema<'d>(media: &'d Value, document: &'d Document) -> Result<Option<&'d JsonMap>, String> {
+    let schema = media.get("schema").map(|schema| document.resolve(schema)).transpose()?;
+    Ok(schema.and_then(plain_object))
 }
 
 /// The kinds of media types, the preferred ones first.
@@ -177,9 +197,10 @@ fn properties<'d>(
             constants.insert(name.clone(), value.clone());
             continue;
         }
-        let converted = match files.contains(name) {
-            true => artifact(schema.get("description").and_then(Value::as_str)),
-            false => arguments.converter.convert(schema)?,
+        let converted = if files.contains(name) {
+            artifact(schema.get("description").and_then(Value::as_str))
+        } else {
+            arguments.converter.convert(schema)?
         };
         let is_list = files.contains(name) && schema.get("items").is_some();
         let converted = if is_list { json!({"type": "array", "items": converted}) } else { converted };

@@ -126,9 +126,10 @@ pub(super) fn build<'d>(
         schema.entry("description").or_insert_with(|| super::shorten(text, super::MAX_TEXT).into());
     }
     let is_required = location == Location::Path || flag("required") == Some(true);
-    let argument = match arguments.is_taken(name) {
-        false => arguments.add(name, schema, is_required)?,
-        true => arguments.add(&format!("{}_{name}", location.name()), schema, is_required)?,
+    let argument = if arguments.is_taken(name) {
+        arguments.add(&format!("{}_{name}", location.name()), schema, is_required)?
+    } else {
+        arguments.add(name, schema, is_required)?
     };
     Ok(Some(Parameter {
         argument,

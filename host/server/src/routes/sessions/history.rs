@@ -53,13 +53,15 @@ async fn import(
 ) -> Result<Response, ApiError> {
     state.app(&app)?;
     let import = SessionImport::ending_with(body.state, body.events)?;
-    store(&state, (&principal, &app, &user), Some(&id), import, body.overwrite_shared_state).await
+    store(&state, &principal, &app, &user, Some(&id), import, body.overwrite_shared_state).await
 }
 
 /// Stores a session with the events of a client.
 pub(super) async fn store(
     state: &AppState,
-    (principal, app, user): (&Principal, &str, &str),
+    principal: &Principal,
+    app: &str,
+    user: &str,
     id: Option<&str>,
     import: SessionImport,
     overwrites_shared_state: bool,
@@ -146,7 +148,7 @@ struct RewindBody {
     revision: Option<u64>,
 }
 
-/// Removes the events after one, with what they have changed.
+/// Removes the events after one, and undoes their changes.
 #[utoipa::path(
     post,
     path = "/apps/{app}/users/{user}/sessions/{session}/rewind",

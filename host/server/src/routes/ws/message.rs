@@ -98,7 +98,8 @@ impl SocketRequest {
 /// If it is nested too deeply.
 pub(super) fn answer(
     session: SessionAddress,
-    (call_id, name): (String, String),
+    call_id: String,
+    name: String,
     response: JsonMap,
     streaming: Option<bool>,
 ) -> Result<RunBody, ApiError> {
@@ -118,12 +119,13 @@ pub(super) fn answer(
 pub(super) fn confirmation(
     session: SessionAddress,
     call_id: String,
-    (confirmed, payload): (bool, Option<Value>),
+    confirmed: bool,
+    payload: Option<Value>,
     streaming: Option<bool>,
 ) -> Result<RunBody, ApiError> {
     let mut response = JsonMap::from_iter([("confirmed".to_owned(), confirmed.into())]);
     payload.map(|payload| response.insert("payload".to_owned(), payload));
-    answer(session, (call_id, REQUEST_CONFIRMATION.to_owned()), response, streaming)
+    answer(session, call_id, REQUEST_CONFIRMATION.to_owned(), response, streaming)
 }
 
 /// A message of the host.

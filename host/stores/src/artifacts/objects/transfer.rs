@@ -1,4 +1,4 @@
-//! Objects that are written and read in pieces, of which a few are in memory.
+//! Chunked transfer of objects: only a few chunks are in memory at once.
 
 use std::ops::Range;
 use std::sync::Arc;

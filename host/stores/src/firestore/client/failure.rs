@@ -28,7 +28,7 @@ struct ErrorBody {
     error: ApiError,
 }
 
-/// Why a request has no result.
+/// The reason why a request has no result.
 pub(super) enum Failure {
     /// The service has answered with an error.
     Api(ApiError),

@@ -69,9 +69,10 @@ impl Store {
         let name = self.names.event(key, &event.id);
         let plan = |stored: &StoredSession, others: &[Option<Document>]| {
             if let [Some(known)] = others {
-                return match is_repeated(known, event) {
-                    true => Ok(Plan::nothing(known.unsigned(keys::REVISION))),
-                    false => Err(StoreError::EventExists(event.id.clone())),
+                return if is_repeated(known, event) {
+                    Ok(Plan::nothing(known.unsigned(keys::REVISION)))
+                } else {
+                    Err(StoreError::EventExists(event.id.clone()))
                 };
             }
             check_fence(key, stored, fence)?;
@@ -196,7 +197,7 @@ impl Store {
         Ok(events)
     }
 
-    /// Returns the JSON of an event, of which the parts are read if there are several.
+    /// Returns the JSON of an event. The parts of a long one are read.
     async fn json_of(&self, document: &Document, read_time: &str) -> Result<String, StoreError> {
         if let Some(json) = document.text(keys::JSON) {
             return Ok(json.to_owned());
@@ -242,7 +243,7 @@ fn append_to_session(key: &SessionKey, stored: &StoredSession, event: &Event, re
     write
 }
 
-/// Completes the write of a document by its JSON, of which parts are documents of their own if it is long.
+/// Adds the JSON to the write of a document. Long JSON is stored in parts, which are documents of their own.
 fn json_writes(mut document: Write, json: &str) -> Vec<Write> {
     if json.len() <= MAX_PART_BYTES {
         document.field(keys::JSON, json.into());

@@ -20,7 +20,7 @@ use crate::sessions::{record_bytes, too_few_events};
 /// Maximum number of documents of a deleted session that one request reads.
 const PAGE: usize = 100;
 
-/// What follows from the removal of the newest events.
+/// The consequences of removing the newest events.
 struct Removal {
     writes: Vec<Write>,
     /// The bytes that events, runs and calls do not take any more.
@@ -34,7 +34,7 @@ impl Store {
             if stored.status == Status::Removing {
                 return self.sweep(key).await;
             }
-            // What is left has no place in lists.
+            // The remaining document is not listed.
             let mark = fields([
                 (keys::ID, (*key.id).into()),
                 (keys::APP_NAME, (*key.app).into()),
@@ -49,7 +49,7 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes what is left of a session that is deleted, or of a copy that was not completed. Does nothing once another
+    /// Deletes the remaining documents of a deleted session, or of an incomplete copy. Does nothing once another
     /// host has done so: every commit has the condition that the session's document is the one that was read.
     pub(super) async fn sweep(&self, key: &SessionKey) -> Result<(), StoreError> {
         let Some((stored, _)) = self.find_any(key, &[], &[]).await? else { return Ok(()) };
@@ -75,7 +75,7 @@ impl Store {
         self.client.commit(&[stored.delete()]).await.map(drop)
     }
 
-    /// Reads what is needed to delete documents of a session.
+    /// Reads the data for deleting documents of a session.
     async fn children(&self, key: &SessionKey, collection: &str, limit: usize) -> Result<Vec<Document>, StoreError> {
         let fields = ["__name__", keys::PARTS, keys::ID, keys::BACKGROUND];
         let query = json!({"select": select(&fields), "from": [{"collectionId": collection}], "limit": limit});
@@ -164,7 +164,7 @@ impl Store {
         }
     }
 
-    /// Removes what a rewind that was not completed has left.
+    /// Removes the remaining documents of an incomplete rewind.
     pub(super) async fn trim(&self, key: &SessionKey) -> Result<(), StoreError> {
         let mut backoff = retries();
         loop {
@@ -233,7 +233,7 @@ impl Store {
         Ok(is_made(self.client.commit(&[active]).await?))
     }
 
-    /// Returns what the removal of the events after a revision writes: the events, the calls of their runs, and the runs
+    /// Returns the writes that remove the events after a revision: the events, the calls of their runs, and the runs
     /// that have begun since, which have no events before.
     async fn removal(
         &self,

@@ -143,7 +143,7 @@ impl OwnChange {
     }
 }
 
-/// Returns what is stored of a value; `None` if it removes its key.
+/// Returns the stored form of a value; `None` if it removes its key.
 fn new_value(value: &Json) -> Option<Value> {
     (!is_state_removal(value)).then(|| value.to_string().into())
 }

@@ -28,7 +28,7 @@ pub(super) fn field_paths(others: &[&str]) -> Vec<String> {
     FIELDS.iter().chain(others).map(|field| (*field).to_owned()).collect()
 }
 
-/// What happens to a session in more than one commit.
+/// An operation on a session that takes more than one commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
     /// Nothing.

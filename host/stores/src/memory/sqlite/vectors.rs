@@ -1,7 +1,6 @@
 //! Vectors of entries, and the search that uses them.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use hatchery_core::{MemoryEntry, SessionKey, StoreError};
 use rusqlite::{Connection, params};
@@ -69,10 +68,17 @@ fn list(
     read.collect()
 }
 
-/// Sets the vector of the entry with this owner, session and event.
+/// The unique key of an entry.
+pub(super) struct EntryKey<'a> {
+    pub(super) owner: i64,
+    pub(super) session: &'a str,
+    pub(super) event: &'a str,
+}
+
+/// Sets the vector of an entry.
 pub(super) fn set(
     connection: &Connection,
-    (owner, session, event): (i64, &Arc<str>, &String),
+    EntryKey { owner, session, event }: EntryKey<'_>,
     embedder: &str,
     vector: &UnitVector,
 ) -> rusqlite::Result<()> {

@@ -62,6 +62,11 @@ impl WireSession {
         Timestamp::from_iso(&self.update_time).unwrap_or_else(|| self.created())
     }
 
+    /// Returns true if a host has created the session for an app.
+    pub(super) fn names_app(&self, app: &str) -> bool {
+        self.display_name == app
+    }
+
     /// Returns true if the session is visible as that of a user in an app. Other programs do not name the app.
     pub(super) fn belongs_to(&self, app: &str, user: &str) -> bool {
         self.user_id == user && (self.display_name.is_empty() || self.display_name == app)
@@ -147,7 +152,7 @@ pub(super) fn from_wire(mut wire: Map<String, Value>) -> Result<Arc<Event>, serd
     Event::from_json(serde_json::to_vec(&json)?)
 }
 
-/// Returns the name of an action by that which Agent Engine has for it.
+/// Returns our name of an action by the name in Agent Engine.
 fn own_action(theirs: &str) -> &str {
     ACTIONS.iter().find(|(_, name)| *name == theirs).map_or(theirs, |(own, _)| *own)
 }

@@ -1,12 +1,15 @@
-//! The order in which the sessions of a user are listed.
+//! The order in which the sessions of a user are listed, and those that retention rules name.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Instant;
 
-use hatchery_core::sync::MutexExt;
-use hatchery_core::{SessionCursor, SessionKey, SessionPage, SessionUsage, Timestamp, UserUsage};
+use hatchery_core::sync::{MutexExt, RwLockExt};
+use hatchery_core::{
+    ExpiredSession, ExpiryRule, HOST_USER, SessionCursor, SessionKey, SessionPage, SessionUsage, Timestamp, UserUsage,
+};
 
 use super::MemorySessions;
 
@@ -79,5 +82,38 @@ impl MemorySessions {
         });
         let sessions = found.collect();
         SessionPage { sessions, next: places.pop().filter(|_| has_more) }
+    }
+
+    /// Returns the sessions of an app that a rule wants deleted, and that no turn holds.
+    pub(super) fn find_expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Vec<ExpiredSession> {
+        let users = self.sessions.read_unpoisoned();
+        let of_app = users.iter().filter(|((name, _), _)| **name == *app).map(|(_, user)| user.clone());
+        let of_app: Vec<_> = of_app.collect();
+        drop(users);
+        let of_app = of_app.iter().flat_map(|user| Vec::from_iter(user.sessions.read_unpoisoned().values().cloned()));
+        let now = Instant::now();
+        let mut by_user: BTreeMap<Arc<str>, Vec<(ExpiredSession, bool)>> = BTreeMap::new();
+        for stored in of_app {
+            let stored = stored.lock_unpoisoned();
+            if !stored.is_deleted && *stored.session.key.user != *HOST_USER {
+                let (key, updated) = (stored.session.key.clone(), stored.session.last_update_time);
+                let is_held = stored.leased_until.is_some_and(|until| until > now);
+                by_user.entry(key.user.clone()).or_default().push((ExpiredSession { key, updated }, is_held));
+            }
+        }
+        let keeps = rule.user_sessions.map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX));
+        let mut expired = Vec::new();
+        for mut sessions in by_user.into_values() {
+            sessions.sort_by(|(one, _), (other, _)| (other.updated, &one.key.id).cmp(&(one.updated, &other.key.id)));
+            let is_idle = |updated| rule.idle_since.is_some_and(|since| updated < since);
+            let chosen = sessions
+                .into_iter()
+                .enumerate()
+                .filter(|(place, (session, is_held))| !is_held && (*place >= keeps || is_idle(session.updated)));
+            expired.extend(chosen.map(|(_, (session, _))| session));
+        }
+        expired.sort_by_key(|session| session.updated);
+        expired.truncate(limit);
+        expired
     }
 }

@@ -32,7 +32,7 @@ macro_rules! get {
     };
 }
 
-/// Selects a session with the events after a revision, at most so many of the newest, and at most so many of the first.
+/// Selects a session with the events after a revision. Two limits: of the newest events, and of the first ones.
 pub(super) const GET: &str = get!("");
 
 /// As [`GET`], with events at or after a time.
@@ -120,7 +120,7 @@ pub(super) const INTERRUPTED_RUNS: &str = concat!(
      ORDER BY accepted LIMIT $2"
 );
 
-/// Selects what a fork or a rewind needs to know about a session, and locks it.
+/// Selects the columns of a session that a fork or a rewind needs, and locks it.
 pub(super) const FIND_FOR_RESTORATION: &str = "\
     SELECT session, revision, leased_until - now_micros(), created, initial_state FROM sessions \
     WHERE app = $1 AND user_id = $2 AND id = $3 FOR NO KEY UPDATE";
@@ -177,7 +177,7 @@ pub(super) const SET_REVISION: &str = "\
       event_bytes = event_bytes + $4, state_keys = $5, state_bytes = $6, turn = turn + 1, leased_until = 0 \
     WHERE session = $1 RETURNING updated";
 
-/// Selects the state of a session, with that which it shares.
+/// Selects the state of a session, with the shared state of its user and its app.
 pub(super) const STATE: &str = "\
     SELECT key, value FROM session_state WHERE session = $1 \
     UNION ALL SELECT key, value FROM user_state WHERE app = $2 AND user_id = $3 \

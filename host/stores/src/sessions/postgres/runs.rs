@@ -10,7 +10,7 @@ use tokio_postgres::types::ToSql;
 use super::{PostgresSessions, queries};
 use crate::postgres::{Failure, OnSession, Repeat, escape, unescape};
 
-/// What errors say that was not possible.
+/// The failed operation in error messages.
 const ADD: &str = "add a run to the session";
 const CHANGE: &str = "change a run of the session";
 const READ: &str = "read a run of the session";

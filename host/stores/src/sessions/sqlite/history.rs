@@ -49,7 +49,7 @@ pub(super) fn fork(
     connection.prepare_cached(queries::COPY_EVENTS)?.execute(params![row, source.row, revision])?;
     StateChange::of_state(&own).apply(connection, fork, row)?;
     let bytes = event_bytes(connection, row, 0, revision)?;
-    let updated = set_revision(connection, fork, row, (revision, bytes), created)?;
+    let updated = set_revision(connection, fork, row, revision, bytes, created)?;
     Ok(Restoration::Done { state: super::state::read(connection, fork, row)?, created, updated })
 }
 
@@ -75,7 +75,7 @@ pub(super) fn rewind(connection: &Connection, key: &SessionKey, revision: i64) -
     // Another time than before, also if the clock was set back.
     let created = Timestamp::from_micros(now.max(found.created.as_micros() + 1));
     connection.prepare_cached(queries::SET_CREATED)?.execute(params![found.row, created.as_micros()])?;
-    let updated = set_revision(connection, key, found.row, (revision, -freed), created)?;
+    let updated = set_revision(connection, key, found.row, revision, -freed, created)?;
     Ok(Restoration::Done { state: super::state::read(connection, key, found.row)?, created, updated })
 }
 
@@ -137,7 +137,8 @@ fn set_revision(
     connection: &Connection,
     key: &SessionKey,
     row: i64,
-    (revision, bytes): (i64, i64),
+    revision: i64,
+    bytes: i64,
     created: Timestamp,
 ) -> rusqlite::Result<Timestamp> {
     let updated = connection

@@ -26,7 +26,7 @@ pub(super) fn session(
         let found: Option<(i64, i64, i64, i64)> = first(&mut find, params![key.app, key.user, key.id], four)?;
         let Some((row, revision, created, updated)) = found else { return Ok(None) };
         let state = state::read(connection, &key, row)?;
-        let events = events(connection, &key, (row, revision), window)?;
+        let events = events(connection, &key, row, revision, window)?;
         Ok(Some(Session {
             key,
             state,
@@ -42,7 +42,8 @@ pub(super) fn session(
 fn events(
     connection: &Connection,
     key: &SessionKey,
-    (row, revision): (i64, i64),
+    row: i64,
+    revision: i64,
     window: EventWindow,
 ) -> rusqlite::Result<Vector<Arc<Event>>> {
     let before_newest = |count: usize| revision.saturating_sub_unsigned(count as u64);

@@ -9,7 +9,7 @@ use rusqlite::{Connection, Row, params};
 
 use super::{SqliteSessions, first, queries};
 
-/// What errors say that was not possible.
+/// The failed operation in error messages.
 const START: &str = "start a run of the session";
 const CHANGE: &str = "change a run of the session";
 
@@ -132,7 +132,7 @@ fn start(connection: &Connection, new: &StoredRun, fence: u64) -> rusqlite::Resu
     let bytes = run.bytes();
     let has_changed = run.apply(&RunTransition::Start);
     match number {
-        Some(number) if has_changed => update(connection, (row, number), bytes, &run)?,
+        Some(number) if has_changed => update(connection, row, number, bytes, &run)?,
         Some(_) => {}
         None => insert(connection, row, &run)?,
     }
@@ -166,7 +166,7 @@ fn change(
     let Some((number, mut run)) = find(connection, key, row, id)? else { return Ok(Change::Made(None)) };
     let bytes = run.bytes();
     if run.apply(transition) {
-        update(connection, (row, number), bytes, &run)?;
+        update(connection, row, number, bytes, &run)?;
     }
     Ok(Change::Made(Some(run)))
 }
@@ -215,13 +215,8 @@ fn insert(connection: &Connection, session: i64, run: &StoredRun) -> rusqlite::R
     if inserted == 0 { Ok(()) } else { count_bytes(connection, session, run, 0) }
 }
 
-/// Updates the row `number` of a run of a session, which counted with so many bytes before.
-fn update(
-    connection: &Connection,
-    (session, number): (i64, i64),
-    before: u64,
-    run: &StoredRun,
-) -> rusqlite::Result<()> {
+/// Updates the row `number` of a run of a session, which counted with `before` bytes until now.
+fn update(connection: &Connection, session: i64, number: i64, before: u64, run: &StoredRun) -> rusqlite::Result<()> {
     let failure = run.failure.as_ref();
     connection.prepare_cached(queries::UPDATE_RUN)?.execute(params![
         number,

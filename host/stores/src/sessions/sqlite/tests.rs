@@ -72,7 +72,7 @@ async fn limit_pages(sessions: &SqliteSessions, pages: u32) {
     let limit = move |connection: &Connection| {
         connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |row| row.get::<_, i64>(0))
     };
-    sessions.database.write(("", ""), limit).await.unwrap();
+    sessions.database.write(Owner::NONE, limit).await.unwrap();
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn a_write_that_waits_too_long_for_the_writer_is_told_to_retry() {
             let _ = released.lock().unwrap().recv();
             Ok(())
         };
-        occupied.database.write(("", ""), wait).await.unwrap();
+        occupied.database.write(Owner::NONE, wait).await.unwrap();
     });
     has_begun.recv().await.unwrap();
     let (first, second) = (event("one", json!({})), event("two", json!({})));

@@ -1,4 +1,4 @@
-//! What a page of a list reads.
+//! The reads of a page of a list.
 
 use hatchery_core::SessionService;
 use hatchery_stores::SqliteSessions;

@@ -12,6 +12,18 @@ use serde_json::json;
 
 use super::{error, execute, raw, user_event};
 
+/// The migrations of versions that were released.
+const MIGRATIONS: [&str; 8] = [
+    include_str!("../../../src/sessions/sqlite/migrations/0001_sessions.sql"),
+    include_str!("../../../src/sessions/sqlite/migrations/0002_usage.sql"),
+    include_str!("../../../src/sessions/sqlite/migrations/0003_turns.sql"),
+    include_str!("../../../src/sessions/sqlite/migrations/0004_calls.sql"),
+    include_str!("../../../src/sessions/sqlite/migrations/0005_appends.sql"),
+    include_str!("../../../src/sessions/sqlite/migrations/0006_runs.sql"),
+    include_str!("../../../src/sessions/sqlite/migrations/0007_initial_state.sql"),
+    include_str!("../../../src/sessions/sqlite/migrations/0008_lists.sql"),
+];
+
 #[tokio::test]
 async fn a_database_of_a_newer_version_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
@@ -50,7 +62,7 @@ async fn usage_of_a_database_of_the_previous_version_is_counted_when_it_is_opene
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sessions.db");
     let old = raw(&file);
-    execute(&old, include_str!("../../../src/sessions/sqlite/migrations/0001_sessions.sql"));
+    execute(&old, MIGRATIONS[0]);
     let rows = "INSERT INTO sessions (app, user, id, created, updated) VALUES \
                   ('app', 'ann', 's1', 1, 1), ('app', 'ann', 's2', 1, 1), ('app', 'bob', 's1', 1, 1); \
                 INSERT INTO events (session, revision, time, json) VALUES (1, 1, 1, '{\"é\":1}'), (2, 1, 1, '{}'); \
@@ -73,8 +85,7 @@ async fn sessions_of_the_previous_version_have_turns_and_unique_events_from_now_
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sessions.db");
     let old = raw(&file);
-    execute(&old, include_str!("../../../src/sessions/sqlite/migrations/0001_sessions.sql"));
-    execute(&old, include_str!("../../../src/sessions/sqlite/migrations/0002_usage.sql"));
+    MIGRATIONS[..2].iter().for_each(|migration| execute(&old, migration));
     // Nothing kept ids unique then.
     let rows = "INSERT INTO sessions (app, user, id, created, updated) VALUES ('app', 'ann', 's1', 1, 1); \
                 INSERT INTO events (session, revision, time, json) VALUES \
@@ -106,14 +117,7 @@ async fn a_database_of_schema_4_keeps_its_sessions_and_the_ids_of_their_events()
     let file = folder.path().join("sessions.db");
     let old = raw(&file);
     execute(&old, "PRAGMA page_size = 16384; PRAGMA journal_mode = WAL");
-    for migration in [
-        include_str!("../../../src/sessions/sqlite/migrations/0001_sessions.sql"),
-        include_str!("../../../src/sessions/sqlite/migrations/0002_usage.sql"),
-        include_str!("../../../src/sessions/sqlite/migrations/0003_turns.sql"),
-        include_str!("../../../src/sessions/sqlite/migrations/0004_calls.sql"),
-    ] {
-        execute(&old, migration);
-    }
+    MIGRATIONS[..4].iter().for_each(|migration| execute(&old, migration));
     // The hash is that of `e1`.
     let rows = "INSERT INTO sessions (app, user, id, created, updated) VALUES ('app', 'ann', 's1', 1, 1); \
                 INSERT INTO events (session, revision, time, json, id_hash) VALUES \
@@ -150,17 +154,7 @@ async fn sessions_of_schema_7_are_listed_in_pages() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sessions.db");
     let old = raw(&file);
-    for migration in [
-        include_str!("../../../src/sessions/sqlite/migrations/0001_sessions.sql"),
-        include_str!("../../../src/sessions/sqlite/migrations/0002_usage.sql"),
-        include_str!("../../../src/sessions/sqlite/migrations/0003_turns.sql"),
-        include_str!("../../../src/sessions/sqlite/migrations/0004_calls.sql"),
-        include_str!("../../../src/sessions/sqlite/migrations/0005_appends.sql"),
-        include_str!("../../../src/sessions/sqlite/migrations/0006_runs.sql"),
-        include_str!("../../../src/sessions/sqlite/migrations/0007_initial_state.sql"),
-    ] {
-        execute(&old, migration);
-    }
+    MIGRATIONS[..7].iter().for_each(|migration| execute(&old, migration));
     let rows = "INSERT INTO sessions (app, user, id, created, updated) VALUES \
                   ('app', 'ann', 's1', 1, 1), ('app', 'ann', 's2', 1, 3), ('app', 'ann', 's3', 1, 2)";
     execute(&old, rows);
@@ -171,5 +165,42 @@ async fn sessions_of_schema_7_are_listed_in_pages() {
         let page = sessions.list_page("app", "ann", after.as_ref(), 1).await.unwrap();
         assert_eq!((&*page.sessions[0].key.id, page.next.is_some()), (id, has_more));
         after = page.next;
+    }
+}
+
+#[tokio::test]
+async fn a_database_of_every_earlier_version_is_migrated() {
+    for version in 1..MIGRATIONS.len() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("sessions.db");
+        let old = raw(&file);
+        execute(&old, MIGRATIONS[0]);
+        let rows = "INSERT INTO sessions (app, user, id, created, updated) VALUES ('app', 'ann', 's1', 1, 1); \
+                    INSERT INTO events (session, revision, time, json) VALUES \
+                      (1, 1, 1, '{\"id\":\"e1\",\"author\":\"user\",\"timestamp\":1}'); \
+                    INSERT INTO session_state VALUES (1, 'a', '1'); \
+                    INSERT INTO user_state VALUES ('app', 'ann', 'user:b', '2'); \
+                    INSERT INTO app_state VALUES ('app', 'app:c', '3')";
+        execute(&old, rows);
+        MIGRATIONS[1..version].iter().for_each(|migration| execute(&old, migration));
+        drop(old);
+        let key = SessionKey::new("app", "ann", "s1");
+        let sessions = SqliteSessions::open(&file).await.unwrap();
+        let session = sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
+        assert_eq!((session.revision, session.events[0].id.as_str()), (1, "e1"), "{version}");
+        assert_eq!(
+            serde_json::to_value(&session.state).unwrap(),
+            json!({"a": 1, "user:b": 2, "app:c": 3}),
+            "{version}"
+        );
+        assert_eq!(sessions.append(&key, &user_event("new")).await.unwrap(), 2, "{version}");
+        assert_eq!(sessions.list_page("app", "ann", None, 10).await.unwrap().sessions[0].revision, 2, "{version}");
+        let fork = sessions.fork(&key, 1, None).await.unwrap();
+        assert_eq!(fork.revision, 1, "{version}");
+        sessions.delete(&key).await.unwrap();
+        assert!(sessions.get(&key, EventWindow::All).await.unwrap().is_none(), "{version}");
+        sessions.close().await;
+        let now: usize = raw(&file).query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+        assert_eq!(now, MIGRATIONS.len());
     }
 }

@@ -83,6 +83,20 @@ async fn store_revision(
     }
 }
 
+/// Loads the component in a file that belongs to no catalog, with the settings of its name. The load policy, which is
+/// for components of others, does not apply.
+///
+/// # Errors
+/// If the component cannot be read, compiled or described.
+pub async fn load_component(options: &LoadOptions, path: &Path) -> Result<Arc<Component>, LoadError> {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    check_name(&name, path)?;
+    let bytes = read(options, path).await?;
+    let hash = sha256(&bytes);
+    let (component, _) = load_bytes(options, &name, bytes, hash).await?;
+    Ok(component)
+}
+
 /// A component whose compiled code is in the cache.
 #[derive(Debug, Clone)]
 pub struct Precompiled {

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use hatchery_core::{
-    Agent, AgentKind, Callbacks, CodeExecution, CodeRunner, CustomAgentSpec, Example, ExampleProvider, Examples,
-    HookPoint, IncludeContents, Instruction, ItemKind, ItemResolver, LlmAgent, ModelRef, Planner, ResolveError, Tool,
-    Toolset,
+    Agent, AgentKind, Callbacks, CodeExecution, CodeRunner, CustomAgentSpec, Delimiters, Example, ExampleProvider,
+    Examples, HookPoint, IncludeContents, Instruction, ItemKind, ItemResolver, LlmAgent, ModelRef, Planner,
+    ResolveError, Tool, Toolset,
 };
 use hatchery_engine::build::check_tools;
 use hatchery_engine::builtin;
@@ -227,17 +227,22 @@ impl Builder<'_> {
             guest_agents::CodeExecution::BuiltIn => return Ok(Some(CodeExecution::BuiltIn)),
             guest_agents::CodeExecution::Host(runner) => runner,
         };
-        let executor = self.item(home, ItemKind::CodeExecutor, &spec.executor, Component::code_executor)?;
+        let executor = match home.code_executor(&spec.executor) {
+            Some(own) => own,
+            None => self.names.code_executor(&spec.executor)?,
+        };
         let defaults = CodeRunner::new(executor);
+        let delimiters = |(open, close): &(String, String)| Delimiters::new(open, close);
         Ok(Some(CodeExecution::Host(Box::new(CodeRunner {
             error_retries: spec.error_retries.unwrap_or(defaults.error_retries),
             stateful: spec.stateful,
             optimize_data_file: spec.optimize_data_file,
-            code_delimiters: match spec.code_delimiters.is_empty() {
-                true => defaults.code_delimiters,
-                false => spec.code_delimiters.clone(),
+            code_delimiters: if spec.code_delimiters.is_empty() {
+                defaults.code_delimiters
+            } else {
+                spec.code_delimiters.iter().map(delimiters).collect()
             },
-            result_delimiters: spec.result_delimiters.clone().unwrap_or(defaults.result_delimiters),
+            result_delimiters: spec.result_delimiters.as_ref().map_or(defaults.result_delimiters, delimiters),
             executor: defaults.executor,
         }))))
     }

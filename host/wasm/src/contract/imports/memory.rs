@@ -6,7 +6,7 @@ use hatchery_core::{CallContext, EarlierCall, Event, EventData, EventWindow, Ses
 use wasmtime::component::HasSelf;
 
 use super::journal::CallEntry;
-use super::{Access as Accessor, StoreAccess, allowed, allowed_change, reserve, wit_error};
+use super::{Access as Accessor, StoreAccess, check_change, check_permission, reserve, wit_error};
 use crate::contract::bindings::hatchery::agent::memory::{Host, HostWithStore};
 use crate::contract::convert::{EstimateSize, ToWit, all_from_wit, wit};
 use crate::policy::{Access, Permission};
@@ -29,7 +29,7 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
 }
 
 pub(super) async fn search(mut store: impl StoreAccess, query: String) -> Result<Vec<wit::MemoryEntry>, wit::Error> {
-    let cx = allowed(&mut store, Permission::Memory(Access::Read))?;
+    let cx = check_permission(&mut store, Permission::Memory(Access::Read))?;
     count_embedder_calls(&mut store, &cx, 1)?;
     let entries = cx.search_memory(&query).await?.into_iter().map(|entry| wit::MemoryEntry {
         content: entry.content.to_wit(),
@@ -40,7 +40,7 @@ pub(super) async fn search(mut store: impl StoreAccess, query: String) -> Result
 }
 
 pub(super) async fn add_session(mut store: impl StoreAccess, session: Option<String>) -> Result<(), wit::Error> {
-    let cx = allowed_change(&mut store, Permission::Memory(Access::Write)).await?;
+    let cx = check_change(&mut store, Permission::Memory(Access::Write)).await?;
     let run = &cx.invocation;
     let session = match session.filter(|id| **id != *run.session_key.id) {
         None => run.session(),
@@ -55,7 +55,7 @@ pub(super) async fn add_session(mut store: impl StoreAccess, session: Option<Str
 }
 
 pub(super) async fn add_events(mut store: impl StoreAccess, events: Vec<wit::Event>) -> Result<(), wit::Error> {
-    let cx = allowed_change(&mut store, Permission::Memory(Access::Write)).await?;
+    let cx = check_change(&mut store, Permission::Memory(Access::Write)).await?;
     let _reservation = reserve(&mut store, events.estimated_size())?;
     let events: Vec<EventData> = all_from_wit(events)?;
     // Events without an id get a new one, so that a repeated call would add them again.

@@ -7,12 +7,12 @@ use futures::StreamExt;
 use wasmtime::component::Resource;
 
 use super::{
-    Exchange, ModelAnswer, NestedLiveRun, NestedRun, agents, artifacts, http, live, memory, models, runner, sessions,
-    tools, wit_error,
+    Exchange, ModelAnswer, NestedLiveRun, NestedRun, agents, artifacts, credentials, http, live, memory, models,
+    runner, sessions, tools, wit_error,
 };
 use crate::contract::bindings::hatchery::agent::{
     agents as async_agents, models as async_models, runner as async_runner, specs, sync_agents, sync_artifacts,
-    sync_http, sync_memory, sync_models, sync_runner, sync_sessions, sync_tools,
+    sync_credentials, sync_http, sync_memory, sync_models, sync_runner, sync_sessions, sync_tools,
 };
 use crate::contract::convert::wit;
 use crate::contract::sub_agent_relay::SubAgent;
@@ -60,6 +60,16 @@ impl sync_models::HostResponseStream for HostState {
     async fn drop(&mut self, answer: Resource<ModelAnswer>) -> wasmtime::Result<()> {
         self.resources().delete(answer)?;
         Ok(())
+    }
+}
+
+impl sync_credentials::Host for HostState {
+    async fn get(&mut self, config: String) -> Result<Option<String>, wit::Error> {
+        credentials::get(self, config).await
+    }
+
+    async fn refuse(&mut self, config: String, credential: String) -> Result<(), wit::Error> {
+        credentials::refuse(self, config, credential).await
     }
 }
 

@@ -1,4 +1,4 @@
-//! Size accounting of pending writes: state and confirmations that a call has set stay in the memory of the host until
+//! Size accounting of pending writes: state and requests to a person that a call has set stay in the memory of the host until
 //! the event that reports them is stored.
 
 use std::collections::HashMap;
@@ -18,6 +18,8 @@ pub(crate) enum WriteKey {
     State(String),
     /// The request for a confirmation.
     Confirmation,
+    /// The request for a credential.
+    Credential,
 }
 
 impl PendingWrites {

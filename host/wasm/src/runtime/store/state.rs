@@ -21,6 +21,7 @@ use super::stdio::Stdio;
 use crate::contract::sub_agent_relay::SubAgentRelay;
 use crate::guest_log::GuestLog;
 use crate::policy::{Grants, Preopens, WasiEnvironment};
+use crate::runtime::credentials::CredentialAccess;
 use crate::runtime::http::{Http, RequestSender};
 
 /// Resources of a guest that it does not open itself, such as its standard streams.
@@ -67,6 +68,7 @@ pub(crate) struct HostState {
     pub(crate) caller: Caller,
     pub(crate) component: Arc<str>,
     pub(crate) grants: Arc<Grants>,
+    pub(crate) credentials: Arc<CredentialAccess>,
     pub(crate) folders: Preopens,
     pub(crate) config: Arc<JsonMap>,
     /// The program of a development component.
@@ -118,6 +120,7 @@ impl HostState {
             caller,
             component: sandbox.component.clone(),
             grants: sandbox.grants.clone(),
+            credentials: sandbox.credentials.clone(),
             config: sandbox.config.clone(),
             program: sandbox.program.clone(),
             log,

@@ -21,7 +21,7 @@ impl Guest for Plain {
     }
 }
 
-/// What it has not said yet.
+/// The responses that are not sent yet.
 pub(crate) struct Starling(RefCell<VecDeque<LiveResponse>>);
 
 impl GuestConnection for Starling {

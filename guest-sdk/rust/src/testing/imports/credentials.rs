@@ -1,0 +1,32 @@
+//! Credentials of the user.
+
+use serde_json::Value;
+
+use super::super::scope::Scope;
+use crate::bindings::wit::types;
+use crate::convert::read;
+use crate::error::Error;
+
+pub(crate) async fn get(config: String) -> Result<Option<String>, types::Error> {
+    let scope = Scope::of_change()?;
+    let config: Value = read(&config, "the configuration of a credential")?;
+    if scope.call.function_call_id.is_none() {
+        return Err(Error::new("BAD_INPUT", "a credential can only be requested in a tool call").into());
+    }
+    let mut world = scope.world.borrow_mut();
+    if let Some(credential) = &world.credential {
+        return Ok(Some(credential.to_string()));
+    }
+    world.requested_credential = Some(config);
+    Ok(None)
+}
+
+pub(crate) async fn refuse(_config: String, credential: String) -> Result<(), types::Error> {
+    let scope = Scope::of_change()?;
+    let refused: Value = read(&credential, "the credential")?;
+    let mut world = scope.world.borrow_mut();
+    if world.credential.as_ref() == Some(&refused) {
+        world.credential = None;
+    }
+    Ok(())
+}

@@ -1,0 +1,333 @@
+//! Opens a host: reads its configuration, opens its services, starts its catalog and composes its runner.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hatchery_core::{EventSigner, ItemResolver, Services, SpanExporter};
+use hatchery_engine::plugins::ConfiguredPlugins;
+use hatchery_engine::{App, CatalogSource, Extensions, LayeredResolver, Runner};
+use hatchery_eval::{EvalStore, Evaluations};
+use hatchery_telemetry::{HostEvents, TraceStore};
+use hatchery_wasm::{CatalogHandle, CatalogModels, LoadOptions, Worker};
+
+use super::paths::{protected_paths, user_code_cache};
+use super::{CodeCacheFolder, HostBuilder, NAMES_FILE};
+use crate::apps::ConfiguredApps;
+use crate::catalog;
+use crate::config::Config;
+use crate::host::catalog_events::record_changes;
+use crate::host::connections::Connections;
+use crate::host::native::{AppsOf, ConfigState, HostApps, HostCatalog, HostPlugins, NativeModels};
+use crate::host::reload::{ConfigWatcher, FileStamps};
+use crate::host::{Host, HostError, follow_changes};
+use crate::host_key;
+use crate::retrieval;
+use crate::sandbox;
+use crate::services::{self, Scripts};
+use crate::source::AppSource;
+use crate::storage::{EVALUATIONS_FOLDER, Storage};
+use crate::trust::{ConfigSource, LoadedConfig, ProtectedPaths};
+
+/// The configuration, and the folders that it applies to.
+struct ResolvedConfig {
+    /// As it was read.
+    initial: Config,
+    /// With the overrides of the builder.
+    config: Config,
+    file: PathBuf,
+    /// `None` if no file is watched.
+    stamps: Option<FileStamps>,
+    folder: Option<PathBuf>,
+    storage: Storage,
+    cache: Option<PathBuf>,
+    paths: ProtectedPaths,
+}
+
+impl HostBuilder {
+    /// Reads the configuration, once: [`open`](Self::open) reuses it. Without a folder, or with
+    /// [`config`](Self::config), it is the given one.
+    ///
+    /// # Errors
+    /// If there is no such folder, the configuration is invalid, or the host requires access that is not trusted.
+    pub fn read_config(&mut self) -> Result<&LoadedConfig, HostError> {
+        let loaded = match self.loaded.take() {
+            Some(loaded) => loaded,
+            None => self.load_config()?,
+        };
+        Ok(&self.loaded.insert(loaded).0)
+    }
+
+    fn load_config(&self) -> Result<(LoadedConfig, Option<FileStamps>), HostError> {
+        let folder = self.source.as_ref().map(ConfigSource::folder);
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            return Err(HostError::NotAFolder(folder.to_owned()));
+        }
+        let (mut loaded, stamps) = match (&self.config, &self.source) {
+            (Some(config), _) => {
+                let loaded = LoadedConfig::of_operator(config.clone(), folder.unwrap_or(Path::new("")))?;
+                (loaded, None)
+            }
+            (None, None) => (LoadedConfig::of_operator(Config::default(), Path::new(""))?, None),
+            (None, Some(source)) => {
+                let source = match &self.deterministic_mode {
+                    Some(_) => &source.clone().without_network(),
+                    None => source,
+                };
+                // Recorded before the file is read, so that no change is missed.
+                let stamps = self.watch.then(|| FileStamps::new(source));
+                (source.load()?.require_host_access()?, stamps)
+            }
+        };
+        if self.is_reproducible {
+            make_reproducible(&mut loaded.config);
+        }
+        Ok((loaded, stamps))
+    }
+
+    /// Opens the host and waits until all components are loaded.
+    ///
+    /// # Errors
+    /// If the configuration is invalid, a service cannot be opened or a configured plugin does not exist. Components
+    /// that cannot be loaded are not errors.
+    pub async fn open(self) -> Result<Host, HostError> {
+        let mut host = self.start().await?;
+        host.finish_loading().await?;
+        Ok(host)
+    }
+
+    /// Opens the host without waiting for components; [`Host::finish_loading`] does.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), but for missing plugins.
+    pub async fn start(mut self) -> Result<Host, HostError> {
+        // Reqwest has no provider of its own. An application may have installed another one.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let ResolvedConfig { initial, config, file, stamps, folder, storage, cache, paths } = self.resolve_config()?;
+        let scripts = Scripts::in_folder(folder.clone().unwrap_or_default(), &config);
+        let (services, signer) = self.open_services(&config, &storage, &scripts).await?;
+        let load_options = match &folder {
+            Some(folder) => Some(self.load_options(folder, &config, &storage, cache)?),
+            None => None,
+        };
+        let extensions = self.extensions.get_or_insert_default();
+        let connections = Connections::register(&config, &services.credentials, self.watch, extensions);
+        if let Some(options) = &load_options {
+            sandbox::register(self.code_sandbox.take(), options, self.watch, extensions);
+        }
+        retrieval::register(&config.retrieval, &storage, services.models.as_ref(), extensions)?;
+        let Extensions { agent_classes, plugins, .. } = extensions.clone();
+        let mut registered_plugins = crate::plugins::registered().clone();
+        registered_plugins.extend(plugins);
+        let native_items = self.native_items();
+        let native_apps = self.native_apps()?;
+        let catalog = match folder.as_ref().zip(load_options) {
+            Some((folder, mut options)) => {
+                options.native_items = native_items.clone();
+                options.native_apps = native_apps.keys().cloned().collect();
+                options.agent_classes = agent_classes;
+                Some(CatalogHandle::start(folder, options).await?)
+            }
+            None => None,
+        };
+        let services = self.with_native_models(services, catalog.clone());
+        let catalog_source: Arc<dyn CatalogSource> = Arc::new(HostCatalog { native_items, catalog: catalog.clone() });
+        let configured = ConfiguredPlugins::while_loading(&config.plugins, &registered_plugins, catalog_source.clone())
+            .map_err(|source| HostError::Plugin { file: file.clone(), source })?;
+        let plugin_names = configured.names();
+        let (models, config_state) = (services.models.clone(), ConfigState::default());
+        let apps =
+            HostApps { native: native_apps, catalog: catalog.clone(), models, config_state: config_state.clone() };
+        let apps: Arc<dyn AppSource> = Arc::new(ConfiguredApps::new(apps, &config, catalog_source.clone()));
+        let (traces, host_events) = (TraceStore::default(), HostEvents::default());
+        let mut runner = Runner::with_signer(services, self.native_plugins(configured)?, signer)
+            .with_turn_lease(config.server.turn_lease);
+        if let Some(exporter) = self.span_exporter(&traces, &host_events) {
+            runner = runner.with_span_exporter(exporter);
+        }
+        runner.set_apps(Arc::new(AppsOf(apps.clone())));
+        if let Some(catalog) = catalog.as_ref().filter(|_| self.watch) {
+            watch_catalog(catalog, &apps, &runner, &host_events);
+            if let (Some(stamps), Some(source)) = (stamps, self.source) {
+                let (catalog, scripts, connections) = (catalog.clone(), scripts.clone(), connections.clone());
+                let state = config_state;
+                let watcher = ConfigWatcher { source, initial, catalog, scripts, paths, connections, state };
+                tokio::spawn(watcher.run(stamps));
+            }
+        }
+        let evaluations = Evaluations::new(runner.clone(), eval_store(&storage, folder.as_deref()));
+        Ok(Host {
+            config,
+            file,
+            plugin_names,
+            apps,
+            runner,
+            evaluations,
+            traces,
+            host_events,
+            scripts,
+            connections,
+            registered_plugins,
+            catalog_source,
+            catalog,
+        })
+    }
+
+    /// Reads the configuration, applies the overrides of the builder, and checks that no grant covers files of the host.
+    fn resolve_config(&mut self) -> Result<ResolvedConfig, HostError> {
+        let (loaded, stamps) = match self.loaded.take() {
+            Some(loaded) => loaded,
+            None => self.load_config()?,
+        };
+        let LoadedConfig { config: initial, file, .. } = loaded;
+        let folder = self.source.as_ref().map(|source| source.folder().to_owned());
+        let mut config = initial.clone();
+        self.services.apply_uris(&mut config);
+        let storage = self.storage_or_default(folder.as_deref());
+        let cache = self.cache_folder();
+        let paths = protected_paths(self.source.as_ref(), &storage, cache.as_deref(), &config);
+        paths.check(&config, &file)?;
+        Ok(ResolvedConfig { initial, config, file, stamps, folder, storage, cache, paths })
+    }
+
+    fn storage_or_default(&self, folder: Option<&Path>) -> Storage {
+        match (&self.storage, folder) {
+            (Some(storage), _) => storage.clone(),
+            (None, Some(folder)) => Storage::in_folder(folder),
+            (None, None) => Storage::InMemory,
+        }
+    }
+
+    /// Returns the services, and the key that signs events.
+    async fn open_services(
+        &mut self,
+        config: &Config,
+        storage: &Storage,
+        scripts: &Scripts,
+    ) -> Result<(Services, EventSigner), HostError> {
+        let mut providers = services::model_providers(config, scripts);
+        for provider in self.providers.drain(..) {
+            providers.register(provider);
+        }
+        let services = services::open_with(config, storage, Arc::new(providers), &self.services).await?;
+        let signer = match self.signer.take() {
+            Some(signer) => signer,
+            None => host_key::open(config, storage, |name| std::env::var_os(name))?,
+        };
+        let credentials = services::credentials(config, storage, &signer);
+        Ok((Services { credentials, ..services }, signer))
+    }
+
+    /// Returns the receiver of the spans of runs. `None` if nobody reads them.
+    fn span_exporter(&mut self, traces: &TraceStore, host_events: &HostEvents) -> Option<Arc<dyn SpanExporter>> {
+        let mut exporters = std::mem::take(&mut self.exporters);
+        if self.watch {
+            exporters.push(Arc::new(host_events.clone()));
+        }
+        if self.is_traced {
+            exporters.push(Arc::new(traces.clone()));
+        }
+        if exporters.len() > 1 { Some(Arc::new(exporters)) } else { exporters.pop() }
+    }
+
+    /// Returns the options for loading the components and YAML agents of a folder.
+    fn load_options(
+        &mut self,
+        folder: &Path,
+        config: &Config,
+        storage: &Storage,
+        cache: Option<PathBuf>,
+    ) -> Result<LoadOptions, HostError> {
+        let worker = self.worker.take().unwrap_or(Worker::InProcess);
+        let mut options = catalog::load_options(config, cache, worker)?;
+        options.settings.deterministic = self.deterministic_mode.take();
+        options.progress = self.progress.take();
+        options.names_file = self.names_file.take().or_else(|| match storage {
+            Storage::Directory(data) => Some(data.join(NAMES_FILE)),
+            Storage::InMemory => None,
+        });
+        options.stores_names = self.watch;
+        if let (true, Storage::Directory(data)) = (self.watch, storage) {
+            options.revisions = Some(catalog::revisions(folder, Some(data), config));
+        }
+        Ok(options)
+    }
+
+    /// Returns the native items in layers: extensions, then single items. `None` if there are none.
+    fn native_items(&mut self) -> Option<Arc<dyn ItemResolver>> {
+        let extensions = self.extensions.take().map(|extensions| Arc::new(extensions) as Arc<dyn ItemResolver>);
+        let items = self.items.take().map(|items| Arc::new(items) as Arc<dyn ItemResolver>);
+        let layers: Vec<_> = extensions.into_iter().chain(items).collect();
+        (!layers.is_empty()).then(|| Arc::new(LayeredResolver::new(layers)) as Arc<dyn ItemResolver>)
+    }
+
+    fn cache_folder(&self) -> Option<PathBuf> {
+        match &self.code_cache {
+            CodeCacheFolder::OfUser => user_code_cache(|name| std::env::var_os(name)),
+            CodeCacheFolder::Folder(folder) => folder.clone(),
+        }
+    }
+
+    fn with_native_models(&mut self, services: Services, catalog: Option<CatalogHandle>) -> Services {
+        let mut models = services.models.clone();
+        if let Some(catalog) = catalog {
+            models = Arc::new(CatalogModels { catalog, fallback: models });
+        }
+        if !self.models.is_empty() {
+            models = Arc::new(NativeModels { native: std::mem::take(&mut self.models), rest: models });
+        }
+        Services { models, ..services }
+    }
+
+    fn native_apps(&mut self) -> Result<BTreeMap<String, Arc<App>>, HostError> {
+        let mut apps = BTreeMap::new();
+        let agents = self.agents.drain(..).map(|agent| {
+            let name = agent.name.clone();
+            App::new(&name, agent).map_err(|source| HostError::InvalidApp { name, source })
+        });
+        for app in agents.chain(self.apps.drain(..).map(Ok)) {
+            let app = app?;
+            if let Some(earlier) = apps.insert(app.name.clone(), Arc::new(app)) {
+                return Err(HostError::DuplicateApp(earlier.name.clone()));
+            }
+        }
+        Ok(apps)
+    }
+
+    fn native_plugins(&mut self, configured: ConfiguredPlugins) -> Result<HostPlugins, HostError> {
+        let native = std::mem::take(&mut self.plugins);
+        for (index, plugin) in native.iter().enumerate() {
+            if native.iter().take(index).any(|earlier| earlier.name() == plugin.name()) {
+                return Err(HostError::DuplicatePlugin(plugin.name().into()));
+            }
+        }
+        Ok(HostPlugins { native, configured })
+    }
+}
+
+/// Watches the files of the folder: loads them again, records their changes, and releases replaced revisions.
+fn watch_catalog(catalog: &CatalogHandle, apps: &Arc<dyn AppSource>, runner: &Runner, host_events: &HostEvents) {
+    catalog.watch();
+    let changes = catalog.subscribe_to_changes();
+    tokio::spawn(record_changes(changes, apps.clone(), host_events.clone()));
+    tokio::spawn(follow_changes(catalog.subscribe(), apps.clone(), runner.clone()));
+}
+
+/// Returns the store of eval sets and results: in the data folder, with the sets beside the agents of the served folder.
+fn eval_store(storage: &Storage, folder: Option<&Path>) -> EvalStore {
+    let store = match storage {
+        Storage::Directory(data) => EvalStore::in_folder(data.join(EVALUATIONS_FOLDER)),
+        Storage::InMemory => EvalStore::in_memory(),
+    };
+    match folder {
+        Some(folder) => store.with_served_folder(folder),
+        None => store,
+    }
+}
+
+fn make_reproducible(config: &mut Config) {
+    config.plugins.retain(|plugin| plugin.name != "recorder");
+    for app in config.apps.values_mut().chain([&mut config.app_defaults]) {
+        app.compaction = None;
+    }
+}

@@ -1,0 +1,144 @@
+//! The output of `hatchery serve`: the address, the apps, and files that cannot be served.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use hatchery::shell::{quoted_path, session_commands};
+use hatchery::{AppSource, CatalogReport};
+use serde_json::json;
+
+use super::listen::ListenAddress;
+use crate::progress;
+use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, stdout};
+
+/// A server to describe on standard output.
+pub(super) struct Announcement<'a> {
+    pub(super) listen: &'a ListenAddress,
+    pub(super) url: &'a str,
+    pub(super) source: &'a dyn AppSource,
+    pub(super) is_json: bool,
+    pub(super) has_auth: bool,
+}
+
+impl Announcement<'_> {
+    /// Prints the address of the server, and the apps or the components that are still loading.
+    pub(super) fn write_first(&self, loading: &[String], has_dev_ui: bool) -> anyhow::Result<()> {
+        if self.is_json {
+            return write_json(self.listen, self.url, self.source, loading);
+        }
+        let url = self.url;
+        // Browsers open no sockets.
+        let has_page = has_dev_ui && self.listen.socket().is_none();
+        let page = if has_page { format!("  {DIM}developer page: {url}/dev-ui{DIM:#}") } else { String::new() };
+        let address = self.listen.socket().map_or_else(|| url.to_owned(), |_| self.listen.to_string());
+        progress::suspend(|| writeln!(stdout(), "{BOLD}Serving {}{BOLD:#}{page}", escape_control(&address)))?;
+        if loading.is_empty() {
+            return self.write_loaded();
+        }
+        progress::suspend(|| writeln!(stdout(), "still loading: {}", loading.join(", ")))?;
+        Ok(stdout().flush()?)
+    }
+
+    /// Prints the apps when everything is loaded.
+    pub(super) fn write_loaded(&self) -> anyhow::Result<()> {
+        if self.is_json {
+            write_json(self.listen, self.url, self.source, &[])
+        } else {
+            write_apps(self.listen, self.url, self.source, self.has_auth)
+        }
+    }
+}
+
+fn write_json(listen: &ListenAddress, url: &str, source: &dyn AppSource, loading: &[String]) -> anyhow::Result<()> {
+    let report = source.report();
+    let failed: Vec<_> = report.files.iter().filter(|file| file.reason.is_some()).collect();
+    let line = json!({
+        "address": listen.to_string(), "url": url, "apps": source.app_names(), "loading": loading,
+        "failed": failed, "warnings": report.warnings,
+    });
+    let mut out = stdout();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}
+
+/// Returns the name conflicts, one sentence each. Files of the same conflict have the same sentence.
+fn conflicts(report: &CatalogReport) -> BTreeSet<&str> {
+    let files = report.files.iter().filter(|file| file.state == "conflict");
+    let files = files.filter_map(|file| file.reason.as_deref());
+    files.chain(report.components.iter().flat_map(|component| &component.conflicts).map(String::as_str)).collect()
+}
+
+/// Returns the files that cannot be loaded, each with the first line of the reason.
+fn rejections(report: &CatalogReport) -> Vec<String> {
+    let files = report.files.iter().filter(|file| file.state == "rejected");
+    let reasons = files.filter_map(|file| Some((&file.path, file.reason.as_deref()?.lines().next()?)));
+    reasons
+        .map(|(path, reason)| if reason.contains(path) { reason.into() } else { format!("{path}: {reason}") })
+        .collect()
+}
+
+/// Prints the apps, commands that send a first message, and what does not work.
+fn write_apps(listen: &ListenAddress, url: &str, source: &dyn AppSource, has_auth: bool) -> anyhow::Result<()> {
+    let apps = source.app_names();
+    let mut text = match apps.first() {
+        Some(first) => {
+            let commands = session_commands(url, first, has_auth);
+            let commands = match listen.socket() {
+                Some(path) => commands.replace("curl ", &format!("curl --unix-socket {} ", quoted_path(path))),
+                None => commands,
+            };
+            let commands = indent(&escape_control(&commands));
+            format!("apps: {}\ntry:\n{commands}", escape_control(&apps.join(", ")))
+        }
+        None => "no app is loaded; add a component or a folder with root_agent.yaml, or run `hatchery doctor`".into(),
+    };
+    let report = source.report();
+    for conflict in conflicts(&report) {
+        text.push_str(&format!("\n{ERROR}conflict:{ERROR:#} {}", escape_control(conflict)));
+    }
+    for reason in rejections(&report) {
+        text.push_str(&format!("\n{ERROR}not loaded:{ERROR:#} {}", escape_control(&reason)));
+    }
+    for warning in &report.warnings {
+        text.push_str(&format!("\n{WARNING}warning:{WARNING:#} {}", escape_control(warning)));
+    }
+    progress::suspend(|| writeln!(stdout(), "{text}"))?;
+    Ok(stdout().flush()?)
+}
+
+fn indent(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use hatchery::{ComponentReport, FileReport};
+
+    use super::*;
+
+    #[test]
+    fn every_name_conflict_is_printed_once() {
+        let file = |state: &str| FileReport {
+            state: state.into(),
+            reason: Some(format!("{state}!")),
+            ..FileReport::default()
+        };
+        let component = ComponentReport { conflicts: vec!["the tool is taken".into()], ..ComponentReport::default() };
+        let (files, components) = (vec![file("rejected"), file("conflict"), file("conflict")], vec![component]);
+        let report = CatalogReport { files, components, ..CatalogReport::default() };
+        assert_eq!(Vec::from_iter(conflicts(&report)), ["conflict!", "the tool is taken"]);
+    }
+
+    #[test]
+    fn rejected_files_are_printed_with_one_line_of_their_reason() {
+        let file = |path: &str, reason: &str| FileReport {
+            path: path.into(),
+            state: "rejected".into(),
+            reason: Some(reason.into()),
+            ..FileReport::default()
+        };
+        let files = vec![file("a.wasm", "it is damaged\nsecond line"), file("b.wasm", "b.wasm: empty")];
+        let report = CatalogReport { files, ..CatalogReport::default() };
+        assert_eq!(rejections(&report), ["a.wasm: it is damaged", "b.wasm: empty"]);
+    }
+}

@@ -1,0 +1,223 @@
+//! The start of a run: it is admitted, enters the queue of its session, and gets a task of its own.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures::FutureExt;
+use hatchery_core::{Invocation, RunError, Services, SessionKey, StoreError, TaskScope, new_invocation_id};
+use tokio::sync::{mpsc, oneshot};
+
+use super::live::LiveStart;
+use super::nested::{LiveParent, NestedRun};
+use super::resumption::ResumedRun;
+use super::session_access::QueuePosition;
+use super::turn::TurnRequest;
+use super::user_runs::UserRun;
+use super::{ActiveRun, MAX_UNREAD_EVENTS, Run, RunRequest, Runner, RunnerInner};
+use crate::app::App;
+use crate::run::PinnedModels;
+use crate::tools::credential;
+
+/// The origin of a run.
+pub(super) enum RunKind {
+    /// A client, which reads its events.
+    Foreground,
+    /// A client, which does not wait for it.
+    Background,
+    /// The recovery of a background run, which was admitted before its host died.
+    Continued,
+    /// The code of another run.
+    Nested(NestedRun),
+    /// A client that sends requests while the run is in progress.
+    Live(LiveStart),
+}
+
+/// The run whose code starts another one.
+struct Parent {
+    run: Arc<Invocation>,
+    task_scope: TaskScope,
+}
+
+impl RunKind {
+    fn is_nested(&self) -> bool {
+        match self {
+            Self::Nested(_) => true,
+            Self::Live(start) => start.parent.is_some(),
+            Self::Foreground | Self::Background | Self::Continued => false,
+        }
+    }
+
+    fn is_background(&self) -> bool {
+        matches!(self, Self::Background | Self::Continued)
+    }
+
+    fn split(self) -> (Option<Parent>, Option<LiveStart>) {
+        let parent = |(run, task_scope)| Parent { run, task_scope };
+        match self {
+            Self::Nested(nested) => (Some(parent(nested.split())), None),
+            Self::Live(start) => (start.parent.clone().map(LiveParent::split).map(parent), Some(start)),
+            Self::Foreground | Self::Background | Self::Continued => (None, None),
+        }
+    }
+}
+
+impl Runner {
+    /// Starts a run in a task of its own.
+    pub(super) async fn start(&self, app: Arc<App>, request: RunRequest, kind: RunKind) -> Result<Run, RunError> {
+        let requested = Instant::now();
+        request.check(matches!(kind, RunKind::Live(_)))?;
+        let plugins = self.0.plugins.current()?;
+        let models = Arc::new(PinnedModels::new(self.0.services.models.clone(), &app.tree));
+        let services = Services { models, ..self.0.services.clone() };
+        let key = session_key(&app, &request)?;
+        let (is_nested, is_background) = (kind.is_nested(), kind.is_background());
+        // A nested run is a part of another one, which was admitted.
+        let user_run = if is_nested {
+            None
+        } else {
+            let was_admitted = matches!(kind, RunKind::Continued);
+            Some(self.0.admit(&key, was_admitted).await?)
+        };
+        let position = self.0.enqueue(&key, request.config.auto_create_session).await?;
+        let is_waiting = matches!(position, QueuePosition::Waiting(_));
+        if is_waiting && is_nested {
+            // Two runs that wait for each other's sessions would deadlock.
+            return Err(StoreError::session_in_use(&key).into());
+        }
+        let new_id = request.run_id.clone().unwrap_or_else(new_invocation_id);
+        let id = self.0.run_id(&key, &app, &request, &position, &new_id)?;
+        if is_background {
+            check_background(&request)?;
+        }
+        let is_accepted = is_background || (is_waiting && request.begins_run());
+        if let Some(id) = id.as_deref().filter(|_| is_accepted) {
+            self.0.accept(&key, id, &request, is_background).await?;
+        }
+        let (parent, live) = kind.split();
+        let (parent, task_scope) = parent.map(|parent| (parent.run, parent.task_scope)).unzip();
+        let active_run = live.as_ref().map(|live| live.active_run.clone());
+        let active_run = active_run.unwrap_or_else(|| Arc::new(ActiveRun::new(&self.0)));
+        let (client, events) = mpsc::channel(MAX_UNREAD_EVENTS);
+        let caller_cancel = request.cancel.clone();
+        let request = RunRequest { cancel: caller_cancel.child_token(), ..request };
+        let announced = id.as_deref().map(|id| self.0.run_bus.announce(&key, id, request.cancel.clone()));
+        let (beginning, begin_signal) = oneshot::channel();
+        let run = Run { events, id: id.clone(), begin_signal: Some(begin_signal) };
+        let turn = TurnRequest {
+            app,
+            services,
+            plugins,
+            request,
+            new_id,
+            is_accepted,
+            announced,
+            client,
+            beginning,
+            live,
+            parent,
+            caller_cancel,
+            requested,
+        };
+        let runner = self.0.clone();
+        let task = QueuedRun { runner, key, id, is_background, position, turn, active_run, user_run }.run().boxed();
+        tokio::spawn(match task_scope {
+            Some(scope) => scope(task),
+            None => task,
+        });
+        Ok(run)
+    }
+}
+
+impl RunnerInner {
+    /// Counts a run of a user.
+    ///
+    /// # Errors
+    /// If the user has used up a quota, unless the run was admitted before.
+    async fn admit(&self, key: &SessionKey, was_admitted: bool) -> Result<UserRun, RunError> {
+        let (user_run, active) = self.user_runs.begin(key);
+        if !was_admitted {
+            self.services.sessions.admit_run(key, active).await?;
+        }
+        Ok(user_run)
+    }
+
+    /// Returns the id of the run which the request begins or continues. `None` if that depends on earlier turns, which the
+    /// request waits for.
+    fn run_id(
+        &self,
+        key: &SessionKey,
+        app: &App,
+        request: &RunRequest,
+        position: &QueuePosition,
+        new_id: &str,
+    ) -> Result<Option<String>, RunError> {
+        match position {
+            QueuePosition::Acquired(cached, _) => {
+                let events = &cached.session.events;
+                if request.run_id.is_none() {
+                    request.check_responses(events)?;
+                }
+                let resumed = ResumedRun::find(app, request, events, &self.verifier(key))?;
+                Ok(Some(resumed.map_or_else(|| new_id.to_owned(), |resumed| resumed.invocation_id)))
+            }
+            QueuePosition::Waiting(_) => Ok(request.begins_run().then(|| new_id.to_owned())),
+        }
+    }
+}
+
+/// A run in the queue of its session.
+struct QueuedRun {
+    runner: Arc<RunnerInner>,
+    key: SessionKey,
+    /// `None` if the id is not known yet.
+    id: Option<String>,
+    is_background: bool,
+    position: QueuePosition,
+    turn: TurnRequest,
+    active_run: Arc<ActiveRun>,
+    user_run: Option<UserRun>,
+}
+
+impl QueuedRun {
+    /// Waits for the session and runs the turn. The client gets the error of a run that fails.
+    async fn run(self) {
+        let Self { runner, key, id, is_background, position, turn, active_run, user_run } = self;
+        let client = turn.client.clone();
+        let cancel = turn.request.cancel.clone();
+        let create = turn.request.config.auto_create_session;
+        let result = match cancel.run_until_cancelled(runner.acquire(&key, position, create)).await {
+            Some(Ok((cached, mut guard))) => runner.run_next_turn(key.clone(), turn, cached, &mut guard).await,
+            Some(Err(error)) => Err(error),
+            None => Err(RunError::Cancelled),
+        };
+        if let (Err(error), Some(id)) = (&result, &id) {
+            runner.fail_unstarted(&key, id, is_background, error).await;
+        }
+        // The guard is dropped before the client gets the error, so that the client's next message does not wait for
+        // this turn.
+        drop((active_run, user_run));
+        if let Err(error) = result {
+            // Fails if the client is gone.
+            let _ = client.send(Err(error)).await;
+        }
+    }
+}
+
+/// Returns the key of the requested session. Sessions of the host itself do not exist for clients.
+fn session_key(app: &App, request: &RunRequest) -> Result<SessionKey, RunError> {
+    let key = SessionKey::new(app.name.as_str(), request.user.as_str(), request.session.as_str());
+    key.check()?;
+    if key.is_of_host() {
+        return Err(StoreError::SessionNotFound(key).into());
+    }
+    Ok(key)
+}
+
+fn check_background(request: &RunRequest) -> Result<(), RunError> {
+    if request.message.as_ref().is_some_and(credential::has_answer) {
+        let message = "a credential is not accepted in the background, where its message would be stored; send it with \
+                       `/run` or `/run_sse`";
+        return Err(RunError::BadInput(message.into()));
+    }
+    Ok(())
+}

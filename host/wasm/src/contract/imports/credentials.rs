@@ -1,0 +1,108 @@
+//! `credentials`: credentials of the user for services.
+
+use std::sync::Arc;
+
+use hatchery_core::{AuthConfig, AuthCredential, CallContext, UserCredential};
+use hatchery_egress::{AuthError, ToolAuthenticator};
+use serde::de::DeserializeOwned;
+use wasmtime::component::HasSelf;
+
+use super::{Access, StoreAccess, wit_error};
+use crate::contract::bindings::hatchery::agent::credentials::{Host, HostWithStore};
+use crate::contract::convert::{parse_json, to_json, wit};
+use crate::policy::Denial;
+use crate::runtime::credentials::for_guest;
+use crate::runtime::store::HostState;
+use crate::runtime::store::pending_writes::WriteKey;
+
+/// Error code of a credential that the host does not get.
+const FAILED: &str = "CREDENTIAL_FAILED";
+
+impl Host for HostState {}
+
+impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
+    async fn get(accessor: &Access<T>, config: String) -> Result<Option<String>, wit::Error> {
+        get(accessor, config).await
+    }
+
+    async fn refuse(accessor: &Access<T>, config: String, credential: String) -> Result<(), wit::Error> {
+        refuse(accessor, config, credential).await
+    }
+}
+
+pub(super) async fn get(mut store: impl StoreAccess, config: String) -> Result<Option<String>, wit::Error> {
+    let Request { cx, authenticator, .. } = store.with_state(|state| state.credential_request(&config))?;
+    match authenticator.credential(&cx).await {
+        Ok(credential) => Ok(credential.map(|credential| to_json(&for_guest(credential)))),
+        Err(error) => Err(store.with_state(|state| state.credential_error(error))),
+    }
+}
+
+pub(super) async fn refuse(mut store: impl StoreAccess, config: String, credential: String) -> Result<(), wit::Error> {
+    let Request { cx, key, authenticator } = store.with_state(|state| state.credential_request(&config))?;
+    let refused: AuthCredential = read(&credential, "the credential")?;
+    // The component does not have all of it.
+    let Some(UserCredential::Granted { credential: kept }) = cx.user_credential(&key).await? else { return Ok(()) };
+    if for_guest(kept.clone()) != refused {
+        return Ok(());
+    }
+    match authenticator.refuse(&cx, &kept).await {
+        Ok(()) => Ok(()),
+        Err(error) => Err(store.with_state(|state| state.credential_error(error))),
+    }
+}
+
+/// A permitted request for a credential.
+struct Request {
+    cx: CallContext,
+    /// The name under which the credential is kept.
+    key: String,
+    authenticator: Arc<ToolAuthenticator>,
+}
+
+impl HostState {
+    /// Checks that the component may ask, and reads its configuration.
+    fn credential_request(&mut self, config: &str) -> Result<Request, wit::Error> {
+        let cx = self.writable()?.clone();
+        if !self.may_send() {
+            let denial = Denial::new(
+                &self.component,
+                "ask the user for credentials, because it may send requests to no host",
+                "network: [\"api.example\"]",
+            );
+            return Err(denial.report(&self.log));
+        }
+        self.writes.record(WriteKey::Credential, config.len()).map_err(|exceeded| {
+            self.log.report_limit("limits.result", &exceeded);
+            wit_error(
+                "LIMIT_REACHED",
+                format!("no credential is requested, because this call has set too much: {}", exceeded.for_callers()),
+            )
+        })?;
+        let config: AuthConfig = read(config, "the configuration of a credential")?;
+        let (key, authenticator) = self
+            .credentials
+            .authenticator(config)
+            .map_err(|reason| wit_error("BAD_INPUT", format!("the configuration of a credential: {reason}")))?;
+        Ok(Request { cx, key, authenticator })
+    }
+
+    /// Returns the error for the component. Details for the operator go to the log.
+    fn credential_error(&self, error: AuthError) -> wit::Error {
+        match error {
+            AuthError::Unasked(error) => error.into(),
+            AuthError::Store(error) => error.into(),
+            AuthError::Refused { .. } | AuthError::Answer(_) => wit_error(FAILED, error.for_models()),
+            AuthError::Setting { .. } => wit_error("BAD_INPUT", format!("the configuration of a credential: {error}")),
+            AuthError::ServiceAccount(_) | AuthError::Egress(_) | AuthError::Server { .. } => {
+                tracing::warn!(component = &*self.component, "it gets no credential of a user: {error}");
+                wit_error(FAILED, error.for_models())
+            }
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(json: &str, what: &'static str) -> Result<T, wit::Error> {
+    let value = parse_json(json, what)?;
+    serde_json::from_value(value).map_err(|error| wit_error("BAD_INPUT", format!("{what}: {error}")))
+}
