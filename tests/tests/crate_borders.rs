@@ -1,10 +1,12 @@
 //! The dependencies between crates: which crates of the workspace a crate may use, which libraries the core and the
-//! engine must not use, and which C libraries are not linked.
+//! engine must not use, and which C libraries are not linked. The modules of the engine have an order too.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use hatchery_tests::paths;
 use serde_json::Value;
 
 /// Every crate of the host, with the crates of the workspace that it may use. Dependencies point one way: core ← engine
@@ -112,6 +114,47 @@ fn tree(package: &str, edges: &str) -> Result<Vec<(String, Vec<String>)>> {
         Some((name, features.split(',').map(Into::into).collect()))
     });
     Ok(crates.collect())
+}
+
+/// Returns the modules of the engine, each with the paths below the crate that it names.
+fn engine_modules() -> Result<BTreeMap<String, BTreeSet<String>>> {
+    let sources = paths::repository().join("host/engine/src");
+    let (mut modules, mut folders) = (BTreeMap::<_, BTreeSet<_>>::new(), vec![sources.clone()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let module = path.strip_prefix(&sources)?.components().next().context("a file in a module")?;
+            let module = module.as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned();
+            let text = fs::read_to_string(&path)?;
+            let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+            let named = code.flat_map(|line| line.split("crate::").skip(1));
+            let named = named.map(|path| path.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect());
+            modules.entry(module).or_default().extend(named);
+        }
+    }
+    modules.remove("lib");
+    Ok(modules)
+}
+
+#[test]
+fn modules_of_the_engine_do_not_import_each_other_in_a_circle() -> Result<()> {
+    let mut rest = engine_modules()?;
+    assert!(["agents", "history", "llm", "run", "runner"].iter().all(|module| rest.contains_key(*module)), "{rest:?}");
+    loop {
+        let names: BTreeSet<String> = rest.keys().cloned().collect();
+        let imports_others =
+            |module: &String, named: &BTreeSet<String>| named.iter().any(|name| name != module && names.contains(name));
+        rest.retain(|module, named| imports_others(module, named));
+        if rest.len() == names.len() {
+            break;
+        }
+    }
+    assert!(rest.is_empty(), "these modules import each other: {rest:?}");
+    Ok(())
 }
 
 #[test]

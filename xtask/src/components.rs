@@ -73,13 +73,12 @@ impl<'a> Components<'a> {
             let to = sample.folder().join(format!("{}.wasm", sample.name));
             copy_if_changed(&self.output.join(format!("{library}.wasm")), &to)?;
         }
-        match self.standalone.is_empty() {
-            true => Ok(()),
+        if self.standalone.is_empty() {
+            Ok(())
+        } else {
             // The command that is built here finds it as an installed one does.
-            false => {
-                let program = std::env::current_exe().context("cannot find the path of this program")?;
-                self.install_sandbox(program.parent().unwrap_or(Path::new("")))
-            }
+            let program = std::env::current_exe().context("cannot find the path of this program")?;
+            self.install_sandbox(program.parent().unwrap_or(Path::new("")))
         }
     }
 

@@ -12,12 +12,12 @@ pub struct ToolConfirmation {
     pub hint: String,
     /// True once the person has agreed.
     pub confirmed: bool,
-    /// Data to show or to fill in; in a decision, what the person entered.
+    /// Data to show or to fill in; in a decision, the data that the person entered.
     pub payload: Option<Value>,
 }
 
 impl ToolConfirmation {
-    /// Returns what the person entered. `None` if there is nothing.
+    /// Returns the data that the person entered. `None` without data.
     ///
     /// # Errors
     /// If it is not a `T`.

@@ -61,10 +61,10 @@ impl From<Blob> for LiveRequest {
     }
 }
 
-/// A part of what was said, as text.
+/// A part of a transcription.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Transcription {
-    /// The text; in a chunk, only what is new.
+    /// The text; in a chunk, only the new part.
     pub text: String,
     /// True if the utterance is over.
     pub finished: bool,

@@ -55,7 +55,7 @@ pub struct FunctionDeclaration {
 pub struct LlmResponse {
     /// The message.
     pub content: Option<Content>,
-    /// True for a part of a streamed response, which contains only what is new.
+    /// True for a part of a streamed response, which contains only the new content.
     pub partial: bool,
     /// True if the model has finished its turn (live runs).
     pub turn_complete: Option<bool>,

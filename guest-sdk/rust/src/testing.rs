@@ -146,7 +146,7 @@ impl Default for Host {
     }
 }
 
-/// Records of what code has done.
+/// Records of the effects of code.
 impl Host {
     /// Returns the current value of a state key. `None` if it is not set.
     ///

@@ -8,7 +8,7 @@ use crate::codec::Version;
 pub(crate) const JSON_RPC: &str = "JSONRPC";
 pub(crate) const HTTP_JSON: &str = "HTTP+JSON";
 
-/// The description of an agent: how to reach it, and what it can do.
+/// The description of an agent: its addresses and its capabilities.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AgentCard {
     pub name: String,

@@ -87,7 +87,7 @@ pub struct A2aService(Arc<ServiceInner>, Client);
 struct Client {
     /// `None` if it is not authenticated.
     user: Option<Arc<str>>,
-    /// What precedes `/a2a` in URLs for it.
+    /// The prefix of `/a2a` in its URLs.
     base_url: String,
 }
 

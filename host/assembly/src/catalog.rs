@@ -130,6 +130,7 @@ impl AppSource for CatalogHandle {
         Some(ComponentDetail {
             missing_lines: inspection.grants.missing_lines(name),
             limits: component_limits(component.limits()),
+            usage: component.usage(),
             revisions,
             inspection,
         })

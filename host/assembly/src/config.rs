@@ -10,6 +10,7 @@ mod encryption;
 mod error;
 mod integrations;
 mod mcp;
+mod mcp_expose;
 mod memory;
 mod openapi;
 mod price;
@@ -39,12 +40,15 @@ pub use app::{AppConfig, ToolExecutionConfig};
 pub use audit::AuditConfig;
 pub use code_executors::{CodeExecutorConfig, ContainerConfig, VertexConfig, VertexOperation};
 pub use component::ComponentConfig;
-pub use encryption::{EncryptionConfig, EncryptionKeyConfig};
+pub use encryption::{EncryptionConfig, EncryptionKeyConfig, PlainDataConfig};
 pub use error::ConfigError;
 pub use integrations::{IntegrationConfig, IntegrationOperation};
 pub use mcp::{
     McpConfig, McpConfirmation, McpExposeConfig, McpHandshake, McpHttpTransport, McpOAuthConfig, McpOAuthGrant,
     McpSamplingConfig, McpServerConfig,
+};
+pub use mcp_expose::{
+    McpPromptArgumentConfig, McpPromptConfig, McpPromptMessageConfig, McpPromptRole, McpResourceConfig,
 };
 pub use memory::MemorySearchConfig;
 pub use openapi::{

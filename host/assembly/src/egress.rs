@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
+use hatchery_core::sync::RwLockExt;
 use hatchery_egress::{Egress, Url};
 use hatchery_wasm::policy::OutboundPolicy;
 
@@ -32,7 +33,7 @@ impl HostEgress {
     /// Refuses from now on all access that `now` does not allow; all access for good if it is `None`. The initial
     /// policy still applies. Returns true if all access is withdrawn by this call.
     pub(crate) fn restrict(&self, now: Option<OutboundPolicy>) -> bool {
-        let mut restriction = self.restriction.write().unwrap_or_else(PoisonError::into_inner);
+        let mut restriction = self.restriction.write_unpoisoned();
         if matches!(*restriction, Restriction::Withdrawn) {
             return false;
         }
@@ -42,7 +43,7 @@ impl HostEgress {
     }
 
     fn check(&self, check: impl Fn(&OutboundPolicy) -> Result<(), String>) -> Result<(), String> {
-        match &*self.restriction.read().unwrap_or_else(PoisonError::into_inner) {
+        match &*self.restriction.read_unpoisoned() {
             Restriction::To(now) => check(&self.policy).and_then(|()| check(now)),
             Restriction::Withdrawn => {
                 Err(format!("`{}` was removed from hatchery.yaml or is not trusted any more", self.key))

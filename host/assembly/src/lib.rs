@@ -71,11 +71,12 @@ pub use config::{
     BasicConfig, ClientKeyConfig, CodeExecutorConfig, ComponentConfig, Config, ConfigError, ContainerConfig,
     CorsConfig, DevUi, DurabilityConfig, EncryptionConfig, EncryptionKeyConfig, FILE_NAME as CONFIG_FILE,
     IntegrationConfig, IntegrationOperation, McpConfig, McpConfirmation, McpExposeConfig, McpHandshake,
-    McpHttpTransport, McpOAuthConfig, McpOAuthGrant, McpSamplingConfig, McpServerConfig, MemorySearchConfig,
-    ModelPrice, ModelsConfig, OAuth2ClientPlacement, OAuth2Config, OidcConfig, OpenApiConfig, OpenIdConnectConfig,
-    PricesConfig, QuotaOverrides, RegistryConfig, RetentionConfig, RetrievalConfig, Role, ServerAuthConfig,
-    ServerConfig, ServiceAccountConfig, TlsConfig, TokenAlgorithm, ToolExecutionConfig, UserApiKeyConfig,
-    UserAuthConfig, UserHttpScheme, UserOAuth2Config, ValueConfig, VertexConfig, VertexOperation,
+    McpHttpTransport, McpOAuthConfig, McpOAuthGrant, McpPromptArgumentConfig, McpPromptConfig, McpPromptMessageConfig,
+    McpPromptRole, McpResourceConfig, McpSamplingConfig, McpServerConfig, MemorySearchConfig, ModelPrice, ModelsConfig,
+    OAuth2ClientPlacement, OAuth2Config, OidcConfig, OpenApiConfig, OpenIdConnectConfig, PlainDataConfig, PricesConfig,
+    QuotaOverrides, RegistryConfig, RetentionConfig, RetrievalConfig, Role, ServerAuthConfig, ServerConfig,
+    ServiceAccountConfig, TlsConfig, TokenAlgorithm, ToolExecutionConfig, UserApiKeyConfig, UserAuthConfig,
+    UserHttpScheme, UserOAuth2Config, ValueConfig, VertexConfig, VertexOperation,
 };
 pub use hatchery_mcp::Browser;
 pub use hatchery_stores::adk_sessions;

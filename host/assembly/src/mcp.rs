@@ -63,10 +63,17 @@ impl McpCatalog for ExposedCatalog {
     }
 }
 
-/// Returns the exposed apps and tools of the configuration, with these patterns of tools in addition.
+/// Returns what the configuration exposes, with these patterns of tools in addition.
 fn exposure(config: &Config, tools: Vec<String>) -> Exposure {
     let expose = config.mcp.expose.clone();
-    Exposure { apps: expose.apps, tools: expose.tools.into_iter().chain(tools).collect() }
+    // Invalid prompts are errors when the file is read.
+    let prompts = expose.prompts.into_iter().filter_map(|(name, prompt)| Some((name, prompt.prompt().ok()?)));
+    Exposure {
+        apps: expose.apps,
+        tools: expose.tools.into_iter().chain(tools).collect(),
+        prompts: prompts.collect(),
+        resources: expose.resources.iter().map(|(uri, resource)| resource.resource(uri)).collect(),
+    }
 }
 
 impl Host {

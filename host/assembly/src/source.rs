@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hatchery_core::{ItemResolver, Timestamp};
 use hatchery_engine::App;
-use hatchery_wasm::{Inspection, StoredRevision};
+use hatchery_wasm::{ComponentUsage, Inspection, StoredRevision};
 use serde::Serialize;
 use thiserror::Error;
 use tokio::sync::watch;
@@ -92,6 +92,7 @@ pub struct ComponentDetail {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_lines: Option<String>,
     pub limits: ComponentLimits,
+    pub usage: ComponentUsage,
     /// The revisions that can be restored. The one that began to serve last comes first.
     pub revisions: Vec<StoredRevision>,
 }

@@ -62,7 +62,7 @@ pub enum Command {
     Top(top::Args),
     /// Copy the data of a host to a new folder, also while it runs
     Backup(backup::Args),
-    /// List the providers of models, and what is missing to use them
+    /// List the providers of models and their missing settings
     Models(models::Args),
     /// Add the grants that a component requests to hatchery.yaml
     Grant(grant::Args),

@@ -1,4 +1,4 @@
-//! The checks of `hatchery doctor`: loads a folder like a host and reports what works, what may be wrong and how to fix
+//! The checks of `hatchery doctor`: loads a folder like a host and reports findings with their severity and how to fix
 //! it. Costs as much as loading the folder, plus a few test loads per component. Changes nothing but the code cache.
 //!
 //! Each check is a function of the [`Diagnosis`] in a file of its own.

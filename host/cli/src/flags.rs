@@ -44,7 +44,10 @@ pub const TRUST_FLAGS: &str = "see --config FILE";
 fn services_flags(error: &ServicesError) -> Option<&'static str> {
     match error {
         ServicesError::Folder { .. } => Some("see --data-dir and --memory"),
-        ServicesError::Service { .. } | ServicesError::Encryption(_) | ServicesError::Embedder(_) => None,
+        ServicesError::Service { .. }
+        | ServicesError::Encryption(_)
+        | ServicesError::Embedder(_)
+        | ServicesError::RetrievalEmbedder { .. } => None,
     }
 }
 

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app_runner::AppRunner;
 use crate::caller::{Caller, CallerOrigin};
+use crate::client_input::InputClient;
 use crate::content::Content;
 use crate::error::StoreError;
 use crate::event::{Event, EventData, new_invocation_id};
@@ -42,6 +43,8 @@ pub struct Invocation {
     pub session_key: SessionKey,
     /// The user or process that requested the run.
     pub caller: Caller,
+    /// The client that can be asked for input during the run. `None` for most protocols.
+    pub input: Option<Arc<dyn InputClient>>,
     /// Settings and limits.
     pub run_config: RunConfig,
     pub services: Services,
@@ -90,6 +93,8 @@ pub struct NewInvocation {
     pub user_content: Arc<Content>,
     /// The user or process that requested the run.
     pub caller: Caller,
+    /// The client that can be asked for input during the run.
+    pub input: Option<Arc<dyn InputClient>>,
     /// Settings and limits.
     pub run_config: RunConfig,
     pub services: Services,
@@ -124,6 +129,7 @@ impl NewInvocation {
             id: new_invocation_id(),
             user_content: Arc::default(),
             caller: Caller::new(session.key.user.clone(), CallerOrigin::InProcess),
+            input: None,
             run_config: RunConfig::default(),
             services,
             cancel: CancellationToken::new(),
@@ -147,10 +153,12 @@ impl Invocation {
     pub fn new(new: NewInvocation) -> (Arc<Self>, InvocationWriter) {
         let NewInvocation { id, session, user_content, caller, run_config, services, cancel, usage, .. } = new;
         let NewInvocation { host_stop, is_resumable, apps, plugins, parent, signer, lease, journal, span, .. } = new;
+        let input = new.input;
         let invocation = Self {
             id,
             session_key: session.key.clone(),
             caller,
+            input,
             run_config,
             services,
             cancel,
@@ -188,6 +196,7 @@ impl Invocation {
         let child = Self {
             id,
             usage: self.usage.clone(),
+            input: self.input.clone(),
             depth: self.depth + 1,
             lease: self.lease.clone(),
             journal: self.journal.clone(),
@@ -217,6 +226,7 @@ impl Invocation {
             id: new_invocation_id(),
             session_key: self.session_key.clone(),
             caller: self.caller.clone(),
+            input: None,
             run_config,
             services: self.services.clone(),
             cancel,

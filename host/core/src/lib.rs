@@ -11,6 +11,7 @@ pub mod base64_bytes;
 mod call_context;
 mod callback;
 mod caller;
+mod client_input;
 mod client_scope;
 mod code;
 mod config_value;
@@ -65,7 +66,7 @@ pub use agent::{
 pub use agent_context::{AgentContext, AgentHost, EventSink};
 pub use aggregator::Aggregator;
 pub use app_runner::{AppRun, AppRunRequest, AppRunner, LiveAppRun, LiveAppRunRequest, TaskScope, TurnScope};
-pub use artifact::{ArtifactService, ArtifactStream, ByteStream};
+pub use artifact::{ArtifactService, ArtifactStream, ByteStream, MAX_LOADED_BYTES};
 pub use auth::{
     AuthConfig, AuthCredential, AuthCredentialType, AuthKeyLocation, AuthScheme, CredentialId, CredentialService,
     HttpAuth, HttpCredentials, OAuth2Auth, OAuthFlow, OAuthFlows, REQUEST_CREDENTIAL, ServiceAccountAuth,
@@ -74,6 +75,7 @@ pub use auth::{
 pub use call_context::{CallContext, TOOL_PROGRESS_KEY, ToolProgress};
 pub use callback::{Callback, Callbacks, HookPoint};
 pub use caller::{Caller, CallerOrigin};
+pub use client_input::{ClientRoot, InputClient, InputError, InputKind, InputRequest, InputResponse};
 pub use client_scope::ClientScope;
 pub use code::{
     CodeExecution, CodeExecutor, CodeFile, CodeInput, CodeOutput, CodeRunner, DEFAULT_CODE_EXECUTOR, Delimiters,
@@ -128,8 +130,8 @@ pub use text::{encode_segment, excerpt};
 pub use time::{Timestamp, UptimeInstant};
 pub use tool::{Tool, ToolAuthorizer, Toolset};
 pub use trace::{
-    AttributeValue, BoundedValue, InvalidTraceParent, ModelCallProgress, Span, SpanContent, SpanContext, SpanData,
-    SpanError, SpanExporter, SpanLog, SpanOperation, TimeKind, Trace, TraceParent,
+    AttributeValue, BoundedValue, InvalidTraceParent, ModelAttempt, ModelCallProgress, Span, SpanContent, SpanContext,
+    SpanData, SpanError, SpanExporter, SpanLog, SpanOperation, TimeKind, Trace, TraceParent,
 };
 pub use turn::{MAX_TURN_LEASE, Turn, TurnLease, TurnStart};
 pub use usage::{ArtifactUsage, SessionUsage, StateUsage, Usage, UserUsage};

@@ -81,7 +81,7 @@ impl EventSigner {
     /// Returns a key for another purpose than signing events. It is the same for the same texts, and does not reveal
     /// the secret.
     pub fn derive_key(&self, purpose: &str, texts: &[&str]) -> [u8; 32] {
-        self.derived(purpose, texts).finalize().into_bytes().into()
+        self.derive(purpose, texts).finalize().into_bytes().into()
     }
 
     /// Returns a proof of texts that are kept where others can change them.
@@ -92,10 +92,10 @@ impl EventSigner {
     /// Returns true if [`EventSigner::sign_texts`] has returned this proof for the same purpose and texts.
     pub fn proves_texts(&self, purpose: &str, texts: &[&str], proof: &str) -> bool {
         let proof = URL_SAFE_NO_PAD.decode(proof);
-        proof.is_ok_and(|proof| self.derived(purpose, texts).verify_slice(&proof).is_ok())
+        proof.is_ok_and(|proof| self.derive(purpose, texts).verify_slice(&proof).is_ok())
     }
 
-    fn derived(&self, purpose: &str, texts: &[&str]) -> Hmac<Sha256> {
+    fn derive(&self, purpose: &str, texts: &[&str]) -> Hmac<Sha256> {
         let mut message = Message(self.0.clone());
         message.bytes(DERIVED_KEY);
         message.bytes(purpose.as_bytes());

@@ -20,7 +20,7 @@ use crate::event::Event;
 /// use async_trait::async_trait;
 /// use hatchery_core::{CallContext, Content, Event, RunError, Summarizer};
 ///
-/// /// Keeps only what the user said.
+/// /// Keeps only the messages of the user.
 /// struct UserMessages;
 ///
 /// #[async_trait]

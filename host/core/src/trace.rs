@@ -29,7 +29,7 @@ pub use content::{BoundedValue, SpanContent};
 pub use data::{AttributeValue, SpanData, SpanError, SpanOperation};
 pub use log::SpanLog;
 use log::SpanLogs;
-pub use model_call::ModelCallProgress;
+pub use model_call::{ModelAttempt, ModelCallProgress};
 pub use parent::{InvalidTraceParent, TraceParent};
 
 /// Maximum number of event ids of a span.

@@ -28,9 +28,9 @@ pub use self::session_service::WrapperSessionService;
 /// use hatchery_core::{Tool, WrapperTool};
 ///
 /// /// Runs only after a person has agreed.
-/// struct Confirmed(Box<dyn Tool>);
+/// struct ConfirmedTool(Box<dyn Tool>);
 ///
-/// impl WrapperTool for Confirmed {
+/// impl WrapperTool for ConfirmedTool {
 ///     fn inner(&self) -> &dyn Tool {
 ///         &*self.0
 ///     }
@@ -41,7 +41,7 @@ pub use self::session_service::WrapperSessionService;
 /// }
 ///
 /// fn confirmed(tool: Box<dyn Tool>) -> Box<dyn Tool> {
-///     Box::new(Confirmed(tool))
+///     Box::new(ConfirmedTool(tool))
 /// }
 /// ```
 #[async_trait]

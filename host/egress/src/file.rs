@@ -29,8 +29,5 @@ pub async fn read_file(path: &Path, limit: usize) -> Result<Vec<u8>, FileError> 
     let mut bytes = Vec::new();
     // The file may grow while it is read.
     file.take(limit as u64 + 1).read_to_end(&mut bytes).await?;
-    match bytes.len() > limit {
-        true => Err(FileError::TooLarge(limit)),
-        false => Ok(bytes),
-    }
+    if bytes.len() > limit { Err(FileError::TooLarge(limit)) } else { Ok(bytes) }
 }

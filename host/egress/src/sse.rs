@@ -39,28 +39,29 @@ impl<E: fmt::Display> fmt::Display for LimitedError<E> {
 impl<E: fmt::Debug + fmt::Display> Error for LimitedError<E> {}
 
 /// Returns the data of each event of a body. Events without data, such as keep-alives, are skipped, and so is an event at
-/// the end without a blank line after it. What follows an error has no meaning.
+/// the end without a blank line after it. Events after an error have no meaning.
 pub fn sse_data<E: Error + Send + Sync + 'static>(
     bytes: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
     max_event: usize,
 ) -> impl Stream<Item = Result<String, SseError<E>>> + Send {
     let received = Arc::new(AtomicUsize::new(0));
     let counter = received.clone();
-    let limited = bytes.map(move |chunk| {
+    let limited = bytes.map(move |chunk| -> Result<Bytes, LimitedError<E>> {
         let chunk = chunk.map_err(LimitedError::Body)?;
         // A chunk may have several events, so only the bytes before it certainly belong to one event.
-        match counter.fetch_add(chunk.len(), Ordering::Relaxed) > max_event {
-            true => Err(LimitedError::TooLarge),
-            false => Ok(chunk),
+        if counter.fetch_add(chunk.len(), Ordering::Relaxed) > max_event {
+            Err(LimitedError::TooLarge)
+        } else {
+            Ok(chunk)
         }
     });
     SseByteStream::new(Box::pin(limited)).filter_map(move |event| {
         received.store(0, Ordering::Relaxed);
         let data = match event {
-            Ok(event) => event.data.filter(|data| !data.is_empty()).map(|data| match data.len() > max_event {
-                true => Err(SseError::TooLarge(max_event)),
-                false => Ok(data),
-            }),
+            Ok(event) => event
+                .data
+                .filter(|data| !data.is_empty())
+                .map(|data| if data.len() > max_event { Err(SseError::TooLarge(max_event)) } else { Ok(data) }),
             Err(sse_stream::Error::Body(error)) => Some(Err(match error.downcast::<LimitedError<E>>() {
                 Ok(error) => match *error {
                     LimitedError::Body(error) => SseError::Body(error),

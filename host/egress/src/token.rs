@@ -1,9 +1,10 @@
 //! Access tokens that expire.
 
-use std::sync::{PoisonError, RwLock};
+use std::sync::RwLock;
 use std::time::Duration;
 
 use hatchery_core::UptimeInstant;
+use hatchery_core::sync::RwLockExt;
 use reqwest::Url;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -31,11 +32,11 @@ pub struct TokenCache {
 impl TokenCache {
     /// Returns the token that was fetched last, if there is one.
     pub fn last(&self) -> Option<Secret> {
-        self.token.read().unwrap_or_else(PoisonError::into_inner).clone().map(|(token, _)| token)
+        self.token.read_unpoisoned().clone().map(|(token, _)| token)
     }
 
     fn fresh(&self) -> Option<Secret> {
-        let token = self.token.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let token = self.token.read_unpoisoned().clone();
         token.filter(|(_, stale)| UptimeInstant::now() < *stale).map(|(token, _)| token)
     }
 
@@ -54,13 +55,13 @@ impl TokenCache {
         let TokenResponse { access_token, expires_in } = fetch.await?;
         let lifetime = expires_in.map_or(DEFAULT_LIFETIME, Duration::from_secs).min(MAX_LIFETIME);
         let stale = UptimeInstant::now() + (lifetime - MAX_EXPIRY_MARGIN.min(lifetime / 4));
-        *self.token.write().unwrap_or_else(PoisonError::into_inner) = Some((access_token.clone(), stale));
+        *self.token.write_unpoisoned() = Some((access_token.clone(), stale));
         Ok(access_token)
     }
 
     /// Forgets a token that was not accepted. Another one that was fetched meanwhile stays.
     pub fn forget(&self, refused: &Secret) {
-        let mut token = self.token.write().unwrap_or_else(PoisonError::into_inner);
+        let mut token = self.token.write_unpoisoned();
         if token.as_ref().is_some_and(|(token, _)| token == refused) {
             *token = None;
         }

@@ -244,6 +244,11 @@ impl Runner {
         &self.0.services
     }
 
+    /// Returns the signer of the host's events.
+    pub fn signer(&self) -> &EventSigner {
+        &self.0.signer
+    }
+
     /// Returns how many runs are in progress or queued.
     pub fn active_runs(&self) -> usize {
         *self.0.active_runs.borrow()

@@ -83,7 +83,7 @@ pub(crate) async fn evaluate(
     progress: &(dyn Fn(Progress) + Send + Sync),
 ) -> Result<EvalSetResult, EvalError> {
     options.check()?;
-    let cases = selected(set, &options.case_ids)?;
+    let cases = select_cases(set, &options.case_ids)?;
     let total = cases.len() * options.num_runs as usize;
     if total > MAX_TOTAL_RUNS {
         let message = format!("{} cases run {} times are {total} runs", cases.len(), options.num_runs);
@@ -111,7 +111,7 @@ pub(crate) async fn evaluate(
 }
 
 /// Returns the cases with these ids, each once; all cases if there is no id.
-fn selected<'a>(set: &'a EvalSet, ids: &[String]) -> Result<Vec<&'a EvalCase>, EvalError> {
+fn select_cases<'a>(set: &'a EvalSet, ids: &[String]) -> Result<Vec<&'a EvalCase>, EvalError> {
     if let Some(case) = ids.iter().find(|id| set.case(id).is_none()) {
         return Err(EvalError::CaseNotFound { set: set.eval_set_id.clone(), case: case.clone() });
     }

@@ -146,7 +146,7 @@ impl VertexExecutor {
         let token = credential.as_ref().and_then(|credential| credential.http.as_ref()?.credentials.token.as_deref());
         let timeouts = Timeouts { connect: Duration::from_secs(10), read: timeout };
         let request = client(&self.config.egress, &url, timeouts)?.post(url);
-        let request = request.bearer_auth(token.unwrap_or_default()).timeout(timeout).json(&self.request(input));
+        let request = request.bearer_auth(token.unwrap_or_default()).timeout(timeout).json(&self.request(input, cx));
         let response = request.send().await.map_err(|error| refusal(&error).unwrap_or_else(|| describe(error)))?;
         let status = response.status();
         let body = read_body(response, MAX_ANSWER).await.map_err(|error| error.to_string())?;
@@ -168,7 +168,7 @@ impl VertexExecutor {
         })
     }
 
-    fn request(&self, input: &CodeInput) -> Value {
+    fn request(&self, input: &CodeInput, cx: &CallContext) -> Value {
         let (operation, code) = match self.config.operation {
             ExtensionOperation::Execute => ("execute", "code"),
             ExtensionOperation::GenerateAndExecute => ("generate_and_execute", "query"),
@@ -180,11 +180,18 @@ impl VertexExecutor {
                 parameters.insert("files".into(), input.input_files.iter().map(file).collect());
             }
             if let Some(id) = &input.execution_id {
-                parameters.insert("session_id".into(), id.as_str().into());
+                parameters.insert("session_id".into(), session_id(id, cx).into());
             }
         }
         json!({"operationId": operation, "operationParams": parameters})
     }
+}
+
+/// Returns the session of the extension for this session of the host. Clients can set the state that the id comes from, so it
+/// does not identify one by itself, and nobody but the host can tell the result.
+fn session_id(execution_id: &str, cx: &CallContext) -> String {
+    let key = &cx.invocation.session_key;
+    cx.invocation.signer.sign_texts("code session", &[&key.app, &key.user, &key.id, execution_id])
 }
 
 #[async_trait]

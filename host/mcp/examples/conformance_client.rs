@@ -1,6 +1,7 @@
 //! The client that the conformance suite runs: an agent that calls every tool of the server at the URL, through this
 //! crate's toolset. Fails if a call fails, also after access was granted.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -8,8 +9,10 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{
-    CallContext, ConfigValue, Content, FunctionResponse, PartData, REQUEST_CONFIRMATION, RunError, Tool, Toolset,
+    CallContext, ConfigValue, Content, FunctionResponse, InputClient, InputError, InputKind, InputRequest,
+    InputResponse, PartData, REQUEST_CONFIRMATION, RunError, Tool, Toolset,
 };
+use hatchery_engine::RunRequest;
 use hatchery_engine::build::custom;
 use hatchery_mcp::{
     Browser, Egress, Handshake, HttpServer, McpToolset, OAuthConfig, OAuthGrant, ServerConfig, ToolsetOptions,
@@ -32,15 +35,61 @@ fn arguments(schema: &Value) -> Map<String, Value> {
     properties.into_iter().flatten().map(|(name, schema)| (name.clone(), value(schema))).collect()
 }
 
+/// Makes the calls that the scenario demands, or one call of each tool.
 async fn call_all(toolset: &dyn Toolset, cx: &CallContext) -> Result<(), RunError> {
-    for tool in toolset.tools(cx).await? {
-        let schema = tool.declaration().parameters.clone().unwrap_or_default();
-        match Tool::call(tool.as_ref(), arguments(&schema), cx).await {
+    let tools = toolset.tools(cx).await?;
+    let named = |name: &str| tools.iter().find(|tool| tool.declaration().name == name);
+    let demanded = context().get("toolCalls").and_then(Value::as_array).cloned();
+    let calls: Vec<_> = match demanded {
+        Some(calls) => {
+            let call = |call: &Value| {
+                let tool = named(call.get("name")?.as_str()?)?;
+                Some((tool, call.get("arguments")?.as_object()?.clone()))
+            };
+            calls.iter().filter_map(call).collect()
+        }
+        None => {
+            let schema = |tool: &Arc<dyn Tool>| tool.declaration().parameters.clone().unwrap_or_default();
+            let call = |tool| {
+                let mut args = arguments(&schema(tool));
+                // The server compares its schema with the one that arrives here.
+                if let (Some(arg), Some(focal)) = (args.get_mut("schema"), named("json_schema_2020_12_tool")) {
+                    *arg = schema(focal);
+                }
+                (tool, args)
+            };
+            tools.iter().map(call).collect()
+        }
+    };
+    for (tool, args) in calls {
+        match Tool::call(tool.as_ref(), args, cx).await {
             Ok(result) => eprintln!("{}: {result}", tool.declaration().name),
             Err(error) => return Err(error.into()),
         }
     }
     Ok(())
+}
+
+/// A client of the run whose person accepts every form as it is.
+#[derive(Debug)]
+struct Accepting;
+
+#[async_trait]
+impl InputClient for Accepting {
+    fn supports(&self, kind: InputKind) -> bool {
+        kind == InputKind::Form
+    }
+
+    fn is_interactive(&self) -> bool {
+        true
+    }
+
+    async fn request(
+        &self,
+        requests: BTreeMap<String, InputRequest>,
+    ) -> Result<BTreeMap<String, InputResponse>, InputError> {
+        Ok(requests.into_keys().map(|key| (key, InputResponse::Form(Some(Map::new())))).collect())
+    }
 }
 
 /// The most logins that one run may need.
@@ -81,10 +130,15 @@ fn scenario() -> String {
     std::env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default()
 }
 
+/// Returns the data of the scenario.
+fn context() -> Value {
+    let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
+    serde_json::from_str(&context).unwrap_or_default()
+}
+
 /// Returns the settings for a scenario.
 fn oauth() -> OAuthConfig {
-    let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
-    let context: Value = serde_json::from_str(&context).unwrap_or_default();
+    let context = context();
     let text = |key: &str| context.get(key).and_then(Value::as_str).map(|text| ConfigValue::Text(text.into()));
     let mut oauth = OAuthConfig::new(Arc::new(Anywhere));
     oauth.client_metadata_url = Some("https://conformance-test.local/client-metadata.json".into());
@@ -133,7 +187,8 @@ type Call = (String, Map<String, Value>);
 /// Calls every tool once.
 async fn run(toolset: &Arc<McpToolset>) -> Result<(), String> {
     let tools = Arc::new(Mutex::new(Vec::<Call>::new()));
-    let is_asked = scenario().contains("elicitation") || scenario().starts_with("sep-2322");
+    // The run pauses for the answers of a person.
+    let is_asked = scenario().starts_with("sep-2322");
     let agent = custom("caller", {
         let (toolset, tools) = (toolset.clone(), tools.clone());
         move |cx| {
@@ -153,7 +208,9 @@ async fn run(toolset: &Arc<McpToolset>) -> Result<(), String> {
         }
     });
     let harness = Harness::new(agent.build().map_err(|error| error.to_string())?).await;
-    harness.start("go").await.collect().await.map_err(|error| error.to_string())?;
+    let request = RunRequest { input: Some(Arc::new(Accepting)), ..harness.request(Content::user("go")) };
+    let run = harness.runner.run(harness.app.clone(), request).await.map_err(|error| error.to_string())?;
+    run.collect().await.map_err(|error| error.to_string())?;
     let tools = std::mem::take(&mut *tools.lock_unpoisoned());
     for (name, args) in tools {
         call_as_model(toolset, &name, args).await?;

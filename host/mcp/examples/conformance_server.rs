@@ -1,4 +1,10 @@
-//! The tools of the fixture server that the conformance suite expects, behind this crate's server. Prints its URL.
+//! The server that the conformance suite tests: the fixture's tools, prompts and resources, behind this crate's server.
+//! Prints its URL.
+
+#[path = "conformance_server/asking.rs"]
+mod asking;
+#[path = "conformance_server/contents.rs"]
+mod contents;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,12 +24,15 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 /// The response of a tool of the fixture.
-#[derive(Clone, Copy)]
 enum FixtureResponse {
     Text(&'static str),
     Fail(&'static str),
     /// Reports that 0, 50 and 100 of 100 are done.
     Progress,
+    /// Reports three messages.
+    Log,
+    /// Changes the catalog.
+    Change(watch::Sender<u64>),
     /// Stores files, given by their names, types and contents, and returns a text unless it is empty.
     Files(&'static str, &'static [(&'static str, &'static str, &'static [u8])]),
 }
@@ -33,6 +42,13 @@ struct FixtureTool {
     response: FixtureResponse,
 }
 
+impl FixtureTool {
+    async fn report(&self, progress: ToolProgress, cx: &CallContext) -> Result<(), ToolError> {
+        let reported = cx.report_progress(&self.declaration.name, &progress).await;
+        reported.map_err(|error| ToolError::Recoverable(error.client_message()))
+    }
+}
+
 #[async_trait]
 impl Tool for FixtureTool {
     fn declaration(&self) -> &Arc<FunctionDeclaration> {
@@ -40,33 +56,51 @@ impl Tool for FixtureTool {
     }
 
     async fn call(&self, _: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
-        match self.response {
-            FixtureResponse::Text(text) => Ok(text.into()),
+        match &self.response {
+            FixtureResponse::Text(text) => Ok((*text).into()),
             FixtureResponse::Progress => {
                 for progress in [0.0, 50.0, 100.0] {
-                    let progress = ToolProgress { progress, total: Some(100.0), message: None };
-                    cx.report_progress(&self.declaration.name, &progress)
-                        .await
-                        .map_err(|error| ToolError::Recoverable(error.client_message()))?;
+                    self.report(ToolProgress { progress, total: Some(100.0), message: None }, cx).await?;
                 }
                 Ok("done".into())
             }
-            FixtureResponse::Fail(message) => Err(ToolError::Recoverable(message.into())),
+            FixtureResponse::Log => {
+                let messages = ["Tool execution started", "Tool processing data", "Tool execution completed"];
+                for (progress, message) in [1.0, 2.0, 3.0].into_iter().zip(messages) {
+                    self.report(ToolProgress { progress, total: None, message: Some(message.into()) }, cx).await?;
+                }
+                Ok("done".into())
+            }
+            FixtureResponse::Change(generation) => {
+                generation.send_modify(|generation| *generation += 1);
+                Ok("changed".into())
+            }
+            FixtureResponse::Fail(message) => Err(ToolError::Recoverable((*message).into())),
             FixtureResponse::Files(text, files) => {
-                for (name, mime_type, data) in files {
+                for (name, mime_type, data) in *files {
                     let blob = Blob { mime_type: (*mime_type).into(), data: (*data).into(), display_name: None };
                     cx.save_artifact(name, &PartData::InlineData(blob).into()).await?;
                 }
-                Ok(if text.is_empty() { Value::Null } else { text.into() })
+                Ok(if text.is_empty() { Value::Null } else { (*text).into() })
             }
         }
     }
 }
 
+/// Describes a tool of the fixture.
+fn declare(name: &str, schema: Value) -> Arc<FunctionDeclaration> {
+    Arc::new(FunctionDeclaration {
+        name: name.into(),
+        description: format!("The fixture {name}."),
+        parameters: Some(schema),
+        response: None,
+    })
+}
+
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89";
 const WAV: &[u8] = b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x80\x3e\0\0\x02\0\x10\0data\0\0\0\0";
 
-fn tools() -> BTreeMap<String, Arc<dyn Tool>> {
+fn tools(changes: &watch::Sender<u64>) -> BTreeMap<String, Arc<dyn Tool>> {
     let empty = json!({"type": "object"});
     let dialect = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -85,7 +119,10 @@ fn tools() -> BTreeMap<String, Arc<dyn Tool>> {
         "then": {"required": ["phone"]}, "else": {"required": ["email"]},
         "additionalProperties": false
     });
-    let fixtures: [(&str, &Value, FixtureResponse); 8] = [
+    let header = json!({
+        "type": "object", "properties": {"value": {"type": "string", "x-mcp-header": "Value"}}, "required": ["value"]
+    });
+    let fixtures: [(&str, &Value, FixtureResponse); 12] = [
         ("test_simple_text", &empty, FixtureResponse::Text("This is a simple text response for testing.")),
         ("test_image_content", &empty, FixtureResponse::Files("", &[("image.png", "image/png", PNG)])),
         ("test_audio_content", &empty, FixtureResponse::Files("", &[("audio.wav", "audio/wav", WAV)])),
@@ -103,19 +140,20 @@ fn tools() -> BTreeMap<String, Arc<dyn Tool>> {
             ),
         ),
         ("test_tool_with_progress", &empty, FixtureResponse::Progress),
+        ("test_tool_with_logging", &empty, FixtureResponse::Log),
+        ("test_logging_tool", &empty, FixtureResponse::Log),
+        ("test_custom_header", &header, FixtureResponse::Text("ok")),
+        ("test_trigger_tool_change", &empty, FixtureResponse::Change(changes.clone())),
         ("test_error_handling", &empty, FixtureResponse::Fail("This tool intentionally returns an error for testing")),
         ("json_schema_2020_12_tool", &dialect, FixtureResponse::Text("ok")),
     ];
     let tool = |(name, schema, response): (&str, &Value, FixtureResponse)| {
-        let declaration = FunctionDeclaration {
-            name: name.into(),
-            description: format!("The fixture {name}."),
-            parameters: Some(schema.clone()),
-            response: None,
-        };
-        (name.to_owned(), Arc::new(FixtureTool { declaration: Arc::new(declaration), response }) as Arc<dyn Tool>)
+        (
+            name.to_owned(),
+            Arc::new(FixtureTool { declaration: declare(name, schema.clone()), response }) as Arc<dyn Tool>,
+        )
     };
-    fixtures.into_iter().map(tool).collect()
+    fixtures.into_iter().map(tool).chain(asking::tools()).collect()
 }
 
 struct Fixture {
@@ -149,8 +187,15 @@ impl McpCatalog for Fixture {
 
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
-    let catalog = Arc::new(Fixture { tools: tools(), changes: watch::Sender::new(1) });
-    let exposure = Exposure { apps: Vec::new(), tools: vec!["*".into()] };
+    let changes = watch::Sender::new(1);
+    let catalog = Arc::new(Fixture { tools: tools(&changes), changes });
+    let folder = tempfile::tempdir()?;
+    let exposure = Exposure {
+        apps: Vec::new(),
+        tools: vec!["*".into()],
+        prompts: contents::prompts(),
+        resources: contents::resources(folder.path())?,
+    };
     let service = McpService::new(Runner::new(services()), catalog, exposure, CallerOrigin::Http);
     let endpoint = McpEndpoint::on_loopback(service);
     let answer = move |request: Request| {

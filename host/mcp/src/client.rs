@@ -16,6 +16,7 @@ mod prompts;
 mod resources;
 mod sampling;
 mod servers;
+mod session_servers;
 mod sse;
 mod stdio;
 mod supervisor;

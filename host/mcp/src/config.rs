@@ -1,13 +1,16 @@
 //! Settings of MCP servers that agents use: connections, permissions and limits.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery_core::{ConfigValue, CredentialId, CredentialService};
+use async_trait::async_trait;
+use hatchery_core::{CallContext, ConfigValue, CredentialId, CredentialService};
 use hatchery_egress::Egress;
 use rmcp::transport::auth::InMemoryCredentialStore;
+use serde_json::Value;
 
 /// An MCP server whose tools agents use.
 #[derive(Debug, Clone)]
@@ -28,14 +31,51 @@ pub struct ServerConfig {
     pub handshake: Handshake,
     /// OAuth settings, for a server over streamable HTTP. `None` if it needs no token, or has one in a header.
     pub oauth: Option<OAuthConfig>,
+    /// Headers that depend on the session of a call, for a server over HTTP. Each set of headers has a connection.
+    pub header_provider: Option<Arc<dyn HeaderProvider>>,
+}
+
+/// Headers that depend on the session of a call, such as the credentials of its user.
+#[async_trait]
+pub trait HeaderProvider: fmt::Debug + Send + Sync {
+    /// Returns the headers for the session of a call, in addition to those of the server.
+    ///
+    /// # Errors
+    /// The reason why there are none, for the operator.
+    async fn headers(&self, cx: &CallContext) -> Result<BTreeMap<String, String>, String>;
+}
+
+/// Headers whose values are in the state of the session, with the keys of the state.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StateHeaders(pub BTreeMap<String, String>);
+
+#[async_trait]
+impl HeaderProvider for StateHeaders {
+    async fn headers(&self, cx: &CallContext) -> Result<BTreeMap<String, String>, String> {
+        let header = |(name, key): (&String, &String)| match cx.state(key) {
+            Some(Value::String(value)) => Ok((name.clone(), value)),
+            Some(Value::Null) | None => Err(format!("the state of the session has no `{key}` for the header `{name}`")),
+            Some(_) => Err(format!("`{key}` in the state of the session is no text, as the header `{name}` needs it")),
+        };
+        self.0.iter().map(header).collect()
+    }
 }
 
 impl ServerConfig {
     /// Creates the settings of a server with all of its tools, without confirmation, with default limits.
     pub fn new(transport: Transport) -> Self {
         let (confirmation, limits, handshake) = (Confirmation::None, Limits::default(), Handshake::default());
-        let tools = None;
-        Self { transport, tools, confirmation, limits, elicitation: false, sampling: None, handshake, oauth: None }
+        let (tools, sampling, oauth, header_provider) = (None, None, None, None);
+        Self { transport, tools, confirmation, limits, elicitation: false, sampling, handshake, oauth, header_provider }
+    }
+
+    /// Returns the settings for a session with these headers.
+    pub(crate) fn with_session_headers(&self, headers: BTreeMap<String, String>) -> Self {
+        let mut config = Self { header_provider: None, ..self.clone() };
+        if let Transport::Http(server) | Transport::Sse(server) = &mut config.transport {
+            server.headers.extend(headers.into_iter().map(|(name, value)| (name, ConfigValue::Text(value))));
+        }
+        config
     }
 }
 
@@ -128,8 +168,8 @@ impl OAuthConfig {
     }
 }
 
-impl std::fmt::Debug for OAuthConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for OAuthConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { grant, client_id, scopes, .. } = self;
         let mut debug = f.debug_struct("OAuthConfig");
         debug.field("grant", grant).field("client_id", client_id).field("scopes", scopes);

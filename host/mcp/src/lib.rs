@@ -7,12 +7,16 @@
 
 mod client;
 mod config;
+mod messages;
 mod server;
 
 pub use client::{Browser, McpError, McpServers, McpToolset, ServerStatus, ToolsetOptions};
 pub use config::{
-    Confirmation, Handshake, HttpServer, Limits, OAuthConfig, OAuthGrant, Sampling, ServerConfig, StdioServer,
-    StoredTokens, Transport,
+    Confirmation, Handshake, HeaderProvider, HttpServer, Limits, OAuthConfig, OAuthGrant, Sampling, ServerConfig,
+    StateHeaders, StdioServer, StoredTokens, Transport,
 };
 pub use hatchery_egress::{Egress, Url};
-pub use server::{Exposure, McpCatalog, McpEndpoint, McpService, client_user, is_reserved_user};
+pub use server::{
+    ExposedMessage, ExposedPrompt, Exposure, FileResource, McpCatalog, McpEndpoint, McpService, PromptContent,
+    PromptParameter, client_user, is_reserved_user,
+};

@@ -1,12 +1,21 @@
-//! The server: apps and tools of a host as tools for MCP clients, and the artifacts of their sessions as resources.
+//! The server: apps and tools of a host as tools for MCP clients, artifacts of their sessions and files as resources, and
+//! prompts.
 
 mod call;
+mod confirmation;
 mod content;
 mod exposure;
+mod files;
 mod http;
+mod input;
 mod logging;
+mod progress;
+mod prompts;
 mod resources;
 mod session;
+mod state;
+mod subscriptions;
+mod tool_call;
 
 use std::sync::{Arc, Mutex};
 
@@ -15,13 +24,19 @@ use hatchery_core::sync::MutexExt;
 use hatchery_core::{CallerOrigin, Tool};
 use hatchery_engine::{AppDirectory, Runner};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 
 use exposure::ExposedTools;
+use subscriptions::ArtifactChange;
 
 pub use call::{client_user, is_reserved_user};
 pub use exposure::Exposure;
+pub use files::FileResource;
 pub use http::McpEndpoint;
+pub use prompts::{ExposedMessage, ExposedPrompt, PromptContent, PromptParameter};
+
+/// Maximum number of changes that a slow client has not been told of.
+const MAX_CHANGES: usize = 256;
 
 /// The apps and tools of a host, which can change at any time.
 #[async_trait]
@@ -52,13 +67,15 @@ struct ServiceInner {
     origin: CallerOrigin,
     /// The exposed tools, with the generation of the catalog that has them.
     tools: Mutex<Option<(u64, Arc<ExposedTools>)>>,
+    /// The artifacts that runs of clients have stored.
+    changes: broadcast::Sender<ArtifactChange>,
 }
 
 impl McpService {
     /// Creates a service for clients that reach the host by `origin`.
     pub fn new(runner: Runner, catalog: Arc<dyn McpCatalog>, exposure: Exposure, origin: CallerOrigin) -> Self {
-        let tools = Mutex::default();
-        Self(Arc::new(ServiceInner { runner, catalog, exposure, max_runs: usize::MAX, origin, tools }))
+        let (tools, changes) = (Mutex::default(), broadcast::Sender::new(MAX_CHANGES));
+        Self(Arc::new(ServiceInner { runner, catalog, exposure, max_runs: usize::MAX, origin, tools, changes }))
     }
 
     /// Refuses calls while the runner has this many runs.
@@ -66,12 +83,18 @@ impl McpService {
     pub fn with_max_runs(self, max_runs: usize) -> Self {
         let ServiceInner { runner, catalog, exposure, origin, .. } = &*self.0;
         let (runner, catalog, exposure) = (runner.clone(), catalog.clone(), exposure.clone());
-        Self(Arc::new(ServiceInner { runner, catalog, exposure, max_runs, origin: *origin, tools: Mutex::default() }))
+        let (tools, changes) = (Mutex::default(), broadcast::Sender::new(MAX_CHANGES));
+        Self(Arc::new(ServiceInner { runner, catalog, exposure, max_runs, origin: *origin, tools, changes }))
+    }
+
+    /// Returns the tools that clients may use, once everything is loaded.
+    async fn tools(&self) -> Arc<ExposedTools> {
+        self.0.catalog.wait_until_loaded().await;
+        self.loaded_tools()
     }
 
     /// Returns the tools that clients may use now.
-    async fn tools(&self) -> Arc<ExposedTools> {
-        self.0.catalog.wait_until_loaded().await;
+    fn loaded_tools(&self) -> Arc<ExposedTools> {
         let generation = *self.0.catalog.changes().borrow();
         let mut tools = self.0.tools.lock_unpoisoned();
         match tools.as_ref() {

@@ -22,8 +22,8 @@ use reqwest::{Client, ClientBuilder, RequestBuilder, Response, StatusCode, Url, 
 
 use self::address::{check_key_destination, endpoint_url};
 pub(crate) use self::json::to_json;
-use self::retries::retry;
 pub(crate) use self::retries::retry_after;
+use self::retries::{RetriedCall, retry};
 pub(crate) use self::web_socket::WebSocket;
 use crate::Secret;
 use crate::failure::Origin;
@@ -197,18 +197,22 @@ impl Endpoint {
     ) -> Result<Response, ModelError> {
         let headers = self.request_headers(options, progress)?;
         let timeout = self.timeout(options);
-        self.retry(options, progress, || self.send(url, body.clone(), headers.clone(), timeout)).await
+        let status = |response: &Response| Some(response.status().as_u16());
+        self.retry(options, progress, status, || self.send(url, body.clone(), headers.clone(), timeout)).await
     }
 
-    /// Sends a request up to the number of times in the options, until an attempt succeeds or fails for good.
+    /// Sends a request up to the number of times in the options, until an attempt succeeds or fails for good. `status`
+    /// returns the HTTP status of a response, if it is known.
     pub(crate) async fn retry<T, F: Future<Output = Result<T, ModelError>>>(
         &self,
         options: &HttpOptions,
         progress: &ModelCallProgress,
+        status: impl Fn(&T) -> Option<u16>,
         send: impl FnMut() -> F,
     ) -> Result<T, ModelError> {
         progress.set_provider(self.origin.service.provider);
-        retry(&options.retry_options.clone().unwrap_or_default(), progress, send).await
+        let options = options.retry_options.clone().unwrap_or_default();
+        retry(RetriedCall { model: &self.origin.model, options: &options, progress }, status, send).await
     }
 
     /// Returns the time in which a response must begin.

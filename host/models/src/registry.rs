@@ -112,7 +112,7 @@ impl ModelProviders {
     /// # Errors
     /// [`ModelError`] of kind `UnknownModel`, or of kind `Auth` if a key is missing.
     pub fn model_with(&self, name: &str, connection: &Connection) -> Result<Arc<dyn Model>, ModelError> {
-        cached(&self.models, name, connection, || {
+        get_or_create(&self.models, name, connection, || {
             let provider = self.find(name, |provider| provider.patterns());
             let matter = "no provider serves this name";
             let provider = provider.ok_or_else(|| self.unknown(name, matter, &[], |provider| provider.patterns()))?;
@@ -180,7 +180,7 @@ impl ModelProviders {
 }
 
 /// Returns the cached instance, or creates it.
-fn cached<T: ?Sized>(
+fn get_or_create<T: ?Sized>(
     cache: &Cache<T>,
     name: &str,
     connection: &Connection,
@@ -215,7 +215,7 @@ impl ModelResolver for ModelProviders {
         if name == HashedNgrams::NAME {
             return Ok(Arc::new(HashedNgrams));
         }
-        cached(&self.embedders, name, &Connection::default(), || {
+        get_or_create(&self.embedders, name, &Connection::default(), || {
             let provider = self.find(name, |provider| provider.embedder_patterns());
             let provider = provider.ok_or_else(|| {
                 let known = [HashedNgrams::NAME];

@@ -72,6 +72,20 @@ impl ErrorCategory {
         kind_of_status(status).into()
     }
 
+    /// Returns the name in traces.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auth => "AUTH_ERROR",
+            Self::RateLimited => "RATE_LIMITED",
+            Self::Network => "NETWORK_ERROR",
+            Self::Client => "CLIENT_ERROR",
+            Self::Server => "SERVER_ERROR",
+            Self::Timeout => "TIMEOUT_ERROR",
+            Self::Model => "MODEL_ERROR",
+            Self::Unknown => "UNKNOWN_ERROR",
+        }
+    }
+
     /// Returns how errors of this category are retried.
     pub fn strategy(self) -> RetryStrategy {
         match self {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use hatchery_egress::Secret;
 
-use crate::libraries;
 use crate::service::{Service, ServiceInfo};
+use crate::{libraries, vertex};
 
 /// A provider's base URL with its origin. API keys are only sent to a URL that the operator chose.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -192,6 +192,16 @@ impl Settings {
     pub fn with_base_url(mut self, service: Service, url: impl Into<BaseUrl>) -> Self {
         self.connections.entry(service).or_default().base_url = Some(url.into());
         self
+    }
+
+    /// Returns the API key that calls of a service use. `None` without one.
+    pub fn api_key(&self, service: Service) -> Option<&Secret> {
+        self.connections.get(&service)?.api_key.as_ref()
+    }
+
+    /// Returns the location of models in Vertex AI.
+    pub fn location(&self) -> &str {
+        self.google_cloud.location.as_deref().unwrap_or(vertex::DEFAULT_LOCATION)
     }
 
     /// Returns the connection of a service.

@@ -15,7 +15,7 @@ use crate::service::Service;
 use crate::settings::{Connection, GoogleCloud, Settings};
 use crate::{anthropic, capabilities, gemini};
 
-const DEFAULT_LOCATION: &str = "global";
+pub(crate) const DEFAULT_LOCATION: &str = "global";
 /// The version of the API for models of Google.
 pub(crate) const GOOGLE_VERSION: &str = "v1beta1";
 /// The version of the API for models of Anthropic.

@@ -222,7 +222,7 @@ impl Transport {
         self.egress.check_url(url).map_err(ApiError::Refused)?;
         let mut url = url.clone();
         if let Some((name, value)) = &placement.query {
-            let kept: Vec<_> = url.query_pairs().filter(|(other, _)| other != name).map(owned).collect();
+            let kept: Vec<_> = url.query_pairs().filter(|(other, _)| other != name).map(to_owned_pair).collect();
             let has_key = kept.len() < url.query_pairs().count();
             if has_key {
                 url.query_pairs_mut().clear().extend_pairs(kept);
@@ -262,7 +262,7 @@ impl Transport {
     }
 }
 
-fn owned((name, value): (std::borrow::Cow<'_, str>, std::borrow::Cow<'_, str>)) -> (String, String) {
+fn to_owned_pair((name, value): (std::borrow::Cow<'_, str>, std::borrow::Cow<'_, str>)) -> (String, String) {
     (name.into_owned(), value.into_owned())
 }
 

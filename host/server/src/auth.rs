@@ -35,7 +35,6 @@ use logins::{LoginCredential, Logins};
 use principal::ClientLimits;
 use rate_limit::RateLimit;
 use refusal::Refusal;
-use requirement::Requirement;
 use tokens::Tokens;
 
 pub(crate) use concurrency::RequestPermit;
@@ -43,6 +42,7 @@ pub(crate) use credential::Credentials;
 pub(crate) use login_page::login_page;
 pub(crate) use logins::{cleared_cookie, cookie};
 pub(crate) use principal::Principal;
+pub(crate) use requirement::Requirement;
 
 /// Longest time for which a browser stays logged in.
 const MAX_LOGIN: Duration = Duration::from_secs(12 * 3600);
@@ -83,6 +83,7 @@ impl Clients {
 pub(crate) struct RequestHead<'a> {
     method: &'a Method,
     path: &'a str,
+    query: Option<&'a str>,
     headers: &'a HeaderMap,
     peer: Option<Peer>,
     accepts_login: bool,
@@ -92,8 +93,8 @@ impl<'a> RequestHead<'a> {
     /// Returns the head of a request, whose cookie counts if `accepts_login`.
     pub(crate) fn of(request: &'a Request, accepts_login: bool) -> Self {
         let peer = Peer::of(request.extensions());
-        let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
-        Self { method, path, headers, peer, accepts_login }
+        let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+        Self { method, path: uri.path(), query: uri.query(), headers, peer, accepts_login }
     }
 }
 
@@ -105,7 +106,7 @@ pub(crate) struct Admission {
 }
 
 /// The owner of a credential, and its expiry.
-struct Identified {
+struct IdentifiedSender {
     principal: Principal,
     /// The credential for the login of a browser.
     credential: LoginCredential,
@@ -159,7 +160,7 @@ impl Authentication {
             None => Err(Refusal::Missing),
         };
         match identified {
-            Ok(Identified { principal, .. }) => match self.check(&principal, &requirement) {
+            Ok(IdentifiedSender { principal, .. }) => match self.check(&principal, &requirement) {
                 Ok(()) => match self.acquire(&principal) {
                     Ok(permit) => Ok(Some(Admission { principal, permit })),
                     Err(error) => Err(error.into_response().into()),
@@ -168,10 +169,12 @@ impl Authentication {
             },
             Err(refusal) => {
                 self.record(&refusal, request.path, request.peer);
-                let response = if login_page::opens_page(&request) && refusal.is_of_client() {
-                    login_page(request.path, None)
-                } else {
+                let response = if !login_page::opens_page(&request) || !refusal.is_of_client() {
                     ApiError::from(refusal).into_response()
+                } else if let Some(query) = login_page::oauth_response(&request) {
+                    login_page::reload_page(query)
+                } else {
+                    login_page(request.path, None)
                 };
                 Err(response.into())
             }
@@ -188,7 +191,7 @@ impl Authentication {
             Some(credential) => self.identify(credential).await,
             None => Err(Refusal::Missing),
         };
-        let Identified { principal, .. } = identified.map_err(|refusal| {
+        let IdentifiedSender { principal, .. } = identified.map_err(|refusal| {
             self.record(&refusal, "/ws", credentials.peer());
             ApiError::from(refusal)
         })?;
@@ -226,7 +229,7 @@ impl Authentication {
     /// If the secret is not valid, or not that of an operator.
     pub(crate) async fn log_in(&self, secret: &str, peer: Option<Peer>) -> Result<(String, Duration), ApiError> {
         let identified = self.identify(Credential::Secret(secret)).await;
-        let Identified { principal, credential, expires_in } = identified.map_err(|refusal| {
+        let IdentifiedSender { principal, credential, expires_in } = identified.map_err(|refusal| {
             self.record(&refusal, "/login", peer);
             ApiError::from(refusal)
         })?;
@@ -243,7 +246,7 @@ impl Authentication {
         }
     }
 
-    async fn identify(&self, credential: Credential<'_>) -> Result<Identified, Refusal> {
+    async fn identify(&self, credential: Credential<'_>) -> Result<IdentifiedSender, Refusal> {
         let clients = self.clients.load_full();
         let secret = match credential {
             Credential::Secret(secret) => secret,
@@ -254,12 +257,12 @@ impl Authentication {
                     LoginCredential::Token(principal) => clients.tokens.as_ref().map(|_| principal.clone()),
                 };
                 let principal = principal.ok_or(Refusal::LoggedOut)?;
-                return Ok(Identified { principal, credential, expires_in: None });
+                return Ok(IdentifiedSender { principal, credential, expires_in: None });
             }
         };
         let hash = api_keys::hash(secret);
         if let Some(principal) = clients.keys.find(&hash) {
-            return Ok(Identified { principal, credential: LoginCredential::Key(hash), expires_in: None });
+            return Ok(IdentifiedSender { principal, credential: LoginCredential::Key(hash), expires_in: None });
         }
         match &clients.tokens {
             Some(tokens) if tokens::is_token(secret) => tokens.verify(secret).await,

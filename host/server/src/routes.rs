@@ -89,9 +89,14 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
+    use hatchery_core::matches_wildcard;
+
     use super::*;
+    use crate::auth::Requirement;
 
     const GUIDE: &str = include_str!("../../../docs/http-api.md");
+
+    const SECURITY_GUIDE: &str = include_str!("../../../docs/security.md");
 
     /// Routes that are not in the document: other protocols, pages, and second names of routes that are.
     fn undocumented() -> Vec<String> {
@@ -109,6 +114,33 @@ mod tests {
         paths
             .flat_map(|path| if path.is_dir() { sources(&path) } else { vec![fs::read_to_string(path).unwrap()] })
             .collect()
+    }
+
+    /// Returns the paths of the routes that a proxy should not pass on, in which `*` stands for any text.
+    fn withheld() -> Vec<String> {
+        let (_, table) = SECURITY_GUIDE.split_once("should not pass on:\n\n").unwrap();
+        let rows = table.split("\n\n").next().unwrap().lines().skip(2);
+        let routes = rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2));
+        let paths = routes.filter_map(|route| route.split_whitespace().find(|word| word.starts_with('/')));
+        paths.map(|path| path.replace('…', "*")).collect()
+    }
+
+    #[test]
+    fn the_guide_names_every_route_that_a_proxy_should_not_pass_on() {
+        let withheld = withheld();
+        assert!(withheld.len() > 10, "{withheld:?}");
+        let is_withheld = |path: &str| withheld.iter().any(|pattern| matches_wildcard(pattern, path));
+        // Some are below these.
+        let is_any_withheld = |path: &str| {
+            ["", "/apps/a", "/dev/apps/a"].map(|base| format!("{base}{path}")).iter().any(|path| is_withheld(path))
+        };
+        let paths = groups().into_openapi().paths.paths.into_keys().chain(undocumented());
+        let operators = paths.filter(|path| Requirement::of(path) == Requirement::Operator);
+        let missing: Vec<_> = operators.chain(["/ws".to_owned()]).filter(|path| !is_any_withheld(path)).collect();
+        assert_eq!(missing, Vec::<String>::new(), "docs/security.md lacks routes for operators");
+        for path in ["/run", "/run_sse", "/list-apps", "/health", "/mcp", "/a2a/app"] {
+            assert!(!is_withheld(path), "{path}");
+        }
     }
 
     #[test]

@@ -25,10 +25,10 @@ use hatchery::{ServerAuthConfig, ServerConfig};
 /// The shared state of all request handlers. Cheap to clone.
 #[derive(Clone)]
 pub struct AppState {
-    shared: Arc<Shared>,
+    shared: Arc<StateInner>,
 }
 
-struct Shared {
+struct StateInner {
     runner: Runner,
     source: Arc<dyn AppSource>,
     config: ServerConfig,
@@ -64,7 +64,7 @@ impl AppState {
         let evaluations = Evaluations::new(runner.clone(), EvalStore::in_memory());
         let (auth, tls) = (OnceLock::new(), OnceLock::new());
         let live = LiveConnections::default();
-        let shared = Shared {
+        let shared = StateInner {
             runner,
             source,
             config,

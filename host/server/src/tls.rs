@@ -26,7 +26,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 pub(crate) struct Tls {
     config: Arc<TlsConfig>,
     provider: Arc<CryptoProvider>,
-    current: Arc<Current>,
+    current: Arc<CurrentCertificate>,
     acceptor: TlsAcceptor,
     /// Those of the files when they were read at first, or before.
     first: Stamps,
@@ -34,9 +34,9 @@ pub(crate) struct Tls {
 
 /// The certificate for the next handshake.
 #[derive(Debug)]
-struct Current(ArcSwap<CertifiedKey>);
+struct CurrentCertificate(ArcSwap<CertifiedKey>);
 
-impl ResolvesServerCert for Current {
+impl ResolvesServerCert for CurrentCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.0.load_full())
     }
@@ -53,7 +53,7 @@ impl Tls {
     pub(crate) fn open(config: &TlsConfig) -> Result<Self, String> {
         let first = stamps(config);
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let current = Arc::new(Current(ArcSwap::from_pointee(read(config, &provider)?)));
+        let current = Arc::new(CurrentCertificate(ArcSwap::from_pointee(read(config, &provider)?)));
         let builder = rustls::ServerConfig::builder_with_provider(provider.clone());
         let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
         let mut server = builder.with_no_client_auth().with_cert_resolver(current.clone());

@@ -16,7 +16,7 @@ pub(crate) const MAX_WAIT: Duration = Duration::from_secs(5);
 /// How long a client should wait before a retry.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Returns the error of a write that has waited for [`MAX_WAIT`]; `activity` is what the write waits for.
+/// Returns the error of a write that has waited for [`MAX_WAIT`]; `activity` names the cause of the wait.
 pub(crate) fn busy(activity: &str) -> StoreError {
     let context = format!("{activity}: this request has waited for {} s and nothing was changed", MAX_WAIT.as_secs());
     StoreError::Busy { context, retry_after: RETRY_AFTER }

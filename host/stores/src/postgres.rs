@@ -24,7 +24,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 /// An operation in words, for messages.
-pub(crate) type Doing<'a> = &'a (dyn fmt::Display + Sync);
+pub(crate) type OperationName<'a> = &'a (dyn fmt::Display + Sync);
 
 /// An operation on a session.
 pub(crate) struct OnSession<'a>(pub(crate) &'a str, pub(crate) &'a SessionKey);
@@ -69,7 +69,7 @@ impl Database {
     /// Runs a statement.
     pub(crate) async fn query(
         &self,
-        doing: Doing<'_>,
+        doing: OperationName<'_>,
         repeat: Repeat,
         sql: &'static str,
         values: &[&(dyn ToSql + Sync)],
@@ -78,7 +78,7 @@ impl Database {
     }
 
     /// Converts a failure.
-    pub(crate) fn error(&self, doing: Doing<'_>, failure: Failure) -> StoreError {
+    pub(crate) fn error(&self, doing: OperationName<'_>, failure: Failure) -> StoreError {
         failure.into_error(self.schema.noun, &format!("{} {}: cannot {doing}", self.schema.noun, self.pool.name()))
     }
 }

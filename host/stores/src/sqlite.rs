@@ -113,8 +113,8 @@ impl Database {
     /// Runs `change` in the writing thread. Returns once its transaction is committed; after an error, nothing of it is
     /// stored.
     ///
-    /// An error undoes the writes of others that share the transaction, and they are repeated, so what is expected to
-    /// happen should be a value. For the same reason, `change` may be called twice.
+    /// An error undoes the writes of others that share the transaction, and they are repeated, so an expected failure
+    /// should be a value. For the same reason, `change` may be called twice.
     ///
     /// Owners that wait are served in turn.
     pub(crate) async fn write<T: Send + 'static>(

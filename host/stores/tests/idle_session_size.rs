@@ -56,7 +56,7 @@ fn an_idle_session_and_its_ten_events_use_no_more_than_they_need() {
     assert_idle_sessions_are_small();
 }
 
-/// Asserts what an idle session of ten events takes with all that is needed to read it.
+/// Asserts the memory of an idle session of ten events.
 fn assert_idle_sessions_are_small() {
     const SESSIONS: usize = 1000;
     let before = CountingAllocator::allocated();

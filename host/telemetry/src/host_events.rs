@@ -179,6 +179,7 @@ impl SpanExporter for HostEvents {
                 SpanOperation::Agent
                 | SpanOperation::Model
                 | SpanOperation::CodeModel
+                | SpanOperation::ModelAttempt
                 | SpanOperation::Tool
                 | SpanOperation::Guest
                 | SpanOperation::Http,

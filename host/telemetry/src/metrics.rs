@@ -244,7 +244,7 @@ impl SpanExporter for Metrics {
             SpanOperation::Guest => {
                 metrics.components.count(&series(&metrics.component_names, "hatchery.component"), span)
             }
-            SpanOperation::Agent | SpanOperation::Http => {}
+            SpanOperation::Agent | SpanOperation::ModelAttempt | SpanOperation::Http => {}
         }
     }
 

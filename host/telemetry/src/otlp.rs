@@ -237,7 +237,9 @@ fn resource(set: &impl Fn(&str) -> Option<String>) -> Resource {
 fn kind(operation: SpanOperation) -> SpanKind {
     match operation {
         SpanOperation::Run => SpanKind::Server,
-        SpanOperation::Model | SpanOperation::CodeModel | SpanOperation::Http => SpanKind::Client,
+        SpanOperation::Model | SpanOperation::CodeModel | SpanOperation::ModelAttempt | SpanOperation::Http => {
+            SpanKind::Client
+        }
         SpanOperation::Agent | SpanOperation::Tool | SpanOperation::Guest => SpanKind::Internal,
     }
 }

@@ -113,7 +113,7 @@ impl PostgresServer {
         &self.folder
     }
 
-    /// Kills the server, as a crash of its machine does, except that the disk keeps what was written to it.
+    /// Kills the server, as a crash of its machine does, except that the disk keeps its content.
     pub fn kill(&mut self) {
         let pid = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
         let pid = pid.lines().next().unwrap().to_owned();

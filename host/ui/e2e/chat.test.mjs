@@ -125,6 +125,34 @@ test("the keyboard alone is enough", () =>
     await page.keyboard.press("Tab");
   }));
 
+test("single keys press the buttons of the page, but not while one types", () =>
+  withPage(host, async (page) => {
+    await page.goto(`${host.url}/dev-ui/apps/payments`);
+    await say(page, "Roll, and e is typed");
+    const agree = page.getByRole("button", { name: "Agree" });
+    await agree.waitFor();
+    // Without the focus in its card, nobody agrees.
+    await page.getByRole("link", { name: "Chat", exact: true }).focus();
+    await page.keyboard.press("y");
+    assert.equal(await agree.count(), 1);
+    await page.getByRole("button", { name: "Deny" }).focus();
+    await page.keyboard.press("y");
+    await page.getByText("It was rolled.").waitFor();
+    await page.getByRole("button", { name: "Edit in a copy of the session" }).last().waitFor();
+    await page.getByRole("link", { name: "Chat", exact: true }).focus();
+    await page.keyboard.press("e");
+    const draft = page.getByRole("textbox", { name: "Changed message" });
+    assert.equal(await draft.inputValue(), "Roll, and e is typed");
+    await page.keyboard.press("Escape");
+    const session = page.url();
+    await page.getByRole("link", { name: "Chat", exact: true }).focus();
+    await page.keyboard.press("n");
+    await page.waitForURL((url) => url.href !== session);
+    await page.keyboard.press("?");
+    await page.getByRole("dialog").getByText("Agree to the call in whose card the focus is").waitFor();
+    await assertAccessible(page, "keys");
+  }));
+
 test("a killed host is waited for, and nothing is lost or doubled", async () => {
   const own = await Host.start(sampleFolder());
   try {

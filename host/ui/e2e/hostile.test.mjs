@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { assertAccessible, closeBrowser, component, Host, say, withPage } from "./support.mjs";
+import { assertAccessible, closeBrowser, component, Host, sample, say, withPage } from "./support.mjs";
 
 after(closeBrowser);
 
@@ -58,6 +58,75 @@ test("texts of components, models and files are shown as text", async () => {
         await page.getByRole("heading").first().waitFor();
         await page.waitForFunction(() => document.querySelector("main")?.innerText.length > 40);
       }
+    });
+  } finally {
+    await host.stop();
+  }
+});
+
+/** Returns the component with other texts, which are padded to the length of those that they replace. */
+function withTexts(name, texts) {
+  const bytes = component(name);
+  for (const [before, after] of texts) {
+    const at = bytes.indexOf(before);
+    assert(at !== -1 && bytes.indexOf(before, at + 1) === -1, `${before} is once in ${name}`);
+    const [length, room] = [Buffer.byteLength(after), Buffer.byteLength(before)];
+    assert(length <= room, `${after} is too long`);
+    bytes.write(after + ".".repeat(room - length), at);
+  }
+  return bytes;
+}
+
+test("descriptions, schemas, reasons, logs and answers of a hostile component are shown as text", async () => {
+  const files = {
+    "hatchery.yaml": 'components: { greeter: { grants: { state: { write: ["user:name"] } } } }\n',
+    "dice/dice.wasm": withTexts("dice", [
+      ["Rolls dice and knows prime numbers.", "<script>alert('agent')</script>"],
+      ["Rolls a die and returns the number.", "<img src=x onerror=\"alert(1)\">"],
+      ["Returns those of the numbers that are prime.", "\u001b[31m[a](javascript:alert(1)) \u202Etfel"],
+      ["Number of sides of the die; 6 by default.", "<iframe src='//example.com'></iframe>"],
+    ]),
+    "dice/answers.yaml": sample("dice/answers.yaml"),
+    "greeter/greeter.wasm": withTexts("greeter", [
+      ["it remembers the names of users", "<b onclick=alert(1)>reason</b>"],
+      ["Hello! What is your name?", "<svg onload=alert(1)>"],
+      ["greeted", "<i>log"],
+    ]),
+  };
+  const host = await Host.start(files, (folder) => ["--config", `${folder}/hatchery.yaml`]);
+  try {
+    await withPage(host, async (page) => {
+      const assertText = async (place) => {
+        const found = await page.locator("main :is(script, iframe, img, b, i, [onclick], [onload], [onerror])").count();
+        assert.equal(found, 0, place);
+        const links = await page.locator("main a").evaluateAll((links) => links.map(({ protocol }) => protocol));
+        assert.deepEqual(links.filter((protocol) => protocol !== "http:"), [], place);
+        await assertAccessible(page, place);
+      };
+      await page.goto(`${host.url}/dev-ui/apps/dice`);
+      await page.getByText("<script>alert('agent')</script>").first().waitFor();
+      await assertText("chat");
+      await page.goto(`${host.url}/dev-ui/components/dice`);
+      await page.getByText('<img src=x onerror="alert(1)">').first().waitFor();
+      await page.getByText("[a](javascript:alert(1))").first().waitFor();
+      await page.getByRole("button", { name: "Try roll_die…" }).click();
+      // Within the schema, which is folded.
+      await page.getByText("<iframe src='//example.com'></iframe>").first().waitFor({ state: "attached" });
+      await assertText("component");
+      await page.goto(`${host.url}/dev-ui/agents/dice`);
+      await page.locator("figure").waitFor();
+      await page.goto(`${host.url}/dev-ui/components/greeter`);
+      await page.getByText("<b onclick=alert(1)>reason</b>").waitFor();
+      await assertText("grants");
+      await page.goto(`${host.url}/dev-ui/apps/greeter`);
+      await say(page, "Hello");
+      await page.getByText("<svg onload=alert(1)>").first().waitFor();
+      await assertText("conversation");
+      await page.goto(`${host.url}/dev-ui/runs?app=greeter&user=me`);
+      await page.getByRole("link", { name: /Hello/ }).first().click();
+      await page.getByRole("button", { name: /^greeter .*guest/ }).first().click();
+      await page.getByRole("list", { name: "Log" }).getByText("<i>log").waitFor();
+      await assertText("log");
     });
   } finally {
     await host.stop();

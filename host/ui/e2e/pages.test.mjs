@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import fs from "node:fs";
+import http from "node:http";
 import path from "node:path";
 import { gzipSync } from "node:zlib";
 import { after, before, test } from "node:test";
@@ -53,6 +54,105 @@ test("a component shows requested and missing grants, with the lines that grant 
     await assertAccessible(page, "component with missing grants");
   }));
 
+test("a component shows what its calls have used of its grants and limits", async () => {
+  const files = { ...sampleFolder(), "hatchery.yaml": "components: { greeter: { grants: { state: { write: [\"user:*\"] } }, limits: { wall: 20s } } }\n" };
+  const own = await Host.start(files, (folder) => ["--config", path.join(folder, "hatchery.yaml")]);
+  try {
+    await withPage(own, async (page) => {
+      await page.goto(`${own.url}/dev-ui/components/greeter`);
+      await page.getByRole("row", { name: /state\.write user:\* asked given never/ }).waitFor();
+      const { id } = await own.json("/apps/greeter/users/me/sessions", {});
+      const newMessage = { parts: [{ text: "My name is Ada." }] };
+      await own.json("/run", { appName: "greeter", userId: "me", sessionId: id, newMessage });
+      // The page follows the runs of the host.
+      await page.getByRole("row", { name: /state\.write user:\* asked given \d+×/ }).waitFor();
+      const limits = page.getByRole("region", { name: "Limits of each call" });
+      await limits.getByText(/^p99 .* most .*/).first().waitFor();
+      const { usage, grants } = await own.json("/components/greeter");
+      await limits.getByText(new RegExp(`^${usage.calls} calls? since this code serves`)).waitFor();
+      assert(usage.memory.max > 0 && usage.agentWallSeconds.p99 <= usage.agentWallSeconds.max, JSON.stringify(usage));
+      assert(grants.used["state.write"]["user:*"] > 0, JSON.stringify(grants));
+      await assertAccessible(page, "component with usage");
+    });
+  } finally {
+    await own.stop();
+  }
+});
+
+test("a component shows how often a missing grant was refused", () =>
+  withPage(host, async (page) => {
+    const { id } = await host.json("/apps/greeter/users/me/sessions", {});
+    const run = { appName: "greeter", userId: "me", sessionId: id, newMessage: { parts: [{ text: "My name is Ada." }] } };
+    await fetch(`${host.url}/run`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(run) });
+    await page.goto(`${host.url}/dev-ui/components/greeter`);
+    await page.getByRole("row", { name: /state\.write user:name asked – denied \d+× missing/ }).waitFor();
+    // A call whose run fails has used memory and time, too.
+    const { usage } = await host.json("/components/greeter");
+    assert(usage.calls > 0 && usage.agentWallSeconds.max > 0, JSON.stringify(usage));
+  }));
+
+test("runs are filtered by state and text, and the filters are part of the address", () =>
+  withPage(host, async (page) => {
+    const user = "filters";
+    for (const [app, text] of [["dice", "Throw two dice"], ["dice", "Roll a die with 12 sides"]]) {
+      const { id } = await host.json(`/apps/${app}/users/${user}/sessions`, {});
+      await host.json("/run", { appName: app, userId: user, sessionId: id, newMessage: { parts: [{ text }] } });
+    }
+    await page.goto(`${host.url}/dev-ui/runs?app=dice&user=${user}`);
+    await page.getByText(/^2 runs/).waitFor();
+    await page.getByRole("searchbox", { name: "Search runs" }).fill("twelve");
+    await page.getByText(/^0 runs/).waitFor();
+    await page.getByRole("searchbox", { name: "Search runs" }).fill("12 sides");
+    await page.getByText(/^1 run ·/).waitFor();
+    await page.getByRole("combobox", { name: "State" }).selectOption("ended");
+    assert.match(page.url(), /\?app=dice&user=filters&state=ended&q=12\+sides$/);
+    await assertAccessible(page, "filtered runs");
+    await page.reload();
+    await page.getByText(/^1 run ·/).waitFor();
+    await page.getByRole("combobox", { name: "State" }).selectOption("failed");
+    await page.getByText(/^0 runs/).waitFor();
+  }));
+
+test("the attempts of a model call are steps of its run", async () => {
+  let requests = 0;
+  const provider = http.createServer((_, response) => {
+    requests += 1;
+    if (requests < 3) {
+      response.writeHead(429, { "retry-after": "0", "content-type": "application/json" });
+      response.end(JSON.stringify({ error: { message: "slow down" } }));
+      return;
+    }
+    const content = { role: "model", parts: [{ text: "Here I am." }] };
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.end(`data: ${JSON.stringify({ candidates: [{ content, finishReason: "STOP" }] })}\n\n`);
+  });
+  await new Promise((resolve) => provider.listen(0, "127.0.0.1", resolve));
+  const environment = { GOOGLE_API_KEY: "k", GOOGLE_GEMINI_BASE_URL: `http://127.0.0.1:${provider.address().port}` };
+  const own = await Host.start({ "asks/root_agent.yaml": "name: asks\nmodel: gemini-2.5-flash\ninstruction: Answer.\n" }, [], environment);
+  try {
+    await withPage(own, async (page) => {
+      await page.goto(`${own.url}/dev-ui/apps/asks`);
+      await say(page, "Hello");
+      await page.getByText("Here I am.").waitFor();
+      await page.goto(`${own.url}/dev-ui/runs?app=asks&user=me`);
+      await page.getByRole("link", { name: /Hello/ }).first().click();
+      const steps = page.getByRole("region", { name: "Steps" });
+      await steps.getByRole("button", { name: /attempt 1 gemini-2\.5-flash.*attempt, failed/ }).click();
+      const step = page.getByRole("region", { name: "Step", exact: true });
+      await step.getByText("MODEL_RATE_LIMITED").first().waitFor();
+      await step.getByText(/Gemini answered HTTP 429: slow down/).waitFor();
+      assert.equal(await steps.getByText(/^attempt \d gemini/).count(), 3);
+      // Beside the details of a step there is no room for notes.
+      await step.getByRole("button", { name: "Close" }).click();
+      await steps.getByText("HTTP 200").waitFor();
+      await assertAccessible(page, "attempts of a model call");
+    });
+  } finally {
+    await own.stop();
+    provider.close();
+  }
+});
+
 test("a YAML file with an error is shown with its line, and its recovery", () =>
   withPage(host, async (page) => {
     const file = host.file("slow/root_agent.yaml");
@@ -71,7 +171,7 @@ test("sessions are listed, searched, read and deleted", () =>
     await page.goto(`${host.url}/dev-ui/apps/dice/users/${encodeURIComponent(user)}`);
     await say(page, "Roll a die with 12 sides");
     await page.goto(`${host.url}/dev-ui/sessions?${new URLSearchParams({ app: "dice", user })}`);
-    await page.getByRole("searchbox").fill("last_sides");
+    await page.getByRole("searchbox", { name: "Search sessions" }).fill("last_sides");
     await page.getByText("1 session", { exact: true }).waitFor();
     await assertAccessible(page, "sessions");
     await page.getByRole("link", { name: "Roll a die with 12 sides" }).click();
@@ -109,6 +209,28 @@ test("a session that is closed is added to the memory of its user, and its data 
     await own.stop();
   }
 });
+
+test("a session is added to the memory of its user, which can be searched", () =>
+  withPage(host, async (page) => {
+    const user = "grace";
+    await page.goto(`${host.url}/dev-ui/apps/dice/users/${user}`);
+    await say(page, "Roll a die with 12 sides");
+    const session = new URL(page.url()).pathname.split("/").at(-1);
+    await page.goto(`${host.url}/dev-ui/sessions?${new URLSearchParams({ app: "dice", user })}`);
+    const memory = page.getByRole("region", { name: "Memory" });
+    await memory.getByRole("searchbox").fill("twelve sides");
+    await memory.getByRole("button", { name: "Search" }).click();
+    await memory.getByText("0 messages found").waitFor();
+    await page.goto(`${host.url}/dev-ui/sessions/dice/users/${user}/sessions/${session}`);
+    await page.getByRole("button", { name: "Add to the memory" }).click();
+    await page.getByRole("button", { name: "In the memory" }).waitFor();
+    await assertAccessible(page, "a remembered session");
+    await page.goto(`${host.url}/dev-ui/sessions?${new URLSearchParams({ app: "dice", user })}`);
+    await memory.getByRole("searchbox").fill("sides");
+    await memory.getByRole("searchbox").press("Enter");
+    await memory.getByText("Roll a die with 12 sides").waitFor();
+    await assertAccessible(page, "the memory of a user");
+  }));
 
 test("an artifact is shown as text, also if it is HTML", () =>
   withPage(host, async (page) => {
@@ -200,7 +322,7 @@ test("every page fits a narrow and a wide window, in light and dark", async () =
     await withPage(
       host,
       async (page) => {
-        for (const place of ["apps/dice", "runs", "sessions", "agents/dice", "components", "components/dice", "usage", "evals/dice", "build/slow"]) {
+        for (const place of ["apps/dice", "runs", "sessions", "agents/dice", "components", "components/dice", "usage", "evals/dice", "build/slow", "settings"]) {
           await page.goto(`${host.url}/dev-ui/${place}`);
           await page.getByRole("heading").first().waitFor();
           await page.waitForFunction(() => document.querySelector("main")?.innerText.length > 20);
@@ -217,6 +339,26 @@ test("every page fits a narrow and a wide window, in light and dark", async () =
     );
   }
 });
+
+test("an idle page sends no requests", () =>
+  withPage(host, async (page) => {
+    await page.clock.install();
+    for (const place of ["apps/dice", "runs?app=dice&user=me", "sessions?app=dice&user=me", "agents/dice"]) {
+      await page.goto(`${host.url}/dev-ui/${place}`);
+      await page.waitForFunction(() => document.querySelector("main")?.innerText.length > 40 && !document.querySelector("main .spinner"));
+      const requests = [];
+      const add = (request) => requests.push(request.url());
+      page.on("request", add);
+      // Until it is connected to the events of the host, the page asks for changes.
+      for (let periods = 0; periods < 5; periods += 1) {
+        requests.length = 0;
+        await page.clock.runFor(300_000);
+        if (requests.length === 0) break;
+      }
+      page.off("request", add);
+      assert.deepEqual(requests, [], place);
+    }
+  }));
 
 test("the files stay within their budget", () => {
   const dist = path.resolve(import.meta.dirname, "../dist");

@@ -107,6 +107,9 @@ for (const theme of ["light", "dark"]) {
   await visit("agents/trip-planner");
   await page.locator("figure").waitFor();
   await shoot(`agents-${theme}`);
+  await visit(`sessions?app=dice&user=${user}`);
+  await page.getByRole("cell").first().waitFor();
+  await shoot(`sessions-${theme}`);
   await visit(`sessions/trip-planner/users/${user}/sessions/${session}`);
   await page.locator("button.line").nth(3).click();
   await shoot(`session-${theme}`);
@@ -118,8 +121,11 @@ for (const theme of ["light", "dark"]) {
   replaceFile(host.file("help-desk/help-desk.wasm"), "this is no component");
   await changes.getByText("rejected").waitFor();
   await shoot(`components-${theme}`);
+  await visit("apps/greeter");
+  await say(page, "My name is Ada.");
   await visit("components/greeter");
   await page.getByText("To grant the missing access").waitFor();
+  await page.getByRole("region", { name: "Limits of each call" }).getByText(/^p99/).first().waitFor();
   await shoot(`component-${theme}`);
   replaceFile(host.file("help-desk/help-desk.wasm"), component("help_desk"));
   await visit("components/dice");
@@ -127,7 +133,7 @@ for (const theme of ["light", "dark"]) {
   await page.getByRole("button", { name: "Call" }).click();
   await page.getByText(/, CPU \d/).waitFor();
   await page.getByRole("form").scrollIntoViewIfNeeded();
-  if (theme === "dark") await shoot(`tool-${theme}`);
+  await shoot(`tool-${theme}`);
   await visit("evals/dice");
   const evaluated = page.waitForResponse((response) => response.url().endsWith("/eval-sets/rolls/run"));
   await page.getByRole("button", { name: "Run all" }).click();

@@ -55,7 +55,7 @@ export function sample(file) {
 
 export class Host {
   /** Starts a host that serves these files, given as a map from paths to contents. `args` may depend on the folder. */
-  static async start(files, args = []) {
+  static async start(files, args = [], environment = {}) {
     const folder = fs.mkdtempSync(path.join(os.tmpdir(), "hatchery-ui-"));
     for (const [name, content] of Object.entries(files)) {
       const file = path.join(folder, name);
@@ -63,14 +63,14 @@ export class Host {
       fs.writeFileSync(file, content);
     }
     const host = new Host();
-    Object.assign(host, { folder, args: typeof args === "function" ? args(folder) : args });
+    Object.assign(host, { folder, environment, args: typeof args === "function" ? args(folder) : args });
     await host.launch(0);
     return host;
   }
 
   async launch(port) {
     const options = ["serve", this.folder, "--port", String(port), "--json", ...this.args];
-    this.process = spawn(binary, options, { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, RUST_LOG: "warn" } });
+    this.process = spawn(binary, options, { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, RUST_LOG: "warn", ...this.environment } });
     this.log = "";
     this.process.stderr.on("data", (data) => (this.log += data));
     const exited = new Promise((resolve) => this.process.once("exit", resolve));

@@ -8,7 +8,7 @@ import { summarize } from "../src/model/event-summary";
 import { encodeBase64, fileText, fileUrl } from "../src/model/files";
 import { formatAge, formatBytes, formatDuration, preview } from "../src/model/format";
 import { formatRoute, parseRoute, type Route } from "../src/model/route";
-import { areParallel, buildRuns, buildSpans, timeByKind } from "../src/model/runs";
+import { areParallel, buildRuns, buildSpans, filterRuns, type Run, timeByKind } from "../src/model/runs";
 import { stateScopes } from "../src/model/state";
 import { noActions } from "./events";
 
@@ -33,6 +33,7 @@ describe("addresses", () => {
     { page: "session", app: "dice", user: "me", session: "s", tab: "events" },
     { page: "session", app: "dice", user: "me", session: "s", tab: "artifacts" },
     { page: "runs", app: "dice", user: "me" },
+    { page: "runs", app: "dice", user: "me", state: "failed", q: "six & 7" },
     { page: "run", app: "dice", user: "me", session: "s", run: "e-1" },
     { page: "compare", app: "dice", user: "a&b", session: "s/1", run: "e-1", otherSession: "t", otherRun: "e-2" },
     { page: "settings" },
@@ -111,12 +112,14 @@ describe("components", () => {
       missing: { models: ["gpt-*"], "state.write": ["user:name"] },
       unused: { network: ["api.x"] },
       why: { models: "to sum up", state: "to greet" },
+      used: { memory: { read: 12 } },
+      refused: { models: 4, "state.read": 2 },
     });
     expect(rows).toEqual([
-      { key: "models", entry: "gpt-*", state: "missing", why: "to sum up" },
-      { key: "state.write", entry: "user:name", state: "missing", why: "to greet" },
-      { key: "memory", entry: "read", state: "granted", why: undefined },
-      { key: "network", entry: "api.x", state: "unused", why: undefined },
+      { key: "models", entry: "gpt-*", state: "missing", why: "to sum up", refused: 4 },
+      { key: "state.write", entry: "user:name", state: "missing", why: "to greet", refused: 2 },
+      { key: "memory", entry: "read", state: "granted", why: undefined, used: 12 },
+      { key: "network", entry: "api.x", state: "unused", why: undefined, used: 0 },
     ]);
   });
 });
@@ -126,6 +129,17 @@ function event(id: string, author: string, timestamp: number, more: Partial<Sess
 }
 
 describe("runs", () => {
+  it("are filtered by state, and by message, error and ids", () => {
+    const run = (id: string, state: Run["state"], more: Partial<Run> = {}) => ({ ...buildRuns([event("hi", "user", 1)])[0]!, id, state, session: "s", ...more });
+    const runs = [run("e-1", "ended", { message: "Roll a die" }), run("e-2", "failed", { message: "", error: "MODEL_AUTH: no key" }), run("e-3", "failed")];
+    const ids = (filters: Parameters<typeof filterRuns>[1]) => filterRuns(runs, filters).map(({ id }) => id);
+    expect(ids({})).toEqual(["e-1", "e-2", "e-3"]);
+    expect(ids({ state: "failed" })).toEqual(["e-2", "e-3"]);
+    expect(ids({ text: " ROLL " })).toEqual(["e-1"]);
+    expect(ids({ state: "failed", text: "model_auth" })).toEqual(["e-2"]);
+    expect(ids({ text: "e-3" })).toEqual(["e-3"]);
+  });
+
   const usageMetadata = { totalTokenCount: 10 };
   const call = { parts: [{ functionCall: { id: "c", name: "roll" } }] };
   const answer = { parts: [{ functionResponse: { id: "c", name: "roll", response: {} } }] };

@@ -12,6 +12,7 @@ const OPERATIONS: { [kind: string]: JsonObject } = {
   tool: { "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "roll" },
   guest: { "hatchery.component": "dice" },
   network: { "http.request.method": "GET" },
+  attempt: { "gen_ai.request.model": "gemini" },
 };
 
 function span(id: string, kind: string, start: number, end: number, parent?: string, attributes: JsonObject = {}): TraceSpan {
@@ -61,6 +62,32 @@ describe("a trace", () => {
     expect(notes).toContainEqual(["scripted", "9 tokens", false]);
     expect(notes).toContainEqual(["network", "HTTP 503", false]);
     expect(notes).toContainEqual(["roll", "TOOL_FAILED", true]);
+  });
+
+  it("has the attempts of a model call if there were several", () => {
+    const attempt = (number: number, start: number, end: number, parent: string, attributes: JsonObject = {}) =>
+      span(`${parent}${number}`, "attempt", start, end, parent, { "hatchery.model.attempt": number, ...attributes });
+    const failed = { "error.type": "MODEL_RATE_LIMITED", "error.message": "slow down", "hatchery.model.retry_delay": 0.5 };
+    const retried = buildTrace(
+      [
+        span("a", "agent", 0, 100),
+        span("m", "model", 0, 60, "a"),
+        attempt(1, 0, 10, "m", { ...failed, "http.response.status_code": 429 }),
+        attempt(2, 20, 40, "m", { "http.response.status_code": 200 }),
+        span("o", "model", 60, 90, "a"),
+        attempt(1, 60, 70, "o", { "http.response.status_code": 200 }),
+      ],
+      "e-1",
+    )!;
+    expect(stepsOfTrace(retried).map(({ name, note, depth, failed }) => [name, note, depth, failed])).toEqual([
+      ["dice", "agent", 0, false],
+      ["scripted", "", 1, false],
+      ["attempt 1 gemini", "MODEL_RATE_LIMITED, again after 500 ms", 2, true],
+      ["attempt 2 gemini", "HTTP 200", 2, false],
+      ["scripted", "", 1, false],
+    ]);
+    // The time of an attempt is that of its call.
+    expect(Math.round(retried.shares.get("model")! * 1000)).toBe(90);
   });
 
   it("leaves out the pause of a run that was continued", () => {

@@ -26,9 +26,9 @@ const STDERR_TAIL: usize = 1024;
 
 /// The log of one call. Clones share the budget.
 #[derive(Clone)]
-pub(crate) struct GuestLog(Arc<Shared>);
+pub(crate) struct GuestLog(Arc<GuestLogInner>);
 
-struct Shared {
+struct GuestLogInner {
     component: Arc<str>,
     limits: Limits,
     state: Mutex<State>,
@@ -66,7 +66,7 @@ impl LogLabels {
 impl GuestLog {
     pub(crate) fn new(component: Arc<str>, cx: Option<&CallContext>, limits: &Limits) -> Self {
         let state = State { labels: LogLabels::of(cx), ..State::default() };
-        Self(Arc::new(Shared { component, limits: limits.clone(), state: Mutex::new(state) }))
+        Self(Arc::new(GuestLogInner { component, limits: limits.clone(), state: Mutex::new(state) }))
     }
 
     /// Starts over for the next call of the same instance, with the full budget and an empty stderr tail.

@@ -40,6 +40,7 @@ pub use policy::{
 };
 pub use runtime::http::{RecordedHttp, RecordedResponse};
 pub use runtime::program::join as join_program;
+pub use runtime::store::call_statistics::{ComponentUsage, Quantiles};
 pub use runtime::{cache, compile, config, engine, limits, requirements};
 pub use settings::{DeterministicMode, HotReload, Settings};
 pub use watch::CatalogHandle;

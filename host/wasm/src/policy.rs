@@ -12,6 +12,7 @@ mod deterministic;
 mod environment;
 mod files;
 mod grant_report;
+mod grant_uses;
 mod network;
 mod outbound;
 mod path_conflict;
@@ -31,6 +32,8 @@ pub use deterministic::{ClockGrant, RandomGrant};
 pub use environment::Variable;
 pub use files::{Access, Folder};
 pub use grant_report::{GrantEntries, GrantReport};
+pub use grant_uses::GrantCounts;
+pub(crate) use grant_uses::GrantUses;
 pub use outbound::{OutboundPolicy, entries_for};
 pub(crate) use path_conflict::check_folders_of;
 pub use path_conflict::{PathConflict, ProtectedPath, check_readable_folders, check_writable_folders};
@@ -88,6 +91,9 @@ pub struct Grants {
     /// [`Settings::of`](crate::Settings::of).
     #[serde(skip)]
     pub private_components: BTreeSet<String>,
+    /// How often they are used.
+    #[serde(skip)]
+    pub(crate) uses: GrantUses,
 }
 
 /// State keys `user:…` and `app:…` that a component may use. Session keys and `temp:…` need no grant.

@@ -23,7 +23,7 @@ pub struct Program {
 }
 
 /// A running program. Dropping it kills it.
-pub(super) struct Running {
+pub(super) struct RunningProgram {
     pub(super) url: String,
     child: Child,
 }
@@ -38,17 +38,17 @@ impl Program {
         Ok(Self { name: name.to_owned(), path: path.into(), args: Vec::new(), environment: Vec::new() })
     }
 
-    pub(super) async fn start(&self) -> anyhow::Result<Running> {
+    pub(super) async fn start(&self) -> anyhow::Result<RunningProgram> {
         let mut command = Command::new(&self.path);
         command.args(&self.args).envs(self.environment.iter().cloned()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().with_context(|| format!("cannot start {}", self.path.display()))?;
         let stdout = child.stdout.take().context("stdout is a pipe")?;
         let line = BufReader::new(stdout).lines().next_line().await?;
-        Ok(Running { url: line.with_context(|| format!("{} printed no URL", self.name))?, child })
+        Ok(RunningProgram { url: line.with_context(|| format!("{} printed no URL", self.name))?, child })
     }
 }
 
-impl Running {
+impl RunningProgram {
     pub(super) fn process(&self) -> anyhow::Result<u32> {
         self.child.id().context("the server has ended")
     }

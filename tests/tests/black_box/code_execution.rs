@@ -18,7 +18,7 @@ fn guide() -> Result<Folder> {
     ensure!(files == 2, "the guide has {files} files");
     let components = user_data(&folder).join("hatchery/components");
     std::fs::create_dir_all(&components)?;
-    std::fs::copy(paths::component("data_analyst")?, components.join("sandbox.wasm"))?;
+    std::fs::write(components.join("sandbox.wasm"), paths::component("data_analyst")?)?;
     Ok(folder)
 }
 

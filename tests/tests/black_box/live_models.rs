@@ -389,3 +389,47 @@ async fn a_live_model_of_a_component_speaks_through_the_route() -> Result<()> {
     ensure!(code != 1000 && reason.contains("too much noise"), "{code} {reason}");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_script_speaks_live_without_a_key_and_speech_is_saved_if_the_client_asks_for_it() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("bird/root_agent.yaml", "name: bird\nmodel: scripted-live:bird/answers.yaml\ninstruction: Sing.\n")?;
+    folder.write(
+        "bird/answers.yaml",
+        "turns:\n  - when: {user: sound}\n    reply: I hear you.\n  - reply: Good morning.\n",
+    )?;
+    let host = Host::serve(&folder).await?;
+    // A tenth of a second.
+    let speech = pcm(16000, &format!("{}AAA=", "AAAA".repeat(1066)));
+    for (session, parameter) in [("s1", "save_live_blob=true"), ("s2", "saveLiveBlob=true"), ("s3", "modalities=AUDIO")]
+    {
+        host.create_session("bird", session).await?;
+        let query = format!("app_name=bird&user_id={USER}&session_id={session}&{parameter}");
+        let mut live = Live::open(&host, &query).await?;
+        live.send(&json!({"blob": speech})).await?;
+        live.send(&json!({"audioStreamEnd": true})).await?;
+        let answer = live.turn().await?;
+        let has = |check: fn(&Value) -> bool| answer.iter().any(check);
+        ensure!(has(|event| event["inputTranscription"]["text"] == "0.1 s of sound"), "{answer:?}");
+        ensure!(has(|event| event["outputTranscription"]["text"].as_str().is_some_and(|text| text.contains("hear"))));
+        ensure!(
+            has(|event| event["content"]["parts"][0]["inlineData"]["mimeType"] == "audio/pcm;rate=24000"),
+            "{answer:?}"
+        );
+        live.send(&json!({"close": true})).await?;
+        let artifacts = format!("/apps/bird/users/{USER}/sessions/{session}/artifacts");
+        let names = host.get(&artifacts).await?.json(200)?;
+        let names: Vec<_> = names.as_array().context("names")?.iter().filter_map(Value::as_str).collect();
+        if session == "s3" {
+            assert_eq!(names, [""; 0]);
+            continue;
+        }
+        let [input, output] = names.as_slice() else { bail!("{names:?}") };
+        ensure!(input.starts_with("live_input_") && output.starts_with("live_output_"), "{names:?}");
+        let heard = host.get(&format!("{artifacts}/{input}")).await?.json(200)?;
+        assert_eq!(heard["inlineData"]["data"], speech["data"]);
+        let spoken = host.get(&format!("{artifacts}/{output}")).await?.json(200)?;
+        assert_eq!(spoken["inlineData"]["mimeType"], "audio/pcm;rate=24000");
+    }
+    Ok(())
+}

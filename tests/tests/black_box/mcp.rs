@@ -100,6 +100,27 @@ async fn a_client_uses_a_component_as_soon_as_it_is_dropped_into_the_folder() ->
 }
 
 #[tokio::test]
+async fn a_client_gets_the_prompts_and_files_of_the_folder() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("towns/oslo.md", "Oslo is a town.")?;
+    let config = "mcp:\n  expose:\n    resources: { 'docs://{town}': { file: 'towns/{town}.md' } }\n    prompts:\n      report:\n        \
+                  arguments: [{ name: town, required: true }]\n        messages: [{ text: 'Report on {town}.' }, { resource: 'docs://{town}' }]\n";
+    folder.write("hatchery.yaml", config)?;
+    let mut command = McpCommand::start(&folder)?;
+    command.initialize().await?;
+    let prompt = command.request(1, "prompts/get", json!({"name": "report", "arguments": {"town": "oslo"}})).await?;
+    assert_eq!(prompt.pointer("/messages/0/content/text"), Some(&json!("Report on oslo.")), "{prompt}");
+    assert_eq!(prompt.pointer("/messages/1/content/resource/text"), Some(&json!("Oslo is a town.")), "{prompt}");
+    let argument = json!({"name": "town", "value": "o"});
+    let request = json!({"ref": {"type": "ref/resource", "uri": "docs://{town}"}, "argument": argument});
+    let completion = command.request(2, "completion/complete", request).await?;
+    assert_eq!(completion.pointer("/completion/values"), Some(&json!(["oslo"])), "{completion}");
+    drop(command.stdin);
+    ensure!(tokio::time::timeout(TIMEOUT, command.child.wait()).await??.success());
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_agent_uses_the_tools_of_a_process_that_the_operator_configures() -> Result<()> {
     let (server, folder) = (Folder::empty()?, Folder::empty()?);
     server.put("dice.wasm", paths::component("dice")?)?;

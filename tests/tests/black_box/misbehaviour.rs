@@ -187,3 +187,22 @@ async fn many_concurrent_spinning_runs_are_stopped_and_the_host_keeps_serving() 
     futures::future::try_join_all(runs).await?;
     check_health(&host, "after").await
 }
+
+#[tokio::test]
+async fn a_component_has_what_its_calls_have_used_of_its_limits() -> Result<()> {
+    let folder = Folder::empty()?;
+    let host = host(&folder).await?;
+    let usage = async || Ok::<_, anyhow::Error>(host.get("/components/misbehaver").await?.json(200)?["usage"].clone());
+    assert_eq!(usage().await?, json!({"calls": 0, "limitHits": {}}), "describing it does not count");
+    tool_error(&host, "spin", "spin").await?;
+    tool_error(&host, "allocate", "allocate").await?;
+    check_health(&host, "healthy").await?;
+    let usage = usage().await?;
+    assert_eq!((&usage["calls"], &usage["limitHits"]), (&json!(3), &json!({"limits.cpu": 1, "limits.memory": 1})));
+    let number = |pointer: &str| usage.pointer(pointer).and_then(Value::as_f64).with_context(|| format!("{usage}"));
+    assert!(number("/cpuSeconds/max")? >= 0.3 && number("/wallSeconds/max")? >= number("/cpuSeconds/p50")?, "{usage}");
+    let memory = number("/memory/max")?;
+    assert!(memory > 1_048_576.0 && memory <= 16.0 * 1_048_576.0, "{usage}");
+    assert_eq!(usage.get("agentWallSeconds"), None, "no agent has run");
+    Ok(())
+}

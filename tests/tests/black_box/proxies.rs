@@ -20,7 +20,7 @@ use proxy::{Kind, NAME, Proxy, Route};
 
 const KEY: &str = "operator-key-0123456789";
 
-/// What the guide says about a host behind a proxy.
+/// The configuration of a host behind a proxy, as in the guide.
 const CONFIG: &str = "\
 server:
   allowed_hosts: [agents.example]
@@ -74,7 +74,7 @@ impl SocketHost {
 struct Client<'a> {
     proxy: &'a Proxy,
     model: &'a HeldModel,
-    /// What precedes the paths of routes, or empty.
+    /// The prefix of the routes, or empty.
     prefix: &'a str,
 }
 

@@ -1,11 +1,13 @@
 //! What a host reports to others: spans over OTLP, and metrics.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use axum::Router;
 use axum::body::Bytes;
 use axum::http::{self, HeaderMap};
+use axum::response::IntoResponse;
 use axum::routing::post;
 use hatchery_tests::host::message;
 use hatchery_tests::{Folder, Host, paths, serve_http};
@@ -13,11 +15,13 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as AnyValue;
 use opentelemetry_proto::tonic::trace::v1::Span;
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use prost::Message;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::hatchery_with;
+use crate::traces::Trace;
 
 /// A collector that keeps what it gets.
 #[derive(Clone, Default)]
@@ -188,6 +192,88 @@ async fn fail_and_stop(captures: &str) -> Result<()> {
             assert_eq!(words.contains("no luck"), captures == "true", "{status:?} {message}");
         }
         assert_eq!(text(&span.attributes, "error.type"), Some("MODEL_BAD_REQUEST"), "{name}");
+    }
+    Ok(())
+}
+
+/// Starts a server of the Gemini API that is overloaded, then limits the rate, then answers. Returns its URL.
+async fn start_busy_provider() -> Result<String> {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let answer = async move || match requests.fetch_add(1, Ordering::Relaxed) {
+        0 => (http::StatusCode::SERVICE_UNAVAILABLE, json!({"error": {"message": "s3cret load"}}).to_string())
+            .into_response(),
+        1 => (
+            http::StatusCode::TOO_MANY_REQUESTS,
+            [("retry-after", "0")],
+            json!({"error": {"message": "s3cret rate"}}).to_string(),
+        )
+            .into_response(),
+        _ => {
+            let content = json!({"role": "model", "parts": [{"text": "Hello."}]});
+            let chunk = json!({"candidates": [{"content": content, "finishReason": "STOP"}]});
+            ([("content-type", "text/event-stream")], format!("data: {chunk}\n\n")).into_response()
+        }
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}", listener.local_addr()?);
+    tokio::spawn(axum::serve(listener, Router::new().fallback(answer)).into_future());
+    Ok(url)
+}
+
+#[tokio::test]
+async fn each_attempt_of_a_model_call_is_in_the_trace_and_is_exported() -> Result<()> {
+    let collector = Collector::default();
+    let (collector_url, provider_url) = (collector.start().await?, start_busy_provider().await?);
+    let folder = Folder::empty()?;
+    folder.write(
+        "asks/root_agent.yaml",
+        "name: asks\nmodel: gemini-2.5-flash\ninstruction: Answer.\ngenerate_content_config:\n  \
+         httpOptions: {retryOptions: {initialDelay: 0.01}}\n",
+    )?;
+    let environment = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", &*collector_url),
+        ("GOOGLE_GEMINI_BASE_URL", &*provider_url),
+        ("GOOGLE_API_KEY", "k"),
+    ];
+    let host = Host::serve_with_environment(&folder, &environment).await?;
+    host.create_session("asks", "s1").await?;
+    let mut request = message("asks", "s1", "Hi");
+    request["streaming"] = true.into();
+    let answer = host.post("/run_sse", &request).await?;
+    ensure!(answer.text.contains("Hello."), "{}", answer.text);
+
+    let trace = Trace::read(&host, "asks", "s1").await?;
+    let call = trace.span("call_llm")?;
+    assert_eq!(call["attributes"]["hatchery.model.retries"], 2);
+    let mut delays = Vec::new();
+    for (number, status, category, code) in [
+        (1, 503, "SERVER_ERROR".into(), "MODEL_SERVER_ERROR".into()),
+        (2, 429, "RATE_LIMITED".into(), "MODEL_RATE_LIMITED".into()),
+        (3, 200, Value::Null, Value::Null),
+    ] {
+        let attempt = trace.span(&format!("model_attempt {number}"))?;
+        assert_eq!(attempt["parent_span_id"], call["span_id"]);
+        let attributes = &attempt["attributes"];
+        assert_eq!(attributes["hatchery.model.attempt"], number);
+        assert_eq!(attributes["http.response.status_code"], status);
+        assert_eq!((&attributes["hatchery.model.error_category"], &attributes["error.type"]), (&category, &code));
+        assert_eq!(attributes["gen_ai.request.model"], "gemini-2.5-flash");
+        delays.push(attributes["hatchery.model.retry_delay"].as_f64());
+    }
+    let [Some(backoff), retry_after, None] = delays.as_slice() else { anyhow::bail!("{delays:?}") };
+    ensure!((0.01..=0.02).contains(backoff), "the first delay, with its jitter: {backoff}");
+    assert_eq!(*retry_after, Some(0.0), "that of Retry-After");
+    let words = &trace.span("model_attempt 1")?["attributes"]["error.message"];
+    assert_eq!(words, "model `gemini-2.5-flash`: Gemini answered HTTP 503: s3cret load");
+
+    ensure!(host.stop().await?, "the host did not stop as it should");
+    let parent = collector.span("call_llm")?;
+    for (number, code) in [(1, Some("MODEL_SERVER_ERROR")), (2, Some("MODEL_RATE_LIMITED")), (3, None)] {
+        let attempt = collector.span(&format!("model_attempt {number}"))?;
+        assert_eq!((&attempt.parent_span_id, attempt.kind()), (&parent.span_id, SpanKind::Client));
+        assert_eq!(text(&attempt.attributes, "error.type"), code);
+        assert_eq!(text(&attempt.attributes, "error.message"), None, "errors may repeat content");
+        assert_eq!(text(&attempt.attributes, "gen_ai.operation.name"), None, "the call is counted once");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The state of a mock host and its records of what code has done.
+//! The state of a mock host and its records of the effects of code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -66,7 +66,7 @@ pub(super) enum CallableTool {
     Own(Tool),
 }
 
-/// The state of a mock host and its records of what code has done.
+/// The state of a mock host and its records of the effects of code.
 pub(super) struct World {
     pub(super) info: RunInfo,
     pub(super) user_content: Option<Content>,

@@ -11,9 +11,9 @@ use hatchery_core::{
 use tokio::time::{Duration, Instant, sleep};
 
 use super::agents::AgentReports;
-use super::connection::{Connection, Received};
-use super::inbound::Inbound;
-use super::outbound::{History, Outbound};
+use super::connection::{Connection, ReceivedMessage};
+use super::inbound::AnswerConverter;
+use super::outbound::{History, OutboundMessage};
 use super::peer::Peer;
 use super::{ClientError, RemoteAgentConfig};
 use crate::model::{Message, Operation, Role, SendRequest, Update};
@@ -76,7 +76,7 @@ impl CustomAgent for RemoteAgent {
         }
         let events = visible_events(&cx.call);
         let history = History { events: &events, agent: &cx.call.agent };
-        let inbound = Inbound::new(history.artifact_ids(), self.peer.config.limits.max_answer);
+        let inbound = AnswerConverter::new(history.artifact_ids(), self.peer.config.limits.max_answer);
         let config = &self.peer.config;
         let exchange = async {
             let connection = self.peer.connection().await?;
@@ -151,12 +151,12 @@ impl From<RunError> for ExchangeError {
 struct Exchange<'a> {
     cx: &'a AgentContext,
     connection: AbandonedTask,
-    inbound: Inbound,
+    inbound: AnswerConverter,
 }
 
 impl Exchange<'_> {
-    async fn send(&mut self, outbound: Outbound, id: String) -> Result<(), ExchangeError> {
-        let Outbound { parts, context_id, task_id } = outbound;
+    async fn send(&mut self, outbound: OutboundMessage, id: String) -> Result<(), ExchangeError> {
+        let OutboundMessage { parts, context_id, task_id } = outbound;
         if parts.is_empty() {
             tracing::debug!(agent = &*self.cx.call.agent, "there is nothing to tell a remote agent");
             return Ok(());
@@ -229,8 +229,9 @@ impl Exchange<'_> {
     }
 
     async fn read_task(&mut self, connection: &Connection, id: String) -> Result<(), ExchangeError> {
-        let Received { message, bytes } = connection.task(&Operation::Get { id, history_length: Some(0) }).await?;
-        self.accept(Received { message: Update::Task(message), bytes }).await
+        let ReceivedMessage { message, bytes } =
+            connection.task(&Operation::Get { id, history_length: Some(0) }).await?;
+        self.accept(ReceivedMessage { message: Update::Task(message), bytes }).await
     }
 
     /// Receives a stream. One that is lost after the task is known is not an error yet.
@@ -256,7 +257,7 @@ impl Exchange<'_> {
     }
 
     /// Emits the events of an update.
-    async fn accept(&mut self, update: Received<Update>) -> Result<(), ExchangeError> {
+    async fn accept(&mut self, update: ReceivedMessage<Update>) -> Result<(), ExchangeError> {
         let events = self.inbound.accept(update);
         self.connection.task.clone_from(&self.inbound.task_id);
         if matches!(events, Err(ClientError::Task { .. })) || self.inbound.has_ended() {

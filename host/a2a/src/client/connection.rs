@@ -28,35 +28,35 @@ pub(super) struct Connection {
 
 /// A message of a remote agent, with its size on the wire.
 #[derive(Debug)]
-pub(super) struct Received<T> {
+pub(super) struct ReceivedMessage<T> {
     pub(super) message: T,
     pub(super) bytes: usize,
 }
 
 /// The items of a stream.
-pub(super) type Updates = BoxStream<'static, Result<Received<Update>, ClientError>>;
+pub(super) type Updates = BoxStream<'static, Result<ReceivedMessage<Update>, ClientError>>;
 
 const MAX_MESSAGE: &str = "max_message";
 
 impl Connection {
     /// Sends a message, and returns its answer.
-    pub(super) async fn send(&self, operation: &Operation) -> Result<Received<Update>, ClientError> {
-        let Received { message, bytes } = self.call(operation).await?;
+    pub(super) async fn send(&self, operation: &Operation) -> Result<ReceivedMessage<Update>, ClientError> {
+        let ReceivedMessage { message, bytes } = self.call(operation).await?;
         let message = self.version.decode_update(&message).map_err(ClientError::Response)?;
-        Ok(Received { message, bytes })
+        Ok(ReceivedMessage { message, bytes })
     }
 
     /// Returns the task of an operation that results in one.
-    pub(super) async fn task(&self, operation: &Operation) -> Result<Received<Task>, ClientError> {
-        let Received { message, bytes } = self.call(operation).await?;
+    pub(super) async fn task(&self, operation: &Operation) -> Result<ReceivedMessage<Task>, ClientError> {
+        let ReceivedMessage { message, bytes } = self.call(operation).await?;
         let message = self.version.decode_task(&message).map_err(ClientError::Response)?;
-        Ok(Received { message, bytes })
+        Ok(ReceivedMessage { message, bytes })
     }
 
-    async fn call(&self, operation: &Operation) -> Result<Received<Value>, ClientError> {
+    async fn call(&self, operation: &Operation) -> Result<ReceivedMessage<Value>, ClientError> {
         let response = self.post(operation, "application/json").await?;
         let body = self.read(response).await?;
-        Ok(Received { message: result_of(&body)?, bytes: body.len() })
+        Ok(ReceivedMessage { message: result_of(&body)?, bytes: body.len() })
     }
 
     /// Performs an operation whose result is a stream. An agent that answers with a single result has a stream of one item.
@@ -115,9 +115,9 @@ fn result_of(body: &[u8]) -> Result<Value, ClientError> {
 }
 
 /// Returns the update in a response of JSON-RPC.
-fn decode_update(body: &[u8], version: Version) -> Result<Received<Update>, ClientError> {
+fn decode_update(body: &[u8], version: Version) -> Result<ReceivedMessage<Update>, ClientError> {
     let message = version.decode_update(&result_of(body)?).map_err(ClientError::Response)?;
-    Ok(Received { message, bytes: body.len() })
+    Ok(ReceivedMessage { message, bytes: body.len() })
 }
 
 /// Decodes the events of a response. An error ends the stream.

@@ -8,14 +8,14 @@ use hatchery_core::{Content, EventActions, EventData, JsonMap, Part as HostPart,
 use serde_json::{Value, json};
 
 use super::ClientError;
-use super::connection::Received;
+use super::connection::ReceivedMessage;
 use super::outbound::{ARTIFACT_ID, CONTEXT_ID, IS_WAITING, OWN_PREFIX, TASK_ID};
 use crate::error::excerpt;
 use crate::model::{Artifact, ArtifactUpdate, Message, Part, PartContent, Task, TaskState, TaskStatus, Update};
 use crate::parts::{self, ReceivedPart, metadata_value};
 
 /// Converts the answer to one message.
-pub(super) struct Inbound {
+pub(super) struct AnswerConverter {
     pub(super) task_id: Option<String>,
     context_id: Option<String>,
     /// The artifacts of earlier answers, which a task repeats.
@@ -67,7 +67,7 @@ impl OpenArtifact {
     }
 }
 
-impl Inbound {
+impl AnswerConverter {
     /// `earlier_artifacts` are the artifacts of earlier answers, `max_bytes` is the limit of this answer.
     pub(super) fn new<'a>(earlier_artifacts: impl Iterator<Item = &'a str>, max_bytes: usize) -> Self {
         Self {
@@ -93,8 +93,8 @@ impl Inbound {
     ///
     /// # Errors
     /// If the task has failed, was refused or canceled, or the answer is too large.
-    pub(super) fn accept(&mut self, update: Received<Update>) -> Result<Vec<EventData>, ClientError> {
-        let Received { message: update, bytes } = update;
+    pub(super) fn accept(&mut self, update: ReceivedMessage<Update>) -> Result<Vec<EventData>, ClientError> {
+        let ReceivedMessage { message: update, bytes } = update;
         self.count(&update, bytes)?;
         let events = match update {
             Update::Message(message) => {

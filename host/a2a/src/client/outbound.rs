@@ -19,7 +19,7 @@ pub(super) const IS_WAITING: &str = "a2a:is_waiting";
 
 /// A message before it is sent.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Outbound {
+pub(super) struct OutboundMessage {
     pub(super) parts: Vec<Part>,
     pub(super) context_id: Option<String>,
     /// The task that the message continues.
@@ -44,18 +44,18 @@ impl History<'_> {
     }
 
     /// Returns the next message. Its parts are empty if there is no new event.
-    pub(super) fn outbound(&self, aggregation: Aggregation) -> Outbound {
+    pub(super) fn outbound(&self, aggregation: Aggregation) -> OutboundMessage {
         let last = self.own().next_back();
         let context_id = last.and_then(|(_, event)| metadata(event, CONTEXT_ID)).map(Into::into);
         if let Some(answer) = self.answer() {
-            return Outbound { context_id, ..answer };
+            return OutboundMessage { context_id, ..answer };
         }
         let waiting = last.filter(|(_, event)| {
             event.custom_metadata.as_ref().and_then(|it| it.get(IS_WAITING)) == Some(&Value::Bool(true))
         });
         let task_id = waiting.and_then(|(_, event)| metadata(event, TASK_ID)).map(Into::into);
         let since = last.map_or(0, |(index, _)| index + 1);
-        Outbound { parts: self.parts_since(since, aggregation), context_id, task_id }
+        OutboundMessage { parts: self.parts_since(since, aggregation), context_id, task_id }
     }
 
     /// Returns the id of the task of the newest answer. `None` if it had none.
@@ -69,7 +69,7 @@ impl History<'_> {
     }
 
     /// Returns the answers to calls of the agent in the newest message of the user, if it follows the agent's last event.
-    fn answer(&self) -> Option<Outbound> {
+    fn answer(&self) -> Option<OutboundMessage> {
         let last = self.own().next_back()?.0;
         let newest = self.events.iter().skip(last + 1).rev().find(|event| event.author == USER_AUTHOR)?;
         let content = newest.content.as_ref()?;
@@ -84,7 +84,7 @@ impl History<'_> {
         };
         let parts = content.parts.iter().filter(is_answer).filter_map(|part| parts::send(part, &[]));
         let task_id = metadata(call_event, TASK_ID).map(Into::into);
-        Some(Outbound { parts: parts.collect(), context_id: None, task_id })
+        Some(OutboundMessage { parts: parts.collect(), context_id: None, task_id })
     }
 
     /// Returns the events since an index as parts: those of the user as they are, those of other agents as context.
@@ -156,7 +156,7 @@ mod tests {
         event(author, json!([{"text": text}]), json!({}))
     }
 
-    fn texts(outbound: &Outbound) -> Vec<&str> {
+    fn texts(outbound: &OutboundMessage) -> Vec<&str> {
         let text = |part: &Part| match &part.content {
             PartContent::Text(_) => true,
             _ => panic!("{part:?}"),
@@ -202,7 +202,7 @@ mod tests {
         let other = json!({"functionResponse": {"id": "x", "name": "y", "response": {}}});
         let events = [say("user", "go"), call, event("user", json!([response, other]), json!({}))];
         let outbound = History { events: &events, agent: "remote" }.outbound(Aggregation::default());
-        let Outbound { parts, context_id, task_id } = outbound;
+        let OutboundMessage { parts, context_id, task_id } = outbound;
         assert_eq!((context_id.as_deref(), task_id.as_deref()), (Some("c"), Some("t")));
         let [Part { content: PartContent::Data(data), metadata, .. }] = parts.as_slice() else { panic!("{parts:?}") };
         assert_eq!((&data["response"], &metadata["adk_type"]), (&json!({"ok": true}), &json!("function_response")));

@@ -7,31 +7,32 @@ use std::time::Duration;
 
 use hatchery_core::{CredentialId, CredentialService};
 use hatchery_mcp::{
-    Confirmation, Handshake, HttpServer, Limits, McpServers, OAuthConfig, OAuthGrant, Sampling, ServerConfig,
-    StdioServer, StoredTokens, Transport,
+    Confirmation, Handshake, HeaderProvider, HttpServer, Limits, McpServers, OAuthConfig, OAuthGrant, Sampling,
+    ServerConfig, StateHeaders, StdioServer, StoredTokens, Transport,
 };
 use hatchery_wasm::limits::units;
 use hatchery_wasm::policy::{HostPattern, OutboundPolicy, PrivateEntry, entries_for};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
+use super::mcp_expose::{McpPromptConfig, McpResourceConfig};
 use super::value::{ValueConfig, settings};
 use crate::byte_size::ByteSize;
 use crate::egress::HostEgress;
 /// Maximum number of tokens of a message that a model writes for a server, unless the file says otherwise.
 const DEFAULT_SAMPLING_TOKENS: u32 = 4096;
 
-/// The Model Context Protocol: servers whose tools agents use, and the apps and tools that clients may use.
+/// The Model Context Protocol: servers whose tools agents use, and what clients may use.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct McpConfig {
     /// Servers by name. Agents refer to them by these names.
     pub servers: BTreeMap<String, McpServerConfig>,
-    /// The apps and tools that MCP clients of this host may use.
+    /// What MCP clients of this host may use.
     pub expose: McpExposeConfig,
 }
 
-/// The apps and tools that MCP clients may use. In a pattern, `*` stands for any text.
+/// What MCP clients may use. In a pattern, `*` stands for any text.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct McpExposeConfig {
@@ -39,11 +40,15 @@ pub struct McpExposeConfig {
     pub apps: Vec<String>,
     /// Patterns of the names of tools, as in `dice/*`. Default: none.
     pub tools: Vec<String>,
+    /// Prompts by name. Default: none.
+    pub prompts: BTreeMap<String, McpPromptConfig>,
+    /// Files as resources, by their URIs. Default: none.
+    pub resources: BTreeMap<String, McpResourceConfig>,
 }
 
 impl Default for McpExposeConfig {
     fn default() -> Self {
-        Self { apps: vec!["*".into()], tools: Vec::new() }
+        Self { apps: vec!["*".into()], tools: Vec::new(), prompts: BTreeMap::new(), resources: BTreeMap::new() }
     }
 }
 
@@ -65,6 +70,8 @@ pub struct McpServerConfig {
     pub transport: McpHttpTransport,
     /// Headers of every request to it.
     pub headers: BTreeMap<String, ValueConfig>,
+    /// Headers whose values are in the state of the session, with the keys of the state. Default: none.
+    pub session_headers: BTreeMap<String, String>,
     /// True if the server may ask a person during a call. Default: false.
     pub elicitation: bool,
     /// The model that the server may use during a call. Default: none.
@@ -238,11 +245,17 @@ impl From<&McpConfirmation> for Confirmation {
 }
 
 impl McpConfig {
-    /// Checks the names and transports of servers.
+    /// Checks the names and transports of servers, the prompts and the resources.
     ///
     /// # Errors
     /// The problem, with the key.
     pub(super) fn check(&self) -> Result<(), String> {
+        for (name, prompt) in &self.expose.prompts {
+            prompt.prompt().map_err(|reason| format!("mcp.expose.prompts.{name}: {reason}"))?;
+        }
+        for (uri, resource) in &self.expose.resources {
+            resource.check(uri).map_err(|reason| format!("mcp.expose.resources: `{uri}`: {reason}"))?;
+        }
         self.servers.iter().try_for_each(|(name, server)| {
             let is_plain = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_');
             if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) {
@@ -255,8 +268,11 @@ impl McpConfig {
         })
     }
 
-    /// Resolves the paths of programs against `folder`, which is their default working directory.
+    /// Resolves the paths of files and programs against `folder`, which is the default working directory of programs.
     pub(super) fn resolve_paths(&mut self, folder: &Path) {
+        for resource in self.expose.resources.values_mut() {
+            resource.file = folder.join(&resource.file);
+        }
         for server in self.servers.values_mut().filter(|server| server.command.is_some()) {
             server.cwd = Some(folder.join(server.cwd.take().unwrap_or_default()));
             if let Some(command) = server.command.as_mut().filter(|command| command.components().nth(1).is_some()) {
@@ -281,6 +297,8 @@ impl McpServerConfig {
         let oauth = self.oauth.as_ref().zip(self.url.as_ref());
         Some(ServerConfig {
             transport: self.transport().ok()?,
+            header_provider: (!self.session_headers.is_empty())
+                .then(|| Arc::new(StateHeaders(self.session_headers.clone())) as Arc<dyn HeaderProvider>),
             oauth: oauth.map(|(oauth, url)| oauth.settings(name, url, credentials)).transpose().ok()?,
             tools: self.tools.clone(),
             confirmation: (&self.require_confirmation).into(),
@@ -310,7 +328,7 @@ impl McpServerConfig {
         }
         match (&self.command, &self.url) {
             (Some(command), None) => {
-                if self.headers.is_empty() {
+                if self.headers.is_empty() && self.session_headers.is_empty() {
                     Ok(Transport::Stdio(StdioServer {
                         command: command.clone(),
                         args: self.args.clone(),

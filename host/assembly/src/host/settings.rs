@@ -1,5 +1,7 @@
 //! Log lines for the settings of `hatchery.yaml`, and settings for apps and components that do not exist.
 
+use hatchery_core::DEFAULT_CODE_EXECUTOR;
+
 use crate::config::{AppConfig, Config, FILE_NAME};
 use crate::source::CatalogReport;
 
@@ -49,7 +51,9 @@ pub(super) fn warn_of_unknown_components(config: &Config, report: &CatalogReport
 /// Returns a warning for each component that has settings and no file. A file that cannot be loaded counts.
 pub fn unknown_components(config: &Config, report: &CatalogReport) -> Vec<String> {
     let exists = |name: &str| {
-        report.components.iter().any(|component| component.name == name)
+        // The component that is installed with the host is in no report.
+        name == DEFAULT_CODE_EXECUTOR
+            || report.components.iter().any(|component| component.name == name)
             || report.files.iter().any(|file| file.name == name)
     };
     let known = report.components.iter().map(|component| component.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -79,7 +83,7 @@ mod tests {
 
     #[test]
     fn settings_of_unknown_components_are_found() {
-        let yaml = "components: {dice: {}, broken: {}, dcie: {}}";
+        let yaml = "components: {dice: {}, broken: {}, dcie: {}, sandbox: {}}";
         let config = Config::parse(yaml, Path::new("hatchery.yaml")).unwrap();
         let report = CatalogReport {
             components: vec![ComponentReport { name: "dice".into(), ..ComponentReport::default() }],

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use hatchery_core::{
     Agent, CallContext, Callback, Claim, Content, EventSigner, EventWindow, JsonMap, Model, ModelError, Plugin,
-    RunError, SessionKey, Tool, Toolset,
+    RunError, SessionKey, SessionService, Tool, Toolset,
 };
 use hatchery_engine::build::{custom, function_tool, llm};
 use hatchery_engine::{App, Extensions, StaticCatalog};
@@ -149,12 +149,12 @@ async fn two_native_apps_of_one_name_are_an_error() {
 
 #[tokio::test]
 async fn services_are_given_as_objects_or_uris() {
-    let sessions: Arc<dyn hatchery_core::SessionService> = Arc::new(hatchery_stores::MemorySessions::new());
+    let sessions: Arc<dyn SessionService> = Arc::new(hatchery_stores::MemorySessions::new());
     let builder = Host::builder().agent(parrot("parrot")).session_service(sessions.clone());
     let host = builder.artifact_service("memory:").memory_service("memory:").open().await.unwrap();
     answer(&host, "parrot", "Hello").await;
-    let key = hatchery_core::SessionKey::new("parrot", "ada", "first");
-    let session = sessions.get(&key, hatchery_core::EventWindow::All).await.unwrap().unwrap();
+    let key = SessionKey::new("parrot", "ada", "first");
+    let session = sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
     assert_eq!(session.events.len(), 2);
     let error = Host::builder().session_service("oracle://db").open().await.map(|_| ()).unwrap_err().to_string();
     assert!(error.starts_with("session_service `oracle://db`: "), "{error}");

@@ -274,7 +274,7 @@ async fn print_events(mut run: Run, is_json: bool, has_several_agents: bool) -> 
                 }
             }
             Err(error) => {
-                // The event has what clients get. Who runs the command is the operator, too.
+                // The event has the message for clients. The user of the command is the operator, too.
                 let has_more = error.to_string() != error.client_message() && !is_json;
                 if !has_printed_error || has_more {
                     printer.print_error(error.code(), &error.to_string())?;

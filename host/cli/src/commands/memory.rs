@@ -27,7 +27,7 @@ enum Action {
     Search(SearchArgs),
     /// List the sessions in the memory, or the entries of one
     List(ListArgs),
-    /// Add a stored session to its user's memory; replaces what was added of it before
+    /// Add a stored session to its user's memory; replaces its earlier entries
     Add(AddArgs),
     /// Delete from a user's memory; sessions stay stored
     Delete(DeleteArgs),

@@ -1,4 +1,4 @@
-//! `hatchery models`: lists the providers of models, and what is missing to use each.
+//! `hatchery models`: lists the providers of models, each with its missing settings.
 
 use std::io::{self, Write};
 use std::path::PathBuf;

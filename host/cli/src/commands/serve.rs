@@ -24,7 +24,7 @@ use crate::interrupts::Interrupts;
 use crate::outcome::Outcome;
 use crate::systemd::{Notification, notify};
 use announcement::Announcement;
-use listen::{Listen, parse_socket, resolve};
+use listen::{ListenAddress, parse_socket, resolve};
 use reload::Reload;
 
 const DEFAULT_HOST: &str = "127.0.0.1";
@@ -80,10 +80,10 @@ pub struct ServerArgs {
 }
 
 impl ServerArgs {
-    fn listen(&self) -> anyhow::Result<Listen> {
+    fn listen(&self) -> anyhow::Result<ListenAddress> {
         match &self.listen {
-            Some(path) => Ok(Listen::Unix(path.clone())),
-            None => Ok(Listen::Tcp(resolve(&self.host, self.port)?)),
+            Some(path) => Ok(ListenAddress::Unix(path.clone())),
+            None => Ok(ListenAddress::Tcp(resolve(&self.host, self.port)?)),
         }
     }
 
@@ -177,7 +177,7 @@ pub async fn serve(
                 announcement.write_loaded()?;
             }
             a2a.resume_push_notifications();
-            Ok(())
+            anyhow::Ok(())
         };
         let interrupt = async {
             tokio::select! {
@@ -284,7 +284,7 @@ fn start_audit(dir: &Path, args: &ServerArgs, loaded: &LoadedConfig) -> anyhow::
 
 /// Returns the accepted `Host` headers. Addresses other than loopback need authentication, or
 /// `--allow-unauthenticated`.
-fn allowed_hosts(listen: &Listen, args: &ServerArgs, loaded: &LoadedConfig) -> anyhow::Result<Vec<String>> {
+fn allowed_hosts(listen: &ListenAddress, args: &ServerArgs, loaded: &LoadedConfig) -> anyhow::Result<Vec<String>> {
     let listed = loaded.config.server.allowed_hosts.clone();
     if listen.is_local() {
         return Ok(listed);
@@ -305,7 +305,7 @@ fn allowed_hosts(listen: &Listen, args: &ServerArgs, loaded: &LoadedConfig) -> a
 
 /// Returns the default functions of the developer UI: all of them if only operators can reach it, on this machine or by
 /// authentication.
-fn default_dev_ui(listen: &Listen, has_auth: bool) -> DevUi {
+fn default_dev_ui(listen: &ListenAddress, has_auth: bool) -> DevUi {
     if listen.is_local() || has_auth { DevUi::Full } else { DevUi::Read }
 }
 
@@ -338,7 +338,7 @@ mod tests {
             // The file is named, so its host names are trusted.
             let file = Some(folder.path().join("hatchery.yaml")).filter(|file| file.exists());
             let loaded = ConfigSource::new(&args.dir).with_file(file).load().unwrap();
-            allowed_hosts(&Listen::Tcp(resolve(host, 80).unwrap()), &args.server, &loaded)
+            allowed_hosts(&ListenAddress::Tcp(resolve(host, 80).unwrap()), &args.server, &loaded)
                 .map_err(|error| error.to_string())
         };
         let none: Vec<String> = Vec::new();
@@ -374,9 +374,9 @@ mod tests {
             ("0.0.0.0:0", false, DevUi::Read),
             ("0.0.0.0:0", true, DevUi::Full),
         ] {
-            assert_eq!(default_dev_ui(&Listen::Tcp(address.parse().unwrap()), has_auth), expected, "{address}");
+            assert_eq!(default_dev_ui(&ListenAddress::Tcp(address.parse().unwrap()), has_auth), expected, "{address}");
         }
-        assert_eq!(default_dev_ui(&Listen::Unix("/run/h.sock".into()), false), DevUi::Full);
+        assert_eq!(default_dev_ui(&ListenAddress::Unix("/run/h.sock".into()), false), DevUi::Full);
     }
 
     #[test]

@@ -176,10 +176,8 @@ async fn delete(args: &SessionArgs) -> anyhow::Result<Outcome> {
     }
     let (config, _) = args.folder.storage()?;
     // First, because a session that is not there cannot be deleted again.
-    let artifacts = match config.retention.keep_artifacts {
-        true => Vec::new(),
-        false => services.artifacts.delete_all(&key).await?,
-    };
+    let artifacts =
+        if config.retention.keep_artifacts { Vec::new() } else { services.artifacts.delete_all(&key).await? };
     services.sessions.delete(&key).await?;
     let count = pluralize(artifacts.len(), "artifact", "artifacts");
     let line = format!("deleted session {} with {count}", escape_control(&key.id));

@@ -136,7 +136,7 @@ impl SpanContent {
                 let mut attributes =
                     vec![("gcp.vertex.agent.llm_request", request_json(request, *omitted).to_string().into())];
                 let response = response.as_ref().map(|response| match response {
-                    BoundedValue::Value(event) => bounded(&Response::of(event)),
+                    BoundedValue::Value(event) => limit_size(&Response::of(event)),
                     BoundedValue::Omitted(size) => omitted_value(*size),
                 });
                 attributes
@@ -187,13 +187,14 @@ impl<'a> Response<'a> {
 
 /// Returns a request in the form in which clients show it.
 fn request_json(request: &LlmRequest, omitted: usize) -> Value {
-    let mut config = bounded(&request.config);
+    let mut config = limit_size(&request.config);
     if let Value::Object(config) = &mut config {
         if !request.system_instructions.is_empty() {
-            config.insert("system_instruction".into(), bounded(&request.system_instructions.join("\n\n")));
+            config.insert("system_instruction".into(), limit_size(&request.system_instructions.join("\n\n")));
         }
-        let functions = (!request.tools.is_empty()).then(|| json!({"function_declarations": bounded(&request.tools)}));
-        let tools: Vec<_> = functions.into_iter().chain(request.model_tools.iter().map(bounded)).collect();
+        let functions =
+            (!request.tools.is_empty()).then(|| json!({"function_declarations": limit_size(&request.tools)}));
+        let tools: Vec<_> = functions.into_iter().chain(request.model_tools.iter().map(limit_size)).collect();
         if !tools.is_empty() {
             config.insert("tools".into(), tools.into());
         }
@@ -206,7 +207,7 @@ fn request_json(request: &LlmRequest, omitted: usize) -> Value {
     json
 }
 
-fn bounded(value: &impl Serialize) -> Value {
+fn limit_size(value: &impl Serialize) -> Value {
     match json_len(value) {
         length if length > MAX_BYTES => omitted_value(length),
         _ => to_value(value),

@@ -23,6 +23,8 @@ pub enum SpanOperation {
     Model,
     /// A model call by code.
     CodeModel,
+    /// One request to the provider of a model call.
+    ModelAttempt,
     /// A tool call.
     Tool,
     /// A call into a component.
@@ -43,7 +45,7 @@ impl SpanOperation {
             Self::Model => Some("generate_content"),
             Self::CodeModel => Some("chat"),
             Self::Tool => Some("execute_tool"),
-            Self::Guest | Self::Http => None,
+            Self::ModelAttempt | Self::Guest | Self::Http => None,
         }
     }
 
@@ -51,7 +53,7 @@ impl SpanOperation {
     pub(super) fn usual_attributes(self) -> usize {
         match self {
             Self::Run | Self::Model | Self::CodeModel => 8,
-            Self::Agent | Self::Tool | Self::Guest | Self::Http => 4,
+            Self::ModelAttempt | Self::Agent | Self::Tool | Self::Guest | Self::Http => 4,
         }
     }
 
@@ -61,7 +63,8 @@ impl SpanOperation {
             Self::Model | Self::CodeModel => Some(TimeKind::Model),
             Self::Tool => Some(TimeKind::Tool),
             Self::Guest => Some(TimeKind::Guest),
-            Self::Run | Self::Agent | Self::Http => None,
+            // That of the call counts.
+            Self::Run | Self::Agent | Self::ModelAttempt | Self::Http => None,
         }
     }
 
@@ -72,6 +75,7 @@ impl SpanOperation {
             Self::Model => return "call_llm".into(),
             Self::Agent => "invoke_agent",
             Self::CodeModel => "chat",
+            Self::ModelAttempt => "model_attempt",
             Self::Tool => "execute_tool",
             Self::Guest => "call_guest",
             Self::Http => return subject.to_string().into(),

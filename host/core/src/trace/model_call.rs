@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use super::SpanContext;
+use super::data::{PROVIDER_NAME, SpanOperation};
+use super::{Place, Span, SpanContext};
+use crate::error::{ModelError, RunError};
 use crate::run_usage::RunUsage;
 use crate::sync::MutexExt;
 
@@ -28,6 +30,8 @@ struct RetryBudget {
 
 struct Progress {
     started: Instant,
+    /// The span of the call, which keeps the request and so this value.
+    place: Weak<Place>,
     header: Option<String>,
     provider: Mutex<Option<&'static str>>,
     retries: AtomicU64,
@@ -37,14 +41,15 @@ struct Progress {
 impl ModelCallProgress {
     /// Begins to record the call of the current span.
     pub(super) fn begin(context: &SpanContext) -> Self {
-        let begin = || Progress {
+        let begin = |place: &Arc<Place>| Progress {
             started: Instant::now(),
+            place: Arc::downgrade(place),
             header: context.header(),
             provider: Mutex::default(),
             retries: AtomicU64::default(),
             first_chunk: OnceLock::new(),
         };
-        Self { recorded: context.is_recorded().then(|| Arc::new(begin())), retries: None }
+        Self { recorded: context.0.as_ref().map(|place| Arc::new(begin(place))), retries: None }
     }
 
     /// Returns the header `traceparent` for requests to the provider. `None` if no exporter samples the trace.
@@ -81,6 +86,18 @@ impl ModelCallProgress {
         }
     }
 
+    /// Begins an attempt of the call: a request to the provider. The first one has the number 1.
+    pub fn start_attempt(&self, model: &str, number: u32) -> ModelAttempt {
+        let place = self.recorded.as_ref().and_then(|progress| progress.place.upgrade());
+        let mut span = SpanContext(place).start(SpanOperation::ModelAttempt, number);
+        span.record(|data| {
+            data.set_some(PROVIDER_NAME, self.provider());
+            data.set("gen_ai.request.model", model.to_owned());
+            data.set("hatchery.model.attempt", u64::from(number));
+        });
+        ModelAttempt(span)
+    }
+
     /// Records that a chunk of a streamed response has arrived. Later chunks change nothing.
     pub fn set_responded(&self) {
         if let Some(progress) = &self.recorded {
@@ -98,6 +115,38 @@ impl ModelCallProgress {
 
     pub(super) fn first_chunk(&self) -> Option<Duration> {
         self.recorded.as_ref()?.first_chunk.get().copied()
+    }
+}
+
+/// An attempt of a model call in progress, from the request to the head of the response. Its span is exported when it is
+/// dropped.
+#[must_use]
+pub struct ModelAttempt(Span);
+
+impl ModelAttempt {
+    /// Ends a successful attempt. `status` is the HTTP status, if it is known.
+    pub fn succeed(&mut self, status: Option<u16>) {
+        self.0.end();
+        self.set_status(status);
+    }
+
+    /// Ends a failed attempt. `category` is that of the error.
+    pub fn fail(&mut self, error: &ModelError, category: &'static str) {
+        self.0.end();
+        self.set_status(error.status);
+        self.0.record(|data| data.set("hatchery.model.error_category", category));
+        if self.0.is_recorded() {
+            self.0.set_error(&RunError::Model(error.clone()));
+        }
+    }
+
+    /// Sets the delay before the next attempt.
+    pub fn set_retry_delay(&mut self, delay: Duration) {
+        self.0.record(|data| data.set("hatchery.model.retry_delay", delay.as_secs_f64()));
+    }
+
+    fn set_status(&mut self, status: Option<u16>) {
+        self.0.record(|data| data.set_some("http.response.status_code", status.map(u64::from)));
     }
 }
 

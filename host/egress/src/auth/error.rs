@@ -22,7 +22,7 @@ pub enum AuthError {
         host: String,
         reason: String,
     },
-    /// The server does not accept what the user has granted.
+    /// The server does not accept the grant of the user.
     #[error("the OAuth server refuses access: {reason}")]
     Refused {
         /// The code of the error, such as `access_denied`.

@@ -8,6 +8,7 @@ mod recording;
 mod speech;
 mod streams;
 mod tools;
+mod turn_end;
 
 use std::collections::{HashSet, VecDeque};
 use std::pin::pin;
@@ -16,19 +17,20 @@ use std::time::Instant;
 
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{
-    Aggregator, Content, Event, EventData, FunctionCall, LiveConnection, LiveRequest, LiveResponse, LlmRequest,
-    LlmResponse, ModelError, ModelErrorKind, Part, PartData, QueuedRequest, RunError, Span, SpanOperation, USER_AUTHOR,
-    UsageMetadata, new_event_id,
+    Content, Event, EventData, FunctionCall, LiveConnection, LiveRequest, LiveResponse, LlmRequest, LlmResponse,
+    ModelError, ModelErrorKind, Part, PartData, QueuedRequest, RunError, Span, SpanOperation, UsageMetadata,
+    new_event_id,
 };
 use serde_json::json;
 
 use super::model_call::response_event;
 use super::{LoopDriver, request};
 use crate::run::{AgentOutcome, LiveInput, LiveMessage};
-use recording::{RecordedAudio, Recording};
+use recording::Recording;
 use speech::Speech;
 use streams::RunningStreams;
 use tools::{FinishedBatch, RunningTools};
+use turn_end::{ModelText, TurnEnd};
 
 /// Maximum number of messages of the model that are kept while a request is sent.
 const MAX_RECEIVED: usize = 32;
@@ -105,25 +107,6 @@ struct Conversation<'a> {
     is_in_turn: bool,
     /// True once the conversation ends with the turn of the model.
     is_ending: bool,
-}
-
-/// The chunks of a text event.
-struct ModelText {
-    event_id: String,
-    text: Aggregator,
-}
-
-impl ModelText {
-    fn new() -> Self {
-        Self { event_id: new_event_id(), text: Aggregator::default() }
-    }
-}
-
-/// The end of a model's turn.
-#[derive(Default)]
-struct TurnEnd {
-    turn_complete: Option<bool>,
-    interrupted: Option<bool>,
 }
 
 impl<'a> Conversation<'a> {
@@ -353,6 +336,10 @@ impl<'a> Conversation<'a> {
         if self.turns > 1 { call.invocation.count_llm_call(&call.agent) } else { Ok(()) }
     }
 
+    fn run_id(&self) -> &'a str {
+        &self.driver.cx.call.invocation.id
+    }
+
     /// Sends a chunk on. Speech is not kept.
     async fn handle_content(&mut self, content: Content) -> Result<(), RunError> {
         let is_media = |part: &Part| matches!(part.data, PartData::InlineData(_));
@@ -390,93 +377,6 @@ impl<'a> Conversation<'a> {
             span.set_response(event);
         }
         span.finish();
-    }
-
-    /// Stores speech and text. The last event has the reason of the end and the usage.
-    async fn end_turn(&mut self, end: TurnEnd) -> Result<(), RunError> {
-        self.is_in_turn = false;
-        self.save_recordings().await?;
-        let usage = self.usage.take();
-        let event = self.store_words(end, usage).await?;
-        self.end_span(event.as_ref());
-        Ok(())
-    }
-
-    /// Stores speech and text. Returns the last event.
-    async fn store_words(
-        &mut self,
-        end: TurnEnd,
-        usage: Option<UsageMetadata>,
-    ) -> Result<Option<Arc<Event>>, RunError> {
-        let user_speech = self.user_speech.finish();
-        self.emit_user_speech(user_speech).await?;
-        let ModelText { event_id: id, text } = std::mem::replace(&mut self.model_text, ModelText::new());
-        let (speech, text) = (self.model_speech.finish(), text.finish());
-        let Some(response) = text else { return self.emit_model_speech(speech, end, usage).await };
-        self.emit_model_speech(speech, TurnEnd::default(), None).await?;
-        let TurnEnd { turn_complete, interrupted } = end;
-        let response = LlmResponse { partial: false, turn_complete, interrupted, usage_metadata: usage, ..response };
-        let response = self.driver.call_after_model(response).await?;
-        self.driver.emit_response(id, response).await.map(Some)
-    }
-
-    fn run_id(&self) -> &'a str {
-        &self.driver.cx.call.invocation.id
-    }
-
-    /// Saves the speech since the last turn as artifacts. The next event has their names.
-    async fn save_recordings(&mut self) -> Result<(), RunError> {
-        let run = self.run_id();
-        let recorded = self.recordings.as_mut().map(|recordings| recordings.each_mut().map(|side| side.finish(run)));
-        for audio in recorded.into_iter().flatten() {
-            self.save(audio).await?;
-        }
-        Ok(())
-    }
-
-    async fn save(&mut self, audio: Option<RecordedAudio>) -> Result<(), RunError> {
-        if let Some(RecordedAudio { name, part }) = audio {
-            self.driver.cx.call.save_artifact(&name, &part).await?;
-        }
-        Ok(())
-    }
-
-    /// Emits the user's speech as an event of the user.
-    async fn emit_user_speech(&mut self, event: Option<EventData>) -> Result<(), RunError> {
-        let Some(data) = event else { return Ok(()) };
-        let call = &self.driver.cx.call;
-        let data = EventData {
-            author: USER_AUTHOR.into(),
-            invocation_id: call.invocation.id.clone(),
-            branch: call.branch.as_deref().map(Into::into),
-            input_transcription: data.output_transcription,
-            output_transcription: None,
-            ..data
-        };
-        self.driver.cx.sink.emit(Event::new(data)).await.map(drop)
-    }
-
-    /// Emits the model's speech, and the end of its turn. An end alone is not stored, unless there are artifacts.
-    async fn emit_model_speech(
-        &mut self,
-        event: Option<EventData>,
-        TurnEnd { turn_complete, interrupted }: TurnEnd,
-        usage: Option<UsageMetadata>,
-    ) -> Result<Option<Arc<Event>>, RunError> {
-        let is_end = turn_complete.is_some() || interrupted.is_some();
-        let data = match event {
-            Some(data) => data,
-            None if self.has_artifacts() => EventData::default(),
-            None if is_end => EventData { partial: true, ..EventData::default() },
-            None => return Ok(None),
-        };
-        let usage_metadata = usage.map(Box::new);
-        let data = EventData { turn_complete, interrupted, usage_metadata, ..data };
-        self.driver.cx.emit(data).await.map(Some)
-    }
-
-    fn has_artifacts(&self) -> bool {
-        !self.driver.cx.call.actions().artifact_delta.is_empty()
     }
 
     /// Sends the results of tools to the model. A tool may have transferred to another agent.

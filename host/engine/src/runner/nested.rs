@@ -149,6 +149,7 @@ impl NestedRunner {
             state_delta,
             config: RunConfig { streaming_mode, auto_create_session: is_named, ..RunConfig::default() },
             origin: parent.caller.origin,
+            input: parent.input.clone(),
             trace_parent: cx.span().parent(),
             cancel: cancel.clone(),
             ..RunRequest::new(&*parent.session_key.user, session.as_str(), message)

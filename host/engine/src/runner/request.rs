@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use hatchery_core::{
-    CallerOrigin, Content, Event, FunctionResponse, JsonMap, MAX_ID_BYTES, MAX_JSON_DEPTH, PartData, RunConfig,
-    RunError, TraceParent, USER_AUTHOR, check_message, invalid_message, is_json_too_deep,
+    CallerOrigin, Content, Event, FunctionResponse, InputClient, JsonMap, MAX_ID_BYTES, MAX_JSON_DEPTH, PartData,
+    RunConfig, RunError, TraceParent, USER_AUTHOR, check_message, invalid_message, is_json_too_deep,
 };
 use imbl::Vector;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +31,8 @@ pub struct RunRequest {
     pub config: RunConfig,
     /// How the request reached the host.
     pub origin: CallerOrigin,
+    /// The client, if it can be asked for input during the run.
+    pub input: Option<Arc<dyn InputClient>>,
     /// The span of the caller that the run is part of.
     pub trace_parent: Option<TraceParent>,
     /// Cancels the run when cancelled. Unlike [`Runner::stop_runs`](super::Runner::stop_runs), this is its end.
@@ -49,6 +51,7 @@ impl RunRequest {
             state_delta: JsonMap::new(),
             config: RunConfig::default(),
             origin: CallerOrigin::default(),
+            input: None,
             trace_parent: None,
             cancel: CancellationToken::new(),
         }

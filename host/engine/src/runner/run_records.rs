@@ -93,7 +93,7 @@ impl Runner {
             interrupted.into_iter().partition(|run| run.attempts >= MAX_ATTEMPTS);
         for StoredRun { session, id, attempts, .. } in given_up {
             tracing::error!(%session, run = id, attempts, "a background run is given up: its host has died in each attempt");
-            let message = format!("the run was given up after {attempts} attempts, in each of which its host has died");
+            let message = format!("the run was given up after {attempts} attempts: its host died in each of them");
             let failure = RunFailure { code: "RUN_GIVEN_UP".into(), message };
             runs.change(&session, &id, None, &RunTransition::Fail(failure)).await?;
         }

@@ -180,7 +180,7 @@ impl RunnerInner {
         result.map(|is_finished| is_finished.then_some(journal))
     }
 
-    /// Sets up what the agents of a run share. Returns it with the user's input and the run that is continued.
+    /// Creates the context that the agents of a run share. Returns it with the user's input and the run that is continued.
     fn open_run(
         self: &Arc<Self>,
         key: SessionKey,
@@ -213,6 +213,7 @@ impl RunnerInner {
             session,
             user_content,
             caller: Caller::new(key.user, request.origin),
+            input: request.input,
             run_config: app.settings.run.over(request.config),
             services,
             cancel: request.cancel,

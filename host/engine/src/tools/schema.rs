@@ -20,7 +20,7 @@ use hatchery_core::Invocation;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use compile::Compiled;
+use compile::CompiledSchema;
 use counted::CountedNode;
 use steps::{Interrupt, Limits, RunBudget, run_metered};
 
@@ -106,7 +106,7 @@ pub(crate) fn schema_error(schema: &Value) -> Option<String> {
     compile::get_or_compile(schema).err().map(|reason| reason.to_string())
 }
 
-async fn compile_for(schema: &Value, run: &Invocation) -> Result<Arc<Compiled>, Failure> {
+async fn compile_for(schema: &Value, run: &Invocation) -> Result<Arc<CompiledSchema>, Failure> {
     let compiled = match compile::get_cached(schema) {
         Some(cached) => cached,
         None if compile::weight(schema) <= INLINE_WEIGHT => compile::get_or_compile(schema),
@@ -139,12 +139,12 @@ async fn run_blocking<T: Send + 'static>(
 
 /// Checks a value on this thread. Returns a description of its faults, or `None` if it matches.
 fn check_inline(
-    compiled: &Compiled,
+    compiled: &CompiledSchema,
     value: &Value,
     steps: u64,
     budget: Option<RunBudget>,
 ) -> Result<Option<String>, Interrupt> {
-    let Compiled { validator, per_byte, .. } = compiled;
+    let CompiledSchema { validator, per_byte, .. } = compiled;
     let limits = |steps| Limits { steps, per_byte: *per_byte, budget: budget.clone() };
     if run_metered(limits(steps), || validator.is_valid(CountedNode(value)))? {
         return Ok(None);

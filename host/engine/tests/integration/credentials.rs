@@ -173,8 +173,8 @@ async fn code_of_an_agent_cannot_request_a_credential() {
     struct Calling;
 
     #[async_trait]
-    impl hatchery_core::CustomAgent for Calling {
-        async fn run(&self, cx: hatchery_core::AgentContext) -> Result<(), hatchery_core::RunError> {
+    impl CustomAgent for Calling {
+        async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
             let error = cx.call.host()?.call_tool(&cx.call, "vault", JsonMap::new()).await.unwrap_err();
             cx.say(error.to_string()).await.map(|_| ())
         }

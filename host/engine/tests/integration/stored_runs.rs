@@ -386,7 +386,7 @@ async fn a_background_run_fails_after_ten_attempts() {
     assert_eq!(app.runner.interrupted_runs(&apps(), 10).await.unwrap(), []);
     let failure = stored(&app, "r1").await.failure.unwrap();
     assert_eq!(failure.code, "RUN_GIVEN_UP");
-    assert_eq!(failure.message, "the run was given up after 10 attempts, in each of which its host has died");
+    assert_eq!(failure.message, "the run was given up after 10 attempts: its host died in each of them");
 }
 
 #[tokio::test]

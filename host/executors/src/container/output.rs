@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use hatchery_core::{CodeFile, CodeOutput, excerpt};
 use serde::Deserialize;
 
-use super::engine::Printed;
+use super::engine::CommandOutput;
 use crate::media_type::media_type;
 
 /// Maximum size in bytes of an unexpected output in an error.
@@ -25,7 +25,7 @@ struct File {
 }
 
 /// Parses the output of a container. The error is for the model.
-pub(super) fn parse(printed: &Printed) -> Result<CodeOutput, String> {
+pub(super) fn parse(printed: &CommandOutput) -> Result<CodeOutput, String> {
     if printed.is_cut {
         return Err("the output of the code is too large; print less".into());
     }

@@ -85,13 +85,28 @@ async fn code_runs_with_its_files_in_the_session_of_the_extension() {
     let plot =
         CodeFile { name: "plot.png".into(), content: vec![0x89, 0x50, 0x4e].into(), mime_type: "image/png".into() };
     assert_eq!(output, CodeOutput { stdout: "3\n".into(), stderr: String::new(), output_files: vec![plot] });
-    let (path, authorization, body) = vertex.requests.lock().unwrap()[0].clone();
+    let (path, authorization, mut body) = vertex.requests.lock().unwrap()[0].clone();
+    let session = body["operationParams"]["session_id"].take();
+    assert!(session.as_str().is_some_and(|session| session.len() > 32 && !session.contains("e1")), "{session}");
     assert_eq!((path, authorization), (format!("/v1beta1/{EXTENSION}:execute"), "Bearer g00gle".into()));
     assert_eq!(
         body,
         json!({"operationId": "execute", "operationParams":
-            {"code": "print(1 + 2)", "files": [{"name": "data.csv", "contents": "YQo="}], "session_id": "e1"}})
+            {"code": "print(1 + 2)", "files": [{"name": "data.csv", "contents": "YQo="}], "session_id": null}})
     );
+}
+
+#[tokio::test]
+async fn the_same_id_in_the_state_of_two_sessions_is_not_the_same_session_of_the_extension() {
+    let (vertex, executor) = Vertex::start(ExtensionOperation::Execute).await;
+    for session in ["s", "s", "other"] {
+        let input = CodeInput { execution_id: Some("e1".into()), ..code("print(1 + 2)") };
+        executor.execute(input, &call_in(session)).await.unwrap();
+    }
+    let requests = vertex.requests.lock().unwrap();
+    let sessions: Vec<_> = requests.iter().map(|(_, _, body)| &body["operationParams"]["session_id"]).collect();
+    assert_eq!(sessions[0], sessions[1]);
+    assert_ne!(sessions[0], sessions[2]);
 }
 
 #[tokio::test]

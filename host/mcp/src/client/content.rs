@@ -1,11 +1,10 @@
 //! Conversion of the result of a call: text and structured content for the model, files as artifacts.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use hatchery_core::{Blob, CallContext, JsonMap, Part, PartData, ToolError};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Value, json};
+
+use crate::messages::decode;
 
 /// The key of text content, as in ADK.
 pub(super) const TEXT: &str = "text_output";
@@ -33,7 +32,7 @@ pub(super) struct File {
 
 impl File {
     /// Returns the file as a part.
-    pub(super) fn into_part(self) -> Part {
+    fn into_part(self) -> Part {
         PartData::InlineData(self.blob).into()
     }
 }
@@ -124,9 +123,9 @@ fn as_output(text: String) -> Value {
     }
 }
 
-pub(super) fn file(uri: Option<String>, mime_type: String, data: &str) -> Result<File, String> {
-    let data = STANDARD.decode(data).map_err(|error| format!("the server sent invalid base64: {error}"))?;
-    Ok(File { uri, blob: Blob { mime_type, data: Bytes::from(data), display_name: None } })
+fn file(uri: Option<String>, mime_type: String, data: &str) -> Result<File, String> {
+    let blob = decode(mime_type, data).map_err(|reason| format!("the server sent {reason}"))?;
+    Ok(File { uri, blob })
 }
 
 #[cfg(test)]

@@ -4,11 +4,15 @@
 //! memory. With the answer the call is made again, and its question is answered at once. The questions and answers of a
 //! call are in the session's state until it has ended, with a proof of the host, since components and clients can write
 //! that state. A decision counts only for the question that the person was asked.
+//!
+//! If the client of the run can be asked during the run, the question is passed on to it, and the call goes on.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{CallContext, JsonMap, ToolConfirmation, ToolError};
+use hatchery_core::{CallContext, InputKind, InputRequest, InputResponse, JsonMap, ToolConfirmation, ToolError};
 use hatchery_engine::validation::check_value;
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
 use serde::{Deserialize, Serialize};
@@ -21,7 +25,7 @@ const MAX_QUESTIONS: usize = 8;
 /// Prefix of the state keys of calls that wait for a person.
 const STATE_PREFIX: &str = "mcp_elicitation:";
 
-/// What the proofs of stored questions are for.
+/// The purpose of the proofs of stored questions.
 const PROOF_PURPOSE: &str = "mcp elicitation";
 
 /// A question with a form.
@@ -87,6 +91,9 @@ struct Questions {
     open: Option<Question>,
 }
 
+/// The key of a question that is passed on.
+const FORWARDED: &str = "elicitation";
+
 /// Questions in the state of a session.
 #[derive(Serialize, Deserialize)]
 struct StoredQuestions {
@@ -118,7 +125,7 @@ impl Questions {
 /// Stored questions that the host has not written.
 struct Forged;
 
-/// Returns what a proof covers: a call of one session and its questions.
+/// Returns the data that a proof covers: a call of one session and its questions.
 fn signed_texts<'a>(cx: &'a CallContext, questions: &'a str) -> [&'a str; 5] {
     let key = &cx.invocation.session_key;
     [&key.app, &key.user, &key.id, cx.function_call_id.as_deref().unwrap_or_default(), questions]
@@ -126,6 +133,10 @@ fn signed_texts<'a>(cx: &'a CallContext, questions: &'a str) -> [&'a str; 5] {
 
 /// The questions and answers of one call.
 pub(super) struct Elicitation {
+    server: String,
+    cx: CallContext,
+    /// Number of questions that were passed on.
+    forwarded: AtomicUsize,
     questions: Mutex<Questions>,
     /// Notified when the server has asked a question without an answer.
     new_question: Notify,
@@ -144,9 +155,10 @@ impl Elicitation {
         let mut is_changed = loaded.is_err();
         let mut questions = loaded.unwrap_or_default();
         if let (Some(decision), Some(question)) = (cx.confirmation(), questions.open.take()) {
-            match decision.hint == question.hint(server) {
-                true => questions.answers.push(question.answer(decision, cx).await?),
-                false => is_changed = true,
+            if decision.hint == question.hint(server) {
+                questions.answers.push(question.answer(decision, cx).await?)
+            } else {
+                is_changed = true
             }
         }
         if is_changed {
@@ -154,11 +166,44 @@ impl Elicitation {
             tracing::warn!(server, %session, "the questions of a call were changed in its session, so they are declined");
         }
         let is_possible = cx.function_call_id.is_some() && !cx.invocation.is_in_tool && !is_changed;
-        Ok(Self { questions: Mutex::new(questions), new_question: Notify::new(), is_possible })
+        Ok(Self {
+            server: server.to_owned(),
+            cx: cx.clone(),
+            forwarded: AtomicUsize::new(0),
+            questions: Mutex::new(questions),
+            new_question: Notify::new(),
+            is_possible,
+        })
     }
 
     /// Returns the answer to a request. `None` if a person is to be asked.
-    pub(super) fn answer(&self, request: &ElicitRequestParams) -> Option<ElicitResult> {
+    pub(super) async fn answer(&self, request: &ElicitRequestParams) -> Option<ElicitResult> {
+        match self.forward(request).await {
+            Some(answer) => Some(answer),
+            None => self.known_answer(request),
+        }
+    }
+
+    /// Passes a request on to the client of the run. `None` if it does not answer during the run, or not as the form demands.
+    async fn forward(&self, request: &ElicitRequestParams) -> Option<ElicitResult> {
+        let question = Question::of(request).filter(|_| self.cx.has_interactive_input(InputKind::Form))?;
+        if self.forwarded.fetch_add(1, Ordering::Relaxed) >= MAX_QUESTIONS {
+            return Some(ElicitResult::new(ElicitationAction::Decline));
+        }
+        let form = InputRequest::Form { message: question.hint(&self.server), schema: question.schema.clone() };
+        let responses = self.cx.request_input(BTreeMap::from([(FORWARDED.to_owned(), form)])).await;
+        match responses.ok()?.remove(FORWARDED)? {
+            InputResponse::Form(Some(fields)) => {
+                let content = question.complete(fields);
+                let is_valid = check_value(&question.schema, content.clone(), &self.cx).await.is_ok();
+                is_valid.then(|| ElicitResult::new(ElicitationAction::Accept).with_content(content))
+            }
+            InputResponse::Form(None) => Some(ElicitResult::new(ElicitationAction::Decline)),
+            InputResponse::Message(_) | InputResponse::Roots(_) => None,
+        }
+    }
+
+    fn known_answer(&self, request: &ElicitRequestParams) -> Option<ElicitResult> {
         let decline = Some(ElicitResult::new(ElicitationAction::Decline));
         let Some(question) = Question::of(request) else { return decline };
         let mut questions = self.questions.lock_unpoisoned();

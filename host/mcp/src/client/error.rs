@@ -29,6 +29,9 @@ pub enum McpError {
     /// The HTTP client cannot be created.
     #[error("cannot create an HTTP client: {0}")]
     HttpClient(String),
+    /// There are no headers for a session.
+    #[error("{0}")]
+    SessionHeaders(String),
     /// The handshake failed.
     #[error("the handshake failed: {0}")]
     Handshake(String),
@@ -86,6 +89,7 @@ impl McpError {
     pub(super) fn for_callers(&self) -> String {
         match self {
             Self::Variable { .. } | Self::Header(_) | Self::HttpClient(_) => "its configuration is incomplete".into(),
+            Self::SessionHeaders(_) => "the session has no headers for it".into(),
             Self::LoginRequired(_) | Self::Authorization(_) => "the host is not authorized to use it".into(),
             Self::Start { .. } => "it cannot be started".into(),
             Self::Handshake(_) | Self::ConnectTimeout(_) => "the handshake failed".into(),

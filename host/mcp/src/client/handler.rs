@@ -71,7 +71,7 @@ impl ClientHandler for Handler {
             return Ok(ElicitResult::new(ElicitationAction::Decline));
         };
         let message = "a person is asked; the call is cancelled, and made again with the answer";
-        input.elicitation.answer(&request).ok_or_else(|| ErrorData::internal_error(message, None))
+        input.elicitation.answer(&request).await.ok_or_else(|| ErrorData::internal_error(message, None))
     }
 
     async fn create_message(

@@ -41,7 +41,7 @@ impl CallInput {
         for (key, request) in requests {
             match request {
                 InputRequest::Elicitation(request) if self.can_elicit => {
-                    let Some(answer) = self.elicitation.answer(&request.params) else { return Ok(None) };
+                    let Some(answer) = self.elicitation.answer(&request.params).await else { return Ok(None) };
                     responses.insert(key.clone(), json!(answer));
                 }
                 InputRequest::Elicitation(_) => {

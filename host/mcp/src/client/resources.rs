@@ -87,9 +87,9 @@ impl Tool for LoadResource {
         self.requires_confirmation
     }
 
-    async fn prepare(&self, request: &mut LlmRequest, _: &CallContext) -> Result<(), RunError> {
+    async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
         request.tools.push(self.declaration.clone());
-        let resources = async { self.server.connection().await?.resources().await };
+        let resources = async { self.server.for_session(cx).await?.connection().await?.resources().await };
         let resources = resources.await.map_err(|error| self.server.unavailable(&error))?;
         if resources.is_empty() {
             return Ok(());
@@ -118,7 +118,7 @@ impl Tool for LoadResource {
             return Err(ToolError::Recoverable(message));
         }
         let connect = async {
-            let connection = self.server.connection().await?;
+            let connection = self.server.for_session(cx).await?.connection().await?;
             let resources = connection.resources().await?;
             Ok::<_, McpError>((connection, resources))
         };

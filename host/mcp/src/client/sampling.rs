@@ -5,19 +5,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt;
-use hatchery_core::{
-    CallContext, Content, GenerateContentConfig, LlmRequest, LlmResponse, Part, PartData, RunError, StreamingMode,
-};
-use rmcp::model::{
-    AudioContent, CreateMessageRequestParams, CreateMessageResult, ImageContent, Role, SamplingMessage,
-    SamplingMessageContentBlock,
-};
+use hatchery_core::{CallContext, GenerateContentConfig, LlmRequest, LlmResponse, RunError, StreamingMode};
+use rmcp::model::{CreateMessageRequestParams, CreateMessageResult, Role};
 
-use super::content::file;
 use crate::config::Sampling;
+use crate::messages;
 
 /// Maximum number of messages of one call.
 const MAX_MESSAGES: usize = 8;
@@ -51,7 +44,11 @@ impl Sampler {
         }
         let request = LlmRequest {
             model: self.config.model.clone(),
-            contents: params.messages.iter().map(content).collect::<Result<_, _>>()?,
+            contents: params
+                .messages
+                .iter()
+                .map(|message| messages::to_content(message).map(Arc::new))
+                .collect::<Result<_, _>>()?,
             system_instructions: params.system_prompt.iter().cloned().collect(),
             config: GenerateContentConfig {
                 temperature: params.temperature.map(f64::from),
@@ -66,15 +63,12 @@ impl Sampler {
             return Err(format!("the model did not answer: {}", response.error_message.unwrap_or(code)));
         }
         let parts = response.content.map(|content| content.parts).unwrap_or_default();
-        let blocks: Vec<_> = parts.into_iter().filter_map(block).collect();
-        if blocks.is_empty() {
-            return Err("the model answered without a text".into());
-        }
+        let message = messages::from_parts(Role::Assistant, parts).ok_or("the model answered without a text")?;
         let stop_reason = match response.finish_reason.as_deref() {
             Some("MAX_TOKENS") => CreateMessageResult::STOP_REASON_END_MAX_TOKEN,
             _ => CreateMessageResult::STOP_REASON_END_TURN,
         };
-        Ok(CreateMessageResult::new(message(blocks), self.config.model.clone()).with_stop_reason(stop_reason))
+        Ok(CreateMessageResult::new(message, self.config.model.clone()).with_stop_reason(stop_reason))
     }
 
     /// Returns the last response of the model.
@@ -86,47 +80,5 @@ impl Sampler {
             last = Some(response?);
         }
         Ok(last)
-    }
-}
-
-/// Returns the model's message. A single content is in no list, as revisions before 2025-11-25 require.
-fn message(mut blocks: Vec<SamplingMessageContentBlock>) -> SamplingMessage {
-    match (blocks.len(), blocks.pop()) {
-        (1, Some(block)) => SamplingMessage::new(Role::Assistant, block),
-        (_, last) => {
-            blocks.extend(last);
-            SamplingMessage::new_multiple(Role::Assistant, blocks)
-        }
-    }
-}
-
-fn content(message: &SamplingMessage) -> Result<Arc<Content>, String> {
-    let role = if message.role == Role::Assistant { "model" } else { "user" };
-    let parts = message.content.iter().map(part).collect::<Result<_, _>>()?;
-    Ok(Arc::new(Content::new(role, parts)))
-}
-
-fn part(block: &SamplingMessageContentBlock) -> Result<Part, String> {
-    match block {
-        SamplingMessageContentBlock::Text(text) => Ok(Part::text(text.text.as_str())),
-        SamplingMessageContentBlock::Image(image) => Ok(file(None, image.mime_type.clone(), &image.data)?.into_part()),
-        SamplingMessageContentBlock::Audio(audio) => Ok(file(None, audio.mime_type.clone(), &audio.data)?.into_part()),
-        _ => Err("the model of this client gets texts, images and audio only".into()),
-    }
-}
-
-/// Returns a text, an image or audio. `None` for thoughts and other parts.
-fn block(part: Part) -> Option<SamplingMessageContentBlock> {
-    match part.data {
-        PartData::Text(text) if !part.thought => Some(SamplingMessageContentBlock::text(text)),
-        PartData::InlineData(blob) => {
-            let data = STANDARD.encode(&blob.data);
-            match blob.mime_type.split('/').next() {
-                Some("image") => Some(SamplingMessageContentBlock::Image(ImageContent::new(data, blob.mime_type))),
-                Some("audio") => Some(SamplingMessageContentBlock::Audio(AudioContent::new(data, blob.mime_type))),
-                _ => None,
-            }
-        }
-        _ => None,
     }
 }

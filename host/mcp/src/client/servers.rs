@@ -92,7 +92,8 @@ impl McpServers {
                 self.list_servers()
             ));
         };
-        if self.is_started.load(Ordering::Acquire) {
+        // Without a session there are no headers for it.
+        if self.is_started.load(Ordering::Acquire) && server.config.header_provider.is_none() {
             server.start();
         }
         Ok(Arc::new(McpToolset::shared(server.clone(), args.options())))

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::connection::{Connection, OpenConnection, endpoint};
 use super::oauth::Authorization;
+use super::session_servers::SessionServers;
 use super::{Browser, McpError};
 use crate::config::{ServerConfig, Transport};
 
@@ -46,6 +47,8 @@ pub(super) struct Server {
     /// Notified to connect now.
     wake: Notify,
     stop: CancellationToken,
+    /// The connections with headers of sessions.
+    pub(super) sessions: SessionServers,
 }
 
 impl Server {
@@ -58,11 +61,16 @@ impl Server {
             challenge: Mutex::default(),
             wake: Notify::new(),
             stop: CancellationToken::new(),
+            sessions: SessionServers::default(),
         })
     }
 
     pub(super) fn status(&self) -> ConnectionStatus {
-        self.status.borrow().clone()
+        self.sessions.status().unwrap_or_else(|| self.status.borrow().clone())
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.is_cancelled()
     }
 
     /// Begins to connect, unless it has begun.
@@ -152,6 +160,7 @@ impl Server {
     /// Closes the connection and ends the process. Returns when both are done.
     pub(super) async fn close(&self) {
         self.stop.cancel();
+        self.sessions.close().await;
         if self.is_started.load(Ordering::Acquire) {
             let mut status = self.status.subscribe();
             let _ = status.wait_for(|status| matches!(status, ConnectionStatus::Stopped)).await;

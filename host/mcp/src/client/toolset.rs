@@ -74,22 +74,23 @@ impl McpToolset {
         self.server.login(browser).await
     }
 
-    /// Returns the tools of the server, and whether it has resources.
-    async fn listing(&self) -> Result<(Arc<ToolListing>, bool), McpError> {
-        let connection = self.server.connection().await?;
-        Ok((connection.tools().await?, connection.has_resources()))
+    /// Returns the server for the session of a call, its tools, and whether it has resources.
+    async fn listing(&self, cx: &CallContext) -> Result<(Arc<Server>, Arc<ToolListing>, bool), McpError> {
+        let server = self.server.for_session(cx).await?;
+        let connection = server.connection().await?;
+        Ok((server, connection.tools().await?, connection.has_resources()))
     }
 
-    fn create(&self, listing: &ToolListing) -> Vec<Arc<dyn Tool>> {
+    fn create(&self, server: &Arc<Server>, listing: &ToolListing) -> Vec<Arc<dyn Tool>> {
         let is_included = |tool: &&ListedTool| {
             let name = &tool.declaration.name;
             includes(&self.server.config.tools, name) && includes(&self.options.tools, name)
         };
-        let create = |tool: &ListedTool| Arc::new(self.tool(tool)) as Arc<dyn Tool>;
+        let create = |tool: &ListedTool| Arc::new(self.tool(server, tool)) as Arc<dyn Tool>;
         listing.tools.iter().filter(is_included).map(create).collect()
     }
 
-    fn tool(&self, tool: &ListedTool) -> McpTool {
+    fn tool(&self, server: &Arc<Server>, tool: &ListedTool) -> McpTool {
         let name = tool.declaration.name.clone();
         let declaration = match self.options.prefix.as_str() {
             "" => tool.declaration.clone(),
@@ -99,7 +100,7 @@ impl McpToolset {
             }
         };
         McpTool {
-            server: self.server.clone(),
+            server: server.clone(),
             declaration,
             requires_confirmation: self.server.config.confirmation.is_required(&name)
                 || self.options.confirmation.is_required(&name),
@@ -115,13 +116,14 @@ impl Toolset for McpToolset {
         &self.name
     }
 
-    async fn tools(&self, _: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
-        let (listing, has_resources) = self.listing().await.map_err(|error| self.server.unavailable(&error))?;
+    async fn tools(&self, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
+        let listing = self.listing(cx).await;
+        let (server, listing, has_resources) = listing.map_err(|error| self.server.unavailable(&error))?;
         let mut created = self.created.lock_unpoisoned();
         let mut tools = match created.as_ref() {
             Some((of, tools)) if Arc::ptr_eq(of, &listing) => tools.clone(),
             _ => {
-                let tools = self.create(&listing);
+                let tools = self.create(&server, &listing);
                 *created = Some((listing, tools.clone()));
                 tools
             }
@@ -132,8 +134,11 @@ impl Toolset for McpToolset {
 
     /// Adds the instructions, and the files that the last calls have returned.
     async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
-        for prompt in &self.options.prompts {
-            request.system_instructions.push(self.server.instruction(prompt, cx).await?);
+        if !self.options.prompts.is_empty() {
+            let server = self.server.for_session(cx).await.map_err(|error| self.server.unavailable(&error))?;
+            for prompt in &self.options.prompts {
+                request.system_instructions.push(server.instruction(prompt, cx).await?);
+            }
         }
         for (name, version) in returned_files(request, &artifact_prefix(&self.server.name)) {
             if let Some(part) = cx.load_artifact(&name, Some(version)).await? {

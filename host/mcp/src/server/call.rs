@@ -1,25 +1,33 @@
 //! Calls of clients: a run of an app, or one call of a tool in a session of its own.
 
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use async_trait::async_trait;
-use hatchery_core::sync::MutexExt;
 use hatchery_core::{
-    Agent, AgentContext, AgentKind, Content, CustomAgent, CustomAgentSpec, Event, JsonMap, RunConfig, RunError,
-    SessionKey, StreamingMode, TOOL_PROGRESS_KEY, Tool, ToolError, USER_AUTHOR, new_event_id,
+    Content, Event, InputClient, InputError, InputKind, JsonMap, RunConfig, SessionKey, StoreError, StreamingMode,
+    USER_AUTHOR, new_event_id,
 };
 use hatchery_engine::{App, RunRequest};
 use rmcp::RoleServer;
-use rmcp::model::{CallToolResult, ContentBlock, ProgressNotificationParam};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, InputRequests,
+    InputRequiredResult, InputResponses, Resource,
+};
 use rmcp::service::RequestContext;
 use serde_json::{Value, json};
 
 use super::McpService;
+use super::confirmation::{self, Question, questions};
 use super::content;
 use super::exposure::Target;
+use super::input::CallInput;
 use super::logging::log_event;
+use super::progress::{report_event, report_tool};
 use super::resources;
 use super::session::scope;
+use super::state::{CallIdentity, CallState, WaitingRun};
+use super::subscriptions::ArtifactChange;
+use super::tool_call::{TOOL_APP, ToolCall};
 
 /// The user of the runs of MCP clients that are not authenticated.
 const ANONYMOUS_USER: &str = "mcp";
@@ -27,58 +35,129 @@ const ANONYMOUS_USER: &str = "mcp";
 /// Prefix of the users that stand for authenticated clients without a user.
 const CLIENT_USER_PREFIX: &str = "MCP_CLIENT_";
 
-/// The app of calls of single tools.
-const TOOL_APP: &str = "mcp-tools";
-
 /// Maximum number of files of an answer.
 const MAX_FILES: usize = 16;
 
+/// Maximum number of bytes of the files of an answer, and of a resource.
+pub(super) const MAX_FILE_BYTES: u64 = 16 << 20;
+
+/// Maximum number of times that a person is asked during one call.
+const MAX_QUESTIONS: usize = 8;
+
+/// The reason why a call has no result.
+enum Incomplete {
+    /// The error for the client's model.
+    Failed(String),
+    /// The client has to make the call again with its responses.
+    InputRequired(InputRequests, CallState),
+    /// The error of the request.
+    Refused(ErrorData),
+}
+
+impl From<String> for Incomplete {
+    fn from(message: String) -> Self {
+        Self::Failed(message)
+    }
+}
+
+impl From<ErrorData> for Incomplete {
+    fn from(error: ErrorData) -> Self {
+        Self::Refused(error)
+    }
+}
+
 impl McpService {
     /// Performs a call. Its failures are results, so that the client's model can read them.
+    ///
+    /// # Errors
+    /// If the client lacks a capability that the call needs, or sends an invalid state.
     pub(super) async fn call(
         &self,
         target: &Target,
-        args: JsonMap,
+        request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-    ) -> CallToolResult {
+    ) -> Result<CallToolResponse, ErrorData> {
+        let args = request.arguments.unwrap_or_default();
+        let args_text = serde_json::to_string(&args).unwrap_or_default();
+        let identity = CallIdentity { user: user(context), tool: &request.name, args: args_text };
+        let state = identity.open(self.0.runner.signer(), request.request_state.as_deref())?;
+        let responses = request.input_responses.unwrap_or_default();
         let result = match target {
-            Target::App(app) => self.run_app(app, &args, context).await,
-            Target::Tool(name) => self.call_tool(name, args, context).await,
+            Target::App(app) => self.run_app(app, &args, state, responses, context).await,
+            Target::Tool(name) => self.call_tool(name, &args, state, responses, context).await,
         };
-        result.unwrap_or_else(failure)
+        match result {
+            Ok(result) => Ok(result.into()),
+            Err(Incomplete::Failed(message)) => Ok(CallToolResult::error(vec![ContentBlock::text(message)]).into()),
+            Err(Incomplete::InputRequired(requests, state)) => {
+                let state = identity.seal(self.0.runner.signer(), &state);
+                Ok(InputRequiredResult::new(Some(requests), Some(state)).into())
+            }
+            Err(Incomplete::Refused(error)) => Err(error),
+        }
     }
 
     async fn run_app(
         &self,
         name: &str,
         args: &JsonMap,
+        state: CallState,
+        responses: InputResponses,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResult, String> {
-        let message = args.get("message").and_then(Value::as_str).ok_or("`message` is missing; it must be a text")?;
+    ) -> Result<CallToolResult, Incomplete> {
+        let text = args.get("message").and_then(Value::as_str);
+        let text = text.ok_or_else(|| "`message` is missing; it must be a text".to_owned())?;
         let session = match args.get("session") {
             None | Some(Value::Null) => new_event_id(),
             Some(Value::String(session)) => session.clone(),
-            Some(_) => return Err("`session` must be a text".into()),
+            Some(_) => return Err("`session` must be a text".to_owned().into()),
         };
-        let Some(app) = self.0.catalog.app(name) else {
-            return Err(format!("the app `{name}` is not loaded any more"));
+        let app = self.0.catalog.app(name).ok_or_else(|| format!("the app `{name}` is not loaded any more"))?;
+        let client = Arc::new(CallInput::new(context, responses));
+        let (session, mut message) = match state.run {
+            None => (session, Content::user(text)),
+            Some(run) => {
+                let answers = ask(&run.session, &run.questions, &client).await?;
+                (run.session, answers)
+            }
         };
-        let events = self.run(app, &session, message, StreamingMode::Off, context).await?;
+        // A run cannot be made again, so only clients of earlier revisions can be asked in the middle of it.
+        let input = client.is_interactive().then(|| client.clone() as Arc<dyn InputClient>);
+        let (mut events, mut last_run) = (Vec::new(), 0);
+        for _ in 0..MAX_QUESTIONS {
+            let run =
+                self.run(app.clone(), session.as_str(), message, StreamingMode::Off, input.clone(), context).await?;
+            let asked = questions(&run);
+            last_run = events.len();
+            events.extend(run);
+            if asked.is_empty() || !client.supports(InputKind::Form) {
+                break;
+            }
+            message = match ask(&session, &asked, &client).await {
+                Ok(message) => message,
+                // The answer says what the run waits for.
+                Err(Incomplete::Failed(_)) => break,
+                Err(incomplete) => return Err(incomplete),
+            };
+        }
         if events.iter().any(|event| !event.actions.artifact_delta.is_empty()) {
             // Fails if the client is gone.
             let _ = context.peer.notify_resource_list_changed().await;
         }
         let key = SessionKey::new(name, user(context), session.as_str());
-        Ok(self.app_result(&key, &events).await)
+        // What the agent has said before a person has answered is about the question.
+        let last_run = events.get(last_run..).unwrap_or_default();
+        Ok(self.app_result(&key, last_run, &events).await)
     }
 
-    /// Returns the texts and files of a run's final responses, and the calls for which it waits.
-    async fn app_result(&self, key: &SessionKey, events: &[Arc<Event>]) -> CallToolResult {
-        let finals = events.iter().filter(|event| event.author != USER_AUTHOR && event.is_final_response());
+    /// Returns the texts and files of a run's final responses, the calls for which it waits, and the files that the events
+    /// of the whole call have stored.
+    async fn app_result(&self, key: &SessionKey, run: &[Arc<Event>], events: &[Arc<Event>]) -> CallToolResult {
+        let finals = run.iter().filter(|event| event.author != USER_AUTHOR && event.is_final_response());
         let contents: Vec<_> = finals.filter_map(|event| event.content.as_deref()).collect();
         let texts: Vec<_> = contents.iter().map(|content| content.text()).filter(|text| !text.is_empty()).collect();
         let answer = texts.join("\n\n");
-        let waiting: Vec<_> = events.iter().flat_map(|event| waiting_calls(event)).collect();
+        let waiting = waiting_calls(run);
         let mut structured = json!({"session": &*key.id, "response": answer});
         let mut text = answer;
         if !waiting.is_empty() {
@@ -97,7 +176,7 @@ impl McpService {
         let mut blocks = vec![ContentBlock::text(text)];
         let parts = contents.iter().flat_map(|content| &content.parts);
         blocks.extend(parts.filter_map(|part| content::block(part, "inline", "artifact://inline")).take(MAX_FILES));
-        blocks.extend(self.files(key, events).await);
+        blocks.extend(self.files_of(key, events).await);
         let mut result = CallToolResult::success(blocks);
         result.structured_content = Some(structured);
         result
@@ -106,48 +185,78 @@ impl McpService {
     async fn call_tool(
         &self,
         name: &str,
-        args: JsonMap,
+        args: &JsonMap,
+        mut state: CallState,
+        responses: InputResponses,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResult, String> {
-        let Some(tool) = self.0.catalog.tool(name) else {
-            return Err(format!("the tool `{name}` is not loaded any more"));
-        };
-        let (app, outcome) = calling_app(tool, args)?;
+    ) -> Result<CallToolResult, Incomplete> {
+        let tool = self.0.catalog.tool(name).ok_or_else(|| format!("the tool `{name}` is not loaded any more"))?;
+        let call = ToolCall::new(tool, args.clone())?;
+        state.responses.extend(responses);
+        let client = Arc::new(CallInput::new(context, state.responses.clone()));
         let session = new_event_id();
         let key = SessionKey::new(TOOL_APP, user(context), session.as_str());
-        // Only a run with streaming has the progress of its tool.
-        let run = self.run(Arc::new(app), &session, name, StreamingMode::On, context).await;
-        let outcome = outcome.lock_unpoisoned().take();
-        let result = match (run, outcome) {
-            (_, Some(Err(message))) | (Err(message), None) => Err(message),
-            (Ok(events), Some(Ok(value))) => {
-                let mut result = content::result(value);
-                result.content.extend(self.files(&key, &events).await);
-                Ok(result)
-            }
-            (Err(message), Some(Ok(_))) => Err(message),
-            (Ok(_), None) => Err(format!("the tool `{name}` has not run")),
-        };
+        let result = self.run_tool(&call, &key, &client, context).await;
         self.delete(&key).await;
-        result
+        let pending = client.pending()?;
+        if pending.is_empty() {
+            result.map_err(Incomplete::Failed)
+        } else {
+            Err(Incomplete::InputRequired(pending, state))
+        }
     }
 
-    /// Runs an app to its end, or until the client cancels the call. Each event is reported as progress, unless its tool
-    /// reports progress of its own.
+    /// Runs the tool, and again after each question to the person at the client.
+    async fn run_tool(
+        &self,
+        call: &ToolCall,
+        key: &SessionKey,
+        client: &Arc<CallInput>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, String> {
+        let mut message = Content::user("call");
+        let mut events = Vec::new();
+        for _ in 0..MAX_QUESTIONS {
+            let input: Arc<dyn InputClient> = client.clone();
+            // Only a run with streaming has the progress of its tool.
+            let run = self.run(call.app.clone(), &key.id, message, StreamingMode::On, Some(input), context).await?;
+            let asked = questions(&run);
+            events.extend(run);
+            if asked.is_empty() {
+                let mut result = call.result(&events)?;
+                result.content.extend(self.files_of(key, &events).await);
+                return Ok(result);
+            }
+            message = confirmation::ask(&asked, client.as_ref()).await.map_err(|error| match error {
+                InputError::Unsupported(_) => {
+                    "the call needs the answer of a person, and this client cannot ask one: it does not support elicitation"
+                        .to_owned()
+                }
+                error @ (InputError::Pending | InputError::Failed(_)) => error.to_string(),
+            })?;
+        }
+        Err(format!("the tool asked a person {MAX_QUESTIONS} times"))
+    }
+
+    /// Runs an app to its end, or until the client cancels the call. Each event of an agent is reported as progress, and
+    /// the progress of a single tool.
     async fn run(
         &self,
         app: Arc<App>,
         session: &str,
-        message: &str,
+        message: Content,
         streaming_mode: StreamingMode,
+        input: Option<Arc<dyn InputClient>>,
         context: &RequestContext<RoleServer>,
     ) -> Result<Vec<Arc<Event>>, String> {
+        let key = SessionKey::new(app.name.as_str(), user(context), session);
         let request = RunRequest {
             config: RunConfig { auto_create_session: true, streaming_mode, ..RunConfig::default() },
             origin: self.0.origin,
+            input,
             cancel: context.ct.child_token(),
             trace_parent: context.meta.get_traceparent().and_then(|parent| parent.parse().ok()),
-            ..RunRequest::new(user(context), session, Content::user(message))
+            ..RunRequest::new(user(context), session, message)
         };
         // If the connection ends, this future is dropped, and the run with it.
         let _cancel = request.cancel.clone().drop_guard();
@@ -157,35 +266,62 @@ impl McpService {
         let mut run = self.0.runner.run(app, request).await.map_err(|error| error.client_message())?;
         drop(permit);
         let mut events: Vec<Arc<Event>> = Vec::new();
-        let mut has_own_progress = false;
         while let Some(event) = run.next().await {
             let event = event.map_err(|error| error.client_message())?;
             if event.partial {
-                has_own_progress |= forward_progress(context, &event).await;
+                report_tool(context, &event).await;
             } else if event.author != USER_AUTHOR {
                 events.push(event.clone());
-                if !has_own_progress {
-                    report_progress(context, events.len(), &event).await;
+                if &*key.app != TOOL_APP {
+                    report_event(context, events.len(), &event).await;
+                    log_event(context, &event).await;
+                    self.publish_changes(&key, &event);
                 }
-                log_event(context, &event).await;
             }
         }
         Ok(events)
     }
 
-    /// Returns the files that the events have stored, newest version of each.
-    async fn files(&self, key: &SessionKey, events: &[Arc<Event>]) -> Vec<ContentBlock> {
-        let names: std::collections::BTreeSet<_> =
-            events.iter().flat_map(|event| event.actions.artifact_delta.keys()).collect();
+    /// Tells clients of the artifacts that an event has stored.
+    fn publish_changes(&self, key: &SessionKey, event: &Event) {
+        for name in event.actions.artifact_delta.keys() {
+            let change = ArtifactChange { user: key.user.clone(), uri: resources::uri(key, name).into() };
+            // Fails if no client watches anything.
+            let _ = self.0.changes.send(change);
+        }
+    }
+
+    /// Returns the files that the events have stored, newest version of each: their content, or a link if that is too large.
+    async fn files_of(&self, key: &SessionKey, events: &[Arc<Event>]) -> Vec<ContentBlock> {
+        let names: BTreeSet<_> = events.iter().flat_map(|event| event.actions.artifact_delta.keys()).collect();
         let mut blocks = Vec::new();
+        let mut free = MAX_FILE_BYTES;
         for name in names.into_iter().take(MAX_FILES) {
-            match self.0.runner.services().artifacts.load(key, name, None).await {
-                Ok(Some(part)) => blocks.extend(content::block(&part, name, &file_uri(key, name))),
-                Ok(None) => {}
+            let uri = file_uri(key, name);
+            match self.artifact_block(key, name, &uri, &mut free).await {
+                Ok(block) => blocks.extend(block),
                 Err(error) => tracing::warn!("artifact `{name}` cannot be read for an MCP client: {error}"),
             }
         }
         blocks
+    }
+
+    /// Returns the newest version of a file, whose bytes it subtracts from `free`.
+    async fn artifact_block(
+        &self,
+        key: &SessionKey,
+        name: &str,
+        uri: &str,
+        free: &mut u64,
+    ) -> Result<Option<ContentBlock>, StoreError> {
+        let stored = self.0.runner.services().artifacts.load_stream(key, name, None).await?;
+        let Some(artifact) = stored else { return Ok(None) };
+        let Some(rest) = free.checked_sub(artifact.len) else {
+            return Ok(Some(ContentBlock::ResourceLink(Resource::new(uri, name))));
+        };
+        *free = rest;
+        let part = artifact.into_part(name, MAX_FILE_BYTES).await?;
+        Ok(content::block(&part, name, uri))
     }
 
     /// Deletes the session of a single call, with its files.
@@ -202,6 +338,19 @@ impl McpService {
         if let Err(error) = delete.await {
             tracing::debug!("session {key} of an MCP call is kept: {error}");
         }
+    }
+}
+
+/// Asks the person at the client for the answers to a run of an app. Returns the message that continues the run.
+async fn ask(session: &str, asked: &[Question], client: &CallInput) -> Result<Content, Incomplete> {
+    match confirmation::ask(asked, client).await {
+        Ok(message) => Ok(message),
+        Err(InputError::Pending) => {
+            let run = WaitingRun { session: session.to_owned(), questions: asked.to_vec() };
+            let state = CallState { run: Some(run), ..CallState::default() };
+            Err(Incomplete::InputRequired(client.pending()?, state))
+        }
+        Err(error @ (InputError::Unsupported(_) | InputError::Failed(_))) => Err(Incomplete::Failed(error.to_string())),
     }
 }
 
@@ -228,68 +377,13 @@ pub fn is_reserved_user(id: &str) -> bool {
     id == ANONYMOUS_USER || id.starts_with(CLIENT_USER_PREFIX)
 }
 
-fn failure(message: String) -> CallToolResult {
-    CallToolResult::error(vec![ContentBlock::text(message)])
-}
-
-/// Returns the calls of an event that wait for an answer from outside.
-fn waiting_calls(event: &Event) -> impl Iterator<Item = Value> {
-    let is_waiting = |id: &Option<String>| id.as_ref().is_some_and(|id| event.long_running_tool_ids.contains(id));
-    let calls = event.function_calls().filter(move |call| is_waiting(&call.id));
-    calls.map(|call| json!({"id": call.id, "name": call.name, "args": call.args}))
-}
-
-async fn report_progress(context: &RequestContext<RoleServer>, count: usize, event: &Event) {
-    let Some(token) = context.meta.get_progress_token() else { return };
-    let calls: Vec<_> = event.function_calls().map(|call| call.name.as_str()).collect();
-    let message =
-        if calls.is_empty() { event.author.clone() } else { format!("{} calls {}", event.author, calls.join(", ")) };
-    let params = ProgressNotificationParam::new(token, count as f64).with_message(message);
-    // Fails if the client is gone, which also ends the run.
-    let _ = context.peer.notify_progress(params).await;
-}
-
-/// Reports the progress of a tool. Returns false if the event has none.
-async fn forward_progress(context: &RequestContext<RoleServer>, event: &Event) -> bool {
-    let metadata = event.custom_metadata.as_deref().and_then(|metadata| metadata.get(TOOL_PROGRESS_KEY));
-    let number = |key: &str| metadata?.get(key)?.as_f64();
-    let (Some(token), Some(progress)) = (context.meta.get_progress_token(), number("progress")) else { return false };
-    let mut params = ProgressNotificationParam::new(token, progress);
-    params.total = number("total");
-    params.message = metadata.and_then(|metadata| Some(metadata.get("message")?.as_str()?.to_owned()));
-    // Fails if the client is gone, which also ends the run.
-    let _ = context.peer.notify_progress(params).await;
-    true
-}
-
-/// The result of a tool, once it has run.
-type Outcome = Arc<Mutex<Option<Result<Value, String>>>>;
-
-/// Returns an app that calls a tool once, through the same hooks and checks as the call of an agent.
-fn calling_app(tool: Arc<dyn Tool>, args: JsonMap) -> Result<(App, Outcome), String> {
-    let outcome = Outcome::default();
-    let name = tool.declaration().name.clone();
-    let code = Arc::new(ToolCaller { tool: name, args, outcome: outcome.clone() });
-    let kind = AgentKind::Custom(CustomAgentSpec { code, model: None, tools: vec![tool] });
-    let app = App::new(TOOL_APP, Agent::new("mcp", "", kind)).map_err(|error| error.to_string())?;
-    Ok((app, outcome))
-}
-
-struct ToolCaller {
-    tool: String,
-    args: JsonMap,
-    outcome: Outcome,
-}
-
-#[async_trait]
-impl CustomAgent for ToolCaller {
-    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
-        let call = cx.call.clone().with_progress_sink(cx.sink.clone());
-        let result = cx.call.host()?.call_tool(&call, &self.tool, self.args.clone()).await;
-        let result = result.map_err(|error| match error {
-            ToolError::Recoverable(message) | ToolError::Fatal { message, .. } => message,
-        });
-        *self.outcome.lock_unpoisoned() = Some(result);
-        cx.flush().await
+/// Returns the calls of a run that wait for an answer from outside.
+fn waiting_calls(events: &[Arc<Event>]) -> Vec<Value> {
+    let mut waiting = Vec::new();
+    for event in events {
+        let is_waiting = |id: &String| event.long_running_tool_ids.contains(id);
+        let calls = event.function_calls().filter(|call| call.id.as_ref().is_some_and(is_waiting));
+        waiting.extend(calls.map(|call| json!({"id": call.id, "name": call.name, "args": call.args})));
     }
+    waiting
 }

@@ -7,18 +7,22 @@ use hatchery_core::{ClientScope, JsonMap, matches_wildcard, to_json_schema};
 use rmcp::model::Tool;
 use serde_json::{Value, json};
 
-use super::McpCatalog;
+use super::{ExposedPrompt, FileResource, McpCatalog};
 
 /// Maximum length of a tool name in characters. Clients reject longer ones.
 const MAX_NAME: usize = 64;
 
-/// The apps and tools that clients may use, by patterns in which `*` stands for any text.
+/// What clients may use. In a pattern, `*` stands for any text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exposure {
     /// Patterns of the names of apps.
     pub apps: Vec<String>,
     /// Patterns of the qualified names of tools.
     pub tools: Vec<String>,
+    /// Prompts by name.
+    pub prompts: BTreeMap<String, ExposedPrompt>,
+    /// Files as resources.
+    pub resources: Vec<FileResource>,
 }
 
 /// The target of a tool name of a client.
@@ -47,7 +51,8 @@ impl ExposedTools {
             let Some(tool) = catalog.tool(&name).filter(|tool| tool.is_callable()) else { continue };
             let declaration = tool.declaration();
             let schema = declaration.parameters.as_ref().map(|schema| to_json_schema(schema).into_owned());
-            let described = define_tool(&name, &declaration.description, schema.unwrap_or_else(|| json!({})));
+            let mut described = define_tool(&name, &declaration.description, schema.unwrap_or_else(|| json!({})));
+            described.output_schema = declaration.response.as_ref().and_then(output_schema);
             exposed.add(described, Target::Tool(name));
         }
         exposed
@@ -76,6 +81,11 @@ impl ExposedTools {
             Target::Tool(_) => None,
         });
         apps.collect()
+    }
+
+    /// Returns the tool of this name.
+    pub(super) fn tool(&self, name: &str) -> Option<&Tool> {
+        self.tools.get(name).map(|(tool, _)| tool)
     }
 
     /// Returns the target of a name that a client may use.
@@ -117,7 +127,26 @@ fn run_tool(app: &str, description: &str) -> Tool {
     });
     let description =
         if description.is_empty() { format!("Sends a message to the agent {app}.") } else { description.into() };
-    define_tool(&format!("run_{app}"), &description, schema)
+    let mut tool = define_tool(&format!("run_{app}"), &description, schema);
+    let answer = json!({
+        "type": "object",
+        "properties": {
+            "session": {"type": "string", "description": "The session, to continue the conversation."},
+            "response": {"type": "string", "description": "The texts of the answer."},
+            "waiting_for": {"type": "array", "description": "The calls that a person has to answer."}
+        },
+        "required": ["session", "response"]
+    });
+    tool.output_schema = output_schema(&answer);
+    tool
+}
+
+/// Returns the schema of structured content. `None` for a schema of other values than objects.
+fn output_schema(schema: &Value) -> Option<Arc<JsonMap>> {
+    match to_json_schema(schema).into_owned() {
+        Value::Object(schema) if schema.get("type").and_then(Value::as_str) == Some("object") => Some(Arc::new(schema)),
+        _ => None,
+    }
 }
 
 fn define_tool(name: &str, description: &str, schema: Value) -> Tool {

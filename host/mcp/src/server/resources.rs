@@ -1,6 +1,7 @@
-//! Artifacts of a client's sessions as resources: `artifact:///APP/SESSION/NAME`, each part percent-encoded.
+//! Resources: the artifacts of a client's sessions as `artifact:///APP/SESSION/NAME`, each part percent-encoded, and files
+//! of the host at the URIs of the settings.
 
-use hatchery_core::{PartData, SessionKey, StoreError, encode_segment};
+use hatchery_core::{Blob, PartData, SessionKey, StoreError, encode_segment};
 use percent_encoding::percent_decode_str;
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -9,13 +10,14 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 
-use super::McpService;
-use super::call::user;
+use super::call::{MAX_FILE_BYTES, user};
 use super::content;
-use super::session::scope;
+use super::session::{has_every_app, scope};
+use super::subscriptions::Watched;
+use super::{FileResource, McpService};
 
 /// Prefix of the URIs of artifacts.
-const PREFIX: &str = "artifact:///";
+pub(super) const PREFIX: &str = "artifact:///";
 
 /// The URI of any artifact.
 const TEMPLATE: &str = "artifact:///{app}/{session}/{name}";
@@ -38,16 +40,19 @@ fn parse(uri: &str) -> Option<[String; 3]> {
     segments.try_into().ok()
 }
 
-/// Returns the template of the URIs.
-pub(super) fn templates() -> Vec<ResourceTemplate> {
-    let description = "A file of a session. The session is that of an agent's answer.";
-    vec![ResourceTemplate::new(TEMPLATE, "artifact").with_description(description)]
-}
-
 impl McpService {
-    /// Returns the artifacts of the client's sessions with the apps that it may use.
+    /// Returns the templates of the URIs.
+    pub(super) fn templates(&self, context: &RequestContext<RoleServer>) -> Vec<ResourceTemplate> {
+        let description = "A file of a session. The session is that of an agent's answer.";
+        let artifacts = ResourceTemplate::new(TEMPLATE, "artifact").with_description(description);
+        let files = self.files(context).iter().filter_map(|resource| resource.template());
+        std::iter::once(artifacts).chain(files).collect()
+    }
+
+    /// Returns the files of the host, and the artifacts of the client's sessions with the apps that it may use.
     pub(super) async fn resources(&self, context: &RequestContext<RoleServer>) -> Result<Vec<Resource>, ErrorData> {
-        let mut resources = Vec::new();
+        let files = self.files(context).iter().filter_map(|resource| resource.resource());
+        let mut resources: Vec<_> = files.collect();
         for app in self.apps(context).await {
             for session in self.sessions(&app, context).await? {
                 let key = SessionKey::new(app.as_str(), user(context), session);
@@ -63,7 +68,7 @@ impl McpService {
         Ok(resources)
     }
 
-    /// Returns the newest version of an artifact.
+    /// Returns a file, or the newest version of an artifact.
     ///
     /// # Errors
     /// If there is none, or the client may not use its app.
@@ -72,14 +77,18 @@ impl McpService {
         uri: &str,
         context: &RequestContext<RoleServer>,
     ) -> Result<ReadResourceResult, ErrorData> {
-        let missing = || ErrorData::resource_not_found("Resource not found", Some(serde_json::json!({ "uri": uri })));
-        let [app, session, name] = parse(uri).ok_or_else(missing)?;
-        if !self.apps(context).await.contains(&app) {
-            return Err(missing());
-        }
-        let key = SessionKey::new(app, user(context), session);
-        let part = self.0.runner.services().artifacts.load(&key, &name, None).await;
-        let contents = match part.map_err(|error| internal_error(&error))?.ok_or_else(missing)?.data {
+        let missing = || not_found(uri);
+        let Some(artifact) = parse(uri) else {
+            let blob = self.file(uri, context).await?.ok_or_else(missing)?;
+            return Ok(ReadResourceResult::new(vec![content::contents(&blob, uri)]));
+        };
+        let (key, name) = self.artifact(artifact, context).await.ok_or_else(missing)?;
+        let part = self.0.runner.services().artifacts.load_within(&key, &name, None, MAX_FILE_BYTES).await;
+        let part = part.map_err(|error| match error {
+            StoreError::InvalidRequest(message) => ErrorData::invalid_request(message, None),
+            error => internal_error(&error),
+        });
+        let contents = match part?.ok_or_else(missing)?.data {
             PartData::InlineData(blob) => content::contents(&blob, uri),
             PartData::Text(text) => ResourceContents::text(text, uri),
             _ => return Err(missing()),
@@ -87,7 +96,49 @@ impl McpService {
         Ok(ReadResourceResult::new(vec![contents]))
     }
 
-    /// Returns values for a part of the template.
+    /// Returns the session and the name of an artifact. `None` if the client may not use its app.
+    async fn artifact(
+        &self,
+        [app, session, name]: [String; 3],
+        context: &RequestContext<RoleServer>,
+    ) -> Option<(SessionKey, String)> {
+        let is_permitted = self.apps(context).await.contains(&app);
+        is_permitted.then(|| (SessionKey::new(app, user(context), session), name))
+    }
+
+    /// Returns the files of the host. They belong to no app, so they are for clients that may use all of them.
+    fn files(&self, context: &RequestContext<RoleServer>) -> &[FileResource] {
+        if has_every_app(context) { &self.0.exposure.resources } else { &[] }
+    }
+
+    /// Returns a file of the host. `None` if there is none at the URI.
+    async fn file(&self, uri: &str, context: &RequestContext<RoleServer>) -> Result<Option<Blob>, ErrorData> {
+        let Some((resource, path)) = self.files(context).iter().find_map(|it| Some((it.clone(), it.path(uri)?))) else {
+            return Ok(None);
+        };
+        let read = tokio::task::spawn_blocking(move || resource.read(&path)).await;
+        let read = read.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        read.map_err(|error| {
+            tracing::warn!("the resource {uri} cannot be read for an MCP client: {error}");
+            ErrorData::internal_error("the file cannot be read; the server's log holds the cause", None)
+        })
+    }
+
+    /// Returns what a client watches that subscribes to a resource.
+    ///
+    /// # Errors
+    /// If there is no such resource.
+    pub(super) async fn watched(&self, uri: &str, context: &RequestContext<RoleServer>) -> Result<Watched, ErrorData> {
+        let Some(artifact) = parse(uri) else {
+            let path = self.files(context).iter().find_map(|resource| resource.path(uri));
+            return path.map(Watched::File).ok_or_else(|| not_found(uri));
+        };
+        // It need not be stored yet.
+        let found = self.artifact(artifact, context).await.ok_or_else(|| not_found(uri))?;
+        Ok(Watched::Artifact(found.0.user.to_string()))
+    }
+
+    /// Returns values for an argument of a prompt, or for a part of a template.
     ///
     /// # Errors
     /// If the request is about something else.
@@ -96,10 +147,42 @@ impl McpService {
         request: &CompleteRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        match &request.r#ref {
-            Reference::Resource(reference) if reference.uri == TEMPLATE => {}
-            _ => return Err(ErrorData::invalid_params(format!("only `{TEMPLATE}` can be completed"), None)),
-        }
+        let argument = &request.argument;
+        let values = match &request.r#ref {
+            Reference::Resource(reference) if reference.uri == TEMPLATE => {
+                self.suggest_artifact(request, context).await?
+            }
+            Reference::Resource(reference) => {
+                let mut files = self.files(context).iter();
+                let Some(resource) = files.find(|it| it.uri == reference.uri && it.template().is_some()) else {
+                    let message = format!("there is no template `{}`; templates are listed", reference.uri);
+                    return Err(ErrorData::invalid_params(message, None));
+                };
+                resource.values(&argument.name, &argument.value)
+            }
+            Reference::Prompt(reference) => {
+                self.suggest_argument(&reference.name, &argument.name, &argument.value, context)?
+            }
+            _ => {
+                return Err(ErrorData::invalid_params(
+                    "arguments of prompts and parts of templates are completed",
+                    None,
+                ));
+            }
+        };
+        let total = values.len();
+        let values: Vec<_> = values.into_iter().take(CompletionInfo::MAX_VALUES).collect();
+        let has_more = total > values.len();
+        let completion = CompletionInfo::with_pagination(values, u32::try_from(total).ok(), has_more);
+        Ok(CompleteResult::new(completion.map_err(|reason| ErrorData::internal_error(reason, None))?))
+    }
+
+    /// Returns values for a part of the template of artifacts.
+    async fn suggest_artifact(
+        &self,
+        request: &CompleteRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Vec<String>, ErrorData> {
         let known = |name: &str| request.context.as_ref().and_then(|known| known.get_argument(name)).cloned();
         let app = match known("app") {
             Some(app) => self.apps(context).await.contains(&app).then_some(app),
@@ -112,11 +195,7 @@ impl McpService {
             _ => Vec::new(),
         };
         values.retain(|value| value.starts_with(&request.argument.value));
-        let total = values.len();
-        values.truncate(CompletionInfo::MAX_VALUES);
-        let has_more = total > values.len();
-        let completion = CompletionInfo::with_pagination(values, u32::try_from(total).ok(), has_more);
-        Ok(CompleteResult::new(completion.map_err(|reason| ErrorData::internal_error(reason, None))?))
+        Ok(values)
     }
 
     /// Returns the names of the apps that the client may use.
@@ -135,6 +214,10 @@ impl McpService {
     async fn artifacts(&self, key: &SessionKey) -> Result<Vec<String>, ErrorData> {
         self.0.runner.services().artifacts.list(key).await.map_err(|error| internal_error(&error))
     }
+}
+
+fn not_found(uri: &str) -> ErrorData {
+    ErrorData::resource_not_found("Resource not found", Some(serde_json::json!({ "uri": uri })))
 }
 
 fn internal_error(error: &StoreError) -> ErrorData {

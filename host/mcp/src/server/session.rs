@@ -1,4 +1,4 @@
-//! One client: its handshake, its lists, its calls, and notifications of changed tools.
+//! One client: its handshake, its lists, its calls, and notifications of changed tools and resources.
 
 #![expect(deprecated, reason = "clients of revisions before 2026-07-28 ask for log messages")]
 
@@ -8,18 +8,21 @@ use hatchery_core::ClientScope;
 use hatchery_core::sync::MutexExt;
 use http::request::Parts;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, ErrorData, Implementation,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SetLevelRequestParams,
-    SubscriptionFilter,
+    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, ErrorData, GetPromptRequestParams,
+    GetPromptResponse, Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, LoggingLevel, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams,
+    SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::transport::IntoTransport;
 use rmcp::{RoleServer, ServerHandler, ServiceExt};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{McpService, resources};
+use super::McpService;
+use super::call::user;
+use super::subscriptions::{ArtifactChange, Subscriptions};
 
 const INSTRUCTIONS: &str = "Tools whose names begin with `run_` send a message to an agent. To continue a conversation, pass the `session` of \
                             the agent's last answer.";
@@ -27,8 +30,9 @@ const INSTRUCTIONS: &str = "Tools whose names begin with `run_` send a message t
 /// The state of one client.
 pub(super) struct Session {
     service: McpService,
-    /// Ends the task that notifies the client of changed tools.
+    /// Ends the task that notifies the client of changes.
     closed: DropGuard,
+    subscriptions: Subscriptions,
     /// The lowest level of the log messages that the client wants. `None` if it has not asked for any.
     log_level: Mutex<Option<LoggingLevel>>,
     /// Counts the session. `None` for standard input and output.
@@ -38,7 +42,7 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(service: McpService, permit: Option<OwnedSemaphorePermit>) -> Self {
         let closed = CancellationToken::new().drop_guard();
-        Self { service, closed, log_level: Mutex::default(), _permit: permit }
+        Self { service, closed, subscriptions: Subscriptions::default(), log_level: Mutex::default(), _permit: permit }
     }
 }
 
@@ -70,6 +74,64 @@ pub(super) fn scope(context: &RequestContext<RoleServer>) -> Option<&ClientScope
     context.extensions.get::<Parts>()?.extensions.get()
 }
 
+/// Returns true if the client that has sent a request may use every app, and what belongs to none.
+pub(super) fn has_every_app(context: &RequestContext<RoleServer>) -> bool {
+    scope(context).is_none_or(|scope| scope.has_every_app())
+}
+
+/// A change that a client is notified of.
+enum Change {
+    Tools,
+    /// The resource at this URI.
+    Resource(String),
+}
+
+/// The changes that one client is notified of.
+struct Changes {
+    /// `None` once the catalog does not change any more.
+    catalog: Option<watch::Receiver<u64>>,
+    artifacts: broadcast::Receiver<ArtifactChange>,
+    subscriptions: Subscriptions,
+}
+
+impl Changes {
+    fn new(service: &McpService, subscriptions: Subscriptions) -> Self {
+        let (catalog, artifacts) = (Some(service.0.catalog.changes()), service.0.changes.subscribe());
+        Self { catalog, artifacts, subscriptions }
+    }
+
+    /// Waits for the next change.
+    async fn next(&mut self) -> Change {
+        loop {
+            let catalog = async {
+                match &mut self.catalog {
+                    Some(catalog) => catalog.changed().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = catalog => match changed {
+                    Ok(()) => return Change::Tools,
+                    Err(_) => self.catalog = None,
+                },
+                uri = self.subscriptions.changed(&mut self.artifacts) => return Change::Resource(uri),
+            }
+        }
+    }
+}
+
+/// Waits until a run of this user has stored an artifact.
+async fn stored_by(user: &str, changes: &mut broadcast::Receiver<ArtifactChange>) {
+    loop {
+        match changes.recv().await {
+            Ok(change) if &*change.user == user => return,
+            Err(broadcast::error::RecvError::Lagged(_)) => return,
+            Ok(_) => {}
+            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
 impl ServerHandler for Session {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
@@ -77,6 +139,8 @@ impl ServerHandler for Session {
             .enable_tool_list_changed()
             .enable_resources()
             .enable_resources_list_changed()
+            .enable_resources_subscribe()
+            .enable_prompts()
             .enable_completions()
             .enable_logging()
             .build();
@@ -106,8 +170,12 @@ impl ServerHandler for Session {
         let Some(target) = tools.target(&request.name, scope(&context)) else {
             return Err(ErrorData::invalid_params(format!("Unknown tool: {}", request.name), None));
         };
-        let args = request.arguments.unwrap_or_default();
-        Ok(self.service.call(target, args, &context).await.into())
+        self.service.call(target, request, &context).await
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        // The library compares arguments with their headers, for tools whose schemas have `x-mcp-header`.
+        self.service.loaded_tools().tool(name).cloned()
     }
 
     async fn set_level(&self, request: SetLevelRequestParams, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
@@ -126,9 +194,43 @@ impl ServerHandler for Session {
     async fn list_resource_templates(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
+        Ok(ListResourceTemplatesResult::with_all_items(self.service.templates(&context)))
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let watched = self.service.watched(&request.uri, &context).await?;
+        self.subscriptions.add(request.uri, watched).map_err(|reason| ErrorData::invalid_params(reason, None))
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.subscriptions.remove(&request.uri);
+        Ok(())
+    }
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Ok(ListPromptsResult::with_all_items(self.service.prompts(&context)))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        self.service.prompt(request, &context).await
     }
 
     async fn read_resource(
@@ -148,10 +250,20 @@ impl ServerHandler for Session {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let mut changes = self.service.0.catalog.changes();
+        let mut changes = Changes::new(&self.service, self.subscriptions.clone());
         let closed = self.closed.token().clone();
         tokio::spawn(closed.run_until_cancelled_owned(async move {
-            while changes.changed().await.is_ok() && context.peer.notify_tool_list_changed().await.is_ok() {}
+            loop {
+                let sent = match changes.next().await {
+                    Change::Tools => context.peer.notify_tool_list_changed().await,
+                    Change::Resource(uri) => {
+                        context.peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await
+                    }
+                };
+                if sent.is_err() {
+                    break;
+                }
+            }
         }));
     }
 
@@ -161,16 +273,30 @@ impl ServerHandler for Session {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut changes = self.service.0.catalog.changes();
+        let subscriptions = Subscriptions::default();
+        let filter = context.accepted();
+        for uri in filter.resource_subscriptions.iter().flatten() {
+            let watched = self.service.watched(uri, context.request_context()).await?;
+            subscriptions.add(uri.clone(), watched).map_err(|reason| ErrorData::invalid_params(reason, None))?;
+        }
+        let (wants_tools, wants_list) = (filter.tools_list_changed, filter.resources_list_changed);
+        let mut changes = Changes::new(&self.service, subscriptions);
+        let mut stored = self.service.0.changes.subscribe();
+        let user = user(context.request_context());
         loop {
-            tokio::select! {
+            let sent = tokio::select! {
                 () = context.cancelled() => return Ok(()),
-                changed = changes.changed() => match changed {
-                    Ok(()) if context.sink().notify_tool_list_changed().await.is_err() => return Ok(()),
-                    Ok(()) => {}
-                    // The catalog never changes again.
-                    Err(_) => context.cancelled().await,
+                change = changes.next() => match change {
+                    Change::Tools if wants_tools == Some(true) => context.sink().notify_tool_list_changed().await,
+                    Change::Tools => Ok(()),
+                    Change::Resource(uri) => context.sink().notify_resource_updated(uri).await,
+                },
+                () = stored_by(user, &mut stored), if wants_list == Some(true) => {
+                    context.sink().notify_resource_list_changed().await
                 }
+            };
+            if sent.is_err() {
+                return Ok(());
             }
         }
     }

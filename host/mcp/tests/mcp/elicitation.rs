@@ -1,12 +1,14 @@
 //! Questions of a server to a person, during a call.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    CallContext, Callback, Content, Event, FunctionResponse, HookPoint, JsonMap, PartData, REQUEST_CONFIRMATION,
-    RunError,
+    CallContext, Callback, Content, Event, FunctionResponse, HookPoint, InputClient, InputError, InputKind,
+    InputRequest, InputResponse, JsonMap, PartData, REQUEST_CONFIRMATION, RunError,
 };
+use hatchery_engine::RunRequest;
 use hatchery_mcp::McpToolset;
 use hatchery_models::scripted::{Reply, Scripted};
 use hatchery_test_support::{Harness, llm_on, map};
@@ -183,4 +185,43 @@ async fn a_server_asks_nobody_unless_its_settings_allow_it() {
     let app = CallingApp::new(toolset(erratic(&[])), &[("ask", question())]).await;
     let events = app.harness.run("go").await;
     assert_eq!((server_got(&events), request(&events)), (json!({"action": "decline"}), None));
+}
+
+/// A client of a run whose person always gives the same answer.
+#[derive(Debug)]
+struct Interactive(Option<Value>);
+
+#[async_trait]
+impl InputClient for Interactive {
+    fn supports(&self, kind: InputKind) -> bool {
+        kind == InputKind::Form
+    }
+
+    fn is_interactive(&self) -> bool {
+        true
+    }
+
+    async fn request(
+        &self,
+        requests: BTreeMap<String, InputRequest>,
+    ) -> Result<BTreeMap<String, InputResponse>, InputError> {
+        let answer = self.0.clone().map(map);
+        Ok(requests.into_keys().map(|key| (key, InputResponse::Form(answer.clone()))).collect())
+    }
+}
+
+#[tokio::test]
+async fn a_question_is_passed_on_to_a_client_that_answers_during_the_run() {
+    let accepted = json!({"action": "accept", "content": {"seat": "7A", "window": true}});
+    for (answer, expected) in [(Some(json!({"seat": "7A"})), accepted), (None, json!({"action": "decline"}))] {
+        let mut config = erratic(&[]);
+        config.elicitation = true;
+        let app = CallingApp::new(toolset(config), &[("ask", question())]).await;
+        let request = app.harness.request(Content::user("go"));
+        let request = RunRequest { input: Some(Arc::new(Interactive(answer))), ..request };
+        let run = app.harness.runner.run(app.harness.app.clone(), request).await.unwrap();
+        let events = run.collect().await.unwrap();
+        assert!(self::request(&events).is_none());
+        assert_eq!(server_got(&events), expected);
+    }
 }

@@ -11,7 +11,9 @@ use axum::routing::{any, get};
 use axum::{Json, Router};
 use futures::{StreamExt, stream};
 use hatchery_core::{ConfigValue, Toolset};
-use hatchery_mcp::{HttpServer, ServerConfig, Transport};
+use hatchery_mcp::{HttpServer, ServerConfig, StateHeaders, Transport};
+use hatchery_models::scripted::{Reply, Scripted};
+use hatchery_test_support::{Harness, llm_on};
 use rmcp::RoleServer;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
@@ -84,6 +86,30 @@ async fn an_agent_calls_a_tool_over_http_with_headers() {
     let toolset = toolset(config(address));
     let response = call(toolset.clone(), "token", json!({})).await;
     assert_eq!(response, json!({"text_output": [{"text": "secret"}]}));
+    toolset.close().await;
+}
+
+#[tokio::test]
+async fn a_server_gets_the_headers_of_each_session() {
+    let (address, _server) = serve("127.0.0.1:0", peer()).await;
+    let mut config = config(address);
+    config.header_provider = Some(Arc::new(StateHeaders([("x-token".to_owned(), "user_token".to_owned())].into())));
+    let toolset = toolset(config);
+    for token in ["ada", "bob", "ada"] {
+        let model = Arc::new(Scripted::sequence([Reply::call("token", json!({})), Reply::from("done")]));
+        let agent = llm_on("caller", &model, |llm| llm.toolsets.push(toolset.clone()));
+        let harness = Harness::with_state(agent, json!({"user_token": token})).await;
+        assert_eq!(response(&harness.run("go").await)["text_output"][0]["text"], token);
+    }
+    let missing = CallingApp::error(toolset.clone()).await.to_string();
+    assert!(missing.ends_with("the state of the session has no `user_token` for the header `x-token`"), "{missing}");
+    let model = Arc::new(Scripted::sequence([Reply::from("done")]));
+    let agent = llm_on("caller", &model, |llm| llm.toolsets.push(toolset.clone()));
+    let number = Harness::with_state(agent, json!({"user_token": 5})).await.expect_error("go").await.1.to_string();
+    assert!(
+        number.ends_with("`user_token` in the state of the session is no text, as the header `x-token` needs it"),
+        "{number}"
+    );
     toolset.close().await;
 }
 

@@ -1,16 +1,20 @@
 //! Artifacts of a client's sessions as resources, with a real client of `rmcp`.
+#![expect(deprecated, reason = "revision 2026-07-28 deprecates single subscriptions")]
 
 use std::collections::HashMap;
 
 use hatchery_core::{Agent, Blob, Part, PartData};
 use hatchery_engine::build::custom;
+use hatchery_test_support::map;
 use rmcp::model::{
-    ArgumentInfo, CompleteRequestParams, CompletionContext, ReadResourceRequestParams, Reference, ResourceContents,
-    ResourceTemplateReference,
+    ArgumentInfo, CallToolRequestParams, CompleteRequestParams, CompletionContext, ReadResourceRequestParams,
+    Reference, ResourceContents, ResourceTemplateReference, ServerNotification, SubscribeRequestParams,
+    SubscriptionFilter,
 };
 use rmcp::service::ServiceError;
 use serde_json::json;
 
+use crate::input::{Person, clients};
 use crate::server::{Client, Host, call, connect};
 
 /// Stores the message as a text, and an image.
@@ -74,6 +78,32 @@ async fn files_of_an_answer_have_the_uris_of_their_resources() {
 }
 
 #[tokio::test]
+async fn a_file_of_more_than_16_mib_is_a_link_and_is_not_read() {
+    let agent = custom("printer", |cx| async move {
+        let blob = Blob { mime_type: "image/png".into(), data: vec![0; (16 << 20) + 1].into(), display_name: None };
+        cx.call.save_artifact("poster.png", &PartData::InlineData(blob).into()).await?;
+        cx.say("printed").await?;
+        Ok(())
+    });
+    let client = Host::new(vec![agent.build().unwrap()]).client().await;
+    let result = call(&client, "run_printer", json!({"message": "print"})).await.unwrap();
+    let session = result.structured_content.as_ref().unwrap()["session"].as_str().unwrap();
+    let uri = format!("artifact:///printer/{session}/poster.png");
+    let content = serde_json::to_value(&result.content).unwrap();
+    let link = content.as_array().unwrap().iter().find(|block| block["type"] == "resource_link").unwrap();
+    assert_eq!((link["uri"].as_str(), link["name"].as_str()), (Some(uri.as_str()), Some("poster.png")));
+    let ServiceError::McpError(error) = read(&client, &uri).await.unwrap_err() else { panic!("no answer") };
+    assert_eq!(
+        (error.code.0, &*error.message),
+        (
+            -32600,
+            "the artifact `poster.png` has 16777217 bytes, and at most 16777216 can be read into memory here; read it as a \
+             stream, or store it in smaller files"
+        )
+    );
+}
+
+#[tokio::test]
 async fn a_resource_that_does_not_exist_or_belongs_to_a_hidden_app_is_not_found() {
     let host = Host::new(vec![scribe()]);
     let client = host.client().await;
@@ -103,7 +133,58 @@ async fn the_parts_of_the_template_can_be_completed() {
     let known = [("app", "scribe"), ("session", session.as_str())];
     assert_eq!(complete(&client, "name", "notes", &known).await, ["notes/a b.txt"]);
     assert_eq!(complete(&client, "name", "", &[("app", "bank"), ("session", &session)]).await, [""; 0]);
-    let prompt = CompleteRequestParams::new(Reference::for_prompt("x"), ArgumentInfo::new("a", ""));
-    let error = client.complete(prompt).await.unwrap_err().to_string();
-    assert!(error.contains("only `artifact:///{app}/{session}/{name}` can be completed"), "{error}");
+    let other = CompleteRequestParams::new(Reference::for_resource("docs://{page}"), ArgumentInfo::new("page", ""));
+    let error = client.complete(other).await.unwrap_err().to_string();
+    assert!(error.contains("there is no template `docs://{page}`; templates are listed"), "{error}");
+}
+
+#[tokio::test]
+async fn a_client_is_notified_when_a_run_stores_an_artifact_that_it_watches() {
+    let client = Host::new(vec![scribe()]).client().await;
+    let session = store(&client, "x").await;
+    let uri = format!("artifact:///scribe/{session}/dot.png");
+    client.subscribe(SubscribeRequestParams::new(&uri)).await.unwrap();
+    let again = json!({"message": "y", "session": session});
+    call(&client, "run_scribe", again.clone()).await.unwrap();
+    client.service().updated.notified().await;
+    assert_eq!(*client.service().updates.lock().unwrap(), [uri.as_str()]);
+    let hidden = client.subscribe(SubscribeRequestParams::new("artifact:///other/s/dot.png")).await.unwrap_err();
+    assert!(hidden.to_string().contains("Resource not found"), "{hidden}");
+}
+
+#[tokio::test]
+async fn a_client_watches_at_most_256_resources() {
+    let client = Host::new(vec![scribe()]).client().await;
+    let watch = |index: usize| client.subscribe(SubscribeRequestParams::new(format!("artifact:///scribe/s/{index}")));
+    for index in 0..256 {
+        watch(index).await.unwrap();
+    }
+    watch(0).await.unwrap();
+    let refused = watch(256).await.unwrap_err().to_string();
+    assert!(refused.contains("a client can watch at most 256 resources"), "{refused}");
+}
+
+#[tokio::test]
+async fn subscriptions_of_revision_2026_07_28_are_streams() {
+    let host = Host::new(vec![scribe()]);
+    let [_, client] = clients(&host, &Person::absent()).await;
+    let session = {
+        let params = CallToolRequestParams::new("run_scribe").with_arguments(map(json!({"message": "x"})));
+        client.call_tool(params).await.unwrap().structured_content.unwrap()["session"].clone()
+    };
+    let uri = format!("artifact:///scribe/{}/dot.png", session.as_str().unwrap());
+    let filter = SubscriptionFilter::builder().resources_list_changed().resource_subscription(&uri).build();
+    let mut subscription = client.listen(filter).await.unwrap();
+    let params = CallToolRequestParams::new("run_scribe");
+    let args = map(json!({"message": "y", "session": session}));
+    client.call_tool(params.with_arguments(args)).await.unwrap();
+    let mut seen = std::collections::BTreeSet::new();
+    while seen.len() < 2 {
+        seen.insert(match subscription.next().await.unwrap().unwrap() {
+            ServerNotification::ResourceUpdatedNotification(updated) => updated.params.uri,
+            ServerNotification::ResourceListChangedNotification(_) => "list".to_owned(),
+            other => panic!("{other:?}"),
+        });
+    }
+    assert_eq!(seen, [uri, "list".to_owned()].into());
 }

@@ -154,7 +154,8 @@ impl Model for GenaiModel {
             headers.iter().filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())));
         options = options.with_extra_headers(headers.collect::<Vec<_>>()).with_stream_read_timeout(IDLE_TIMEOUT);
         let timeout = self.endpoint.timeout(&http_options);
-        self.endpoint.retry(&http_options, &progress, || self.begin(&chat, &options, streaming_mode, timeout)).await
+        let begin = || self.begin(&chat, &options, streaming_mode, timeout);
+        self.endpoint.retry(&http_options, &progress, |_| None, begin).await
     }
 
     fn capabilities(&self) -> ModelCapabilities {

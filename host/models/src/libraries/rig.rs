@@ -128,7 +128,8 @@ impl Model for RigModel {
         let headers = self.endpoint.request_headers(&options, &progress)?;
         let timeout = self.endpoint.timeout(&options);
         let transport = Transport::new(self.endpoint.clone(), headers, timeout);
-        self.endpoint.retry(&options, &progress, || self.begin(&converted, &transport, streaming_mode, timeout)).await
+        let begin = || self.begin(&converted, &transport, streaming_mode, timeout);
+        self.endpoint.retry(&options, &progress, |_| None, begin).await
     }
 
     fn capabilities(&self) -> ModelCapabilities {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use hatchery_core::{
-    LlmRequest, ModelErrorKind, ModelResolver, RunUsage, SessionKey, SpanContext, SpanData, SpanExporter,
-    SpanOperation, StreamingMode, TraceParent,
+    AttributeValue, LlmRequest, ModelErrorKind, ModelResolver, RunUsage, SessionKey, SpanContext, SpanData,
+    SpanExporter, SpanOperation, StreamingMode, TraceParent,
 };
 use hatchery_models::{ModelProviders, Service, Settings};
 use serde_json::json;
@@ -69,9 +69,88 @@ async fn a_call_tells_its_provider_and_its_retries_and_carries_the_context_of_it
     let header = span.context().header().unwrap();
     drop(span);
     let spans = collector.0.lock().unwrap();
-    assert_eq!(spans[0].get("gen_ai.provider.name").and_then(|name| name.as_str()), Some("gcp.gemini"));
-    assert_eq!(spans[0].get("hatchery.model.retries").and_then(|retries| retries.as_u64()), Some(2));
+    let call = spans.last().unwrap();
+    assert_eq!(call.get("gen_ai.provider.name").and_then(|name| name.as_str()), Some("gcp.gemini"));
+    assert_eq!(call.get("hatchery.model.retries").and_then(|retries| retries.as_u64()), Some(2));
     assert!(provider.requests().iter().all(|request| request.headers["traceparent"] == header));
+}
+
+#[tokio::test]
+async fn each_attempt_of_a_call_is_a_span_with_its_error_and_the_delay_after_it() {
+    let broken = MockResponse::json("oops").status(500);
+    let provider = MockProvider::start([broken, busy(), hello()]).await;
+    let collector = Arc::new(Collector::default());
+    let trace = SpanContext::new(collector.clone(), SessionKey::new("app", "ada", "s"), "e-1", None);
+    let span = trace.start(SpanOperation::Model, "");
+    let mut request = with_options(json!({ "retryOptions": { "initialDelay": 0.001, "jitter": 0.0 } }));
+    request.progress = span.begin_model_call();
+    generate(provider.gemini().as_ref(), request).await.unwrap();
+    span.finish();
+    let spans = collector.0.lock().unwrap();
+    let (call, attempts) = spans.split_last().unwrap();
+    let read: Vec<_> = attempts
+        .iter()
+        .map(|attempt| {
+            assert_eq!(attempt.parent_span_id, Some(call.span_id));
+            let text = |key| attempt.get(key).and_then(|value| value.as_str());
+            assert_eq!(text("gen_ai.provider.name"), Some("gcp.gemini"));
+            let number = |key| attempt.get(key).and_then(|value| value.as_u64());
+            (
+                &*attempt.name,
+                number("hatchery.model.attempt"),
+                number("http.response.status_code"),
+                text("hatchery.model.error_category"),
+                attempt.error.as_ref().map(|error| &*error.code),
+                attempt.get("hatchery.model.retry_delay").cloned(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        read,
+        [
+            (
+                "model_attempt 1",
+                Some(1),
+                Some(500),
+                Some("SERVER_ERROR"),
+                Some("MODEL_SERVER_ERROR"),
+                Some(AttributeValue::Number(0.001))
+            ),
+            (
+                "model_attempt 2",
+                Some(2),
+                Some(429),
+                Some("RATE_LIMITED"),
+                Some("MODEL_RATE_LIMITED"),
+                Some(AttributeValue::Number(0.0))
+            ),
+            ("model_attempt 3", Some(3), Some(200), None, None, None),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn an_attempt_that_is_dropped_is_cancelled_in_its_trace() {
+    // Accepts connections, and never responds.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let settings = Settings::default().with_key(Service::Gemini, "k").with_base_url(Service::Gemini, url);
+    let model = ModelProviders::with_defaults(settings).model("gemini-x").unwrap();
+    let collector = Arc::new(Collector::default());
+    let trace = SpanContext::new(collector.clone(), SessionKey::new("app", "ada", "s"), "e-1", None);
+    let span = trace.start(SpanOperation::Model, "");
+    let request = LlmRequest { progress: span.begin_model_call(), ..user_request("hi") };
+    let call = model.generate(request, StreamingMode::On);
+    tokio::select! {
+        _ = call => panic!("nothing was sent"),
+        connection = listener.accept() => drop(connection.unwrap()),
+    }
+    let spans = collector.0.lock().unwrap();
+    let attempt = &spans[0];
+    assert_eq!(
+        (&*attempt.name, attempt.error.as_ref().map(|error| &*error.code)),
+        ("model_attempt 1", Some("CANCELLED"))
+    );
 }
 
 #[tokio::test]

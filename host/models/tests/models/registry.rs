@@ -422,6 +422,18 @@ fn settings_come_from_the_usual_variables() {
 }
 
 #[test]
+fn the_key_of_a_service_and_the_location_can_be_read() {
+    let settings = Settings::from_variables(|name| match name {
+        "GEMINI_API_KEY" => Some("the-key".into()),
+        "GOOGLE_CLOUD_LOCATION" => Some("europe-west4".into()),
+        _ => None,
+    });
+    assert_eq!(settings.api_key(Service::Gemini).map(|key| key.expose()), Some("the-key"));
+    assert_eq!(settings.api_key(Service::OpenAi), None);
+    assert_eq!((settings.location(), Settings::default().location()), ("europe-west4", "global"));
+}
+
+#[test]
 fn debug_output_never_shows_a_key() {
     let settings = Settings::default().with_key(Service::OpenAi, "sk-very-secret");
     let debug = format!("{settings:?}");

@@ -1,10 +1,12 @@
-//! No secret appears in logs of any level, errors or debug output.
+//! No secret appears in logs of any level, errors, debug output or traces.
 
 use std::io;
 use std::sync::{Arc, Mutex};
 
 use futures::StreamExt;
-use hatchery_core::{ModelResolver, StreamingMode};
+use hatchery_core::{
+    ModelResolver, RunError, SessionKey, SpanContext, SpanData, SpanExporter, SpanOperation, StreamingMode, TraceParent,
+};
 use hatchery_models::{Connection, GoogleCloud, ModelProviders, Service, Settings};
 use serde_json::json;
 
@@ -64,6 +66,26 @@ impl Log {
     }
 }
 
+/// Keeps all that exporters get of spans.
+#[derive(Default)]
+struct Spans(Mutex<Vec<String>>);
+
+impl SpanExporter for Spans {
+    fn export(&self, span: &Arc<SpanData>) {
+        let content = span.content.as_ref().map(|content| content.attributes());
+        let text = format!("{} {:?} {content:?} {:?}", span.name, span.attributes(), span.error);
+        self.0.lock().unwrap().push(text);
+    }
+
+    fn captures_content(&self) -> bool {
+        true
+    }
+
+    fn is_sampled(&self, _: u128, _: Option<&TraceParent>) -> bool {
+        true
+    }
+}
+
 fn settings(provider: &MockProvider, folder: &tempfile::TempDir) -> Settings {
     let credentials = folder.path().join("credentials.json");
     let token_uri = format!("{}/token", provider.url);
@@ -112,6 +134,8 @@ async fn no_secret_is_emitted_whatever_a_provider_answers() {
     let mut emitted = vec![format!("{settings:?}")];
     let providers = ModelProviders::with_defaults(settings);
     emitted.push(format!("{providers:?} {:?}", providers.providers().collect::<Vec<_>>()));
+    let spans = Arc::new(Spans::default());
+    let trace = SpanContext::new(spans.clone(), SessionKey::new("app", "ada", "s"), "e-1", None);
     for name in MODELS {
         let model = providers.model(name).unwrap();
         for mode in [StreamingMode::Off, StreamingMode::On] {
@@ -119,15 +143,25 @@ async fn no_secret_is_emitted_whatever_a_provider_answers() {
                 let mut request = user_request("hi");
                 let options = json!({ "retryOptions": { "attempts": 2, "initialDelay": 0.001 } });
                 request.config.extra.insert("httpOptions".into(), options);
+                let mut span = trace.start(SpanOperation::Model, "");
+                request.progress = span.begin_model_call();
+                span.set_request(&Arc::new(request.clone()));
                 match model.generate(request, mode).await {
                     Ok(responses) => emitted.push(format!("{:?}", responses.collect::<Vec<_>>().await)),
-                    Err(error) => emitted.push(format!("{error} {error:?}")),
+                    Err(error) => {
+                        emitted.push(format!("{error} {error:?}"));
+                        span.set_error(&RunError::Model(error));
+                    }
                 }
+                span.finish();
             }
         }
     }
     assert!(log.text().contains("retrying the model call"), "the log is empty");
     emitted.push(log.text());
+    let spans = std::mem::take(&mut *spans.0.lock().unwrap());
+    assert!(spans.iter().any(|span| span.starts_with("model_attempt 2")), "no attempt is traced");
+    emitted.extend(spans);
     let is_echoed = provider.requests().iter().any(|request| format!("{:?}", request.headers).contains(SECRET));
     assert!(is_echoed, "no secret was sent");
     for text in emitted {

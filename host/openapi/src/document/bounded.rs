@@ -25,7 +25,7 @@ const KEY_SIZE: usize = size_of::<String>() + 24;
 /// The reason and the place, or that the text stands for too many values.
 pub(super) fn parse(text: &[u8]) -> Result<Value, String> {
     let left = Cell::new(text.len().saturating_mul(EXPANSION).max(MIN_BUDGET));
-    let bounded = Bounded { left: &left, overhead: VALUE_SIZE };
+    let bounded = BoundedValue { left: &left, overhead: VALUE_SIZE };
     let begins_with_brace = text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
     if begins_with_brace {
         let mut json = serde_json::Deserializer::from_slice(text);
@@ -39,13 +39,13 @@ pub(super) fn parse(text: &[u8]) -> Result<Value, String> {
 
 /// Deserializes a value and subtracts its size from the bytes that are left.
 #[derive(Clone, Copy)]
-struct Bounded<'a> {
+struct BoundedValue<'a> {
     left: &'a Cell<usize>,
     /// Bytes that a value takes in addition to its string.
     overhead: usize,
 }
 
-impl Bounded<'_> {
+impl BoundedValue<'_> {
     fn take<E: Error>(self, bytes: usize) -> Result<(), E> {
         match self.left.get().checked_sub(bytes + self.overhead) {
             Some(left) => {
@@ -57,7 +57,7 @@ impl Bounded<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Bounded<'_> {
+impl<'de> DeserializeSeed<'de> for BoundedValue<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -65,7 +65,7 @@ impl<'de> DeserializeSeed<'de> for Bounded<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Bounded<'_> {
+impl<'de> Visitor<'de> for BoundedValue<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::{as_text, pair};
 use crate::document::{Body, BodyArguments, BodyEncoding};
 
-type Encoded = (HeaderValue, Bytes);
+type EncodedBody = (HeaderValue, Bytes);
 
 /// Maximum number of files of one body.
 const MAX_FILES: usize = 100;
@@ -25,7 +25,7 @@ pub(super) async fn encode(
     mut args: JsonMap,
     limit: usize,
     cx: &CallContext,
-) -> Result<Option<Encoded>, String> {
+) -> Result<Option<EncodedBody>, String> {
     let value = match &body.arguments {
         BodyArguments::Whole(name) => args.shift_remove(name),
         BodyArguments::Properties { names, constants } => {
@@ -79,7 +79,7 @@ async fn multipart(
     files: &BTreeSet<String>,
     limit: usize,
     cx: &CallContext,
-) -> Result<Encoded, String> {
+) -> Result<EncodedBody, String> {
     let boundary = Uuid::new_v4().simple().to_string();
     let mut body = LimitedBody { bytes: BytesMut::new(), limit };
     let mut artifacts = Files::new(cx);

@@ -4,6 +4,7 @@
 #![expect(dead_code, reason = "only the schemas of these types are used")]
 
 mod components;
+mod evaluation;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 pub(crate) use components::{Comparison, ComponentDetail, Components, HostEvent};
+pub(crate) use evaluation::{EvalCase, EvalResultIds, EvalSet, EvalSetIds, EvalSetResult, RunEvalResponse};
 pub(crate) use settings::Settings;
 
 /// An error.
@@ -193,29 +195,6 @@ pub(crate) struct ExecutableCode {
 pub(crate) struct CodeExecutionResult {
     outcome: Option<String>,
     output: Option<String>,
-}
-
-/// Conversations on which an app is evaluated. Answers have keys in snake_case.
-#[derive(ToSchema)]
-pub(crate) struct EvalSet {
-    eval_set_id: String,
-    name: Option<String>,
-    description: Option<String>,
-    #[schema(value_type = Vec<Object>)]
-    eval_cases: Vec<Value>,
-    creation_timestamp: f64,
-}
-
-/// A conversation with what is expected of the app.
-#[derive(ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct EvalCase {
-    eval_id: Option<String>,
-    #[schema(value_type = Vec<Object>)]
-    conversation: Vec<Value>,
-    #[schema(value_type = Option<Object>)]
-    session_input: Option<JsonMap>,
-    creation_timestamp: Option<f64>,
 }
 
 /// An app with its agents.

@@ -20,6 +20,29 @@ pub(super) fn opens_page(request: &RequestHead<'_>) -> bool {
         && accept.contains("text/html")
 }
 
+/// Returns the query of a request with which an OAuth server ends a login. `None` for one of [`reload_page`].
+pub(super) fn oauth_response<'a>(request: &RequestHead<'a>) -> Option<&'a str> {
+    let query = request.query?;
+    let has =
+        |name: &str| query.split('&').any(|pair| pair.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')));
+    (has("state") && (has("code") || has("error")) && !query.ends_with('&')).then_some(query)
+}
+
+/// Returns a page that opens itself again, once. Browsers do not send the cookie of a login with a request that a page of
+/// another site has led to, but with this one.
+pub(super) fn reload_page(query: &str) -> Response {
+    let query = query.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;");
+    let html = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>Hatchery</title>\n\
+         <meta http-equiv=\"refresh\" content=\"0; url=?{query}&amp;\">\n</head>\n</html>\n"
+    );
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+    ];
+    (headers, html).into_response()
+}
+
 /// Returns the page in place of the one at `path`, with a sentence about the last attempt.
 pub(crate) fn login_page(path: &str, problem: Option<&str>) -> Response {
     let problem = problem.map(|problem| format!("<p><strong>{problem}</strong></p>\n")).unwrap_or_default();

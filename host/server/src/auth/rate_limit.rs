@@ -22,7 +22,7 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// Adds what the time since the last request allows.
+    /// Refills the bucket for the time since the last request.
     fn fill(&mut self, per_minute: f64, now: Instant) {
         let added = now.duration_since(self.filled).as_secs_f64() / MINUTE.as_secs_f64() * per_minute;
         self.left = (self.left + added).min(per_minute);

@@ -4,7 +4,7 @@ use percent_encoding::percent_decode_str;
 
 /// The credentials that a path requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Requirement {
+pub(crate) enum Requirement {
     /// Nothing.
     None,
     /// Valid credentials. The route checks the apps and users that the body names.
@@ -21,7 +21,7 @@ pub(super) enum Requirement {
 
 impl Requirement {
     /// Returns the requirement of a path. Segments are separated and decoded as the router does it.
-    pub(super) fn of(path: &str) -> Self {
+    pub(crate) fn of(path: &str) -> Self {
         let segments: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
         match segments.as_slice() {
             ["health" | "ready" | "login" | "logout"] => Self::None,

@@ -9,7 +9,7 @@ use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, Validation, decode_header, get_current_timestamp};
 use serde_json::{Map, Value};
 
-use super::Identified;
+use super::IdentifiedSender;
 use super::jwks::{Jwks, KeyError};
 use super::logins::LoginCredential;
 use super::principal::{Client, ClientLimits, Principal};
@@ -53,7 +53,7 @@ impl Tokens {
     }
 
     /// Returns who a token belongs to.
-    pub(super) async fn verify(&self, token: &str) -> Result<Identified, Refusal> {
+    pub(super) async fn verify(&self, token: &str) -> Result<IdentifiedSender, Refusal> {
         let claims = self.claims(token).await?;
         let user = claims.get(&self.config.user_claim).and_then(Value::as_str).filter(|user| !user.trim().is_empty());
         let user = user.ok_or(Refusal::InvalidToken("it names no user"))?;
@@ -70,7 +70,7 @@ impl Tokens {
         };
         let expiry = claims.get("exp").and_then(Value::as_f64).unwrap_or_default() as u64;
         let expires_in = Some(Duration::from_secs(expiry.saturating_sub(get_current_timestamp())));
-        Ok(Identified { credential: LoginCredential::Token(principal.clone()), principal, expires_in })
+        Ok(IdentifiedSender { credential: LoginCredential::Token(principal.clone()), principal, expires_in })
     }
 
     /// Returns the claims of a token, after a check of its signature, issuer, audience and times.

@@ -111,7 +111,7 @@ pub(crate) fn hold_until_sent(response: Response, held: impl Send + Unpin + 'sta
     response.map(|body| Body::new(HoldingBody { body, _held: held }))
 }
 
-/// A response body that holds what its request uses.
+/// A response body that holds the resources of its request.
 struct HoldingBody<T> {
     body: Body,
     _held: T,

@@ -92,7 +92,7 @@ struct CompareQuery {
     to: String,
 }
 
-/// Returns what is different in another revision of a component.
+/// Returns the differences of another revision of a component.
 #[utoipa::path(
     get,
     path = "/components/{name}/compare",

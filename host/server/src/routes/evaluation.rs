@@ -83,7 +83,7 @@ async fn set_ids(
     get,
     path = "/dev/apps/{app}/eval-sets",
     tag = "evaluation",
-    responses((status = 200, description = "The ids", body = Object))
+    responses((status = 200, description = "The ids", body = schemas::EvalSetIds))
 )]
 async fn set_list(State(state): State<AppState>, Params(app): Params<String>) -> Result<axum::Json<Value>, ApiError> {
     Ok(axum::Json(json!({"evalSetIds": state.evaluations().set_ids(&*state.app(&app)?).await?})))
@@ -343,7 +343,7 @@ async fn evaluate(
     path = "/dev/apps/{app}/eval-sets/{set}/run",
     tag = "evaluation",
     request_body = RunBody,
-    responses((status = 200, description = "The result", body = Object))
+    responses((status = 200, description = "The results", body = schemas::RunEvalResponse))
 )]
 async fn run(
     state: State<AppState>,
@@ -376,7 +376,7 @@ async fn result_ids(
     get,
     path = "/dev/apps/{app}/eval-results",
     tag = "evaluation",
-    responses((status = 200, description = "The ids", body = Object))
+    responses((status = 200, description = "The ids", body = schemas::EvalResultIds))
 )]
 async fn result_list(
     State(state): State<AppState>,
@@ -390,7 +390,7 @@ async fn result_list(
     get,
     path = "/dev/apps/{app}/eval-results/{result}",
     tag = "evaluation",
-    responses((status = 200, description = "The result", body = Object))
+    responses((status = 200, description = "The result", body = schemas::EvalSetResult))
 )]
 async fn result(
     State(state): State<AppState>,

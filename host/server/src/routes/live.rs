@@ -99,9 +99,9 @@ fn request(
     principal: &Principal,
     query: &[(String, String)],
 ) -> Result<(Arc<App>, LiveRunRequest), LiveEnd> {
-    let app = required(query, "app_name", "appName")?;
-    let user = required(query, "user_id", "userId")?;
-    let session = required(query, "session_id", "sessionId")?;
+    let app = require(query, "app_name", "appName")?;
+    let user = require(query, "user_id", "userId")?;
+    let session = require(query, "session_id", "sessionId")?;
     let save_live_audio_as_artifacts = is_set(query, "save_live_blob", "saveLiveBlob");
     let config = RunConfig { live: Some(live_config(query)?), save_live_audio_as_artifacts, ..RunConfig::default() };
     let app = principal.check_app(app).and_then(|()| state.app(app)).map_err(|error| LiveEnd::no_app(&error))?;
@@ -138,7 +138,7 @@ fn values<'a>(
     query.iter().filter(move |(name, _)| name == snake || name == camel).map(|(_, value)| value.as_str())
 }
 
-fn required<'a>(query: &'a [(String, String)], snake: &'static str, camel: &'static str) -> Result<&'a str, LiveEnd> {
+fn require<'a>(query: &'a [(String, String)], snake: &'static str, camel: &'static str) -> Result<&'a str, LiveEnd> {
     values(query, snake, camel).find(|value| !value.trim().is_empty()).ok_or_else(|| {
         let reason = format!("{snake} query parameter is required and cannot be empty");
         LiveEnd::Refused(close_code::POLICY, reason)

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
-use crate::api_document::ApiRouter;
+use crate::api_document::{ApiRouter, schemas};
 use crate::error::ApiError;
 use crate::extract::{Json, Params, QueryParams};
 use crate::state::AppState;
@@ -47,8 +47,17 @@ async fn add(
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "the schema of a response")]
 struct Memories {
-    #[schema(value_type = Vec<Object>)]
-    memories: Vec<Value>,
+    memories: Vec<MemoryEntry>,
+}
+
+/// A remembered message.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "the schema of a response")]
+struct MemoryEntry {
+    content: schemas::Content,
+    author: Option<String>,
+    /// Seconds since 1970.
+    timestamp: f64,
 }
 
 #[derive(Deserialize, IntoParams)]

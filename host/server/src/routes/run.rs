@@ -101,7 +101,7 @@ pub(super) async fn start(
 
 /// Returns the app of a run that a client may start.
 fn permitted_app(state: &AppState, principal: &Principal, body: &RunBody) -> Result<Arc<App>, ApiError> {
-    let name = required("appName", body.app_name.clone())?;
+    let name = require("appName", body.app_name.clone())?;
     principal.check_app(&name)?;
     // A user that is missing is an error of the request.
     body.user_id.as_deref().map_or(Ok(()), |user| principal.check_user(user))?;
@@ -116,14 +116,15 @@ fn request(body: RunBody, streaming_mode: StreamingMode, cancel: CancellationTok
         return Err(missing("newMessage"));
     }
     Ok(RunRequest {
-        user: required("userId", body.user_id)?,
-        session: required("sessionId", body.session_id)?,
+        user: require("userId", body.user_id)?,
+        session: require("sessionId", body.session_id)?,
         message: body.new_message.map(Content::try_from).transpose()?,
         invocation_id,
         run_id: body.run_id,
         state_delta: body.state_delta.unwrap_or_default(),
         config: RunConfig { streaming_mode, ..RunConfig::default() },
         origin: CallerOrigin::Http,
+        input: None,
         trace_parent: None,
         cancel,
     })
@@ -142,7 +143,7 @@ pub(super) fn trace_parent(headers: &HeaderMap) -> Option<TraceParent> {
     headers.get(TraceParent::HEADER)?.to_str().ok()?.parse().ok()
 }
 
-fn required(field: &'static str, value: Option<String>) -> Result<String, ApiError> {
+fn require(field: &'static str, value: Option<String>) -> Result<String, ApiError> {
     value.filter(|value| !value.trim().is_empty()).ok_or_else(|| missing(field))
 }
 

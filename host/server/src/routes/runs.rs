@@ -242,12 +242,14 @@ fn stream(updates: BoxStream<'static, Result<RunUpdate, RunError>>, keep_alive: 
 fn update_frame(update: RunUpdate) -> Bytes {
     match update {
         RunUpdate::Event { revision: None, event } => frame(event.json()),
-        RunUpdate::Event { revision: Some(revision), event } => prefixed(&format!("id: {revision}\n"), event.json()),
+        RunUpdate::Event { revision: Some(revision), event } => add_prefix(&format!("id: {revision}\n"), event.json()),
         // Numbers and texts can always be written.
-        RunUpdate::End(run) => prefixed("event: end\n", &serde_json::to_vec(&RunView::from(*run)).unwrap_or_default()),
+        RunUpdate::End(run) => {
+            add_prefix("event: end\n", &serde_json::to_vec(&RunView::from(*run)).unwrap_or_default())
+        }
     }
 }
 
-fn prefixed(prefix: &str, json: &[u8]) -> Bytes {
+fn add_prefix(prefix: &str, json: &[u8]) -> Bytes {
     [prefix.as_bytes(), &frame(json)].concat().into()
 }

@@ -209,9 +209,10 @@ async fn read(
         let session = state.session(&key, EventWindow::Page { after, limit }).await?;
         let response = json::session(&session)?;
         let end = after.saturating_add(session.events.len() as u64);
-        return match session.events.len() == limit && end < session.revision {
-            true => pages::link(response, query.limit, &format!("after={end}")),
-            false => Ok(response),
+        return if session.events.len() == limit && end < session.revision {
+            pages::link(response, query.limit, &format!("after={end}"))
+        } else {
+            Ok(response)
         };
     }
     let window = match (query.after_timestamp, query.num_recent_events) {

@@ -1,4 +1,4 @@
-//! `GET /stats`: what the host does now, for operators.
+//! `GET /stats`: the current activity of the host, for operators.
 
 use std::fs;
 

@@ -79,7 +79,7 @@ impl From<&SpanLog> for LogView {
     }
 }
 
-/// Returns the attributes with what was sent and received, which is serialised here.
+/// Returns the attributes with requests and responses, which are serialised here.
 fn attributes(span: &SpanData) -> JsonMap {
     let content = span.content.iter().flat_map(|content| content.attributes());
     // A number that JSON cannot represent is left out.

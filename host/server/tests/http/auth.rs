@@ -389,6 +389,29 @@ async fn login_cookie(host: &Host, key: &str) -> String {
 }
 
 #[tokio::test]
+async fn a_browser_that_comes_back_from_an_oauth_server_sends_its_cookie_with_a_second_request() {
+    let host = host().await;
+    let open = async |path: &str, cookie: &str| {
+        let request = host.request(Method::GET, path).header("accept", "text/html").header("cookie", cookie);
+        let request = request.header("sec-fetch-site", "cross-site").header("sec-fetch-mode", "navigate");
+        request.header("sec-fetch-dest", "document").send().await.unwrap()
+    };
+    // The cookie of a login is not sent after a form on another site.
+    let page = open("/dev-ui/?code=c%22&state=s", "").await;
+    assert_eq!(page.status(), 200);
+    let text = page.text().await.unwrap();
+    assert!(text.contains(r#"<meta http-equiv="refresh" content="0; url=?code=c%22&amp;state=s&amp;">"#), "{text}");
+    // The second request is one of a page of this server.
+    for query in ["?code=c&state=s&", "?code=c", "?state=s", ""] {
+        let page = open(&format!("/dev-ui/{query}"), "").await;
+        assert_eq!(page.status(), 401, "{query}");
+        assert!(page.text().await.unwrap().contains("API key"));
+    }
+    let cookie = login_cookie(&host, OPERATOR).await;
+    assert_eq!(open("/dev-ui/?code=c&state=s&", &cookie).await.status(), 200);
+}
+
+#[tokio::test]
 async fn a_page_of_an_allowed_origin_uses_the_login_of_a_browser_only_if_it_may_send_credentials() {
     let origin = "http://localhost:4200";
     for (allow_credentials, status) in [(false, 401), (true, 200)] {

@@ -133,6 +133,28 @@ async fn events_that_are_read_late_are_all_there_and_the_memory_of_their_request
 }
 
 #[tokio::test]
+async fn a_run_that_is_followed_holds_no_memory_of_the_message() {
+    let host = Host::start().await;
+    host.session("waits").await;
+    let mut socket = Socket::open(&host, None).await;
+    let whole = host.state.available_body_memory();
+    let session = json!({"appName": "waits", "userId": "u", "sessionId": "s"});
+    let mut run = run_body("waits", "hi");
+    (run["runId"], run["background"]) = (json!("r"), json!(true));
+    let padding = "x".repeat(1 << 20);
+    for request in [
+        json!({"type": "start", "id": "background", "run": run, "padding": padding}),
+        json!({"type": "follow", "id": "follow", "session": session, "runId": "r", "padding": padding}),
+    ] {
+        socket.send(&request).await;
+        assert_eq!(socket.until("started").await["id"], request["id"]);
+        assert_eq!(host.state.available_body_memory(), whole);
+    }
+    host.signals.resume.add_permits(1);
+    assert_eq!(socket.until("end").await["run"]["state"], "done");
+}
+
+#[tokio::test]
 async fn a_client_that_does_not_read_is_dropped_and_its_run_is_cancelled_if_it_wants_that() {
     let config = ServerConfig { write_timeout: Duration::from_millis(100), ..ServerConfig::default() };
     let host = Host::with(config).await;

@@ -60,7 +60,7 @@ impl Address {
         Ok(Self { project, location, engine: engine.to_owned(), base })
     }
 
-    /// Returns the URL of what is in the engine under these segments.
+    /// Returns the URL of the resource under these segments of the engine.
     pub(super) fn url(&self, path: &[&str]) -> Result<Url, StoreError> {
         let engine =
             ["projects", &self.project, "locations", &self.location, "reasoningEngines", &self.engine].into_iter();

@@ -118,7 +118,7 @@ impl ArtifactService for DirectoryArtifacts {
         bytes: ByteStream<'_>,
     ) -> Result<u64, StoreError> {
         let folder = self.artifact(session, name)?;
-        let unfinished = stream::Unfinished(self.temporary_path());
+        let unfinished = stream::UnfinishedFile(self.temporary_path());
         let blob = Blob { mime_type: mime_type.to_owned(), ..Blob::default() };
         stream::write(&unfinished, &PartData::InlineData(blob).into(), bytes).await?;
         blocking("save", folder.clone(), move || publish(&unfinished.0, &folder)).await
@@ -141,6 +141,10 @@ impl ArtifactService for DirectoryArtifacts {
             file.map_or(Ok(None), none_if_missing)?.map(stream::read_head).transpose()
         });
         Ok(opened.await?.map(|opened| opened.into_stream(path)))
+    }
+
+    fn stream_buffer(&self) -> Option<usize> {
+        Some(stream::BUFFER)
     }
 
     async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {

@@ -28,9 +28,10 @@ impl EncryptionKeys {
         Ok(format!("{PREFIX}{}:{}", key.id, BASE64_STANDARD_NO_PAD.encode(bytes)))
     }
 
-    /// Opens a record; `None` if it is not sealed.
+    /// Opens a record; `None` if it is not sealed, and need not be.
     pub(super) fn open(&self, record: Record<'_>, sealed: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let Some((id, text)) = sealed.strip_prefix(PREFIX).and_then(|rest| rest.split_once(':')) else {
+        let Some((id, text)) = parse(sealed) else {
+            self.check_plain(record.what)?;
             return Ok(None);
         };
         let key = self.find(id, record.what)?;
@@ -43,6 +44,11 @@ impl EncryptionKeys {
             Some(sealed)
         });
         opened.map(Some).ok_or_else(|| does_not_fit(id, record.what))
+    }
+
+    /// Returns true if a record that cannot be opened is sealed with a key that is missing, rather than damaged.
+    pub(super) fn lacks_key_of(&self, sealed: &str) -> bool {
+        parse(sealed).is_some_and(|(id, _)| !self.has(id))
     }
 
     /// Seals a text.
@@ -59,7 +65,12 @@ impl EncryptionKeys {
     }
 }
 
-/// Returns the error of a record whose content is not what it should be.
+/// Returns the id of the key of a sealed record and its Base64; `None` for other texts.
+fn parse(sealed: &str) -> Option<(&str, &str)> {
+    sealed.strip_prefix(PREFIX)?.split_once(':')
+}
+
+/// Returns the error of a record with unexpected content.
 pub(super) fn unreadable(record: Record<'_>, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
     StoreError::backend(format!("{} was decrypted and cannot be read", record.what), error)
 }

@@ -54,7 +54,7 @@ impl Names {
     }
 
     pub(super) fn remembered_session(&self, key: &SessionKey) -> String {
-        let owner = hashed(&format!("{}~{}", escape(&key.app), escape(&key.user)));
+        let owner = hash_id(&format!("{}~{}", escape(&key.app), escape(&key.user)));
         format!("{}/{owner}~{}", self.remembered_sessions(), escape(&key.id))
     }
 }
@@ -73,7 +73,7 @@ pub(super) fn background_runs(app: &str) -> String {
 }
 
 pub(super) fn background_run(key: &SessionKey, run: &str) -> String {
-    let session = hashed(&format!("{}~{}", escape(&key.user), escape(&key.id)));
+    let session = hash_id(&format!("{}~{}", escape(&key.user), escape(&key.id)));
     format!("{}/{}/{session}~{}", background_runs(&key.app), keys::PENDING, escape(run))
 }
 
@@ -82,7 +82,7 @@ pub(super) fn part(document: &str, index: usize) -> String {
     format!("{document}/{}/{index}", keys::PARTS)
 }
 
-/// Returns what the places of an app's sessions in lists begin with, and the first text after them.
+/// Returns the prefix of the list keys of an app's sessions, and the first text after them.
 pub(super) fn listing_range(app: &str) -> (String, String) {
     let app = escape(app);
     // `0` is the character after `/`.
@@ -112,11 +112,11 @@ fn escape(id: &str) -> String {
             escaped.push(character);
         }
     }
-    if escaped.is_empty() { "=".into() } else { hashed(&escaped) }
+    if escaped.is_empty() { "=".into() } else { hash_id(&escaped) }
 }
 
 /// Replaces the end of an escaped id that is too long by a hash of it.
-fn hashed(escaped: &str) -> String {
+fn hash_id(escaped: &str) -> String {
     if escaped.len() <= MAX_ID_BYTES {
         return escaped.to_owned();
     }

@@ -29,7 +29,7 @@ pub struct AgentEngineMemory {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Retrieved {
+struct RetrieveResponse {
     retrieved_memories: Vec<RetrievedMemory>,
 }
 
@@ -67,8 +67,10 @@ impl AgentEngineMemory {
         events: impl Iterator<Item = &'a Arc<Event>>,
     ) -> Result<(), StoreError> {
         let activity = "add messages to the memory";
-        let events: Vec<Value> =
-            events.filter_map(|event| remembered(event)).map(|content| json!({ "content": content })).collect();
+        let events: Vec<Value> = events
+            .filter_map(|event| to_remembered_content(event))
+            .map(|content| json!({ "content": content }))
+            .collect();
         if events.is_empty() {
             return Ok(());
         }
@@ -115,7 +117,7 @@ impl MemoryService for AgentEngineMemory {
         let request =
             Request { activity, method: Method::POST, path: &["memories:retrieve"], query: &[], body: Some(&body) };
         let found = self.engine.call(&request).await?;
-        let found: Retrieved =
+        let found: RetrieveResponse =
             serde_json::from_value(found).map_err(|error| self.engine.error(activity, &error.to_string()))?;
         let facts = found.retrieved_memories.into_iter().map(|retrieved| retrieved.memory);
         let facts = facts.filter(|memory| !memory.fact.is_empty()).map(|memory| MemoryEntry {
@@ -133,7 +135,7 @@ fn scope(app: &str, user: &str) -> Value {
 }
 
 /// Returns the content of an event without thoughts and empty parts; `None` if nothing is left.
-fn remembered(event: &Event) -> Option<Content> {
+fn to_remembered_content(event: &Event) -> Option<Content> {
     let content = event.content.as_deref()?;
     let is_empty = |part: &Part| match &part.data {
         PartData::Other => true,

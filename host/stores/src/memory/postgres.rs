@@ -20,7 +20,9 @@ use tokio_postgres::types::ToSql;
 use super::MAX_RESULTS;
 use super::similarity::SimilaritySearch;
 use super::tokenizer::{entry_words, query_words};
-use crate::postgres::{Database, Doing, Failure, OnSession, OnUser, PostgresAddress, Repeat, Schema, escape, unescape};
+use crate::postgres::{
+    Database, Failure, OnSession, OnUser, OperationName, PostgresAddress, Repeat, Schema, escape, unescape,
+};
 
 static SCHEMA: Schema = Schema {
     noun: "memory database",
@@ -86,7 +88,7 @@ impl NewEntries {
             new.authors.push(escape(&event.author).into_owned());
             new.times.push(event.timestamp.as_micros());
             new.contents.push(json);
-            new.words.push(joined(words.iter()));
+            new.words.push(join_words(words.iter()));
             messages.push(content);
         }
         (new, messages)
@@ -94,7 +96,7 @@ impl NewEntries {
 }
 
 /// Returns words, separated by spaces; those that come first if they are too many.
-fn joined<'a>(words: impl Iterator<Item = &'a Box<str>>) -> String {
+fn join_words<'a>(words: impl Iterator<Item = &'a Box<str>>) -> String {
     let mut joined = String::new();
     for word in words.map(|word| lexeme(word)) {
         if joined.len() + word.len() >= MAX_WORDS_BYTES {
@@ -175,7 +177,7 @@ impl PostgresMemory {
         self.database.query(&doing, Repeat::Safe, REMEMBER, &values).await.map(drop)
     }
 
-    fn entries_of(&self, doing: Doing<'_>, rows: &[Row]) -> Result<Vec<MemoryEntry>, StoreError> {
+    fn entries_of(&self, doing: OperationName<'_>, rows: &[Row]) -> Result<Vec<MemoryEntry>, StoreError> {
         let entries = rows.iter().map(read_entry).collect::<Result<Vec<_>, _>>();
         entries.map_err(|failure| self.database.error(doing, failure))
     }
@@ -215,6 +217,10 @@ impl MemoryService for PostgresMemory {
         let values: [&(dyn ToSql + Sync); 3] = [&&*session.app, &&*session.user, &&*session.id];
         let rows = self.database.query(&doing, Repeat::Safe, LIST_ENTRIES, &values).await?;
         self.entries_of(&doing, &rows)
+    }
+
+    fn embedder_calls(&self, texts: usize) -> usize {
+        self.similarity.as_ref().map_or(0, |_| SimilaritySearch::calls(texts))
     }
 
     async fn search(&self, app: &str, user: &str, query: &str) -> Result<Vec<MemoryEntry>, StoreError> {

@@ -30,15 +30,15 @@ impl Connection {
                 drive(connection);
                 client
             }
-            TlsMode::SystemRoots => Self::encrypted(address, None).await?,
-            TlsMode::RootFile(file) => Self::encrypted(address, Some(file)).await?,
+            TlsMode::SystemRoots => Self::connect_encrypted(address, None).await?,
+            TlsMode::RootFile(file) => Self::connect_encrypted(address, Some(file)).await?,
         };
         let settings = format!("SET search_path TO {}; {SETTINGS}", address.schema);
         client.batch_execute(&settings).await.map_err(Failure::Connect)?;
         Ok(Self { client, statements: HashMap::new() })
     }
 
-    async fn encrypted(address: &PostgresAddress, root_file: Option<&PathBuf>) -> Result<Client, Failure> {
+    async fn connect_encrypted(address: &PostgresAddress, root_file: Option<&PathBuf>) -> Result<Client, Failure> {
         let root_file = root_file.cloned();
         // The certificates of the system are read from files.
         let config = tokio::task::spawn_blocking(move || client_config(root_file.as_deref())).await;

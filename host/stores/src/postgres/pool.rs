@@ -37,7 +37,7 @@ pub(crate) struct Pool {
 }
 
 /// A connection that is returned to the pool when dropped, unless a statement was left unfinished or it was lost.
-pub(crate) struct Lent<'a> {
+pub(crate) struct PooledConnection<'a> {
     pool: &'a Pool,
     connection: Option<Connection>,
     is_usable: bool,
@@ -59,18 +59,18 @@ impl Pool {
     }
 
     /// Returns a connection. While the server cannot be reached, tries for [`MAX_WAIT`].
-    pub(crate) async fn lend(&self) -> Result<Lent<'_>, Failure> {
+    pub(crate) async fn lend(&self) -> Result<PooledConnection<'_>, Failure> {
         self.lend_until(Instant::now() + MAX_WAIT).await
     }
 
-    async fn lend_until(&self, deadline: Instant) -> Result<Lent<'_>, Failure> {
+    async fn lend_until(&self, deadline: Instant) -> Result<PooledConnection<'_>, Failure> {
         // The semaphore is never closed.
         let Ok(Ok(permit)) = timeout_at(deadline, self.permits.acquire()).await else { return Err(Failure::Timeout) };
         let connection = match self.take_idle() {
             Some(connection) => connection,
             None => self.connect_until(deadline).await?,
         };
-        Ok(Lent { pool: self, connection: Some(connection), is_usable: false, _permit: permit })
+        Ok(PooledConnection { pool: self, connection: Some(connection), is_usable: false, _permit: permit })
     }
 
     fn take_idle(&self) -> Option<Connection> {
@@ -115,7 +115,7 @@ impl Pool {
     }
 }
 
-impl Lent<'_> {
+impl PooledConnection<'_> {
     async fn query(&mut self, sql: &'static str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Failure> {
         let Some(connection) = &mut self.connection else { return Err(Failure::Unresponsive) };
         match timeout(MAX_RESPONSE, connection.query(sql, values)).await {
@@ -144,7 +144,7 @@ impl Lent<'_> {
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for PooledConnection<'_> {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take().filter(|_| self.is_usable) {
             self.pool.idle.lock_unpoisoned().push(connection);

@@ -21,7 +21,7 @@ pub(crate) struct Schema {
     /// The name in the table of versions.
     pub(crate) part: &'static str,
     /// The migrations from an empty schema to the current one. A migration that was released must not change. Older hosts
-    /// may still run while one is applied, so it keeps what they use.
+    /// may still run while one is applied, so it keeps the objects that they use.
     pub(crate) migrations: &'static [&'static str],
 }
 

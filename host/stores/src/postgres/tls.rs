@@ -60,10 +60,10 @@ pub(super) struct Encrypt {
 }
 
 /// An encrypted connection.
-pub(super) struct Encrypted(client::TlsStream<Socket>);
+pub(super) struct EncryptedConnection(client::TlsStream<Socket>);
 
 impl MakeTlsConnect<Socket> for MakeEncrypted {
-    type Stream = Encrypted;
+    type Stream = EncryptedConnection;
     type TlsConnect = Encrypt;
     type Error = rustls::pki_types::InvalidDnsNameError;
 
@@ -74,28 +74,28 @@ impl MakeTlsConnect<Socket> for MakeEncrypted {
 }
 
 impl TlsConnect<Socket> for Encrypt {
-    type Stream = Encrypted;
+    type Stream = EncryptedConnection;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Encrypted>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<EncryptedConnection>> + Send>>;
 
     fn connect(self, socket: Socket) -> Self::Future {
-        Box::pin(async move { self.connector.connect(self.server, socket).await.map(Encrypted) })
+        Box::pin(async move { self.connector.connect(self.server, socket).await.map(EncryptedConnection) })
     }
 }
 
-impl TlsStream for Encrypted {
+impl TlsStream for EncryptedConnection {
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }
 }
 
-impl AsyncRead for Encrypted {
+impl AsyncRead for EncryptedConnection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(cx, buffer)
     }
 }
 
-impl AsyncWrite for Encrypted {
+impl AsyncWrite for EncryptedConnection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, bytes)
     }

@@ -4,7 +4,7 @@
 //! than what this process has stored. The exact totals are read from the service again when the cached ones reach a
 //! quota, and every 256 writes. The state itself is read only if the exact totals leave no room.
 //!
-//! Writes of one user are concurrent as long as the cached totals have room for them: what a write adds is counted
+//! Writes of one user are concurrent as long as the cached totals have room for them: the growth by a write is counted
 //! before it is made. A write that needs the exact totals waits for the others of the user, and they wait for it.
 
 mod usage_cache;
@@ -127,7 +127,7 @@ impl QuotaSessions {
         created
     }
 
-    /// A fork counts as much as its session: what its events alone take is not known.
+    /// A fork counts as much as its session: the size of its events alone is not known.
     async fn fork_checked(&self, key: &SessionKey, revision: u64, fork: &SessionKey) -> Result<Session, StoreError> {
         let guard = self.lock(key, false, LockMode::Exclusive).await?;
         let usage = self.inner.usage(key).await?;

@@ -11,7 +11,7 @@ pub(super) struct StateChange {
 }
 
 impl StateChange {
-    /// Returns the upper bound of what a delta adds: all keys that it sets are new, and none that it removes exists.
+    /// Returns an upper bound of the growth by a delta: all keys that it sets are new, and none that it removes exists.
     pub(super) fn upper_bound(delta: &JsonMap) -> Self {
         let mut change = Self::default();
         for (name, value) in delta {
@@ -25,7 +25,7 @@ impl StateChange {
         change
     }
 
-    /// Returns what a delta replaces: the keys of `state` that it overwrites or removes.
+    /// Returns the part that a delta replaces: the keys of `state` that it overwrites or removes.
     pub(super) fn exact(delta: &JsonMap, state: &State) -> Self {
         let mut change = Self::default();
         for name in delta.keys() {

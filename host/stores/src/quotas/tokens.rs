@@ -20,10 +20,10 @@ type Owner = (Arc<str>, Arc<str>);
 
 /// The tokens of users since midnight, UTC.
 #[derive(Default)]
-pub(super) struct DailyTokens(Mutex<HashMap<Owner, Used>>);
+pub(super) struct DailyTokens(Mutex<HashMap<Owner, UsedTokens>>);
 
 #[derive(Clone, Copy)]
-struct Used {
+struct UsedTokens {
     /// Days since 1970.
     day: i64,
     tokens: u64,
@@ -87,7 +87,7 @@ impl DailyTokens {
         if users.len() >= MAX_USERS {
             users.clear();
         }
-        users.insert(owner(key), Used { day, tokens });
+        users.insert(owner(key), UsedTokens { day, tokens });
         Ok(tokens)
     }
 }

@@ -189,7 +189,7 @@ impl AgentEngineSessions {
         Ok(EventIndex::of(&self.events(key).await?))
     }
 
-    /// Changes what is known of a session.
+    /// Changes the cached state of a session.
     fn update<T>(&self, key: &SessionKey, change: impl FnOnce(&mut KnownSession) -> T) -> T {
         let mut known = self.known();
         if known.len() >= MAX_KNOWN_SESSIONS && !known.contains_key(key) {

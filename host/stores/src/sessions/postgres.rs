@@ -90,7 +90,7 @@ impl PostgresSessions {
 enum Outcome {
     /// The function has done its work.
     Done,
-    /// Nothing, because what it writes is there already or was changed meanwhile.
+    /// Nothing was changed: the data is there already, or was changed meanwhile.
     NotDone,
     /// Another turn has begun.
     Fenced,
@@ -108,7 +108,7 @@ impl Outcome {
         }
     }
 
-    /// Returns true if the function has done what it was called for.
+    /// Returns true if the function has done its work.
     fn into_result(self, key: &SessionKey) -> Result<bool, StoreError> {
         match self {
             Self::Done => Ok(true),

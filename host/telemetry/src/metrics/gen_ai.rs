@@ -1,8 +1,9 @@
 //! Metrics of model calls under the names of OpenTelemetry's GenAI conventions, as its exporter for Prometheus writes them:
 //! `gen_ai.client.operation.duration` is `gen_ai_client_operation_duration_seconds`.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{AttributeValue, SpanData};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -68,7 +69,7 @@ impl ModelSeries {
 
     /// Returns the metrics of a provider, which has this name or, if there are too many names, another one.
     fn of_provider(&self, name: &str, names: &Names<Name>) -> Arc<ProviderSeries> {
-        let mut providers = self.providers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut providers = self.providers.lock_unpoisoned();
         let find = |providers: &[Arc<ProviderSeries>], name: &str| {
             providers.iter().find(|series| series.provider.as_str() == name).cloned()
         };

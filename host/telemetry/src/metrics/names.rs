@@ -4,8 +4,9 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use hatchery_core::sync::MutexExt;
 use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 
 /// Most values of a label. Further ones are counted as [`OTHER`], because each value takes memory for ever.
@@ -26,7 +27,7 @@ impl<T> Default for Names<T> {
 impl<T> Names<T> {
     /// Returns the metrics of a name, or those of [`OTHER`] if there are too many names.
     pub(super) fn get(&self, name: &str, new: impl FnOnce(Name) -> T) -> Arc<T> {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.0.lock_unpoisoned();
         if let Some(known) = names.get(name) {
             return known.clone();
         }

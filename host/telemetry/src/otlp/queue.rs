@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hatchery_core::SpanData;
+use hatchery_core::sync::MutexExt;
 use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::trace::SpanExporter;
 use tokio::runtime::Handle;
@@ -79,7 +80,7 @@ impl ExportQueue {
         let size = self.converter.size(span);
         let fits = self.bytes.fetch_add(size, Ordering::SeqCst).saturating_add(size) <= MAX_BYTES;
         let is_added = fits && {
-            let sender = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+            let sender = self.spans.lock_unpoisoned();
             sender.as_ref().is_some_and(|sender| sender.try_send(span.clone()).is_ok())
         };
         let was_full = self.is_full.swap(!is_added, Ordering::SeqCst);
@@ -96,8 +97,8 @@ impl ExportQueue {
     /// # Errors
     /// If that takes longer than `timeout`.
     pub(super) fn close(&self, timeout: Duration) -> OTelSdkResult {
-        drop(self.spans.lock().unwrap_or_else(PoisonError::into_inner).take());
-        match self.end.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(timeout) {
+        drop(self.spans.lock_unpoisoned().take());
+        match self.end.lock_unpoisoned().recv_timeout(timeout) {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => Ok(()),
             Err(RecvTimeoutError::Timeout) => Err(OTelSdkError::Timeout(timeout)),
         }

@@ -2,7 +2,7 @@
 
 import { getJson, HostError, path, sendJson, sendRequest } from "./http";
 import { readData } from "./sse";
-import type { App, Catalog, ComponentDetail, HostEvent, Json, JsonObject, Part, Session, SessionEvent, StoredRun, TraceSpan } from "./types";
+import type { App, Catalog, ComponentDetail, HostEvent, Json, JsonObject, Memories, Part, Session, SessionEvent, StoredRun, TraceSpan } from "./types";
 
 export interface SessionKey {
   app: string;
@@ -68,6 +68,16 @@ export const deleteSession = (key: SessionKey) => sendJson("DELETE", sessionPath
 
 /** Says that the user has finished with a session. Its data stays; the app may add it to the memory of the user. */
 export const closeSession = (key: SessionKey) => sendJson("POST", `${sessionPath(key)}/close`);
+
+const memoryPath = ({ app, user }: Omit<SessionKey, "session">) => `apps/${path(app)}/users/${path(user)}/memory`;
+
+/** Adds a session to the memory of its user, instead of what was added of it before. */
+export const remember = (key: SessionKey) => sendJson("PATCH", memoryPath(key), { sessionId: key.session });
+
+/** Returns the messages in the memory of a user that match a query, the best first. */
+export async function searchMemory(app: string, user: string, query: string): Promise<Memories["memories"]> {
+  return (await getJson<Memories>(`${memoryPath({ app, user })}?${new URLSearchParams({ query })}`)).memories;
+}
 
 export const listArtifacts = (key: SessionKey) => getJson<string[]>(`${sessionPath(key)}/artifacts`);
 

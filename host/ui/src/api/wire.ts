@@ -131,6 +131,7 @@ export type ComponentDetail = {
   summarizers: string[];
   tools: ComponentTool[];
   toolsets: string[];
+  usage: ComponentUsage;
 };
 
 /** An active component. */
@@ -193,6 +194,18 @@ export type ComponentTool = {
   response?: Json;
 };
 
+/** What the calls of a component have used of their limits since its code began to serve. */
+export type ComponentUsage = {
+  agentWallSeconds?: Quantiles;
+  /** Number of calls that have ended. */
+  calls: number;
+  cpuSeconds?: Quantiles;
+  /** Numbers of calls that ended at a limit, by its key in `hatchery.yaml`; `fixed` for those without one. */
+  limitHits: { [key: string]: number };
+  memory?: Quantiles;
+  wallSeconds?: Quantiles;
+};
+
 /** What is loaded, and the state of every file. */
 export type Components = {
   a2aAgents?: JsonObject[];
@@ -249,10 +262,39 @@ export type DrainingRevision = {
 
 /** A conversation with what is expected of the app. */
 export type EvalCase = {
-  conversation: JsonObject[];
+  conversation: EvalInvocation[];
   creationTimestamp?: number;
   evalId?: string;
-  sessionInput?: JsonObject;
+  sessionInput?: EvalSessionInput;
+};
+
+/** The result of one run of a case. */
+export type EvalCaseResult = {
+  /** Why the run did not end as it should. */
+  errorMessage?: string;
+  evalId: string;
+  evalMetricResultPerInvocation: InvocationResult[];
+  evalSetId?: string;
+  finalEvalStatus: EvalStatus;
+  /** The means of all turns. */
+  overallEvalMetricResults: MetricResult[];
+  sessionId: string;
+  userId: string;
+};
+
+/** A turn of a conversation, expected or observed. */
+export type EvalInvocation = {
+  creationTimestamp?: number;
+  finalResponse?: Content;
+  intermediateData?: IntermediateData;
+  invocationId?: string;
+  userContent?: Content;
+};
+
+/** The results of evaluations of an app. */
+export type EvalResultIds = {
+  /** The oldest first. */
+  evalResultIds: string[];
 };
 
 /** RunEvalRequest. */
@@ -263,14 +305,56 @@ export type EvalRunBody = {
   parallelism?: number;
 };
 
+/** The session in which a conversation begins. */
+export type EvalSessionInput = {
+  appName?: string;
+  state?: JsonObject;
+  userId?: string;
+};
+
 /** Conversations on which an app is evaluated. Answers have keys in snake_case. */
 export type EvalSet = {
   creation_timestamp: number;
   description?: string;
-  eval_cases: JsonObject[];
+  eval_cases: EvalSetCase[];
   eval_set_id: string;
   name?: string;
 };
+
+/** A case in its set, with keys in snake_case. */
+export type EvalSetCase = {
+  conversation: EvalSetTurn[];
+  creation_timestamp: number;
+  eval_id: string;
+  session_input?: JsonObject;
+};
+
+/** The eval sets of an app. */
+export type EvalSetIds = {
+  evalSetIds: string[];
+};
+
+/** The results of an evaluation of a set. */
+export type EvalSetResult = {
+  creationTimestamp: number;
+  /** Of each run of each case. */
+  evalCaseResults: EvalCaseResult[];
+  evalSetId: string;
+  evalSetResultId: string;
+  evalSetResultName?: string;
+};
+
+/** A turn of a case in its set, with keys in snake_case. */
+export type EvalSetTurn = {
+  creation_timestamp: number;
+  final_response?: Content;
+  intermediate_data?: JsonObject;
+  invocation_id: string;
+  user_content: Content;
+};
+
+/** 1: passed, 2: failed, 3: not evaluated. */
+export type EvalStatus = 1 | 2 | 3;
 
 /** One step of a run. Keys without a value are left out. */
 export type Event = {
@@ -397,8 +481,12 @@ export type FunctionResponse = {
 export type GrantReport = {
   granted: { [key: string]: string[] };
   missing: { [key: string]: string[] };
+  /** How often something was refused because an entry is missing, by key. */
+  refused?: { [key: string]: number };
   requested?: { [key: string]: string[] };
   unused: { [key: string]: string[] };
+  /** How often granted entries have allowed something since they were read, by key and entry. */
+  used?: { [key: string]: { [key: string]: number } };
   /** Reasons that the component states. */
   why: { [key: string]: string };
 };
@@ -481,6 +569,19 @@ export type ImportBody = {
   state?: JsonObject;
 };
 
+/** What lies between a message and the final response. */
+export type IntermediateData = {
+  toolResponses?: FunctionResponse[];
+  toolUses?: FunctionCall[];
+};
+
+/** The scores of one turn. */
+export type InvocationResult = {
+  actualInvocation?: EvalInvocation;
+  evalMetricResults: MetricResult[];
+  expectedInvocation?: EvalInvocation;
+};
+
 /** A difference between two revisions. */
 export type ItemChange = {
   /** Left out if the item was added. */
@@ -510,7 +611,15 @@ export type LogView = {
 };
 
 export type Memories = {
-  memories: JsonObject[];
+  memories: MemoryEntry[];
+};
+
+/** A remembered message. */
+export type MemoryEntry = {
+  author?: string;
+  content: Content;
+  /** Seconds since 1970. */
+  timestamp: number;
 };
 
 export type MemoryStats = {
@@ -519,6 +628,18 @@ export type MemoryStats = {
   maxBodyBytes: number;
   /** What the process has in memory, if the system tells it. */
   residentBytes?: number;
+};
+
+/** The score of a turn, or the mean of several. */
+export type MetricResult = {
+  criterion?: JsonObject;
+  details?: JsonObject;
+  evalStatus: EvalStatus;
+  metricName: string;
+  /** From 0 to 1. */
+  score?: number;
+  /** The lowest score that passes. */
+  threshold: number;
 };
 
 /** The prices of a model, for a million tokens. */
@@ -581,6 +702,13 @@ export type Problem = {
   title: string;
 };
 
+/** The median, the 99th percentile and the maximum. The first two are at most an eighth too high. */
+export type Quantiles = {
+  max: number;
+  p50: number;
+  p99: number;
+};
+
 export type RevisionSummary = {
   contract?: string;
   sha256: string;
@@ -620,6 +748,11 @@ export type RunEntry = {
   seconds: number;
   sessionId: string;
   userId: string;
+};
+
+/** The results of an evaluation, for each run of each case. */
+export type RunEvalResponse = {
+  runEvalResults: EvalCaseResult[];
 };
 
 /** The state of a run. */

@@ -1,14 +1,16 @@
-// The catalog of the host, read again while the page is visible, and what has changed in it since the page was opened.
+// The catalog of the host, read again when the host tells of a change, and what has changed in it since the page was
+// opened.
 
 import { listApps, readCatalog } from "../api/host";
 import { describeError } from "../api/http";
 import type { App, Catalog } from "../api/types";
 import { hostEvents } from "./host-events.svelte";
 import { login } from "./login.svelte";
+import { router } from "./router.svelte";
 import { type Change, findChanges, isRejected } from "../model/changes";
 
 const INTERVAL = 1500;
-/** While the host tells of changes: only ages and the numbers of calls can differ. */
+/** While the host tells of changes: only ages differ, and the numbers of calls, which the pages of components show. */
 const CONNECTED_INTERVAL = 15_000;
 const BATCH_MS = 30;
 /** While a file is being compiled. */
@@ -55,9 +57,17 @@ class CatalogStore {
     };
   }
 
-  /** How long to wait for the next reading: the host tells of changes while it is connected. */
-  get #interval(): number {
-    return hostEvents.isConnected && !this.error ? CONNECTED_INTERVAL : INTERVAL;
+  /** Whether the host tells of changes. */
+  get #isConnected(): boolean {
+    return hostEvents.isConnected && this.error === undefined;
+  }
+
+  /** Lets ages grow, and reads the catalog if the page shows what the host does not tell of. */
+  #tick(): void {
+    this.now = Date.now() / 1000;
+    const showsCalls = router.route.page === "components" || router.route.page === "component";
+    if (showsCalls || !this.#isConnected) void this.refresh();
+    else this.#timer = setTimeout(() => this.#tick(), CONNECTED_INTERVAL);
   }
 
   /** Reads the catalog once for events that arrive together. */
@@ -94,9 +104,11 @@ class CatalogStore {
     } finally {
       clearTimeout(this.#timer);
       const isVisible = document.visibilityState === "visible";
-      const interval = this.isLoading ? FAST_INTERVAL : this.#interval;
       // Refused requests count towards the limits of the host.
-      if (isVisible && login.message === undefined) this.#timer = setTimeout(() => void this.refresh(), interval);
+      if (isVisible && login.message === undefined) {
+        if (!this.isLoading && this.#isConnected) this.#timer = setTimeout(() => this.#tick(), CONNECTED_INTERVAL);
+        else this.#timer = setTimeout(() => void this.refresh(), this.isLoading ? FAST_INTERVAL : INTERVAL);
+      }
     }
   }
 }

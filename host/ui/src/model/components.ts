@@ -46,17 +46,33 @@ export interface GrantRow {
   entry: string;
   state: GrantState;
   why?: string;
+  /** How often it has allowed something. `undefined` if it is not granted, or the host does not count it. */
+  used?: number;
+  /** How often something was refused because an entry of a missing key is not granted. */
+  refused?: number;
 }
 
+/** Access that the host does not notice: it is given when an instance starts, or added to requests. */
+const UNCOUNTED = new Set(["environment", "files", "private_network", "secrets", "idempotency_keys"]);
+
 /** Returns one row for each entry: missing ones first, then granted ones, then those that were not requested. */
-export function grantRows({ requested, granted, missing, unused, why }: Grants): GrantRow[] {
+export function grantRows({ requested, granted, missing, unused, why, used, refused }: Grants): GrantRow[] {
   const rows: GrantRow[] = [];
   const push = (entries: { [key: string]: string[] }, state: GrantState) => {
     for (const [key, values] of Object.entries(entries)) {
       for (const entry of values) {
         const isKnown = rows.some((row) => row.key === key && row.entry === entry);
         // A reason is stated for `state`, not for `state.write`.
-        if (!isKnown) rows.push({ key, entry, state, why: why[key] ?? why[key.split(".")[0] ?? key] });
+        if (isKnown) continue;
+        const row: GrantRow = { key, entry, state, why: why[key] ?? why[key.split(".")[0] ?? key] };
+        if (state === "missing") {
+          // What may be written may be read, too.
+          const keys = key.endsWith(".write") ? [key, key.replace(/write$/, "read")] : [key];
+          const count = keys.reduce((sum, key) => sum + (refused?.[key] ?? 0), 0);
+          if (count > 0) row.refused = count;
+        }
+        if (granted[key]?.includes(entry) && !UNCOUNTED.has(key)) row.used = used?.[key]?.[entry] ?? 0;
+        rows.push(row);
       }
     }
   };

@@ -1,74 +1,22 @@
 // Eval sets, their cases and the results of evaluations.
 
-import type { FunctionCall, JsonObject, Part } from "../api/types";
+import type { EvalCaseResult, EvalInvocation, EvalSet, EvalSetResult, EvalStatus, MetricResult, Part } from "../api/types";
 
-export interface Invocation {
-  userContent?: { role?: string; parts?: Part[] };
-  finalResponse?: { role?: string; parts?: Part[] };
-  intermediateData?: { toolUses?: FunctionCall[]; [key: string]: unknown };
-  [key: string]: unknown;
-}
-
-export interface EvalCase {
-  evalId: string;
-  conversation: Invocation[];
-  sessionInput?: { userId?: string; state?: JsonObject };
-  [key: string]: unknown;
-}
-
-/** The statuses of ADK. */
-export type EvalStatus = 1 | 2 | 3;
-
-export interface MetricResult {
-  metricName: string;
-  threshold: number;
-  score?: number;
-  evalStatus: EvalStatus;
-  details?: JsonObject;
-}
-
-export interface TurnResult {
-  actualInvocation?: Invocation;
-  expectedInvocation?: Invocation;
-  evalMetricResults: MetricResult[];
-}
-
-export interface CaseResult {
-  evalId: string;
-  finalEvalStatus: EvalStatus;
-  overallEvalMetricResults: MetricResult[];
-  evalMetricResultPerInvocation: TurnResult[];
-  sessionId: string;
-  userId: string;
-  errorMessage?: string;
-}
-
-export interface SetResult {
-  evalSetResultId: string;
-  evalSetId: string;
-  evalCaseResults: CaseResult[];
-  creationTimestamp: number;
-}
-
-/** A case in the list of its set, whose keys are in snake_case. */
+/** A case in the list of its set. */
 export interface CaseSummary {
   id: string;
   message: string;
   turns: number;
 }
 
-interface SnakeSet {
-  eval_cases?: { eval_id: string; conversation?: { user_content?: { parts?: Part[] } }[] }[];
-}
-
 export function textOfParts(parts: readonly Part[] | undefined): string {
   return (parts ?? []).map((part) => part.text ?? "").join("");
 }
 
-export function summarizeCases(set: unknown): CaseSummary[] {
-  return ((set as SnakeSet).eval_cases ?? []).map(({ eval_id: id, conversation = [] }) => ({
+export function summarizeCases(set: EvalSet): CaseSummary[] {
+  return set.eval_cases.map(({ eval_id: id, conversation }) => ({
     id,
-    message: textOfParts(conversation[0]?.user_content?.parts),
+    message: textOfParts(conversation[0]?.user_content.parts),
     turns: conversation.length,
   }));
 }
@@ -83,13 +31,13 @@ export interface CaseRow {
   id: string;
   /** The worst of its runs. */
   status: EvalStatus;
-  runs: CaseResult[];
+  runs: EvalCaseResult[];
   /** The mean of its runs by metric; without the runs that have no score. */
   scores: Map<string, { score?: number; passed: boolean }>;
 }
 
 /** Returns a row for each case of a result, with its runs together. */
-export function caseRows(result: SetResult): CaseRow[] {
+export function caseRows(result: EvalSetResult): CaseRow[] {
   const rows = new Map<string, CaseRow>();
   for (const run of result.evalCaseResults) {
     const row: CaseRow = rows.get(run.evalId) ?? { id: run.evalId, status: run.finalEvalStatus, runs: [], scores: new Map() };
@@ -112,7 +60,7 @@ export function caseRows(result: SetResult): CaseRow[] {
 }
 
 /** Returns the metrics of a result with their thresholds. */
-export function metricsOf(result: SetResult): { name: string; threshold: number }[] {
+export function metricsOf(result: EvalSetResult): { name: string; threshold: number }[] {
   const metrics = new Map<string, number>();
   for (const { metricName, threshold } of result.evalCaseResults.flatMap((run) => run.overallEvalMetricResults)) {
     metrics.set(metricName, threshold);
@@ -121,7 +69,7 @@ export function metricsOf(result: SetResult): { name: string; threshold: number 
 }
 
 /** Returns how many of the cases have passed. */
-export function countPassed(result: SetResult): { passed: number; total: number } {
+export function countPassed(result: EvalSetResult): { passed: number; total: number } {
   const rows = caseRows(result);
   return { passed: rows.filter(({ status }) => status === 1).length, total: rows.length };
 }
@@ -163,6 +111,6 @@ export function compareWords(expected: string, actual: string): { expected: Word
 }
 
 /** Returns the tool calls of a turn, one line each. */
-export function callLines(invocation: Invocation | undefined): string[] {
+export function callLines(invocation: EvalInvocation | undefined): string[] {
   return (invocation?.intermediateData?.toolUses ?? []).map(({ name, args }) => `${name}(${JSON.stringify(args ?? {})})`);
 }

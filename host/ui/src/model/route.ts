@@ -1,10 +1,12 @@
 // Places in the page and their addresses below `/dev-ui/`.
 
+import { RUN_STATES, type RunState } from "./runs";
+
 export type SessionTab = "events" | "state" | "artifacts";
 
 export type Route =
   | { page: "chat"; app?: string; user?: string; session?: string }
-  | { page: "runs"; app?: string; user?: string }
+  | { page: "runs"; app?: string; user?: string; state?: RunState; q?: string }
   | { page: "run"; app: string; user: string; session: string; run: string; span?: string }
   | ({ page: "compare"; app: string; user: string } & RunPair)
   | { page: "sessions"; app?: string; user?: string }
@@ -58,7 +60,10 @@ export function parseRoute(path: string, query: URLSearchParams): Route {
       }
       break;
     case "runs":
-      if (rest.length === 0) return { page: "runs", app: get("app"), user: get("user") };
+      if (rest.length === 0) {
+        const [state, q] = [RUN_STATES.find((state) => state === get("state")), get("q")];
+        return { page: "runs", app: get("app"), user: get("user"), ...(state && { state }), ...(q && { q }) };
+      }
       if (first !== undefined && user !== undefined && session !== undefined && last !== undefined && isSession) {
         const span = get("span");
         return { page: "run", app: first, user, session, run: last, ...(span === undefined ? {} : { span }) };
@@ -116,7 +121,7 @@ export function formatRoute(route: Route): string {
       return route.tab === "events" ? path : `${path}/${route.tab}`;
     }
     case "runs":
-      return withQuery("runs", { app: route.app, user: route.user });
+      return withQuery("runs", { app: route.app, user: route.user, state: route.state, q: route.q });
     case "run":
       return withQuery(segments("runs", route.app, "users", route.user, "sessions", route.session, route.run), { span: route.span });
     case "compare": {

@@ -16,7 +16,9 @@ export interface Span {
   event: SessionEvent;
 }
 
-export type RunState = "ended" | "waiting" | "failed";
+export const RUN_STATES = ["ended", "waiting", "failed"] as const;
+
+export type RunState = (typeof RUN_STATES)[number];
 
 export interface Run {
   id: string;
@@ -126,4 +128,13 @@ function covered(spans: Span[]): number {
     until = Math.max(until, end);
   }
   return total;
+}
+
+/** Returns the runs in a state, or in any, whose message, error or ids have this text. */
+export function filterRuns<R extends Run & { session: string }>(runs: readonly R[], { state, text }: { state?: RunState; text?: string }): R[] {
+  const wanted = text?.trim().toLowerCase() ?? "";
+  return runs.filter((run) => {
+    const place = `${run.message}\n${run.error ?? ""}\n${run.session}\n${run.id}`;
+    return (state === undefined || run.state === state) && place.toLowerCase().includes(wanted);
+  });
 }

@@ -1,6 +1,6 @@
 // The rows of a waterfall, from a trace or from the events of a run.
 
-import { formatBytes, formatCount } from "./format";
+import { formatBytes, formatCount, formatDuration } from "./format";
 import type { Span } from "./runs";
 import { numberOf, type RunTrace, textOf, type TraceNode } from "./trace";
 
@@ -18,12 +18,15 @@ export interface Step {
 }
 
 function noteOf({ kind, attributes, agent, error }: TraceNode): string {
+  const delay = attributes["hatchery.model.retry_delay"];
+  if (error && typeof delay === "number") return `${error.code}, again after ${formatDuration(delay)}`;
   if (error) return error.code;
   switch (kind) {
     case "model": {
       const tokens = numberOf(attributes, "gen_ai.usage.input_tokens") + numberOf(attributes, "gen_ai.usage.output_tokens");
       return tokens > 0 ? `${formatCount(tokens)} tokens` : "";
     }
+    case "attempt":
     case "network": {
       const status = numberOf(attributes, "http.response.status_code");
       return status > 0 ? `HTTP ${status}` : "";

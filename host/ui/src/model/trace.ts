@@ -1,8 +1,8 @@
 // The trace of a run: its spans as a tree, and where its time went.
 
-import type { JsonObject, TraceSpan } from "../api/types";
+import type { JsonObject, TraceLog, TraceSpan } from "../api/types";
 
-export type SpanKind = "run" | "agent" | "model" | "tool" | "guest" | "network";
+export type SpanKind = "run" | "agent" | "model" | "attempt" | "tool" | "guest" | "network";
 
 /** What a moment of a run was spent on. `host` is what remains: scheduling, storing events, converting values. */
 export type Share = "queue" | "model" | "tool" | "guest" | "network" | "host";
@@ -24,6 +24,8 @@ export interface TraceNode {
   /** The event that a model call led to. */
   eventId?: string;
   attributes: JsonObject;
+  /** What the component has logged. */
+  logs: readonly TraceLog[];
 }
 
 /** A stretch of activity: a run that is resumed has several. */
@@ -70,6 +72,7 @@ function kindOf(span: TraceSpan): SpanKind | undefined {
     case "generate_content":
       return "model";
   }
+  if (attributes["hatchery.model.attempt"] !== undefined) return "attempt";
   if (attributes["hatchery.component"] !== undefined) return "guest";
   return attributes["http.request.method"] === undefined ? undefined : "network";
 }
@@ -85,6 +88,10 @@ const NAME_KEYS: { [kind in SpanKind]?: string } = {
 export function textOf(attributes: JsonObject, key: string): string | undefined {
   const value = attributes[key];
   return typeof value === "string" && value !== "" ? value : undefined;
+}
+
+function attemptName(attributes: JsonObject): string {
+  return `attempt ${numberOf(attributes, "hatchery.model.attempt")} ${textOf(attributes, "gen_ai.request.model") ?? ""}`.trim();
 }
 
 export function numberOf(attributes: JsonObject, key: string): number {
@@ -115,7 +122,7 @@ export function buildTrace(spans: readonly TraceSpan[], run: string): RunTrace |
     const attempt = attempts.findLast(({ start }) => start - origin / NANOSECONDS <= time + 1e-9) ?? attempts[0];
     return attempt === undefined ? time : attempt.offset + (time - (attempt.start - origin / NANOSECONDS));
   };
-  const nodes = orderNodes(own, (time) => active(seconds(time)));
+  const nodes = orderNodes(withoutSoleAttempts(own), (time) => active(seconds(time)));
   const roots = own.filter((span) => kindOf(span) === "run");
   const measured = MEASURED.map((name) => {
     const sum = roots.reduce((sum, span) => sum + numberOf(span.attributes, `hatchery.time.${name}_ns`), 0);
@@ -159,6 +166,15 @@ function findAttempts(spans: readonly TraceSpan[], seconds: (time: number) => nu
   return attempts;
 }
 
+/** Returns the spans without attempts of model calls that were the only one: they tell nothing that the call does not. */
+function withoutSoleAttempts(spans: readonly TraceSpan[]): TraceSpan[] {
+  const counts = new Map<string | undefined, number>();
+  for (const span of spans) {
+    if (kindOf(span) === "attempt") counts.set(span.parent_span_id, (counts.get(span.parent_span_id) ?? 0) + 1);
+  }
+  return spans.filter((span) => kindOf(span) !== "attempt" || counts.get(span.parent_span_id) !== 1);
+}
+
 function orderNodes(spans: readonly TraceSpan[], time: (nanoseconds: number) => number): TraceNode[] {
   const ids = new Set(spans.map((span) => span.span_id));
   const children = new Map<string, TraceSpan[]>();
@@ -174,7 +190,7 @@ function orderNodes(spans: readonly TraceSpan[], time: (nanoseconds: number) => 
     for (const span of below.sort((one, other) => one.start_time - other.start_time)) {
       const kind = kindOf(span);
       const key = kind && NAME_KEYS[kind];
-      const name = (key && textOf(span.attributes, key)) ?? span.name;
+      const name = kind === "attempt" ? attemptName(span.attributes) : ((key && textOf(span.attributes, key)) ?? span.name);
       const owner = kind === "agent" ? name : agent;
       if (kind) {
         const { attributes } = span;
@@ -189,6 +205,7 @@ function orderNodes(spans: readonly TraceSpan[], time: (nanoseconds: number) => 
           error: errorOf(attributes),
           eventId: textOf(attributes, "gcp.vertex.agent.event_id"),
           attributes,
+          logs: span.logs ?? [],
         });
       }
       visit(span.span_id, depth + 1, owner);

@@ -28,7 +28,7 @@ pub struct DrainingRevision {
 }
 
 /// Replaced revisions and apps that are still used.
-pub(crate) struct Draining {
+pub(crate) struct DrainingRevisions {
     timeout: Duration,
     revisions: Vec<ReplacedRevision>,
     /// Closed when no one else holds them.
@@ -44,7 +44,7 @@ struct ReplacedRevision {
     is_cut_off: bool,
 }
 
-impl Draining {
+impl DrainingRevisions {
     pub(crate) fn new(timeout: Duration) -> Self {
         Self { timeout, revisions: Vec::new(), apps: Vec::new() }
     }
@@ -137,7 +137,7 @@ mod tests {
     fn an_app_is_closed_when_no_run_has_its_agents_any_more() {
         let agent = llm("root").instruction("x").build().unwrap();
         let app = Arc::new(App::new("dice", agent).unwrap());
-        let mut draining = Draining::new(Duration::ZERO);
+        let mut draining = DrainingRevisions::new(Duration::ZERO);
         let run = Arc::new(App::clone(&app).with_settings(AppSettings::default()));
         draining.replace(&catalog(Some(&app)), &catalog(Some(&app)));
         drop(app);

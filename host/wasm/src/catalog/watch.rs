@@ -14,7 +14,7 @@ use notify::{RecursiveMode, Watcher};
 use tokio::sync::{mpsc, watch};
 
 use crate::catalog::Catalog;
-use crate::catalog::draining::{Draining, DrainingRevision};
+use crate::catalog::draining::{DrainingRevision, DrainingRevisions};
 use crate::catalog::inspect::{Inspection, inspect};
 use crate::catalog::loader::{DEBOUNCE, LoadOptions, LoadPolicy, Loader};
 use crate::catalog::revisions::Revisions;
@@ -32,9 +32,9 @@ const DEBOUNCE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A handle to the current [`Catalog`]. Cheap to clone; watching ends when the last clone is dropped.
 #[derive(Clone)]
-pub struct CatalogHandle(Arc<Shared>);
+pub struct CatalogHandle(Arc<CatalogInner>);
 
-struct Shared {
+struct CatalogInner {
     directory: PathBuf,
     engine: Arc<Engine>,
     revisions: Option<Revisions>,
@@ -49,7 +49,7 @@ struct Shared {
     activity: Arc<watch::Sender<u64>>,
     /// Number of callers that hold back new catalogs until all loads have ended.
     publish_holds: AtomicUsize,
-    draining: Mutex<Draining>,
+    draining: Mutex<DrainingRevisions>,
 }
 
 impl CatalogHandle {
@@ -84,11 +84,11 @@ impl CatalogHandle {
         let (engine, drain_timeout) = (options.engine.clone(), options.drain_timeout);
         let (revisions, load_policy) = (options.revisions.clone(), options.load_policy.clone());
         let loader = Loader::new(directory.clone(), options, activity.clone());
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(CatalogInner {
             engine,
             revisions,
             load_policy,
-            draining: Mutex::new(Draining::new(drain_timeout)),
+            draining: Mutex::new(DrainingRevisions::new(drain_timeout)),
             current: ArcSwap::from_pointee(loader.initial()),
             loader: tokio::sync::Mutex::new(loader),
             activity,
@@ -217,7 +217,7 @@ impl CatalogSource for CatalogHandle {
     }
 }
 
-impl Shared {
+impl CatalogInner {
     /// Runs one pass: scans the directory if `scan` is the time for which files must have been unchanged, takes over
     /// results of loads, and publishes them unless a [`PublishHold`] exists.
     async fn run_pass(&self, scan: Option<Duration>) -> PassOutcome {
@@ -275,7 +275,7 @@ impl Shared {
         }
     }
 
-    fn draining(&self) -> MutexGuard<'_, Draining> {
+    fn draining(&self) -> MutexGuard<'_, DrainingRevisions> {
         self.draining.lock_unpoisoned()
     }
 }
@@ -323,7 +323,7 @@ fn is_irrelevant(directory: &Path, event: &notify::Event) -> bool {
 }
 
 /// Scans the directory when woken, and at an interval. `watcher` is kept alive until the end.
-async fn keep_current<A: Send>(shared: Weak<Shared>, mut wakeups: mpsc::Receiver<()>, watcher: A) {
+async fn keep_current<A: Send>(shared: Weak<CatalogInner>, mut wakeups: mpsc::Receiver<()>, watcher: A) {
     loop {
         // Scan after a wake-up and after the timeout.
         let _ = tokio::time::timeout(POLL_INTERVAL, wakeups.recv()).await;

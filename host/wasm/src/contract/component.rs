@@ -37,6 +37,7 @@ use crate::runtime::credentials::CredentialAccess;
 use crate::runtime::engine::Engine;
 use crate::runtime::http::Egress;
 use crate::runtime::limits::{Limit, Limits};
+use crate::runtime::store::call_statistics::ComponentUsage;
 use crate::runtime::store::{ActiveCalls, Caller, Instantiate, Sandbox};
 use callback::ComponentCallback;
 use exports::{Exports, Profile};
@@ -163,6 +164,11 @@ impl Component {
     /// Returns the limits of its calls.
     pub fn limits(&self) -> &Limits {
         &self.sandbox.limits
+    }
+
+    /// Returns what its calls have used of their limits.
+    pub fn usage(&self) -> ComponentUsage {
+        self.sandbox.statistics.usage()
     }
 
     /// Returns the number of running calls.
@@ -393,6 +399,7 @@ fn sandbox(
     Ok(Sandbox {
         instance_pool: settings.warm.clone().map(|pool| engine.instance_pool(pool)),
         active_calls: ActiveCalls::default(),
+        statistics: Arc::default(),
         permits: engine.permits_for(pre.component()),
         initial_memory: initial_memory(pre.component()),
         engine,

@@ -92,7 +92,7 @@ impl StoreAccess for &mut HostState {
 }
 
 /// Returns the context of the current call, if the component is granted `permission`.
-fn allowed(store: &mut impl StoreAccess, permission: Permission<'_>) -> Result<CallContext, wit::Error> {
+fn check_permission(store: &mut impl StoreAccess, permission: Permission<'_>) -> Result<CallContext, wit::Error> {
     store.with_state(|state| {
         let cx = state.context()?.clone();
         state.check(permission)?;
@@ -102,8 +102,8 @@ fn allowed(store: &mut impl StoreAccess, permission: Permission<'_>) -> Result<C
 
 /// Returns the context of the current call, if the component is granted `permission`, the call may make changes, and no
 /// other host has taken over the turn.
-async fn allowed_change(store: &mut impl StoreAccess, permission: Permission<'_>) -> Result<CallContext, wit::Error> {
-    let cx = allowed(store, permission)?;
+async fn check_change(store: &mut impl StoreAccess, permission: Permission<'_>) -> Result<CallContext, wit::Error> {
+    let cx = check_permission(store, permission)?;
     cx.check_writable()?;
     cx.invocation.ensure_turn().await?;
     Ok(cx)

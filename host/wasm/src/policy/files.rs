@@ -18,10 +18,17 @@ pub enum Access {
 
 impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        f.write_str(self.name())
+    }
+}
+
+impl Access {
+    /// Returns the word in `hatchery.yaml`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
             Self::Read => "read",
             Self::Write => "write",
-        })
+        }
     }
 }
 

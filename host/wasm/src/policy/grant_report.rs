@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::denial::lines;
 use super::permission::quote;
-use super::{Access, Grants, HostPattern, Pattern, RequestedGrants};
+use super::{Access, GrantCounts, Grants, HostPattern, Pattern, RequestedGrants};
 
 /// Entries by configuration key, for example `models` or `state.read`. An entry is a name, a pattern, `read` or
 /// `write`; a folder is `read /data`.
@@ -28,6 +28,13 @@ pub struct GrantReport {
     /// Granted entries that are not requested, except `private_network`, `secrets` and `idempotency_keys`, which cannot be
     /// requested. Empty for a component that declares no requests, because its needs are unknown.
     pub unused: GrantEntries,
+    /// How often granted entries have allowed something since they were read. Those of `environment`, `files`,
+    /// `private_network`, `secrets` and `idempotency_keys` are not counted.
+    #[serde(skip_serializing_if = "GrantCounts::is_empty")]
+    pub used: GrantCounts,
+    /// How often something was refused because an entry is missing, by key.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused: BTreeMap<&'static str, u64>,
 }
 
 impl GrantReport {
@@ -62,7 +69,8 @@ impl GrantReport {
             None => (GrantEntries::new(), GrantEntries::new()),
         };
         let why = requests.map(|requests| requests.why.clone()).unwrap_or_default();
-        Self { requested, why, granted, missing, unused }
+        let (used, refused) = (grants.uses.used(), grants.uses.refused());
+        Self { requested, why, granted, missing, unused, used, refused }
     }
 
     /// Returns the lines of `hatchery.yaml` that grant the missing entries. `None` if none are missing.

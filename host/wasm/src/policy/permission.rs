@@ -40,8 +40,12 @@ impl Grants {
     /// Returns the refusal, with the configuration lines that would grant the permission.
     pub(crate) fn check(&self, component: &Arc<str>, permission: Permission<'_>) -> Result<(), Denial> {
         if permission.is_granted(self, component) {
+            if let Some((key, entry)) = permission.granted_by(self, component) {
+                self.uses.count(key, entry);
+            }
             return Ok(());
         }
+        self.uses.count_refusal(permission.key());
         let denial = Denial::new(component, permission.action(), permission.grant());
         Err(match permission.private_owner(self, component) {
             Some(owner) => denial.for_private_owner(owner),
@@ -72,7 +76,17 @@ impl Grants {
 }
 
 fn any(patterns: &[Pattern], name: &str) -> bool {
-    patterns.iter().any(|pattern| pattern.matches(name))
+    find(patterns, name).is_some()
+}
+
+/// Returns the first pattern that matches a name.
+fn find<'a>(patterns: &'a [Pattern], name: &str) -> Option<&'a str> {
+    patterns.iter().find(|pattern| pattern.matches(name)).map(Pattern::as_str)
+}
+
+/// Returns the first pattern that matches a name, with the key of its list.
+fn find_in<'a>(lists: &[(&'static str, &'a [Pattern])], name: &str) -> Option<(&'static str, &'a str)> {
+    lists.iter().find_map(|(key, patterns)| Some((*key, find(patterns, name)?)))
 }
 
 /// Returns true for a model that needs no grant because it is the component's own: one that the component exports, or a
@@ -112,6 +126,50 @@ impl<'a> Permission<'a> {
                         Err(_) => false,
                     }
             }
+        }
+    }
+
+    /// Returns the entry of `grants` that includes this permission, with its key. `None` if none does, or none is needed.
+    fn granted_by<'g>(self, grants: &'g Grants, component: &str) -> Option<(&'static str, &'g str)> {
+        let Grants { models, memory, artifacts, runs, state, sessions, tools, .. } = grants;
+        match self {
+            Self::Model(name) if is_own_model(component, name) => None,
+            Self::Model(name) => Some(("models", find(models, name)?)),
+            Self::Memory(_) => memory.map(|granted| ("memory", granted.name())),
+            Self::Artifacts(_) => artifacts.map(|granted| ("artifacts", granted.name())),
+            Self::Run(app) => Some(("runs", find(runs, app)?)),
+            Self::Sessions(Access::Read, app) => {
+                find_in(&[("sessions.read", &sessions.read), ("sessions.write", &sessions.write)], app)
+            }
+            Self::Sessions(Access::Write, app) => find_in(&[("sessions.write", &sessions.write)], app),
+            Self::State(access, key) => match (StateScope::of(key).0, access) {
+                (StateScope::Session | StateScope::Temp, _) => None,
+                (StateScope::User | StateScope::App, Access::Read) => {
+                    find_in(&[("state.read", &state.read), ("state.write", &state.write)], key)
+                }
+                (StateScope::User | StateScope::App, Access::Write) => find_in(&[("state.write", &state.write)], key),
+            },
+            Self::Tool(_) | Self::Item(..) if self.owner().is_some_and(|owner| owner == component) => None,
+            Self::Tool(name) => Some(("tools", find(tools, name)?)),
+            Self::Item(kind, name) => {
+                let required = Pattern::try_from(item_pattern(kind, name)).ok()?;
+                Some(("tools", tools.iter().find(|pattern| pattern.covers(&required))?.as_str()))
+            }
+        }
+    }
+
+    /// Returns the key below `grants:`.
+    fn key(self) -> &'static str {
+        match self {
+            Self::Model(_) => "models",
+            Self::Memory(_) => "memory",
+            Self::Artifacts(_) => "artifacts",
+            Self::Run(_) => "runs",
+            Self::Sessions(Access::Read, _) => "sessions.read",
+            Self::Sessions(Access::Write, _) => "sessions.write",
+            Self::State(Access::Read, _) => "state.read",
+            Self::State(Access::Write, _) => "state.write",
+            Self::Tool(_) | Self::Item(..) => "tools",
         }
     }
 
@@ -228,6 +286,50 @@ mod tests {
         assert_eq!(Permission::Model(name).grant(), r#"models: ["m\"]\n    memory: true\n\\*"]"#);
         assert_eq!(Permission::Model(name).action(), r#"ask the model `m"]\n    memory: true\n*`"#);
         assert!(Permission::Model(&"x".repeat(10_000)).action().len() < 200);
+    }
+
+    #[test]
+    fn the_entry_that_allows_an_operation_is_counted_and_a_refusal_by_its_key() {
+        let grants: Grants = serde_json::from_str(
+            r#"{"models": ["gpt-*", "gpt-5"], "memory": "write", "tools": ["search/*"], "runs": ["clerk"],
+                "state": {"read": ["app:*"], "write": ["user:*"]}, "sessions": {"write": ["diary"]}}"#,
+        )
+        .unwrap();
+        let component: Arc<str> = "own".into();
+        let allowed = [
+            Permission::Model("gpt-5"),
+            Permission::Model("gpt-4"),
+            Permission::Model("component:own/fair"),
+            Permission::Memory(Access::Read),
+            Permission::Tool("search/find"),
+            Permission::Tool("own/find"),
+            Permission::Item(ItemKind::Toolset, "search"),
+            Permission::Run("clerk"),
+            Permission::State(Access::Read, "user:a"),
+            Permission::State(Access::Read, "app:a"),
+            Permission::State(Access::Write, "visits"),
+            Permission::Sessions(Access::Read, "diary"),
+        ];
+        allowed.into_iter().for_each(|permission| grants.check(&component, permission).unwrap());
+        for permission in [Permission::Artifacts(Access::Read), Permission::Model("x"), Permission::Model("y")] {
+            grants.check(&component, permission).unwrap_err();
+        }
+        let used = grants.clone().uses.used();
+        let used: Vec<_> = used
+            .iter()
+            .flat_map(|(key, entries)| entries.iter().map(move |(entry, count)| format!("{key} {entry} {count}")))
+            .collect();
+        let expected = [
+            "memory write 1",
+            "models gpt-* 2",
+            "runs clerk 1",
+            "sessions.write diary 1",
+            "state.read app:* 1",
+            "state.write user:* 1",
+            "tools search/* 2",
+        ];
+        assert_eq!(used, expected);
+        assert_eq!(Vec::from_iter(grants.uses.refused()), [("artifacts", 1), ("models", 2)]);
     }
 
     #[test]

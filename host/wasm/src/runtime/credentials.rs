@@ -24,11 +24,10 @@ pub(crate) struct CredentialAccess {
 impl CredentialAccess {
     /// Requests to token servers need the same grants as those of the component. With `is_recorded` there are none.
     pub(crate) fn new(component: Arc<str>, grants: &Grants, is_recorded: bool) -> Self {
-        let policy = match is_recorded {
-            true => OutboundPolicy::default(),
-            false => {
-                OutboundPolicy { network: grants.network.clone(), private_network: grants.private_network.clone() }
-            }
+        let policy = if is_recorded {
+            OutboundPolicy::default()
+        } else {
+            OutboundPolicy { network: grants.network.clone(), private_network: grants.private_network.clone() }
         };
         let egress = Arc::new(GrantedEgress { policy, key: format!("components.{component}.grants") });
         Self { component, egress, authenticators: Mutex::default() }
@@ -42,7 +41,7 @@ impl CredentialAccess {
         if config.raw_auth_credential.as_ref().is_some_and(|raw| raw.service_account.is_some()) {
             return Err("`rawAuthCredential.serviceAccount` is for tools of the host only");
         }
-        // No component gets what was granted to another one, or to an API of the operator.
+        // No component gets a credential that was granted to another one, or to an API of the operator.
         let key = format!("component:{}/{}", self.component, config.key());
         let config = AuthConfig { credential_key: Some(key.clone()), exchanged_auth_credential: None, ..config };
         let json = serde_json::to_string(&config).map_err(|_| "it cannot be written as JSON")?;
@@ -55,7 +54,7 @@ impl CredentialAccess {
     }
 }
 
-/// Returns what the component needs for its requests. The refresh token and the client stay with the host.
+/// Returns the part of a credential that requests of the component need. The refresh token and the client stay with the host.
 pub(crate) fn for_guest(credential: AuthCredential) -> AuthCredential {
     let oauth2 = credential.oauth2.map(|oauth2| OAuth2Auth {
         access_token: oauth2.access_token,

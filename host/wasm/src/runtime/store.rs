@@ -10,6 +10,7 @@
 //! which caller an import is called for.
 
 mod active_calls;
+pub(crate) mod call_statistics;
 pub(crate) mod call_usage;
 mod clock;
 mod cpu_scheduler;
@@ -25,7 +26,7 @@ mod stdio;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -45,6 +46,7 @@ use crate::runtime::engine::Engine;
 use crate::runtime::http::Egress;
 use crate::runtime::limits::{DESCRIBE_TIMEOUT, Limit, LimitExceeded, Limits};
 pub(crate) use active_calls::ActiveCalls;
+pub(crate) use call_statistics::CallStatistics;
 use clock::{Clock, InterruptReason};
 pub(crate) use cpu_scheduler::CpuScheduler;
 pub(crate) use instance_pool::InstancePool;
@@ -94,6 +96,7 @@ pub(crate) struct Sandbox {
     /// `None` if each call gets a fresh instance.
     pub(crate) instance_pool: Option<Arc<InstancePool>>,
     pub(crate) active_calls: ActiveCalls,
+    pub(crate) statistics: Arc<CallStatistics>,
     /// Permits of the engine that an instance takes. A component with many memories takes several.
     pub(crate) permits: u32,
     /// Bytes of all memories of a new instance.
@@ -111,7 +114,7 @@ impl Sandbox {
         let (caller, span) = self.start_span(caller);
         Box::pin(async move {
             let limits = self.call_limits(&caller);
-            let span = GuestSpan { span, clock: limits.clock.clone() };
+            let span = self.guest_span(span, &limits);
             let log = GuestLog::new(self.component.clone(), caller.context(), &self.limits);
             let (clock, guest_log) = (limits.clock.clone(), log.clone());
             let guest = async move {
@@ -134,7 +137,7 @@ impl Sandbox {
         let (caller, span) = self.start_span(Caller::Call(cx.clone()));
         Box::pin(async move {
             let limits = self.call_limits(&caller);
-            let span = GuestSpan { span, clock: limits.clock.clone() };
+            let span = self.guest_span(span, &limits);
             let (clock, waiting) = (limits.clock.clone(), self.instance_pool.as_ref().and_then(|pool| pool.take()));
             let log = match &waiting {
                 Some(warm) => warm.log.clone(),
@@ -180,6 +183,12 @@ impl Sandbox {
             caller @ (Caller::Loader | Caller::Model | Caller::Close) => caller,
         };
         (caller, span)
+    }
+
+    /// Joins the span of a call with the clock and the statistics that end with it.
+    fn guest_span(&self, span: Span, limits: &CallLimits) -> GuestSpan {
+        let statistics = limits.is_counted.then(|| (self.statistics.clone(), limits.limit));
+        GuestSpan { span, clock: limits.clock.clone(), started: Instant::now(), statistics }
     }
 
     /// Prepares an instance for a call: the waiting one, or a new one if there is none.
@@ -229,7 +238,8 @@ impl Sandbox {
             Caller::Agent(cx, _) => cx.call.invocation.cancel.clone(),
         };
         let clock = Clock::new(self.limits.cpu, wall, cancel.clone(), &self.engine);
-        CallLimits { clock: Arc::new(clock), cancel, wall, limit }
+        let is_counted = !matches!(caller, Caller::Loader);
+        CallLimits { clock: Arc::new(clock), cancel, wall, limit, is_counted }
     }
 
     /// Runs a guest until it returns or exceeds a limit. Dropping the future drops the store.
@@ -239,7 +249,7 @@ impl Sandbox {
         log: &GuestLog,
         guest: BoxFuture<'_, Result<R, GuestError>>,
     ) -> Result<R, CallError> {
-        let CallLimits { clock, cancel, wall, limit } = limits;
+        let CallLimits { clock, cancel, wall, limit, is_counted: _ } = limits;
         let _running = self.active_calls.enter();
         let guest = clock::measure_cpu(clock, guest);
         let result = tokio::select! {
@@ -253,6 +263,7 @@ impl Sandbox {
             && let Some(limit) = error.limit()
         {
             log.report_limit(limit, error);
+            self.statistics.count_limit(limit);
         }
         result
     }
@@ -345,6 +356,9 @@ fn install_epoch_callback(store: &mut Store<HostState>, clock: Arc<Clock>) {
 struct GuestSpan {
     span: Span,
     clock: Arc<Clock>,
+    started: Instant,
+    /// Where the call counts, with the limit of its wall time. `None` for a call that describes the component.
+    statistics: Option<(Arc<CallStatistics>, Limit)>,
 }
 
 impl GuestSpan {
@@ -362,6 +376,9 @@ impl Drop for GuestSpan {
     /// A call that is dropped, because its run is over, has used time too.
     fn drop(&mut self) {
         let spent = self.clock.spent();
+        if let Some((statistics, limit)) = &self.statistics {
+            statistics.count_call(*limit, self.started.elapsed(), spent);
+        }
         self.span.context().add_time(TimeKind::GuestCpu, spent);
         self.span.record(|data| data.set("hatchery.guest.cpu_ns", u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX)));
     }
@@ -374,6 +391,8 @@ struct CallLimits {
     wall: Duration,
     /// The limit to report when `wall` has passed.
     limit: Limit,
+    /// False for a call that describes the component.
+    is_counted: bool,
 }
 
 /// The error of a call before it is classified.

@@ -34,14 +34,14 @@ pub enum Kind {
     Caddy,
 }
 
-/// What the proxy passes on.
+/// The paths that the proxy forwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
     /// Everything.
     Root,
-    /// What is below `/agents`.
+    /// The paths below `/agents`.
     Prefix,
-    /// What is below `/agents`, without this prefix. nginx only.
+    /// The paths below `/agents`, without this prefix. nginx only.
     StrippedPrefix,
 }
 

@@ -3,12 +3,12 @@
 use super::*;
 use crate::model::StatusUpdate;
 
-fn inbound() -> Inbound {
-    Inbound::new(std::iter::empty(), usize::MAX)
+fn inbound() -> AnswerConverter {
+    AnswerConverter::new(std::iter::empty(), usize::MAX)
 }
 
-fn received(message: Update) -> Received<Update> {
-    Received { message, bytes: 1 }
+fn received(message: Update) -> ReceivedMessage<Update> {
+    ReceivedMessage { message, bytes: 1 }
 }
 
 fn chunk(text: &str, append: bool, last_chunk: bool) -> Update {
@@ -67,7 +67,7 @@ fn a_task_at_its_end_has_the_artifacts_that_are_new() {
         artifacts: vec![artifact("old"), artifact("new")],
         ..Task::default()
     };
-    let mut inbound = Inbound::new(["old"].into_iter(), usize::MAX);
+    let mut inbound = AnswerConverter::new(["old"].into_iter(), usize::MAX);
     let events = inbound.accept(received(Update::Task(task))).unwrap();
     assert_eq!(texts(&events), ["new"]);
     let ids = events[0].custom_metadata.as_deref().unwrap();
@@ -97,11 +97,11 @@ fn chunks_that_were_lost_with_their_stream_are_those_of_the_task() {
 
 #[test]
 fn the_artifacts_of_tasks_in_progress_count_once() {
-    let mut inbound = Inbound::new(std::iter::empty(), 40);
+    let mut inbound = AnswerConverter::new(std::iter::empty(), 40);
     for length in [10, 20, 30, 20, 30] {
-        inbound.accept(Received { message: task(&"x".repeat(length), None), bytes: 90 }).unwrap();
+        inbound.accept(ReceivedMessage { message: task(&"x".repeat(length), None), bytes: 90 }).unwrap();
     }
-    let error = inbound.accept(Received { message: task(&"x".repeat(50), None), bytes: 90 }).unwrap_err();
+    let error = inbound.accept(ReceivedMessage { message: task(&"x".repeat(50), None), bytes: 90 }).unwrap_err();
     assert_eq!(error, ClientError::TooLarge { what: "answer", limit: 40, key: "max_answer" });
 }
 
@@ -185,12 +185,12 @@ fn an_answer_has_a_limit_in_all() {
         let status = TaskStatus { state: TaskState::Working, ..TaskStatus::default() };
         Update::Task(Task { id: "t".into(), status, ..Task::default() })
     };
-    let mut inbound = Inbound::new(std::iter::empty(), 100);
-    inbound.accept(Received { message: chunk("a", false, false), bytes: 60 }).unwrap();
+    let mut inbound = AnswerConverter::new(std::iter::empty(), 100);
+    inbound.accept(ReceivedMessage { message: chunk("a", false, false), bytes: 60 }).unwrap();
     for _ in 0..10 {
-        assert!(inbound.accept(Received { message: in_progress(), bytes: 60 }).unwrap().is_empty());
+        assert!(inbound.accept(ReceivedMessage { message: in_progress(), bytes: 60 }).unwrap().is_empty());
     }
-    inbound.accept(Received { message: chunk("b", true, false), bytes: 40 }).unwrap();
-    let error = inbound.accept(Received { message: chunk("c", true, false), bytes: 1 }).unwrap_err();
+    inbound.accept(ReceivedMessage { message: chunk("b", true, false), bytes: 40 }).unwrap();
+    let error = inbound.accept(ReceivedMessage { message: chunk("c", true, false), bytes: 1 }).unwrap_err();
     assert_eq!(error, ClientError::TooLarge { what: "answer", limit: 100, key: "max_answer" });
 }

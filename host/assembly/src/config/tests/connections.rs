@@ -87,6 +87,10 @@ fn an_mcp_server_has_exactly_one_transport() {
         format!("{file}.a: `headers` belong to a `url`; give variables to a command by `env`")
     );
     assert_eq!(
+        error("{a: {command: x, session_headers: {K: v}}}"),
+        format!("{file}.a: `headers` belong to a `url`; give variables to a command by `env`")
+    );
+    assert_eq!(
         error("{a: {url: 'http://x', args: [v]}}"),
         format!("{file}.a: `args`, `env` and `cwd` belong to a `command`; remove them, or the `url`")
     );

@@ -27,7 +27,22 @@ use crate::sandbox;
 use crate::services::{self, Scripts};
 use crate::source::AppSource;
 use crate::storage::{EVALUATIONS_FOLDER, Storage};
-use crate::trust::{ConfigSource, LoadedConfig};
+use crate::trust::{ConfigSource, LoadedConfig, ProtectedPaths};
+
+/// The configuration, and the folders that it applies to.
+struct ResolvedConfig {
+    /// As it was read.
+    initial: Config,
+    /// With the overrides of the builder.
+    config: Config,
+    file: PathBuf,
+    /// `None` if no file is watched.
+    stamps: Option<FileStamps>,
+    folder: Option<PathBuf>,
+    storage: Storage,
+    cache: Option<PathBuf>,
+    paths: ProtectedPaths,
+}
 
 impl HostBuilder {
     /// Reads the configuration, once: [`open`](Self::open) reuses it. Without a folder, or with
@@ -88,20 +103,7 @@ impl HostBuilder {
     pub async fn start(mut self) -> Result<Host, HostError> {
         // Reqwest has no provider of its own. An application may have installed another one.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        self.read_config()?;
-        let (loaded, stamps) = match self.loaded.take() {
-            Some(loaded) => loaded,
-            None => self.load_config()?,
-        };
-        let LoadedConfig { config: initial, file, .. } = loaded;
-        let folder = self.source.as_ref().map(|source| source.folder().to_owned());
-        let mut config = initial.clone();
-        self.services.apply_uris(&mut config);
-        let storage = self.storage_or_default(folder.as_deref());
-        let cache = self.cache_folder();
-        let paths = protected_paths(self.source.as_ref(), &storage, cache.as_deref(), &config);
-        paths.check(&config, &file)?;
-
+        let ResolvedConfig { initial, config, file, stamps, folder, storage, cache, paths } = self.resolve_config()?;
         let scripts = Scripts::in_folder(folder.clone().unwrap_or_default(), &config);
         let (services, signer) = self.open_services(&config, &storage, &scripts).await?;
         let load_options = match &folder {
@@ -169,6 +171,23 @@ impl HostBuilder {
             catalog_source,
             catalog,
         })
+    }
+
+    /// Reads the configuration, applies the overrides of the builder, and checks that no grant covers files of the host.
+    fn resolve_config(&mut self) -> Result<ResolvedConfig, HostError> {
+        let (loaded, stamps) = match self.loaded.take() {
+            Some(loaded) => loaded,
+            None => self.load_config()?,
+        };
+        let LoadedConfig { config: initial, file, .. } = loaded;
+        let folder = self.source.as_ref().map(|source| source.folder().to_owned());
+        let mut config = initial.clone();
+        self.services.apply_uris(&mut config);
+        let storage = self.storage_or_default(folder.as_deref());
+        let cache = self.cache_folder();
+        let paths = protected_paths(self.source.as_ref(), &storage, cache.as_deref(), &config);
+        paths.check(&config, &file)?;
+        Ok(ResolvedConfig { initial, config, file, stamps, folder, storage, cache, paths })
     }
 
     fn storage_or_default(&self, folder: Option<&Path>) -> Storage {
@@ -286,7 +305,7 @@ impl HostBuilder {
     }
 }
 
-/// Watches the files of the folder: loads them anew, records their changes, and releases replaced revisions.
+/// Watches the files of the folder: loads them again, records their changes, and releases replaced revisions.
 fn watch_catalog(catalog: &CatalogHandle, apps: &Arc<dyn AppSource>, runner: &Runner, host_events: &HostEvents) {
     catalog.watch();
     let changes = catalog.subscribe_to_changes();

@@ -7,13 +7,13 @@ use hatchery::shell::{quoted_path, session_commands};
 use hatchery::{AppSource, CatalogReport};
 use serde_json::json;
 
-use super::listen::Listen;
+use super::listen::ListenAddress;
 use crate::progress;
 use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, stdout};
 
 /// A server to describe on standard output.
 pub(super) struct Announcement<'a> {
-    pub(super) listen: &'a Listen,
+    pub(super) listen: &'a ListenAddress,
     pub(super) url: &'a str,
     pub(super) source: &'a dyn AppSource,
     pub(super) is_json: bool,
@@ -21,7 +21,7 @@ pub(super) struct Announcement<'a> {
 }
 
 impl Announcement<'_> {
-    /// Prints the address of the server, and the apps or what is still loading.
+    /// Prints the address of the server, and the apps or the components that are still loading.
     pub(super) fn write_first(&self, loading: &[String], has_dev_ui: bool) -> anyhow::Result<()> {
         if self.is_json {
             return write_json(self.listen, self.url, self.source, loading);
@@ -49,7 +49,7 @@ impl Announcement<'_> {
     }
 }
 
-fn write_json(listen: &Listen, url: &str, source: &dyn AppSource, loading: &[String]) -> anyhow::Result<()> {
+fn write_json(listen: &ListenAddress, url: &str, source: &dyn AppSource, loading: &[String]) -> anyhow::Result<()> {
     let report = source.report();
     let failed: Vec<_> = report.files.iter().filter(|file| file.reason.is_some()).collect();
     let line = json!({
@@ -78,7 +78,7 @@ fn rejections(report: &CatalogReport) -> Vec<String> {
 }
 
 /// Prints the apps, commands that send a first message, and what does not work.
-fn write_apps(listen: &Listen, url: &str, source: &dyn AppSource, has_auth: bool) -> anyhow::Result<()> {
+fn write_apps(listen: &ListenAddress, url: &str, source: &dyn AppSource, has_auth: bool) -> anyhow::Result<()> {
     let apps = source.app_names();
     let mut text = match apps.first() {
         Some(first) => {

@@ -9,12 +9,12 @@ use hatchery_server::{AppState, BindError, Server};
 
 /// The address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Listen {
+pub(super) enum ListenAddress {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
 
-impl Listen {
+impl ListenAddress {
     /// Binds a server. Returns it with where it listens: port 0 has become the one that was chosen.
     pub(super) async fn bind(self, state: AppState) -> Result<(Server, Self), BindError> {
         let server = match &self {
@@ -51,7 +51,7 @@ impl Listen {
     }
 }
 
-impl fmt::Display for Listen {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => address.fmt(f),
@@ -106,7 +106,7 @@ mod tests {
         for text in ["/run/h.sock", "unix:", "127.0.0.1:80"] {
             assert!(parse_socket(text).is_err_and(|error| error.starts_with("write unix:PATH")), "{text}");
         }
-        let listen = Listen::Unix("/run/h.sock".into());
+        let listen = ListenAddress::Unix("/run/h.sock".into());
         assert!(listen.is_local());
         assert_eq!((listen.to_string().as_str(), listen.url(false).as_str()), ("unix:/run/h.sock", "http://localhost"));
     }
@@ -116,7 +116,7 @@ mod tests {
         for (address, expected) in
             [("0.0.0.0:80", "127.0.0.1:80"), ("[::]:80", "[::1]:80"), ("10.0.0.1:80", "10.0.0.1:80")]
         {
-            let listen = Listen::Tcp(address.parse().unwrap());
+            let listen = ListenAddress::Tcp(address.parse().unwrap());
             assert_eq!(listen.url(true), format!("https://{expected}"));
         }
     }

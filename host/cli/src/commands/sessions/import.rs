@@ -46,7 +46,7 @@ struct Export {
 }
 
 /// The outcome of importing a session.
-enum Stored {
+enum ImportOutcome {
     Imported {
         events: u64,
     },
@@ -78,7 +78,7 @@ fn is_sqlite(file: &Path) -> std::io::Result<bool> {
     Ok(head == b"SQLite format 3\0")
 }
 
-async fn import_export(args: &Args, sessions: &dyn SessionService) -> anyhow::Result<(SessionKey, Stored)> {
+async fn import_export(args: &Args, sessions: &dyn SessionService) -> anyhow::Result<(SessionKey, ImportOutcome)> {
     let file = args.file.display();
     let json = tokio::fs::read(&args.file).await.with_context(|| format!("cannot read {file}"))?;
     let export: Export = serde_json::from_slice(&json)
@@ -90,7 +90,7 @@ async fn import_export(args: &Args, sessions: &dyn SessionService) -> anyhow::Re
         name(&args.session, export.id),
     );
     let stored = store(args, sessions, &key, SessionImport::ending_with(export.state, export.events)?).await?;
-    if matches!(stored, Stored::Exists) {
+    if matches!(stored, ImportOutcome::Exists) {
         bail!(
             "there is a session `{}` of user `{}` in app `{}`: name another id with --session",
             key.id,
@@ -102,7 +102,10 @@ async fn import_export(args: &Args, sessions: &dyn SessionService) -> anyhow::Re
 }
 
 /// Imports the sessions of a database. Those that exist are left as they are, so that an import can be repeated.
-async fn import_database(args: &Args, sessions: &dyn SessionService) -> anyhow::Result<Vec<(SessionKey, Stored)>> {
+async fn import_database(
+    args: &Args,
+    sessions: &dyn SessionService,
+) -> anyhow::Result<Vec<(SessionKey, ImportOutcome)>> {
     if args.session.is_some() {
         bail!("--session is for an export: the sessions of a database keep their ids");
     }
@@ -122,31 +125,31 @@ async fn store(
     sessions: &dyn SessionService,
     key: &SessionKey,
     import: SessionImport,
-) -> anyhow::Result<Stored> {
+) -> anyhow::Result<ImportOutcome> {
     let import = if args.shared_state { import } else { import.without_shared_state() };
     match import.store(sessions, &key.app, &key.user, Some(&key.id)).await {
-        Ok(session) => Ok(Stored::Imported { events: session.revision }),
-        Err(ImportError::Store(StoreError::SessionExists(_))) => Ok(Stored::Exists),
+        Ok(session) => Ok(ImportOutcome::Imported { events: session.revision }),
+        Err(ImportError::Store(StoreError::SessionExists(_))) => Ok(ImportOutcome::Exists),
         Err(error) => Err(error.into()),
     }
 }
 
-fn to_json(key: &SessionKey, stored: &Stored) -> Value {
+fn to_json(key: &SessionKey, stored: &ImportOutcome) -> Value {
     let events = match stored {
-        Stored::Imported { events } => Some(events),
-        Stored::Exists => None,
+        ImportOutcome::Imported { events } => Some(events),
+        ImportOutcome::Exists => None,
     };
     json!({ "appName": &*key.app, "userId": &*key.user, "sessionId": &*key.id, "events": events })
 }
 
-fn to_line(key: &SessionKey, stored: &Stored) -> String {
+fn to_line(key: &SessionKey, stored: &ImportOutcome) -> String {
     let [app, user, id] = [&key.app, &key.user, &key.id].map(|name| escape_control(name));
     let place = format!("session {id} of user {user} in app {app}");
     match stored {
-        Stored::Imported { events } => {
+        ImportOutcome::Imported { events } => {
             let events = pluralize(usize::try_from(*events).unwrap_or(usize::MAX), "event", "events");
             format!("imported {place} with {events}")
         }
-        Stored::Exists => format!("skipped {place}, which exists"),
+        ImportOutcome::Exists => format!("skipped {place}, which exists"),
     }
 }

@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_first_of_two_matching_pairs_is_used() {
-        let pair = |open: &str, close: &str| (open.to_owned(), close.to_owned());
+        let pair = |open: &str, close: &str| Delimiters { open: open.to_owned(), close: close.to_owned() };
         let found = find("<a>1<b>2<c>", &[pair("<a>", "<c>"), pair("<a>", "<b>")]);
         assert_eq!(found, Some(CodeBlock { before: "", code: "1<b>2" }));
     }
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn an_empty_delimiter_never_hangs() {
-        assert_eq!(find("abc", &[(String::new(), String::new())]), None);
+        assert_eq!(find("abc", &[Delimiters { open: String::new(), close: String::new() }]), None);
     }
 
     proptest! {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use hatchery_core::sync::RwLockExt;
 
-use super::counted::Counted;
+use super::counted::CountedJson;
 use super::faults::{MAX_FAULT_BYTES, truncate};
 use super::index::{self, IndexKeyword};
 use super::normal::{self, NormalizedSchema};
@@ -36,13 +36,13 @@ pub(super) static CACHE: LazyLock<RwLock<Cache>> = LazyLock::new(RwLock::default
 /// The cached schemas, and the reasons why others are invalid.
 #[derive(Default)]
 pub(super) struct Cache {
-    pub(super) schemas: HashMap<Value, Result<Arc<Compiled>, Arc<str>>>,
+    pub(super) schemas: HashMap<Value, Result<Arc<CompiledSchema>, Arc<str>>>,
     pub(super) weight: usize,
 }
 
 /// A compiled schema.
-pub(super) struct Compiled {
-    pub(super) validator: Validator<Counted>,
+pub(super) struct CompiledSchema {
+    pub(super) validator: Validator<CountedJson>,
     /// The cost of reading a byte of a string, in 64ths of a step.
     pub(super) per_byte: u64,
     /// The number of values in the normalized schema, which bounds the steps for one value.
@@ -50,7 +50,7 @@ pub(super) struct Compiled {
 }
 
 /// Returns the cached schema, if any.
-pub(super) fn get_cached(schema: &Value) -> Option<Result<Arc<Compiled>, Arc<str>>> {
+pub(super) fn get_cached(schema: &Value) -> Option<Result<Arc<CompiledSchema>, Arc<str>>> {
     CACHE.read_unpoisoned().schemas.get(schema).cloned()
 }
 
@@ -58,7 +58,7 @@ pub(super) fn get_cached(schema: &Value) -> Option<Result<Arc<Compiled>, Arc<str
 ///
 /// # Errors
 /// The reason why the schema is invalid.
-pub(super) fn get_or_compile(schema: &Value) -> Result<Arc<Compiled>, Arc<str>> {
+pub(super) fn get_or_compile(schema: &Value) -> Result<Arc<CompiledSchema>, Arc<str>> {
     if let Some(cached) = get_cached(schema) {
         return cached;
     }
@@ -97,7 +97,7 @@ pub(super) fn weight(schema: &Value) -> usize {
 ///
 /// # Errors
 /// The reason why the schema is invalid, with the keyword.
-pub(super) fn compile(schema: &Value, weight: usize) -> Result<Compiled, String> {
+pub(super) fn compile(schema: &Value, weight: usize) -> Result<CompiledSchema, String> {
     if weight > MAX_WEIGHT {
         return Err(format!(
             "it is too large: with {PATTERN_WEIGHT} for each pattern and 1 for any other value it comes to {weight}, of at most \
@@ -108,7 +108,7 @@ pub(super) fn compile(schema: &Value, weight: usize) -> Result<Compiled, String>
     let weight = self::weight(&schema);
     let build = |pattern_bytes| {
         let indexes = indexes.clone();
-        let options = jsonschema::options_for::<Counted>()
+        let options = jsonschema::options_for::<CountedJson>()
             .offline()
             .with_pattern_options(PatternOptions::regex().size_limit(pattern_bytes))
             .with_keyword(steps::KEYWORD, |_, _, _| Ok(Box::new(steps::Step)))
@@ -123,13 +123,13 @@ pub(super) fn compile(schema: &Value, weight: usize) -> Result<Compiled, String>
     };
     if !has_patterns(&schema) {
         let validator = build(SMALL_PATTERN_BYTES).map_err(|error| reason(&error))?;
-        return Ok(Compiled { validator, per_byte: WITHOUT_PATTERNS, weight });
+        return Ok(CompiledSchema { validator, per_byte: WITHOUT_PATTERNS, weight });
     }
     if let Ok(validator) = build(SMALL_PATTERN_BYTES) {
-        return Ok(Compiled { validator, per_byte: WITH_SMALL_PATTERNS * patterns_of_names(&schema), weight });
+        return Ok(CompiledSchema { validator, per_byte: WITH_SMALL_PATTERNS * patterns_of_names(&schema), weight });
     }
     let validator = build(PATTERN_BYTES).map_err(|error| reason(&error))?;
-    Ok(Compiled { validator, per_byte: WITH_LARGE_PATTERNS * patterns_of_names(&schema), weight })
+    Ok(CompiledSchema { validator, per_byte: WITH_LARGE_PATTERNS * patterns_of_names(&schema), weight })
 }
 
 /// Formats an error with its position in the schema.

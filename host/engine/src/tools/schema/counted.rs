@@ -10,7 +10,7 @@ use serde_json::{Number, Value};
 use super::steps::{count, count_bytes, count_string};
 
 /// The representation of counted values.
-pub(super) struct Counted;
+pub(super) struct CountedJson;
 
 /// A counted value.
 #[derive(Clone, Copy)]
@@ -22,7 +22,7 @@ pub(super) struct CountedObject<'a>(&'a JsonMap);
 /// A counted array.
 pub(super) struct CountedArray<'a>(&'a [Value]);
 
-impl Json for Counted {
+impl Json for CountedJson {
     type Node<'a> = CountedNode<'a>;
     type PreparedKey = String;
     type StringBuffer = Value;
@@ -38,7 +38,7 @@ impl Json for Counted {
     }
 }
 
-impl<'a> Node<'a, Counted> for CountedNode<'a> {
+impl<'a> Node<'a, CountedJson> for CountedNode<'a> {
     type Object = CountedObject<'a>;
     type Array = CountedArray<'a>;
     type Number = &'a Number;
@@ -106,7 +106,7 @@ impl<'a> Node<'a, Counted> for CountedNode<'a> {
     }
 }
 
-impl<'a> Object<'a, Counted> for CountedObject<'a> {
+impl<'a> Object<'a, CountedJson> for CountedObject<'a> {
     type Node = CountedNode<'a>;
     type MemberName = &'a str;
     type MembersIter = Members<'a>;
@@ -125,7 +125,7 @@ impl<'a> Object<'a, Counted> for CountedObject<'a> {
     }
 }
 
-impl<'a> Array<'a, Counted> for CountedArray<'a> {
+impl<'a> Array<'a, CountedJson> for CountedArray<'a> {
     type Node = CountedNode<'a>;
     type ElementsIter = Elements<'a>;
 

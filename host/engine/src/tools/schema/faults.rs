@@ -4,7 +4,7 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
 
-use super::counted::{Counted, CountedNode};
+use super::counted::{CountedJson, CountedNode};
 
 /// Maximum number of faults of a value, and of alternatives of one fault.
 const MAX_FAULTS: usize = 8;
@@ -18,7 +18,7 @@ pub(super) const MAX_OPTIONS_BYTES: usize = 400;
 pub(super) const MAX_FAULT_BYTES: usize = 1000;
 
 /// Describes the first faults of a value.
-pub(super) fn all(validator: &Validator<Counted>, value: &Value) -> String {
+pub(super) fn all(validator: &Validator<CountedJson>, value: &Value) -> String {
     let mut errors = validator.iter_errors(CountedNode(value));
     let mut faults: Vec<_> = errors.by_ref().take(MAX_FAULTS).map(|error| describe(&error, MAX_LEVELS)).collect();
     if errors.next().is_some() {
@@ -28,7 +28,7 @@ pub(super) fn all(validator: &Validator<Counted>, value: &Value) -> String {
 }
 
 /// Describes the first fault of a value. `None` if it has none.
-pub(super) fn first(validator: &Validator<Counted>, value: &Value) -> Option<String> {
+pub(super) fn first(validator: &Validator<CountedJson>, value: &Value) -> Option<String> {
     validator.validate(CountedNode(value)).err().map(|error| describe(&error, MAX_LEVELS))
 }
 

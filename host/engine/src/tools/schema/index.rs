@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jsonschema::{Keyword, ValidationError};
 use serde_json::Value;
 
-use super::counted::{Counted, CountedNode, equal};
+use super::counted::{CountedJson, CountedNode, equal};
 use super::faults::{MAX_OPTIONS_BYTES, MAX_VALUE_BYTES, shorten, truncate};
 use super::steps::{count, count_bytes};
 
@@ -97,7 +97,7 @@ fn count_one(value: &Value) {
 /// The keyword [`KEYWORD`].
 pub(super) struct IndexKeyword(pub(super) Arc<Index>);
 
-impl<'i> Keyword<'i, Counted> for IndexKeyword {
+impl<'i> Keyword<'i, CountedJson> for IndexKeyword {
     fn validate(&self, instance: CountedNode<'i>) -> Result<(), ValidationError<'i>> {
         if self.0.contains(instance.0) {
             return Ok(());

@@ -14,7 +14,7 @@ use hatchery_core::RunUsage;
 use jsonschema::{Keyword, ValidationError};
 use tokio_util::sync::CancellationToken;
 
-use super::counted::{Counted, CountedNode};
+use super::counted::{CountedJson, CountedNode};
 
 /// The keyword that counts a resolved reference. References can be circular without accessing a value.
 pub(super) const KEYWORD: &str = "hatchery:step";
@@ -83,7 +83,7 @@ impl RunBudget {
 /// Counts the reference beside it.
 pub(super) struct Step;
 
-impl<'i> Keyword<'i, Counted> for Step {
+impl<'i> Keyword<'i, CountedJson> for Step {
     fn validate(&self, _: CountedNode<'i>) -> Result<(), ValidationError<'i>> {
         count(1);
         Ok(())

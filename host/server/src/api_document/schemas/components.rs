@@ -132,6 +132,7 @@ pub(crate) struct ComponentDetail {
     /// The lines of `hatchery.yaml` that grant what is missing.
     missing_lines: Option<String>,
     limits: ComponentLimits,
+    usage: ComponentUsage,
     /// The revisions that can be restored, that which began to serve last first.
     revisions: Vec<StoredRevision>,
 }
@@ -185,6 +186,34 @@ pub(crate) struct GrantReport {
     granted: BTreeMap<String, Vec<String>>,
     missing: BTreeMap<String, Vec<String>>,
     unused: BTreeMap<String, Vec<String>>,
+    /// How often granted entries have allowed something since they were read, by key and entry.
+    used: Option<BTreeMap<String, BTreeMap<String, u64>>>,
+    /// How often something was refused because an entry is missing, by key.
+    refused: Option<BTreeMap<String, u64>>,
+}
+
+/// What the calls of a component have used of their limits since its code began to serve.
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ComponentUsage {
+    /// Number of calls that have ended.
+    calls: u64,
+    /// Bytes.
+    memory: Option<Quantiles>,
+    cpu_seconds: Option<Quantiles>,
+    wall_seconds: Option<Quantiles>,
+    /// Of agents and of models.
+    agent_wall_seconds: Option<Quantiles>,
+    /// Numbers of calls that ended at a limit, by its key in `hatchery.yaml`; `fixed` for those without one.
+    limit_hits: BTreeMap<String, u64>,
+}
+
+/// The median, the 99th percentile and the maximum. The first two are at most an eighth too high.
+#[derive(ToSchema)]
+pub(crate) struct Quantiles {
+    p50: f64,
+    p99: f64,
+    max: f64,
 }
 
 /// The main limits of a component's calls.

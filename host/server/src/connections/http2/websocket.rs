@@ -57,7 +57,7 @@ pub(super) fn translate_request<B>(request: &mut Request<B>, window: &Arc<Window
     true
 }
 
-/// Translates the response to a request for a WebSocket: that which opens it is a success without a body.
+/// Translates the response to a request for a WebSocket. The one that opens it is a success without a body.
 pub(super) fn translate_response<B>(response: &mut Response<B>, window: &Window) {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         *response.status_mut() = StatusCode::OK;

@@ -13,8 +13,8 @@ use tokio::time::{Instant, Interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::message::{SocketMessage, SocketRequest, answer, confirmation};
-use super::streams::{self, Held};
-use crate::auth::{Credentials, Principal};
+use super::streams::{self, RequestResources};
+use crate::auth::{Credentials, Principal, RequestPermit};
 use crate::body::{BodyMemory, reserve_message};
 use crate::error::ApiError;
 use crate::routes::run::{self, RunBody};
@@ -229,26 +229,35 @@ impl Connection {
         self.check(id)?;
         let principal = admit(&self.state, self.credentials.as_ref()).await?;
         let permit = self.state.auth().map(|auth| auth.acquire(&principal)).transpose()?.flatten();
-        let held = Held { _memory: memory, _permit: permit };
         match work {
+            // Nothing of the message is used while a run is followed, so its memory is released.
             Work::Follow { session, run_id, after } => {
                 principal.check_app(&session.app)?;
                 principal.check_user(&session.user)?;
                 let updates = runs::updates(&self.state, &session, &run_id, after).await?;
-                self.follow(id, session, run_id, updates, held);
+                self.follow(id, session, run_id, updates, permit);
                 Ok(())
             }
             Work::Run(body) if body.background == Some(true) => {
                 let run = run::begin_in_background(&self.state, &principal, body, self.trace_parent).await?;
                 let updates = runs::updates(&self.state, &run.session, &run.id, 0).await?;
-                self.follow(id, run.session, run.id, updates, held);
+                self.follow(id, run.session, run.id, updates, permit);
                 Ok(())
             }
-            Work::Run(body) => self.start(id, &principal, body, held).await,
+            Work::Run(body) => {
+                let held = RequestResources { _memory: memory, _permit: permit };
+                self.start(id, &principal, body, held).await
+            }
         }
     }
 
-    async fn start(&mut self, id: &Arc<str>, principal: &Principal, body: RunBody, held: Held) -> Result<(), ApiError> {
+    async fn start(
+        &mut self,
+        id: &Arc<str>,
+        principal: &Principal,
+        body: RunBody,
+        held: RequestResources,
+    ) -> Result<(), ApiError> {
         let session = body.session();
         let mode = if body.streaming == Some(true) { StreamingMode::On } else { StreamingMode::Off };
         let cancel = CancellationToken::new();
@@ -256,7 +265,7 @@ impl Connection {
         let run_id = run.run.id().map(str::to_owned);
         let active = ActiveRun { session: session.clone(), run_id, cancel, leave: None, is_cancelling: false };
         self.runs.insert(id.clone(), active);
-        self.messages.push(streams::started(id.clone(), self.state.clone(), session, run, held).boxed());
+        self.messages.push(streams::stream_run(id.clone(), self.state.clone(), session, run, held).boxed());
         Ok(())
     }
 
@@ -267,11 +276,11 @@ impl Connection {
         session: SessionKey,
         run_id: String,
         updates: BoxStream<'static, Result<RunUpdate, RunError>>,
-        held: Held,
+        permit: Option<RequestPermit>,
     ) {
         let leave = CancellationToken::new();
         let left = leave.clone().cancelled_owned();
-        let messages = streams::followed(id.clone(), run_id.clone(), updates, held).take_until(left);
+        let messages = streams::follow_run(id.clone(), run_id.clone(), updates, permit).take_until(left);
         let (cancel, leave) = (CancellationToken::new(), Some(leave));
         let active = ActiveRun { session, run_id: Some(run_id), cancel, leave, is_cancelling: false };
         self.runs.insert(id.clone(), active);
@@ -290,7 +299,7 @@ impl Connection {
         match &run.run_id {
             Some(run_id) if self.state.services().sessions.runs().is_some() => {
                 let (session, run_id) = (run.session.clone(), run_id.clone());
-                self.messages.push(streams::cancelled(id.clone(), self.state.clone(), session, run_id).boxed());
+                self.messages.push(streams::cancel_run(id.clone(), self.state.clone(), session, run_id).boxed());
             }
             _ => run.cancel.cancel(),
         }

@@ -16,12 +16,13 @@ use crate::routes::runs::RunView;
 use crate::state::AppState;
 
 /// The resources of a request until the end of its run.
-pub(super) struct Held {
+pub(super) struct RequestResources {
     pub(super) _memory: BodyMemory,
     pub(super) _permit: Option<RequestPermit>,
 }
 
-struct Started {
+/// A run that a request of the connection has started.
+struct ConnectionRun {
     id: Arc<str>,
     state: AppState,
     session: SessionKey,
@@ -30,20 +31,20 @@ struct Started {
     run_id: Option<String>,
     /// True once the client knows that the run has begun.
     is_announced: bool,
-    _held: Held,
+    _held: RequestResources,
 }
 
 /// Returns the beginning of a run of this connection, once it is stored, then its events, read no faster than they are sent,
 /// and its end.
-pub(super) fn started(
+pub(super) fn stream_run(
     id: Arc<str>,
     state: AppState,
     session: SessionKey,
     run: StartedRun,
-    held: Held,
+    held: RequestResources,
 ) -> impl Stream<Item = SocketMessage> {
     let run_id = run.run.id().map(str::to_owned);
-    let started = Started { id, state, session, run, run_id, is_announced: false, _held: held };
+    let started = ConnectionRun { id, state, session, run, run_id, is_announced: false, _held: held };
     stream::unfold(Some(started), |started| async move {
         let mut started = started?;
         if !started.is_announced {
@@ -64,14 +65,14 @@ pub(super) fn started(
         };
         // The run has ended, so there is nothing to cancel.
         started.run.guard.take().map(DropGuard::disarm);
-        let run = started.stored().await;
+        let run = started.read_stored().await;
         Some((SocketMessage::End { id: started.id, run, error }, None))
     })
 }
 
-impl Started {
+impl ConnectionRun {
     /// Returns the run as it is stored now. `None` if it is not.
-    async fn stored(&self) -> Option<Box<RunView>> {
+    async fn read_stored(&self) -> Option<Box<RunView>> {
         let runs = self.state.services().sessions.runs()?;
         let run = runs.get(&self.session, self.run_id.as_deref()?).await;
         let run = run.inspect_err(|error| tracing::warn!(%error, "a run was not read at its end")).ok()??;
@@ -80,15 +81,15 @@ impl Started {
 }
 
 /// Returns the beginning of a run that is followed, its events, then its end.
-pub(super) fn followed(
+pub(super) fn follow_run(
     id: Arc<str>,
     run_id: String,
     updates: BoxStream<'static, Result<RunUpdate, RunError>>,
-    held: Held,
+    permit: Option<RequestPermit>,
 ) -> impl Stream<Item = SocketMessage> {
     let beginning = SocketMessage::Started { id: id.clone(), run_id: Some(run_id) };
     let messages = updates.map(move |update| {
-        let (id, _held) = (id.clone(), &held);
+        let (id, _permit) = (id.clone(), &permit);
         match update {
             Ok(RunUpdate::Event { revision, event }) => SocketMessage::Event { id, revision, event },
             Ok(RunUpdate::End(run)) => SocketMessage::End { id, run: Some(Box::new(RunView::from(*run))), error: None },
@@ -99,7 +100,7 @@ pub(super) fn followed(
 }
 
 /// Returns a message if a run cannot be cancelled. One that is cancelled ends by itself.
-pub(super) fn cancelled(
+pub(super) fn cancel_run(
     id: Arc<str>,
     state: AppState,
     session: SessionKey,

@@ -15,10 +15,13 @@ use crate::permissions;
 /// The bytes that are read or written at once.
 const CHUNK: usize = 256 << 10;
 
-/// A file that is removed unless another link to it exists.
-pub(super) struct Unfinished(pub(super) PathBuf);
+/// The bytes of a stream in memory: a chunk that is collected and one that is written, or one that is read and one that is sent.
+pub(super) const BUFFER: usize = 2 * CHUNK;
 
-impl Drop for Unfinished {
+/// A file that is removed unless another link to it exists.
+pub(super) struct UnfinishedFile(pub(super) PathBuf);
+
+impl Drop for UnfinishedFile {
     fn drop(&mut self) {
         // A file that cannot be removed now is removed when it is old.
         let _ = std::fs::remove_file(&self.0);
@@ -26,7 +29,7 @@ impl Drop for Unfinished {
 }
 
 /// Writes a new file with the part's JSON and the bytes of a stream, and syncs it to disk.
-pub(super) async fn write(file: &Unfinished, part: &Part, mut bytes: ByteStream<'_>) -> Result<(), StoreError> {
+pub(super) async fn write(file: &UnfinishedFile, part: &Part, mut bytes: ByteStream<'_>) -> Result<(), StoreError> {
     let failed = |error| failure("save", &file.0, error);
     let path = file.0.clone();
     let created = blocking("save", path.clone(), move || permissions::create_file(&path)).await?;
@@ -40,14 +43,14 @@ pub(super) async fn write(file: &Unfinished, part: &Part, mut bytes: ByteStream<
 }
 
 /// A file whose next byte is the first one of its inline data.
-pub(super) struct Opened {
+pub(super) struct OpenedFile {
     part: Part,
     len: u64,
     file: File,
 }
 
 /// Reads the first line of a file.
-pub(super) fn read_head(file: File) -> io::Result<Opened> {
+pub(super) fn read_head(file: File) -> io::Result<OpenedFile> {
     let size = file.metadata()?.len();
     let mut reader = BufReader::new(file);
     let mut head = Vec::new();
@@ -56,10 +59,10 @@ pub(super) fn read_head(file: File) -> io::Result<Opened> {
     let part: Part = serde_json::from_slice(json)?;
     let start = head.len() as u64;
     reader.seek(SeekFrom::Start(start))?;
-    Ok(Opened { part, len: size.saturating_sub(start), file: reader.into_inner() })
+    Ok(OpenedFile { part, len: size.saturating_sub(start), file: reader.into_inner() })
 }
 
-impl Opened {
+impl OpenedFile {
     /// Returns the bytes as a stream; `path` is for errors.
     pub(super) fn into_stream(self, path: PathBuf) -> ArtifactStream {
         let Self { part, len, file } = self;

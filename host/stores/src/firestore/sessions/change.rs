@@ -27,7 +27,7 @@ impl<T> Plan<T> {
 }
 
 /// The documents that a change reads: the session, and others in the order of their names.
-pub(super) type Found = Option<(StoredSession, Vec<Option<Document>>)>;
+pub(super) type FoundDocuments = Option<(StoredSession, Vec<Option<Document>>)>;
 
 impl Store {
     /// Changes a session. `plan` gets the session and the documents `others`, with the fields that every change needs
@@ -79,7 +79,12 @@ impl Store {
     }
 
     /// Reads a session and other documents; `None` if clients do not see it.
-    pub(super) async fn find(&self, key: &SessionKey, others: &[String], fields: &[&str]) -> Result<Found, StoreError> {
+    pub(super) async fn find(
+        &self,
+        key: &SessionKey,
+        others: &[String],
+        fields: &[&str],
+    ) -> Result<FoundDocuments, StoreError> {
         let found = self.find_any(key, others, fields).await?;
         Ok(found.filter(|(stored, _)| stored.status.is_visible()))
     }
@@ -90,7 +95,7 @@ impl Store {
         key: &SessionKey,
         others: &[String],
         fields: &[&str],
-    ) -> Result<Found, StoreError> {
+    ) -> Result<FoundDocuments, StoreError> {
         let names = [&[self.names.session(key)], others].concat();
         let snapshot = self.client.read(&names, Some(&field_paths(fields)), None).await?;
         let mut documents = snapshot.documents.into_iter();

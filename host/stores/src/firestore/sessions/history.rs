@@ -49,7 +49,7 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes what is left of a session that is deleted, or of a copy that was not completed. Does nothing once another
+    /// Deletes the remaining documents of a deleted session, or of an incomplete copy. Does nothing once another
     /// host has done so: every commit has the condition that the session's document is the one that was read.
     pub(super) async fn sweep(&self, key: &SessionKey) -> Result<(), StoreError> {
         let Some((stored, _)) = self.find_any(key, &[], &[]).await? else { return Ok(()) };
@@ -164,7 +164,7 @@ impl Store {
         }
     }
 
-    /// Removes what a rewind that was not completed has left.
+    /// Removes the remaining documents of an incomplete rewind.
     pub(super) async fn trim(&self, key: &SessionKey) -> Result<(), StoreError> {
         let mut backoff = retries();
         loop {
@@ -233,7 +233,7 @@ impl Store {
         Ok(is_made(self.client.commit(&[active]).await?))
     }
 
-    /// Returns what the removal of the events after a revision writes: the events, the calls of their runs, and the runs
+    /// Returns the writes that remove the events after a revision: the events, the calls of their runs, and the runs
     /// that have begun since, which have no events before.
     async fn removal(
         &self,

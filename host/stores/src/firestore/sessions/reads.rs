@@ -63,7 +63,7 @@ impl Store {
         loop {
             let page = self.list_documents(app, user, after.as_ref(), PAGE, LISTED, Some(&read_time)).await?;
             let is_last = page.len() < PAGE;
-            sessions.extend(page.into_iter().map(|document| listed(app, user, document, &shared)));
+            sessions.extend(page.into_iter().map(|document| to_listed_session(app, user, document, &shared)));
             after = sessions.last().map(SessionCursor::after);
             if is_last {
                 return Ok(sessions);
@@ -82,7 +82,8 @@ impl Store {
         // One more tells whether there is another page.
         let documents =
             self.list_documents(app, user, after, limit.saturating_add(1), LISTED, Some(&read_time)).await?;
-        let mut sessions: Vec<_> = documents.into_iter().map(|document| listed(app, user, document, &shared)).collect();
+        let mut sessions: Vec<_> =
+            documents.into_iter().map(|document| to_listed_session(app, user, document, &shared)).collect();
         let has_more = sessions.len() > limit;
         sessions.truncate(limit);
         let next = sessions.last().filter(|_| has_more).map(SessionCursor::after);
@@ -161,7 +162,7 @@ fn session_usage(document: &Document) -> SessionUsage {
     }
 }
 
-fn listed(app: &str, user: &str, document: Document, shared: &State) -> Session {
+fn to_listed_session(app: &str, user: &str, document: Document, shared: &State) -> Session {
     let id: Arc<str> = document.text(keys::ID).unwrap_or_default().into();
     let mut state = shared.clone();
     state.merge(&state::own_state(&document));

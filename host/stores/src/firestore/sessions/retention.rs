@@ -1,6 +1,6 @@
 //! Sessions that retention rules want deleted.
 //!
-//! Firestore has no index of the sessions of all users, unless somebody creates one, so the users are listed, and each is
+//! Firestore has no index of the sessions of all users, unless an operator creates one, so the users are listed, and each is
 //! asked for the sessions that a rule names.
 
 use std::collections::BTreeMap;

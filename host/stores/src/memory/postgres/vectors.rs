@@ -87,7 +87,7 @@ impl PostgresMemory {
         self.database.query(&doing, Repeat::Safe, REMEMBER, &values).await.map(drop)
     }
 
-    /// Returns the vector of each event as PostgreSQL reads it; `None` to keep what is stored.
+    /// Returns the vector of each event as PostgreSQL reads it; `None` to keep the stored one.
     async fn vectors(
         &self,
         similarity: &SimilaritySearch,
@@ -140,19 +140,20 @@ impl PostgresMemory {
             &(MAX_SIMILAR as i64),
         ];
         let rows = self.database.query(&doing, Repeat::Safe, RECALL, &values).await?;
-        fused(&rows).map_err(|failure| self.database.error(&doing, failure))
+        fuse_rows(&rows).map_err(|failure| self.database.error(&doing, failure))
     }
 }
 
-/// Returns the entries of two rankings, of which each has its rows in order.
-fn fused(rows: &[Row]) -> Result<Vec<MemoryEntry>, Failure> {
+/// Returns the entries of two rankings. Each has its rows in order.
+fn fuse_rows(rows: &[Row]) -> Result<Vec<MemoryEntry>, Failure> {
     let (mut by_words, mut by_similarity): (Vec<i64>, Vec<i64>) = Default::default();
     let mut entries = HashMap::new();
     for row in rows {
         let number: i64 = row.try_get(3)?;
-        match row.try_get(4)? {
-            true => by_similarity.push(number),
-            false => by_words.push(number),
+        if row.try_get(4)? {
+            by_similarity.push(number)
+        } else {
+            by_words.push(number)
         }
         entries.insert(number, read_entry(row)?);
     }

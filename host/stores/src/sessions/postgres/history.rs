@@ -20,7 +20,7 @@ struct SessionRow {
 }
 
 /// A session that was restored.
-struct Restored {
+struct RestoredSession {
     state: State,
     created: Timestamp,
     updated: Timestamp,
@@ -45,7 +45,7 @@ pub(super) async fn rewind(database: &Database, key: &SessionKey, revision: u64)
     Ok(session(key.clone(), revision, restored))
 }
 
-fn session(key: SessionKey, revision: u64, Restored { state, created, updated }: Restored) -> Session {
+fn session(key: SessionKey, revision: u64, RestoredSession { state, created, updated }: RestoredSession) -> Session {
     Session { key, state, events: Vector::new(), revision, created, last_update_time: updated }
 }
 
@@ -54,7 +54,7 @@ async fn try_fork(
     key: &SessionKey,
     revision: u64,
     fork: &SessionKey,
-) -> Result<Restored, Failure> {
+) -> Result<RestoredSession, Failure> {
     let mut lent = database.pool.lend().await?;
     let transaction = lent.client()?.transaction().await?;
     let (source, at) = find(&transaction, key, revision).await?;
@@ -75,7 +75,7 @@ async fn try_fork(
     Ok(restored)
 }
 
-async fn try_rewind(database: &Database, key: &SessionKey, revision: u64) -> Result<Restored, Failure> {
+async fn try_rewind(database: &Database, key: &SessionKey, revision: u64) -> Result<RestoredSession, Failure> {
     let mut lent = database.pool.lend().await?;
     let transaction = lent.client()?.transaction().await?;
     let (found, at) = find(&transaction, key, revision).await?;
@@ -142,7 +142,7 @@ async fn restore(
     bytes: i64,
     created: Timestamp,
     own: &State,
-) -> Result<Restored, Failure> {
+) -> Result<RestoredSession, Failure> {
     let change = StateChange::of_state(own);
     let (scopes, keys, values, sizes) = change.columns();
     let (app, user) = (&*key.app, &*key.user);
@@ -156,5 +156,5 @@ async fn restore(
     for row in transaction.query(queries::STATE, &[&number, &app, &user]).await? {
         set_from_row(&mut state, &row, 0)?;
     }
-    Ok(Restored { state, created, updated: Timestamp::from_micros(updated) })
+    Ok(RestoredSession { state, created, updated: Timestamp::from_micros(updated) })
 }

@@ -120,7 +120,7 @@ pub(super) const INTERRUPTED_RUNS: &str = concat!(
      ORDER BY accepted LIMIT $2"
 );
 
-/// Selects what a fork or a rewind needs to know about a session, and locks it.
+/// Selects the columns of a session that a fork or a rewind needs, and locks it.
 pub(super) const FIND_FOR_RESTORATION: &str = "\
     SELECT session, revision, leased_until - now_micros(), created, initial_state FROM sessions \
     WHERE app = $1 AND user_id = $2 AND id = $3 FOR NO KEY UPDATE";

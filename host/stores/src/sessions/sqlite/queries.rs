@@ -56,7 +56,7 @@ pub(super) const CREATE: &str = "\
 /// Deletes a session with its events and its own state (cascade).
 pub(super) const DELETE: &str = "DELETE FROM sessions WHERE app = ?1 AND user = ?2 AND id = ?3";
 
-/// Selects what an append needs to know about its session.
+/// Selects the columns of a session that an append needs.
 pub(super) const FIND_FOR_APPEND: &str =
     "SELECT session, revision, turn FROM sessions WHERE app = ?1 AND user = ?2 AND id = ?3";
 
@@ -212,7 +212,7 @@ pub(super) const END_LEASES: &str = "UPDATE sessions SET leased_until = 0 WHERE 
 /// Deletes a session's own state.
 pub(super) const DELETE_SESSION_STATE: &str = "DELETE FROM session_state WHERE session = ?1";
 
-/// Selects what a fork or a rewind needs to know about a session.
+/// Selects the columns of a session that a fork or a rewind needs.
 pub(super) const FIND_FOR_RESTORATION: &str = "\
     SELECT session, revision, leased_until, created, initial_state FROM sessions \
     WHERE app = ?1 AND user = ?2 AND id = ?3";

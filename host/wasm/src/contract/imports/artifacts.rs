@@ -1,9 +1,9 @@
 //! `artifacts`: the artifacts of the session.
 
-use hatchery_core::Part;
+use hatchery_core::{MAX_LOADED_BYTES, Part};
 use wasmtime::component::HasSelf;
 
-use super::{Access as Accessor, StoreAccess, allowed, allowed_change, reserve};
+use super::{Access as Accessor, StoreAccess, check_change, check_permission, reserve};
 use crate::contract::bindings::hatchery::agent::artifacts::{Host, HostWithStore};
 use crate::contract::convert::{EstimateSize, FromWit, ToWit, wit};
 use crate::policy::{Access, Permission};
@@ -34,7 +34,7 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
 }
 
 pub(super) async fn save(mut store: impl StoreAccess, name: String, part: wit::Part) -> Result<u64, wit::Error> {
-    let cx = allowed_change(&mut store, Permission::Artifacts(Access::Write)).await?;
+    let cx = check_change(&mut store, Permission::Artifacts(Access::Write)).await?;
     let _reservation = reserve(&mut store, part.estimated_size())?;
     Ok(cx.save_artifact(&name, &Part::from_wit(part)?).await?)
 }
@@ -44,21 +44,27 @@ pub(super) async fn load(
     name: String,
     version: Option<u64>,
 ) -> Result<Option<wit::Part>, wit::Error> {
-    let cx = allowed(&mut store, Permission::Artifacts(Access::Read))?;
-    Ok(cx.load_artifact(&name, version).await?.map(|part| part.to_wit()))
+    let cx = check_permission(&mut store, Permission::Artifacts(Access::Read))?;
+    let run = &cx.invocation;
+    let Some(artifact) = run.services.artifacts.load_stream(&run.session_key, &name, version).await? else {
+        return Ok(None);
+    };
+    // The bytes are copied into the component's memory.
+    let _reservation = reserve(&mut store, artifact.len)?;
+    Ok(Some(artifact.into_part(&name, MAX_LOADED_BYTES).await?.to_wit()))
 }
 
 pub(super) async fn list(mut store: impl StoreAccess) -> Result<Vec<String>, wit::Error> {
-    let cx = allowed(&mut store, Permission::Artifacts(Access::Read))?;
+    let cx = check_permission(&mut store, Permission::Artifacts(Access::Read))?;
     Ok(cx.list_artifacts().await?)
 }
 
 pub(super) async fn versions(mut store: impl StoreAccess, name: String) -> Result<Vec<u64>, wit::Error> {
-    let run = allowed(&mut store, Permission::Artifacts(Access::Read))?.invocation;
+    let run = check_permission(&mut store, Permission::Artifacts(Access::Read))?.invocation;
     Ok(run.services.artifacts.versions(&run.session_key, &name).await?)
 }
 
 pub(super) async fn delete(mut store: impl StoreAccess, name: String) -> Result<(), wit::Error> {
-    let cx = allowed_change(&mut store, Permission::Artifacts(Access::Write)).await?;
+    let cx = check_change(&mut store, Permission::Artifacts(Access::Write)).await?;
     Ok(cx.delete_artifact(&name).await?)
 }

@@ -87,7 +87,7 @@ impl HostState {
         Ok(Request { cx, key, authenticator })
     }
 
-    /// Returns the error for the component. What only the operator can change goes to the log.
+    /// Returns the error for the component. Details for the operator go to the log.
     fn credential_error(&self, error: AuthError) -> wit::Error {
         match error {
             AuthError::Unasked(error) => error.into(),

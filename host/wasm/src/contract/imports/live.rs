@@ -12,7 +12,7 @@ use tokio_util::sync::PollSender;
 use tracing::Instrument;
 
 use super::runner::{Admission, NestedRun, admit, runner};
-use super::{StoreAccess, allowed_change, wit_error};
+use super::{StoreAccess, check_change, wit_error};
 use crate::contract::convert::live::live_config;
 use crate::contract::convert::{EstimateSize, FromWit, wit};
 use crate::policy::Permission;
@@ -27,7 +27,7 @@ pub(super) async fn run(
     mut store: impl StoreAccess,
     request: wit::LiveRunRequest,
 ) -> Result<NestedLiveRun, wit::Error> {
-    let cx = allowed_change(&mut store, Permission::Run(&request.app)).await?;
+    let cx = check_change(&mut store, Permission::Run(&request.app)).await?;
     let wit::LiveRunRequest { app, session, config } = request;
     let config = live_config(config)?;
     let admission = admit(&mut store, &app)?;

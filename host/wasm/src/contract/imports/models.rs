@@ -8,7 +8,7 @@ use futures::Stream;
 use hatchery_core::{Aggregator, LlmRequest, LlmResponse, ResponseStream, RunError, StreamingMode, TokenCounter};
 use wasmtime::component::{HasSelf, StreamReader};
 
-use super::{Access, StoreAccess, allowed, context, reserve, wit_error};
+use super::{Access, StoreAccess, check_permission, context, reserve, wit_error};
 use crate::contract::bindings::hatchery::agent::models::{Host, HostWithStore};
 use crate::contract::convert::{EstimateSize, FromWit, ToWit, wit};
 use crate::contract::stream;
@@ -45,7 +45,7 @@ pub(super) async fn embed(
     model: String,
     texts: Vec<String>,
 ) -> Result<Vec<Vec<f32>>, wit::Error> {
-    let cx = allowed(&mut store, Permission::Model(&model))?;
+    let cx = check_permission(&mut store, Permission::Model(&model))?;
     let _reservation = reserve(&mut store, texts.estimated_size())?;
     let usage = store.with_state(|state| state.usage.clone());
     usage.count_model_call().map_err(|exceeded| wit_error("LIMIT_REACHED", exceeded.for_callers()))?;
@@ -71,7 +71,7 @@ pub(super) async fn generate(
     } else {
         None
     };
-    allowed(&mut store, Permission::Model(&request.model))?;
+    check_permission(&mut store, Permission::Model(&request.model))?;
     // Unknown models count as well: each attempt writes to the log.
     let usage = store.with_state(|state| state.usage.clone());
     usage.count_model_call().map_err(|exceeded| wit_error("LIMIT_REACHED", exceeded.for_callers()))?;

@@ -13,7 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument;
 use wasmtime::component::{HasSelf, StreamReader};
 
-use super::{Access as Accessor, StoreAccess, allowed_change, live, reserve, wit_error};
+use super::{Access as Accessor, StoreAccess, check_change, live, reserve, wit_error};
 use crate::contract::bindings::hatchery::agent::runner::{Host, HostWithStore};
 use crate::contract::convert::{EstimateSize, FromWit, ToWit, parse_json, wit};
 use crate::contract::stream;
@@ -67,7 +67,7 @@ pub(super) fn runner(cx: &CallContext) -> Result<&Arc<dyn AppRunner>, wit::Error
 
 /// Starts a run of an app.
 pub(super) async fn run(mut store: impl StoreAccess, request: wit::RunRequest) -> Result<NestedRun, wit::Error> {
-    let cx = allowed_change(&mut store, Permission::Run(&request.app)).await?;
+    let cx = check_change(&mut store, Permission::Run(&request.app)).await?;
     for (key, _) in &request.state_delta {
         store.with_state(|state| state.check(Permission::State(Access::Write, key)))?;
     }

@@ -11,7 +11,7 @@ use wasmtime::component::HasSelf;
 use super::journal::CallEntry;
 use super::runner::to_state;
 use super::session::{MAX_EVENTS, take_within};
-use super::{Access as Accessor, StoreAccess, allowed, allowed_change, reserve, wit_error};
+use super::{Access as Accessor, StoreAccess, check_change, check_permission, reserve, wit_error};
 use crate::contract::bindings::hatchery::agent::sessions::{Host, HostWithStore};
 use crate::contract::convert::{EstimateSize, FromWit, ToWit, to_json, wit};
 use crate::policy::{Access, Grants, Permission};
@@ -76,7 +76,7 @@ pub(super) async fn create(
     id: Option<String>,
     state: Vec<(String, String)>,
 ) -> Result<wit::SessionInfo, wit::Error> {
-    let cx = allowed_change(&mut store, Permission::Sessions(Access::Write, &app)).await?;
+    let cx = check_change(&mut store, Permission::Sessions(Access::Write, &app)).await?;
     check_app(&cx, &app)?;
     for (key, _) in &state {
         store.with_state(|host| host.check(Permission::State(Access::Write, key)))?;
@@ -112,7 +112,7 @@ pub(super) async fn get(
     app: String,
     id: String,
 ) -> Result<Option<wit::SessionInfo>, wit::Error> {
-    let cx = allowed(&mut store, Permission::Sessions(Access::Read, &app))?;
+    let cx = check_permission(&mut store, Permission::Sessions(Access::Read, &app))?;
     let session = cx.invocation.services.sessions.get(&key(&cx, &app, &id)?, EventWindow::Recent(0)).await?;
     Ok(store.with_state(|host| session.map(|session| info(&session, &host.grants))))
 }
@@ -123,7 +123,7 @@ pub(super) async fn list(
     offset: u64,
     limit: u32,
 ) -> Result<Vec<wit::SessionInfo>, wit::Error> {
-    let run = allowed(&mut store, Permission::Sessions(Access::Read, &app))?.invocation;
+    let run = check_permission(&mut store, Permission::Sessions(Access::Read, &app))?.invocation;
     let sessions = run.services.sessions.list(&app, &run.session_key.user).await?;
     let first = usize::try_from(offset).unwrap_or(usize::MAX);
     let listed = sessions.iter().skip(first).take(limit.min(MAX_SESSIONS) as usize);
@@ -138,7 +138,7 @@ pub(super) async fn events(
     offset: u64,
     limit: u32,
 ) -> Result<Vec<wit::Event>, wit::Error> {
-    let cx = allowed(&mut store, Permission::Sessions(Access::Read, &app))?;
+    let cx = check_permission(&mut store, Permission::Sessions(Access::Read, &app))?;
     let key = key(&cx, &app, &id)?;
     let recent = window.recent.map(|count| count as usize);
     let window = match (window.after, recent) {
@@ -162,7 +162,7 @@ pub(super) async fn append(
     id: String,
     event: wit::Event,
 ) -> Result<wit::Event, wit::Error> {
-    let cx = allowed_change(&mut store, Permission::Sessions(Access::Write, &app)).await?;
+    let cx = check_change(&mut store, Permission::Sessions(Access::Write, &app)).await?;
     let key = key(&cx, &app, &id)?;
     check_idle(&cx, &key, "its agents emit events instead")?;
     for (key, _) in &event.actions.state_delta {
@@ -187,7 +187,7 @@ pub(super) async fn append(
 }
 
 pub(super) async fn delete(mut store: impl StoreAccess, app: String, id: String) -> Result<(), wit::Error> {
-    let cx = allowed_change(&mut store, Permission::Sessions(Access::Write, &app)).await?;
+    let cx = check_change(&mut store, Permission::Sessions(Access::Write, &app)).await?;
     let key = key(&cx, &app, &id)?;
     check_idle(&cx, &key, "delete it when its run has ended")?;
     cx.invocation.services.sessions.delete(&key).await?;

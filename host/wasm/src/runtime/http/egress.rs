@@ -151,9 +151,11 @@ impl Egress {
             return Err(HttpFault::Method);
         }
         let target = Target::from_uri(&parts.uri).ok_or(HttpFault::Url)?;
-        if self.grants.network.iter().any(|pattern| pattern.allows(&target)) {
+        if let Some(pattern) = self.grants.network.iter().find(|pattern| pattern.allows(&target)) {
+            self.grants.uses.count("network", &pattern.to_string());
             return Ok(target);
         }
+        self.grants.uses.count_refusal("network");
         let mut grant = format!("network: [\"{target}\"]");
         let is_granted = |address| self.grants.private_network.iter().any(|entry| entry.allows(&target, address));
         if target.is_known_private() && !is_granted(target.address) {

@@ -193,6 +193,8 @@ pub(crate) struct InstanceMemory {
 #[derive(Default)]
 struct Usage {
     used: u64,
+    /// The most since the last call began.
+    peak: u64,
     /// `None` for a call outside of runs, and while the instance is pooled.
     run: Option<Arc<RunMemory>>,
 }
@@ -201,7 +203,7 @@ impl InstanceMemory {
     /// Creates the accounting of an instance that is called in the run with this key.
     pub(crate) fn new(limits: Limits, engine: Arc<EngineMemory>, run: Option<usize>) -> Arc<Self> {
         let run = run.map(|key| engine.run(key));
-        Arc::new(Self { limits, engine, state: Mutex::new(Usage { used: 0, run }) })
+        Arc::new(Self { limits, engine, state: Mutex::new(Usage { run, ..Usage::default() }) })
     }
 
     /// Charges the memory in use to another run from now on, or to none.
@@ -219,6 +221,7 @@ impl InstanceMemory {
                 return Err(MemoryError::Run(run.budget.max));
             }
             state.run = Some(run);
+            state.peak = state.used;
         }
         Ok(())
     }
@@ -248,7 +251,13 @@ impl InstanceMemory {
             return Err(self.engine.exhausted());
         }
         state.used = used;
+        state.peak = state.peak.max(used);
         Ok(())
+    }
+
+    /// Returns the most bytes that were in use since the last call of the instance began.
+    pub(crate) fn peak(&self) -> u64 {
+        self.state().peak
     }
 
     pub(crate) fn release(&self, bytes: u64) {

@@ -12,6 +12,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtxView, WasiHttpView};
 
 use super::Sandbox;
+use super::call_statistics::CallStatistics;
 use super::call_usage::CallUsage;
 use super::memory::{InstanceMemory, MemoryError};
 use super::meter::{Meter, resource_size};
@@ -63,6 +64,7 @@ pub(crate) struct HostState {
     http: Http,
     meter: Meter,
     pub(crate) memory: Arc<InstanceMemory>,
+    statistics: Arc<CallStatistics>,
     /// Bytes charged for the resources in `table`.
     resource_bytes: u64,
     pub(crate) caller: Caller,
@@ -79,6 +81,12 @@ pub(crate) struct HostState {
     pub(crate) nesting: Nesting,
     /// Cancels the runs of apps that the call has started, by their ids.
     pub(crate) runs: HashMap<String, CancellationToken>,
+}
+
+impl Drop for HostState {
+    fn drop(&mut self) {
+        self.add_memory();
+    }
 }
 
 impl WasiView for HostState {
@@ -116,6 +124,7 @@ impl HostState {
             http: Http::new(sandbox.egress.clone(), &caller, log.clone(), usage.clone()),
             meter: Meter::new(limits.clone(), memory.clone()),
             memory,
+            statistics: sandbox.statistics.clone(),
             resource_bytes: 0,
             caller,
             component: sandbox.component.clone(),
@@ -154,12 +163,20 @@ impl HostState {
 
     /// Drops the caller, before the instance is pooled.
     pub(super) fn end_call(&mut self) {
+        self.add_memory();
         self.caller = Caller::Loader;
         self.log.reset(None);
         self.http.drop_invocation();
         self.runs.clear();
         // This cannot fail without a run.
         let _ = self.memory.move_to_run(None);
+    }
+
+    /// Adds the memory of the call to the statistics, except for one that describes the component.
+    fn add_memory(&self) {
+        if !matches!(self.caller, Caller::Loader) {
+            self.statistics.add_memory(self.memory.peak());
+        }
     }
 
     /// Returns true if the guest may send HTTP requests to any host.

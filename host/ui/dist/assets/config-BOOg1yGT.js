@@ -1,0 +1,1 @@
+import{B as e}from"./PageHead-sGDzGNeO.js";var t=()=>e(`config`);export{t};

@@ -1,1 +1,0 @@
-import{g as e}from"./PageHead-BhEGP752.js";var t=()=>e(`config`);export{t};
