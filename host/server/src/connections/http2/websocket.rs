@@ -20,7 +20,7 @@ pub(crate) struct StreamWindow {
 }
 
 impl StreamWindow {
-    /// Begins a message: from now on its client has the write timeout to read it.
+    /// Begins a message: its client has the write timeout to make room for it.
     pub(crate) fn begin_message(&self) {
         self.window.close();
     }
