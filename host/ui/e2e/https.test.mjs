@@ -1,13 +1,15 @@
 // The page over HTTPS: requests and WebSockets share a connection over HTTP/2.
 
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import fs from "node:fs";
 import { after, test } from "node:test";
 import path from "node:path";
 import { Host, closeBrowser, sampleFolder, say, withPage } from "./support.mjs";
 
 after(closeBrowser);
+
+const skip = spawnSync("openssl", ["version"]).status === 0 ? false : "openssl is not installed";
 
 /** Writes a certificate for this machine into a folder, and returns the flags with which a host serves it. */
 function serveHttps(folder) {
@@ -20,7 +22,7 @@ function serveHttps(folder) {
   return ["--config", config];
 }
 
-test("over HTTPS, runs by events and live runs by WebSocket use HTTP/2", async () => {
+test("over HTTPS, runs by events and live runs by WebSocket use HTTP/2", { skip }, async () => {
   const host = await Host.start(sampleFolder(), serveHttps);
   try {
     await withPage(
