@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use hatchery::{ByteSize, ServerConfig};
+use hatchery_core::JsonMap;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http2::{self, SendRequest};
@@ -79,8 +80,7 @@ async fn the_limit_of_a_peer_counts_requests_and_not_only_connections() {
     let mut sender = connect(&host).await;
     let mut waiting = Vec::new();
     for user in ["a", "b"] {
-        let session = post(&format!("/apps/waits/users/{user}/sessions/s"), &json!({}));
-        assert_eq!(sender.send_request(session).await.unwrap().status(), StatusCode::OK);
+        host.services.sessions.create("waits", user, Some("s"), JsonMap::new()).await.unwrap();
         let mut run = run_body("waits", "hi");
         run["userId"] = user.into();
         waiting.push(ok(sender.send_request(post("/run_sse", &run)).await.unwrap()));
@@ -108,9 +108,16 @@ async fn large_responses_that_are_not_read_do_not_fill_the_memory() {
     let host = Host::with(ServerConfig { body_memory: ByteSize(50 << 20), ..ServerConfig::default() }).await;
     host.session("floods").await;
     host.signals.resume.add_permits(1);
+    let whole = host.state.available_body_memory();
     // The session has 24 MiB then.
     let answer = host.post("/run", &run_body("floods", "go")).await.bytes().await.unwrap();
     assert!(answer.len() > 24 << 20);
+    let released = async {
+        while host.state.available_body_memory() < whole {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, released).await.expect("the memory of the run is not released");
     let mut sender = connect(&host).await;
     let session = || get("localhost", "/apps/floods/users/u/sessions/s");
     let unread = [ok(sender.send_request(session()).await.unwrap()), ok(sender.send_request(session()).await.unwrap())];
