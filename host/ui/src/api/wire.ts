@@ -50,7 +50,17 @@ export type AppList = string[] | {
   apps: App[];
 };
 
-export type ArtifactOrVersions = Part | number[];
+/** A version without its content. */
+export type ArtifactMetadata = {
+  /** The URI of a file that is stored elsewhere, or else the path of the version. */
+  canonicalUri: string;
+  mimeType?: string;
+  /** The number of bytes of the content that is stored here. */
+  size: number;
+  version: number;
+};
+
+export type ArtifactView = Part | number[] | ArtifactMetadata | ArtifactMetadata[];
 
 export type Blob = {
   /** Base64. */
