@@ -40,7 +40,7 @@ pub use app::{AppConfig, ToolExecutionConfig};
 pub use audit::AuditConfig;
 pub use code_executors::{CodeExecutorConfig, ContainerConfig, VertexConfig, VertexOperation};
 pub use component::ComponentConfig;
-pub use encryption::{EncryptionConfig, EncryptionKeyConfig};
+pub use encryption::{EncryptionConfig, EncryptionKeyConfig, PlainDataConfig};
 pub use error::ConfigError;
 pub use integrations::{IntegrationConfig, IntegrationOperation};
 pub use mcp::{

@@ -73,10 +73,10 @@ pub use config::{
     IntegrationConfig, IntegrationOperation, McpConfig, McpConfirmation, McpExposeConfig, McpHandshake,
     McpHttpTransport, McpOAuthConfig, McpOAuthGrant, McpPromptArgumentConfig, McpPromptConfig, McpPromptMessageConfig,
     McpPromptRole, McpResourceConfig, McpSamplingConfig, McpServerConfig, MemorySearchConfig, ModelPrice, ModelsConfig,
-    OAuth2ClientPlacement, OAuth2Config, OidcConfig, OpenApiConfig, OpenIdConnectConfig, PricesConfig, QuotaOverrides,
-    RegistryConfig, RetentionConfig, RetrievalConfig, Role, ServerAuthConfig, ServerConfig, ServiceAccountConfig,
-    TlsConfig, TokenAlgorithm, ToolExecutionConfig, UserApiKeyConfig, UserAuthConfig, UserHttpScheme, UserOAuth2Config,
-    ValueConfig, VertexConfig, VertexOperation,
+    OAuth2ClientPlacement, OAuth2Config, OidcConfig, OpenApiConfig, OpenIdConnectConfig, PlainDataConfig, PricesConfig,
+    QuotaOverrides, RegistryConfig, RetentionConfig, RetrievalConfig, Role, ServerAuthConfig, ServerConfig,
+    ServiceAccountConfig, TlsConfig, TokenAlgorithm, ToolExecutionConfig, UserApiKeyConfig, UserAuthConfig,
+    UserHttpScheme, UserOAuth2Config, ValueConfig, VertexConfig, VertexOperation,
 };
 pub use hatchery_mcp::Browser;
 pub use hatchery_stores::adk_sessions;

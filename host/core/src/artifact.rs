@@ -15,6 +15,9 @@ use crate::usage::ArtifactUsage;
 /// Bytes of an artifact in chunks, which are not empty. A stream that has failed has no more of them.
 pub type ByteStream<'a> = BoxStream<'a, Result<Bytes, StoreError>>;
 
+/// The largest artifact that the host reads into memory as a whole: for a prompt, a tool or a component.
+pub const MAX_LOADED_BYTES: u64 = 64 << 20;
+
 /// A version of an artifact whose bytes are yet to be read.
 pub struct ArtifactStream {
     /// The part, whose inline data has no bytes.
@@ -29,6 +32,39 @@ impl fmt::Debug for ArtifactStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ArtifactStream").field("part", &self.part).field("len", &self.len).finish_non_exhaustive()
     }
+}
+
+impl ArtifactStream {
+    /// Reads all bytes into the part.
+    ///
+    /// # Errors
+    /// [`StoreError::InvalidRequest`] if there are more than `max_bytes`, before one of them is read. Also those of the
+    /// stream.
+    pub async fn into_part(self, name: &str, max_bytes: u64) -> Result<Part, StoreError> {
+        let Self { mut part, len, mut bytes } = self;
+        if len > max_bytes {
+            let message = format!(
+                "the artifact `{name}` has {len} bytes, and at most {max_bytes} can be read into memory here; read it as a \
+                 stream, or store it in smaller files"
+            );
+            return Err(StoreError::InvalidRequest(message));
+        }
+        if let PartData::InlineData(blob) = &mut part.data {
+            let first = bytes.try_next().await?.unwrap_or_default();
+            blob.data = if first.len() as u64 >= len { first } else { join(first, bytes, len).await? };
+        }
+        Ok(part)
+    }
+}
+
+/// Returns the bytes of a stream that begins with `first`.
+async fn join(first: Bytes, mut bytes: ByteStream<'static>, len: u64) -> Result<Bytes, StoreError> {
+    let mut data = BytesMut::with_capacity(usize::try_from(len).unwrap_or_default());
+    data.extend_from_slice(&first);
+    while let Some(chunk) = bytes.try_next().await? {
+        data.extend_from_slice(&chunk);
+    }
+    Ok(data.freeze())
 }
 
 impl From<Part> for ArtifactStream {
@@ -146,6 +182,29 @@ pub trait ArtifactService: Send + Sync {
         version: Option<u64>,
     ) -> Result<Option<ArtifactStream>, StoreError> {
         Ok(self.load(session, name, version).await?.map(ArtifactStream::from))
+    }
+
+    /// Loads a version as [`ArtifactService::load`] does, if it is not too large.
+    ///
+    /// # Errors
+    /// [`StoreError::InvalidRequest`] if it has more than `max_bytes`, before they are read.
+    async fn load_within(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        version: Option<u64>,
+        max_bytes: u64,
+    ) -> Result<Option<Part>, StoreError> {
+        match self.load_stream(session, name, version).await? {
+            Some(artifact) => artifact.into_part(name, max_bytes).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the most bytes of a stream that are in memory while it is saved or loaded; `None` if all of them are. The
+    /// default is that of the default methods.
+    fn stream_buffer(&self) -> Option<usize> {
+        None
     }
 
     /// Returns the names of the artifacts of the session and its user, sorted.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::agent_context::{AgentContext, AgentHost, EventSink};
+use crate::artifact::MAX_LOADED_BYTES;
 use crate::caller::Caller;
 use crate::confirmation::ToolConfirmation;
 use crate::content::Part;
@@ -401,8 +402,13 @@ impl CallContext {
     }
 
     /// Loads a version of an artifact; the newest if `version` is `None`.
+    ///
+    /// # Errors
+    /// [`StoreError::InvalidRequest`] if it has more than [`MAX_LOADED_BYTES`](crate::MAX_LOADED_BYTES), and those of the
+    /// service.
     pub async fn load_artifact(&self, name: &str, version: Option<u64>) -> Result<Option<Part>, StoreError> {
-        self.invocation.services.artifacts.load(&self.invocation.session_key, name, version).await
+        let Invocation { services, session_key, .. } = self.invocation.as_ref();
+        services.artifacts.load_within(session_key, name, version, MAX_LOADED_BYTES).await
     }
 
     /// Deletes all versions of an artifact and records that in the changes.

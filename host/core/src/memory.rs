@@ -120,6 +120,12 @@ pub trait MemoryService: Send + Sync {
         Err(StoreError::InvalidRequest("this memory service cannot list its entries".into()))
     }
 
+    /// Returns the calls of an embedder that adding `texts` messages, or a search, makes. 0 without an embedder, as by default.
+    fn embedder_calls(&self, texts: usize) -> usize {
+        let _ = texts;
+        0
+    }
+
     /// Returns the entries that match the query best, best first.
     async fn search(&self, app: &str, user: &str, query: &str) -> Result<Vec<MemoryEntry>, StoreError>;
 }

@@ -1,37 +1,48 @@
 //! Code in containers of Docker or Podman, whose API is reached by a Unix socket.
 //!
-//! A container has no network, a read-only root and no capabilities; its code can write to `/work` and `/tmp` only.
-//! Code without state gets a container of its own. With state there is one container per session, where a process keeps
-//! the variables of earlier code. It ends after it was idle for a while, also if the host has died, and the engine
-//! removes it then.
+//! A container has no network, a read-only root and no capabilities; its code can write to `/work` and `/tmp` only, which are
+//! in its memory. Code without state gets a container of its own. With state there is one container per session, where a
+//! process keeps the variables of earlier code. The first process of a container never runs the code: it ends, and the engine
+//! removes the container, if the code runs or the container is idle for too long, also if the host has died.
 
-mod archive;
 mod engine;
+mod guard;
+mod input;
 mod output;
 mod sessions;
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hatchery_core::{CallContext, CodeExecutor, CodeInput, CodeOutput, ToolError, new_event_id};
+use hatchery_core::{CallContext, CodeExecutor, CodeInput, CodeOutput, ToolError};
 use serde_json::{Value, json};
+use tokio::sync::{OnceCell, Semaphore};
 
-use archive::{Archive, BadName};
 use engine::{Engine, EngineError};
-use sessions::{SessionKey, Sessions};
+use guard::Container;
+use input::BadName;
+use sessions::{Session, SessionKey, Sessions};
 
 /// Keeps the variables of earlier code, and runs code when it is asked.
 const KERNEL: &str = include_str!("container/kernel.py");
 
-/// Python program that lets the kernel run code, and prints its output and files as JSON.
+/// Python program that writes input files, lets the kernel run code, and prints its output and files as JSON.
 const CLIENT: &str = include_str!("container/client.py");
 
 /// The folder of the code.
 const FOLDER: &str = "/work";
 
-/// The name of the request in [`FOLDER`].
-const REQUEST_FILE: &str = ".hatchery-request.json";
+/// The label of containers.
+const LABEL: (&str, &str) = ("hatchery", "code");
+
+/// How much later than the host a container ends by itself.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Age from which a container that has not started was left by a host that has died.
+const ABANDONED: Duration = Duration::from_secs(120);
 
 /// Settings of a [`ContainerExecutor`].
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +53,8 @@ pub struct ContainerConfig {
     pub image: String,
     /// Maximum memory of a container in bytes.
     pub memory: u64,
+    /// Maximum size of the files in the folder of the code in bytes. They are a part of the memory.
+    pub disk: u64,
     /// Processors of a container.
     pub cpus: f64,
     /// Maximum number of processes of a container.
@@ -50,6 +63,8 @@ pub struct ContainerConfig {
     pub timeout: Duration,
     /// Maximum size in bytes of the printed output, and of all files.
     pub max_output: usize,
+    /// Maximum number of containers. Further code waits for one.
+    pub max_containers: usize,
     /// Maximum number of containers that keep state. The one that was idle for the longest time ends for a new one.
     pub max_sessions: usize,
     /// Idle time after which a container and its state are removed.
@@ -63,10 +78,12 @@ impl ContainerConfig {
             socket: socket.into(),
             image: image.into(),
             memory: 512 << 20,
+            disk: 256 << 20,
             cpus: 1.0,
             pids: 128,
             timeout: Duration::from_secs(60),
             max_output: 8 << 20,
+            max_containers: 16,
             max_sessions: 16,
             idle_timeout: Duration::from_secs(15 * 60),
         }
@@ -76,19 +93,22 @@ impl ContainerConfig {
     fn container(&self) -> Value {
         // The engine takes billionths of a processor. The cast saturates.
         let nano_cpus = (self.cpus * 1e9) as u64;
+        let seconds = |time: Duration| time.saturating_add(GRACE).as_secs().to_string();
+        let (idle, run) = (seconds(self.idle_timeout), seconds(self.timeout));
         json!({
             "Image": self.image,
-            "Cmd": ["python3", "-c", KERNEL, self.idle_timeout.as_secs().to_string(), self.max_output.to_string()],
+            "Cmd": ["python3", "-c", KERNEL, idle, run, self.max_output.to_string()],
             "WorkingDir": FOLDER,
             // The folder belongs to root, which has no capabilities here.
             "User": "0:0",
             "NetworkDisabled": true,
             "Env": ["HOME=/tmp", "PYTHONDONTWRITEBYTECODE=1"],
-            "Labels": {"hatchery": "code"},
+            "Labels": {LABEL.0: LABEL.1},
             "HostConfig": {
                 "NetworkMode": "none",
                 "AutoRemove": true,
-                "Init": true,
+                // The first process reaps others itself.
+                "Init": false,
                 "Memory": self.memory,
                 "MemorySwap": self.memory,
                 "NanoCpus": nano_cpus,
@@ -96,8 +116,7 @@ impl ContainerConfig {
                 "ReadonlyRootfs": true,
                 "CapDrop": ["ALL"],
                 "SecurityOpt": ["no-new-privileges"],
-                "Tmpfs": {"/tmp": "rw,noexec,nosuid,size=64m"},
-                "Mounts": [{"Type": "volume", "Target": FOLDER}],
+                "Tmpfs": {"/tmp": "rw,noexec,nosuid,size=64m", FOLDER: format!("rw,exec,nosuid,size={}", self.disk)},
                 "LogConfig": {"Type": "none", "Config": {}},
             },
         })
@@ -109,7 +128,12 @@ pub struct ContainerExecutor {
     name: String,
     config: ContainerConfig,
     engine: Engine,
-    sessions: Sessions,
+    sessions: Arc<Sessions>,
+    free: Arc<Semaphore>,
+    /// Number of pieces of code that wait for a container.
+    waiting: AtomicUsize,
+    /// Set once what hosts before this one have left is removed.
+    swept: OnceCell<()>,
 }
 
 impl ContainerExecutor {
@@ -119,31 +143,46 @@ impl ContainerExecutor {
     /// If there can be no connection to a socket.
     pub fn new(name: impl Into<String>, config: ContainerConfig) -> Result<Self, String> {
         let engine = Engine::new(&config.socket)?;
-        let sessions = Sessions::new(config.max_sessions);
-        Ok(Self { name: name.into(), config, engine, sessions })
+        let sessions = Arc::new(Sessions::new(config.max_sessions, config.idle_timeout));
+        let free = Arc::new(Semaphore::new(config.max_containers.clamp(1, Semaphore::MAX_PERMITS)));
+        let (waiting, swept) = (AtomicUsize::new(0), OnceCell::new());
+        Ok(Self { name: name.into(), config, engine, sessions, free, waiting, swept })
     }
 
-    async fn start(&self) -> Result<Container<'_>, EngineError> {
-        let name = format!("hatchery-{}", new_event_id());
-        let id = self.engine.create(&name, &self.config.container()).await?;
-        let container = Container { engine: &self.engine, id: Some(id.clone()) };
-        self.engine.start(&id).await?;
-        Ok(container)
+    /// Starts a container once there may be another one. The one that was idle for the longest time ends for it.
+    async fn start(&self) -> Result<Container, EngineError> {
+        if let Err(error) = self.swept.get_or_try_init(|| self.sweep()).await {
+            tracing::debug!("abandoned containers are not removed: {error}");
+        }
+        let permit = match self.free.clone().try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                let _waiting = Waiting::new(&self.waiting);
+                self.sessions.end_oldest();
+                let permit = self.free.clone().acquire_owned().await;
+                permit.map_err(|error| EngineError::Unexpected(error.to_string()))?
+            }
+        };
+        Container::start(&self.engine, self.config.container(), permit).await
+    }
+
+    /// Removes containers that hosts have created and not started. Others end by themselves.
+    async fn sweep(&self) -> Result<(), EngineError> {
+        let (key, value) = LABEL;
+        for id in self.engine.unstarted(&format!("{key}={value}"), ABANDONED).await? {
+            self.engine.remove(&id).await;
+        }
+        Ok(())
     }
 
     /// Runs code in a container that has started.
-    async fn run(&self, container: &str, input: &CodeInput) -> Result<CodeOutput, Failure> {
-        let mut archive = Archive::default();
-        for file in &input.input_files {
-            archive.add(&file.name, &file.content)?;
-        }
-        archive.add(REQUEST_FILE, json!({"code": input.code}).to_string().as_bytes())?;
-        self.engine.put_archive(container, FOLDER, archive.finish()).await?;
-        let command = ["python3", "-c", CLIENT, REQUEST_FILE];
+    async fn run(&self, container: &Container, input: &CodeInput) -> Result<CodeOutput, Failure> {
+        let line = input::line(input)?;
+        let command = ["python3", "-c", CLIENT];
         // Files are encoded, beside two texts.
         let limit = self.config.max_output.saturating_mul(4).saturating_add(1 << 20);
-        let printed = tokio::time::timeout(self.config.timeout, self.engine.exec(container, &command, limit)).await;
-        match printed {
+        let exec = self.engine.exec(container.name(), &command, &line, limit);
+        match tokio::time::timeout(self.config.timeout, exec).await {
             Ok(printed) => output::parse(&printed?).map_err(Failure::Crashed),
             Err(_) => Err(Failure::Timeout),
         }
@@ -151,33 +190,42 @@ impl ContainerExecutor {
 
     async fn run_once(&self, input: &CodeInput) -> Result<CodeOutput, ToolError> {
         let container = self.start().await.map_err(|error| self.unusable(&error))?;
-        let result = self.run(container.id(), input).await;
+        let result = self.run(&container, input).await;
         container.remove().await;
         self.finish(result)
     }
 
     async fn run_in_session(&self, key: SessionKey, input: &CodeInput) -> Result<CodeOutput, ToolError> {
-        let (session, evicted) = self.sessions.get(key);
-        for id in evicted {
-            self.engine.remove_in_background(id);
+        let session = self.sessions.get(key.clone());
+        let mut locked = session.lock().await;
+        let result = self.run_in(&mut locked, input).await;
+        drop(locked);
+        drop(session);
+        // It is idle from now on.
+        drop(self.sessions.get(key));
+        self.sessions.watch();
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.sessions.end_oldest();
         }
-        let mut session = session.lock().await;
+        result
+    }
+
+    async fn run_in(&self, session: &mut Session, input: &CodeInput) -> Result<CodeOutput, ToolError> {
+        if std::mem::take(&mut session.has_ended) {
+            return Err(ended());
+        }
         // Taken out, so that it is removed if the run is cancelled: its code may still be running then.
         let container = match session.container.take() {
-            Some(id) => Container { engine: &self.engine, id: Some(id) },
+            Some(container) => container,
             None => self.start().await.map_err(|error| self.unusable(&error))?,
         };
-        let result = self.run(container.id(), input).await;
+        let result = self.run(&container, input).await;
         match &result {
-            Ok(_) | Err(Failure::BadName(_)) => session.container = Some(container.keep()),
+            Ok(_) | Err(Failure::BadName(_)) => session.container = Some(container),
             Err(Failure::Timeout | Failure::Crashed(_) | Failure::Engine(_)) => container.remove().await,
         }
         match result {
-            Err(Failure::Engine(error)) if error.is_gone() => Err(ToolError::Recoverable(
-                "the container of this session has ended, and the variables and files of earlier code with it; the next code \
-                 runs in a new one, so run what you need again"
-                    .into(),
-            )),
+            Err(Failure::Engine(error)) if error.is_gone() => Err(ended()),
             result => self.finish(result),
         }
     }
@@ -240,34 +288,27 @@ impl From<BadName> for Failure {
     }
 }
 
-/// A container that is removed when this is dropped.
-struct Container<'a> {
-    engine: &'a Engine,
-    /// `None` once it is removed or kept.
-    id: Option<String>,
+/// Returns the error for a model whose variables are lost.
+fn ended() -> ToolError {
+    ToolError::Recoverable(
+        "the container of this session has ended, and the variables and files of earlier code with it; the next code runs in \
+         a new one, so run what you need again"
+            .into(),
+    )
 }
 
-impl Container<'_> {
-    fn id(&self) -> &str {
-        self.id.as_deref().unwrap_or_default()
-    }
+/// Counts code that waits, until it is dropped.
+struct Waiting<'a>(&'a AtomicUsize);
 
-    /// Returns the id of the container, which stays.
-    fn keep(mut self) -> String {
-        self.id.take().unwrap_or_default()
-    }
-
-    async fn remove(mut self) {
-        if let Some(id) = self.id.take() {
-            self.engine.remove(&id).await;
-        }
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
     }
 }
 
-impl Drop for Container<'_> {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if let Some(id) = self.id.take() {
-            self.engine.remove_in_background(id);
-        }
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

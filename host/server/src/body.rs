@@ -106,6 +106,14 @@ pub(crate) fn reserve_message(budget: &BodyBudget, json: &[u8]) -> Result<BodyMe
     Ok(memory)
 }
 
+/// Reserves the memory of a response that is sent from an artifact of `len` bytes.
+///
+/// # Errors
+/// 413 if it has too many bytes to be ever in memory, 503 if other requests use all of it.
+pub(crate) fn reserve_response(memory: &BodyMemory, len: u64) -> Result<(), ApiError> {
+    memory.grow_to(usize::try_from(len).unwrap_or(usize::MAX))
+}
+
 fn reserve(memory: Option<&BodyMemory>, bytes: usize) -> Result<(), ApiError> {
     memory.map_or(Ok(()), |memory| memory.grow_to(bytes))
 }

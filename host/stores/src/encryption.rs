@@ -2,7 +2,8 @@
 //!
 //! Records are sealed by AES-256-GCM with a random nonce, with associated data: app, user, and the id of the
 //! event, the key of the state or the name of the artifact. So a record that was moved elsewhere is not accepted. The id of its
-//! key is part of each record. The first key seals, and all of them open. Records from before encryption are read as they are.
+//! key is part of each record. The first key seals, and all of them open. Records from before encryption are read as they are,
+//! unless [`PlainData`] refuses them.
 //!
 //! | service | sealed | readable |
 //! |---|---|---|
@@ -19,7 +20,7 @@ mod segments;
 mod sessions;
 
 pub use artifacts::EncryptedArtifacts;
-pub use keys::{EncryptionKeys, InvalidKey};
+pub use keys::{EncryptionKeys, InvalidKey, PlainData};
 pub use memory::EncryptedMemory;
 pub use sessions::EncryptedSessions;
 

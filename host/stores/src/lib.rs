@@ -24,6 +24,7 @@ pub mod quotas;
 pub mod retrieval;
 pub mod sessions;
 mod sqlite;
+mod tasks;
 mod uri;
 
 use std::sync::Arc;

@@ -131,7 +131,7 @@ impl Client<'_> {
     async fn check_pages(&self) -> Result<()> {
         let page = self.get("/dev-ui/").await?;
         ensure!(page.status == 200, "{} {}", page.status, page.text);
-        let links = page.text.split('"').filter(|text| text.starts_with("./"));
+        let links = page.text.split('"').filter(|text| text.len() > 2 && text.starts_with("./"));
         let mut count = 0;
         for link in links {
             let file = self.request(Method::GET, &format!("/dev-ui/{}", link.trim_start_matches("./")));

@@ -41,6 +41,9 @@ pub struct ContainerConfig {
     /// Maximum memory of a container. Default: 512 MiB.
     #[serde(default)]
     pub memory: Option<ByteSize>,
+    /// Maximum size of the files in the folder of the code, which are a part of the memory. Default: 256 MiB.
+    #[serde(default)]
+    pub disk: Option<ByteSize>,
     /// Processors of a container. Default: 1.
     #[serde(default)]
     pub cpus: Option<f64>,
@@ -53,6 +56,9 @@ pub struct ContainerConfig {
     /// Maximum size of the printed output, and of all files. Default: 8 MiB.
     #[serde(default)]
     pub max_output: Option<ByteSize>,
+    /// Maximum number of containers; further code waits. Default: 16.
+    #[serde(default)]
+    pub max_containers: Option<usize>,
     /// Maximum number of containers that keep the state of sessions. Default: 16.
     #[serde(default)]
     pub max_sessions: Option<usize>,
@@ -143,10 +149,12 @@ impl ContainerConfig {
         let default = hatchery_executors::ContainerConfig::new(&self.socket, &self.image);
         hatchery_executors::ContainerConfig {
             memory: self.memory.map_or(default.memory, |memory| u64::try_from(memory.bytes()).unwrap_or(u64::MAX)),
+            disk: self.disk.map_or(default.disk, |disk| u64::try_from(disk.bytes()).unwrap_or(u64::MAX)),
             cpus: self.cpus.unwrap_or(default.cpus),
             pids: self.pids.unwrap_or(default.pids),
             timeout: self.timeout.unwrap_or(default.timeout),
             max_output: self.max_output.map_or(default.max_output, ByteSize::bytes),
+            max_containers: self.max_containers.unwrap_or(default.max_containers),
             max_sessions: self.max_sessions.unwrap_or(default.max_sessions),
             idle_timeout: self.idle_timeout.unwrap_or(default.idle_timeout),
             ..default
@@ -211,7 +219,7 @@ mod tests {
     #[test]
     fn an_executor_is_a_container_or_an_extension_with_limits() {
         let text = "code_executors:\n  python: {container: {socket: /run/docker.sock, image: python:3, memory: 1 GiB, cpus: 0.5, \
-                    timeout: 5s, idle_timeout: 1min, max_output: 1 KiB, pids: 9, max_sessions: 2}}\n  \
+                    timeout: 5s, idle_timeout: 1min, max_output: 1 KiB, pids: 9, disk: 1 MiB, max_containers: 3, max_sessions: 2}}\n  \
                     cloud: {vertex: {extension: projects/p/locations/us-central1/extensions/7, operation: generate_and_execute, \
                     service_account: {file: key.json}}}\n";
         let config = Config::parse(text, Path::new("/srv/hatchery.yaml")).unwrap();
@@ -220,6 +228,8 @@ mod tests {
             memory: 1 << 30,
             cpus: 0.5,
             pids: 9,
+            disk: 1 << 20,
+            max_containers: 3,
             timeout: Duration::from_secs(5),
             max_output: 1_024,
             max_sessions: 2,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hatchery_stores::encryption::EncryptionKeys;
+use hatchery_stores::encryption::{EncryptionKeys, PlainData};
 use serde::Deserialize;
 
 /// Encryption of sessions, artifacts and memory. Without keys, which is the default, nothing is encrypted.
@@ -11,6 +11,28 @@ use serde::Deserialize;
 pub struct EncryptionConfig {
     /// The first one encrypts, and all of them decrypt.
     pub keys: Vec<EncryptionKeyConfig>,
+    /// What is done with stored data that is not encrypted.
+    pub plain: PlainDataConfig,
+}
+
+/// The key `encryption.plain`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PlainDataConfig {
+    /// It is read as it is.
+    #[default]
+    Accept,
+    /// It is an error.
+    Refuse,
+}
+
+impl From<PlainDataConfig> for PlainData {
+    fn from(config: PlainDataConfig) -> Self {
+        match config {
+            PlainDataConfig::Accept => Self::Accept,
+            PlainDataConfig::Refuse => Self::Refuse,
+        }
+    }
 }
 
 /// Location of a key of 64 hexadecimal digits.
@@ -57,7 +79,7 @@ impl EncryptionConfig {
         let texts = self.keys.iter().map(|key| Ok((key.id.as_str(), key.read(&variable)?)));
         let texts = texts.collect::<Result<Vec<_>, String>>()?;
         let keys = EncryptionKeys::from_hex(texts.iter().map(|(id, text)| (*id, text.as_str())));
-        keys.map(Some).map_err(|error| error.to_string())
+        keys.map(|keys| Some(keys.with_plain_data(self.plain.into()))).map_err(|error| error.to_string())
     }
 }
 
@@ -77,6 +99,7 @@ impl EncryptionKeyConfig {
 
 #[cfg(test)]
 mod tests {
+    use super::PlainDataConfig;
     use crate::Config;
 
     #[test]
@@ -91,6 +114,11 @@ mod tests {
         assert!(parse("").unwrap().read(set).unwrap().is_none());
         let both = parse("encryption: {keys: [{id: new, from: DATA_KEY}, {id: old, file: old.key}]}").unwrap();
         assert_eq!(format!("{:?}", both.read(set).unwrap().unwrap()), r#"["new", "old"]"#);
+        assert_eq!(both.plain, PlainDataConfig::Accept);
+        let strict = parse("encryption: {plain: refuse, keys: [{id: new, from: DATA_KEY}]}").unwrap();
+        assert_eq!(strict.plain, PlainDataConfig::Refuse);
+        let error = parse("encryption: {plain: warn}").unwrap_err();
+        assert!(error.contains("unknown variant `warn`, expected `accept` or `refuse`"), "{error}");
         assert_eq!(
             both.read(|_| None).unwrap_err(),
             "the variable `DATA_KEY` of the key `new` is not set; set it to 64 hexadecimal digits"

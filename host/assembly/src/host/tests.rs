@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use hatchery_core::{
     Agent, CallContext, Callback, Claim, Content, EventSigner, EventWindow, JsonMap, Model, ModelError, Plugin,
-    RunError, SessionKey, Tool, Toolset,
+    RunError, SessionKey, SessionService, Tool, Toolset,
 };
 use hatchery_engine::build::{custom, function_tool, llm};
 use hatchery_engine::{App, Extensions, StaticCatalog};

@@ -1,8 +1,9 @@
-import json, os, socket, sys, time
+import base64, json, socket, sys, time
 
-with open(sys.argv[1]) as file:
-    code = json.load(file)["code"]
-os.remove(sys.argv[1])
+request = json.loads(sys.stdin.buffer.readline())
+for file in request["files"]:
+    with open(file["name"], "wb") as target:
+        target.write(base64.b64decode(file["content"]))
 with socket.socket(socket.AF_UNIX) as connection:
     # The kernel may be starting.
     for attempt in range(500):
@@ -14,6 +15,6 @@ with socket.socket(socket.AF_UNIX) as connection:
     else:
         sys.exit("the process that runs the code has not started")
     with connection.makefile("rwb") as stream:
-        stream.write(json.dumps(code).encode() + b"\n")
+        stream.write(json.dumps(request["code"]).encode() + b"\n")
         stream.flush()
         sys.stdout.write(stream.readline().decode())

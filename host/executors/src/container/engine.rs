@@ -1,16 +1,16 @@
 //! The API of Docker, which Podman has too, over a Unix socket.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use futures::StreamExt;
 use hatchery_core::excerpt;
 use hatchery_egress::{describe, read_body};
-use reqwest::header::CONTENT_TYPE;
-use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
+use reqwest::header::{CONNECTION, UPGRADE};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use thiserror::Error;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// The version of the API, which Docker has since 20.10 and Podman since 3.0.
 const BASE: &str = "http://localhost/v1.41";
@@ -23,6 +23,9 @@ const MAX_ANSWER: usize = 1 << 20;
 
 /// Maximum size in bytes of an answer in an error.
 const MAX_EXCERPT: usize = 300;
+
+/// Most bytes of output that are read at a time.
+const MAX_CHUNK: usize = 64 << 10;
 
 /// Length in bytes of the header of each frame of output.
 const FRAME_HEADER: usize = 8;
@@ -84,6 +87,15 @@ struct CreatedObject {
     id: String,
 }
 
+/// A container of a list.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Listed {
+    id: String,
+    /// In seconds since 1970.
+    created: u64,
+}
+
 #[derive(Deserialize)]
 struct ErrorAnswer {
     message: String,
@@ -96,58 +108,64 @@ impl Engine {
         Ok(Self { client, socket: socket.to_owned() })
     }
 
-    /// Creates a container. Returns its id.
-    pub(super) async fn create(&self, name: &str, container: &Value) -> Result<String, EngineError> {
+    pub(super) async fn create(&self, name: &str, container: &Value) -> Result<(), EngineError> {
         let request = self.request(Method::POST, &format!("/containers/create?name={name}"));
-        let CreatedObject { id } = self.json(request.json(container)).await?;
-        Ok(id)
+        self.send(request.json(container).timeout(TIMEOUT)).await.map(drop)
     }
 
-    pub(super) async fn start(&self, id: &str) -> Result<(), EngineError> {
-        self.send(self.request(Method::POST, &format!("/containers/{id}/start")).timeout(TIMEOUT)).await.map(drop)
+    pub(super) async fn start(&self, name: &str) -> Result<(), EngineError> {
+        self.send(self.request(Method::POST, &format!("/containers/{name}/start")).timeout(TIMEOUT)).await.map(drop)
     }
 
-    /// Unpacks an archive into a folder of a container.
-    pub(super) async fn put_archive(&self, id: &str, folder: &str, archive: Vec<u8>) -> Result<(), EngineError> {
-        let request = self.request(Method::PUT, &format!("/containers/{id}/archive?path={folder}"));
-        let request = request.header(CONTENT_TYPE, "application/x-tar").body(archive);
-        self.send(request.timeout(TIMEOUT)).await.map(drop)
-    }
-
-    /// Runs a command in a container, and returns at most `limit` bytes of its output.
-    pub(super) async fn exec(&self, id: &str, command: &[&str], limit: usize) -> Result<CommandOutput, EngineError> {
-        let request = self.request(Method::POST, &format!("/containers/{id}/exec"));
-        let exec = json!({"AttachStdout": true, "AttachStderr": true, "Cmd": command, "WorkingDir": super::FOLDER});
+    /// Runs a command in a container with this standard input, which stays open. Returns at most `limit` bytes of its output.
+    pub(super) async fn exec(
+        &self,
+        name: &str,
+        command: &[&str],
+        input: &[u8],
+        limit: usize,
+    ) -> Result<CommandOutput, EngineError> {
+        let request = self.request(Method::POST, &format!("/containers/{name}/exec"));
+        let exec = json!({"AttachStdin": true, "AttachStdout": true, "AttachStderr": true, "Cmd": command,
+            "WorkingDir": super::FOLDER});
         let CreatedObject { id } = self.json(request.json(&exec)).await?;
         let start = self.request(Method::POST, &format!("/exec/{id}/start"));
+        let start = start.header(CONNECTION, "Upgrade").header(UPGRADE, "tcp");
         let response = self.send(start.json(&json!({"Detach": false, "Tty": false}))).await?;
+        let unexpected = |error: &dyn std::error::Error| EngineError::Unexpected(error.to_string());
+        let mut stream = response.upgrade().await.map_err(|error| unexpected(&error))?;
+        // A command that has ended does not read it, and its output says why.
+        if stream.write_all(input).await.is_ok() {
+            stream.flush().await.map_err(|error| unexpected(&error))?;
+        }
         let mut frames = Frames { limit, ..Frames::default() };
-        let mut chunks = response.bytes_stream();
-        while let Some(chunk) = chunks.next().await {
-            frames.add(&chunk.map_err(|error| EngineError::Unexpected(describe(error)))?);
-            if frames.printed.is_cut {
-                break;
-            }
+        let mut chunk = Vec::with_capacity(MAX_CHUNK);
+        while !frames.printed.is_cut && stream.read_buf(&mut chunk).await.map_err(|error| unexpected(&error))? > 0 {
+            frames.add(&chunk);
+            chunk.clear();
         }
         Ok(frames.printed)
     }
 
+    /// Returns the ids of the containers with this label that were created more than `age` ago and never started.
+    pub(super) async fn unstarted(&self, label: &str, age: Duration) -> Result<Vec<String>, EngineError> {
+        let filters = json!({"label": [label], "status": ["created"]}).to_string();
+        let url = Url::parse_with_params(&format!("{BASE}/containers/json"), [("all", "true"), ("filters", &filters)]);
+        let url = url.map_err(|error| EngineError::Unexpected(error.to_string()))?;
+        let containers: Vec<Listed> = self.json(self.client.get(url)).await?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let is_old = |listed: &Listed| Duration::from_secs(listed.created) + age < now;
+        Ok(containers.into_iter().filter(is_old).map(|listed| listed.id).collect())
+    }
+
     /// Ends and removes a container with its files. Failures are logged.
-    pub(super) async fn remove(&self, id: &str) {
-        let request = self.request(Method::DELETE, &format!("/containers/{id}?force=true&v=true"));
+    pub(super) async fn remove(&self, name: &str) {
+        let request = self.request(Method::DELETE, &format!("/containers/{name}?force=true&v=true"));
         match self.send(request.timeout(TIMEOUT)).await {
             Ok(_) => {}
             // The engine removes it itself when its process ends.
             Err(error) if error.is_gone() => {}
-            Err(error) => tracing::warn!(container = id, "a container is not removed: {error}"),
-        }
-    }
-
-    /// Removes a container without waiting for it.
-    pub(super) fn remove_in_background(&self, id: String) {
-        let engine = self.clone();
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { engine.remove(&id).await });
+            Err(error) => tracing::warn!(container = name, "a container is not removed: {error}"),
         }
     }
 
@@ -167,7 +185,7 @@ impl Engine {
             .await
             .map_err(|error| EngineError::Unreachable { socket: self.socket.clone(), reason: describe(error) })?;
         let status = response.status();
-        if status.is_success() {
+        if status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(response);
         }
         let body = read_body(response, MAX_ANSWER).await.unwrap_or_default();

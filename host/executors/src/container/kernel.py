@@ -1,7 +1,9 @@
-import base64, contextlib, io, json, os, socket, sys, traceback
+import base64, contextlib, io, json, os, socket, sys, time, traceback
 
-IDLE_SECONDS, MAX_BYTES = float(sys.argv[1]), int(sys.argv[2])
+IDLE_SECONDS, RUN_SECONDS, MAX_BYTES = float(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
 SOCKET = ".hatchery-kernel"
+# How often the supervisor looks whether the kernel still runs.
+TICK_SECONDS = 0.1
 
 
 class Output(io.StringIO):
@@ -61,20 +63,57 @@ def run(code, names):
     return {"stdout": out.getvalue(), "stderr": err.getvalue() if failed else "", "files": result}
 
 
-def serve():
+def serve(supervisor):
+    """Runs the code of each connection that the supervisor passes on, until the supervisor has ended."""
     names = {"__name__": "__main__"}
+    while True:
+        _, connections, _, _ = socket.recv_fds(supervisor, 1, 1)
+        if not connections:
+            return
+        with socket.socket(fileno=connections[0]) as connection, connection.makefile("rwb") as stream:
+            code = json.loads(stream.readline())
+            stream.write(json.dumps(run(code, names)).encode() + b"\n")
+        supervisor.send(b".")
+
+
+def wait(receive, seconds, kernel):
+    """Returns what `receive` returns within the time. The container ends after it, and with its kernel."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return receive()
+        except socket.timeout:
+            pass
+        # Processes whose parents have ended are children of the first process.
+        ended, _ = os.waitpid(-1, os.WNOHANG)
+        while ended not in (0, kernel):
+            ended, _ = os.waitpid(-1, os.WNOHANG)
+        if ended == kernel or time.monotonic() > end:
+            os._exit(1)
+
+
+def supervise():
+    """Is the first process, with which the container ends. It never runs the code itself."""
+    own, other = socket.socketpair()
+    kernel = os.fork()
+    if kernel == 0:
+        own.close()
+        try:
+            serve(other)
+        finally:
+            # Threads of the code do not keep it running.
+            os._exit(1)
+    other.close()
+    own.settimeout(TICK_SECONDS)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(SOCKET)
         server.listen()
-        server.settimeout(IDLE_SECONDS)
+        server.settimeout(TICK_SECONDS)
         while True:
-            try:
-                connection, _ = server.accept()
-            except TimeoutError:
-                return
-            with connection, connection.makefile("rwb") as stream:
-                code = json.loads(stream.readline())
-                stream.write(json.dumps(run(code, names)).encode() + b"\n")
+            connection, _ = wait(server.accept, IDLE_SECONDS, kernel)
+            with connection:
+                socket.send_fds(own, [b"."], [connection.fileno()])
+            wait(lambda: own.recv(1), RUN_SECONDS, kernel)
 
 
-serve()
+supervise()

@@ -7,36 +7,63 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{Json, Path as UrlPath, Query, State};
+use axum::body::Body;
+use axum::extract::{Json, Path as UrlPath, Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, post, put};
+use axum::routing::{delete, get, post};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixListener;
 use tokio::process::{Child, Command};
+use tokio::sync::Semaphore;
+
+/// Permits of an open gate.
+const OPEN: usize = 1000;
 
 #[derive(Clone)]
 pub struct Engine {
     state: Arc<Mutex<Containers>>,
     folder: Arc<TempDir>,
+    /// Requests to create containers pass it.
+    gate: Arc<Semaphore>,
+    /// Signalled by each request to create a container.
+    asked: Arc<Semaphore>,
 }
 
 #[derive(Default)]
 struct Containers {
     created: Vec<Value>,
+    /// By name.
     running: HashMap<String, Container>,
+    /// The highest number of containers at a time.
+    most: usize,
+    /// Containers that have not started, of a host that has died.
+    abandoned: Vec<Value>,
     execs: HashMap<String, (PathBuf, Vec<String>)>,
     removed: Vec<String>,
 }
 
 struct Container {
+    id: String,
     folder: TempDir,
     command: Vec<String>,
     /// Ends with this.
     process: Option<Child>,
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        // All of its processes end with the first one.
+        if let Some(id) = self.process.as_ref().and_then(Child::id) {
+            let kill =
+                std::process::Command::new("kill").args(["-9", "--", &format!("-{id}")]).stderr(Stdio::null()).status();
+            kill.unwrap();
+        }
+    }
 }
 
 fn error(status: StatusCode, message: &str) -> Response {
@@ -45,17 +72,22 @@ fn error(status: StatusCode, message: &str) -> Response {
 
 fn command(folder: &Path, words: &[String]) -> Command {
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).current_dir(folder).kill_on_drop(true).stdin(Stdio::null());
+    command.args(&words[1..]).current_dir(folder).kill_on_drop(true).stdin(Stdio::null()).process_group(0);
     command
 }
 
 impl Engine {
     pub async fn start() -> Self {
-        let engine = Self { state: Arc::default(), folder: Arc::new(tempfile::tempdir().unwrap()) };
+        let engine = Self {
+            state: Arc::default(),
+            folder: Arc::new(tempfile::tempdir().unwrap()),
+            gate: Arc::new(Semaphore::new(OPEN)),
+            asked: Arc::new(Semaphore::new(0)),
+        };
         let app = Router::new()
             .route("/v1.41/containers/create", post(create))
             .route("/v1.41/containers/{id}/start", post(start))
-            .route("/v1.41/containers/{id}/archive", put(archive))
+            .route("/v1.41/containers/json", get(list))
             .route("/v1.41/containers/{id}/exec", post(create_exec))
             .route("/v1.41/containers/{id}", delete(remove))
             .route("/v1.41/exec/{id}/start", post(start_exec))
@@ -84,6 +116,30 @@ impl Engine {
         self.state.lock().unwrap().running.len()
     }
 
+    /// Returns the highest number of containers that have existed at a time.
+    pub fn most(&self) -> usize {
+        self.state.lock().unwrap().most
+    }
+
+    /// Lets requests to create containers wait.
+    pub fn close_gate(&self) {
+        self.gate.forget_permits(OPEN);
+    }
+
+    pub fn open_gate(&self) {
+        self.gate.add_permits(OPEN);
+    }
+
+    /// Waits for a request to create a container.
+    pub async fn wait_until_asked(&self) {
+        self.asked.acquire().await.unwrap().forget();
+    }
+
+    /// Adds a container that has not started, created at this time in seconds since 1970.
+    pub fn abandon(&self, id: &str, created: u64) {
+        self.state.lock().unwrap().abandoned.push(json!({"Id": id, "Created": created}));
+    }
+
     /// Ends all containers, as an engine does that is restarted.
     pub fn restart(&self) {
         self.state.lock().unwrap().running.clear();
@@ -95,6 +151,8 @@ async fn create(
     Query(query): Query<HashMap<String, String>>,
     Json(container): Json<Value>,
 ) -> Response {
+    engine.asked.add_permits(1);
+    drop(engine.gate.acquire().await.unwrap());
     if container["Image"] == "missing" {
         return error(StatusCode::NOT_FOUND, "No such image: missing:latest");
     }
@@ -103,8 +161,9 @@ async fn create(
     assert!(query["name"].starts_with("hatchery-"), "{query:?}");
     let id = format!("container-{}", state.created.len());
     let words = container["Cmd"].as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned());
-    let container = Container { folder: tempfile::tempdir().unwrap(), command: words.collect(), process: None };
-    state.running.insert(id.clone(), container);
+    let (folder, command) = (tempfile::tempdir().unwrap(), words.collect());
+    state.running.insert(query["name"].clone(), Container { id: id.clone(), folder, command, process: None });
+    state.most = state.most.max(state.running.len());
     (StatusCode::CREATED, Json(json!({"Id": id, "Warnings": []}))).into_response()
 }
 
@@ -120,24 +179,14 @@ fn gone() -> Response {
     error(StatusCode::NOT_FOUND, "No such container")
 }
 
-async fn archive(
-    State(engine): State<Engine>,
-    UrlPath(id): UrlPath<String>,
-    Query(query): Query<HashMap<String, String>>,
-    body: Bytes,
-) -> Response {
-    assert_eq!(query["path"], "/work");
-    let folder = engine.state.lock().unwrap().running.get(&id).map(|container| container.folder.path().to_owned());
-    let Some(folder) = folder else { return gone() };
-    let mut tar = Command::new("tar");
-    let mut tar = tar.args(["-x", "--no-same-owner"]).current_dir(folder).stdin(Stdio::piped()).spawn().unwrap();
-    tar.stdin.take().unwrap().write_all(&body).await.unwrap();
-    assert!(tar.wait().await.unwrap().success(), "the archive is not one of tar");
-    StatusCode::OK.into_response()
+async fn list(State(engine): State<Engine>, Query(query): Query<HashMap<String, String>>) -> Json<Value> {
+    let filters: Value = serde_json::from_str(&query["filters"]).unwrap();
+    assert_eq!((&*query["all"], filters), ("true", json!({"label": ["hatchery=code"], "status": ["created"]})));
+    Json(engine.state.lock().unwrap().abandoned.clone().into())
 }
 
 async fn create_exec(State(engine): State<Engine>, UrlPath(id): UrlPath<String>, Json(exec): Json<Value>) -> Response {
-    assert_eq!((&exec["AttachStdout"], &exec["WorkingDir"]), (&json!(true), &json!("/work")));
+    assert_eq!((&exec["AttachStdin"], &exec["WorkingDir"]), (&json!(true), &json!("/work")));
     let mut state = engine.state.lock().unwrap();
     let Some(container) = state.running.get_mut(&id) else { return gone() };
     let ended = container.process.as_mut().is_none_or(|process| process.try_wait().unwrap().is_some());
@@ -151,19 +200,36 @@ async fn create_exec(State(engine): State<Engine>, UrlPath(id): UrlPath<String>,
     (StatusCode::CREATED, Json(json!({"Id": id}))).into_response()
 }
 
-async fn start_exec(State(engine): State<Engine>, UrlPath(id): UrlPath<String>) -> Response {
+async fn start_exec(State(engine): State<Engine>, UrlPath(id): UrlPath<String>, mut request: Request) -> Response {
     let (folder, words) = engine.state.lock().unwrap().execs[&id].clone();
-    let output = command(&folder, &words).output().await.unwrap();
+    assert_eq!(request.headers()["upgrade"], "tcp");
+    let upgrade = hyper::upgrade::on(&mut request);
+    tokio::spawn(run_exec(upgrade, command(&folder, &words)));
+    let upgraded = [("connection", "Upgrade"), ("upgrade", "tcp")];
+    (StatusCode::SWITCHING_PROTOCOLS, upgraded, Body::empty()).into_response()
+}
+
+/// Runs a command with the connection as its standard input, and writes its output there.
+async fn run_exec(upgrade: OnUpgrade, mut command: Command) {
+    let (mut input, mut output) = tokio::io::split(TokioIo::new(upgrade.await.unwrap()));
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().unwrap();
+    let mut stdin = process.stdin.take().unwrap();
+    let copying = tokio::spawn(async move { tokio::io::copy(&mut input, &mut stdin).await });
+    let printed = process.wait_with_output().await.unwrap();
+    copying.abort();
     let mut body = Vec::new();
-    for (stream, bytes) in [(1, output.stdout), (2, output.stderr)] {
-        // Pieces of a size that does not fit the chunks of the response.
+    for (stream, bytes) in [(1, printed.stdout), (2, printed.stderr)] {
+        // Pieces of a size that does not fit those of the connection.
         for piece in bytes.chunks(1000) {
             body.extend_from_slice(&[stream, 0, 0, 0]);
             body.extend_from_slice(&u32::try_from(piece.len()).unwrap().to_be_bytes());
             body.extend_from_slice(piece);
         }
     }
-    ([("content-type", "application/vnd.docker.multiplexed-stream")], body).into_response()
+    // The host may have given it up.
+    let _ = output.write_all(&body).await;
+    let _ = output.shutdown().await;
 }
 
 async fn remove(
@@ -173,9 +239,15 @@ async fn remove(
 ) -> Response {
     assert_eq!((&*query["force"], &*query["v"]), ("true", "true"));
     let mut state = engine.state.lock().unwrap();
-    state.removed.push(id.clone());
     match state.running.remove(&id) {
-        Some(_) => StatusCode::NO_CONTENT.into_response(),
+        Some(container) => {
+            state.removed.push(container.id.clone());
+            StatusCode::NO_CONTENT.into_response()
+        }
+        None if state.abandoned.iter().any(|container| container["Id"] == *id) => {
+            state.removed.push(id);
+            StatusCode::NO_CONTENT.into_response()
+        }
         None => gone(),
     }
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hatchery_core::{
-    Content, Event, InputClient, InputError, InputKind, JsonMap, RunConfig, SessionKey, StreamingMode, USER_AUTHOR,
-    new_event_id,
+    Content, Event, InputClient, InputError, InputKind, JsonMap, RunConfig, SessionKey, StoreError, StreamingMode,
+    USER_AUTHOR, new_event_id,
 };
 use hatchery_engine::{App, RunRequest};
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, InputRequests,
-    InputRequiredResult, InputResponses,
+    InputRequiredResult, InputResponses, Resource,
 };
 use rmcp::service::RequestContext;
 use serde_json::{Value, json};
@@ -37,6 +37,9 @@ const CLIENT_USER_PREFIX: &str = "MCP_CLIENT_";
 
 /// Maximum number of files of an answer.
 const MAX_FILES: usize = 16;
+
+/// Maximum number of bytes of the files of an answer, and of a resource.
+pub(super) const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Maximum number of times that a person is asked during one call.
 const MAX_QUESTIONS: usize = 8;
@@ -288,18 +291,37 @@ impl McpService {
         }
     }
 
-    /// Returns the files that the events have stored, newest version of each.
+    /// Returns the files that the events have stored, newest version of each: their content, or a link if that is too large.
     async fn files_of(&self, key: &SessionKey, events: &[Arc<Event>]) -> Vec<ContentBlock> {
         let names: BTreeSet<_> = events.iter().flat_map(|event| event.actions.artifact_delta.keys()).collect();
         let mut blocks = Vec::new();
+        let mut free = MAX_FILE_BYTES;
         for name in names.into_iter().take(MAX_FILES) {
-            match self.0.runner.services().artifacts.load(key, name, None).await {
-                Ok(Some(part)) => blocks.extend(content::block(&part, name, &file_uri(key, name))),
-                Ok(None) => {}
+            let uri = file_uri(key, name);
+            match self.artifact_block(key, name, &uri, &mut free).await {
+                Ok(block) => blocks.extend(block),
                 Err(error) => tracing::warn!("artifact `{name}` cannot be read for an MCP client: {error}"),
             }
         }
         blocks
+    }
+
+    /// Returns the newest version of a file, whose bytes it subtracts from `free`.
+    async fn artifact_block(
+        &self,
+        key: &SessionKey,
+        name: &str,
+        uri: &str,
+        free: &mut u64,
+    ) -> Result<Option<ContentBlock>, StoreError> {
+        let stored = self.0.runner.services().artifacts.load_stream(key, name, None).await?;
+        let Some(artifact) = stored else { return Ok(None) };
+        let Some(rest) = free.checked_sub(artifact.len) else {
+            return Ok(Some(ContentBlock::ResourceLink(Resource::new(uri, name))));
+        };
+        *free = rest;
+        let part = artifact.into_part(name, MAX_FILE_BYTES).await?;
+        Ok(content::block(&part, name, uri))
     }
 
     /// Deletes the session of a single call, with its files.

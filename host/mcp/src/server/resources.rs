@@ -10,7 +10,7 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 
-use super::call::user;
+use super::call::{MAX_FILE_BYTES, user};
 use super::content;
 use super::session::{has_every_app, scope};
 use super::subscriptions::Watched;
@@ -83,8 +83,12 @@ impl McpService {
             return Ok(ReadResourceResult::new(vec![content::contents(&blob, uri)]));
         };
         let (key, name) = self.artifact(artifact, context).await.ok_or_else(missing)?;
-        let part = self.0.runner.services().artifacts.load(&key, &name, None).await;
-        let contents = match part.map_err(|error| internal_error(&error))?.ok_or_else(missing)?.data {
+        let part = self.0.runner.services().artifacts.load_within(&key, &name, None, MAX_FILE_BYTES).await;
+        let part = part.map_err(|error| match error {
+            StoreError::InvalidRequest(message) => ErrorData::invalid_request(message, None),
+            error => internal_error(&error),
+        });
+        let contents = match part?.ok_or_else(missing)?.data {
             PartData::InlineData(blob) => content::contents(&blob, uri),
             PartData::Text(text) => ResourceContents::text(text, uri),
             _ => return Err(missing()),

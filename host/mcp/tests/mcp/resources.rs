@@ -78,6 +78,32 @@ async fn files_of_an_answer_have_the_uris_of_their_resources() {
 }
 
 #[tokio::test]
+async fn a_file_of_more_than_16_mib_is_a_link_and_is_not_read() {
+    let agent = custom("printer", |cx| async move {
+        let blob = Blob { mime_type: "image/png".into(), data: vec![0; (16 << 20) + 1].into(), display_name: None };
+        cx.call.save_artifact("poster.png", &PartData::InlineData(blob).into()).await?;
+        cx.say("printed").await?;
+        Ok(())
+    });
+    let client = Host::new(vec![agent.build().unwrap()]).client().await;
+    let result = call(&client, "run_printer", json!({"message": "print"})).await.unwrap();
+    let session = result.structured_content.as_ref().unwrap()["session"].as_str().unwrap();
+    let uri = format!("artifact:///printer/{session}/poster.png");
+    let content = serde_json::to_value(&result.content).unwrap();
+    let link = content.as_array().unwrap().iter().find(|block| block["type"] == "resource_link").unwrap();
+    assert_eq!((link["uri"].as_str(), link["name"].as_str()), (Some(uri.as_str()), Some("poster.png")));
+    let ServiceError::McpError(error) = read(&client, &uri).await.unwrap_err() else { panic!("no answer") };
+    assert_eq!(
+        (error.code.0, &*error.message),
+        (
+            -32600,
+            "the artifact `poster.png` has 16777217 bytes, and at most 16777216 can be read into memory here; read it as a \
+             stream, or store it in smaller files"
+        )
+    );
+}
+
+#[tokio::test]
 async fn a_resource_that_does_not_exist_or_belongs_to_a_hidden_app_is_not_found() {
     let host = Host::new(vec![scribe()]);
     let client = host.client().await;

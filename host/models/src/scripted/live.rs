@@ -135,12 +135,15 @@ impl Conversation {
             LiveRequest::Content { content, .. } => self.answer(content),
             LiveRequest::ToolResponses(responses) => {
                 let parts = responses.into_iter().map(|response| PartData::FunctionResponse(response).into());
-                self.answer(Content::new("user", parts.collect()));
+                // They belong to the calls of the last reply, before any message that waits.
+                self.waiting.push_front(Content::new("user", parts.collect()));
+                self.answer_next();
             }
             LiveRequest::Blob(blob) => self.heard_bytes += blob.data.len(),
             LiveRequest::ActivityStart => {
                 if self.reply.take().is_some() {
                     self.responses.push_back(Ok(LiveResponse::Interrupted));
+                    self.answer_next();
                 }
             }
             LiveRequest::ActivityEnd | LiveRequest::AudioStreamEnd if self.heard_bytes > 0 => {
@@ -157,10 +160,16 @@ impl Conversation {
 
     /// Begins to reply, or later if a reply is in progress.
     fn answer(&mut self, message: Content) {
+        self.waiting.push_back(message);
+        self.answer_next();
+    }
+
+    /// Begins to reply to the message that has waited longest, unless a reply is in progress.
+    fn answer_next(&mut self) {
         if self.reply.is_some() {
-            self.waiting.push_back(message);
             return;
         }
+        let Some(message) = self.waiting.pop_front() else { return };
         self.history.contents.push_back(message.into());
         let (script, request) = (self.script.clone(), self.history.clone());
         let reply = async move { script.generate(request, StreamingMode::On).await };
@@ -175,15 +184,18 @@ impl Conversation {
             Some(Err(error)) => {
                 self.reply = None;
                 self.responses.push_back(Err(error));
+                self.answer_next();
             }
             None => {
                 let Some(Reply { whole, calls, .. }) = self.reply.take() else { return };
                 let whole = whole.finish().and_then(|response| response.content);
                 self.history.contents.extend(whole.map(Arc::new));
-                let end = if calls.is_empty() { LiveResponse::TurnComplete } else { LiveResponse::ToolCalls(calls) };
-                self.responses.push_back(Ok(end));
-                if let Some(message) = self.waiting.pop_front() {
-                    self.answer(message);
+                if calls.is_empty() {
+                    self.responses.push_back(Ok(LiveResponse::TurnComplete));
+                    self.answer_next();
+                } else {
+                    // The responses of the tools come next.
+                    self.responses.push_back(Ok(LiveResponse::ToolCalls(calls)));
                 }
             }
         }

@@ -145,3 +145,24 @@ async fn a_live_script_answers_single_requests_too_and_another_is_not_live() {
     let silent = ScriptedProvider::new(folder.path()).create("scripted:answers.yaml").unwrap();
     assert!(!silent.capabilities().live);
 }
+
+#[tokio::test]
+async fn a_message_that_waits_is_answered_after_the_tools_have_responded() {
+    let (_folder, model) = model();
+    let connection = connect(&model, "TEXT").await;
+    for message in ["count", "hello"] {
+        connection.send(text(message)).await.unwrap();
+    }
+    assert_eq!(turn(&*connection).await, ["counted 5"]);
+    assert_eq!(turn(&*connection).await, ["You said: ", "hello"]);
+}
+
+#[tokio::test]
+async fn a_message_that_waits_is_answered_when_the_reply_before_it_is_interrupted() {
+    let (_folder, model) = model();
+    let connection = connect(&model, "TEXT").await;
+    for request in [text("long"), text("hello"), LiveRequest::ActivityStart] {
+        connection.send(request).await.unwrap();
+    }
+    assert_eq!(turn(&*connection).await, ["interrupted", "You said: ", "hello"]);
+}

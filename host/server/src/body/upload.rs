@@ -1,4 +1,4 @@
-//! Bodies that are passed on in chunks and never held as a whole.
+//! Bodies that are passed on in chunks.
 
 use axum::body::{Body, BodyDataStream, Bytes};
 use axum::http::header;
@@ -7,7 +7,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use hatchery::ServerConfig;
 use hatchery_core::{ByteStream, StoreError};
 
-use super::{BodyTimer, Limit, announced_length, discard, ended_early};
+use super::{BodyMemory, BodyTimer, Limit, announced_length, discard, ended_early, reserve};
 use crate::error::ApiError;
 
 /// A body of any type, within the limits of size and time.
@@ -16,6 +16,9 @@ pub(crate) struct Upload {
     timer: BodyTimer,
     limit: Limit,
     received: usize,
+    memory: Option<BodyMemory>,
+    /// The most bytes that are in memory at a time; `None` if all are.
+    buffer: Option<usize>,
     announced: Option<usize>,
     /// True if the client sends the body only once it is read.
     is_expected: bool,
@@ -24,12 +27,16 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
-    pub(crate) fn start(parts: &Parts, body: Body, config: &ServerConfig) -> Self {
+    /// Begins to receive a body for a consumer that holds at most `buffer` bytes of it, or all of them. They are reserved
+    /// until the response is sent.
+    pub(crate) fn start(parts: &Parts, body: Body, config: &ServerConfig, buffer: Option<usize>) -> Self {
         Self {
             body: body.into_data_stream(),
             timer: BodyTimer::start(config),
             limit: Limit::of_uploads(config),
             received: 0,
+            memory: parts.extensions.get::<BodyMemory>().cloned(),
+            buffer,
             announced: announced_length(&parts.headers),
             is_expected: parts.headers.contains_key(header::EXPECT),
             error: None,
@@ -64,6 +71,7 @@ impl Upload {
             if self.received > self.limit.bytes {
                 return Err(self.limit.exceeded());
             }
+            reserve(self.memory.as_ref(), self.buffer.map_or(self.received, |buffer| buffer.min(self.received)))?;
             if !chunk.is_empty() {
                 return Ok(Some(chunk));
             }

@@ -6,6 +6,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::{StreamExt, TryStreamExt};
+use hatchery::ByteSize;
 use hatchery_core::{ArtifactStream, ByteStream, EventWindow, Part, PartData, SessionKey, encode_segment};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ use utoipa_axum::router::UtoipaMethodRouterExt;
 use utoipa_axum::routes;
 
 use crate::api_document::{ApiRouter, schemas};
-use crate::body::{LargeBody, Upload};
+use crate::body::{BodyMemory, LargeBody, Upload, reserve_response};
 use crate::error::ApiError;
 use crate::extract::{Json, Params, QueryParams};
 use crate::state::AppState;
@@ -98,7 +99,7 @@ async fn upload(
     request: Request,
 ) -> Result<axum::Json<SavedArtifact>, ApiError> {
     let (parts, body) = request.into_parts();
-    let mut upload = Upload::start(&parts, body, state.config());
+    let mut upload = Upload::start(&parts, body, state.config(), state.services().artifacts.stream_buffer());
     let key = SessionKey::new(app, user, id);
     match store(&state, &key, &name, media_type(&parts.headers), &mut upload).await {
         Ok(saved) => Ok(axum::Json(saved)),
@@ -236,6 +237,7 @@ async fn read(
     State(state): State<AppState>,
     Params((app, user, id, path)): Params<(String, String, String, String)>,
     QueryParams(query): QueryParams<ReadQuery>,
+    Extension(memory): Extension<BodyMemory>,
 ) -> Result<Response, ApiError> {
     let key = existing_session(&state, app, user, id).await?;
     let (name, version) = match parse_target(&path) {
@@ -249,14 +251,33 @@ async fn read(
         Target::Newest(name) => (name, query.version.as_deref()),
     };
     let version = version.map(parse_version).transpose()?.flatten();
-    if let Representation::Media = query.alt {
-        let artifact = state.services().artifacts.load_stream(&key, name, version).await?;
-        let artifact = artifact.ok_or_else(|| ApiError::artifact_not_found(name, version))?;
-        return media(name, artifact);
+    let artifacts = &state.services().artifacts;
+    let artifact = artifacts.load_stream(&key, name, version).await?;
+    let artifact = artifact.ok_or_else(|| ApiError::artifact_not_found(name, version))?;
+    match query.alt {
+        Representation::Media => {
+            let buffer = artifacts.stream_buffer().map_or(artifact.len, |buffer| artifact.len.min(buffer as u64));
+            reserve_response(&memory, buffer)?;
+            media(name, artifact)
+        }
+        Representation::Json => {
+            let limit = state.config().body_limit;
+            if artifact.len > limit.bytes() as u64 {
+                return Err(too_large_for_json(name, artifact.len, limit));
+            }
+            // The bytes, and their Base64.
+            reserve_response(&memory, artifact.len.saturating_mul(7) / 3)?;
+            let part = artifact.into_part(name, limit.bytes() as u64).await?;
+            Ok(axum::Json(part).into_response())
+        }
     }
-    let part = state.services().artifacts.load(&key, name, version).await?;
-    let part = part.ok_or_else(|| ApiError::artifact_not_found(name, version))?;
-    Ok(axum::Json(part).into_response())
+}
+
+fn too_large_for_json(name: &str, len: u64, limit: ByteSize) -> ApiError {
+    let detail =
+        format!("`{name}` has {len} bytes, and as JSON at most {limit} are returned; read it with `alt=media`");
+    let error = ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "ARTIFACT_TOO_LARGE", detail);
+    error.advise(format_args!("raise server.body_limit in hatchery.yaml to allow more"))
 }
 
 /// Returns the bytes or the text of an artifact, which browsers store as a file instead of showing it as a page.

@@ -1,5 +1,6 @@
 //! Routes of artifacts.
 
+use futures::StreamExt;
 use hatchery::{ByteSize, ServerConfig};
 use hatchery_stores::{Quota, Quotas};
 use reqwest::{Method, Response};
@@ -87,6 +88,60 @@ async fn an_artifact_that_is_sent_as_a_body_has_a_limit_of_its_own() {
     assert_eq!(refused["detail"], "`a/versions/3` is the path of versions; write the name of the artifact alone");
     let missing = host.request(Method::PUT, "/apps/says/users/u/sessions/other/artifacts/a").body("x").send().await;
     problem(missing.unwrap(), 404, "SESSION_NOT_FOUND").await;
+}
+
+#[tokio::test]
+async fn an_artifact_that_is_too_large_for_json_is_read_as_media() {
+    let config =
+        ServerConfig { body_limit: ByteSize(1 << 10), upload_limit: ByteSize(1 << 20), ..ServerConfig::default() };
+    let host = Host::with(config).await;
+    host.session("says").await;
+    success(put(&host, "large", "text/plain", "x".repeat((1 << 10) + 1)).await).await;
+    for path in ["large", "large/versions/0"] {
+        let url = format!("{ARTIFACTS}/{path}");
+        let refused = problem(host.get(&url).await, 413, "ARTIFACT_TOO_LARGE").await;
+        assert_eq!(
+            refused["detail"],
+            "`large` has 1025 bytes, and as JSON at most 1 KiB (1024 bytes) are returned; read it with `alt=media`"
+        );
+        assert_eq!(host.get(&format!("{url}?alt=media")).await.text().await.unwrap().len(), 1025);
+    }
+}
+
+#[tokio::test]
+async fn what_uploads_hold_in_memory_counts_with_all_bodies() {
+    const SIZE: usize = 800 << 10;
+    let config = ServerConfig { body_memory: ByteSize(1 << 20), ..ServerConfig::default() };
+    let host = Host::with(config).await;
+    host.session("says").await;
+    let whole = host.state.available_body_memory();
+    let unfinished = futures::stream::iter([Ok::<_, String>(vec![b'x'; SIZE])]).chain(futures::stream::pending());
+    let request = host.request(Method::PUT, &format!("{ARTIFACTS}/open"));
+    let upload = tokio::spawn(request.body(reqwest::Body::wrap_stream(unfinished)).send());
+    while host.state.available_body_memory() > whole - SIZE {
+        tokio::task::yield_now().await;
+    }
+    problem(put(&host, "b", "text/plain", "x".repeat(SIZE)).await, 503, "BODY_MEMORY").await;
+    upload.abort();
+    while host.state.available_body_memory() < whole {
+        tokio::task::yield_now().await;
+    }
+    success(put(&host, "b", "text/plain", "x".repeat(SIZE)).await).await;
+    assert_eq!(host.get_json(ARTIFACTS).await, json!(["b"]));
+}
+
+#[tokio::test]
+async fn a_service_that_passes_uploads_on_needs_little_memory_for_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let artifacts = hatchery_stores::DirectoryArtifacts::open(folder.path()).await.unwrap();
+    let config = ServerConfig { body_memory: ByteSize(1 << 20), ..ServerConfig::default() };
+    let host = Host::with_artifacts(config, Quotas::default(), std::sync::Arc::new(artifacts)).await;
+    host.session("says").await;
+    success(put(&host, "large", "text/plain", "x".repeat(4 << 20)).await).await;
+    let read = host.get(&format!("{ARTIFACTS}/large?alt=media")).await;
+    assert_eq!(read.bytes().await.unwrap().len(), 4 << 20);
+    let refused = problem(host.get(&format!("{ARTIFACTS}/large")).await, 413, "BODY_TOO_LARGE").await;
+    assert_eq!(refused["detail"], "the body needs more memory than all request bodies may use, 1 MiB (1048576 bytes)");
 }
 
 #[tokio::test]

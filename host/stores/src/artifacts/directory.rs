@@ -143,6 +143,10 @@ impl ArtifactService for DirectoryArtifacts {
         Ok(opened.await?.map(|opened| opened.into_stream(path)))
     }
 
+    fn stream_buffer(&self) -> Option<usize> {
+        Some(stream::BUFFER)
+    }
+
     async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {
         let (own, users) = (self.owner(session, false)?, self.owner(session, true)?);
         blocking("list", own.clone(), move || {

@@ -34,6 +34,7 @@ use uuid::Uuid;
 
 use self::location::Location;
 use super::name::{ArtifactName, USER_PREFIX, from_file_name, to_file_name};
+use crate::tasks::run_to_completion;
 
 /// Bytes without a version are abandoned at this age, since no save takes that long.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60 * 60);
@@ -51,6 +52,7 @@ const ID_BYTES: usize = 36;
 const ENVELOPE_BYTES: u64 = (r#"{"id":"","part":}"#.len() + ID_BYTES) as u64;
 
 /// An [`ArtifactService`] in an object store.
+#[derive(Clone)]
 pub struct ObjectArtifacts {
     store: Arc<dyn ObjectStore>,
     location: Location,
@@ -284,9 +286,16 @@ impl ArtifactService for ObjectArtifacts {
     ) -> Result<u64, StoreError> {
         let artifact = self.artifact(session, name)?;
         let id = Uuid::new_v4().to_string();
-        self.upload(&data_path(&artifact, &id), mime_type, bytes).await?;
-        let blob = Blob { mime_type: mime_type.to_owned(), ..Blob::default() };
-        self.publish_part(&artifact, &id, &PartData::InlineData(blob).into()).await
+        let path = data_path(&artifact, &id);
+        let received = self.receive(&path, mime_type, bytes).await?;
+        let (service, mime_type) = (self.clone(), mime_type.to_owned());
+        // Pieces without an object would stay in the store, and an object without a version too.
+        run_to_completion(async move {
+            service.finish(&path, &mime_type, received).await?;
+            let blob = Blob { mime_type, ..Blob::default() };
+            service.publish_part(&artifact, &id, &PartData::InlineData(blob).into()).await
+        })
+        .await
     }
 
     async fn load_stream(
@@ -303,6 +312,10 @@ impl ArtifactService for ObjectArtifacts {
         let download = self.download(data_path(&artifact, &id)).await?;
         // `None` if the version was deleted meanwhile.
         Ok(download.map(|(len, bytes)| ArtifactStream { part, len, bytes }))
+    }
+
+    fn stream_buffer(&self) -> Option<usize> {
+        Some(transfer::BUFFER)
     }
 
     async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {

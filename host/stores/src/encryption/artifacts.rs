@@ -11,6 +11,7 @@ use hatchery_core::{
 
 use super::keys::EncryptionKeys;
 use super::records::{Record, unreadable};
+use super::segments::SEGMENT;
 
 /// The media type of sealed artifacts. Sealed are the JSON of the part without its bytes, a line feed, and the bytes.
 const SEALED: &str = "application/vnd.hatchery.sealed";
@@ -41,7 +42,7 @@ impl EncryptedArtifacts {
         self.keys.seal_stream(record, stream::iter([Ok(Bytes::from(head))]).chain(bytes).boxed())
     }
 
-    /// Opens a version, unless it is not sealed.
+    /// Opens a version. One that is not sealed is returned as it is, if that is accepted.
     async fn open(
         &self,
         session: &SessionKey,
@@ -49,10 +50,11 @@ impl EncryptedArtifacts {
         stored: ArtifactStream,
     ) -> Result<ArtifactStream, StoreError> {
         let ArtifactStream { part, len, bytes } = stored;
+        let what = what(session, name);
         if !matches!(&part.data, PartData::InlineData(blob) if blob.mime_type == SEALED) {
+            self.keys.check_plain(&what)?;
             return Ok(ArtifactStream { part, len, bytes });
         }
-        let what = what(session, name);
         let record = Record { what: &what, place: &["artifact", &session.app, &session.user, name] };
         let mut opener = self.keys.open_stream(record, len, bytes).await?;
         let mut head = BytesMut::new();
@@ -117,6 +119,10 @@ impl ArtifactService for EncryptedArtifacts {
             Some(stored) => self.open(session, name, stored).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    fn stream_buffer(&self) -> Option<usize> {
+        self.inner.stream_buffer().map(|bytes| bytes + 2 * SEGMENT)
     }
 
     async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {

@@ -35,10 +35,21 @@ pub enum InvalidKey {
     Text(String),
 }
 
+/// What is done with stored data that is not encrypted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PlainData {
+    /// It is read. Whoever can write to the storage can replace encrypted data by it.
+    #[default]
+    Accept,
+    /// It is an error.
+    Refuse,
+}
+
 /// Keys by their ids. The first one encrypts, and all of them decrypt.
 pub struct EncryptionKeys {
     first: Key,
     others: Vec<Key>,
+    plain: PlainData,
 }
 
 /// A key and those that are derived from it.
@@ -75,7 +86,30 @@ impl EncryptionKeys {
         }
         let mut keys = parsed.into_iter();
         let first = keys.next().ok_or(InvalidKey::None)?;
-        Ok(Self { first, others: keys.collect() })
+        Ok(Self { first, others: keys.collect(), plain: PlainData::default() })
+    }
+
+    /// Sets what is done with data that is not encrypted. By default it is accepted.
+    #[must_use]
+    pub fn with_plain_data(self, plain: PlainData) -> Self {
+        Self { plain, ..self }
+    }
+
+    /// Checks that a record, `what` in words, may be there without encryption.
+    pub(super) fn check_plain(&self, what: &str) -> Result<(), StoreError> {
+        match self.plain {
+            PlainData::Accept => Ok(()),
+            PlainData::Refuse => {
+                let reason = "it is not encrypted, and `encryption.plain` in hatchery.yaml refuses that: it was stored without \
+                              encryption, or somebody has replaced it";
+                Err(StoreError::backend(format!("{what} cannot be decrypted"), reason))
+            }
+        }
+    }
+
+    /// Returns true if there is a key of this id.
+    pub(super) fn has(&self, id: &str) -> bool {
+        self.iter().any(|key| key.id == id)
     }
 
     /// Returns the key that encrypts.

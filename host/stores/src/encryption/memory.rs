@@ -64,6 +64,7 @@ impl EncryptedMemory {
         let record = Record { what: &format!("a message ({session})"), place: &message_place(session) };
         let [_, Part { data: PartData::FileData(FileData { file_uri, .. }), .. }] = stored.content.parts.as_slice()
         else {
+            self.keys.check_plain(record.what)?;
             return Ok(stored);
         };
         let Some(json) = self.keys.open(record, file_uri)? else { return Ok(stored) };
@@ -100,6 +101,10 @@ impl MemoryService for EncryptedMemory {
     async fn entries(&self, session: &SessionKey) -> Result<Vec<MemoryEntry>, StoreError> {
         let stored = self.inner.entries(session).await?;
         stored.into_iter().map(|entry| self.open(session, entry)).collect()
+    }
+
+    fn embedder_calls(&self, texts: usize) -> usize {
+        self.inner.embedder_calls(texts)
     }
 
     async fn search(&self, app: &str, user: &str, query: &str) -> Result<Vec<MemoryEntry>, StoreError> {

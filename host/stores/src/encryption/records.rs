@@ -28,9 +28,10 @@ impl EncryptionKeys {
         Ok(format!("{PREFIX}{}:{}", key.id, BASE64_STANDARD_NO_PAD.encode(bytes)))
     }
 
-    /// Opens a record; `None` if it is not sealed.
+    /// Opens a record; `None` if it is not sealed, and need not be.
     pub(super) fn open(&self, record: Record<'_>, sealed: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let Some((id, text)) = sealed.strip_prefix(PREFIX).and_then(|rest| rest.split_once(':')) else {
+        let Some((id, text)) = parse(sealed) else {
+            self.check_plain(record.what)?;
             return Ok(None);
         };
         let key = self.find(id, record.what)?;
@@ -45,6 +46,11 @@ impl EncryptionKeys {
         opened.map(Some).ok_or_else(|| does_not_fit(id, record.what))
     }
 
+    /// Returns true if a record that cannot be opened is sealed with a key that is missing, rather than damaged.
+    pub(super) fn lacks_key_of(&self, sealed: &str) -> bool {
+        parse(sealed).is_some_and(|(id, _)| !self.has(id))
+    }
+
     /// Seals a text.
     pub(super) fn seal_text(&self, record: Record<'_>, text: &str) -> Result<String, StoreError> {
         self.seal(record, text.as_bytes())
@@ -57,6 +63,11 @@ impl EncryptionKeys {
             None => Ok(text),
         }
     }
+}
+
+/// Returns the id of the key of a sealed record and its Base64; `None` for other texts.
+fn parse(sealed: &str) -> Option<(&str, &str)> {
+    sealed.strip_prefix(PREFIX)?.split_once(':')
 }
 
 /// Returns the error of a record with unexpected content.

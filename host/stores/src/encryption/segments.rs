@@ -17,7 +17,8 @@ use super::records::Record;
 
 const MAGIC: &[u8] = b"HTENC1";
 const SALT_BYTES: usize = 32;
-const SEGMENT: usize = 64 << 10;
+/// The bytes that are sealed at once.
+pub(super) const SEGMENT: usize = 64 << 10;
 const TAG: usize = 16;
 
 /// The number of a segment and whether it is the last.

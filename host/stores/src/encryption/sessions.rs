@@ -16,7 +16,11 @@ use super::records::{Record, unreadable};
 /// The key of the custom metadata with the sealed event.
 const SEALED_EVENT: &str = "hatchery:sealedEvent";
 
+/// The most bytes that are decrypted at once on a worker of the runtime.
+const MAX_INLINE_BYTES: usize = 256 << 10;
+
 /// A [`SessionService`] that encrypts events and values of state. Its [usage](SessionService::usage) is that of the encrypted data.
+#[derive(Clone)]
 pub struct EncryptedSessions {
     inner: Arc<dyn SessionService>,
     pub(super) keys: Arc<EncryptionKeys>,
@@ -47,9 +51,11 @@ impl EncryptedSessions {
     }
 
     fn open_event(&self, key: &SessionKey, stored: &Arc<Event>) -> Result<Arc<Event>, StoreError> {
-        let sealed = stored.custom_metadata.as_deref().and_then(|metadata| metadata.get(SEALED_EVENT));
-        let Some(sealed) = sealed.and_then(Value::as_str) else { return Ok(stored.clone()) };
         let what = format!("event `{}` ({key})", stored.id);
+        let Some(sealed) = sealed_event(stored) else {
+            self.keys.check_plain(&what)?;
+            return Ok(stored.clone());
+        };
         let record = Record { what: &what, place: &["event", &key.app, &key.user, &stored.id] };
         match self.keys.open(record, sealed)? {
             Some(json) => Event::from_json(Bytes::from(json)).map_err(|error| unreadable(record, error)),
@@ -71,25 +77,86 @@ impl EncryptedSessions {
         sealed.collect()
     }
 
+    /// Opens an event. One that does not open, although its key is there, is replaced by a placeholder, so that its session
+    /// stays readable.
+    fn open_or_replace(&self, key: &SessionKey, stored: &Arc<Event>, revision: u64) -> Result<Arc<Event>, StoreError> {
+        match self.open_event(key, stored) {
+            Err(error) if sealed_event(stored).is_none_or(|sealed| !self.keys.lacks_key_of(sealed)) => {
+                tracing::error!(session = %key, revision, %error, "a stored event cannot be decrypted and is left out");
+                Ok(Event::unreadable(stored.json(), revision, "it cannot be decrypted"))
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_value(&self, key: &SessionKey, name: &str, stored: &Value) -> Result<Value, StoreError> {
+        let (what, place) = (format!("the state `{name}` ({key})"), state_place(key, name));
+        let record = Record { what: &what, place: &place };
+        let Some(sealed) = stored.as_str() else {
+            self.keys.check_plain(&what)?;
+            return Ok(stored.clone());
+        };
+        match self.keys.open(record, sealed)? {
+            Some(json) => serde_json::from_slice(&json).map_err(|error| unreadable(record, error)),
+            None => Ok(stored.clone()),
+        }
+    }
+
     fn open_state(&self, key: &SessionKey, stored: &State) -> Result<State, StoreError> {
         let mut state = State::default();
         for (name, value) in stored.iter() {
-            let (what, place) = (format!("the state `{name}` ({key})"), state_place(key, name));
-            let record = Record { what: &what, place: &place };
-            let opened = value.as_str().map(|text| self.keys.open(record, text)).transpose()?.flatten();
-            let value = match opened {
-                Some(json) => serde_json::from_slice(&json).map_err(|error| unreadable(record, error))?,
-                None => value.clone(),
-            };
-            state.set(name, value);
+            state.set(name, self.open_value(key, name, value)?);
         }
         Ok(state)
     }
 
-    fn open_session(&self, stored: Session) -> Result<Session, StoreError> {
-        let state = self.open_state(&stored.key, &stored.state)?;
-        let events = stored.events.iter().map(|event| self.open_event(&stored.key, event)).collect::<Result<_, _>>()?;
+    /// Opens a session whose first event is that of this revision.
+    fn open_session(&self, stored: Session, first: u64) -> Result<Session, StoreError> {
+        let key = &stored.key;
+        let state = self.open_state(key, &stored.state)?;
+        let events = (first..).zip(&stored.events).map(|(revision, event)| self.open_or_replace(key, event, revision));
+        let events = events.collect::<Result<_, _>>()?;
         Ok(Session { state, events, ..stored })
+    }
+
+    /// Opens a session of a list, which has no events. A value that does not open, although its key is there, is left out:
+    /// it does not concern the other sessions.
+    fn open_listed(&self, stored: Session) -> Result<Session, StoreError> {
+        let mut state = State::default();
+        for (name, value) in stored.state.iter() {
+            match self.open_value(&stored.key, name, value) {
+                Ok(value) => state.set(name, value),
+                Err(error) if value.as_str().is_some_and(|sealed| self.keys.lacks_key_of(sealed)) => return Err(error),
+                Err(error) => tracing::error!(%error, "a value of state is left out of a list of sessions"),
+            }
+        }
+        Ok(Session { state, ..stored })
+    }
+
+    /// Opens sessions, outside of the workers of the runtime if they are large.
+    async fn open_all(
+        &self,
+        stored: Vec<Session>,
+        open: impl Fn(&Self, Session) -> Result<Session, StoreError> + Send + 'static,
+    ) -> Result<Vec<Session>, StoreError> {
+        let service = self.clone();
+        let bytes: usize = stored.iter().map(sealed_bytes).sum();
+        let open = move || stored.into_iter().map(|session| open(&service, session)).collect();
+        if bytes <= MAX_INLINE_BYTES {
+            return open();
+        }
+        let opened = tokio::task::spawn_blocking(open).await;
+        opened.unwrap_or_else(|error| Err(StoreError::backend("cannot decrypt sessions", error)))
+    }
+
+    async fn open_one(&self, stored: Session, window: EventWindow) -> Result<Session, StoreError> {
+        let key = stored.key.clone();
+        let open = move |service: &Self, session: Session| {
+            let first = first_revision(&session, window);
+            service.open_session(session, first)
+        };
+        let mut opened = self.open_all(vec![stored], open).await?;
+        opened.pop().ok_or(StoreError::SessionNotFound(key))
     }
 
     /// Returns the revision of an event that is stored already; `None` if another one has its id.
@@ -103,6 +170,28 @@ impl EncryptedSessions {
 
     fn inner_journal(&self) -> Result<&dyn CallJournal, StoreError> {
         self.inner.journal().ok_or_else(|| StoreError::InvalidRequest("this session service has no journal".into()))
+    }
+}
+
+/// Returns the sealed event in a stored one; `None` if it is not sealed.
+fn sealed_event(stored: &Event) -> Option<&str> {
+    stored.custom_metadata.as_deref()?.get(SEALED_EVENT)?.as_str()
+}
+
+/// Returns the number of bytes to decrypt.
+fn sealed_bytes(stored: &Session) -> usize {
+    let events: usize = stored.events.iter().map(|event| event.json().len()).sum();
+    let state: usize = stored.state.iter().map(|(_, value)| value.as_str().map_or(0, str::len)).sum();
+    events + state
+}
+
+/// Returns the revision of the first event of a window.
+fn first_revision(stored: &Session, window: EventWindow) -> u64 {
+    match window {
+        EventWindow::AfterRevision(after) | EventWindow::Page { after, .. } => after.saturating_add(1),
+        EventWindow::All | EventWindow::Recent(_) | EventWindow::Since(_) | EventWindow::RecentSince { .. } => {
+            (stored.revision + 1).saturating_sub(stored.events.len() as u64)
+        }
     }
 }
 
@@ -123,15 +212,18 @@ impl WrapperSessionService for EncryptedSessions {
     async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
         let owner = SessionKey::new(app, user, id.unwrap_or_default());
         let sealed = self.seal_state(&owner, &state)?;
-        self.open_session(self.inner.create(app, user, id, sealed).await?)
+        self.open_one(self.inner.create(app, user, id, sealed).await?, EventWindow::All).await
     }
 
     async fn get(&self, key: &SessionKey, window: EventWindow) -> Result<Option<Session>, StoreError> {
-        self.inner.get(key, window).await?.map(|session| self.open_session(session)).transpose()
+        match self.inner.get(key, window).await? {
+            Some(stored) => self.open_one(stored, window).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     async fn list(&self, app: &str, user: &str) -> Result<Vec<Session>, StoreError> {
-        self.inner.list(app, user).await?.into_iter().map(|session| self.open_session(session)).collect()
+        self.open_all(self.inner.list(app, user).await?, Self::open_listed).await
     }
 
     async fn list_page(
@@ -142,16 +234,15 @@ impl WrapperSessionService for EncryptedSessions {
         limit: usize,
     ) -> Result<SessionPage, StoreError> {
         let SessionPage { sessions, next } = self.inner.list_page(app, user, after, limit).await?;
-        let sessions = sessions.into_iter().map(|session| self.open_session(session)).collect::<Result<_, _>>()?;
-        Ok(SessionPage { sessions, next })
+        Ok(SessionPage { sessions: self.open_all(sessions, Self::open_listed).await?, next })
     }
 
     async fn fork(&self, key: &SessionKey, revision: u64, id: Option<&str>) -> Result<Session, StoreError> {
-        self.open_session(self.inner.fork(key, revision, id).await?)
+        self.open_one(self.inner.fork(key, revision, id).await?, EventWindow::All).await
     }
 
     async fn rewind(&self, key: &SessionKey, revision: u64) -> Result<Session, StoreError> {
-        self.open_session(self.inner.rewind(key, revision).await?)
+        self.open_one(self.inner.rewind(key, revision).await?, EventWindow::All).await
     }
 
     async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {

@@ -171,6 +171,10 @@ impl MemoryService for KeywordMemory {
         Ok(entries)
     }
 
+    fn embedder_calls(&self, texts: usize) -> usize {
+        self.similarity.as_ref().map_or(0, |_| SimilaritySearch::calls(texts))
+    }
+
     async fn search(&self, app: &str, user: &str, query: &str) -> Result<Vec<MemoryEntry>, StoreError> {
         let words = query_words(query);
         let similar = match &self.similarity {

@@ -219,6 +219,10 @@ impl MemoryService for PostgresMemory {
         self.entries_of(&doing, &rows)
     }
 
+    fn embedder_calls(&self, texts: usize) -> usize {
+        self.similarity.as_ref().map_or(0, |_| SimilaritySearch::calls(texts))
+    }
+
     async fn search(&self, app: &str, user: &str, query: &str) -> Result<Vec<MemoryEntry>, StoreError> {
         let words: Vec<String> = query_words(query).iter().map(|word| lexeme(word)).collect();
         if words.is_empty() {

@@ -4,8 +4,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hatchery_core::{Content, Embedder};
+use tokio::time::timeout;
+
+/// How long a call of the embedder may take. A run, or a search, waits for it.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Texts of one call of the embedder.
 const BATCH: usize = 100;
@@ -54,33 +59,36 @@ impl SimilaritySearch {
         &self.name
     }
 
-    /// Embeds texts. One that cannot be embedded, now or at all, has no vector.
+    /// Embeds texts. One that cannot be embedded, now or at all, has no vector, and neither have those after a failure: the
+    /// caller waits for at most one answer that does not come.
     pub(crate) async fn embed(&self, texts: Vec<String>) -> Vec<Option<UnitVector>> {
         let mut vectors = Vec::with_capacity(texts.len());
         for batch in texts.chunks(BATCH) {
-            match self.embedder.embed(batch.to_vec()).await {
-                Ok(embedded) if embedded.len() == batch.len() => {
-                    vectors.extend(embedded.into_iter().map(UnitVector::of));
-                }
-                Ok(embedded) => {
-                    let (expected, returned) = (batch.len(), embedded.len());
-                    tracing::warn!(
-                        embedder = &*self.name,
-                        "{returned} vectors instead of {expected}; the texts are found by their words only"
-                    );
-                    vectors.extend(batch.iter().map(|_| None));
-                }
-                Err(error) => {
-                    tracing::warn!(
-                        embedder = &*self.name,
-                        %error,
-                        "texts cannot be embedded; they are found by their words only"
-                    );
-                    vectors.extend(batch.iter().map(|_| None));
+            match self.embed_batch(batch).await {
+                Ok(embedded) => vectors.extend(embedded.into_iter().map(UnitVector::of)),
+                Err(problem) => {
+                    let embedder = &*self.name;
+                    tracing::warn!(embedder, "{problem}; texts that cannot be embedded are found by their words only");
+                    break;
                 }
             }
         }
+        vectors.resize(texts.len(), None);
         vectors
+    }
+
+    async fn embed_batch(&self, batch: &[String]) -> Result<Vec<Vec<f32>>, String> {
+        match timeout(TIMEOUT, self.embedder.embed(batch.to_vec())).await {
+            Ok(Ok(embedded)) if embedded.len() == batch.len() => Ok(embedded),
+            Ok(Ok(embedded)) => Err(format!("{} vectors instead of {}", embedded.len(), batch.len())),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("no vectors within {} s", TIMEOUT.as_secs())),
+        }
+    }
+
+    /// Returns the calls of the embedder for this number of texts.
+    pub(super) fn calls(texts: usize) -> usize {
+        texts.div_ceil(BATCH)
     }
 
     /// Embeds a query.

@@ -174,6 +174,10 @@ impl MemoryService for SqliteMemory {
         found.await.map_err(self.database.error(format_args!("list the entries of the memory ({session})")))
     }
 
+    fn embedder_calls(&self, texts: usize) -> usize {
+        self.similarity.as_ref().map_or(0, |_| SimilaritySearch::calls(texts))
+    }
+
     async fn search(&self, app: &str, user: &str, query: &str) -> Result<Vec<MemoryEntry>, StoreError> {
         let words: Vec<Box<str>> = query_words(query).into_iter().collect();
         if words.is_empty() {

@@ -1,125 +1,109 @@
-//! An artifact service that enforces quotas. The totals of a session are read from the service once and then cached.
-//! Saves of other processes are noticed when the totals are read again, after a deletion or a failure.
+//! An artifact service that enforces quotas, also for what is being saved. Saves of other processes are noticed when the
+//! totals are read again, after a deletion or a failure.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+mod ledger;
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use hatchery_core::sync::MutexExt;
 use hatchery_core::{
     ArtifactService, ArtifactStream, ArtifactUsage, Blob, ByteStream, IdKind, Part, PartData, SessionKey, StoreError,
 };
+use tokio::sync::mpsc;
 
-use super::{AppQuotas, Quota, Quotas, audit};
-use crate::keyed_lock::{KeyedLock, KeyedLockGuard, LockMode, MAX_WAIT, busy};
-
-/// Maximum number of sessions whose totals are cached.
-const MAX_CACHED_SESSIONS: usize = 16_384;
-
-/// App and user.
-type Owner = (Arc<str>, Arc<str>);
-
-/// Versions and bytes.
-type Totals = (u64, u64);
+use self::ledger::{Ledger, Reservation};
+use super::{AppQuotas, audit};
+use crate::tasks::run_to_completion;
 
 /// An [`ArtifactService`] that rejects saves that exceed a quota, and names that are too long or contain control
-/// characters.
+/// characters. A save whose bytes are complete ends also if its caller is dropped, so that it is counted.
 pub struct QuotaArtifacts {
     inner: Arc<dyn ArtifactService>,
-    quotas: Arc<AppQuotas>,
-    users: KeyedLock<Owner>,
-    cache: Mutex<UsageCache>,
-}
-
-#[derive(Default)]
-struct UsageCache {
-    users: HashMap<Owner, CachedUser>,
-    /// Number of cached sessions of all users.
-    sessions: usize,
-}
-
-#[derive(Default)]
-struct CachedUser {
-    all: Totals,
-    sessions: HashMap<Arc<str>, Totals>,
+    ledger: Arc<Ledger>,
 }
 
 impl QuotaArtifacts {
     /// Wraps a service.
     pub fn new(inner: Arc<dyn ArtifactService>, quotas: Arc<AppQuotas>) -> Self {
-        Self { inner, quotas, users: KeyedLock::default(), cache: Mutex::default() }
-    }
-
-    /// Waits for earlier writes of the user.
-    async fn lock_for_write(&self, session: &SessionKey) -> Result<KeyedLockGuard<'_, Owner>, StoreError> {
-        let guard =
-            self.users.acquire((session.app.clone(), session.user.clone()), LockMode::Exclusive, MAX_WAIT).await;
-        guard.ok_or_else(|| busy("other artifacts of this user are being saved"))
+        Self { ledger: Arc::new(Ledger::new(inner.clone(), quotas)), inner }
     }
 
     async fn save_checked(&self, session: &SessionKey, name: &str, part: &Part) -> Result<u64, StoreError> {
-        let bytes = part.stored_bytes();
-        let _guard = self.lock_for_write(session).await?;
-        let used = self.totals(session).await?;
-        let after = add_version(self.quotas.of(&session.app), used, bytes, name.starts_with("user:"))?;
-        let result = self.inner.save(session, name, part).await;
-        let mut cache = self.cache();
-        match &result {
-            Ok(_) => cache.insert(session, after),
-            Err(_) => cache.invalidate(session),
-        }
-        result
+        let reservation = self.ledger.reserve(session, is_user_scoped(name), part.stored_bytes()).await?;
+        let (inner, session, name, part) = (self.inner.clone(), session.clone(), name.to_owned(), part.clone());
+        run_to_completion(async move {
+            let version = inner.save(&session, &name, &part).await?;
+            reservation.commit();
+            Ok(version)
+        })
+        .await
     }
 
-    /// As [`QuotaArtifacts::save_checked`]. Other saves of the user wait only while the end of the stream is saved, so its
-    /// bytes are counted then, too.
+    /// As [`QuotaArtifacts::save_checked`], with bytes that count from when they are received.
     async fn save_stream_checked(
         &self,
         session: &SessionKey,
         name: &str,
         mime_type: &str,
-        bytes: ByteStream<'_>,
+        mut bytes: ByteStream<'_>,
     ) -> Result<u64, StoreError> {
-        let (quotas, is_users) = (self.quotas.of(&session.app), name.starts_with("user:"));
-        let used = self.totals(session).await?;
         let blob = Blob { mime_type: mime_type.to_owned(), ..Blob::default() };
         let empty = Part::from(PartData::InlineData(blob)).stored_bytes();
-        add_version(quotas, used, empty, is_users)?;
-        let end = Mutex::new(None);
-        let at_end = &end;
-        let counted = stream::try_unfold((bytes, empty), move |(mut bytes, mut size)| async move {
-            if let Some(chunk) = bytes.try_next().await? {
-                size += chunk.len() as u64;
-                add_version(quotas, used, size, is_users)?;
-                return Ok(Some((chunk, (bytes, size))));
+        let reservation = self.ledger.reserve(session, is_user_scoped(name), empty).await?;
+        let (sender, received) = mpsc::channel(1);
+        let save = ReceivedArtifact { reservation, received };
+        let (inner, session, name, mime_type) =
+            (self.inner.clone(), session.clone(), name.to_owned(), mime_type.to_owned());
+        let save = run_to_completion(async move { save.save(&*inner, &session, &name, &mime_type).await });
+        let send = async move {
+            loop {
+                let next = tokio::select! {
+                    // The save has failed.
+                    () = sender.closed() => return,
+                    next = bytes.try_next() => next,
+                };
+                let is_last = !matches!(next, Ok(Some(_)));
+                if sender.send(next).await.is_err() || is_last {
+                    return;
+                }
             }
-            let guard = self.lock_for_write(session).await?;
-            let after = add_version(quotas, self.totals(session).await?, size, is_users)?;
-            *at_end.lock_unpoisoned() = Some((guard, after));
-            Ok::<_, StoreError>(None)
+        };
+        futures::join!(save, send).0
+    }
+}
+
+/// An artifact whose bytes another task receives. If that ends without a last message, nothing is saved.
+struct ReceivedArtifact {
+    reservation: Reservation,
+    /// The chunks, then `None` or an error.
+    received: mpsc::Receiver<Result<Option<Bytes>, StoreError>>,
+}
+
+impl ReceivedArtifact {
+    async fn save(
+        self,
+        inner: &dyn ArtifactService,
+        session: &SessionKey,
+        name: &str,
+        mime_type: &str,
+    ) -> Result<u64, StoreError> {
+        let Self { mut reservation, received } = self;
+        let counted = stream::try_unfold((received, &mut reservation), |(mut received, reservation)| async move {
+            let next = received.recv().await;
+            let cancelled = || StoreError::InvalidRequest("the upload was cancelled before its end".into());
+            match next.ok_or_else(cancelled)?? {
+                Some(chunk) => {
+                    reservation.grow(chunk.len() as u64)?;
+                    Ok(Some((chunk, (received, reservation))))
+                }
+                None => reservation.check().await.map(|()| None),
+            }
         });
-        let result = self.inner.save_stream(session, name, mime_type, counted.boxed()).await;
-        let end = end.lock_unpoisoned().take();
-        let mut cache = self.cache();
-        match (&result, &end) {
-            (Ok(_), Some((_guard, after))) => cache.insert(session, *after),
-            (Ok(_), None) | (Err(_), _) => cache.invalidate(session),
-        }
-        result
-    }
-
-    /// Returns the usage of the session and of its user.
-    async fn totals(&self, session: &SessionKey) -> Result<ArtifactUsage, StoreError> {
-        let cached = self.cache().usage(session);
-        match cached {
-            Some(usage) => Ok(usage),
-            None => self.inner.usage(session).await,
-        }
-    }
-
-    fn cache(&self) -> MutexGuard<'_, UsageCache> {
-        self.cache.lock_unpoisoned()
+        let version = inner.save_stream(session, name, mime_type, counted.boxed()).await?;
+        reservation.commit();
+        Ok(version)
     }
 }
 
@@ -158,6 +142,10 @@ impl ArtifactService for QuotaArtifacts {
         self.inner.load_stream(session, name, version).await
     }
 
+    fn stream_buffer(&self) -> Option<usize> {
+        self.inner.stream_buffer()
+    }
+
     async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {
         session.check()?;
         self.inner.list(session).await
@@ -170,42 +158,18 @@ impl ArtifactService for QuotaArtifacts {
 
     /// Accepts any name, so that artifacts whose names are invalid by now can be deleted.
     async fn delete(&self, session: &SessionKey, name: &str) -> Result<(), StoreError> {
-        let _guard = self.lock_for_write(session).await?;
-        let deleted = self.inner.delete(session, name).await;
-        self.cache().invalidate(session);
-        deleted
+        let (inner, ledger) = (self.inner.clone(), self.ledger.clone());
+        let (session, name) = (session.clone(), name.to_owned());
+        run_to_completion(async move {
+            let deleted = inner.delete(&session, &name).await;
+            ledger.record_deletion(&session);
+            deleted
+        })
+        .await
     }
 
     async fn usage(&self, session: &SessionKey) -> Result<ArtifactUsage, StoreError> {
         self.inner.usage(session).await
-    }
-}
-
-impl UsageCache {
-    fn usage(&self, session: &SessionKey) -> Option<ArtifactUsage> {
-        let user = self.users.get(&(session.app.clone(), session.user.clone()))?;
-        let (session_versions, session_bytes) = *user.sessions.get(&session.id)?;
-        let (user_versions, user_bytes) = user.all;
-        Some(ArtifactUsage { session_versions, session_bytes, user_versions, user_bytes })
-    }
-
-    fn insert(&mut self, session: &SessionKey, usage: ArtifactUsage) {
-        if self.sessions >= MAX_CACHED_SESSIONS {
-            // Totals are read again when they are needed.
-            *self = Self::default();
-        }
-        let user = self.users.entry((session.app.clone(), session.user.clone())).or_default();
-        user.all = (usage.user_versions, usage.user_bytes);
-        let totals = (usage.session_versions, usage.session_bytes);
-        if user.sessions.insert(session.id.clone(), totals).is_none() {
-            self.sessions += 1;
-        }
-    }
-
-    fn invalidate(&mut self, session: &SessionKey) {
-        if let Some(user) = self.users.remove(&(session.app.clone(), session.user.clone())) {
-            self.sessions = self.sessions.saturating_sub(user.sessions.len());
-        }
     }
 }
 
@@ -214,18 +178,6 @@ fn check(session: &SessionKey, name: &str) -> Result<(), StoreError> {
     Ok(IdKind::Artifact.check(name)?)
 }
 
-/// Returns the totals after saving a version of this size.
-fn add_version(quotas: &Quotas, used: ArtifactUsage, bytes: u64, is_users: bool) -> Result<ArtifactUsage, StoreError> {
-    let mut after = used;
-    if !is_users {
-        after.session_versions += 1;
-        after.session_bytes = after.session_bytes.saturating_add(bytes);
-        quotas.check(Quota::SessionArtifacts, after.session_versions)?;
-        quotas.check(Quota::SessionArtifactBytes, after.session_bytes)?;
-    }
-    after.user_versions += 1;
-    after.user_bytes = after.user_bytes.saturating_add(bytes);
-    quotas.check(Quota::UserArtifacts, after.user_versions)?;
-    quotas.check(Quota::UserArtifactBytes, after.user_bytes)?;
-    Ok(after)
+fn is_user_scoped(name: &str) -> bool {
+    name.starts_with("user:")
 }

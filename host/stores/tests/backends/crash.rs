@@ -5,7 +5,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use hatchery_core::{Event, EventActions, EventData, EventWindow, JsonMap, SessionKey, SessionService, State};
+use hatchery_core::{
+    Event, EventActions, EventData, EventWindow, JsonMap, SessionKey, SessionService, State, StoreError,
+};
 use hatchery_stores::open_sessions;
 use tokio::runtime::Runtime;
 
@@ -38,7 +40,7 @@ fn append_for_ever(uri: &str) {
         for number in 0..SESSIONS {
             let sessions = sessions.clone();
             tokio::spawn(async move {
-                let key = sessions.create("app", "ann", None, JsonMap::new()).await.unwrap().key;
+                let key = create(&*sessions).await;
                 for count in 0_u64.. {
                     let state_delta = [("count".into(), count.into()), (format!("user:{number}"), count.into())];
                     let actions =
@@ -55,13 +57,28 @@ fn append_for_ever(uri: &str) {
     });
 }
 
+/// Creates a session. One whose creation was not acknowledged is left empty.
+async fn create(sessions: &dyn SessionService) -> SessionKey {
+    loop {
+        match sessions.create("app", "ann", None, JsonMap::new()).await {
+            Ok(session) => return session.key,
+            Err(error) => assert!(is_temporary(&error), "{error}"),
+        }
+    }
+}
+
 async fn append(sessions: &dyn SessionService, key: &SessionKey, event: &Arc<Event>) -> u64 {
     loop {
         match sessions.append(key, event).await {
             Ok(revision) => return revision,
-            Err(error) => assert!(matches!(error.code(), "STORE_BUSY" | "STORE_FAILED"), "{error}"),
+            Err(error) => assert!(is_temporary(&error), "{error}"),
         }
     }
+}
+
+/// Returns true for errors of a server that is gone or starts again.
+fn is_temporary(error: &StoreError) -> bool {
+    matches!(error.code(), "STORE_BUSY" | "STORE_FAILED")
 }
 
 /// A process that appends.

@@ -10,8 +10,8 @@ use hatchery_core::{
     ArtifactService, Blob, CallRecord, Content, Event, EventActions, EventData, EventWindow, JsonMap, MemoryService,
     Part, PartData, Services, SessionKey, SessionService, StoreError, StoredRun, TurnStart,
 };
-use hatchery_stores::encryption::{EncryptedArtifacts, EncryptedMemory, EncryptedSessions, EncryptionKeys};
-use hatchery_stores::{DirectoryArtifacts, MemoryArtifacts, SqliteMemory, SqliteSessions};
+use hatchery_stores::encryption::{EncryptedArtifacts, EncryptedMemory, EncryptedSessions, EncryptionKeys, PlainData};
+use hatchery_stores::{DirectoryArtifacts, MemoryArtifacts, MemorySessions, SqliteMemory, SqliteSessions};
 use hatchery_test_support::map;
 use serde_json::json;
 
@@ -228,4 +228,124 @@ async fn a_memory_that_cannot_list_its_entries_says_so() {
     let memory = EncryptedMemory::new(Arc::new(SearchOnly), Arc::new(keys(&[("k", "01")])));
     let refused = memory.search("app", "ann", SECRET).await.unwrap_err().to_string();
     assert_eq!(refused, "this memory service cannot list its sessions");
+}
+
+/// Changes a character of a sealed text, not the last one, of which not every bit counts.
+fn damaged(sealed: &str) -> String {
+    let (before, rest) = sealed.split_at(sealed.len() - 8);
+    let other = if rest.starts_with('A') { 'B' } else { 'A' };
+    format!("{before}{other}{}", &rest[1..])
+}
+
+/// Copies a session, with a change of its second sealed event.
+async fn copy(inner: &dyn SessionService, key: &SessionKey, change: impl Fn(&str) -> String) -> SessionKey {
+    let stored = inner.get(key, EventWindow::All).await.unwrap().unwrap();
+    let copy = inner.create(&key.app, &key.user, None, JsonMap::new()).await.unwrap().key;
+    for (index, event) in stored.events.iter().enumerate() {
+        let sealed = event.custom_metadata.as_ref().unwrap()["hatchery:sealedEvent"].as_str().unwrap();
+        let sealed = if index == 1 { change(sealed) } else { sealed.to_owned() };
+        let data = EventData {
+            id: event.id.clone(),
+            author: event.author.clone(),
+            custom_metadata: Some(Box::new(json!({ "hatchery:sealedEvent": sealed }))),
+            timestamp: event.timestamp,
+            ..EventData::default()
+        };
+        inner.append(&copy, &Event::new(data)).await.unwrap();
+    }
+    copy
+}
+
+fn message(text: &str) -> Arc<Event> {
+    let content = Some(Arc::new(Content::user(text)));
+    Event::new(EventData { author: "user".into(), content, ..EventData::default() })
+}
+
+#[tokio::test]
+async fn a_damaged_event_is_shown_as_unreadable_and_its_session_continues() {
+    let inner: Arc<dyn SessionService> = Arc::new(MemorySessions::new());
+    let sessions = EncryptedSessions::new(inner.clone(), Arc::new(keys(&[("k", "01")])));
+    let original = sessions.create("app", "ann", None, JsonMap::new()).await.unwrap().key;
+    for text in ["one", "two", "three"] {
+        sessions.append(&original, &message(text)).await.unwrap();
+    }
+    let key = copy(&*inner, &original, damaged).await;
+    for (window, second) in [(EventWindow::All, 1), (EventWindow::Recent(2), 0), (EventWindow::AfterRevision(1), 0)] {
+        let events = sessions.get(&key, window).await.unwrap().unwrap().events;
+        let error = (events[second].error_code.as_deref(), events[second].error_message.as_deref());
+        let expected = "event 2 of the session cannot be read and is left out: it cannot be decrypted";
+        assert_eq!(error, (Some("UNREADABLE_EVENT"), Some(expected)), "{window:?}");
+        assert_eq!(events.last().unwrap().content.as_ref().unwrap().text(), "three");
+    }
+    assert_eq!(sessions.append(&key, &message("four")).await.unwrap(), 4);
+    let unknown = copy(&*inner, &original, |sealed| sealed.replace(":k:", ":lost:")).await;
+    let refused = sessions.get(&unknown, EventWindow::All).await.unwrap_err();
+    assert_eq!(refused.code(), "STORE_FAILED", "a key that is missing can be added");
+}
+
+#[tokio::test]
+async fn a_damaged_value_of_one_session_does_not_hide_the_others() {
+    let inner: Arc<dyn SessionService> = Arc::new(MemorySessions::new());
+    let sessions = EncryptedSessions::new(inner.clone(), Arc::new(keys(&[("k", "01")])));
+    sessions.create("app", "ann", Some("s1"), map(json!({"a": 1}))).await.unwrap();
+    sessions.create("app", "ann", Some("s2"), map(json!({"a": 2, "b": 3}))).await.unwrap();
+    let stored = inner.get(&SessionKey::new("app", "ann", "s2"), EventWindow::All).await.unwrap().unwrap();
+    let broken = damaged(stored.state.get("a").unwrap().as_str().unwrap());
+    let state_delta = map(json!({ "a": broken }));
+    let actions = EventActions { state_delta, ..EventActions::default() };
+    inner.append(&stored.key, &Event::new(EventData { actions, ..EventData::default() })).await.unwrap();
+    let mut listed: Vec<_> = sessions.list("app", "ann").await.unwrap();
+    listed.sort_by(|one, other| one.key.id.cmp(&other.key.id));
+    let states: Vec<_> = listed.iter().map(|session| serde_json::to_value(&session.state).unwrap()).collect();
+    assert_eq!(states, [json!({"a": 1}), json!({"b": 3})]);
+    assert_eq!(sessions.list_page("app", "ann", None, 9).await.unwrap().sessions.len(), 2);
+    let refused = sessions.get(&stored.key, EventWindow::All).await.unwrap_err().to_string();
+    assert!(refused.starts_with("the state `a` ("), "{refused}");
+}
+
+#[tokio::test]
+async fn data_that_is_not_encrypted_can_be_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (key, event) = store(&plain(folder.path()).await).await;
+    let strict = keys(&[("k", "01")]).with_plain_data(PlainData::Refuse).encrypt(plain(folder.path()).await);
+    let reason = "cannot be decrypted: it is not encrypted, and `encryption.plain` in hatchery.yaml refuses that: it was \
+                  stored without encryption, or somebody has replaced it";
+    let refused = [
+        strict.sessions.get(&key, EventWindow::All).await.unwrap_err(),
+        strict.sessions.append(&key, &event).await.unwrap_err(),
+        strict.sessions.journal().unwrap().read(&key, "r1").await.unwrap_err(),
+        strict.sessions.runs().unwrap().get(&key, "r1").await.unwrap_err(),
+        strict.artifacts.load(&key, "picture", None).await.unwrap_err(),
+        strict.artifacts.load_stream(&key, "note", None).await.unwrap_err(),
+        strict.memory.search("app", "ann", SECRET).await.unwrap_err(),
+    ];
+    for error in refused {
+        assert_eq!(error.code(), "STORE_FAILED");
+        assert!(error.to_string().ends_with(reason), "{error}");
+    }
+
+    // What is encrypted is read, and a plain event among it is not used.
+    let folder = tempfile::tempdir().unwrap();
+    let strict = || keys(&[("k", "01")]).with_plain_data(PlainData::Refuse);
+    let (key, event) = store(&strict().encrypt(plain(folder.path()).await)).await;
+    let services = strict().encrypt(plain(folder.path()).await);
+    check(&services, &key, &event).await;
+    plain(folder.path()).await.sessions.append(&key, &message("forged")).await.unwrap();
+    let events = services.sessions.get(&key, EventWindow::All).await.unwrap().unwrap().events;
+    assert_eq!((events.len(), events[1].error_code.as_deref()), (2, Some("UNREADABLE_EVENT")));
+    assert_eq!(events[1].content, None);
+}
+
+#[tokio::test]
+async fn a_large_session_is_decrypted_outside_of_the_workers() {
+    let sessions = EncryptedSessions::new(Arc::new(MemorySessions::new()), Arc::new(keys(&[("k", "01")])));
+    for (id, bytes, is_ready) in [("small", 10, true), ("large", 1 << 20, false)] {
+        let key = sessions.create("app", "ann", Some(id), JsonMap::new()).await.unwrap().key;
+        sessions.append(&key, &message(&"x".repeat(bytes))).await.unwrap();
+        let mut get = sessions.get(&key, EventWindow::All);
+        assert_eq!(futures::poll!(&mut get).is_ready(), is_ready, "{id}");
+        if !is_ready {
+            assert_eq!(get.await.unwrap().unwrap().events.len(), 1);
+        }
+    }
 }

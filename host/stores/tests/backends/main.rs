@@ -23,4 +23,6 @@ mod object_stores;
 mod objects;
 mod retrieval;
 mod sqlite;
+#[cfg(feature = "object-store")]
+mod uploads;
 mod uris;

@@ -114,6 +114,7 @@ mod sessions;
 mod similarity;
 mod support;
 mod turns;
+mod uploads;
 mod usage;
 #[cfg(feature = "postgres")]
 mod vectors;

@@ -239,3 +239,27 @@ async fn a_service_that_compares_no_embeddings_is_named_before_it_is_opened() {
         );
     }
 }
+
+/// Counts calls, and never answers.
+#[derive(Default)]
+struct Silent(AtomicUsize);
+
+#[async_trait]
+impl Embedder for Silent {
+    async fn embed(&self, _: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_embedder_that_does_not_answer_is_asked_once_and_given_up_after_ten_seconds() {
+    let embedder = Arc::new(Silent::default());
+    let memory = KeywordMemory::new().with_similarity(SimilaritySearch::new("silent", embedder.clone()));
+    let texts: Vec<String> = (0..300).map(|number| format!("automobile {number}")).collect();
+    let start = tokio::time::Instant::now();
+    remember(&memory, "s1", &texts.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    assert_eq!((start.elapsed().as_secs(), embedder.0.load(Ordering::Relaxed)), (10, 1));
+    assert_eq!(search(&memory, "7").await, ["automobile 7"]);
+    assert_eq!((start.elapsed().as_secs(), embedder.0.load(Ordering::Relaxed)), (20, 2));
+}

@@ -26,7 +26,7 @@ async fn attempt(catalog: &Arc<Catalog>, services: &Services, previous: Option<u
     };
     let session = services.sessions.get(&key(), EventWindow::All).await.unwrap().unwrap();
     let new = NewInvocation::new(session, services.clone());
-    let lease = TurnLease::new(services.sessions.clone(), key(), turn.fence, (acquired, duration), new.cancel.clone());
+    let lease = TurnLease::new(services.sessions.clone(), key(), turn.fence, acquired, duration, new.cancel.clone());
     let lease = Arc::new(lease);
     let journal = Arc::new(RunJournal::new(lease.clone(), "e-test"));
     assert!(journal.load().await.unwrap(), "the run has not finished");

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    AgentContext, AgentHost, CallContext, Event, EventData, EventSink, ItemResolver, JsonMap, Model, RunConfig,
-    RunError, ToolAuthorizer, ToolError,
+    AgentContext, AgentHost, Blob, CallContext, Event, EventData, EventSink, ItemResolver, JsonMap, Model, PartData,
+    RunConfig, RunError, ToolAuthorizer, ToolError,
 };
 use hatchery_engine::Plugins;
 use hatchery_models::scripted::Scripted;
@@ -119,6 +119,18 @@ async fn granted_code_reads_and_writes_artifacts() {
         assert_eq!(read.await, Ok(expected.clone()));
         assert_eq!(ask(json!({"artifacts": "write"}), "artifacts", args).await, Ok(expected));
     }
+}
+
+#[tokio::test]
+async fn an_artifact_that_exceeds_the_memory_of_a_call_is_not_read() {
+    let catalog = seeker(json!({"artifacts": "read"})).await;
+    let cx = context(&catalog);
+    let blob = Blob { mime_type: "image/png".into(), data: vec![0; 65 << 20].into(), display_name: None };
+    cx.save_artifact("chart", &PartData::InlineData(blob).into()).await.unwrap();
+    let error = call_in(&cx, &catalog, "artifacts", json!({"name": "load"})).await.unwrap_err().to_string();
+    assert!(error.contains("memory"), "{error}");
+    let error = cx.load_artifact("chart", None).await.unwrap_err();
+    assert_eq!(error.code(), "REFUSED");
 }
 
 #[tokio::test]

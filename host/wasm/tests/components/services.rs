@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{ItemResolver, JsonMap, RunConfig, StreamingMode};
+use hatchery_core::{ItemResolver, JsonMap, ModelResolver, RunConfig, StreamingMode};
 use hatchery_engine::{App, AppSettings, Plugins, RunRequest, Runner};
+use hatchery_models::ModelProviders;
 use hatchery_models::scripted::{Reply, Scripted};
+use hatchery_stores::{KeywordMemory, SimilaritySearch};
 use serde_json::{Value, json};
 
 use crate::imports::CapturedLog;
-use crate::support::{Chat, Lab, OneModel, call, context, run_app, services, transcript};
+use crate::support::{Chat, Lab, OneModel, call, call_in, context, context_with_memory, run_app, services, transcript};
 
 /// Returns the texts of a run of an app of the component.
 async fn texts(app: &str, message: &str) -> Vec<String> {
@@ -152,6 +154,27 @@ async fn embeddings_count_as_model_calls() {
     let args = json!({"model": "local:hashed-ngrams", "texts": ["a"]});
     let error = call(&lab.catalog().await, "compare", args).await.unwrap_err().to_string();
     assert_eq!(error, "it exceeded its limit of 0 model calls");
+}
+
+#[tokio::test]
+async fn calls_of_the_memorys_embedder_count_as_model_calls() {
+    let limits = hatchery_wasm::Limits { model_calls: 0, ..hatchery_wasm::Limits::default() };
+    let lab = Lab::new().with("services").with_limits(limits).with_grants("services", json!({"memory": "write"}));
+    let catalog = lab.catalog().await;
+    let embedder = ModelProviders::new().embedder("local:hashed-ngrams").unwrap();
+    let similarity = SimilaritySearch::new("local:hashed-ngrams", embedder);
+    for what in ["search", "add_session", "add_events"] {
+        let args = json!({"what": what, "text": "lamp"});
+        let by_words = context_with_memory(&catalog, Arc::new(KeywordMemory::new()));
+        call_in(&by_words, &catalog, "memory", args.clone()).await.unwrap();
+        let memory = Arc::new(KeywordMemory::new().with_similarity(similarity.clone()));
+        let answer = call_in(&context_with_memory(&catalog, memory), &catalog, "memory", args).await;
+        match what {
+            // The session has no events yet.
+            "add_session" => drop(answer.unwrap()),
+            _ => assert_eq!(answer.unwrap_err().to_string(), "it exceeded its limit of 0 model calls", "{what}"),
+        }
+    }
 }
 
 #[tokio::test]

@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock, Mutex};
 use async_trait::async_trait;
 use hatchery_core::{
     AgentContext, AgentHost, AgentKind, CallContext, Content, Embedder, Event, EventSink, EventWindow, Invocation,
-    InvocationWriter, ItemResolver, JsonMap, LiveRequest, LiveRequestQueue, Model, ModelResolver, NewInvocation,
-    RunConfig, RunError, Services, Session, SessionKey, State, Timestamp, ToolAuthorizer, ToolError,
+    InvocationWriter, ItemResolver, JsonMap, LiveRequest, LiveRequestQueue, MemoryService, Model, ModelResolver,
+    NewInvocation, RunConfig, RunError, Services, Session, SessionKey, State, Timestamp, ToolAuthorizer, ToolError,
 };
 use hatchery_engine::{App, AppDirectory, LiveRunRequest, Plugins, RunRequest, Runner};
 use hatchery_models::ModelProviders;
@@ -145,17 +145,26 @@ fn services_with(models: Arc<dyn ModelResolver>) -> Services {
     }
 }
 
-/// Returns an invocation without an engine, with the user message `text`, and the handle that changes its session.
-pub fn invocation_with_writer(text: &str) -> (Arc<Invocation>, InvocationWriter) {
-    let session = Session {
+/// Returns the context of a call with this memory.
+pub fn context_with_memory(catalog: &Arc<Catalog>, memory: Arc<dyn MemoryService>) -> CallContext {
+    let services = Services { memory, ..services(Scripted::new()) };
+    context_in(catalog, Invocation::new(NewInvocation::new(session(), services)).0)
+}
+
+fn session() -> Session {
+    Session {
         key: SessionKey::new("app", "user", "session"),
         state: State::default(),
         events: Default::default(),
         revision: 0,
         created: Timestamp::now(),
         last_update_time: Timestamp::now(),
-    };
-    let new = NewInvocation::new(session, services(Scripted::new()));
+    }
+}
+
+/// Returns an invocation without an engine, with the user message `text`, and the handle that changes its session.
+pub fn invocation_with_writer(text: &str) -> (Arc<Invocation>, InvocationWriter) {
+    let new = NewInvocation::new(session(), services(Scripted::new()));
     Invocation::new(NewInvocation { id: "e-test".into(), user_content: Arc::new(Content::user(text)), ..new })
 }
 

@@ -15,6 +15,9 @@ use crate::permissions;
 /// The bytes that are read or written at once.
 const CHUNK: usize = 256 << 10;
 
+/// The bytes of a stream in memory: a chunk that is collected and one that is written, or one that is read and one that is sent.
+pub(super) const BUFFER: usize = 2 * CHUNK;
+
 /// A file that is removed unless another link to it exists.
 pub(super) struct UnfinishedFile(pub(super) PathBuf);
 

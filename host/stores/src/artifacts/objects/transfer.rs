@@ -20,8 +20,11 @@ const PIECE: usize = 8 << 20;
 /// How many pieces are sent or received at the same time.
 const PARALLEL_PIECES: usize = 2;
 
+/// The bytes of a stream in memory: the pieces that are sent, and the one that is collected.
+pub(super) const BUFFER: usize = (PARALLEL_PIECES + 1) * PIECE;
+
 /// An upload that is aborted unless it is finished.
-struct Upload(Option<WriteMultipart>);
+pub(super) struct Upload(Option<WriteMultipart>);
 
 impl Drop for Upload {
     fn drop(&mut self) {
@@ -35,25 +38,29 @@ impl Drop for Upload {
     }
 }
 
+/// Bytes that are received, and stored once they are [finished](ObjectArtifacts::finish).
+pub(super) enum Received {
+    /// Few bytes, which are sent in one request.
+    Whole(PutPayloadMut),
+    /// Pieces, of which the last ones are not sent yet.
+    Pieces(Upload),
+}
+
 impl ObjectArtifacts {
-    /// Stores bytes: in one request if they are few, otherwise in pieces.
-    pub(super) async fn upload(
+    /// Receives bytes, and sends them in pieces if they are many.
+    pub(super) async fn receive(
         &self,
         path: &Path,
         mime_type: &str,
         mut bytes: ByteStream<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Received, StoreError> {
         let failed = |error| self.failure("save", error);
-        let attributes = media_type(mime_type);
         let mut first = PutPayloadMut::new();
         while first.content_length() < PIECE {
-            let Some(chunk) = bytes.try_next().await? else {
-                let options = PutOptions { attributes, ..PutOptions::default() };
-                return self.store.put_opts(path, first.freeze(), options).await.map(drop).map_err(failed);
-            };
+            let Some(chunk) = bytes.try_next().await? else { return Ok(Received::Whole(first)) };
             first.push(chunk);
         }
-        let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
+        let options = PutMultipartOptions { attributes: media_type(mime_type), ..PutMultipartOptions::default() };
         let begun = self.store.put_multipart_opts(path, options).await.map_err(failed)?;
         let mut upload = Upload(Some(WriteMultipart::new_with_chunk_size(begun, PIECE)));
         let mut bytes = stream::iter(first.freeze().into_iter().map(Ok)).chain(bytes);
@@ -62,13 +69,25 @@ impl ObjectArtifacts {
             upload.wait_for_capacity(PARALLEL_PIECES).await.map_err(failed)?;
             upload.put(chunk);
         }
-        match upload.0.take() {
-            Some(upload) => upload.finish().await.map(drop).map_err(failed),
-            None => Err(StoreError::backend(
-                format!("cannot save artifacts in {}", self.location),
-                "the upload was aborted",
-            )),
-        }
+        Ok(Received::Pieces(upload))
+    }
+
+    /// Stores the object of received bytes.
+    pub(super) async fn finish(&self, path: &Path, mime_type: &str, received: Received) -> Result<(), StoreError> {
+        let stored = match received {
+            Received::Whole(bytes) => {
+                let options = PutOptions { attributes: media_type(mime_type), ..PutOptions::default() };
+                self.store.put_opts(path, bytes.freeze(), options).await
+            }
+            Received::Pieces(mut upload) => match upload.0.take() {
+                Some(upload) => upload.finish().await,
+                None => {
+                    let context = format!("cannot save artifacts in {}", self.location);
+                    return Err(StoreError::backend(context, "the upload was aborted"));
+                }
+            },
+        };
+        stored.map(drop).map_err(|error| self.failure("save", error))
     }
 
     /// Returns the length of an object and its bytes; `None` if it does not exist.

@@ -200,7 +200,7 @@ async fn a_database_of_every_earlier_version_is_migrated() {
         sessions.delete(&key).await.unwrap();
         assert!(sessions.get(&key, EventWindow::All).await.unwrap().is_none(), "{version}");
         sessions.close().await;
-        let now: usize = raw(&file).query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
-        assert_eq!(now, MIGRATIONS.len());
+        let now: i64 = raw(&file).query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+        assert_eq!(usize::try_from(now).unwrap(), MIGRATIONS.len());
     }
 }

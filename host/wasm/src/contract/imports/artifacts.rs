@@ -1,6 +1,6 @@
 //! `artifacts`: the artifacts of the session.
 
-use hatchery_core::Part;
+use hatchery_core::{MAX_LOADED_BYTES, Part};
 use wasmtime::component::HasSelf;
 
 use super::{Access as Accessor, StoreAccess, check_change, check_permission, reserve};
@@ -45,7 +45,13 @@ pub(super) async fn load(
     version: Option<u64>,
 ) -> Result<Option<wit::Part>, wit::Error> {
     let cx = check_permission(&mut store, Permission::Artifacts(Access::Read))?;
-    Ok(cx.load_artifact(&name, version).await?.map(|part| part.to_wit()))
+    let run = &cx.invocation;
+    let Some(artifact) = run.services.artifacts.load_stream(&run.session_key, &name, version).await? else {
+        return Ok(None);
+    };
+    // The bytes are copied into the component's memory.
+    let _reservation = reserve(&mut store, artifact.len)?;
+    Ok(Some(artifact.into_part(&name, MAX_LOADED_BYTES).await?.to_wit()))
 }
 
 pub(super) async fn list(mut store: impl StoreAccess) -> Result<Vec<String>, wit::Error> {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{EarlierCall, Event, EventData, EventWindow, SessionKey, StoreError};
+use hatchery_core::{CallContext, EarlierCall, Event, EventData, EventWindow, SessionKey, StoreError};
 use wasmtime::component::HasSelf;
 
 use super::journal::CallEntry;
-use super::{Access as Accessor, StoreAccess, check_change, check_permission, reserve};
+use super::{Access as Accessor, StoreAccess, check_change, check_permission, reserve, wit_error};
 use crate::contract::bindings::hatchery::agent::memory::{Host, HostWithStore};
 use crate::contract::convert::{EstimateSize, ToWit, all_from_wit, wit};
 use crate::policy::{Access, Permission};
@@ -30,6 +30,7 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
 
 pub(super) async fn search(mut store: impl StoreAccess, query: String) -> Result<Vec<wit::MemoryEntry>, wit::Error> {
     let cx = check_permission(&mut store, Permission::Memory(Access::Read))?;
+    count_embedder_calls(&mut store, &cx, 1)?;
     let entries = cx.search_memory(&query).await?.into_iter().map(|entry| wit::MemoryEntry {
         content: entry.content.to_wit(),
         author: entry.author,
@@ -39,7 +40,8 @@ pub(super) async fn search(mut store: impl StoreAccess, query: String) -> Result
 }
 
 pub(super) async fn add_session(mut store: impl StoreAccess, session: Option<String>) -> Result<(), wit::Error> {
-    let run = check_change(&mut store, Permission::Memory(Access::Write)).await?.invocation;
+    let cx = check_change(&mut store, Permission::Memory(Access::Write)).await?;
+    let run = &cx.invocation;
     let session = match session.filter(|id| **id != *run.session_key.id) {
         None => run.session(),
         Some(id) => {
@@ -48,6 +50,7 @@ pub(super) async fn add_session(mut store: impl StoreAccess, session: Option<Str
             stored.ok_or(StoreError::SessionNotFound(key))?
         }
     };
+    count_embedder_calls(&mut store, &cx, session.events.len())?;
     Ok(run.services.memory.add_session(&session).await?)
 }
 
@@ -61,7 +64,18 @@ pub(super) async fn add_events(mut store: impl StoreAccess, events: Vec<wit::Eve
         return Ok(());
     }
     let events: Vec<_> = events.into_iter().map(Event::new).collect::<Vec<Arc<Event>>>();
+    count_embedder_calls(&mut store, &cx, events.len())?;
     let run = &cx.invocation;
     run.services.memory.add_events(&run.session_key, &events).await?;
     Ok(record.complete(&()).await?)
+}
+
+/// Counts the calls of the memory's embedder for this number of texts as those of a model.
+fn count_embedder_calls(store: &mut impl StoreAccess, cx: &CallContext, texts: usize) -> Result<(), wit::Error> {
+    let usage = store.with_state(|state| state.usage.clone());
+    for _ in 0..cx.invocation.services.memory.embedder_calls(texts) {
+        usage.count_model_call().map_err(|exceeded| wit_error("LIMIT_REACHED", exceeded.for_callers()))?;
+        cx.invocation.count_llm_call(&cx.agent)?;
+    }
+    Ok(())
 }
