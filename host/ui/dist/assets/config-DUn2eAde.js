@@ -1,0 +1,1 @@
+import{B as e}from"./PageHead-C6R74Kt-.js";var t=()=>e(`config`);export{t};
