@@ -105,9 +105,20 @@ impl Socket {
             Some(Ok(Message::Text(text))) => Ok(Some(text)),
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(None),
             Some(Ok(Message::Binary(_))) => Err(SocketEnd::NotText),
-            Some(Ok(Message::Close(_))) | None => Err(SocketEnd::Disconnected),
+            Some(Ok(Message::Close(_))) => {
+                self.finish_closing().await;
+                Err(SocketEnd::Disconnected)
+            }
+            None => Err(SocketEnd::Disconnected),
             Some(Err(error)) => Err(self.broken(error)),
         }
+    }
+
+    /// Sends the answer to a close frame, which the connection does when it receives more.
+    async fn finish_closing(&mut self) {
+        let answer = async { while self.receiver.next().await.is_some_and(|frame| frame.is_ok()) {} };
+        // The client may be gone.
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, answer).await;
     }
 
     /// Returns the end for a frame that cannot be received.

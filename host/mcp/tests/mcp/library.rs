@@ -230,7 +230,13 @@ async fn progress_is_an_event_of_a_run_with_streaming() {
         let expected = [1.0, 2.0, 3.0].map(|step| {
             json!({"progress": step, "total": 3.0, "message": format!("step {step}"), "name": "count", "id": id})
         });
-        assert_eq!(reports(&events), expected);
+        // Notifications are handled concurrently: one that is overtaken, or late, is left out.
+        let reports = reports(&events);
+        let mut remaining = expected.iter();
+        assert!(
+            !reports.is_empty() && reports.iter().all(|report| remaining.any(|step| step == report)),
+            "{reports:?}"
+        );
         let stored = app.harness.session().await.events;
         assert!(stored.iter().all(|event| !event.partial));
     }

@@ -28,6 +28,8 @@ impl Source<'_> {
     /// Returns the error of a name that cannot be resolved.
     pub(super) fn resolve_error(&self, key: &str, name: &str, error: &ResolveError) -> ConfigError {
         let at = [key, "name", "code"].into_iter().find_map(|key| error::find(self.text, key, name));
+        // A default name is not in the file.
+        let at = at.or_else(|| error::find(self.text, key, ""));
         ConfigError::at(self.path, at, format!("{key}: {error}"))
     }
 }
