@@ -114,7 +114,8 @@ impl EncryptedSessions {
     fn open_session(&self, stored: Session, first: u64) -> Result<Session, StoreError> {
         let key = &stored.key;
         let state = self.open_state(key, &stored.state)?;
-        let events = (first..).zip(&stored.events).map(|(revision, event)| self.open_or_replace(key, event, revision));
+        let events =
+            stored.events.iter().zip(first..).map(|(event, revision)| self.open_or_replace(key, event, revision));
         let events = events.collect::<Result<_, _>>()?;
         Ok(Session { state, events, ..stored })
     }
@@ -190,7 +191,7 @@ fn first_revision(stored: &Session, window: EventWindow) -> u64 {
     match window {
         EventWindow::AfterRevision(after) | EventWindow::Page { after, .. } => after.saturating_add(1),
         EventWindow::All | EventWindow::Recent(_) | EventWindow::Since(_) | EventWindow::RecentSince { .. } => {
-            (stored.revision + 1).saturating_sub(stored.events.len() as u64)
+            stored.revision.saturating_add(1).saturating_sub(stored.events.len() as u64)
         }
     }
 }
