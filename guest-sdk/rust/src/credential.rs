@@ -121,14 +121,15 @@ impl AuthConfig {
                 json!({ "type": "openIdConnect", "openIdConnectUrl": configuration_url, "scopes": self.scopes })
             }
         };
-        let mut config = json!({ "authScheme": scheme });
+        let mut config = Map::from_iter([("authScheme".to_owned(), scheme)]);
         if !self.client.is_empty() {
-            config["rawAuthCredential"] = json!({ "authType": scheme_type(&self.scheme), "oauth2": self.client });
+            let credential = json!({ "authType": scheme_type(&self.scheme), "oauth2": self.client });
+            config.insert("rawAuthCredential".into(), credential);
         }
         if let Some(name) = &self.name {
-            config["credentialKey"] = json!(name);
+            config.insert("credentialKey".into(), json!(name));
         }
-        config
+        Value::Object(config)
     }
 }
 

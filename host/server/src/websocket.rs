@@ -1,12 +1,15 @@
 //! A WebSocket with text frames: their limit, pings, and the close frame.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Error;
 use axum::body::Bytes;
+use axum::extract::FromRequestParts;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
+use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::stream::{SplitSink, SplitStream};
@@ -14,7 +17,8 @@ use futures::{SinkExt, StreamExt};
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_tungstenite::tungstenite;
 
-use crate::connections::StreamWindow;
+use crate::auth::RequestPermit;
+use crate::connections::{ConnectionPermit, StreamWindow};
 use crate::error::ApiError;
 
 /// How long the client may take to answer the close frame.
@@ -28,6 +32,26 @@ const RECEIVED_FRAMES: usize = 2;
 
 /// Maximum size of the reason in a close frame.
 const MAX_REASON_BYTES: usize = 123;
+
+/// The places in limits that the request of a WebSocket has, to be held until it is closed, and the window of its stream.
+pub(crate) struct SocketResources {
+    _connection: Option<Arc<ConnectionPermit>>,
+    _request: Option<RequestPermit>,
+    /// `None` over HTTP/1.1, where the connection has the write timeout.
+    window: Option<Arc<StreamWindow>>,
+}
+
+impl<S: Sync> FromRequestParts<S> for SocketResources {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self {
+            _connection: parts.extensions.get().cloned(),
+            _request: parts.extensions.get().cloned(),
+            window: parts.extensions.get().cloned(),
+        })
+    }
+}
 
 /// Accepts a WebSocket whose frames have at most `max_frame` bytes.
 ///
@@ -83,14 +107,13 @@ pub(crate) struct Socket {
     receiver: SplitStream<WebSocket>,
     max_frame: usize,
     unanswered_pings: u32,
-    /// `None` over HTTP/1.1, where the connection has the write timeout.
     window: Option<Arc<StreamWindow>>,
 }
 
 impl Socket {
-    pub(crate) fn new(socket: WebSocket, max_frame: usize, window: Option<Arc<StreamWindow>>) -> Self {
+    pub(crate) fn new(socket: WebSocket, max_frame: usize, resources: &SocketResources) -> Self {
         let (sender, receiver) = socket.split();
-        Self { sender, receiver, max_frame, unanswered_pings: 0, window }
+        Self { sender, receiver, max_frame, unanswered_pings: 0, window: resources.window.clone() }
     }
 
     /// Returns the text of the next frame; `None` for a ping or its answer. Nothing is lost if this is dropped.

@@ -1,5 +1,7 @@
 //! nginx and Caddy in front of a host on a Unix socket, with the configuration of `docs/operations.md`.
 
+#![allow(clippy::indexing_slicing, reason = "a missing key of JSON is null")]
+
 mod held_model;
 mod proxy;
 

@@ -15,11 +15,14 @@ use super::declare;
 /// The requests of one round, with their keys.
 type Round = Vec<(&'static str, InputRequest)>;
 
+/// Returns the rounds of a call with these arguments.
+type Rounds = fn(&JsonMap) -> Vec<Round>;
+
 /// Asks for input in rounds, and returns the responses.
 struct AskingTool {
     declaration: Arc<FunctionDeclaration>,
     /// Returns the rounds for the arguments of a call.
-    rounds: fn(&JsonMap) -> Vec<Round>,
+    rounds: Rounds,
     /// Whether requests that the client does not support are left out.
     is_adaptive: bool,
 }
@@ -121,7 +124,7 @@ pub fn tools() -> Vec<(String, Arc<dyn Tool>)> {
     let texts = |name: &str| json!({"type": "object", "properties": {name: {"type": "string"}}, "required": [name]});
     let none = json!({"type": "object"});
     let capital = |_: &JsonMap| vec![vec![("capital_question", message("What is the capital of France?", 100))]];
-    let tools: [(&str, &Value, fn(&JsonMap) -> Vec<Round>); 14] = [
+    let tools: [(&str, &Value, Rounds); 14] = [
         ("test_sampling", &texts("prompt"), |args| vec![vec![("message", message(&argument(args, "prompt"), 100))]]),
         ("test_elicitation", &texts("message"), user_fields),
         ("test_elicitation_sep1034_defaults", &none, |_| vec![vec![("values", defaults())]]),

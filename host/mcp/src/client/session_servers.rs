@@ -14,9 +14,14 @@ use super::supervisor::{ConnectionStatus, Server};
 /// Maximum number of connections. The one that was not used for longest is closed.
 const MAX_CONNECTIONS: usize = 64;
 
-/// The connections, by their headers, least recently used first.
+/// The connections, least recently used first.
 #[derive(Default)]
-pub(super) struct SessionServers(Mutex<Vec<(BTreeMap<String, String>, Arc<Server>)>>);
+pub(super) struct SessionServers(Mutex<Vec<SessionServer>>);
+
+struct SessionServer {
+    headers: BTreeMap<String, String>,
+    server: Arc<Server>,
+}
 
 impl SessionServers {
     /// Returns the connection with these headers, and the one that is to be closed.
@@ -26,16 +31,16 @@ impl SessionServers {
         create: impl FnOnce(BTreeMap<String, String>) -> Arc<Server>,
     ) -> (Arc<Server>, Option<Arc<Server>>) {
         let mut servers = self.0.lock_unpoisoned();
-        let known = servers.iter().position(|(of, _)| *of == headers).map(|index| servers.remove(index).1);
+        let known = servers.iter().position(|known| known.headers == headers).map(|index| servers.remove(index).server);
         let server = known.unwrap_or_else(|| create(headers.clone()));
-        servers.push((headers, server.clone()));
-        let unused = (servers.len() > MAX_CONNECTIONS).then(|| servers.remove(0).1);
+        servers.push(SessionServer { headers, server: server.clone() });
+        let unused = (servers.len() > MAX_CONNECTIONS).then(|| servers.remove(0).server);
         (server, unused)
     }
 
     /// Returns the status of a connection that is ready, or else of the one that was used last. `None` if there is none.
     pub(super) fn status(&self) -> Option<ConnectionStatus> {
-        let statuses: Vec<_> = self.0.lock_unpoisoned().iter().map(|(_, server)| server.status()).collect();
+        let statuses: Vec<_> = self.0.lock_unpoisoned().iter().map(|known| known.server.status()).collect();
         let ready = statuses.iter().find(|status| matches!(status, ConnectionStatus::Ready(_)));
         ready.or(statuses.last()).cloned()
     }
@@ -44,7 +49,7 @@ impl SessionServers {
     pub(super) fn close(&self) -> BoxFuture<'_, ()> {
         let servers = std::mem::take(&mut *self.0.lock_unpoisoned());
         let close = async move {
-            futures::future::join_all(servers.iter().map(|(_, server)| server.close())).await;
+            futures::future::join_all(servers.iter().map(|known| known.server.close())).await;
         };
         close.boxed()
     }

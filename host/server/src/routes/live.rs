@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{WebSocketUpgrade, close_code};
@@ -17,12 +16,11 @@ use serde_json::json;
 
 use super::run::trace_parent;
 use crate::api_document::ApiRouter;
-use crate::auth::{Principal, RequestPermit};
-use crate::connections::{ConnectionPermit, StreamWindow};
+use crate::auth::Principal;
 use crate::extract::QueryParams;
 use crate::live::{LiveEnd, LiveLimits, LiveSession};
 use crate::state::AppState;
-use crate::websocket::{self, Socket};
+use crate::websocket::{self, Socket, SocketResources};
 
 /// Most requests that a run has not read. The client is not read from there on.
 const MAX_UNREAD_REQUESTS: usize = 16;
@@ -39,9 +37,7 @@ async fn run_live(
     principal: Principal,
     QueryParams(query): QueryParams<Vec<(String, String)>>,
     headers: HeaderMap,
-    permit: Option<Extension<Arc<ConnectionPermit>>>,
-    request_permit: Option<Extension<RequestPermit>>,
-    window: Option<Extension<Arc<StreamWindow>>>,
+    resources: SocketResources,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
     let max_frame = state.config().small_body_limit.bytes();
@@ -51,9 +47,9 @@ async fn run_live(
     };
     let trace_parent = trace_parent(&headers);
     upgrade.on_upgrade(move |socket| async move {
-        let socket = Socket::new(socket, max_frame, window.map(|Extension(window)| window));
+        let socket = Socket::new(socket, max_frame, &resources);
         converse(state, &principal, socket, &query, trace_parent).await;
-        drop((permit, request_permit));
+        drop(resources);
     })
 }
 

@@ -5,8 +5,6 @@ mod connection;
 mod message;
 mod streams;
 
-use std::sync::Arc;
-
 use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::WebSocketUpgrade;
@@ -18,10 +16,9 @@ use utoipa_axum::routes;
 
 use super::run::trace_parent;
 use crate::api_document::ApiRouter;
-use crate::auth::{Credentials, RequestPermit};
-use crate::connections::{ConnectionPermit, StreamWindow};
+use crate::auth::Credentials;
 use crate::state::AppState;
-use crate::websocket::{self, Socket};
+use crate::websocket::{self, Socket, SocketResources};
 use connection::Connection;
 
 pub(super) fn routes() -> ApiRouter {
@@ -39,9 +36,7 @@ async fn open(
     State(state): State<AppState>,
     headers: HeaderMap,
     credentials: Option<Extension<Credentials>>,
-    permit: Option<Extension<Arc<ConnectionPermit>>>,
-    request_permit: Option<Extension<RequestPermit>>,
-    window: Option<Extension<Arc<StreamWindow>>>,
+    resources: SocketResources,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
     let max_frame = state.config().body_limit.bytes();
@@ -53,9 +48,9 @@ async fn open(
     let credentials = credentials.map(|Extension(credentials)| credentials);
     upgrade.on_upgrade(move |socket| async move {
         let open = state.live().open();
-        let socket = Socket::new(socket, max_frame, window.map(|Extension(window)| window));
+        let socket = Socket::new(socket, max_frame, &resources);
         Connection::new(state, socket, credentials, trace_parent).serve(&open.stop).await;
-        drop((permit, request_permit));
+        drop(resources);
     })
 }
 

@@ -43,7 +43,7 @@ pub(super) fn translate_request<B>(request: &mut Request<B>, window: &Arc<Window
         return false;
     }
     let protocol = request.extensions_mut().remove::<Protocol>();
-    if !protocol.is_some_and(|protocol| protocol.as_str() == "websocket") {
+    if protocol.is_none_or(|protocol| protocol.as_str() != "websocket") {
         return false;
     }
     *request.method_mut() = Method::GET;
