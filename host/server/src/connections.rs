@@ -1,9 +1,8 @@
 //! Connections: limits per peer and in total, and timeouts. HTTP/1.1 and HTTP/2 on the same port.
 //!
-//! A connection above the limit of its peer gets a 503 response and is closed, and so does a request over HTTP/2 without
-//! closing its connection. Above the total limit, connections wait
-//! in the accept queue of the kernel. A connection that is idle between two requests counts; it is closed after the
-//! timeout for request heads.
+//! A connection above the limit of its peer gets a 503 response and is closed. A request over HTTP/2 above it gets the
+//! response too, and its connection stays open. Above the total limit, connections wait in the accept queue of the kernel.
+//! A connection that is idle between two requests counts; it is closed after the timeout for request heads.
 
 mod http2;
 mod peers;
