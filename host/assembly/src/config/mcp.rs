@@ -272,6 +272,7 @@ impl McpConfig {
     pub(super) fn resolve_paths(&mut self, folder: &Path) {
         for resource in self.expose.resources.values_mut() {
             resource.file = folder.join(&resource.file);
+            resource.root = folder.to_owned();
         }
         for server in self.servers.values_mut().filter(|server| server.command.is_some()) {
             server.cwd = Some(folder.join(server.cwd.take().unwrap_or_default()));

@@ -63,6 +63,9 @@ pub enum McpPromptRole {
 pub struct McpResourceConfig {
     /// The path, relative to the folder of the configuration.
     pub file: PathBuf,
+    /// The folder of the configuration.
+    #[serde(skip)]
+    pub(super) root: PathBuf,
     /// A text for people and models.
     #[serde(default)]
     pub description: String,
@@ -120,6 +123,7 @@ impl McpResourceConfig {
     pub(crate) fn resource(&self, uri: &str) -> FileResource {
         FileResource {
             uri: uri.to_owned(),
+            root: self.root.clone(),
             file: self.file.clone(),
             description: self.description.clone(),
             mime_type: self.mime_type.clone(),
@@ -154,7 +158,7 @@ mod tests {
         assert_eq!(prompt.messages[1].content, PromptContent::Resource("docs://{topic}".into()));
         assert_eq!([prompt.messages[0].is_assistant, prompt.messages[1].is_assistant], [false, true]);
         let file = expose.resources["docs://{page}"].resource("docs://{page}");
-        assert_eq!(file.file, Path::new("/srv/agents/docs/{page}.md"));
+        assert_eq!((&*file.root, &*file.file), (Path::new("/srv/agents"), Path::new("/srv/agents/docs/{page}.md")));
         assert_eq!(file.mime_type.as_deref(), Some("text/plain"));
     }
 

@@ -68,7 +68,7 @@ pub fn resources(folder: &Path) -> io::Result<Vec<FileResource>> {
         std::fs::write(folder.join(name), content)?;
         let name = if uri.contains("{id}") { "{id}.json" } else { name };
         let (file, description) = (folder.join(name), format!("The fixture {uri}."));
-        Ok(FileResource { uri: uri.into(), file, description, mime_type: None })
+        Ok(FileResource { uri: uri.into(), root: folder.to_owned(), file, description, mime_type: None })
     };
     files.into_iter().map(create).collect()
 }

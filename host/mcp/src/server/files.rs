@@ -1,6 +1,8 @@
 //! Files of the host as resources, at URIs of the operator's choice. A URI with a placeholder, as in `docs://{page}`, is a
 //! template for the files of a folder.
 
+use std::ffi::OsStr;
+use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -17,7 +19,9 @@ const MAX_FILE: u64 = 16 << 20;
 pub struct FileResource {
     /// The URI, with at most one placeholder.
     pub uri: String,
-    /// The path, with the same placeholder in the name of the file.
+    /// The folder that links must not lead out of.
+    pub root: PathBuf,
+    /// The path in `root`, with the same placeholder in the name of the file.
     pub file: PathBuf,
     /// A text for people and models.
     pub description: String,
@@ -52,12 +56,6 @@ impl<'a> Pattern<'a> {
 
 /// The time and the size of a file's content, which change with it.
 pub(super) type Stamp = (SystemTime, u64);
-
-/// Returns the stamp of a file. `None` if there is no such file.
-pub(super) fn stamp(path: &Path) -> Option<Stamp> {
-    let metadata = std::fs::metadata(path).ok().filter(|metadata| metadata.is_file())?;
-    Some((metadata.modified().ok()?, metadata.len()))
-}
 
 impl FileResource {
     /// Checks the URI and the path.
@@ -134,8 +132,7 @@ impl FileResource {
     pub(super) fn values(&self, placeholder: &str, prefix: &str) -> Vec<String> {
         let name = self.name();
         let Some(pattern) = Pattern::parse(&name).filter(|it| it.placeholder == placeholder) else { return Vec::new() };
-        let folder = self.file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let entries = self.folder().and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         let values = names.filter_map(|name| pattern.value(&name).map(encode_segment));
         let mut values: Vec<String> =
@@ -144,18 +141,34 @@ impl FileResource {
         values
     }
 
-    /// Reads a file of this resource. `None` if there is none, or it is a link to elsewhere.
+    /// Resolves the folder of the files. `None` if there is none, or links lead out of the root or to hidden folders.
+    fn folder(&self) -> Option<PathBuf> {
+        let folder = canonicalize_folder(self.file.parent()?).ok()?;
+        let inside = folder.strip_prefix(canonicalize_folder(&self.root).ok()?).ok()?;
+        let is_hidden = |part: &OsStr| part.as_encoded_bytes().starts_with(b".");
+        (!inside.iter().any(is_hidden)).then_some(folder)
+    }
+
+    /// Resolves a file of this resource. `None` if there is none, or it is a link to elsewhere or to a hidden file.
+    fn locate(&self, path: &Path) -> Option<(PathBuf, Metadata)> {
+        let target = path.canonicalize().ok()?;
+        let is_hidden = target.file_name()?.as_encoded_bytes().starts_with(b".");
+        let metadata = std::fs::metadata(&target).ok().filter(Metadata::is_file)?;
+        (!is_hidden && target.parent() == Some(&self.folder()?)).then_some((target, metadata))
+    }
+
+    /// Returns the stamp of a file of this resource. `None` if there is no such file.
+    pub(super) fn stamp(&self, path: &Path) -> Option<Stamp> {
+        let (_, metadata) = self.locate(path)?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    }
+
+    /// Reads a file of this resource. `None` if there is no such file.
     ///
     /// # Errors
     /// If it cannot be read, or is too large.
     pub(super) fn read(&self, path: &Path) -> io::Result<Option<Blob>> {
-        let (Ok(target), Some(Ok(folder))) = (path.canonicalize(), self.file.parent().map(canonical_folder)) else {
-            return Ok(None);
-        };
-        let metadata = std::fs::metadata(&target)?;
-        if !metadata.is_file() || target.parent() != Some(&folder) {
-            return Ok(None);
-        }
+        let Some((target, metadata)) = self.locate(path) else { return Ok(None) };
         if metadata.len() > MAX_FILE {
             return Err(io::Error::other(format!("the file is larger than {} MiB", MAX_FILE >> 20)));
         }
@@ -164,7 +177,7 @@ impl FileResource {
     }
 }
 
-fn canonical_folder(folder: &Path) -> io::Result<PathBuf> {
+fn canonicalize_folder(folder: &Path) -> io::Result<PathBuf> {
     if folder.as_os_str().is_empty() { Path::new(".").canonicalize() } else { folder.canonicalize() }
 }
 
@@ -173,7 +186,8 @@ mod tests {
     use super::*;
 
     fn resource(uri: &str, file: &str) -> FileResource {
-        FileResource { uri: uri.into(), file: file.into(), description: String::new(), mime_type: None }
+        let root = PathBuf::new();
+        FileResource { uri: uri.into(), root, file: file.into(), description: String::new(), mime_type: None }
     }
 
     #[test]

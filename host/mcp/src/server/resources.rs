@@ -1,6 +1,8 @@
 //! Resources: the artifacts of a client's sessions as `artifact:///APP/SESSION/NAME`, each part percent-encoded, and files
 //! of the host at the URIs of the settings.
 
+use std::sync::Arc;
+
 use hatchery_core::{Blob, PartData, SessionKey, StoreError, encode_segment};
 use percent_encoding::percent_decode_str;
 use rmcp::RoleServer;
@@ -13,7 +15,7 @@ use rmcp::service::RequestContext;
 use super::call::{MAX_FILE_BYTES, user};
 use super::content;
 use super::session::{has_every_app, scope};
-use super::subscriptions::Watched;
+use super::subscriptions::{SubscriptionTarget, WatchedFile};
 use super::{FileResource, McpService};
 
 /// Prefix of the URIs of artifacts.
@@ -124,18 +126,23 @@ impl McpService {
         })
     }
 
-    /// Returns what a client watches that subscribes to a resource.
+    /// Returns the target of a subscription to a resource.
     ///
     /// # Errors
     /// If there is no such resource.
-    pub(super) async fn watched(&self, uri: &str, context: &RequestContext<RoleServer>) -> Result<Watched, ErrorData> {
+    pub(super) async fn subscription_target(
+        &self,
+        uri: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<SubscriptionTarget, ErrorData> {
         let Some(artifact) = parse(uri) else {
-            let path = self.files(context).iter().find_map(|resource| resource.path(uri));
-            return path.map(Watched::File).ok_or_else(|| not_found(uri));
+            let mut files = self.files(context).iter();
+            let file = files.find_map(|it| Some(WatchedFile { path: it.path(uri)?, resource: Arc::new(it.clone()) }));
+            return file.map(SubscriptionTarget::File).ok_or_else(|| not_found(uri));
         };
         // It need not be stored yet.
         let found = self.artifact(artifact, context).await.ok_or_else(|| not_found(uri))?;
-        Ok(Watched::Artifact(found.0.user.to_string()))
+        Ok(SubscriptionTarget::Artifact(found.0.user.to_string()))
     }
 
     /// Returns values for an argument of a prompt, or for a part of a template.

@@ -204,8 +204,8 @@ impl ServerHandler for Session {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let watched = self.service.watched(&request.uri, &context).await?;
-        self.subscriptions.add(request.uri, watched).map_err(|reason| ErrorData::invalid_params(reason, None))
+        let target = self.service.subscription_target(&request.uri, &context).await?;
+        self.subscriptions.add(request.uri, target).map_err(|reason| ErrorData::invalid_params(reason, None))
     }
 
     async fn unsubscribe(
@@ -276,8 +276,8 @@ impl ServerHandler for Session {
         let subscriptions = Subscriptions::default();
         let filter = context.accepted();
         for uri in filter.resource_subscriptions.iter().flatten() {
-            let watched = self.service.watched(uri, context.request_context()).await?;
-            subscriptions.add(uri.clone(), watched).map_err(|reason| ErrorData::invalid_params(reason, None))?;
+            let target = self.service.subscription_target(uri, context.request_context()).await?;
+            subscriptions.add(uri.clone(), target).map_err(|reason| ErrorData::invalid_params(reason, None))?;
         }
         let (wants_tools, wants_list) = (filter.tools_list_changed, filter.resources_list_changed);
         let mut changes = Changes::new(&self.service, subscriptions);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use hatchery_core::sync::MutexExt;
 use tokio::sync::{Notify, broadcast};
 
-use super::files::{Stamp, stamp};
+use super::files::{FileResource, Stamp};
 
 /// Maximum number of resources that one client watches.
 const MAX_WATCHED: usize = 256;
@@ -24,10 +24,23 @@ pub(super) struct ArtifactChange {
 }
 
 /// A resource that a client watches.
-pub(super) enum Watched {
+pub(super) enum SubscriptionTarget {
     /// An artifact of this user.
     Artifact(String),
-    File(PathBuf),
+    File(WatchedFile),
+}
+
+/// A file that need not exist yet.
+#[derive(Clone)]
+pub(super) struct WatchedFile {
+    pub(super) resource: Arc<FileResource>,
+    pub(super) path: PathBuf,
+}
+
+impl WatchedFile {
+    fn stamp(&self) -> Option<Stamp> {
+        self.resource.stamp(&self.path)
+    }
 }
 
 /// The resources that one client watches. Cheap to clone.
@@ -36,14 +49,14 @@ pub(super) struct Subscriptions(Arc<SubscriptionsInner>);
 
 #[derive(Default)]
 struct SubscriptionsInner {
-    resources: Mutex<BTreeMap<String, WatchedState>>,
+    resources: Mutex<BTreeMap<String, SubscriptionState>>,
     /// Notified when a resource was added.
     added: Notify,
 }
 
-enum WatchedState {
+enum SubscriptionState {
     Artifact(String),
-    File { path: PathBuf, seen: Option<Stamp> },
+    File { file: WatchedFile, seen: Option<Stamp> },
 }
 
 impl Subscriptions {
@@ -51,15 +64,15 @@ impl Subscriptions {
     ///
     /// # Errors
     /// If there are too many.
-    pub(super) fn add(&self, uri: String, watched: Watched) -> Result<(), String> {
+    pub(super) fn add(&self, uri: String, target: SubscriptionTarget) -> Result<(), String> {
+        let state = match target {
+            SubscriptionTarget::Artifact(user) => SubscriptionState::Artifact(user),
+            SubscriptionTarget::File(file) => SubscriptionState::File { seen: file.stamp(), file },
+        };
         let mut resources = self.0.resources.lock_unpoisoned();
         if resources.len() >= MAX_WATCHED && !resources.contains_key(&uri) {
             return Err(format!("a client can watch at most {MAX_WATCHED} resources"));
         }
-        let state = match watched {
-            Watched::Artifact(user) => WatchedState::Artifact(user),
-            Watched::File(path) => WatchedState::File { seen: stamp(&path), path },
-        };
         resources.insert(uri, state);
         self.0.added.notify_one();
         Ok(())
@@ -72,17 +85,17 @@ impl Subscriptions {
     /// Waits until a watched resource has changed, and returns its URI. Never returns if the host stops.
     pub(super) async fn changed(&self, changes: &mut broadcast::Receiver<ArtifactChange>) -> String {
         loop {
-            if let Some(uri) = self.changed_file() {
+            let files = self.files();
+            if let Some(uri) = self.changed_file(&files) {
                 return uri;
             }
-            let has_files = self.has_files();
             tokio::select! {
                 change = changes.recv() => match change {
                     Ok(change) if self.has_artifact(&change) => return change.uri.to_string(),
                     Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
                     Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
                 },
-                () = tokio::time::sleep(FILE_INTERVAL), if has_files => {}
+                () = tokio::time::sleep(FILE_INTERVAL), if !files.is_empty() => {}
                 () = self.0.added.notified() => {}
             }
         }
@@ -90,21 +103,27 @@ impl Subscriptions {
 
     fn has_artifact(&self, change: &ArtifactChange) -> bool {
         let resources = self.0.resources.lock_unpoisoned();
-        matches!(resources.get(&*change.uri), Some(WatchedState::Artifact(user)) if **user == *change.user)
+        matches!(resources.get(&*change.uri), Some(SubscriptionState::Artifact(user)) if **user == *change.user)
     }
 
-    fn has_files(&self) -> bool {
+    fn files(&self) -> Vec<(String, WatchedFile)> {
         let resources = self.0.resources.lock_unpoisoned();
-        resources.values().any(|state| matches!(state, WatchedState::File { .. }))
+        let files = resources.iter().filter_map(|(uri, state)| match state {
+            SubscriptionState::Artifact(_) => None,
+            SubscriptionState::File { file, .. } => Some((uri.clone(), file.clone())),
+        });
+        files.collect()
     }
 
-    /// Returns a file that has changed since the last look.
-    fn changed_file(&self) -> Option<String> {
-        let mut resources = self.0.resources.lock_unpoisoned();
-        resources.iter_mut().find_map(|(uri, state)| {
-            let WatchedState::File { path, seen } = state else { return None };
-            let now = stamp(path);
-            (std::mem::replace(seen, now) != now).then(|| uri.clone())
-        })
+    /// Returns one of `files` that has changed since the last look. The file system is read without the lock.
+    fn changed_file(&self, files: &[(String, WatchedFile)]) -> Option<String> {
+        let changed = files.iter().find(|(uri, file)| {
+            let now = file.stamp();
+            match self.0.resources.lock_unpoisoned().get_mut(uri) {
+                Some(SubscriptionState::File { seen, .. }) => std::mem::replace(seen, now) != now,
+                Some(SubscriptionState::Artifact(_)) | None => false,
+            }
+        });
+        changed.map(|(uri, _)| uri.clone())
     }
 }

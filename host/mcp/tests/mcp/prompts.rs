@@ -16,7 +16,8 @@ use crate::input::{Person, PersonClient, clients};
 use crate::server::Host;
 
 fn resource(uri: &str, file: &Path) -> FileResource {
-    FileResource { uri: uri.into(), file: file.to_owned(), description: "A file.".into(), mime_type: None }
+    let root = file.parent().unwrap().to_owned();
+    FileResource { uri: uri.into(), root, file: file.to_owned(), description: "A file.".into(), mime_type: None }
 }
 
 /// Returns a host with a prompt, and the files of a folder.
@@ -148,6 +149,39 @@ async fn files_are_resources_at_the_uris_of_the_settings() {
         let large = refusal(read("docs://large").await.unwrap_err());
         assert_eq!(large, (-32603, "the file cannot be read; the server's log holds the cause".into()));
     }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn links_of_folders_lead_neither_out_of_the_root_nor_into_hidden_folders() {
+    use std::os::unix::fs::symlink;
+
+    let folder = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let hidden = folder.path().join(".hidden");
+    let inside = folder.path().join("inside");
+    for (target, link) in [(elsewhere.path(), "out"), (&hidden, "dot"), (&inside, "in")] {
+        std::fs::create_dir_all(target).unwrap();
+        std::fs::write(target.join("page.md"), "A page.").unwrap();
+        symlink(target, folder.path().join(link)).unwrap();
+    }
+    let mut host = host(folder.path());
+    host.exposure.resources = ["out", "dot", "in"]
+        .map(|name| {
+            let file = folder.path().join(name).join("{page}.md");
+            FileResource { root: folder.path().to_owned(), ..resource(&format!("{name}://{{page}}"), &file) }
+        })
+        .into();
+    let client = host.client().await;
+    let read = |uri: &'static str| client.read_resource(ReadResourceRequestParams::new(uri));
+    assert_eq!(json!(read("in://page").await.unwrap().contents)[0]["text"], "A page.");
+    for refused in ["out://page", "dot://page"] {
+        assert_eq!(refusal(read(refused).await.unwrap_err()).1, "Resource not found", "{refused}");
+    }
+    let pages = async |uri: &str| complete(&client, Reference::for_resource(uri), "page", "").await;
+    assert_eq!(pages("in://{page}").await, ["page"]);
+    assert!(pages("out://{page}").await.is_empty());
+    assert!(pages("dot://{page}").await.is_empty());
 }
 
 #[tokio::test]
