@@ -23,7 +23,7 @@ use tokio::sync::{OnceCell, Semaphore};
 
 use engine::{Engine, EngineError};
 use guard::Container;
-use input::BadName;
+use input::InvalidFileName;
 use sessions::{Session, SessionKey, Sessions};
 
 /// Keeps the variables of earlier code, and runs code when it is asked.
@@ -177,7 +177,7 @@ impl ContainerExecutor {
 
     /// Runs code in a container that has started.
     async fn run(&self, container: &Container, input: &CodeInput) -> Result<CodeOutput, Failure> {
-        let line = input::line(input)?;
+        let line = input::encode_line(input)?;
         let command = ["python3", "-c", CLIENT];
         // Files are encoded, beside two texts.
         let limit = self.config.max_output.saturating_mul(4).saturating_add(1 << 20);
@@ -221,7 +221,7 @@ impl ContainerExecutor {
         };
         let result = self.run(&container, input).await;
         match &result {
-            Ok(_) | Err(Failure::BadName(_)) => session.container = Some(container),
+            Ok(_) | Err(Failure::InvalidFileName(_)) => session.container = Some(container),
             Err(Failure::Timeout | Failure::Crashed(_) | Failure::Engine(_)) => container.remove().await,
         }
         match result {
@@ -238,7 +238,7 @@ impl ContainerExecutor {
                 failed(format!("Code execution timed out after {} seconds.", self.config.timeout.as_secs_f64()))
             }
             Err(Failure::Crashed(reason)) => failed(reason),
-            Err(Failure::BadName(error)) => failed(error.to_string()),
+            Err(Failure::InvalidFileName(error)) => failed(error.to_string()),
             Err(Failure::Engine(error)) => Err(self.unusable(&error)),
         }
     }
@@ -270,7 +270,7 @@ impl CodeExecutor for ContainerExecutor {
 /// Reasons why code has no output.
 enum Failure {
     Engine(EngineError),
-    BadName(BadName),
+    InvalidFileName(InvalidFileName),
     Timeout,
     /// Its process has ended without a result.
     Crashed(String),
@@ -282,9 +282,9 @@ impl From<EngineError> for Failure {
     }
 }
 
-impl From<BadName> for Failure {
-    fn from(error: BadName) -> Self {
-        Self::BadName(error)
+impl From<InvalidFileName> for Failure {
+    fn from(error: InvalidFileName) -> Self {
+        Self::InvalidFileName(error)
     }
 }
 

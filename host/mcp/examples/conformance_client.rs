@@ -72,10 +72,10 @@ async fn call_all(toolset: &dyn Toolset, cx: &CallContext) -> Result<(), RunErro
 
 /// A client of the run whose person accepts every form as it is.
 #[derive(Debug)]
-struct Accepting;
+struct AcceptingClient;
 
 #[async_trait]
-impl InputClient for Accepting {
+impl InputClient for AcceptingClient {
     fn supports(&self, kind: InputKind) -> bool {
         kind == InputKind::Form
     }
@@ -208,7 +208,7 @@ async fn run(toolset: &Arc<McpToolset>) -> Result<(), String> {
         }
     });
     let harness = Harness::new(agent.build().map_err(|error| error.to_string())?).await;
-    let request = RunRequest { input: Some(Arc::new(Accepting)), ..harness.request(Content::user("go")) };
+    let request = RunRequest { input: Some(Arc::new(AcceptingClient)), ..harness.request(Content::user("go")) };
     let run = harness.runner.run(harness.app.clone(), request).await.map_err(|error| error.to_string())?;
     run.collect().await.map_err(|error| error.to_string())?;
     let tools = std::mem::take(&mut *tools.lock_unpoisoned());

@@ -28,11 +28,11 @@ pub(super) struct Session {
 pub(super) struct Sessions {
     max: usize,
     idle_timeout: Duration,
-    all: Mutex<Entries>,
+    all: Mutex<SessionEntries>,
 }
 
 #[derive(Default)]
-struct Entries {
+struct SessionEntries {
     entries: HashMap<SessionKey, Entry>,
     /// True while a task waits for idle ones.
     is_watched: bool,

@@ -107,12 +107,12 @@ impl Questions {
     ///
     /// # Errors
     /// If they were changed from outside.
-    fn load(cx: &CallContext) -> Result<Self, Forged> {
+    fn load(cx: &CallContext) -> Result<Self, ForgedQuestions> {
         let stored = state_key(cx).and_then(|key| cx.state(&key)).filter(|stored| !stored.is_null());
         let Some(stored) = stored else { return Ok(Self::default()) };
-        let StoredQuestions { questions, proof } = serde_json::from_value(stored).map_err(|_| Forged)?;
+        let StoredQuestions { questions, proof } = serde_json::from_value(stored).map_err(|_| ForgedQuestions)?;
         let is_own = cx.invocation.signer.proves_texts(PROOF_PURPOSE, &signed_texts(cx, &questions), &proof);
-        is_own.then(|| serde_json::from_str(&questions).ok()).flatten().ok_or(Forged)
+        is_own.then(|| serde_json::from_str(&questions).ok()).flatten().ok_or(ForgedQuestions)
     }
 
     fn to_state(&self, cx: &CallContext) -> Value {
@@ -123,7 +123,7 @@ impl Questions {
 }
 
 /// Stored questions that the host has not written.
-struct Forged;
+struct ForgedQuestions;
 
 /// Returns the data that a proof covers: a call of one session and its questions.
 fn signed_texts<'a>(cx: &'a CallContext, questions: &'a str) -> [&'a str; 5] {

@@ -143,10 +143,10 @@ impl Tool for SeatTool {
 }
 
 /// Asks for everything that a client can be asked for.
-struct CuriousTool(Arc<FunctionDeclaration>);
+struct InputRequestingTool(Arc<FunctionDeclaration>);
 
 #[async_trait::async_trait]
-impl Tool for CuriousTool {
+impl Tool for InputRequestingTool {
     fn declaration(&self) -> &Arc<FunctionDeclaration> {
         &self.0
     }
@@ -179,7 +179,7 @@ fn host() -> Host {
     host.add_tool("air/seat", SeatTool::create("seat", json!({"requestedSchema": schema})));
     host.add_tool("air/upgrade", SeatTool::create("upgrade", json!({"seat": "1A", "price": 90})));
     let declaration = tool("curious", |_, _| Ok(Value::Null)).declaration().clone();
-    host.add_tool("air/curious", Arc::new(CuriousTool(declaration)));
+    host.add_tool("air/curious", Arc::new(InputRequestingTool(declaration)));
     host
 }
 

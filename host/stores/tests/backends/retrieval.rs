@@ -114,13 +114,13 @@ async fn a_folder_with_too_many_files_and_one_that_is_missing_are_named() {
 
 /// An embedder that knows two concepts, and counts the texts.
 #[derive(Default)]
-struct Concepts {
+struct ConceptEmbedder {
     texts: AtomicUsize,
     is_down: AtomicBool,
 }
 
 #[async_trait]
-impl Embedder for Concepts {
+impl Embedder for ConceptEmbedder {
     async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         if self.is_down.load(Ordering::Relaxed) {
             return Err(ModelError::new(ModelErrorKind::Server, "concepts", "out of order"));
@@ -134,7 +134,7 @@ impl Embedder for Concepts {
 
 #[tokio::test]
 async fn passages_of_similar_meaning_are_found_and_embedded_once() {
-    let concepts = Arc::new(Concepts::default());
+    let concepts = Arc::new(ConceptEmbedder::default());
     let Fixture { root, index } =
         Fixture::new(&[("a.md", "My automobile is new."), ("b.md", "The ferry sails."), ("c.md", "Nothing else.")]);
     let index = index.with_similarity(SimilaritySearch::new("concepts", concepts.clone()));

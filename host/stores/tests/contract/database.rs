@@ -5,7 +5,7 @@ use std::path::Path;
 use hatchery_stores::{PostgresMemory, PostgresSessions};
 use hatchery_test_support::{postgres, postgres_with_vectors};
 
-use crate::support::Concepts;
+use crate::support::ConceptEmbedder;
 
 /// Returns the URI of a new schema.
 pub fn uri() -> Option<String> {
@@ -37,5 +37,5 @@ pub fn uri_with_vectors() -> Option<String> {
 
 pub async fn memory_with_vectors() -> Option<PostgresMemory> {
     let memory = PostgresMemory::open(&uri_with_vectors()?).await.unwrap();
-    Some(memory.with_similarity(Concepts::search()).await.unwrap())
+    Some(memory.with_similarity(ConceptEmbedder::search()).await.unwrap())
 }

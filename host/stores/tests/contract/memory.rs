@@ -31,9 +31,9 @@ every_backend!(
     ],
     keyword(_folder) => hatchery_stores::KeywordMemory::new(),
     keyword_with_embedder(_folder) =>
-        hatchery_stores::KeywordMemory::new().with_similarity(crate::support::Concepts::search()),
+        hatchery_stores::KeywordMemory::new().with_similarity(crate::support::ConceptEmbedder::search()),
     sqlite_with_embedder(folder) =>
-        hatchery_stores::SqliteMemory::open(folder.join("memory.db")).await.unwrap().with_similarity(crate::support::Concepts::search()),
+        hatchery_stores::SqliteMemory::open(folder.join("memory.db")).await.unwrap().with_similarity(crate::support::ConceptEmbedder::search()),
     sqlite(folder) => hatchery_stores::SqliteMemory::open(folder.join("memory.db")).await.unwrap(),
     encrypted_keyword(_folder) => crate::support::encrypted_messages(hatchery_stores::KeywordMemory::new()),
     encrypted_sqlite(folder) =>

@@ -12,7 +12,7 @@ use hatchery_core::{
 use hatchery_stores::{Durability, KeywordMemory, SimilaritySearch, SqliteMemory, open_memory_with};
 
 use crate::database::uri_with_vectors;
-use crate::support::Concepts;
+use crate::support::ConceptEmbedder;
 
 every_backend!(
     [
@@ -22,8 +22,8 @@ every_backend!(
         meaning_is_that_of_the_own_messages,
         what_was_replaced_or_deleted_is_not_found_by_its_meaning,
     ],
-    keyword(_folder) => KeywordMemory::new().with_similarity(Concepts::search()),
-    sqlite(folder) => open(folder).await.with_similarity(Concepts::search()),
+    keyword(_folder) => KeywordMemory::new().with_similarity(ConceptEmbedder::search()),
+    sqlite(folder) => open(folder).await.with_similarity(ConceptEmbedder::search()),
     postgres(_folder) => in_postgres!(memory_with_vectors),
 );
 
@@ -130,7 +130,7 @@ impl Embedder for Counted {
             return Err(ModelError::new(ModelErrorKind::Server, "counted", "overloaded"));
         }
         self.texts.fetch_add(texts.len(), Ordering::Relaxed);
-        Concepts.embed(texts).await
+        ConceptEmbedder.embed(texts).await
     }
 }
 
@@ -186,10 +186,10 @@ async fn without_an_answer_of_the_embedder_messages_are_found_by_their_words() {
 #[tokio::test]
 async fn embedders_have_their_own_vectors() {
     let folder = tempfile::tempdir().unwrap();
-    let memory = open(folder.path()).await.with_similarity(Concepts::search());
+    let memory = open(folder.path()).await.with_similarity(ConceptEmbedder::search());
     remember(&memory, "s1", &["an automobile"]).await;
     memory.close().await;
-    let memory = open(folder.path()).await.with_similarity(SimilaritySearch::new("other", Arc::new(Concepts)));
+    let memory = open(folder.path()).await.with_similarity(SimilaritySearch::new("other", Arc::new(ConceptEmbedder)));
     assert!(search(&memory, "vehicle").await.is_empty());
     remember(&memory, "s1", &["an automobile"]).await;
     assert_eq!(search(&memory, "vehicle").await, ["an automobile"]);
@@ -202,7 +202,7 @@ async fn embedders_have_their_own_vectors() {
 #[tokio::test]
 async fn the_least_similarity_is_a_setting() {
     for (min_similarity, found) in [(0.6, 1), (0.8, 0)] {
-        let memory = KeywordMemory::new().with_similarity(Concepts::search().with_min_similarity(min_similarity));
+        let memory = KeywordMemory::new().with_similarity(ConceptEmbedder::search().with_min_similarity(min_similarity));
         // Half of it is about something else, so the cosine is 0.7.
         remember(&memory, "s1", &["a physician with an automobile"]).await;
         assert_eq!(search(&memory, "vehicle").await.len(), found, "{min_similarity}");
@@ -220,7 +220,7 @@ async fn messages_of_schema_1_are_found_by_their_words_and_embedded_when_they_ar
                 INSERT INTO entry_words (rowid, words) VALUES (1, '_1 an automobile')";
     old.execute_batch(rows).unwrap();
     drop(old);
-    let memory = open(folder.path()).await.with_similarity(Concepts::search());
+    let memory = open(folder.path()).await.with_similarity(ConceptEmbedder::search());
     assert_eq!(search(&memory, "automobile").await, ["an automobile"]);
     assert!(search(&memory, "vehicle").await.is_empty());
     remember(&memory, "s1", &["an automobile"]).await;
@@ -231,7 +231,7 @@ async fn messages_of_schema_1_are_found_by_their_words_and_embedded_when_they_ar
 #[tokio::test]
 async fn a_service_that_compares_no_embeddings_is_named_before_it_is_opened() {
     for uri in ["firestore://project", "agentengine://project/location/engine"] {
-        let opened = open_memory_with(uri, Durability::default(), Some(Concepts::search())).await;
+        let opened = open_memory_with(uri, Durability::default(), Some(ConceptEmbedder::search())).await;
         assert_eq!(
             opened.err().unwrap().to_string(),
             "this memory service compares no embeddings: use one in SQLite (`sqlite:`), in PostgreSQL (`postgres:`) or in \

@@ -36,19 +36,19 @@ pub fn encrypted_messages(memory: impl MemoryService + 'static) -> EncryptedMemo
 }
 
 /// Embeds texts by the concepts that they name. One that names none has no direction.
-pub struct Concepts;
+pub struct ConceptEmbedder;
 
 /// Words of the same meaning.
 const CONCEPTS: [&[&str]; 3] = [&["vehicle", "automobile"], &["doctor", "physician"], &["meal", "pizza"]];
 
-impl Concepts {
+impl ConceptEmbedder {
     pub fn search() -> SimilaritySearch {
         SimilaritySearch::new("concepts", Arc::new(Self))
     }
 }
 
 #[async_trait]
-impl Embedder for Concepts {
+impl Embedder for ConceptEmbedder {
     async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         let has =
             |text: &str, words: &[&str]| text.split(|c: char| !c.is_alphanumeric()).any(|word| words.contains(&word));

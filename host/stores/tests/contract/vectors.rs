@@ -9,7 +9,7 @@ use hatchery_stores::{Durability, PostgresMemory, SimilaritySearch, open_memory_
 
 use crate::database::{uri, uri_with_vectors};
 use crate::similarity::{remember, search};
-use crate::support::Concepts;
+use crate::support::ConceptEmbedder;
 
 async fn open(uri: &str, similarity: SimilaritySearch) -> PostgresMemory {
     PostgresMemory::open(uri).await.unwrap().with_similarity(similarity).await.unwrap()
@@ -23,7 +23,7 @@ async fn raw(uri: &str) -> tokio_postgres::Client {
     client
 }
 
-/// Embeds every text by its length, in two dimensions: fewer than those of [`Concepts`].
+/// Embeds every text by its length, in two dimensions: fewer than those of [`ConceptEmbedder`].
 struct Lengths;
 
 #[async_trait]
@@ -40,7 +40,7 @@ async fn a_server_without_the_extension_is_an_error_with_the_next_step() {
     if !raw(&uri).await.query(has_extension, &[]).await.unwrap().is_empty() {
         return;
     }
-    let opened = open_memory_with(&uri, Durability::default(), Some(Concepts::search())).await;
+    let opened = open_memory_with(&uri, Durability::default(), Some(ConceptEmbedder::search())).await;
     let error = opened.err().unwrap().to_string();
     let expected = "the server does not have the extension `vector`, by which embeddings are compared: install pgvector \
                     there, or search without an embedder";
@@ -60,7 +60,7 @@ async fn an_account_that_may_not_create_the_extension_is_told_who_can() {
     let server = server.strip_suffix("/postgres").unwrap();
     let (scheme, host) = server.split_once("postgres@").unwrap();
     let own = format!("{scheme}{database}@{host}/{database}?{parameters}");
-    let opened = open_memory_with(&own, Durability::default(), Some(Concepts::search())).await;
+    let opened = open_memory_with(&own, Durability::default(), Some(ConceptEmbedder::search())).await;
     let error = opened.err().unwrap().to_string();
     let expected = "this account may not create the extension `vector`: let an administrator run `CREATE EXTENSION vector \
                     SCHEMA public` in the database, or search without an embedder";
@@ -68,7 +68,7 @@ async fn an_account_that_may_not_create_the_extension_is_told_who_can() {
 
     let admin = raw(&format!("{server}/{database}?")).await;
     admin.batch_execute("CREATE EXTENSION vector SCHEMA public").await.unwrap();
-    let memory = open(&own, Concepts::search()).await;
+    let memory = open(&own, ConceptEmbedder::search()).await;
     remember(&memory, "s1", &["an automobile"]).await;
     assert_eq!(search(&memory, "vehicle").await, ["an automobile"]);
 }
@@ -76,7 +76,7 @@ async fn an_account_that_may_not_create_the_extension_is_told_who_can() {
 #[tokio::test]
 async fn hosts_that_open_it_at_once_share_vectors() {
     let Some(uri) = uri_with_vectors() else { return };
-    let hosts = join_all((0..4).map(|_| open(&uri, Concepts::search()))).await;
+    let hosts = join_all((0..4).map(|_| open(&uri, ConceptEmbedder::search()))).await;
     remember(&hosts[0], "s1", &["an automobile"]).await;
     for host in &hosts {
         assert_eq!(search(host, "vehicle").await, ["an automobile"]);
@@ -88,12 +88,12 @@ async fn embedders_have_their_own_vectors() {
     let Some(uri) = uri_with_vectors() else { return };
     let memory = PostgresMemory::open(&uri).await.unwrap();
     remember(&memory, "s1", &["an automobile"]).await;
-    let memory = open(&uri, Concepts::search()).await;
+    let memory = open(&uri, ConceptEmbedder::search()).await;
     assert_eq!(search(&memory, "automobile").await, ["an automobile"]);
     assert!(search(&memory, "vehicle").await.is_empty(), "it was added without an embedder");
     remember(&memory, "s1", &["an automobile"]).await;
     assert_eq!(search(&memory, "vehicle").await, ["an automobile"]);
-    let memory = open(&uri, SimilaritySearch::new("other", Arc::new(Concepts))).await;
+    let memory = open(&uri, SimilaritySearch::new("other", Arc::new(ConceptEmbedder))).await;
     assert!(search(&memory, "vehicle").await.is_empty());
     remember(&memory, "s1", &["an automobile"]).await;
     assert_eq!(search(&memory, "vehicle").await, ["an automobile"]);
@@ -107,7 +107,7 @@ async fn embedders_have_their_own_vectors() {
 #[tokio::test]
 async fn vectors_of_another_length_are_not_compared() {
     let Some(uri) = uri_with_vectors() else { return };
-    let memory = open(&uri, Concepts::search()).await;
+    let memory = open(&uri, ConceptEmbedder::search()).await;
     remember(&memory, "s1", &["an automobile"]).await;
     let memory = open(&uri, SimilaritySearch::new("concepts", Arc::new(Lengths))).await;
     assert!(search(&memory, "vehicle").await.is_empty());
@@ -118,7 +118,7 @@ async fn vectors_of_another_length_are_not_compared() {
 #[tokio::test]
 async fn word_stems_and_meaning_are_found_together() {
     let Some(uri) = uri_with_vectors() else { return };
-    let memory = open(&format!("{uri}&text_search=english"), Concepts::search()).await;
+    let memory = open(&format!("{uri}&text_search=english"), ConceptEmbedder::search()).await;
     remember(&memory, "s1", &["two running engines", "an automobile"]).await;
     assert_eq!(search(&memory, "run a vehicle").await, ["two running engines", "an automobile"]);
 }
@@ -137,7 +137,7 @@ async fn messages_of_schema_1_are_found_by_their_words_and_embedded_when_they_ar
     for statements in [own.as_str(), versions, old, entry] {
         client.batch_execute(statements).await.unwrap();
     }
-    let memory = open(&uri, Concepts::search()).await;
+    let memory = open(&uri, ConceptEmbedder::search()).await;
     assert_eq!(search(&memory, "automobile").await, ["an automobile"]);
     assert!(search(&memory, "vehicle").await.is_empty());
     remember(&memory, "s1", &["an automobile"]).await;

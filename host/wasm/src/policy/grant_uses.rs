@@ -1,4 +1,4 @@
-//! Counts how often grants are used, and how often one is missing.
+//! GrantUseCounts how often grants are used, and how often one is missing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,16 +10,16 @@ pub type GrantCounts = BTreeMap<&'static str, BTreeMap<String, u64>>;
 
 /// The uses of grants since they were read. Clones share the numbers, and all values are equal.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct GrantUses(Arc<Mutex<Counts>>);
+pub(crate) struct GrantUses(Arc<Mutex<GrantUseCounts>>);
 
 #[derive(Debug, Default)]
-struct Counts {
+struct GrantUseCounts {
     used: GrantCounts,
     refused: BTreeMap<&'static str, u64>,
 }
 
 impl GrantUses {
-    /// Counts an operation that an entry below `key` has allowed.
+    /// GrantUseCounts an operation that an entry below `key` has allowed.
     pub(crate) fn count(&self, key: &'static str, entry: &str) {
         let mut counts = self.0.lock_unpoisoned();
         let entries = counts.used.entry(key).or_default();
@@ -31,7 +31,7 @@ impl GrantUses {
         }
     }
 
-    /// Counts an operation that was refused because an entry below `key` is missing.
+    /// GrantUseCounts an operation that was refused because an entry below `key` is missing.
     pub(crate) fn count_refusal(&self, key: &'static str) {
         *self.0.lock_unpoisoned().refused.entry(key).or_default() += 1;
     }
