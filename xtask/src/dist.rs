@@ -17,9 +17,9 @@ use sha2::{Digest, Sha256};
 
 use crate::components::Components;
 use crate::step::{self, Steps};
-use crate::{guided, toolchain};
 use crate::workspace::Workspace;
 use crate::{ALLOCATOR, HOST, TOOLCHAIN};
+use crate::{guided, toolchain};
 
 const PROFILE: &str = "dist";
 

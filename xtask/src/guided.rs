@@ -55,7 +55,8 @@ impl Compilation {
     /// If the build fails.
     pub fn build(&self, workspace: &Workspace, programs: &[&str]) -> anyhow::Result<PathBuf> {
         let target = toolchain::host_target()?;
-        let mut cargo = workspace.cargo(["build", "--locked", "--profile", "dist", "--target", &target, "--target-dir"]);
+        let mut cargo =
+            workspace.cargo(["build", "--locked", "--profile", "dist", "--target", &target, "--target-dir"]);
         cargo.arg(&self.target_folder).args(self.settings).args(programs).args(["--features", ALLOCATOR]);
         step::run_command(cargo.env("RUSTFLAGS", &self.rust_flags).env_remove("CARGO_ENCODED_RUSTFLAGS"))?;
         Ok(self.target_folder.join(target).join("dist"))

@@ -39,7 +39,9 @@ impl Profile {
     fn settings(self) -> &'static [&'static str] {
         match self {
             Self::Release => &[],
-            Self::Dist | Self::Guided => &["--config=profile.release.lto=\"fat\"", "--config=profile.release.codegen-units=1"],
+            Self::Dist | Self::Guided => {
+                &["--config=profile.release.lto=\"fat\"", "--config=profile.release.codegen-units=1"]
+            }
         }
     }
 }

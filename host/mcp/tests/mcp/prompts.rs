@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use hatchery_mcp::{ExposedMessage, ExposedPrompt, FileResource, PromptContent, PromptParameter};
+use rmcp::RoleClient;
 use rmcp::model::{
     ArgumentInfo, CompleteRequestParams, GetPromptRequestParams, GetPromptResult, ReadResourceRequestParams, Reference,
     SubscribeRequestParams, UnsubscribeRequestParams,
 };
-use rmcp::service::ServiceError;
+use rmcp::service::{Peer, ServiceError};
 use serde_json::{Value, json};
 
 use crate::input::{Person, PersonClient, clients};
@@ -108,7 +109,7 @@ async fn invalid_requests_for_prompts_are_refused() {
     }
 }
 
-async fn complete(client: &PersonClient, reference: Reference, name: &str, value: &str) -> Vec<String> {
+async fn complete(client: &Peer<RoleClient>, reference: Reference, name: &str, value: &str) -> Vec<String> {
     let params = CompleteRequestParams::new(reference, ArgumentInfo::new(name, value));
     client.complete(params).await.unwrap().completion.values
 }

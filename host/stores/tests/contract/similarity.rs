@@ -202,7 +202,8 @@ async fn embedders_have_their_own_vectors() {
 #[tokio::test]
 async fn the_least_similarity_is_a_setting() {
     for (min_similarity, found) in [(0.6, 1), (0.8, 0)] {
-        let memory = KeywordMemory::new().with_similarity(ConceptEmbedder::search().with_min_similarity(min_similarity));
+        let memory =
+            KeywordMemory::new().with_similarity(ConceptEmbedder::search().with_min_similarity(min_similarity));
         // Half of it is about something else, so the cosine is 0.7.
         remember(&memory, "s1", &["a physician with an automobile"]).await;
         assert_eq!(search(&memory, "vehicle").await.len(), found, "{min_similarity}");
