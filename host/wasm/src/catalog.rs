@@ -2,6 +2,7 @@
 //! next generation number. A run keeps using the components and apps that it started with.
 
 pub(crate) mod draining;
+mod folder_watch;
 pub mod inspect;
 pub mod loader;
 pub mod models;

@@ -60,6 +60,8 @@ pub(crate) struct Loader {
     /// Files of the first scan that are not loaded yet; `None` before it. While there are any, no app keeps its name
     /// against another one, because which of two apps serves must not depend on which is compiled first.
     starting: Option<BTreeSet<PathBuf>>,
+    /// The folders that the last scan read.
+    folders: Arc<BTreeSet<PathBuf>>,
     /// Folders that cannot be read.
     unreadable: BTreeMap<PathBuf, UnreadableFolder>,
     /// True if the catalog is out of date.
@@ -87,6 +89,7 @@ impl Loader {
             stored_names,
             tasks: LoadTasks::new(activity),
             starting: None,
+            folders: Arc::default(),
             unreadable: BTreeMap::new(),
             has_changed: false,
             issues: LoadIssues::new(),
@@ -101,6 +104,11 @@ impl Loader {
 
     pub(crate) fn options(&self) -> &LoadOptions {
         &self.options
+    }
+
+    /// Returns the folders that the last scan read.
+    pub(crate) fn folders(&self) -> Arc<BTreeSet<PathBuf>> {
+        self.folders.clone()
     }
 
     /// Returns true while loads are running.
@@ -123,6 +131,9 @@ impl Loader {
         self.record_scan(&scan);
         self.record_unreadable(&scan);
         self.has_changed |= self.remove_missing(&scan, debounce);
+        if *self.folders != scan.folders {
+            self.folders = Arc::new(scan.folders);
+        }
         let conflicts = self.name_conflicts();
         let ready = self.ready_files(debounce);
         self.has_changed |= self.mark_conflicts(&conflicts);

@@ -1,6 +1,6 @@
 //! Directory scan: finds components and YAML files in the served directory, at any depth.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -55,6 +55,8 @@ impl FileMetadata {
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     pub(crate) files: BTreeMap<PathBuf, (FileKind, FileVersion)>,
+    /// The folders that were read, `directory` among them.
+    pub(crate) folders: BTreeSet<PathBuf>,
     /// Folders that could not be read, with the reasons. Files in them may still exist even if they were not found.
     pub(crate) unreadable: BTreeMap<PathBuf, String>,
 }
@@ -124,6 +126,7 @@ pub(crate) fn scan(directory: &Path, writable_folders: &[PathBuf]) -> Scan {
                 }
             }
         }
+        scan.folders.insert(folder);
     }
     scan
 }

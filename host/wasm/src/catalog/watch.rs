@@ -10,15 +10,14 @@ use arc_swap::ArcSwap;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{AgentKind, Model, ModelError};
 use hatchery_engine::{CatalogSnapshot, CatalogSource, Factories};
-use notify::{RecursiveMode, Watcher};
 use tokio::sync::{mpsc, watch};
 
 use crate::catalog::Catalog;
 use crate::catalog::draining::{DrainingRevision, DrainingRevisions};
+use crate::catalog::folder_watch::FolderWatch;
 use crate::catalog::inspect::{Inspection, inspect};
 use crate::catalog::loader::{DEBOUNCE, LoadOptions, LoadPolicy, Loader};
 use crate::catalog::revisions::Revisions;
-use crate::catalog::scan::is_ignored;
 use crate::catalog::settings::Settings;
 use crate::error::LoadError;
 use crate::runtime::engine::Engine;
@@ -201,12 +200,8 @@ impl CatalogHandle {
     /// Spawns the task that watches the directory. New code serves within a second after its file was written.
     pub fn watch(&self) {
         let (wake, wakeups) = mpsc::channel(1);
-        let watcher = watch_files(&self.0.directory, wake.clone());
-        if let Err(error) = &watcher {
-            let path = self.0.directory.display();
-            tracing::warn!("{path}: cannot watch it for changes, so they are detected a little later: {error}");
-        }
-        tokio::spawn(keep_current(Arc::downgrade(&self.0), wakeups, (watcher, wake)));
+        let watch = FolderWatch::new(&self.0.directory, wake);
+        tokio::spawn(keep_current(Arc::downgrade(&self.0), wakeups, watch));
     }
 }
 
@@ -303,64 +298,20 @@ impl Drop for PublishHold<'_> {
     }
 }
 
-fn watch_files(directory: &Path, wake: mpsc::Sender<()>) -> notify::Result<notify::RecommendedWatcher> {
-    let served = directory.canonicalize()?;
-    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        if event.is_ok_and(|event| is_irrelevant(&served, &event)) {
-            return;
-        }
-        // If the channel is full, a wake-up is already pending.
-        let _ = wake.try_send(());
-    })?;
-    watcher.watch(&directory.canonicalize()?, RecursiveMode::Recursive)?;
-    Ok(watcher)
-}
-
-/// Returns true for events that need no scan: read access, and changes in ignored folders, such as the one of the
-/// session database.
-fn is_irrelevant(directory: &Path, event: &notify::Event) -> bool {
-    event.kind.is_access() || (!event.paths.is_empty() && event.paths.iter().all(|path| is_ignored(directory, path)))
-}
-
-/// Scans the directory when woken, and at an interval. `watcher` is kept alive until the end.
-async fn keep_current<A: Send>(shared: Weak<CatalogInner>, mut wakeups: mpsc::Receiver<()>, watcher: A) {
+/// Scans the directory when woken, and at an interval.
+async fn keep_current(shared: Weak<CatalogInner>, mut wakeups: mpsc::Receiver<()>, mut watch: FolderWatch) {
     loop {
-        // Scan after a wake-up and after the timeout.
-        let _ = tokio::time::timeout(POLL_INTERVAL, wakeups.recv()).await;
-        loop {
-            let Some(shared) = shared.upgrade() else {
-                drop(watcher);
-                return;
-            };
-            if !shared.run_pass(Some(DEBOUNCE)).await.is_changing {
-                break;
-            }
-            drop(shared);
-            tokio::time::sleep(DEBOUNCE_INTERVAL).await;
+        let Some(catalog) = shared.upgrade() else { return };
+        let outcome = catalog.run_pass(Some(DEBOUNCE)).await;
+        let folders = catalog.loader.lock().await.folders();
+        drop(catalog);
+        if watch.update(&folders) {
+            continue;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use notify::event::{AccessKind, CreateKind, EventKind};
-
-    use super::*;
-
-    fn event(kind: EventKind, paths: &[&str]) -> notify::Event {
-        let event = notify::Event::new(kind);
-        paths.iter().fold(event, |event, path| event.add_path(path.into()))
-    }
-
-    #[test]
-    fn only_changes_of_what_is_served_wake_the_loader() {
-        let served = Path::new("/home/.me/agents");
-        let created = EventKind::Create(CreateKind::File);
-        assert!(is_irrelevant(served, &event(created, &["/home/.me/agents/.hatchery/sessions.db-wal"])));
-        assert!(is_irrelevant(served, &event(created, &["/home/.me/agents/dice/target/x.wasm"])));
-        assert!(is_irrelevant(served, &event(EventKind::Access(AccessKind::Any), &["/home/.me/agents/a.wasm"])));
-        assert!(!is_irrelevant(served, &event(created, &["/home/.me/agents/a.wasm"])));
-        assert!(!is_irrelevant(served, &event(created, &["/home/.me/agents/.x", "/home/.me/agents/a.wasm"])));
-        assert!(!is_irrelevant(served, &event(EventKind::Other, &[])), "an overflow names no path");
+        if outcome.is_changing {
+            tokio::time::sleep(DEBOUNCE_INTERVAL).await;
+        } else {
+            let _ = tokio::time::timeout(POLL_INTERVAL, wakeups.recv()).await;
+        }
     }
 }
