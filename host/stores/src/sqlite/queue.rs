@@ -42,6 +42,8 @@ struct State {
     last_id: u64,
     /// The number of waiting writes that are not deferred.
     urgent: usize,
+    /// The number of writes of the last group that were not deferred.
+    last_group: usize,
     /// True from the first deferred write on, until [`Queue::flush`].
     will_flush: bool,
     /// True while deferred writes are made although no other write waits.
@@ -144,6 +146,12 @@ impl Queue {
             state.is_idle = true;
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        if state.last_group > 1 {
+            // Others write at the same time. Those that are about to add a write share the transaction.
+            drop(state);
+            std::thread::yield_now();
+            state = self.state();
+        }
         let mut deferred = 0;
         while group.len() < limit
             && let Some(QueuedJob { job, is_deferred, .. }) = state.pop()
@@ -152,6 +160,7 @@ impl Queue {
             group.push(job);
         }
         state.is_flushing &= !state.turns.is_empty();
+        state.last_group = group.len() - deferred;
         Some(deferred)
     }
 
