@@ -10,6 +10,7 @@ use futures::{StreamExt, TryStreamExt};
 use crate::content::{Blob, Part, PartData};
 use crate::error::StoreError;
 use crate::id::SessionKey;
+use crate::time::Timestamp;
 use crate::usage::ArtifactUsage;
 
 /// Bytes of an artifact in chunks, which are not empty. A stream that has failed has no more of them.
@@ -17,6 +18,17 @@ pub type ByteStream<'a> = BoxStream<'a, Result<Bytes, StoreError>>;
 
 /// The largest artifact that the host reads into memory as a whole: for a prompt, a tool or a component.
 pub const MAX_LOADED_BYTES: u64 = 64 << 20;
+
+/// The newest version of an artifact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewestVersion {
+    /// The name of the artifact, with `user:` if it is the user's.
+    pub name: String,
+    /// The number of the version.
+    pub version: u64,
+    /// When the version was saved; `None` if the service does not know it.
+    pub created: Option<Timestamp>,
+}
 
 /// A version of an artifact whose bytes are yet to be read.
 pub struct ArtifactStream {
@@ -209,6 +221,17 @@ pub trait ArtifactService: Send + Sync {
 
     /// Returns the names of the artifacts of the session and its user, sorted.
     async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError>;
+
+    /// Returns the newest version of each artifact of the session and its user, sorted by name. The default makes a request
+    /// for each of them.
+    async fn newest_versions(&self, session: &SessionKey) -> Result<Vec<NewestVersion>, StoreError> {
+        let mut newest = Vec::new();
+        for name in self.list(session).await? {
+            let version = self.versions(session, &name).await?.last().copied();
+            newest.extend(version.map(|version| NewestVersion { name, version, created: None }));
+        }
+        Ok(newest)
+    }
 
     /// Deletes the artifacts of a session, but not those of its user, and returns their names.
     async fn delete_all(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {

@@ -66,7 +66,7 @@ pub use agent::{
 pub use agent_context::{AgentContext, AgentHost, EventSink};
 pub use aggregator::Aggregator;
 pub use app_runner::{AppRun, AppRunRequest, AppRunner, LiveAppRun, LiveAppRunRequest, TaskScope, TurnScope};
-pub use artifact::{ArtifactService, ArtifactStream, ByteStream, MAX_LOADED_BYTES};
+pub use artifact::{ArtifactService, ArtifactStream, ByteStream, MAX_LOADED_BYTES, NewestVersion};
 pub use auth::{
     AuthConfig, AuthCredential, AuthCredentialType, AuthKeyLocation, AuthScheme, CredentialId, CredentialService,
     HttpAuth, HttpCredentials, OAuth2Auth, OAuthFlow, OAuthFlows, REQUEST_CREDENTIAL, ServiceAccountAuth,

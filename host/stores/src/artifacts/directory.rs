@@ -22,7 +22,8 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use bytes::Bytes;
 use hatchery_core::{
-    ArtifactService, ArtifactStream, ArtifactUsage, Blob, ByteStream, Part, PartData, SessionKey, StoreError,
+    ArtifactService, ArtifactStream, ArtifactUsage, Blob, ByteStream, NewestVersion, Part, PartData, SessionKey,
+    StoreError, Timestamp,
 };
 use uuid::Uuid;
 
@@ -158,6 +159,17 @@ impl ArtifactService for DirectoryArtifacts {
         .await
     }
 
+    async fn newest_versions(&self, session: &SessionKey) -> Result<Vec<NewestVersion>, StoreError> {
+        let (own, users) = (self.owner(session, false)?, self.owner(session, true)?);
+        blocking("list", own.clone(), move || {
+            let mut newest = newest_in(&own, "")?;
+            newest.extend(newest_in(&users, USER_PREFIX)?);
+            newest.sort_by(|a, b| a.name.cmp(&b.name));
+            Ok(newest)
+        })
+        .await
+    }
+
     async fn versions(&self, session: &SessionKey, name: &str) -> Result<Vec<u64>, StoreError> {
         let folder = self.artifact(session, name)?;
         blocking("list the versions of", folder.clone(), move || versions_in(&folder)).await
@@ -287,6 +299,26 @@ fn names_in(owner: &Path) -> io::Result<Vec<String>> {
         }
     }
     Ok(names)
+}
+
+/// Returns the newest versions of the artifacts in an owner's folder, whose names begin with `prefix`.
+fn newest_in(owner: &Path, prefix: &str) -> io::Result<Vec<NewestVersion>> {
+    let mut newest = Vec::new();
+    for bare in names_in(owner)? {
+        let folder = owner.join(to_file_name(&bare).map_err(io::Error::other)?);
+        let Some(version) = versions_in(&folder)?.last().copied() else { continue };
+        // It may have been deleted meanwhile.
+        let Some(metadata) = none_if_missing(fs::metadata(folder.join(version.to_string())))? else { continue };
+        let name = format!("{prefix}{bare}");
+        newest.push(NewestVersion { name, version, created: Some(created(&metadata)?) });
+    }
+    Ok(newest)
+}
+
+/// Returns when a version was saved: its file is never written again.
+fn created(metadata: &fs::Metadata) -> io::Result<Timestamp> {
+    let since = metadata.modified()?.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Ok(Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX)))
 }
 
 /// Returns the number of versions in an owner's folder and their size, without the line feed in each file.

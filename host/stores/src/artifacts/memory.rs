@@ -5,7 +5,7 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use async_trait::async_trait;
 use hatchery_core::sync::RwLockExt;
-use hatchery_core::{ArtifactService, ArtifactUsage, Part, SessionKey, StoreError};
+use hatchery_core::{ArtifactService, ArtifactUsage, NewestVersion, Part, SessionKey, StoreError, Timestamp};
 
 use super::name::ArtifactName;
 
@@ -16,7 +16,12 @@ pub struct MemoryArtifacts {
 }
 
 /// Versions by full name. The number of a version is its index.
-type Artifacts = BTreeMap<String, Vec<Arc<Part>>>;
+type Artifacts = BTreeMap<String, Vec<Arc<Version>>>;
+
+struct Version {
+    part: Part,
+    created: Timestamp,
+}
 
 #[derive(PartialEq, Eq, Hash)]
 enum Owner {
@@ -53,10 +58,10 @@ impl MemoryArtifacts {
 impl ArtifactService for MemoryArtifacts {
     async fn save(&self, session: &SessionKey, name: &str, part: &Part) -> Result<u64, StoreError> {
         let name = ArtifactName::parse(name)?;
-        let part = Arc::new(part.clone());
+        let version = Arc::new(Version { part: part.clone(), created: Timestamp::now() });
         let mut owners = self.write();
         let versions = owners.entry(Owner::of(session, name)).or_default().entry(name.full.to_owned()).or_default();
-        versions.push(part);
+        versions.push(version);
         Ok(versions.len() as u64 - 1)
     }
 
@@ -69,7 +74,7 @@ impl ArtifactService for MemoryArtifacts {
                 Some(version) => versions.get(usize::try_from(version).ok()?).cloned(),
             }
         });
-        Ok(found.map(|part| Part::clone(&part)))
+        Ok(found.map(|version| version.part.clone()))
     }
 
     async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {
@@ -81,6 +86,22 @@ impl ArtifactService for MemoryArtifacts {
             .collect();
         names.sort();
         Ok(names)
+    }
+
+    async fn newest_versions(&self, session: &SessionKey) -> Result<Vec<NewestVersion>, StoreError> {
+        let owners = self.read();
+        let newest = |(name, versions): (&String, &Vec<Arc<Version>>)| {
+            let last = versions.last()?;
+            let version = versions.len() as u64 - 1;
+            Some(NewestVersion { name: name.clone(), version, created: Some(last.created) })
+        };
+        let mut found: Vec<_> = [Owner::Session(session.clone()), Owner::user_of(session)]
+            .iter()
+            .filter_map(|owner| owners.get(owner))
+            .flat_map(|artifacts| artifacts.iter().filter_map(newest))
+            .collect();
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(found)
     }
 
     async fn versions(&self, session: &SessionKey, name: &str) -> Result<Vec<u64>, StoreError> {
@@ -115,7 +136,7 @@ impl ArtifactService for MemoryArtifacts {
                 continue;
             }
             let versions = artifacts.values().map(|versions| versions.len() as u64).sum::<u64>();
-            let bytes = artifacts.values().flatten().map(|part| part.stored_bytes()).sum::<u64>();
+            let bytes = artifacts.values().flatten().map(|version| version.part.stored_bytes()).sum::<u64>();
             usage.user_versions += versions;
             usage.user_bytes += bytes;
             if *owner == Owner::Session(session.clone()) {

@@ -15,7 +15,7 @@ mod failure;
 mod location;
 mod transfer;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -23,7 +23,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use hatchery_core::{
-    ArtifactService, ArtifactStream, ArtifactUsage, Blob, ByteStream, Part, PartData, SessionKey, StoreError,
+    ArtifactService, ArtifactStream, ArtifactUsage, Blob, ByteStream, NewestVersion, Part, PartData, SessionKey,
+    StoreError, Timestamp,
 };
 use object_store::path::Path;
 use object_store::{
@@ -328,6 +329,15 @@ impl ArtifactService for ObjectArtifacts {
         Ok(names)
     }
 
+    async fn newest_versions(&self, session: &SessionKey) -> Result<Vec<NewestVersion>, StoreError> {
+        let (own, users) = (self.owner(session, false)?, self.owner(session, true)?);
+        let (own_objects, users_objects) = tokio::try_join!(self.objects(&own, "list"), self.objects(&users, "list"))?;
+        let mut newest = newest_of(&own_objects, &own, "");
+        newest.extend(newest_of(&users_objects, &users, USER_PREFIX));
+        newest.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(newest)
+    }
+
     async fn versions(&self, session: &SessionKey, name: &str) -> Result<Vec<u64>, StoreError> {
         self.numbers(&self.artifact(session, name)?, "list the versions of").await
     }
@@ -385,12 +395,35 @@ fn version_number(path: &Path) -> Option<u64> {
 
 /// Returns the unprefixed names of the artifacts that have a version, once per version.
 fn names_of(objects: &[ObjectMeta], owner: &Path) -> Vec<String> {
-    let name = |object: &ObjectMeta| {
-        version_number(&object.location)?;
-        let mut segments = object.location.prefix_match(owner)?;
-        from_file_name(segments.next()?.as_ref())
-    };
-    objects.iter().filter_map(name).collect()
+    objects.iter().filter_map(|object| version_of(object, owner).map(|(bare, _)| bare)).collect()
+}
+
+/// Returns the unprefixed name and the number of a version; `None` for other objects.
+fn version_of(object: &ObjectMeta, owner: &Path) -> Option<(String, u64)> {
+    let number = version_number(&object.location)?;
+    let mut segments = object.location.prefix_match(owner)?;
+    Some((from_file_name(segments.next()?.as_ref())?, number))
+}
+
+/// Returns the newest versions of the artifacts of an owner, whose names begin with `prefix`.
+fn newest_of(objects: &[ObjectMeta], owner: &Path, prefix: &str) -> Vec<NewestVersion> {
+    let mut newest = BTreeMap::new();
+    for object in objects {
+        let Some((bare, version)) = version_of(object, owner) else { continue };
+        let known = newest.entry(bare).or_insert((version, object));
+        if version > known.0 {
+            *known = (version, object);
+        }
+    }
+    let newest = newest.into_iter().map(|(bare, (version, object))| {
+        NewestVersion { name: format!("{prefix}{bare}"), version, created: Some(created(object)) }
+    });
+    newest.collect()
+}
+
+/// Returns when a version was saved: its object is never written again.
+fn created(object: &ObjectMeta) -> Timestamp {
+    Timestamp::from_micros(object.last_modified.timestamp_micros())
 }
 
 /// Returns the attribute of a media type. None if it cannot be the value of a header.

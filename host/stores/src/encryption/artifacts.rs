@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, TryStreamExt, stream};
 use hatchery_core::{
-    ArtifactService, ArtifactStream, ArtifactUsage, Blob, ByteStream, Part, PartData, SessionKey, StoreError,
+    ArtifactService, ArtifactStream, ArtifactUsage, Blob, ByteStream, NewestVersion, Part, PartData, SessionKey,
+    StoreError,
 };
 
 use super::keys::EncryptionKeys;
@@ -131,6 +132,10 @@ impl ArtifactService for EncryptedArtifacts {
 
     async fn delete_all(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {
         self.inner.delete_all(session).await
+    }
+
+    async fn newest_versions(&self, session: &SessionKey) -> Result<Vec<NewestVersion>, StoreError> {
+        self.inner.newest_versions(session).await
     }
 
     async fn versions(&self, session: &SessionKey, name: &str) -> Result<Vec<u64>, StoreError> {

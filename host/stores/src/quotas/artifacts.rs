@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use hatchery_core::{
-    ArtifactService, ArtifactStream, ArtifactUsage, Blob, ByteStream, IdKind, Part, PartData, SessionKey, StoreError,
+    ArtifactService, ArtifactStream, ArtifactUsage, Blob, ByteStream, IdKind, NewestVersion, Part, PartData, SessionKey,
+    StoreError,
 };
 use tokio::sync::mpsc;
 
@@ -149,6 +150,11 @@ impl ArtifactService for QuotaArtifacts {
     async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {
         session.check()?;
         self.inner.list(session).await
+    }
+
+    async fn newest_versions(&self, session: &SessionKey) -> Result<Vec<NewestVersion>, StoreError> {
+        session.check()?;
+        self.inner.newest_versions(session).await
     }
 
     async fn versions(&self, session: &SessionKey, name: &str) -> Result<Vec<u64>, StoreError> {

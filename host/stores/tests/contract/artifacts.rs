@@ -6,73 +6,47 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::join_all;
 use futures::{StreamExt, TryStreamExt, stream};
-use hatchery_core::{ArtifactService, Blob, ByteStream, Part, PartData, SessionKey, StoreError};
+use hatchery_core::{
+    ArtifactService, Blob, ByteStream, NewestVersion, Part, PartData, SessionKey, StoreError, Timestamp,
+};
 use hatchery_stores::encryption::EncryptedArtifacts;
 use hatchery_stores::quotas::QuotaArtifacts;
 use serde_json::json;
 
 use crate::support::keys;
 
-/// Runs the tests of artifact services against every backend.
-macro_rules! every_artifact_backend {
-    ($($backends:tt)*) => {
-        every_backend!(
-            [
-                versions_count_from_zero,
-                the_newest_version_is_loaded_unless_one_is_given,
-                an_artifact_that_does_not_exist_is_none,
-                reading_an_unknown_artifact_does_not_create_it,
-                every_part_is_read_back_unchanged,
-                sessions_do_not_see_each_others_artifacts,
-                artifacts_of_a_user_are_visible_in_all_their_sessions,
-                names_are_listed_in_order,
-                similar_names_are_different_artifacts,
-                names_that_leave_their_folder_are_rejected,
-                a_name_that_is_too_long_for_file_systems_is_rejected,
-                a_deleted_artifact_is_gone_with_its_versions,
-                deleting_an_unknown_artifact_is_no_error,
-                concurrent_saves_get_distinct_versions,
-                saves_and_deletions_may_run_concurrently,
-                streams_are_versions_like_all_others,
-                a_stream_of_many_chunks_is_read_back_unchanged,
-                a_stream_that_fails_saves_nothing,
-            ],
-            $($backends)*
-        );
-    };
-}
-
-every_artifact_backend!(
-    memory(_folder) => hatchery_stores::MemoryArtifacts::new(),
-    directory(folder) => hatchery_stores::DirectoryArtifacts::open(folder.join("artifacts")).await.unwrap(),
-    encrypted_memory(_folder) => encrypted(hatchery_stores::MemoryArtifacts::new()),
-    encrypted_directory(folder) =>
-        encrypted(hatchery_stores::DirectoryArtifacts::open(folder.join("artifacts")).await.unwrap()),
-    memory_behind_quotas(_folder) => behind_quotas(hatchery_stores::MemoryArtifacts::new()),
-    directory_behind_quotas(folder) =>
-        behind_quotas(hatchery_stores::DirectoryArtifacts::open(folder.join("artifacts")).await.unwrap()),
-);
-
-// A server that cannot be installed is reported, and its tests end.
-#[cfg(feature = "object-store")]
-every_artifact_backend!(
-    objects_in_memory(_folder) => objects_in_memory(""),
-    encrypted_objects(_folder) => encrypted(objects_in_memory("")),
-    objects_in_memory_with_a_prefix(_folder) => objects_in_memory("a/prefix"),
-    s3(_folder) => match crate::object_stores::s3_artifacts().await { Some(artifacts) => artifacts, None => return },
-    azure(_folder) => match crate::object_stores::azure_artifacts().await { Some(artifacts) => artifacts, None => return },
-);
+on_every_artifact_backend!([
+    versions_count_from_zero,
+    the_newest_version_is_loaded_unless_one_is_given,
+    an_artifact_that_does_not_exist_is_none,
+    reading_an_unknown_artifact_does_not_create_it,
+    every_part_is_read_back_unchanged,
+    sessions_do_not_see_each_others_artifacts,
+    artifacts_of_a_user_are_visible_in_all_their_sessions,
+    names_are_listed_in_order,
+    similar_names_are_different_artifacts,
+    names_that_leave_their_folder_are_rejected,
+    a_name_that_is_too_long_for_file_systems_is_rejected,
+    a_deleted_artifact_is_gone_with_its_versions,
+    deleting_an_unknown_artifact_is_no_error,
+    concurrent_saves_get_distinct_versions,
+    saves_and_deletions_may_run_concurrently,
+    streams_are_versions_like_all_others,
+    a_stream_of_many_chunks_is_read_back_unchanged,
+    a_stream_that_fails_saves_nothing,
+    the_newest_versions_are_listed_with_the_time_when_they_were_saved,
+]);
 
 #[cfg(feature = "object-store")]
-fn objects_in_memory(prefix: &str) -> hatchery_stores::ObjectArtifacts {
+pub fn objects_in_memory(prefix: &str) -> hatchery_stores::ObjectArtifacts {
     hatchery_stores::ObjectArtifacts::new(Arc::new(object_store::memory::InMemory::new()), prefix).unwrap()
 }
 
-fn behind_quotas(artifacts: impl ArtifactService + 'static) -> QuotaArtifacts {
+pub fn behind_quotas(artifacts: impl ArtifactService + 'static) -> QuotaArtifacts {
     QuotaArtifacts::new(Arc::new(artifacts), Arc::default())
 }
 
-fn encrypted(artifacts: impl ArtifactService + 'static) -> EncryptedArtifacts {
+pub fn encrypted(artifacts: impl ArtifactService + 'static) -> EncryptedArtifacts {
     EncryptedArtifacts::new(Arc::new(artifacts), keys())
 }
 
@@ -302,6 +276,31 @@ async fn deleting_an_unknown_artifact_is_no_error(artifacts: &dyn ArtifactServic
     save(artifacts, &s1, "b", "x").await;
     artifacts.delete(&s1, "a").await.unwrap();
     assert_eq!(artifacts.list(&s1).await.unwrap(), ["b"]);
+}
+
+async fn the_newest_versions_are_listed_with_the_time_when_they_were_saved(artifacts: &dyn ArtifactService) {
+    let s1 = session("ann", "s1");
+    assert_eq!(artifacts.newest_versions(&s1).await.unwrap(), []);
+    // Stores count in seconds, or with a coarse clock.
+    let before = Timestamp::now().as_seconds() - 2.0;
+    for (name, count) in [("user:b", 2), ("a/b", 11), ("c", 1)] {
+        for _ in 0..count {
+            save(artifacts, &s1, name, "x").await;
+        }
+    }
+    save(artifacts, &session("ann", "s2"), "user:b", "x").await;
+    save(artifacts, &session("ann", "s2"), "other", "x").await;
+    let newest = artifacts.newest_versions(&s1).await.unwrap();
+    let numbers: Vec<_> = newest.iter().map(|newest| (newest.name.as_str(), newest.version)).collect();
+    assert_eq!(numbers, [("a/b", 10), ("c", 0), ("user:b", 2)]);
+    let after = Timestamp::now().as_seconds() + 2.0;
+    for NewestVersion { name, created, .. } in newest {
+        let created = created.unwrap().as_seconds();
+        assert!(before <= created && created <= after, "{name}: {before} {created} {after}");
+    }
+    artifacts.delete(&s1, "a/b").await.unwrap();
+    let newest = artifacts.newest_versions(&s1).await.unwrap();
+    assert_eq!(newest.iter().map(|newest| &newest.name).collect::<Vec<_>>(), ["c", "user:b"]);
 }
 
 fn chunks(chunks: Vec<Result<Bytes, StoreError>>) -> ByteStream<'static> {

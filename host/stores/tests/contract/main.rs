@@ -26,6 +26,42 @@ macro_rules! every_backend {
     };
 }
 
+/// Runs each of the named tests, which are functions of an artifact service, against every backend.
+macro_rules! on_every_artifact_backend {
+    ($tests:tt) => {
+        every_backend!(
+            $tests,
+            memory(_folder) => hatchery_stores::MemoryArtifacts::new(),
+            directory(folder) => hatchery_stores::DirectoryArtifacts::open(folder.join("artifacts")).await.unwrap(),
+            encrypted_memory(_folder) => crate::artifacts::encrypted(hatchery_stores::MemoryArtifacts::new()),
+            encrypted_directory(folder) => crate::artifacts::encrypted(
+                hatchery_stores::DirectoryArtifacts::open(folder.join("artifacts")).await.unwrap()
+            ),
+            memory_behind_quotas(_folder) => crate::artifacts::behind_quotas(hatchery_stores::MemoryArtifacts::new()),
+            directory_behind_quotas(folder) => crate::artifacts::behind_quotas(
+                hatchery_stores::DirectoryArtifacts::open(folder.join("artifacts")).await.unwrap()
+            ),
+        );
+
+        // A server that cannot be installed is reported, and its tests end.
+        #[cfg(feature = "object-store")]
+        every_backend!(
+            $tests,
+            objects_in_memory(_folder) => crate::artifacts::objects_in_memory(""),
+            encrypted_objects(_folder) => crate::artifacts::encrypted(crate::artifacts::objects_in_memory("")),
+            objects_in_memory_with_a_prefix(_folder) => crate::artifacts::objects_in_memory("a/prefix"),
+            s3(_folder) => match crate::object_stores::s3_artifacts().await {
+                Some(artifacts) => artifacts,
+                None => return,
+            },
+            azure(_folder) => match crate::object_stores::azure_artifacts().await {
+                Some(artifacts) => artifacts,
+                None => return,
+            },
+        );
+    };
+}
+
 /// Creates a service in a new project of the Firestore emulator. Ends the test if there is none.
 macro_rules! emulated {
     ($service:ident) => {
