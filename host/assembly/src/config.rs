@@ -135,7 +135,7 @@ pub struct Config {
     pub openapi: OpenApiConfig,
     /// Integrations and connections of Google Cloud by name. Agents refer to them by these names.
     pub integrations: BTreeMap<String, IntegrationConfig>,
-    /// Folders that agents search by `FilesRetrieval`, by name.
+    /// Folders and artifacts that agents search by `FilesRetrieval`, by name.
     pub retrieval: BTreeMap<String, RetrievalConfig>,
     /// Executors of the code that models write, by name. Agents refer to them by these names.
     pub code_executors: BTreeMap<String, CodeExecutorConfig>,
@@ -270,7 +270,7 @@ impl Config {
         integrations::check(&config.integrations).map_err(|message| invalid(None, message))?;
         code_executors::check(&config.code_executors).map_err(|message| invalid(None, message))?;
         for (name, retrieval) in &config.retrieval {
-            retrieval.check(name).map_err(|message| invalid(None, message))?;
+            retrieval.check(name, !config.encryption.keys.is_empty()).map_err(|message| invalid(None, message))?;
         }
         config.server.check().map_err(|message| invalid(None, message))?;
         config.encryption.check().map_err(|message| invalid(None, message))?;
@@ -300,7 +300,9 @@ impl Config {
         integrations::resolve_paths(&mut self.integrations, folder);
         code_executors::resolve_paths(&mut self.code_executors, folder);
         for retrieval in self.retrieval.values_mut() {
-            retrieval.folder = folder.join(&retrieval.folder);
+            if let Some(searched) = &mut retrieval.folder {
+                *searched = folder.join(&*searched);
+            }
         }
         if let Some(file) = &mut self.audit.file {
             *file = folder.join(&*file);

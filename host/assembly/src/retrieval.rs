@@ -1,11 +1,11 @@
-//! The folders of the configuration that agents search.
+//! What agents search: the folders of the configuration, and artifacts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hatchery_core::{JsonMap, ModelResolver, Toolset};
 use hatchery_engine::Extensions;
-use hatchery_stores::retrieval::{FilesRetrieval, FolderIndex, RetrievalToolset};
+use hatchery_stores::retrieval::{FilesRetrieval, RetrievalIndex, RetrievalToolset};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -29,8 +29,8 @@ struct ToolsetArgs {
     max_results: Option<usize>,
 }
 
-/// Registers the toolset `FilesRetrieval`, which takes arguments, and the toolset `retrieval:NAME` for each folder. All
-/// agents share the index of a folder.
+/// Registers the toolset `FilesRetrieval`, which takes arguments, and the toolset `retrieval:NAME` for each index, which
+/// all agents share.
 ///
 /// # Errors
 /// If no model provider has a configured embedder.
@@ -45,14 +45,9 @@ pub(crate) fn register(
             Storage::Directory(folder) => Some(folder.join(INDEXES_FOLDER).join(format!("{name}.db"))),
             Storage::InMemory => None,
         };
-        let index = FolderIndex::new(config.source(), file);
-        let similarity = config.similarity(models);
-        let index =
-            match similarity.map_err(|source| ServicesError::RetrievalEmbedder { name: name.clone(), source })? {
-                Some(similarity) => index.with_similarity(similarity),
-                None => index,
-            };
-        Ok((name.clone(), (config.description.clone(), Arc::new(index))))
+        let index = config.index(file, models);
+        let index = index.map_err(|source| ServicesError::RetrievalEmbedder { name: name.clone(), source })?;
+        Ok((name.clone(), (config.description.clone(), index)))
     };
     let indexes: Arc<BTreeMap<_, _>> = Arc::new(configs.iter().map(index).collect::<Result<_, ServicesError>>()?);
     for name in configs.keys() {
@@ -66,9 +61,9 @@ pub(crate) fn register(
     Ok(())
 }
 
-/// Creates the toolset of a folder. The only one needs no name.
+/// Creates the toolset of an index. The only one needs no name.
 fn create(
-    indexes: &BTreeMap<String, (String, Arc<FolderIndex>)>,
+    indexes: &BTreeMap<String, (String, RetrievalIndex)>,
     name: Option<&String>,
     args: JsonMap,
 ) -> Result<Arc<dyn Toolset>, String> {
@@ -88,11 +83,8 @@ fn create(
         (None, _) => None,
     };
     let (name, (description, index)) = found.ok_or_else(|| match name {
-        Some(name) => format!("hatchery.yaml has no folder `{name}` below `retrieval`; available: {}", available()),
-        None => format!(
-            "`index` is missing: the name of a folder below `retrieval` in hatchery.yaml; available: {}",
-            available()
-        ),
+        Some(name) => format!("hatchery.yaml has no `{name}` below `retrieval`; available: {}", available()),
+        None => format!("`index` is missing: a name below `retrieval` in hatchery.yaml; available: {}", available()),
     })?;
     let mut tool = FilesRetrieval::new(name, description, index.clone());
     if let Some(max_results) = max_results {

@@ -1,24 +1,27 @@
-//! Settings of folders that agents search: `retrieval`.
+//! Settings of the folders and artifacts that agents search: `retrieval`.
 
-use std::path::{Component, PathBuf};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use hatchery_core::{ModelError, ModelResolver};
 use hatchery_stores::SimilaritySearch;
-use hatchery_stores::retrieval::FolderSource;
+use hatchery_stores::retrieval::{ArtifactIndex, ArtifactSource, FolderIndex, FolderSource, RetrievalIndex};
 use serde::Deserialize;
 
 use super::memory::check_similarity;
 use crate::byte_size::ByteSize;
 
-/// A folder that agents search by `FilesRetrieval`.
+/// A folder, or the artifacts of a session and its user, that agents search by `FilesRetrieval`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RetrievalConfig {
     /// The folder, which is below that of this file.
-    pub folder: PathBuf,
-    /// Its description for models.
+    pub folder: Option<PathBuf>,
+    /// Whether artifacts are searched instead of a folder.
+    pub artifacts: bool,
+    /// The description of the texts for models.
     pub description: String,
-    /// Patterns of the paths of its files, in which `*` stands for any text. Default: all.
+    /// Patterns of the paths of files, or of the names of artifacts, in which `*` stands for any text. Default: all.
     pub include: Option<Vec<String>>,
     /// Maximum size of a file. Larger ones are left out. Default: 1 MiB.
     pub max_file: Option<ByteSize>,
@@ -31,11 +34,11 @@ pub struct RetrievalConfig {
 }
 
 impl RetrievalConfig {
-    /// Checks the name and the folder.
+    /// Checks the name, and what is searched.
     ///
     /// # Errors
     /// The problem, with the key.
-    pub(super) fn check(&self, name: &str) -> Result<(), String> {
+    pub(super) fn check(&self, name: &str, is_encrypted: bool) -> Result<(), String> {
         let is_plain = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_');
         if name.is_empty() || name.len() > 50 || !name.chars().all(is_plain) {
             return Err(format!(
@@ -43,11 +46,20 @@ impl RetrievalConfig {
                 name.escape_debug()
             ));
         }
-        let mut components = self.folder.components();
-        let is_below = components.all(|component| matches!(component, Component::Normal(_) | Component::CurDir));
-        if self.folder.as_os_str().is_empty() || !is_below {
+        match &self.folder {
+            Some(_) if self.artifacts => return Err(ambiguous(name)),
+            None if !self.artifacts => return Err(ambiguous(name)),
+            Some(folder) if !is_below(folder) => {
+                return Err(format!(
+                    "retrieval.{name}: `folder` must be a folder below that of hatchery.yaml, such as `docs`"
+                ));
+            }
+            _ => {}
+        }
+        if self.artifacts && is_encrypted {
             return Err(format!(
-                "retrieval.{name}: `folder` must be a folder below that of hatchery.yaml, such as `docs`"
+                "retrieval.{name}: the index of artifacts would hold in plain text what `encryption` encrypts; remove one of \
+                 both"
             ));
         }
         check_similarity(&format!("retrieval.{name}"), self.embedder.as_deref(), self.min_similarity)
@@ -57,7 +69,7 @@ impl RetrievalConfig {
     ///
     /// # Errors
     /// If no model provider has the embedder.
-    pub(crate) fn similarity(&self, models: &dyn ModelResolver) -> Result<Option<SimilaritySearch>, ModelError> {
+    fn similarity(&self, models: &dyn ModelResolver) -> Result<Option<SimilaritySearch>, ModelError> {
         let Some(name) = &self.embedder else { return Ok(None) };
         let similarity = SimilaritySearch::new(name, models.embedder(name)?);
         Ok(Some(match self.min_similarity {
@@ -66,9 +78,32 @@ impl RetrievalConfig {
         }))
     }
 
-    /// Returns the files that are searched.
-    pub(crate) fn source(&self) -> FolderSource {
-        let default = FolderSource::new(&self.folder);
+    /// Returns the index, in a file or in a temporary one.
+    ///
+    /// # Errors
+    /// If no model provider has the embedder.
+    pub(crate) fn index(
+        &self,
+        file: Option<PathBuf>,
+        models: &dyn ModelResolver,
+    ) -> Result<RetrievalIndex, ModelError> {
+        let similarity = self.similarity(models)?;
+        Ok(match &self.folder {
+            Some(folder) => {
+                let index = FolderIndex::new(self.folder_source(folder), file);
+                let index = similarity.into_iter().fold(index, FolderIndex::with_similarity);
+                RetrievalIndex::Folder(Arc::new(index))
+            }
+            None => {
+                let index = ArtifactIndex::new(self.artifact_source(), file);
+                let index = similarity.into_iter().fold(index, ArtifactIndex::with_similarity);
+                RetrievalIndex::Artifacts(Arc::new(index))
+            }
+        })
+    }
+
+    fn folder_source(&self, folder: &Path) -> FolderSource {
+        let default = FolderSource::new(folder);
         FolderSource {
             include: self.include.clone().unwrap_or(default.include),
             max_file: self.max_file.map_or(default.max_file, |size| size.bytes() as u64),
@@ -76,4 +111,25 @@ impl RetrievalConfig {
             folder: default.folder,
         }
     }
+
+    fn artifact_source(&self) -> ArtifactSource {
+        let default = ArtifactSource::default();
+        ArtifactSource {
+            include: self.include.clone().unwrap_or(default.include),
+            max_file: self.max_file.map_or(default.max_file, |size| size.bytes() as u64),
+            max_files: self.max_files.unwrap_or(default.max_files),
+        }
+    }
+}
+
+fn ambiguous(name: &str) -> String {
+    format!(
+        "retrieval.{name}: set either `folder`, a folder below that of hatchery.yaml such as `docs`, or `artifacts: true`"
+    )
+}
+
+fn is_below(folder: &Path) -> bool {
+    let mut components = folder.components();
+    let is_below = components.all(|component| matches!(component, Component::Normal(_) | Component::CurDir));
+    is_below && !folder.as_os_str().is_empty()
 }

@@ -1,20 +1,26 @@
 //! Splits a text into passages: paragraphs that belong together, of a size that a model reads at a glance.
 
-use super::Passage;
-
 /// A passage ends at the first blank line or heading after this many bytes.
 const TARGET: usize = 800;
 
 /// A passage ends at the latest after the line with which it has this many bytes.
 const MAX: usize = 2000;
 
+/// A passage with its lines, from 1.
+#[derive(Debug)]
+pub(super) struct Lines {
+    pub(super) first: u32,
+    pub(super) last: u32,
+    pub(super) text: String,
+}
+
 /// Returns the passages of a text, without those that are blank.
-pub(super) fn passages(source: &str, text: &str) -> Vec<Passage> {
+pub(super) fn passages(text: &str) -> Vec<Lines> {
     let (mut passages, mut current, mut first_line) = (Vec::new(), String::new(), 1);
-    let mut end = |current: &mut String, first_line: u32, last_line: u32| {
+    let mut end = |current: &mut String, first: u32, last: u32| {
         let text = std::mem::take(current);
         if !text.trim().is_empty() {
-            passages.push(Passage { source: source.into(), first_line, last_line, text: text.trim_end().into() });
+            passages.push(Lines { first, last, text: text.trim_end().into() });
         }
     };
     for (line, number) in text.lines().zip(1u32..) {
@@ -57,7 +63,7 @@ mod tests {
     use super::*;
 
     fn lines(text: &str) -> Vec<(u32, u32, usize)> {
-        passages("a.md", text).iter().map(|it| (it.first_line, it.last_line, it.text.len())).collect()
+        passages(text).iter().map(|it| (it.first, it.last, it.text.len())).collect()
     }
 
     #[test]

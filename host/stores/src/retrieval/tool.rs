@@ -1,36 +1,68 @@
-//! `FilesRetrieval`: a tool with which any model searches the texts of a folder.
+//! `FilesRetrieval`: a tool with which any model searches the texts of a folder, or artifacts.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::{CallContext, FunctionDeclaration, JsonMap, RunError, Tool, ToolError, Toolset};
+use hatchery_core::{CallContext, FunctionDeclaration, JsonMap, RunError, StoreError, Tool, ToolError, Toolset};
 use serde_json::{Value, json};
 
-use super::{FolderIndex, Passage};
+use super::{ArtifactIndex, FolderIndex, Passage};
 
 /// Passages of an answer, unless the agent's file says otherwise, and the most that it can say.
 const DEFAULT_RESULTS: usize = 5;
 const MAX_RESULTS: usize = 20;
 
-/// A search in a folder. Each passage of the answer has its source: a file and its lines.
+/// What is searched.
+#[derive(Clone)]
+pub enum RetrievalIndex {
+    /// The files of a folder.
+    Folder(Arc<FolderIndex>),
+    /// The artifacts of the session and its user.
+    Artifacts(Arc<ArtifactIndex>),
+}
+
+impl RetrievalIndex {
+    /// Returns the words for what is searched, and for the sources of an answer.
+    fn nouns(&self, name: &str) -> (String, &'static str) {
+        match self {
+            Self::Folder(_) => (format!("the files of `{name}`"), "files"),
+            Self::Artifacts(_) => ("the files of this conversation and its user".to_owned(), "files, versions"),
+        }
+    }
+
+    async fn search(&self, query: &str, limit: usize, cx: &CallContext) -> Result<Vec<Passage>, StoreError> {
+        match self {
+            Self::Folder(index) => index.search(query, limit).await,
+            Self::Artifacts(index) => {
+                let run = &cx.invocation;
+                index.search(&*run.services.artifacts, &run.session_key, query, limit).await
+            }
+        }
+    }
+}
+
+/// A search in a folder or in artifacts. Each passage of the answer has its source: a file, its version and its lines.
 pub struct FilesRetrieval {
-    index: Arc<FolderIndex>,
+    index: RetrievalIndex,
     qualified_name: String,
     declaration: Arc<FunctionDeclaration>,
     max_results: usize,
 }
 
 impl FilesRetrieval {
-    /// Creates the tool `search_NAME` for the index of this name. `description` says what the folder is about.
-    pub fn new(name: &str, description: &str, index: Arc<FolderIndex>) -> Self {
+    /// Creates the tool `search_NAME` for the index of this name. `description` says what the texts are about.
+    pub fn new(name: &str, description: &str, index: RetrievalIndex) -> Self {
+        let (default, sources) = index.nouns(name);
         let about = match description.trim() {
-            "" => format!("the files of `{name}`"),
+            "" => default,
             description => description.to_owned(),
         };
         let declaration = FunctionDeclaration {
             name: format!("search_{}", name.replace('-', "_")),
-            description: format!("Searches {about}. Returns the passages that fit best, with their files and lines."),
+            description: format!(
+                "Searches {about}. Returns the passages that fit best, with their {sources} and lines."
+            ),
             parameters: Some(json!({
                 "type": "object",
                 "properties": {"query": {"type": "string", "description": "Words to look for."}},
@@ -60,13 +92,13 @@ impl Tool for FilesRetrieval {
         Cow::Borrowed(&self.qualified_name)
     }
 
-    async fn call(&self, args: JsonMap, _: &CallContext) -> Result<Value, ToolError> {
+    async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
         let query = args.get("query").and_then(Value::as_str).unwrap_or_default();
         if query.trim().is_empty() {
             return Err(ToolError::Recoverable("`query` is empty; it needs words to look for".into()));
         }
-        let found = self.index.search(query, self.max_results).await.map_err(|error| {
-            tracing::warn!(index = self.qualified_name, "a folder cannot be searched: {error}");
+        let found = self.index.search(query, self.max_results, cx).await.map_err(|error| {
+            tracing::warn!(index = self.qualified_name, "the texts cannot be searched: {error}");
             ToolError::Recoverable("the files cannot be searched now; the log of the host says why".into())
         })?;
         Ok(json!({ "passages": found.iter().map(passage).collect::<Vec<_>>() }))
@@ -101,6 +133,10 @@ impl Toolset for RetrievalToolset {
     }
 }
 
-fn passage(Passage { source, first_line, last_line, text }: &Passage) -> Value {
-    json!({"source": source, "lines": format!("{first_line}-{last_line}"), "text": text})
+fn passage(Passage { source, version, first_line, last_line, text }: &Passage) -> Value {
+    let lines = format!("{first_line}-{last_line}");
+    match version {
+        Some(version) => json!({"source": source, "version": version, "lines": lines, "text": text}),
+        None => json!({"source": source, "lines": lines, "text": text}),
+    }
 }

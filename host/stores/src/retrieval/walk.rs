@@ -8,21 +8,12 @@ use std::time::UNIX_EPOCH;
 use hatchery_core::matches_wildcard;
 
 use super::FolderSource;
+use super::index::FileState;
 
-/// The stamp of a file, which changes with its content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FileState {
-    /// Microseconds since 1970.
-    pub(super) modified: i64,
-    pub(super) size: i64,
-}
-
-impl FileState {
-    fn of(metadata: &Metadata) -> Self {
-        let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        let modified = modified.and_then(|time| i64::try_from(time.as_micros()).ok()).unwrap_or_default();
-        Self { modified, size: i64::try_from(metadata.len()).unwrap_or(i64::MAX) }
-    }
+fn state(metadata: &Metadata) -> FileState {
+    let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let modified = modified.and_then(|time| i64::try_from(time.as_micros()).ok()).unwrap_or_default();
+    FileState { modified, size: i64::try_from(metadata.len()).unwrap_or(i64::MAX), version: None }
 }
 
 /// Returns the files of a source by their paths below its folder.
@@ -47,7 +38,7 @@ pub(super) fn walk(source: &FolderSource) -> Result<BTreeMap<String, FileState>,
             if metadata.is_dir() {
                 folders.push(path);
             } else if metadata.is_file() && is_included(source, &path, &metadata) {
-                files.insert(path, FileState::of(&metadata));
+                files.insert(path, state(&metadata));
                 if files.len() > source.max_files {
                     return Err(too_many(&source.folder, source.max_files));
                 }

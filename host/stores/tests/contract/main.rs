@@ -82,6 +82,7 @@ macro_rules! in_postgres {
     };
 }
 
+mod artifact_retrieval;
 mod artifacts;
 mod credentials;
 #[cfg(feature = "postgres")]
