@@ -84,6 +84,29 @@ async fn only_files_that_have_changed_are_read_again() {
     assert_eq!(again.update().await.unwrap(), 0);
 }
 
+#[tokio::test]
+async fn an_index_of_an_earlier_version_keeps_its_passages() {
+    let migrations =
+        [include_str!("../../src/retrieval/0001_passages.sql"), include_str!("../../src/retrieval/0002_vectors.sql")];
+    for count in 1..=migrations.len() {
+        let fixture = Fixture::new(&[("a.md", "apples")]);
+        let metadata = std::fs::metadata(fixture.root.path().join("files/a.md")).unwrap();
+        let modified = metadata.modified().unwrap().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros();
+        let connection = rusqlite::Connection::open(fixture.root.path().join("index.db")).unwrap();
+        migrations[..count].iter().for_each(|migration| connection.execute_batch(migration).unwrap());
+        let rows = format!(
+            "INSERT INTO files (file, path, modified, size) VALUES (7, 'a.md', {modified}, {}); \
+             INSERT INTO passages (passage, file, first_line, last_line, text) VALUES (9, 7, 1, 1, 'bananas'); \
+             INSERT INTO passage_words (rowid, words) VALUES (9, 'bananas');",
+            metadata.len()
+        );
+        connection.execute_batch(&rows).unwrap();
+        drop(connection);
+        assert_eq!(fixture.sources("bananas").await, ["a.md"], "version {count}");
+        assert_eq!(fixture.index.update().await.unwrap(), 0);
+    }
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn hidden_linked_binary_large_and_unwanted_files_are_left_out() {
