@@ -10,6 +10,7 @@ use futures::{StreamExt, TryStreamExt};
 use crate::content::{Blob, Part, PartData};
 use crate::error::StoreError;
 use crate::id::SessionKey;
+use crate::json::{JsonMap, json_len};
 use crate::time::Timestamp;
 use crate::usage::ArtifactUsage;
 
@@ -18,6 +19,31 @@ pub type ByteStream<'a> = BoxStream<'a, Result<Bytes, StoreError>>;
 
 /// The largest artifact that the host reads into memory as a whole: for a prompt, a tool or a component.
 pub const MAX_LOADED_BYTES: u64 = 64 << 20;
+
+/// The largest custom metadata of a version, in bytes of JSON.
+pub const MAX_CUSTOM_METADATA_BYTES: usize = 64 << 10;
+
+/// Checks the size of custom metadata.
+///
+/// # Errors
+/// [`StoreError::InvalidRequest`] if it has more than [`MAX_CUSTOM_METADATA_BYTES`].
+pub fn check_custom_metadata(name: &str, custom_metadata: &JsonMap) -> Result<(), StoreError> {
+    let bytes = json_len(custom_metadata);
+    if bytes > MAX_CUSTOM_METADATA_BYTES {
+        let message = format!(
+            "the custom metadata of `{name}` has {bytes} bytes, and at most {MAX_CUSTOM_METADATA_BYTES} are stored; save it as \
+             an artifact of its own"
+        );
+        return Err(StoreError::InvalidRequest(message));
+    }
+    Ok(())
+}
+
+/// Returns the size in bytes that quotas count for the custom metadata of a version, with what separates it from the part.
+pub fn custom_metadata_bytes(custom_metadata: &JsonMap) -> u64 {
+    const SEPARATORS: usize = "[,]".len();
+    if custom_metadata.is_empty() { 0 } else { (json_len(custom_metadata) + SEPARATORS) as u64 }
+}
 
 /// The newest version of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +60,10 @@ pub struct NewestVersion {
 pub struct ArtifactStream {
     /// The part, whose inline data has no bytes.
     pub part: Part,
+    /// When the version was saved; `None` if the service does not know it.
+    pub created: Option<Timestamp>,
+    /// What was saved with the part for other programs.
+    pub custom_metadata: JsonMap,
     /// The number of bytes.
     pub len: u64,
     /// The bytes of the inline data; none if the part has other data.
@@ -47,13 +77,18 @@ impl fmt::Debug for ArtifactStream {
 }
 
 impl ArtifactStream {
+    /// Returns the size in bytes that quotas count for the version.
+    pub fn stored_bytes(&self) -> u64 {
+        self.part.stored_bytes() + self.len + custom_metadata_bytes(&self.custom_metadata)
+    }
+
     /// Reads all bytes into the part.
     ///
     /// # Errors
     /// [`StoreError::InvalidRequest`] if there are more than `max_bytes`, before one of them is read. Also those of the
     /// stream.
     pub async fn into_part(self, name: &str, max_bytes: u64) -> Result<Part, StoreError> {
-        let Self { mut part, len, mut bytes } = self;
+        let Self { mut part, len, mut bytes, .. } = self;
         if len > max_bytes {
             let message = format!(
                 "the artifact `{name}` has {len} bytes, and at most {max_bytes} can be read into memory here; read it as a \
@@ -86,7 +121,8 @@ impl From<Part> for ArtifactStream {
             _ => Bytes::new(),
         };
         let len = bytes.len() as u64;
-        Self { part, len, bytes: stream::iter((len > 0).then_some(Ok(bytes))).boxed() }
+        let bytes = stream::iter((len > 0).then_some(Ok(bytes))).boxed();
+        Self { part, created: None, custom_metadata: JsonMap::new(), len, bytes }
     }
 }
 
@@ -163,19 +199,53 @@ pub trait ArtifactService: Send + Sync {
     /// [`StoreError::InvalidName`] for an empty name or one that leaves its folder (`..`, a leading `/`).
     async fn save(&self, session: &SessionKey, name: &str, part: &Part) -> Result<u64, StoreError>;
 
+    /// Saves a new version as [`ArtifactService::save`] does, with metadata that the service keeps and does not read. The
+    /// default is for services that keep none.
+    ///
+    /// # Errors
+    /// [`StoreError::InvalidRequest`] if the service keeps no metadata, and there is some.
+    async fn save_with(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        part: &Part,
+        custom_metadata: &JsonMap,
+    ) -> Result<u64, StoreError> {
+        if !custom_metadata.is_empty() {
+            let message = "this artifact service keeps no custom metadata; save the artifact without it".to_owned();
+            return Err(StoreError::InvalidRequest(message));
+        }
+        self.save(session, name, part).await
+    }
+
     /// Loads a version; the newest if `version` is `None`. Returns `None` if it does not exist.
     async fn load(&self, session: &SessionKey, name: &str, version: Option<u64>) -> Result<Option<Part>, StoreError>;
 
-    /// Saves a new version with the bytes of a stream, and returns its number. Nothing is saved if the stream fails. The
-    /// default holds all bytes in memory.
+    /// Saves a new version with the bytes of a stream, as [`ArtifactService::save_stream_with`] does, without metadata.
     ///
     /// # Errors
-    /// Those of [`ArtifactService::save`] and of the stream.
+    /// Those of [`ArtifactService::save_stream_with`].
     async fn save_stream(
         &self,
         session: &SessionKey,
         name: &str,
         mime_type: &str,
+        bytes: ByteStream<'_>,
+    ) -> Result<u64, StoreError> {
+        self.save_stream_with(session, name, mime_type, &JsonMap::new(), bytes).await
+    }
+
+    /// Saves a new version with metadata and the bytes of a stream, and returns its number. Nothing is saved if the stream
+    /// fails. The default holds all bytes in memory.
+    ///
+    /// # Errors
+    /// Those of [`ArtifactService::save_with`] and of the stream.
+    async fn save_stream_with(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        mime_type: &str,
+        custom_metadata: &JsonMap,
         mut bytes: ByteStream<'_>,
     ) -> Result<u64, StoreError> {
         let mut data = BytesMut::new();
@@ -183,7 +253,7 @@ pub trait ArtifactService: Send + Sync {
             data.extend_from_slice(&chunk);
         }
         let blob = Blob { mime_type: mime_type.to_owned(), data: data.freeze(), display_name: None };
-        self.save(session, name, &PartData::InlineData(blob).into()).await
+        self.save_with(session, name, &PartData::InlineData(blob).into(), custom_metadata).await
     }
 
     /// Loads a version as [`ArtifactService::load`] does, with its bytes as a stream. The default holds all bytes in memory.
@@ -256,8 +326,8 @@ pub trait ArtifactService: Send + Sync {
         let mut usage = ArtifactUsage::default();
         for name in self.list(session).await? {
             for version in self.versions(session, &name).await? {
-                let Some(part) = self.load(session, &name, Some(version)).await? else { continue };
-                let bytes = part.stored_bytes();
+                let Some(artifact) = self.load_stream(session, &name, Some(version)).await? else { continue };
+                let bytes = artifact.stored_bytes();
                 if !name.starts_with("user:") {
                     usage.session_versions += 1;
                     usage.session_bytes += bytes;

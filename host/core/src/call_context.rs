@@ -392,8 +392,22 @@ impl CallContext {
     /// # Errors
     /// [`StoreError::InvalidRequest`] in a read-only context, and those of the service.
     pub async fn save_artifact(&self, name: &str, part: &Part) -> Result<u64, StoreError> {
+        self.save_artifact_with(name, part, &JsonMap::new()).await
+    }
+
+    /// Saves an artifact as [`CallContext::save_artifact`] does, with metadata for other programs.
+    ///
+    /// # Errors
+    /// As [`CallContext::save_artifact`]; also if the service keeps no metadata.
+    pub async fn save_artifact_with(
+        &self,
+        name: &str,
+        part: &Part,
+        custom_metadata: &JsonMap,
+    ) -> Result<u64, StoreError> {
         self.check_writable().map_err(|error| StoreError::InvalidRequest(error.to_string()))?;
-        let version = self.invocation.services.artifacts.save(&self.invocation.session_key, name, part).await?;
+        let Invocation { services, session_key, .. } = self.invocation.as_ref();
+        let version = services.artifacts.save_with(session_key, name, part, custom_metadata).await?;
         let mut actions = self.actions();
         actions.deleted_artifact_ids.remove(name);
         actions.artifact_delta.insert(name.into(), version);

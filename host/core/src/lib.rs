@@ -66,7 +66,10 @@ pub use agent::{
 pub use agent_context::{AgentContext, AgentHost, EventSink};
 pub use aggregator::Aggregator;
 pub use app_runner::{AppRun, AppRunRequest, AppRunner, LiveAppRun, LiveAppRunRequest, TaskScope, TurnScope};
-pub use artifact::{ArtifactService, ArtifactStream, ByteStream, MAX_LOADED_BYTES, NewestVersion};
+pub use artifact::{
+    ArtifactService, ArtifactStream, ByteStream, MAX_CUSTOM_METADATA_BYTES, MAX_LOADED_BYTES, NewestVersion,
+    check_custom_metadata, custom_metadata_bytes,
+};
 pub use auth::{
     AuthConfig, AuthCredential, AuthCredentialType, AuthKeyLocation, AuthScheme, CredentialId, CredentialService,
     HttpAuth, HttpCredentials, OAuth2Auth, OAuthFlow, OAuthFlows, REQUEST_CREDENTIAL, ServiceAccountAuth,

@@ -6,6 +6,7 @@ mod memory;
 mod name;
 #[cfg(feature = "object-store")]
 mod objects;
+pub(crate) mod stored_part;
 
 pub use directory::DirectoryArtifacts;
 pub use memory::MemoryArtifacts;

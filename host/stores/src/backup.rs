@@ -91,7 +91,8 @@ pub fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies a file for its owner only, unless it is gone.
+/// Copies a file with its time of change for its owner only, unless it is gone. That of an artifact's version tells when it
+/// was saved.
 fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     let mut source = match File::open(from) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -99,6 +100,7 @@ fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     };
     let mut target = permissions::create_file(to)?;
     io::copy(&mut source, &mut target)?;
+    target.set_modified(source.metadata()?.modified()?)?;
     target.sync_all()
 }
 

@@ -43,6 +43,8 @@ async fn a_backup_of_a_busy_host_is_a_data_folder() -> Result<()> {
     ensure!(host.post(&format!("{}/close", session_path("desk", "first")), &json!({})).await?.status == 204);
     let artifacts = format!("{}/artifacts", session_path("desk", "first"));
     host.post(&artifacts, &json!({"filename": "a/b.txt", "artifact": {"text": "kept"}})).await?.json(200)?;
+    let metadata = format!("{artifacts}/a/b.txt/versions/0/metadata");
+    let described = host.get(&metadata).await?.json(200)?;
     let stored = host.session("desk", "first").await?;
 
     // Other sessions are written meanwhile.
@@ -79,6 +81,7 @@ async fn a_backup_of_a_busy_host_is_a_data_folder() -> Result<()> {
     let host = serve(&restored).await?;
     assert_eq!(host.session("desk", "first").await?, stored);
     assert_eq!(host.get(&format!("{artifacts}/a/b.txt")).await?.json(200)?["text"], "kept");
+    assert_eq!(host.get(&metadata).await?.json(200)?, described, "with the time when it was saved");
     let found = host.get(&format!("/apps/desk/users/{USER}/memory?query=lamp")).await?.json(200)?;
     assert_eq!(found["memories"].as_array().map(Vec::len), Some(2), "{found}");
     assert_eq!(event::texts(&host.run("desk", "first", "It is on").await?), ["Noted: It is on"]);

@@ -7,7 +7,10 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::{StreamExt, TryStreamExt};
 use hatchery::ByteSize;
-use hatchery_core::{ArtifactStream, ByteStream, EventWindow, Part, PartData, SessionKey, encode_segment};
+use hatchery_core::{
+    ArtifactStream, ByteStream, EventWindow, JsonMap, Part, PartData, SessionKey, Timestamp, check_custom_metadata,
+    encode_segment,
+};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use utoipa::openapi::RefOr;
@@ -42,19 +45,22 @@ async fn list(
 }
 
 #[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 struct SaveBody {
     filename: String,
     #[schema(value_type = schemas::Part)]
     artifact: Part,
+    /// What the version is to be stored with, for other programs; at most 64 KiB.
+    #[serde(default, alias = "custom_metadata")]
+    #[schema(value_type = Option<Object>)]
+    custom_metadata: Option<JsonMap>,
 }
 
 #[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
 struct SavedArtifact {
     filename: String,
-    version: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mime_type: Option<String>,
+    #[serde(flatten)]
+    metadata: ArtifactMetadata,
 }
 
 /// Stores a new version of an artifact.
@@ -73,13 +79,36 @@ async fn save(
     if body.artifact.data == PartData::Other && body.artifact.extra.is_empty() {
         return Err(ApiError::bad_input("the artifact is empty; set `text`, `inlineData` or `fileData`"));
     }
+    let SaveBody { filename, artifact, custom_metadata } = body;
+    let custom_metadata = custom_metadata.unwrap_or_default();
+    check_metadata(&filename, &custom_metadata)?;
     let key = existing_session(&state, app, user, id).await?;
-    let version = state.services().artifacts.save(&key, &body.filename, &body.artifact).await?;
-    let mime_type = match body.artifact.data {
-        PartData::InlineData(blob) => Some(blob.mime_type),
-        _ => None,
-    };
-    Ok(axum::Json(SavedArtifact { filename: body.filename, version, mime_type }))
+    let version = state.services().artifacts.save_with(&key, &filename, &artifact, &custom_metadata).await?;
+    let metadata = metadata(&state, &key, &filename, Some(version)).await?;
+    Ok(axum::Json(SavedArtifact { filename, metadata }))
+}
+
+fn check_metadata(name: &str, custom_metadata: &JsonMap) -> Result<(), ApiError> {
+    check_custom_metadata(name, custom_metadata).map_err(|error| ApiError::bad_input(error.to_string()))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+struct UploadQuery {
+    /// A JSON object that the version is stored with, for other programs.
+    custom_metadata: Option<String>,
+}
+
+impl UploadQuery {
+    fn custom_metadata(&self) -> Result<JsonMap, ApiError> {
+        let Some(json) = &self.custom_metadata else { return Ok(JsonMap::new()) };
+        serde_json::from_str(json).map_err(|error| {
+            ApiError::invalid(format!(
+                "`customMetadata` is not a JSON object, such as {{\"author\": \"ada\"}}: {error}"
+            ))
+        })
+    }
 }
 
 /// The media type of a body that has none.
@@ -90,18 +119,20 @@ const BINARY: &str = "application/octet-stream";
     put,
     path = "/apps/{app}/users/{user}/sessions/{session}/artifacts/{*path}",
     tag = "artifacts",
+    params(UploadQuery),
     request_body(content = String, description = "The bytes, of any media type", content_type = "application/octet-stream"),
     responses((status = 200, description = "The artifact is stored", body = SavedArtifact))
 )]
 async fn upload(
     State(state): State<AppState>,
     Params((app, user, id, name)): Params<(String, String, String, String)>,
+    QueryParams(query): QueryParams<UploadQuery>,
     request: Request,
 ) -> Result<axum::Json<SavedArtifact>, ApiError> {
     let (parts, body) = request.into_parts();
     let mut upload = Upload::start(&parts, body, state.config(), state.services().artifacts.stream_buffer());
     let key = SessionKey::new(app, user, id);
-    match store(&state, &key, &name, media_type(&parts.headers), &mut upload).await {
+    match store(&state, &key, &name, media_type(&parts.headers), &query, &mut upload).await {
         Ok(saved) => Ok(axum::Json(saved)),
         Err(error) => Err(upload.reject(error).await),
     }
@@ -112,15 +143,20 @@ async fn store(
     key: &SessionKey,
     name: &str,
     mime_type: &str,
+    query: &UploadQuery,
     upload: &mut Upload,
 ) -> Result<SavedArtifact, ApiError> {
     if !matches!(parse_target(name), Target::Newest(_)) {
         let detail = format!("`{name}` is the path of versions; write the name of the artifact alone");
         return Err(ApiError::bad_input(detail));
     }
+    let custom_metadata = query.custom_metadata()?;
+    check_metadata(name, &custom_metadata)?;
     state.session(key, EventWindow::Recent(0)).await?;
-    let version = state.services().artifacts.save_stream(key, name, mime_type, upload.chunks()).await?;
-    Ok(SavedArtifact { filename: name.to_owned(), version, mime_type: Some(mime_type.to_owned()) })
+    let artifacts = &state.services().artifacts;
+    let version = artifacts.save_stream_with(key, name, mime_type, &custom_metadata, upload.chunks()).await?;
+    let metadata = metadata(state, key, name, Some(version)).await?;
+    Ok(SavedArtifact { filename: name.to_owned(), metadata })
 }
 
 fn media_type(headers: &HeaderMap) -> &str {
@@ -193,6 +229,13 @@ struct ArtifactMetadata {
     version: u64,
     /// The URI of a file that is stored elsewhere, or else the path of the version.
     canonical_uri: String,
+    /// What the version was saved with.
+    #[schema(value_type = Object)]
+    custom_metadata: JsonMap,
+    /// When the version was saved, in seconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>)]
+    create_time: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mime_type: Option<String>,
     /// The number of bytes of the content that is stored here.
@@ -282,7 +325,7 @@ fn too_large_for_json(name: &str, len: u64, limit: ByteSize) -> ApiError {
 
 /// Returns the bytes or the text of an artifact, which browsers store as a file instead of showing it as a page.
 fn media(name: &str, artifact: ArtifactStream) -> Result<Response, ApiError> {
-    let ArtifactStream { part, len, bytes } = artifact;
+    let ArtifactStream { part, len, bytes, .. } = artifact;
     let (mime_type, len, body) = match part.data {
         PartData::InlineData(blob) => (blob.mime_type, len, Body::from_stream(until_failure(bytes))),
         PartData::Text(text) => ("text/plain; charset=utf-8".to_owned(), text.len() as u64, Body::from(text)),
@@ -333,7 +376,8 @@ async fn metadata(
     };
     let number = number.ok_or_else(|| ApiError::artifact_not_found(name, None))?;
     let artifact = state.services().artifacts.load_stream(key, name, Some(number)).await?;
-    let ArtifactStream { part, len, .. } = artifact.ok_or_else(|| ApiError::artifact_not_found(name, version))?;
+    let artifact = artifact.ok_or_else(|| ApiError::artifact_not_found(name, version))?;
+    let ArtifactStream { part, created: create_time, custom_metadata, len, .. } = artifact;
     let [app, user, id, encoded] = [&*key.app, &*key.user, &*key.id, name].map(encode_segment);
     let path = format!("/apps/{app}/users/{user}/sessions/{id}/artifacts/{encoded}/versions/{number}");
     let (canonical_uri, mime_type, size) = match part.data {
@@ -342,7 +386,7 @@ async fn metadata(
         PartData::Text(text) => (path, None, text.len() as u64),
         _ => (path, None, 0),
     };
-    Ok(ArtifactMetadata { version: number, canonical_uri, mime_type, size })
+    Ok(ArtifactMetadata { version: number, canonical_uri, custom_metadata, create_time, mime_type, size })
 }
 
 /// Deletes all versions of an artifact.

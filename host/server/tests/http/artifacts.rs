@@ -2,6 +2,7 @@
 
 use futures::StreamExt;
 use hatchery::{ByteSize, ServerConfig};
+use hatchery_core::Timestamp;
 use hatchery_stores::{Quota, Quotas};
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
@@ -14,17 +15,30 @@ async fn save(host: &Host, name: &str, artifact: Value) -> Value {
     host.post_json(ARTIFACTS, &json!({"filename": name, "artifact": artifact})).await
 }
 
+/// Removes the time when a version was saved, which differs between runs.
+fn without_time(mut metadata: Value) -> Value {
+    let time = metadata.as_object_mut().unwrap().remove("createTime");
+    assert!(time.as_ref().is_some_and(Value::is_f64), "{time:?}");
+    metadata
+}
+
 #[tokio::test]
 async fn versions_start_at_zero_and_the_newest_is_returned_by_default() {
     let host = Host::start().await;
     host.session("says").await;
     assert_eq!(host.get_json(ARTIFACTS).await, json!([]));
-    assert_eq!(save(&host, "a.txt", json!({"text": "one"})).await, json!({"filename": "a.txt", "version": 0}));
-    let picture = json!({"inlineData": {"mimeType": "image/png", "data": "AAEC"}});
+    let uri = |version: u32| format!("{ARTIFACTS}/a.txt/versions/{version}");
     assert_eq!(
-        save(&host, "a.txt", picture.clone()).await,
-        json!({"filename": "a.txt", "version": 1, "mimeType": "image/png"})
+        without_time(save(&host, "a.txt", json!({"text": "one"})).await),
+        json!({"filename": "a.txt", "version": 0, "canonicalUri": uri(0), "customMetadata": {}, "size": 3})
     );
+    let picture = json!({"inlineData": {"mimeType": "image/png", "data": "AAEC"}});
+    let metadata =
+        json!({"version": 1, "canonicalUri": uri(1), "customMetadata": {}, "mimeType": "image/png", "size": 3});
+    let mut expected = metadata.clone();
+    expected["filename"] = json!("a.txt");
+    assert_eq!(without_time(save(&host, "a.txt", picture.clone()).await), expected);
+    assert_eq!(without_time(host.get_json(&format!("{ARTIFACTS}/a.txt/versions/1/metadata")).await), metadata);
     assert_eq!(host.get_json(ARTIFACTS).await, json!(["a.txt"]));
     assert_eq!(host.get_json(&format!("{ARTIFACTS}/a.txt/versions")).await, json!([0, 1]));
     for newest in ["a.txt", "a.txt?version=1", "a.txt?version=latest", "a.txt/versions/1", "a.txt/versions/latest"] {
@@ -45,7 +59,8 @@ async fn the_bytes_of_an_artifact_are_sent_and_read_as_they_are() {
     let host = Host::start().await;
     host.session("says").await;
     let saved = success(put(&host, "dir/caf%C3%A9.csv", "text/csv; charset=utf-8", "a,b\n1,2\n").await).await;
-    assert_eq!(saved, json!({"filename": "dir/café.csv", "version": 0, "mimeType": "text/csv; charset=utf-8"}));
+    assert_eq!((&saved["filename"], &saved["version"]), (&json!("dir/café.csv"), &json!(0)));
+    assert_eq!((&saved["mimeType"], &saved["size"]), (&json!("text/csv; charset=utf-8"), &json!(8)));
     let read = host.get(&format!("{ARTIFACTS}/dir/caf%C3%A9.csv?alt=media")).await;
     let header = |name: &str| read.headers()[name].to_str().unwrap().to_owned();
     assert_eq!(read.status(), 200);
@@ -198,17 +213,63 @@ async fn versions_have_metadata() {
     save(&host, "dir/a.txt", json!({"fileData": {"fileUri": "gs://b/o", "mimeType": "text/csv"}})).await;
     let uri = |version: u32| format!("{ARTIFACTS}/dir%2Fa.txt/versions/{version}");
     let expected = [
-        json!({"version": 0, "canonicalUri": uri(0), "size": 3}),
-        json!({"version": 1, "canonicalUri": uri(1), "mimeType": "image/png", "size": 4}),
-        json!({"version": 2, "canonicalUri": "gs://b/o", "mimeType": "text/csv", "size": 0}),
+        json!({"version": 0, "canonicalUri": uri(0), "customMetadata": {}, "size": 3}),
+        json!({"version": 1, "canonicalUri": uri(1), "customMetadata": {}, "mimeType": "image/png", "size": 4}),
+        json!({"version": 2, "canonicalUri": "gs://b/o", "customMetadata": {}, "mimeType": "text/csv", "size": 0}),
     ];
-    assert_eq!(host.get_json(&format!("{ARTIFACTS}/dir/a.txt/versions/metadata")).await, json!(expected));
-    assert_eq!(host.get_json(&format!("{ARTIFACTS}/dir/a.txt/versions/1/metadata")).await, expected[1]);
-    assert_eq!(host.get_json(&format!("{ARTIFACTS}/dir/a.txt/versions/latest/metadata")).await, expected[2]);
+    let all = host.get_json(&format!("{ARTIFACTS}/dir/a.txt/versions/metadata")).await;
+    let all: Vec<Value> = all.as_array().unwrap().iter().cloned().map(without_time).collect();
+    assert_eq!(all, expected);
+    let one = async |path: &str| {
+        without_time(host.get_json(&format!("{ARTIFACTS}/dir/a.txt/versions/{path}/metadata")).await)
+    };
+    assert_eq!(one("1").await, expected[1]);
+    assert_eq!(one("latest").await, expected[2]);
     assert_eq!(host.get_json(&uri(0)).await, json!({"text": "one"}), "the URI is a path of this host");
     for path in ["b.txt/versions/metadata", "b.txt/versions/latest/metadata", "dir/a.txt/versions/3/metadata"] {
         problem(host.get(&format!("{ARTIFACTS}/{path}")).await, 404, "ARTIFACT_NOT_FOUND").await;
     }
+}
+
+#[tokio::test]
+async fn custom_metadata_and_the_time_of_saving_are_returned_for_each_version() {
+    let host = Host::start().await;
+    host.session("says").await;
+    let metadata = |version: u32| format!("{ARTIFACTS}/a.txt/versions/{version}/metadata");
+    let before = Timestamp::now().as_seconds() - 1.0;
+    for (key, author) in [("customMetadata", "ada"), ("custom_metadata", "bob")] {
+        let body = json!({"filename": "a.txt", "artifact": {"text": "one"}, key: {"author": author, "pages": [1, 2]}});
+        let saved = host.post_json(ARTIFACTS, &body).await;
+        assert_eq!(saved["customMetadata"], json!({"author": author, "pages": [1, 2]}));
+    }
+    let query = "a.txt?customMetadata=%7B%22author%22%3A%22carl%20%C3%A9%22%7D";
+    let saved = success(put(&host, query, "text/plain", "three").await).await;
+    assert_eq!(saved["customMetadata"], json!({"author": "carl é"}));
+    for (version, author) in [(0, "ada"), (1, "bob"), (2, "carl é")] {
+        let metadata = host.get_json(&metadata(version)).await;
+        assert_eq!(metadata["customMetadata"]["author"], author, "{metadata}");
+        let created = metadata["createTime"].as_f64().unwrap();
+        assert!(before <= created && created <= Timestamp::now().as_seconds() + 1.0, "{metadata}");
+    }
+    let read = host.get_json(&format!("{ARTIFACTS}/a.txt?version=0")).await;
+    assert_eq!(read, json!({"text": "one"}), "the content is as before");
+}
+
+#[tokio::test]
+async fn custom_metadata_is_an_object_of_limited_size() {
+    let host = Host::start().await;
+    host.session("says").await;
+    for json in ["%5B1%5D", "author", ""] {
+        let refused = put(&host, &format!("a.txt?customMetadata={json}"), "text/plain", "x").await;
+        let detail = problem(refused, 422, "INVALID_REQUEST").await["detail"].as_str().unwrap().to_owned();
+        let expected = "`customMetadata` is not a JSON object, such as {\"author\": \"ada\"}: ";
+        assert!(detail.starts_with(expected), "{detail}");
+    }
+    let large = json!({"filename": "a.txt", "artifact": {"text": "x"}, "customMetadata": {"a": "x".repeat(64 << 10)}});
+    let refused = problem(host.post(ARTIFACTS, &large).await, 400, "BAD_INPUT").await;
+    let expected = "the custom metadata of `a.txt` has 65544 bytes, and at most 65536 are stored; save it as an artifact of its own";
+    assert_eq!(refused["detail"], expected);
+    assert_eq!(host.get_json(ARTIFACTS).await, json!([]));
 }
 
 #[tokio::test]

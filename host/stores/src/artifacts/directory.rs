@@ -6,7 +6,7 @@
 //! .unfinished/                                files that are being written or deleted
 //! .layout                                     the version of this layout
 //! ```
-//! A file consists of the part's JSON on one line, followed by the raw bytes of its inline data. A version is published
+//! A file consists of the JSON of the part and its metadata on one line, followed by the raw bytes of its inline data. A version is published
 //! atomically, under a number that no other writer gets, by a hard link to the finished file. An artifact is deleted
 //! atomically by moving its folder away. So several processes may share a directory, and a crash leaves only garbage in
 //! `.unfinished`, which the next opening removes once it is old. The file system must support hard links. Saving lists
@@ -22,13 +22,14 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use bytes::Bytes;
 use hatchery_core::{
-    ArtifactService, ArtifactStream, ArtifactUsage, Blob, ByteStream, NewestVersion, Part, PartData, SessionKey,
-    StoreError, Timestamp,
+    ArtifactService, ArtifactStream, ArtifactUsage, Blob, ByteStream, JsonMap, NewestVersion, Part, PartData,
+    SessionKey, StoreError, Timestamp,
 };
 use uuid::Uuid;
 
 use super::layout;
 use super::name::{ArtifactName, USER_PREFIX, from_file_name, to_file_name};
+use super::stored_part::{NewPart, StoredPart};
 use crate::permissions;
 
 const UNFINISHED: &str = ".unfinished";
@@ -84,11 +85,21 @@ impl DirectoryArtifacts {
 #[async_trait]
 impl ArtifactService for DirectoryArtifacts {
     async fn save(&self, session: &SessionKey, name: &str, part: &Part) -> Result<u64, StoreError> {
+        self.save_with(session, name, part, &JsonMap::new()).await
+    }
+
+    async fn save_with(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        part: &Part,
+        custom_metadata: &JsonMap,
+    ) -> Result<u64, StoreError> {
         let folder = self.artifact(session, name)?;
         let unfinished = self.temporary_path();
-        let part = part.clone();
+        let (part, custom_metadata) = (part.clone(), custom_metadata.clone());
         blocking("save", folder.clone(), move || {
-            let result = write(&unfinished, part).and_then(|()| publish(&unfinished, &folder));
+            let result = write(&unfinished, part, &custom_metadata).and_then(|()| publish(&unfinished, &folder));
             let removed = fs::remove_file(&unfinished);
             let version = result?;
             removed.map(|()| version)
@@ -111,17 +122,19 @@ impl ArtifactService for DirectoryArtifacts {
         .await
     }
 
-    async fn save_stream(
+    async fn save_stream_with(
         &self,
         session: &SessionKey,
         name: &str,
         mime_type: &str,
+        custom_metadata: &JsonMap,
         bytes: ByteStream<'_>,
     ) -> Result<u64, StoreError> {
         let folder = self.artifact(session, name)?;
         let unfinished = stream::UnfinishedFile(self.temporary_path());
         let blob = Blob { mime_type: mime_type.to_owned(), ..Blob::default() };
-        stream::write(&unfinished, &PartData::InlineData(blob).into(), bytes).await?;
+        let part = PartData::InlineData(blob).into();
+        stream::write(&unfinished, NewPart { part: &part, custom_metadata }, bytes).await?;
         blocking("save", folder.clone(), move || publish(&unfinished.0, &folder)).await
     }
 
@@ -221,20 +234,20 @@ fn failure(doing: &str, path: &Path, error: io::Error) -> StoreError {
 }
 
 /// Writes a new file and syncs it to disk before it is published.
-fn write(path: &Path, mut part: Part) -> io::Result<()> {
+fn write(path: &Path, mut part: Part, custom_metadata: &JsonMap) -> io::Result<()> {
     let bytes = match &mut part.data {
         PartData::InlineData(blob) => std::mem::take(&mut blob.data),
         _ => Bytes::new(),
     };
     let mut file = permissions::create_file(path)?;
-    file.write_all(&encode_head(&part)?)?;
+    file.write_all(&encode_head(NewPart { part: &part, custom_metadata })?)?;
     file.write_all(&bytes)?;
     file.sync_all()
 }
 
 /// Returns the first line of a file.
-fn encode_head(part: &Part) -> io::Result<Vec<u8>> {
-    let mut head = serde_json::to_vec(part)?;
+fn encode_head(part: NewPart<'_>) -> io::Result<Vec<u8>> {
+    let mut head = serde_json::to_vec(&part)?;
     head.push(b'\n');
     Ok(head)
 }
@@ -243,7 +256,7 @@ fn encode_head(part: &Part) -> io::Result<Vec<u8>> {
 fn decode(file: Vec<u8>) -> io::Result<Part> {
     let file = Bytes::from(file);
     let end = file.iter().position(|byte| *byte == b'\n').ok_or_else(no_head)?;
-    let mut part: Part = serde_json::from_slice(file.get(..end).unwrap_or_default())?;
+    let StoredPart { mut part, .. } = serde_json::from_slice(file.get(..end).unwrap_or_default())?;
     if let PartData::InlineData(blob) = &mut part.data {
         blob.data = file.slice(end + 1..);
     }

@@ -5,7 +5,10 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use async_trait::async_trait;
 use hatchery_core::sync::RwLockExt;
-use hatchery_core::{ArtifactService, ArtifactUsage, NewestVersion, Part, SessionKey, StoreError, Timestamp};
+use hatchery_core::{
+    ArtifactService, ArtifactStream, ArtifactUsage, JsonMap, NewestVersion, Part, SessionKey, StoreError, Timestamp,
+    custom_metadata_bytes,
+};
 
 use super::name::ArtifactName;
 
@@ -20,7 +23,14 @@ type Artifacts = BTreeMap<String, Vec<Arc<Version>>>;
 
 struct Version {
     part: Part,
+    custom_metadata: JsonMap,
     created: Timestamp,
+}
+
+impl Version {
+    fn stored_bytes(&self) -> u64 {
+        self.part.stored_bytes() + custom_metadata_bytes(&self.custom_metadata)
+    }
 }
 
 #[derive(PartialEq, Eq, Hash)]
@@ -49,6 +59,17 @@ impl MemoryArtifacts {
         self.owners.read_unpoisoned()
     }
 
+    fn find(&self, session: &SessionKey, name: &str, version: Option<u64>) -> Result<Option<Arc<Version>>, StoreError> {
+        let name = ArtifactName::parse(name)?;
+        Ok(self.read().get(&Owner::of(session, name)).and_then(|artifacts| {
+            let versions = artifacts.get(name.full)?;
+            match version {
+                None => versions.last().cloned(),
+                Some(version) => versions.get(usize::try_from(version).ok()?).cloned(),
+            }
+        }))
+    }
+
     fn write(&self) -> RwLockWriteGuard<'_, HashMap<Owner, Artifacts>> {
         self.owners.write_unpoisoned()
     }
@@ -57,8 +78,19 @@ impl MemoryArtifacts {
 #[async_trait]
 impl ArtifactService for MemoryArtifacts {
     async fn save(&self, session: &SessionKey, name: &str, part: &Part) -> Result<u64, StoreError> {
+        self.save_with(session, name, part, &JsonMap::new()).await
+    }
+
+    async fn save_with(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        part: &Part,
+        custom_metadata: &JsonMap,
+    ) -> Result<u64, StoreError> {
         let name = ArtifactName::parse(name)?;
-        let version = Arc::new(Version { part: part.clone(), created: Timestamp::now() });
+        let (part, custom_metadata) = (part.clone(), custom_metadata.clone());
+        let version = Arc::new(Version { part, custom_metadata, created: Timestamp::now() });
         let mut owners = self.write();
         let versions = owners.entry(Owner::of(session, name)).or_default().entry(name.full.to_owned()).or_default();
         versions.push(version);
@@ -66,15 +98,19 @@ impl ArtifactService for MemoryArtifacts {
     }
 
     async fn load(&self, session: &SessionKey, name: &str, version: Option<u64>) -> Result<Option<Part>, StoreError> {
-        let name = ArtifactName::parse(name)?;
-        let found = self.read().get(&Owner::of(session, name)).and_then(|artifacts| {
-            let versions = artifacts.get(name.full)?;
-            match version {
-                None => versions.last().cloned(),
-                Some(version) => versions.get(usize::try_from(version).ok()?).cloned(),
-            }
-        });
-        Ok(found.map(|version| version.part.clone()))
+        Ok(self.find(session, name, version)?.map(|version| version.part.clone()))
+    }
+
+    async fn load_stream(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        version: Option<u64>,
+    ) -> Result<Option<ArtifactStream>, StoreError> {
+        let Some(version) = self.find(session, name, version)? else { return Ok(None) };
+        let Version { part, custom_metadata, created } = version.as_ref();
+        let (created, custom_metadata) = (Some(*created), custom_metadata.clone());
+        Ok(Some(ArtifactStream { created, custom_metadata, ..part.clone().into() }))
     }
 
     async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {
@@ -136,7 +172,7 @@ impl ArtifactService for MemoryArtifacts {
                 continue;
             }
             let versions = artifacts.values().map(|versions| versions.len() as u64).sum::<u64>();
-            let bytes = artifacts.values().flatten().map(|version| version.part.stored_bytes()).sum::<u64>();
+            let bytes = artifacts.values().flatten().map(|version| version.stored_bytes()).sum::<u64>();
             usage.user_versions += versions;
             usage.user_bytes += bytes;
             if *owner == Owner::Session(session.clone()) {

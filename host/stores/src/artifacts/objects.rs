@@ -2,7 +2,7 @@
 //! with one of them.
 //!
 //! ```text
-//! <prefix>/<app>/<user>/sessions/<session>/<name>/<version>.json   an id, and the part without the bytes of inline data
+//! <prefix>/<app>/<user>/sessions/<session>/<name>/<version>.json   an id, and the part without the bytes of inline data, with its metadata
 //! <prefix>/<app>/<user>/sessions/<session>/<name>/<id>             these bytes, with their media type
 //! <prefix>/<app>/<user>/user/<name>/…                              names that start with `user:`
 //! ```
@@ -23,8 +23,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use hatchery_core::{
-    ArtifactService, ArtifactStream, ArtifactUsage, Blob, ByteStream, NewestVersion, Part, PartData, SessionKey,
-    StoreError, Timestamp,
+    ArtifactService, ArtifactStream, ArtifactUsage, Blob, ByteStream, JsonMap, NewestVersion, Part, PartData,
+    SessionKey, StoreError, Timestamp,
 };
 use object_store::path::Path;
 use object_store::{
@@ -35,6 +35,7 @@ use uuid::Uuid;
 
 use self::location::Location;
 use super::name::{ArtifactName, USER_PREFIX, from_file_name, to_file_name};
+use super::stored_part::{NewPart, StoredPart};
 use crate::tasks::run_to_completion;
 
 /// Bytes without a version are abandoned at this age, since no save takes that long.
@@ -63,13 +64,16 @@ pub struct ObjectArtifacts {
 #[derive(Serialize)]
 struct NewVersion<'a> {
     id: &'a str,
-    part: &'a Part,
+    part: NewPart<'a>,
 }
 
 #[derive(Deserialize)]
 struct Version {
     id: String,
-    part: Part,
+    part: StoredPart,
+    /// When its object was created.
+    #[serde(skip)]
+    created: Timestamp,
 }
 
 impl ObjectArtifacts {
@@ -161,10 +165,13 @@ impl ObjectArtifacts {
         Ok(versions)
     }
 
-    /// Returns the content of an object; `None` if it does not exist.
-    async fn read(&self, path: &Path, activity: &str) -> Result<Option<Bytes>, StoreError> {
+    /// Returns the content of an object, and when it was created; `None` if it does not exist.
+    async fn read(&self, path: &Path, activity: &str) -> Result<Option<(Bytes, Timestamp)>, StoreError> {
         let content = match self.store.get(path).await {
-            Ok(object) => object.bytes().await,
+            Ok(object) => {
+                let created = created(&object.meta);
+                object.bytes().await.map(|bytes| (bytes, created))
+            }
             Err(error) => Err(error),
         };
         match content {
@@ -175,9 +182,9 @@ impl ObjectArtifacts {
     }
 
     async fn read_version(&self, path: &Path, activity: &str) -> Result<Option<Version>, StoreError> {
-        let Some(json) = self.read(path, activity).await? else { return Ok(None) };
+        let Some((json, created)) = self.read(path, activity).await? else { return Ok(None) };
         let version = serde_json::from_slice(&json);
-        version.map(Some).map_err(|error| {
+        version.map(|version| Some(Version { created, ..version })).map_err(|error| {
             StoreError::backend(
                 format!("cannot {activity} artifacts: {path} in {} is not a version", self.location),
                 error,
@@ -217,7 +224,7 @@ impl ObjectArtifacts {
     }
 
     /// Publishes a version whose bytes are stored. Returns its number.
-    async fn publish_part(&self, artifact: &Path, id: &str, part: &Part) -> Result<u64, StoreError> {
+    async fn publish_part(&self, artifact: &Path, id: &str, part: NewPart<'_>) -> Result<u64, StoreError> {
         let json = serde_json::to_vec(&NewVersion { id, part })
             .map_err(|error| StoreError::backend(format!("cannot save artifacts in {}", self.location), error))?;
         self.publish(artifact, id, &json.into()).await
@@ -244,8 +251,8 @@ impl ObjectArtifacts {
         let path = version_path(artifact, number);
         let version = self.read_version(&path, "delete").await?;
         self.remove(&path).await?;
-        let Some(Version { id, part }) = version else { return Ok(None) };
-        if matches!(part.data, PartData::InlineData(_)) {
+        let Some(Version { id, part, .. }) = version else { return Ok(None) };
+        if matches!(part.part.data, PartData::InlineData(_)) {
             self.remove(&data_path(artifact, &id)).await?;
         }
         Ok(Some(id))
@@ -255,6 +262,16 @@ impl ObjectArtifacts {
 #[async_trait]
 impl ArtifactService for ObjectArtifacts {
     async fn save(&self, session: &SessionKey, name: &str, part: &Part) -> Result<u64, StoreError> {
+        self.save_with(session, name, part, &JsonMap::new()).await
+    }
+
+    async fn save_with(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        part: &Part,
+        custom_metadata: &JsonMap,
+    ) -> Result<u64, StoreError> {
         let artifact = self.artifact(session, name)?;
         let id = Uuid::new_v4().to_string();
         let mut part = part.clone();
@@ -264,37 +281,40 @@ impl ArtifactService for ObjectArtifacts {
             let stored = self.store.put_opts(&data_path(&artifact, &id), data.into(), options).await;
             stored.map_err(|error| self.failure("save", error))?;
         }
-        self.publish_part(&artifact, &id, &part).await
+        self.publish_part(&artifact, &id, NewPart { part: &part, custom_metadata }).await
     }
 
     async fn load(&self, session: &SessionKey, name: &str, version: Option<u64>) -> Result<Option<Part>, StoreError> {
         let artifact = self.artifact(session, name)?;
-        let Some(Version { id, mut part }) = self.find(&artifact, version).await? else { return Ok(None) };
+        let Some(Version { id, part, .. }) = self.find(&artifact, version).await? else { return Ok(None) };
+        let mut part = part.part;
         if let PartData::InlineData(blob) = &mut part.data {
             // `None` if the version was deleted meanwhile.
-            let Some(data) = self.read(&data_path(&artifact, &id), "load").await? else { return Ok(None) };
+            let Some((data, _)) = self.read(&data_path(&artifact, &id), "load").await? else { return Ok(None) };
             blob.data = data;
         }
         Ok(Some(part))
     }
 
-    async fn save_stream(
+    async fn save_stream_with(
         &self,
         session: &SessionKey,
         name: &str,
         mime_type: &str,
+        custom_metadata: &JsonMap,
         bytes: ByteStream<'_>,
     ) -> Result<u64, StoreError> {
         let artifact = self.artifact(session, name)?;
         let id = Uuid::new_v4().to_string();
         let path = data_path(&artifact, &id);
         let received = self.receive(&path, mime_type, bytes).await?;
-        let (service, mime_type) = (self.clone(), mime_type.to_owned());
+        let (service, mime_type, custom_metadata) = (self.clone(), mime_type.to_owned(), custom_metadata.clone());
         // Pieces without an object would stay in the store, and an object without a version too.
         run_to_completion(async move {
             service.finish(&path, &mime_type, received).await?;
             let blob = Blob { mime_type, ..Blob::default() };
-            service.publish_part(&artifact, &id, &PartData::InlineData(blob).into()).await
+            let (part, custom_metadata) = (&PartData::InlineData(blob).into(), &custom_metadata);
+            service.publish_part(&artifact, &id, NewPart { part, custom_metadata }).await
         })
         .await
     }
@@ -306,13 +326,14 @@ impl ArtifactService for ObjectArtifacts {
         version: Option<u64>,
     ) -> Result<Option<ArtifactStream>, StoreError> {
         let artifact = self.artifact(session, name)?;
-        let Some(Version { id, part }) = self.find(&artifact, version).await? else { return Ok(None) };
+        let Some(Version { id, part, created }) = self.find(&artifact, version).await? else { return Ok(None) };
+        let (StoredPart { part, custom_metadata }, created) = (part, Some(created));
         if !matches!(part.data, PartData::InlineData(_)) {
-            return Ok(Some(part.into()));
+            return Ok(Some(ArtifactStream { created, custom_metadata, ..part.into() }));
         }
         let download = self.download(data_path(&artifact, &id)).await?;
         // `None` if the version was deleted meanwhile.
-        Ok(download.map(|(len, bytes)| ArtifactStream { part, len, bytes }))
+        Ok(download.map(|(len, bytes)| ArtifactStream { part, created, custom_metadata, len, bytes }))
     }
 
     fn stream_buffer(&self) -> Option<usize> {
@@ -415,8 +436,10 @@ fn newest_of(objects: &[ObjectMeta], owner: &Path, prefix: &str) -> Vec<NewestVe
             *known = (version, object);
         }
     }
-    let newest = newest.into_iter().map(|(bare, (version, object))| {
-        NewestVersion { name: format!("{prefix}{bare}"), version, created: Some(created(object)) }
+    let newest = newest.into_iter().map(|(bare, (version, object))| NewestVersion {
+        name: format!("{prefix}{bare}"),
+        version,
+        created: Some(created(object)),
     });
     newest.collect()
 }

@@ -6,15 +6,17 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, TryStreamExt, stream};
 use hatchery_core::{
-    ArtifactService, ArtifactStream, ArtifactUsage, Blob, ByteStream, NewestVersion, Part, PartData, SessionKey,
-    StoreError,
+    ArtifactService, ArtifactStream, ArtifactUsage, Blob, ByteStream, JsonMap, NewestVersion, Part, PartData,
+    SessionKey, StoreError,
 };
 
 use super::keys::EncryptionKeys;
 use super::records::{Record, unreadable};
 use super::segments::SEGMENT;
+use crate::artifacts::stored_part::{NewPart, StoredPart};
 
-/// The media type of sealed artifacts. Sealed are the JSON of the part without its bytes, a line feed, and the bytes.
+/// The media type of sealed artifacts. Sealed are the JSON of the part without its bytes and of its
+/// metadata, a line feed, and the bytes.
 const SEALED: &str = "application/vnd.hatchery.sealed";
 
 /// An [`ArtifactService`] that encrypts artifacts. Its [usage](ArtifactService::usage) is that of the encrypted data.
@@ -33,12 +35,12 @@ impl EncryptedArtifacts {
         &self,
         session: &SessionKey,
         name: &str,
-        part: &Part,
+        part: NewPart<'_>,
         bytes: ByteStream<'a>,
     ) -> Result<ByteStream<'a>, StoreError> {
         let what = what(session, name);
         let record = Record { what: &what, place: &["artifact", &session.app, &session.user, name] };
-        let mut head = serde_json::to_vec(part).map_err(|error| unreadable(record, error))?;
+        let mut head = serde_json::to_vec(&part).map_err(|error| unreadable(record, error))?;
         head.push(b'\n');
         self.keys.seal_stream(record, stream::iter([Ok(Bytes::from(head))]).chain(bytes).boxed())
     }
@@ -50,12 +52,12 @@ impl EncryptedArtifacts {
         name: &str,
         stored: ArtifactStream,
     ) -> Result<ArtifactStream, StoreError> {
-        let ArtifactStream { part, len, bytes } = stored;
         let what = what(session, name);
-        if !matches!(&part.data, PartData::InlineData(blob) if blob.mime_type == SEALED) {
+        if !matches!(&stored.part.data, PartData::InlineData(blob) if blob.mime_type == SEALED) {
             self.keys.check_plain(&what)?;
-            return Ok(ArtifactStream { part, len, bytes });
+            return Ok(stored);
         }
+        let ArtifactStream { created, len, bytes, .. } = stored;
         let record = Record { what: &what, place: &["artifact", &session.app, &session.user, name] };
         let mut opener = self.keys.open_stream(record, len, bytes).await?;
         let mut head = BytesMut::new();
@@ -70,8 +72,10 @@ impl EncryptedArtifacts {
             }
         };
         let first = head.split_off(end).freeze();
-        let part: Part = serde_json::from_slice(&head).map_err(|error| unreadable(record, error))?;
-        Ok(ArtifactStream { part, len: opener.len.saturating_sub(end as u64), bytes: opener.into_stream(first) })
+        let StoredPart { part, custom_metadata } =
+            serde_json::from_slice(&head).map_err(|error| unreadable(record, error))?;
+        let (len, bytes) = (opener.len.saturating_sub(end as u64), opener.into_stream(first));
+        Ok(ArtifactStream { part, created, custom_metadata, len, bytes })
     }
 }
 
@@ -82,8 +86,19 @@ fn what(session: &SessionKey, name: &str) -> String {
 #[async_trait]
 impl ArtifactService for EncryptedArtifacts {
     async fn save(&self, session: &SessionKey, name: &str, part: &Part) -> Result<u64, StoreError> {
+        self.save_with(session, name, part, &JsonMap::new()).await
+    }
+
+    async fn save_with(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        part: &Part,
+        custom_metadata: &JsonMap,
+    ) -> Result<u64, StoreError> {
         let ArtifactStream { part, bytes, .. } = part.clone().into();
-        let sealed: Vec<Bytes> = self.seal(session, name, &part, bytes)?.try_collect().await?;
+        let part = NewPart { part: &part, custom_metadata };
+        let sealed: Vec<Bytes> = self.seal(session, name, part, bytes)?.try_collect().await?;
         let blob = Blob { mime_type: SEALED.into(), data: sealed.concat().into(), display_name: None };
         self.inner.save(session, name, &PartData::InlineData(blob).into()).await
     }
@@ -98,15 +113,17 @@ impl ArtifactService for EncryptedArtifacts {
         Ok(Some(part))
     }
 
-    async fn save_stream(
+    async fn save_stream_with(
         &self,
         session: &SessionKey,
         name: &str,
         mime_type: &str,
+        custom_metadata: &JsonMap,
         bytes: ByteStream<'_>,
     ) -> Result<u64, StoreError> {
         let blob = Blob { mime_type: mime_type.to_owned(), ..Blob::default() };
-        let sealed = self.seal(session, name, &PartData::InlineData(blob).into(), bytes)?;
+        let part = PartData::InlineData(blob).into();
+        let sealed = self.seal(session, name, NewPart { part: &part, custom_metadata }, bytes)?;
         self.inner.save_stream(session, name, SEALED, sealed).await
     }
 

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use hatchery_core::{
-    ArtifactService, ArtifactStream, ArtifactUsage, Blob, ByteStream, IdKind, NewestVersion, Part, PartData, SessionKey,
-    StoreError,
+    ArtifactService, ArtifactStream, ArtifactUsage, Blob, ByteStream, IdKind, JsonMap, NewestVersion, Part, PartData,
+    SessionKey, StoreError, check_custom_metadata, custom_metadata_bytes,
 };
 use tokio::sync::mpsc;
 
@@ -18,8 +18,8 @@ use self::ledger::{Ledger, Reservation};
 use super::{AppQuotas, audit};
 use crate::tasks::run_to_completion;
 
-/// An [`ArtifactService`] that rejects saves that exceed a quota, and names that are too long or contain control
-/// characters. A save whose bytes are complete ends also if its caller is dropped, so that it is counted.
+/// An [`ArtifactService`] that rejects saves that exceed a quota, names that are too long or contain control characters,
+/// and custom metadata that is too large. A save whose bytes are complete ends also if its caller is dropped, so that it is counted.
 pub struct QuotaArtifacts {
     inner: Arc<dyn ArtifactService>,
     ledger: Arc<Ledger>,
@@ -31,11 +31,19 @@ impl QuotaArtifacts {
         Self { ledger: Arc::new(Ledger::new(inner.clone(), quotas)), inner }
     }
 
-    async fn save_checked(&self, session: &SessionKey, name: &str, part: &Part) -> Result<u64, StoreError> {
-        let reservation = self.ledger.reserve(session, is_user_scoped(name), part.stored_bytes()).await?;
-        let (inner, session, name, part) = (self.inner.clone(), session.clone(), name.to_owned(), part.clone());
+    async fn save_checked(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        part: &Part,
+        custom_metadata: &JsonMap,
+    ) -> Result<u64, StoreError> {
+        let bytes = part.stored_bytes() + custom_metadata_bytes(custom_metadata);
+        let reservation = self.ledger.reserve(session, is_user_scoped(name), bytes).await?;
+        let (inner, session, name) = (self.inner.clone(), session.clone(), name.to_owned());
+        let (part, custom_metadata) = (part.clone(), custom_metadata.clone());
         run_to_completion(async move {
-            let version = inner.save(&session, &name, &part).await?;
+            let version = inner.save_with(&session, &name, &part, &custom_metadata).await?;
             reservation.commit();
             Ok(version)
         })
@@ -48,16 +56,17 @@ impl QuotaArtifacts {
         session: &SessionKey,
         name: &str,
         mime_type: &str,
+        custom_metadata: &JsonMap,
         mut bytes: ByteStream<'_>,
     ) -> Result<u64, StoreError> {
         let blob = Blob { mime_type: mime_type.to_owned(), ..Blob::default() };
-        let empty = Part::from(PartData::InlineData(blob)).stored_bytes();
+        let empty = Part::from(PartData::InlineData(blob)).stored_bytes() + custom_metadata_bytes(custom_metadata);
         let reservation = self.ledger.reserve(session, is_user_scoped(name), empty).await?;
         let (sender, received) = mpsc::channel(1);
-        let save = ReceivedArtifact { reservation, received };
-        let (inner, session, name, mime_type) =
-            (self.inner.clone(), session.clone(), name.to_owned(), mime_type.to_owned());
-        let save = run_to_completion(async move { save.save(&*inner, &session, &name, &mime_type).await });
+        let (mime_type, custom_metadata) = (mime_type.to_owned(), custom_metadata.clone());
+        let save = ReceivedArtifact { mime_type, custom_metadata, reservation, received };
+        let (inner, session, name) = (self.inner.clone(), session.clone(), name.to_owned());
+        let save = run_to_completion(async move { save.save(&*inner, &session, &name).await });
         let send = async move {
             loop {
                 let next = tokio::select! {
@@ -77,20 +86,16 @@ impl QuotaArtifacts {
 
 /// An artifact whose bytes another task receives. If that ends without a last message, nothing is saved.
 struct ReceivedArtifact {
+    mime_type: String,
+    custom_metadata: JsonMap,
     reservation: Reservation,
     /// The chunks, then `None` or an error.
     received: mpsc::Receiver<Result<Option<Bytes>, StoreError>>,
 }
 
 impl ReceivedArtifact {
-    async fn save(
-        self,
-        inner: &dyn ArtifactService,
-        session: &SessionKey,
-        name: &str,
-        mime_type: &str,
-    ) -> Result<u64, StoreError> {
-        let Self { mut reservation, received } = self;
+    async fn save(self, inner: &dyn ArtifactService, session: &SessionKey, name: &str) -> Result<u64, StoreError> {
+        let Self { mime_type, custom_metadata, mut reservation, received } = self;
         let counted = stream::try_unfold((received, &mut reservation), |(mut received, reservation)| async move {
             let next = received.recv().await;
             let cancelled = || StoreError::InvalidRequest("the upload was cancelled before its end".into());
@@ -102,7 +107,7 @@ impl ReceivedArtifact {
                 None => reservation.check().await.map(|()| None),
             }
         });
-        let version = inner.save_stream(session, name, mime_type, counted.boxed()).await?;
+        let version = inner.save_stream_with(session, name, &mime_type, &custom_metadata, counted.boxed()).await?;
         reservation.commit();
         Ok(version)
     }
@@ -111,8 +116,19 @@ impl ReceivedArtifact {
 #[async_trait]
 impl ArtifactService for QuotaArtifacts {
     async fn save(&self, session: &SessionKey, name: &str, part: &Part) -> Result<u64, StoreError> {
+        self.save_with(session, name, part, &JsonMap::new()).await
+    }
+
+    async fn save_with(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        part: &Part,
+        custom_metadata: &JsonMap,
+    ) -> Result<u64, StoreError> {
         check(session, name)?;
-        let result = self.save_checked(session, name, part).await;
+        check_custom_metadata(name, custom_metadata)?;
+        let result = self.save_checked(session, name, part, custom_metadata).await;
         result.inspect_err(|error| audit(error, &session.app, &session.user, &session.id))
     }
 
@@ -121,15 +137,17 @@ impl ArtifactService for QuotaArtifacts {
         self.inner.load(session, name, version).await
     }
 
-    async fn save_stream(
+    async fn save_stream_with(
         &self,
         session: &SessionKey,
         name: &str,
         mime_type: &str,
+        custom_metadata: &JsonMap,
         bytes: ByteStream<'_>,
     ) -> Result<u64, StoreError> {
         check(session, name)?;
-        let result = self.save_stream_checked(session, name, mime_type, bytes).await;
+        check_custom_metadata(name, custom_metadata)?;
+        let result = self.save_stream_checked(session, name, mime_type, custom_metadata, bytes).await;
         result.inspect_err(|error| audit(error, &session.app, &session.user, &session.id))
     }
 

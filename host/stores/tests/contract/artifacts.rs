@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 use futures::{StreamExt, TryStreamExt, stream};
 use hatchery_core::{
-    ArtifactService, Blob, ByteStream, NewestVersion, Part, PartData, SessionKey, StoreError, Timestamp,
+    ArtifactService, Blob, ByteStream, JsonMap, NewestVersion, Part, PartData, SessionKey, StoreError, Timestamp,
 };
 use hatchery_stores::encryption::EncryptedArtifacts;
 use hatchery_stores::quotas::QuotaArtifacts;
@@ -35,6 +35,7 @@ on_every_artifact_backend!([
     a_stream_of_many_chunks_is_read_back_unchanged,
     a_stream_that_fails_saves_nothing,
     the_newest_versions_are_listed_with_the_time_when_they_were_saved,
+    versions_keep_their_metadata_and_the_time_when_they_were_saved,
 ]);
 
 #[cfg(feature = "object-store")]
@@ -301,6 +302,36 @@ async fn the_newest_versions_are_listed_with_the_time_when_they_were_saved(artif
     artifacts.delete(&s1, "a/b").await.unwrap();
     let newest = artifacts.newest_versions(&s1).await.unwrap();
     assert_eq!(newest.iter().map(|newest| &newest.name).collect::<Vec<_>>(), ["c", "user:b"]);
+}
+
+async fn versions_keep_their_metadata_and_the_time_when_they_were_saved(artifacts: &dyn ArtifactService) {
+    let s1 = session("ann", "s1");
+    let metadata = |author: &str| -> JsonMap {
+        serde_json::from_value(json!({"author": author, "pages": [1, 2.5, null], "größe": {"z": 1, "a": "\n\u{0}"}}))
+            .unwrap()
+    };
+    let before = Timestamp::now().as_seconds() - 2.0;
+    for (name, part) in [("a", Part::text("one")), ("user:b", bytes(b"[{\n\xff"))] {
+        assert_eq!(artifacts.save_with(&s1, name, &part, &metadata("ada")).await.unwrap(), 0);
+        assert_eq!(artifacts.save(&s1, name, &part).await.unwrap(), 1);
+        let stream = chunks(vec![Ok(Bytes::from_static(b"[{")), Ok(Bytes::from_static(b"\n"))]);
+        let saved = artifacts.save_stream_with(&s1, name, "text/plain", &metadata("bob"), stream).await;
+        assert_eq!(saved.unwrap(), 2);
+        for (version, expected) in [(0, metadata("ada")), (1, JsonMap::new()), (2, metadata("bob"))] {
+            let artifact = artifacts.load_stream(&s1, name, Some(version)).await.unwrap().unwrap();
+            assert_eq!(artifact.custom_metadata, expected, "{name} {version}");
+            let created = artifact.created.unwrap().as_seconds();
+            let after = Timestamp::now().as_seconds() + 2.0;
+            assert!(before <= created && created <= after, "{name}: {before} {created} {after}");
+        }
+        for version in [0, 1] {
+            assert_eq!(artifacts.load(&s1, name, Some(version)).await.unwrap().as_ref(), Some(&part));
+        }
+        assert_eq!(read_stream(artifacts, &s1, name, Some(2)).await.unwrap(), ("text/plain".into(), b"[{\n".to_vec()));
+        let times =
+            async |version: u64| artifacts.load_stream(&s1, name, Some(version)).await.unwrap().unwrap().created;
+        assert!(times(0).await <= times(2).await);
+    }
 }
 
 fn chunks(chunks: Vec<Result<Bytes, StoreError>>) -> ByteStream<'static> {

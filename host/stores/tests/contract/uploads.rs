@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use hatchery_core::{ArtifactService, ByteStream, Part, SessionKey, StoreError};
+use hatchery_core::{ArtifactService, ByteStream, JsonMap, Part, SessionKey, StoreError};
 use hatchery_stores::quotas::QuotaArtifacts;
 use hatchery_stores::{AppQuotas, DirectoryArtifacts, MemoryArtifacts, Quota, Quotas};
 use tokio::sync::{Notify, Semaphore};
@@ -56,17 +56,18 @@ impl ArtifactService for SlowArtifacts {
         self.stored.save(session, name, part).await
     }
 
-    async fn save_stream(
+    async fn save_stream_with(
         &self,
         session: &SessionKey,
         name: &str,
         mime_type: &str,
+        custom_metadata: &JsonMap,
         bytes: ByteStream<'_>,
     ) -> Result<u64, StoreError> {
         let chunks: Vec<Bytes> = bytes.try_collect().await?;
         self.wait(name).await;
         let chunks = stream::iter(chunks.into_iter().map(Ok)).boxed();
-        self.stored.save_stream(session, name, mime_type, chunks).await
+        self.stored.save_stream_with(session, name, mime_type, custom_metadata, chunks).await
     }
 
     async fn load(&self, session: &SessionKey, name: &str, version: Option<u64>) -> Result<Option<Part>, StoreError> {

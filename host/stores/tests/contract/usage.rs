@@ -169,6 +169,14 @@ async fn totals_of_artifacts_equal_the_stored_sizes(artifacts: &dyn ArtifactServ
     ] {
         artifacts.save(session, name, part).await.unwrap();
     }
+    let metadata: JsonMap = serde_json::from_value(json!({"author": "é"})).unwrap();
+    for (name, part) in [("with", &picture), ("with", &text)] {
+        let before = artifacts.usage(&s1).await.unwrap().session_bytes;
+        artifacts.save_with(&s1, name, part, &metadata).await.unwrap();
+        let after = artifacts.usage(&s1).await.unwrap().session_bytes;
+        assert_eq!(after - before, part.stored_bytes() + r#"[,{"author":"é"}]"#.len() as u64);
+    }
+    artifacts.delete(&s1, "with").await.unwrap();
     let (picture, text) = (picture.stored_bytes(), text.stored_bytes());
     assert_eq!(picture, r#"{"inlineData":{"mimeType":"image/png","data":""}}"#.len() as u64 + 4);
     let user = ArtifactUsage { user_versions: 5, user_bytes: 2 * picture + 3 * text, ..ArtifactUsage::default() };

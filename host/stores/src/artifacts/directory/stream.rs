@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use bytes::BytesMut;
 use futures::{StreamExt, TryStreamExt, stream};
-use hatchery_core::{ArtifactStream, ByteStream, Part, PartData, StoreError};
+use hatchery_core::{ArtifactStream, ByteStream, PartData, StoreError, Timestamp};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufWriter};
 
-use super::{blocking, encode_head, failure, no_head};
+use super::{NewPart, StoredPart, blocking, created, encode_head, failure, no_head};
 use crate::permissions;
 
 /// The bytes that are read or written at once.
@@ -29,7 +29,11 @@ impl Drop for UnfinishedFile {
 }
 
 /// Writes a new file with the part's JSON and the bytes of a stream, and syncs it to disk.
-pub(super) async fn write(file: &UnfinishedFile, part: &Part, mut bytes: ByteStream<'_>) -> Result<(), StoreError> {
+pub(super) async fn write(
+    file: &UnfinishedFile,
+    part: NewPart<'_>,
+    mut bytes: ByteStream<'_>,
+) -> Result<(), StoreError> {
     let failed = |error| failure("save", &file.0, error);
     let path = file.0.clone();
     let created = blocking("save", path.clone(), move || permissions::create_file(&path)).await?;
@@ -44,36 +48,40 @@ pub(super) async fn write(file: &UnfinishedFile, part: &Part, mut bytes: ByteStr
 
 /// A file whose next byte is the first one of its inline data.
 pub(super) struct OpenedFile {
-    part: Part,
+    part: StoredPart,
+    created: Timestamp,
     len: u64,
     file: File,
 }
 
 /// Reads the first line of a file.
 pub(super) fn read_head(file: File) -> io::Result<OpenedFile> {
-    let size = file.metadata()?.len();
+    let metadata = file.metadata()?;
+    let (size, created) = (metadata.len(), created(&metadata)?);
     let mut reader = BufReader::new(file);
     let mut head = Vec::new();
     reader.read_until(b'\n', &mut head)?;
     let json = head.strip_suffix(b"\n").ok_or_else(no_head)?;
-    let part: Part = serde_json::from_slice(json)?;
+    let part: StoredPart = serde_json::from_slice(json)?;
     let start = head.len() as u64;
     reader.seek(SeekFrom::Start(start))?;
-    Ok(OpenedFile { part, len: size.saturating_sub(start), file: reader.into_inner() })
+    Ok(OpenedFile { part, created, len: size.saturating_sub(start), file: reader.into_inner() })
 }
 
 impl OpenedFile {
     /// Returns the bytes as a stream; `path` is for errors.
     pub(super) fn into_stream(self, path: PathBuf) -> ArtifactStream {
-        let Self { part, len, file } = self;
+        let Self { part: StoredPart { part, custom_metadata }, created, len, file } = self;
+        let created = Some(created);
         if !matches!(part.data, PartData::InlineData(_)) {
-            return ArtifactStream::from(part);
+            return ArtifactStream { created, custom_metadata, ..part.into() };
         }
         let bytes = stream::try_unfold(tokio::fs::File::from_std(file), |mut file| async move {
             let mut chunk = BytesMut::with_capacity(CHUNK);
             let read = file.read_buf(&mut chunk).await?;
             Ok::<_, io::Error>((read > 0).then(|| (chunk.freeze(), file)))
         });
-        ArtifactStream { part, len, bytes: bytes.map_err(move |error| failure("load", &path, error)).boxed() }
+        let bytes = bytes.map_err(move |error| failure("load", &path, error)).boxed();
+        ArtifactStream { part, created, custom_metadata, len, bytes }
     }
 }
