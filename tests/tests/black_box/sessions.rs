@@ -2,21 +2,26 @@
 
 use anyhow::{Result, ensure};
 use hatchery_tests::host::{USER, session_path};
-use hatchery_tests::{Folder, Host};
+use hatchery_tests::{Folder, Host, paths};
 use serde_json::json;
 
 use crate::cli::{Output, hatchery};
 
 /// Returns a host with the app `desk`, and its folder.
 async fn serve() -> Result<(Folder, Host)> {
+    let folder = desk()?;
+    let host = Host::serve(&folder).await?;
+    Ok((folder, host))
+}
+
+fn desk() -> Result<Folder> {
     let folder = Folder::empty()?;
     folder.write(
         "desk/root_agent.yaml",
         "name: desk\nmodel: scripted:desk/answers.yaml\ninstruction: Note what is said.\n",
     )?;
     folder.write("desk/answers.yaml", "turns:\n  - reply: \"Noted: {user}\"\n")?;
-    let host = Host::serve(&folder).await?;
-    Ok((folder, host))
+    Ok(folder)
 }
 
 async fn sessions(folder: &Folder, args: &[&str]) -> Result<Output> {
@@ -100,6 +105,31 @@ async fn sessions_are_forked_rewound_and_imported_beside_a_running_server() -> R
     ensure!(third["events"].as_array().map(Vec::len) == Some(4), "{third}");
     for args in [&["rewind", "first"][..], &["rewind", "none", "--revision", "0"], &["import", "desk/answers.yaml"]] {
         ensure!(!sessions(&folder, args).await?.success, "{args:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_call_of_a_single_tool_leaves_no_artifact() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("services.wasm", paths::component("services")?)?;
+    let grants = "components: { services: { grants: { artifacts: write } } }\n";
+    folder.write_operator_config(&format!("{grants}server: {{ dev_ui: full }}\n"))?;
+    let host = Host::serve(&folder).await?;
+    let called = host.post("/components/services/tools/shred/call", &json!({"args": {}})).await?.json(200)?;
+    ensure!(called["result"].is_null() && called["error"].is_null(), "{called}");
+    ensure!(host.stop().await?);
+    let mut folders = vec![folder.data().join("artifacts")];
+    while let Some(path) = folders.pop() {
+        for entry in std::fs::read_dir(&path)? {
+            let entry = entry?;
+            let path = entry.path();
+            if entry.file_type()?.is_dir() {
+                folders.push(path);
+            } else {
+                assert_eq!(entry.file_name(), ".layout", "{}", path.display());
+            }
+        }
     }
     Ok(())
 }

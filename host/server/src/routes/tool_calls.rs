@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use hatchery::DevUi;
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{Content, EventWindow, JsonMap, RunError, SessionKey, Tool, ToolError};
+use hatchery_core::{Content, EventWindow, JsonMap, RunError, Services, SessionKey, Tool, ToolError};
 use hatchery_engine::build::custom;
 use hatchery_engine::{App, RunRequest};
 use serde::{Deserialize, Serialize};
@@ -90,11 +90,18 @@ async fn call(
     let tool = find_tool(&state, &component, &name)?;
     let _permit = state.acquire_run_permit()?;
     let user = format!("{APP}-{}", Uuid::new_v4());
-    let sessions = state.services().sessions.clone();
-    let session = sessions.create(APP, &user, None, body.state).await?;
+    let session = state.services().sessions.create(APP, &user, None, body.state).await?;
     let called = call_in_session(&state, tool, body.args, &session.key).await;
-    sessions.delete(&session.key).await?;
+    delete(state.services(), &session.key).await?;
     called.map(Json)
+}
+
+/// Deletes the session of a call, with its artifacts and those of the user, who exists for this call only.
+async fn delete(services: &Services, key: &SessionKey) -> Result<(), ApiError> {
+    for name in services.artifacts.list(key).await? {
+        services.artifacts.delete(key, &name).await?;
+    }
+    Ok(services.sessions.delete(key).await?)
 }
 
 fn find_tool(state: &AppState, component: &str, name: &str) -> Result<Arc<dyn Tool>, ApiError> {
