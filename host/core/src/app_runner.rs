@@ -20,6 +20,9 @@ pub trait AppRunner: Send + Sync {
     /// Returns the names of all apps.
     fn app_names(&self) -> Vec<String>;
 
+    /// Returns whether the artifacts of a session stay when it is deleted.
+    fn keeps_artifacts(&self) -> bool;
+
     /// Starts a run of an app in a session of the user of `cx`. The run counts as usage of the run of `cx`, and is
     /// cancelled with it.
     ///

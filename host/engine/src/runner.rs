@@ -81,6 +81,8 @@ struct RunnerInner {
     compactions: Compactions,
     signer: EventSigner,
     turn_lease: Duration,
+    /// Whether the artifacts of a session stay when code deletes it.
+    keeps_artifacts: bool,
     /// Receives the spans of runs. `None` if they are not traced.
     spans: Option<Arc<dyn SpanExporter>>,
     turn_ends: Mutex<TurnEndTasks>,
@@ -169,6 +171,7 @@ impl Runner {
             compactions: Compactions::default(),
             signer,
             turn_lease: TURN_LEASE,
+            keeps_artifacts: false,
             spans: None,
             turn_ends: Mutex::default(),
             run_bus: Arc::default(),
@@ -180,18 +183,25 @@ impl Runner {
     /// hosts on the same sessions wait this long for the turns of a host that has died.
     #[must_use]
     pub fn with_turn_lease(&self, lease: Duration) -> Self {
-        self.separate(lease, self.0.spans.clone())
+        self.separate(|runner| runner.turn_lease = lease)
+    }
+
+    /// Returns a separate runner whose runs leave the artifacts of the sessions that their code deletes, or not, which is the
+    /// default.
+    #[must_use]
+    pub fn with_kept_artifacts(&self, keeps_artifacts: bool) -> Self {
+        self.separate(|runner| runner.keeps_artifacts = keeps_artifacts)
     }
 
     /// Returns a separate runner whose runs are traced.
     #[must_use]
     pub fn with_span_exporter(&self, exporter: Arc<dyn SpanExporter>) -> Self {
-        self.separate(self.0.turn_lease, Some(exporter))
+        self.separate(|runner| runner.spans = Some(exporter))
     }
 
-    fn separate(&self, turn_lease: Duration, spans: Option<Arc<dyn SpanExporter>>) -> Self {
-        let RunnerInner { services, plugins, signer, apps, .. } = self.0.as_ref();
-        Self(Arc::new(RunnerInner {
+    fn separate(&self, change: impl FnOnce(&mut RunnerInner)) -> Self {
+        let RunnerInner { services, plugins, signer, turn_lease, keeps_artifacts, spans, apps, .. } = self.0.as_ref();
+        let mut runner = RunnerInner {
             services: services.clone(),
             plugins: plugins.clone(),
             queue: SessionQueue::default(),
@@ -200,12 +210,15 @@ impl Runner {
             user_runs: UserRuns::default(),
             compactions: Compactions::default(),
             signer: signer.clone(),
-            turn_lease,
-            spans,
+            turn_lease: *turn_lease,
+            keeps_artifacts: *keeps_artifacts,
+            spans: spans.clone(),
             turn_ends: Mutex::default(),
             run_bus: Arc::default(),
             apps: apps.clone(),
-        }))
+        };
+        change(&mut runner);
+        Self(Arc::new(runner))
     }
 
     /// Resolves the plugins again, so that replaced ones are released even if no run begins.

@@ -110,6 +110,37 @@ async fn sessions_are_forked_rewound_and_imported_beside_a_running_server() -> R
 }
 
 #[tokio::test]
+async fn a_deletion_by_a_component_deletes_the_artifacts_unless_they_are_kept() -> Result<()> {
+    for (retention, left) in
+        [("", json!(["user:kept"])), ("retention: { keep_artifacts: true }\n", json!(["note", "user:kept"]))]
+    {
+        let folder = desk()?;
+        folder.put("services.wasm", paths::component("services")?)?;
+        let order = "{ what: delete, app: desk, id: first }";
+        folder.write(
+            "services.yaml",
+            format!("turns:\n  - when: {{ tool: sessions }}\n    reply: Done.\n  - reply: [{{ call: {{ name: sessions, args: {order} }} }}]\n"),
+        )?;
+        let grants = "components: { services: { grants: { sessions: { write: [desk] } } } }\n";
+        folder.write("hatchery.yaml", format!("{grants}{retention}"))?;
+        let host = Host::serve(&folder).await?;
+        host.ask("desk", "first", "The lamp is red").await?;
+        for name in ["note", "user:kept"] {
+            let body = json!({ "filename": name, "artifact": { "text": "x" } });
+            ensure!(host.post(&format!("{}/artifacts", session_path("desk", "first")), &body).await?.status == 200);
+        }
+        host.ask("office", "s", "Delete it.").await?;
+        host.get(&session_path("desk", "first")).await?.error(404, "SESSION_NOT_FOUND")?;
+        // A new session with the id sees what was left.
+        host.create_session("desk", "first").await?;
+        let found = host.get(&format!("{}/artifacts", session_path("desk", "first"))).await?.json(200)?;
+        assert_eq!(found, left, "{retention}");
+        ensure!(host.stop().await?);
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_call_of_a_single_tool_leaves_no_artifact() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("services.wasm", paths::component("services")?)?;

@@ -75,6 +75,10 @@ impl AppRunner for NestedRunner {
         self.apps.app_names()
     }
 
+    fn keeps_artifacts(&self) -> bool {
+        self.runner.0.keeps_artifacts
+    }
+
     async fn run(&self, cx: &CallContext, request: AppRunRequest) -> Result<AppRun, RunError> {
         cx.check_writable()?;
         record::run_once(cx, request, async |request| self.start(cx, request).await).await

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{EventWindow, JsonMap, RunConfig, RunError, SessionKey};
+use hatchery_core::{EventWindow, JsonMap, Part, RunConfig, RunError, SessionKey};
 use hatchery_engine::Plugins;
 use hatchery_models::scripted::{Reply, Scripted};
 use hatchery_wasm::Limits;
@@ -226,6 +226,24 @@ async fn a_session_is_created_extended_read_and_deleted() {
     assert_eq!(results[9], json!({}));
     let key = SessionKey::new("night_watch", "user", "s1");
     assert!(chat.services().sessions.get(&key, EventWindow::All).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_deleted_session_takes_its_artifacts_along_but_not_those_of_the_user() {
+    let key = SessionKey::new("night_watch", "user", "s1");
+    let model = Scripted::sequence([
+        Reply::call("sessions", json!({"what": "delete", "app": "night_watch", "id": "s1"})),
+        Reply::text("done"),
+    ]);
+    let chat = chat(lab(json!({"sessions": {"write": ["night_watch"]}})), "office", model).await;
+    let services = chat.services();
+    services.sessions.create("night_watch", "user", Some("s1"), JsonMap::new()).await.unwrap();
+    for name in ["note", "user:kept"] {
+        services.artifacts.save(&key, name, &Part::text("x")).await.unwrap();
+    }
+    let (_, error) = chat.say("hello", RunConfig::default()).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(services.artifacts.list(&key).await.unwrap(), ["user:kept"]);
 }
 
 #[tokio::test]

@@ -141,7 +141,8 @@ impl HostBuilder {
         let apps: Arc<dyn AppSource> = Arc::new(ConfiguredApps::new(apps, &config, catalog_source.clone()));
         let (traces, host_events) = (TraceStore::default(), HostEvents::default());
         let mut runner = Runner::with_signer(services, self.native_plugins(configured)?, signer)
-            .with_turn_lease(config.server.turn_lease);
+            .with_turn_lease(config.server.turn_lease)
+            .with_kept_artifacts(config.retention.keep_artifacts);
         if let Some(exporter) = self.span_exporter(&traces, &host_events) {
             runner = runner.with_span_exporter(exporter);
         }

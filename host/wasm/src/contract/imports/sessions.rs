@@ -194,6 +194,11 @@ pub(super) async fn delete(mut store: impl StoreAccess, app: String, id: String)
     let (SessionKey { app, user, id }, invocation) = (&key, &cx.invocation.id);
     let decision = "deleted";
     tracing::info!(target: "hatchery::audit", %app, %user, session = %id, invocation, decision, "deletion");
+    let keeps_artifacts = cx.invocation.apps.as_ref().is_some_and(|apps| apps.keeps_artifacts());
+    if !keeps_artifacts {
+        // They would count towards the quota of the user, and a new session with the id would have them.
+        cx.invocation.services.artifacts.delete_all(&key).await?;
+    }
     Ok(())
 }
 
