@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 
 use anyhow::Context as _;
-use hatchery::AuditConfig;
 use hatchery::audit::TARGET;
+use hatchery::{AuditConfig, ByteSize, Storage};
 use hatchery_core::sync::MutexExt;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
@@ -76,6 +76,15 @@ pub fn open(path: &Path, config: &AuditConfig) -> anyhow::Result<()> {
     })?;
     *lock_log() = Some(Log { file, is_failing: false });
     Ok(())
+}
+
+/// Opens the log of a folder's server, which may be writing to it. This process adds lines and leaves it to the server to
+/// rotate the file. Nothing is opened if the log is switched off.
+pub fn open_beside_server(config: &AuditConfig, storage: &Storage) -> anyhow::Result<()> {
+    match config.path(storage) {
+        Some(path) => open(&path, &AuditConfig { max_size: ByteSize(usize::MAX), ..config.clone() }),
+        None => Ok(()),
+    }
 }
 
 /// Formats an event as a line of JSON: time, level, kind and fields.

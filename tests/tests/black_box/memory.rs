@@ -106,6 +106,15 @@ async fn memory_is_added_listed_searched_and_deleted_beside_a_running_server() -
     let rest = memory(&folder, &[&["delete", "--all", "--json"], &whose[..]].concat()).await?.json()?;
     assert_eq!(rest["deleted"][0]["sessionId"], "second");
     assert_eq!(memory(&folder, &["list", "--json"]).await?.json()?, json!({"sessions": []}));
+
+    let log = std::fs::read_to_string(folder.data().join("audit/audit.log"))?;
+    let lines = log.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+    let recorded: Vec<_> = lines.iter().filter(|line| line["kind"] == "deletion").collect();
+    assert_eq!(recorded.len(), 2, "{log}");
+    for (line, session) in recorded.into_iter().zip(["first", "second"]) {
+        assert_eq!((&line["app"], &line["user"], &line["session"]), (&app, &user, &json!(session)));
+        assert_eq!((&line["action"], &line["decision"]), (&json!("hatchery memory delete"), &json!("deleted")));
+    }
     Ok(())
 }
 

@@ -1,9 +1,11 @@
 //! `hatchery sessions`: stored sessions on the command line.
 
+use std::path::Path;
+
 use anyhow::{Result, ensure};
 use hatchery_tests::host::{USER, session_path};
 use hatchery_tests::{Folder, Host, paths};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::{Output, hatchery};
 
@@ -106,6 +108,59 @@ async fn sessions_are_forked_rewound_and_imported_beside_a_running_server() -> R
     for args in [&["rewind", "first"][..], &["rewind", "none", "--revision", "0"], &["import", "desk/answers.yaml"]] {
         ensure!(!sessions(&folder, args).await?.success, "{args:?}");
     }
+    Ok(())
+}
+
+/// Returns the deletions of an audit log, with what tells who has deleted.
+fn deletions(log: &Path) -> Result<Vec<Value>> {
+    let text = std::fs::read_to_string(log)?;
+    let lines = text.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+    let deletions = lines.into_iter().filter(|line| line["kind"] == "deletion");
+    let without_time = deletions.map(|mut line| {
+        line.as_object_mut().map(|line| line.remove("time"));
+        line
+    });
+    Ok(without_time.collect())
+}
+
+#[tokio::test]
+async fn a_deletion_by_the_command_is_in_the_audit_log_beside_those_of_the_server() -> Result<()> {
+    let folder = desk()?;
+    let data = folder.data();
+    let host = Host::serve_with_args(&folder, &[], &["--data-dir".as_ref(), data.as_os_str()]).await?;
+    for id in ["first", "second", "third"] {
+        host.ask("desk", id, "The lamp is red").await?;
+    }
+    ensure!(host.delete(&session_path("desk", "first")).await?.status == 204);
+    ensure!(sessions(&folder, &["delete", "second"]).await?.success);
+    ensure!(!sessions(&folder, &["delete", "nowhere"]).await?.success);
+    ensure!(host.delete(&session_path("desk", "third")).await?.status == 204);
+    let deleted = |id: &str| json!({"level": "INFO", "kind": "deletion", "app": "desk", "user": USER, "session": id, "decision": "deleted"});
+    let mut by_command = deleted("second");
+    by_command["action"] = json!("hatchery sessions delete");
+    let log = folder.data().join("audit/audit.log");
+    assert_eq!(deletions(&log)?, [deleted("first"), by_command, deleted("third")]);
+
+    host.ask("desk", "long", "The lamp is red").await?;
+    host.post(&format!("{}/rewind", session_path("desk", "long")), &json!({"revision": 1})).await?.json(200)?;
+    ensure!(sessions(&folder, &["rewind", "long", "--revision", "0"]).await?.success);
+    let rewound: Vec<_> = deletions(&log)?.into_iter().skip(3).map(|line| line["action"].clone()).collect();
+    assert_eq!(rewound, ["rewind to revision 1", "hatchery sessions rewind to revision 0"]);
+
+    // Nothing is deleted that cannot be recorded.
+    host.ask("desk", "fourth", "The rug is blue").await?;
+    folder.write("hatchery.yaml", "audit: { file: desk }\n")?;
+    let refused = sessions(&folder, &["delete", "fourth"]).await?;
+    ensure!(!refused.success && refused.stderr.contains("cannot open the audit log"), "{}", refused.stderr);
+    folder.write("hatchery.yaml", "audit: { enabled: false }\n")?;
+    host.session("desk", "fourth").await?;
+    // Only the operator switches the log off.
+    let untrusted = sessions(&folder, &["delete", "fourth"]).await?;
+    ensure!(!untrusted.success && untrusted.stderr.contains("trust"), "{}", untrusted.stderr);
+    let config = folder.file("hatchery.yaml").display().to_string();
+    let deleted = sessions(&folder, &["delete", "fourth", "--config", &config]).await?;
+    ensure!(deleted.success, "{}", deleted.stderr);
+    assert_eq!(deletions(&log)?.len(), 5, "the log is switched off");
     Ok(())
 }
 

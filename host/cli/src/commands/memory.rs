@@ -1,9 +1,11 @@
 //! `hatchery memory`: searches, lists, adds to and deletes from the memory of users. Works beside a running server.
 
 use anyhow::{Context, bail};
+use hatchery::audit::TARGET;
 use hatchery_core::{EventWindow, MemoryEntry, RememberedSession, SessionKey, StoreError};
 use serde_json::{Value, json};
 
+use crate::audit;
 use crate::commands::Outcome;
 use crate::service_args::{OwnerArgs, ServiceArgs, unknown_session};
 use crate::terminal::{BOLD, DIM, escape_control, http_date, pluralize};
@@ -136,6 +138,8 @@ async fn add(args: &AddArgs) -> anyhow::Result<Outcome> {
 
 async fn delete(args: &DeleteArgs) -> anyhow::Result<Outcome> {
     let memory = args.folder.services().await?.memory;
+    let (config, storage) = args.folder.storage()?;
+    audit::open_beside_server(&config.audit, &storage)?;
     let mut sessions = memory.sessions(Some(&args.owner.app), Some(&args.owner.user)).await?;
     if let Some(id) = &args.session {
         sessions.retain(|session| *session.key.id == **id);
@@ -145,6 +149,8 @@ async fn delete(args: &DeleteArgs) -> anyhow::Result<Outcome> {
     }
     for session in &sessions {
         memory.delete_session(&session.key).await.with_context(|| session.key.to_string())?;
+        let (SessionKey { app, user, id }, action) = (&session.key, "hatchery memory delete");
+        tracing::info!(target: TARGET, %app, %user, session = %id, action, decision = "deleted", "deletion");
     }
     let value = json!({ "deleted": sessions.iter().map(to_json).collect::<Vec<_>>() });
     let entries = sessions.iter().map(|session| session.entries).sum::<u64>();

@@ -5,9 +5,11 @@ mod import;
 
 use std::io::Write;
 
+use hatchery::audit::TARGET;
 use hatchery_core::{Event, EventWindow, PartData, Services, Session, SessionKey, SessionPoint};
 use serde_json::{Value, json};
 
+use crate::audit;
 use crate::commands::Outcome;
 use crate::service_args::{OwnerArgs, ServiceArgs, unknown_session};
 use crate::terminal::{BOLD, DIM, escape_control, http_date, plain_stdout, pluralize};
@@ -162,7 +164,10 @@ async fn rewind(args: &RewindArgs) -> anyhow::Result<Outcome> {
     let key = owner.session(session);
     ensure_exists(&services, &key).await?;
     let revision = point.revision(&*services.sessions, &key).await?;
+    let (config, storage) = folder.storage()?;
+    audit::open_beside_server(&config.audit, &storage)?;
     let rewound = services.sessions.rewind(&key, revision).await?;
+    record_deletion(&key, &format!("hatchery sessions rewind to revision {}", rewound.revision));
     let events = pluralize(usize::try_from(rewound.revision)?, "event", "events");
     let line = format!("session {} has {events} now", escape_control(&key.id));
     folder.print(&json!({ "sessionId": &*key.id, "revision": rewound.revision }), [line])
@@ -174,14 +179,20 @@ async fn delete(args: &SessionArgs) -> anyhow::Result<Outcome> {
     if services.sessions.get(&key, EventWindow::Recent(0)).await?.is_none() {
         return Err(unknown_session(&services, &key).await);
     }
-    let (config, _) = args.folder.storage()?;
+    let (config, storage) = args.folder.storage()?;
+    audit::open_beside_server(&config.audit, &storage)?;
     // First, because a session that is not there cannot be deleted again.
     let artifacts =
         if config.retention.keep_artifacts { Vec::new() } else { services.artifacts.delete_all(&key).await? };
     services.sessions.delete(&key).await?;
+    record_deletion(&key, "hatchery sessions delete");
     let count = pluralize(artifacts.len(), "artifact", "artifacts");
     let line = format!("deleted session {} with {count}", escape_control(&key.id));
     args.folder.print(&json!({ "sessionId": &*key.id, "artifacts": artifacts }), [line])
+}
+
+fn record_deletion(SessionKey { app, user, id }: &SessionKey, action: &str) {
+    tracing::info!(target: TARGET, %app, %user, session = %id, action, decision = "deleted", "deletion");
 }
 
 async fn find(services: &Services, key: &SessionKey) -> anyhow::Result<Session> {

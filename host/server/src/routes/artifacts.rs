@@ -401,7 +401,13 @@ async fn delete(
     Params((app, user, id, name)): Params<(String, String, String, String)>,
 ) -> Result<StatusCode, ApiError> {
     let key = existing_session(&state, app, user, id).await?;
-    state.services().artifacts.delete(&key, &name).await?;
+    let artifacts = &state.services().artifacts;
+    let is_there = !artifacts.versions(&key, &name).await?.is_empty();
+    artifacts.delete(&key, &name).await?;
+    if is_there {
+        let (SessionKey { app, user, id }, action) = (&key, format!("delete the artifact `{name}`"));
+        tracing::info!(target: "hatchery::audit", %app, %user, session = %id, action, decision = "deleted", "deletion");
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -1,4 +1,4 @@
-//! The memory of a user in an app: adding a session, and searching.
+//! The memory of a user in an app: adding, searching and deleting.
 
 use axum::Json as JsonResponse;
 use axum::extract::State;
@@ -15,7 +15,7 @@ use crate::extract::{Json, Params, QueryParams};
 use crate::state::AppState;
 
 pub(super) fn routes() -> ApiRouter {
-    ApiRouter::new().routes(routes!(search, add))
+    ApiRouter::new().routes(routes!(search, add, delete))
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -41,6 +41,35 @@ async fn add(
     state.app(&app)?;
     let session = state.session(&SessionKey::new(app, user, body.session_id), EventWindow::All).await?;
     state.services().memory.add_session(&session).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+struct DeleteQuery {
+    /// The session, which may have been deleted before.
+    session_id: String,
+}
+
+/// Deletes what the memory has of a session. The session itself stays.
+#[utoipa::path(
+    delete,
+    path = "/apps/{app}/users/{user}/memory",
+    tag = "memory",
+    params(DeleteQuery),
+    responses((status = 204, description = "The memory has nothing of the session"))
+)]
+async fn delete(
+    State(state): State<AppState>,
+    Params((app, user)): Params<(String, String)>,
+    QueryParams(DeleteQuery { session_id }): QueryParams<DeleteQuery>,
+) -> Result<StatusCode, ApiError> {
+    state.app(&app)?;
+    let key = SessionKey::new(app, user, session_id);
+    state.services().memory.delete_session(&key).await?;
+    let (SessionKey { app, user, id }, action) = (&key, "delete from the memory");
+    tracing::info!(target: "hatchery::audit", %app, %user, session = %id, action, decision = "deleted", "deletion");
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -212,6 +212,7 @@ async fn every_operation_answers_as_the_document_says() {
     described.call("artifacts.delete", &format!("{artifacts}/notes/a.txt"), None).await;
     described.call("memory.add", "/apps/says/users/u/memory", Some(json!({"sessionId": "s"}))).await;
     described.call("memory.search", "/apps/says/users/u/memory?query=hello", None).await;
+    described.call("memory.delete", "/apps/says/users/u/memory?sessionId=s", None).await;
 
     let sets = "/dev/apps/says/eval-sets";
     let set = json!({"evalSet": {"evalSetId": "set", "evalCases": []}});

@@ -4,6 +4,7 @@ use futures::StreamExt;
 use hatchery::{ByteSize, ServerConfig};
 use hatchery_core::Timestamp;
 use hatchery_stores::{Quota, Quotas};
+use hatchery_test_support::AuditCapture;
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
@@ -181,6 +182,7 @@ async fn a_name_may_contain_slashes() {
 
 #[tokio::test]
 async fn a_deleted_artifact_no_longer_exists() {
+    let audit = AuditCapture::capture();
     let host = Host::start().await;
     host.session("says").await;
     save(&host, "dir/a.txt", json!({"text": "one"})).await;
@@ -189,6 +191,15 @@ async fn a_deleted_artifact_no_longer_exists() {
     let body = problem(host.get(&format!("{ARTIFACTS}/dir/a.txt")).await, 404, "ARTIFACT_NOT_FOUND").await;
     assert_eq!(body["detail"], "Artifact not found: dir/a.txt");
     problem(host.get(&format!("{ARTIFACTS}/dir/a.txt/versions")).await, 404, "ARTIFACT_NOT_FOUND").await;
+    let again = host.request(Method::DELETE, &format!("{ARTIFACTS}/dir/a.txt")).send().await.unwrap();
+    assert_eq!(again.status(), 204);
+    let lines: Vec<_> = audit.lines().into_iter().filter(|line| line.contains("deletion")).collect();
+    let [line] = lines.as_slice() else { panic!("{lines:?}") };
+    for part in
+        ["app=says", "user=u", "session=s", "action=\"delete the artifact `dir/a.txt`\"", "decision=\"deleted\""]
+    {
+        assert!(line.contains(part), "{line} lacks {part}");
+    }
 }
 
 #[tokio::test]

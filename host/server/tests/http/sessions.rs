@@ -425,6 +425,41 @@ async fn a_session_is_added_to_the_memory_and_found() {
 }
 
 #[tokio::test]
+async fn what_the_memory_has_of_a_session_is_deleted_and_the_session_stays() {
+    let audit = AuditCapture::capture();
+    let host = Host::start().await;
+    let memory = "/apps/says/users/u/memory";
+    for id in ["s", "other"] {
+        host.post_json(&format!("{SESSIONS}/{id}"), &json!({})).await;
+        let run = json!({
+            "appName": "says", "userId": "u", "sessionId": id,
+            "newMessage": {"role": "user", "parts": [{"text": "The lamp is red."}]},
+        });
+        success(host.post("/run", &run).await).await;
+        let added = host.request(Method::PATCH, memory).json(&json!({"sessionId": id})).send().await.unwrap();
+        assert_eq!(added.status(), 204);
+    }
+    let count = async || {
+        let found = host.get_json(&format!("{memory}?query=lamp")).await;
+        found["memories"].as_array().unwrap().len()
+    };
+    assert_eq!(count().await, 4);
+    let deleted = host.request(Method::DELETE, &format!("{memory}?sessionId=s")).send().await.unwrap();
+    assert_eq!(deleted.status(), 204);
+    assert_eq!(count().await, 2);
+    host.get_json(&format!("{SESSIONS}/s")).await;
+    let lines: Vec<_> = audit.lines().into_iter().filter(|line| line.contains("deletion")).collect();
+    let [line] = lines.as_slice() else { panic!("{lines:?}") };
+    for part in ["app=says", "user=u", "session=s", "action=\"delete from the memory\"", "decision=\"deleted\""] {
+        assert!(line.contains(part), "{line} lacks {part}");
+    }
+    let unnamed = host.request(Method::DELETE, memory).send().await.unwrap();
+    problem(unnamed, 422, "INVALID_REQUEST").await;
+    let app = host.request(Method::DELETE, "/apps/nobody/users/u/memory?sessionId=s").send().await.unwrap();
+    problem(app, 404, "APP_NOT_FOUND").await;
+}
+
+#[tokio::test]
 async fn no_request_reaches_the_sessions_of_the_host() {
     let host = Host::start().await;
     let key = SessionKey::new("says", "A2A_PUSH", "s");

@@ -164,7 +164,9 @@ async fn rewind(
     state.app(&app)?;
     let point = point(body.event_id, body.revision)?;
     let key = SessionKey::new(app, user, id);
-    state.runner().rewind_session(&key, &point).await?;
+    let rewound = state.runner().rewind_session(&key, &point).await?;
+    let (SessionKey { app, user, id }, action) = (&key, format!("rewind to revision {}", rewound.revision));
+    tracing::info!(target: "hatchery::audit", %app, %user, session = %id, action, decision = "deleted", "deletion");
     json::session(&state.session(&key, EventWindow::All).await?)
 }
 
