@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hatchery_core::{
     Agent, AgentKind, CallContext, Content, Example, ExampleProvider, Examples, IncludeContents, Instruction, JsonMap,
-    LlmAgent, LlmRequest, LlmResponse, ModelErrorKind, Planner, RunError, Tool, ToolError, ToolExecution,
+    LlmAgent, LlmRequest, LlmResponse, ModelErrorKind, Part, Planner, RunError, Tool, ToolError, ToolExecution,
 };
 use hatchery_engine::build::{BuildError, FunctionTool, custom, function_tool, llm, loop_agent, parallel, sequential};
 use hatchery_engine::builtin::ExitLoop;
@@ -354,6 +354,22 @@ async fn code_calls_the_tools_and_the_model_that_it_was_given() {
     });
     let root = root.model_instance("scripted", model).tool(add()).build().unwrap();
     assert_eq!(Harness::new(root).await.transcript("hi").await, ["root: scripted {\"sum\":2}"]);
+}
+
+#[tokio::test]
+async fn code_saves_artifacts_with_metadata() {
+    let root = custom("root", |cx| async move {
+        cx.call.save_artifact_with("a.txt", &Part::text("one"), &map(json!({"author": "ada"}))).await?;
+        cx.say("saved").await?;
+        Ok(())
+    });
+    let app = Harness::new(root.build().unwrap()).await;
+    app.run("hi").await;
+    let session = app.session().await;
+    let saved = app.runner.services().artifacts.load_stream(&session.key, "a.txt", None).await.unwrap().unwrap();
+    assert_eq!((saved.part, json!(saved.custom_metadata)), (Part::text("one"), json!({"author": "ada"})));
+    let deltas: Vec<_> = session.events.iter().map(|event| json!(event.actions.artifact_delta)).collect();
+    assert!(deltas.contains(&json!({"a.txt": 0})), "{deltas:?}");
 }
 
 #[test]
