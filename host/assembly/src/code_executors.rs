@@ -11,41 +11,47 @@ use hatchery_executors::VertexExecutor;
 
 use crate::config::{CodeExecutorConfig, ContainerConfig};
 
-/// Flags by executor name: true once the executor is withdrawn.
-pub(crate) type Withdrawals = BTreeMap<String, Arc<AtomicBool>>;
+/// Executors by name. Those that cannot be created are missing.
+pub(crate) type CodeExecutors = BTreeMap<String, Arc<RevocableExecutor>>;
 
 /// Registers the executors by their names. All agents share an executor, and with it the containers of their sessions.
-pub(crate) fn register(configs: &BTreeMap<String, CodeExecutorConfig>, extensions: &mut Extensions) -> Withdrawals {
-    let mut withdrawals = Withdrawals::new();
+pub(crate) fn register(configs: &BTreeMap<String, CodeExecutorConfig>, extensions: &mut Extensions) -> CodeExecutors {
+    let mut executors = CodeExecutors::new();
     for (name, config) in configs {
-        let is_withdrawn = Arc::<AtomicBool>::default();
-        let executor = create(name, config).map(|executor| -> Arc<dyn CodeExecutor> {
-            Arc::new(RevocableExecutor { executor, is_withdrawn: is_withdrawn.clone() })
-        });
+        let executor = create(name, config).map(|executor| Arc::new(RevocableExecutor::new(executor)));
+        if let Ok(executor) = &executor {
+            executors.insert(name.clone(), executor.clone());
+        }
+        let executor = executor.map(|executor| -> Arc<dyn CodeExecutor> { executor });
         extensions.code_executors.register(name, move |_| executor.clone());
-        withdrawals.insert(name.clone(), is_withdrawn);
     }
-    withdrawals
+    executors
 }
 
-/// Withdraws the executors that were removed or are not trusted any more. Returns their names, each of them once.
+/// Withdraws the executors that were removed or are not trusted any more. Returns them, each of them once.
 pub(crate) fn withdraw<'a>(
-    withdrawals: &'a Withdrawals,
+    executors: &'a CodeExecutors,
     configs: &BTreeMap<String, CodeExecutorConfig>,
-) -> impl Iterator<Item = &'a str> {
-    withdrawals
+) -> impl Iterator<Item = &'a Arc<RevocableExecutor>> {
+    executors
         .iter()
-        .filter(|(name, is_withdrawn)| {
+        .filter(|(name, executor)| {
             let is_kept = configs.get(*name).is_some_and(|config| config.refusal.is_none());
-            !is_kept && !is_withdrawn.swap(true, Ordering::Relaxed)
+            !is_kept && !executor.is_withdrawn.swap(true, Ordering::Relaxed)
         })
-        .map(|(name, _)| name.as_str())
+        .map(|(_, executor)| executor)
 }
 
 /// An executor until it is withdrawn.
-struct RevocableExecutor {
+pub(crate) struct RevocableExecutor {
     executor: Arc<dyn CodeExecutor>,
-    is_withdrawn: Arc<AtomicBool>,
+    is_withdrawn: AtomicBool,
+}
+
+impl RevocableExecutor {
+    fn new(executor: Arc<dyn CodeExecutor>) -> Self {
+        Self { executor, is_withdrawn: AtomicBool::new(false) }
+    }
 }
 
 #[async_trait]
@@ -64,6 +70,10 @@ impl CodeExecutor for RevocableExecutor {
             return Err(ToolError::Recoverable(message));
         }
         self.executor.execute(input, cx).await
+    }
+
+    async fn close(&self) {
+        self.executor.close().await;
     }
 }
 
@@ -92,20 +102,32 @@ fn in_containers(_: &str, _: &ContainerConfig) -> Result<Arc<dyn CodeExecutor>, 
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
+
+    /// An executor without code.
+    struct Named(&'static str);
+
+    #[async_trait]
+    impl CodeExecutor for Named {
+        fn name(&self) -> &str {
+            self.0
+        }
+
+        async fn execute(&self, _: CodeInput, _: &CallContext) -> Result<CodeOutput, ToolError> {
+            Ok(CodeOutput::default())
+        }
+    }
 
     #[test]
     fn what_was_removed_or_lost_its_trust_is_withdrawn_once() {
-        let names = ["kept", "refused", "removed"];
-        let withdrawals: Withdrawals = names.map(|name| (name.to_owned(), Arc::default())).into();
+        let executor = |name| (String::from(name), Arc::new(RevocableExecutor::new(Arc::new(Named(name)))));
+        let executors: CodeExecutors = ["kept", "refused", "removed"].map(executor).into();
         let refused = CodeExecutorConfig { refusal: Some("no".into()), ..CodeExecutorConfig::default() };
         let configs: BTreeMap<_, _> =
             [("kept".to_owned(), CodeExecutorConfig::default()), ("refused".to_owned(), refused)].into();
-        let withdrawn: BTreeSet<_> = withdraw(&withdrawals, &configs).collect();
-        assert_eq!(withdrawn, BTreeSet::from(["refused", "removed"]));
-        assert_eq!(withdraw(&withdrawals, &configs).count(), 0);
-        assert!(!withdrawals["kept"].load(Ordering::Relaxed));
+        let withdrawn: Vec<_> = withdraw(&executors, &configs).map(|executor| executor.name()).collect();
+        assert_eq!(withdrawn, ["refused", "removed"]);
+        assert_eq!(withdraw(&executors, &configs).count(), 0);
+        assert!(!executors["kept"].is_withdrawn.load(Ordering::Relaxed));
     }
 }

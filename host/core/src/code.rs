@@ -109,6 +109,9 @@ pub trait CodeExecutor: Send + Sync {
     /// If the code could not be run at all. [`ToolError::Recoverable`] is sent to the model, [`ToolError::Fatal`] ends
     /// the run.
     async fn execute(&self, input: CodeInput, cx: &CallContext) -> Result<CodeOutput, ToolError>;
+
+    /// Ends what it keeps between calls, such as processes of sessions. It runs no more code.
+    async fn close(&self) {}
 }
 
 /// The input of [`CodeExecutor::execute`].

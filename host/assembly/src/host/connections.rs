@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hatchery_a2a::A2aAgents;
-use hatchery_core::CredentialService;
+use hatchery_core::{CodeExecutor, CredentialService};
 use hatchery_engine::Extensions;
 use hatchery_mcp::McpServers;
 use hatchery_openapi::Apis;
@@ -25,7 +25,7 @@ pub(super) struct Connections {
     a2a_policies: Policies,
     api_policies: Policies,
     integration_policies: Policies,
-    executor_withdrawals: code_executors::Withdrawals,
+    code_executors: code_executors::CodeExecutors,
 }
 
 impl Connections {
@@ -57,7 +57,7 @@ impl Connections {
             a2a_policies,
             api_policies,
             integration_policies,
-            executor_withdrawals: code_executors::register(&config.code_executors, extensions),
+            code_executors: code_executors::register(&config.code_executors, extensions),
         }
     }
 
@@ -70,7 +70,20 @@ impl Connections {
             );
             self.mcp_servers.close_server(name).await;
         }
+        for executor in code_executors::withdraw(&self.code_executors, &config.code_executors) {
+            let name = executor.name();
+            tracing::warn!(executor = name, "a code executor was removed or is not trusted: it runs no more code");
+            executor.close().await;
+        }
         self.restrict_egress(config);
+    }
+
+    /// Closes the connections to MCP servers, and ends what code executors keep.
+    pub(super) async fn close(&self) {
+        self.mcp_servers.close().await;
+        for executor in self.code_executors.values() {
+            executor.close().await;
+        }
     }
 
     fn restrict_egress(&self, config: &Config) {
@@ -94,9 +107,6 @@ impl Connections {
                     "an integration was removed or is not trusted: it gets no more requests"
                 );
             }
-        }
-        for name in code_executors::withdraw(&self.executor_withdrawals, &config.code_executors) {
-            tracing::warn!(executor = name, "a code executor was removed or is not trusted: it runs no more code");
         }
         if self.push_policy.as_ref().is_some_and(|policy| policy.restrict(config.a2a.push_policy())) {
             tracing::warn!("`a2a.push` was removed or is not trusted: no more push notifications are sent");
