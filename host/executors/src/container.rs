@@ -3,7 +3,8 @@
 //! A container has no network, a read-only root and no capabilities; its code can write to `/work` and `/tmp` only, which are
 //! in its memory. Code without state gets a container of its own. With state there is one container per session, where a
 //! process keeps the variables of earlier code. The first process of a container never runs the code: it ends, and the engine
-//! removes the container, if the code runs or the container is idle for too long, also if the host has died.
+//! removes the container, if the code runs or the container is idle for too long, also if the host has died. A host that is
+//! closed removes its containers.
 
 mod engine;
 mod guard;
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hatchery_core::{CallContext, CodeExecutor, CodeInput, CodeOutput, ToolError};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::{OnceCell, Semaphore};
 
 use engine::{Engine, EngineError};
@@ -35,10 +36,13 @@ const CLIENT: &str = include_str!("container/client.py");
 /// The folder of the code.
 const FOLDER: &str = "/work";
 
+/// Folders that engines make writable in spite of the read-only root.
+const READ_ONLY: [&str; 2] = ["/run", "/var/tmp"];
+
 /// The label of containers.
 const LABEL: (&str, &str) = ("hatchery", "code");
 
-/// How much later than the host a container ends by itself.
+/// How much later than the host a container ends by itself, and how long the host waits for removals when it is closed.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Age from which a container that has not started was left by a host that has died.
@@ -89,15 +93,23 @@ impl ContainerConfig {
         }
     }
 
-    /// Returns the body of the request that creates a container.
-    fn container(&self) -> Value {
+    /// Returns the body of the request that creates a container. `volumes` are those of the image, where code could write
+    /// to the disk.
+    fn container(&self, volumes: &[String]) -> Value {
         // The engine takes billionths of a processor. The cast saturates.
         let nano_cpus = (self.cpus * 1e9) as u64;
         let seconds = |time: Duration| time.saturating_add(GRACE).as_secs().to_string();
         let (idle, run) = (seconds(self.idle_timeout), seconds(self.timeout));
+        let masked = READ_ONLY.into_iter().chain(volumes.iter().map(String::as_str));
+        let mut folders: Map<_, _> = masked.map(|folder| (folder.into(), "ro,noexec,nosuid,size=4k".into())).collect();
+        folders.insert("/tmp".into(), "rw,noexec,nosuid,size=64m".into());
+        folders.insert(FOLDER.into(), format!("rw,exec,nosuid,size={}", self.disk).into());
         json!({
             "Image": self.image,
-            "Cmd": ["python3", "-c", KERNEL, idle, run, self.max_output.to_string()],
+            // Takes the place of the image's, which would get the command as arguments.
+            "Entrypoint": ["python3", "-c", KERNEL, idle, run, self.max_output.to_string()],
+            "Cmd": [],
+            "Healthcheck": {"Test": ["NONE"]},
             "WorkingDir": FOLDER,
             // The folder belongs to root, which has no capabilities here.
             "User": "0:0",
@@ -116,7 +128,7 @@ impl ContainerConfig {
                 "ReadonlyRootfs": true,
                 "CapDrop": ["ALL"],
                 "SecurityOpt": ["no-new-privileges"],
-                "Tmpfs": {"/tmp": "rw,noexec,nosuid,size=64m", FOLDER: format!("rw,exec,nosuid,size={}", self.disk)},
+                "Tmpfs": folders,
                 "LogConfig": {"Type": "none", "Config": {}},
             },
         })
@@ -129,7 +141,9 @@ pub struct ContainerExecutor {
     config: ContainerConfig,
     engine: Engine,
     sessions: Arc<Sessions>,
+    /// A permit for each container that there may be.
     free: Arc<Semaphore>,
+    max_containers: u32,
     /// Number of pieces of code that wait for a container.
     waiting: AtomicUsize,
     /// Set once what hosts before this one have left is removed.
@@ -144,9 +158,10 @@ impl ContainerExecutor {
     pub fn new(name: impl Into<String>, config: ContainerConfig) -> Result<Self, String> {
         let engine = Engine::new(&config.socket)?;
         let sessions = Arc::new(Sessions::new(config.max_sessions, config.idle_timeout));
-        let free = Arc::new(Semaphore::new(config.max_containers.clamp(1, Semaphore::MAX_PERMITS)));
+        let max_containers = u32::try_from(config.max_containers).unwrap_or(u32::MAX).max(1);
+        let free = Arc::new(Semaphore::new(max_containers as usize));
         let (waiting, swept) = (AtomicUsize::new(0), OnceCell::new());
-        Ok(Self { name: name.into(), config, engine, sessions, free, waiting, swept })
+        Ok(Self { name: name.into(), config, engine, sessions, free, max_containers, waiting, swept })
     }
 
     /// Starts a container once there may be another one. The one that was idle for the longest time ends for it.
@@ -159,11 +174,11 @@ impl ContainerExecutor {
             Err(_) => {
                 let _waiting = Waiting::new(&self.waiting);
                 self.sessions.end_oldest();
-                let permit = self.free.clone().acquire_owned().await;
-                permit.map_err(|error| EngineError::Unexpected(error.to_string()))?
+                self.free.clone().acquire_owned().await.map_err(|_| EngineError::Closed)?
             }
         };
-        Container::start(&self.engine, self.config.container(), permit).await
+        let volumes = self.engine.volumes(&self.config.image).await?;
+        Container::start(&self.engine, self.config.container(&volumes), permit).await
     }
 
     /// Removes containers that hosts have created and not started. Others end by themselves.
@@ -182,9 +197,16 @@ impl ContainerExecutor {
         // Files are encoded, beside two texts.
         let limit = self.config.max_output.saturating_mul(4).saturating_add(1 << 20);
         let exec = self.engine.exec(container.name(), &command, &line, limit);
-        match tokio::time::timeout(self.config.timeout, exec).await {
-            Ok(printed) => output::parse(&printed?).map_err(Failure::Crashed),
-            Err(_) => Err(Failure::Timeout),
+        let Ok(printed) = tokio::time::timeout(self.config.timeout, exec).await else {
+            return Err(Failure::Timeout);
+        };
+        match output::parse(&printed?) {
+            Ok(output) => Ok(output),
+            Err(reason) => {
+                // The output also ends with the engine.
+                self.engine.ping().await?;
+                Err(Failure::Crashed(reason))
+            }
         }
     }
 
@@ -226,7 +248,10 @@ impl ContainerExecutor {
         }
         match result {
             Err(Failure::Engine(error)) if error.is_gone() => Err(ended()),
-            result => self.finish(result),
+            result => {
+                session.has_ended = matches!(result, Err(Failure::Engine(_)));
+                self.finish(result)
+            }
         }
     }
 
@@ -264,6 +289,16 @@ impl CodeExecutor for ContainerExecutor {
             Some(id) => self.run_in_session((cx.invocation.session_key.clone(), id.clone()), &input).await,
             None => self.run_once(&input).await,
         }
+    }
+
+    async fn close(&self) {
+        self.sessions.end_all();
+        // A container has its permit until it is removed.
+        if tokio::time::timeout(GRACE, self.free.acquire_many(self.max_containers)).await.is_err() {
+            let executor = &self.name;
+            tracing::warn!(executor, "containers are not removed yet; they end by themselves after their timeouts");
+        }
+        self.free.close();
     }
 }
 

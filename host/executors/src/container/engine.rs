@@ -1,5 +1,6 @@
 //! The API of Docker, which Podman has too, over a Unix socket.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,6 +9,7 @@ use hatchery_egress::{describe, read_body};
 use reqwest::header::{CONNECTION, UPGRADE};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -23,6 +25,9 @@ const MAX_ANSWER: usize = 1 << 20;
 
 /// Maximum size in bytes of an answer in an error.
 const MAX_EXCERPT: usize = 300;
+
+/// What Podman answers for a container that does not run.
+const PODMAN_IS_GONE: &str = "container state improper";
 
 /// Most bytes of output that are read at a time.
 const MAX_CHUNK: usize = 64 << 10;
@@ -42,6 +47,9 @@ pub(super) enum EngineError {
     /// The engine refuses a request.
     #[error("the engine answered with the status {status}: {message}{}", hint(*status, message))]
     Refused { status: StatusCode, message: String },
+    /// The host stops.
+    #[error("the host stops, so no more containers are started")]
+    Closed,
     /// An answer is not one of the API.
     #[error("the engine does not speak the API of Docker: {0}")]
     Unexpected(String),
@@ -50,13 +58,16 @@ pub(super) enum EngineError {
 impl EngineError {
     /// Returns true if the container does not exist or does not run.
     pub(super) fn is_gone(&self) -> bool {
-        matches!(self, Self::Refused { status: StatusCode::NOT_FOUND | StatusCode::CONFLICT, .. })
+        let Self::Refused { status, message } = self else { return false };
+        // Podman 4 has no status of its own for it.
+        matches!(*status, StatusCode::NOT_FOUND | StatusCode::CONFLICT) || message.contains(PODMAN_IS_GONE)
     }
 }
 
 /// Returns a remedy for a refusal, for the operator; empty if none is known.
 fn hint(status: StatusCode, message: &str) -> &'static str {
     match status {
+        _ if message.contains("executable file not found") => "; the image must have `python3` on its `PATH`",
         StatusCode::NOT_FOUND if message.to_ascii_lowercase().contains("image") => {
             "; pull or build the image first, such as by `docker pull`"
         }
@@ -97,6 +108,18 @@ struct Listed {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Image {
+    config: Option<ImageConfig>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct ImageConfig {
+    volumes: Option<BTreeMap<String, IgnoredAny>>,
+}
+
+#[derive(Deserialize)]
 struct ErrorAnswer {
     message: String,
 }
@@ -106,6 +129,18 @@ impl Engine {
         let client = Client::builder().unix_socket(socket).no_proxy().build();
         let client = client.map_err(|error| format!("cannot create a client for {}: {error}", socket.display()))?;
         Ok(Self { client, socket: socket.to_owned() })
+    }
+
+    /// Checks that the engine answers.
+    pub(super) async fn ping(&self) -> Result<(), EngineError> {
+        self.send(self.request(Method::GET, "/_ping").timeout(TIMEOUT)).await.map(drop)
+    }
+
+    /// Returns the folders that an image declares as volumes.
+    pub(super) async fn volumes(&self, image: &str) -> Result<Vec<String>, EngineError> {
+        let image: Image = self.json(self.request(Method::GET, &format!("/images/{image}/json"))).await?;
+        let volumes = image.config.and_then(|config| config.volumes);
+        Ok(volumes.into_iter().flat_map(BTreeMap::into_keys).collect())
     }
 
     pub(super) async fn create(&self, name: &str, container: &Value) -> Result<(), EngineError> {
@@ -132,15 +167,15 @@ impl Engine {
         let start = self.request(Method::POST, &format!("/exec/{id}/start"));
         let start = start.header(CONNECTION, "Upgrade").header(UPGRADE, "tcp");
         let response = self.send(start.json(&json!({"Detach": false, "Tty": false}))).await?;
-        let unexpected = |error: &dyn std::error::Error| EngineError::Unexpected(error.to_string());
-        let mut stream = response.upgrade().await.map_err(|error| unexpected(&error))?;
+        let mut stream = response.upgrade().await.map_err(|error| EngineError::Unexpected(error.to_string()))?;
         // A command that has ended does not read it, and its output says why.
         if stream.write_all(input).await.is_ok() {
-            stream.flush().await.map_err(|error| unexpected(&error))?;
+            let _ = stream.flush().await;
         }
         let mut frames = Frames { limit, ..Frames::default() };
         let mut chunk = Vec::with_capacity(MAX_CHUNK);
-        while !frames.printed.is_cut && stream.read_buf(&mut chunk).await.map_err(|error| unexpected(&error))? > 0 {
+        // An engine that ends may reset the connection: an output that is not whole.
+        while !frames.printed.is_cut && stream.read_buf(&mut chunk).await.unwrap_or_default() > 0 {
             frames.add(&chunk);
             chunk.clear();
         }

@@ -93,6 +93,11 @@ impl Sessions {
         }
     }
 
+    /// Ends all containers in which no code runs.
+    pub(super) fn end_all(&self) {
+        self.all.lock_unpoisoned().entries.values().for_each(Entry::end);
+    }
+
     /// Ends containers that are idle for too long, until there are none.
     pub(super) fn watch(self: &Arc<Self>) {
         if std::mem::replace(&mut self.all.lock_unpoisoned().is_watched, true) {

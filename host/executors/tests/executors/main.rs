@@ -1,10 +1,14 @@
-//! Tests of code executors, with servers that speak the API of a container engine and that of Vertex AI.
+//! Tests of code executors, with container engines, and with servers that speak their API and that of Vertex AI.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, clippy::expect_used, reason = "tests")]
 
 #[cfg(unix)]
 mod container;
 #[cfg(unix)]
-mod engine;
+mod fake_engine;
+#[cfg(unix)]
+mod real_engines;
+#[cfg(unix)]
+mod suite;
 mod vertex;
 
 use hatchery_core::{CallContext, Invocation, NewInvocation, Session, SessionKey, State, Timestamp};

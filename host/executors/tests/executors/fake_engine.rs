@@ -21,11 +21,15 @@ use tokio::net::UnixListener;
 use tokio::process::{Child, Command};
 use tokio::sync::Semaphore;
 
+use hatchery_executors::ContainerConfig;
+
+use crate::suite::TestEngine;
+
 /// Permits of an open gate.
 const OPEN: usize = 1000;
 
 #[derive(Clone)]
-pub struct Engine {
+pub struct FakeEngine {
     state: Arc<Mutex<Containers>>,
     folder: Arc<TempDir>,
     /// Requests to create containers pass it.
@@ -76,7 +80,7 @@ fn command(folder: &Path, words: &[String]) -> Command {
     command
 }
 
-impl Engine {
+impl FakeEngine {
     pub async fn start() -> Self {
         let engine = Self {
             state: Arc::default(),
@@ -91,6 +95,8 @@ impl Engine {
             .route("/v1.41/containers/{id}/exec", post(create_exec))
             .route("/v1.41/containers/{id}", delete(remove))
             .route("/v1.41/exec/{id}/start", post(start_exec))
+            .route("/v1.41/images/{name}/json", get(image))
+            .route("/v1.41/_ping", get(|| async { "OK" }))
             .with_state(engine.clone());
         let listener = UnixListener::bind(engine.socket()).unwrap();
         tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
@@ -109,11 +115,6 @@ impl Engine {
     /// Returns the ids of the removed containers, with the query of each request.
     pub fn removed(&self) -> Vec<String> {
         self.state.lock().unwrap().removed.clone()
-    }
-
-    /// Returns the number of containers that exist.
-    pub fn count(&self) -> usize {
-        self.state.lock().unwrap().running.len()
     }
 
     /// Returns the highest number of containers that have existed at a time.
@@ -139,35 +140,34 @@ impl Engine {
     pub fn abandon(&self, id: &str, created: u64) {
         self.state.lock().unwrap().abandoned.push(json!({"Id": id, "Created": created}));
     }
-
-    /// Ends all containers, as an engine does that is restarted.
-    pub fn restart(&self) {
-        self.state.lock().unwrap().running.clear();
-    }
 }
 
 async fn create(
-    State(engine): State<Engine>,
+    State(engine): State<FakeEngine>,
     Query(query): Query<HashMap<String, String>>,
     Json(container): Json<Value>,
 ) -> Response {
     engine.asked.add_permits(1);
     drop(engine.gate.acquire().await.unwrap());
-    if container["Image"] == "missing" {
-        return error(StatusCode::NOT_FOUND, "No such image: missing:latest");
-    }
     let mut state = engine.state.lock().unwrap();
     state.created.push(container.clone());
     assert!(query["name"].starts_with("hatchery-"), "{query:?}");
     let id = format!("container-{}", state.created.len());
-    let words = container["Cmd"].as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned());
+    let words = container["Entrypoint"].as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned());
     let (folder, command) = (tempfile::tempdir().unwrap(), words.collect());
     state.running.insert(query["name"].clone(), Container { id: id.clone(), folder, command, process: None });
     state.most = state.most.max(state.running.len());
     (StatusCode::CREATED, Json(json!({"Id": id, "Warnings": []}))).into_response()
 }
 
-async fn start(State(engine): State<Engine>, UrlPath(id): UrlPath<String>) -> Response {
+async fn image(UrlPath(name): UrlPath<String>) -> Response {
+    if name == "missing" {
+        return error(StatusCode::NOT_FOUND, "No such image: missing:latest");
+    }
+    Json(json!({"Config": {"Volumes": {"/data": {}, "/work": {}}}})).into_response()
+}
+
+async fn start(State(engine): State<FakeEngine>, UrlPath(id): UrlPath<String>) -> Response {
     let mut state = engine.state.lock().unwrap();
     let Some(container) = state.running.get_mut(&id) else { return gone() };
     let process = command(container.folder.path(), &container.command).stderr(Stdio::null()).spawn().unwrap();
@@ -179,13 +179,17 @@ fn gone() -> Response {
     error(StatusCode::NOT_FOUND, "No such container")
 }
 
-async fn list(State(engine): State<Engine>, Query(query): Query<HashMap<String, String>>) -> Json<Value> {
+async fn list(State(engine): State<FakeEngine>, Query(query): Query<HashMap<String, String>>) -> Json<Value> {
     let filters: Value = serde_json::from_str(&query["filters"]).unwrap();
     assert_eq!((&*query["all"], filters), ("true", json!({"label": ["hatchery=code"], "status": ["created"]})));
     Json(engine.state.lock().unwrap().abandoned.clone().into())
 }
 
-async fn create_exec(State(engine): State<Engine>, UrlPath(id): UrlPath<String>, Json(exec): Json<Value>) -> Response {
+async fn create_exec(
+    State(engine): State<FakeEngine>,
+    UrlPath(id): UrlPath<String>,
+    Json(exec): Json<Value>,
+) -> Response {
     assert_eq!((&exec["AttachStdin"], &exec["WorkingDir"]), (&json!(true), &json!("/work")));
     let mut state = engine.state.lock().unwrap();
     let Some(container) = state.running.get_mut(&id) else { return gone() };
@@ -200,7 +204,7 @@ async fn create_exec(State(engine): State<Engine>, UrlPath(id): UrlPath<String>,
     (StatusCode::CREATED, Json(json!({"Id": id}))).into_response()
 }
 
-async fn start_exec(State(engine): State<Engine>, UrlPath(id): UrlPath<String>, mut request: Request) -> Response {
+async fn start_exec(State(engine): State<FakeEngine>, UrlPath(id): UrlPath<String>, mut request: Request) -> Response {
     let (folder, words) = engine.state.lock().unwrap().execs[&id].clone();
     assert_eq!(request.headers()["upgrade"], "tcp");
     let upgrade = hyper::upgrade::on(&mut request);
@@ -233,7 +237,7 @@ async fn run_exec(upgrade: OnUpgrade, mut command: Command) {
 }
 
 async fn remove(
-    State(engine): State<Engine>,
+    State(engine): State<FakeEngine>,
     UrlPath(id): UrlPath<String>,
     Query(query): Query<HashMap<String, String>>,
 ) -> Response {
@@ -249,5 +253,19 @@ async fn remove(
             StatusCode::NO_CONTENT.into_response()
         }
         None => gone(),
+    }
+}
+
+impl TestEngine for FakeEngine {
+    fn config(&self) -> ContainerConfig {
+        ContainerConfig::new(self.socket(), "python:3")
+    }
+
+    fn count(&self) -> usize {
+        self.state.lock().unwrap().running.len()
+    }
+
+    fn end_containers(&self) {
+        self.state.lock().unwrap().running.clear();
     }
 }
