@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 const VARIABLE: &str = "FIRESTORE_EMULATOR_HOST";
 const JAR: &str = "platform/cloud-firestore-emulator/cloud-firestore-emulator.jar";
+const PACKAGE: &str = "google-cloud-cli-firestore-emulator";
 const MAIN_CLASS: &str = "com.google.cloud.datastore.emulator.firestore.CloudFirestore";
 /// A line that the emulator prints when it is ready.
 const READY: &str = "Dev App Server is now running";
@@ -30,7 +31,7 @@ fn find() -> Option<Emulator> {
     if let Some(address) = std::env::var(VARIABLE).ok().filter(|address| !address.is_empty()) {
         return Some(Emulator { address, _supervisor: None });
     }
-    let Some(jar) = jar() else {
+    let Some(jar) = jar().or_else(install) else {
         skip("the Firestore emulator is not installed (apt-get install google-cloud-cli-firestore-emulator)");
         return None;
     };
@@ -56,6 +57,15 @@ fn jar() -> Option<PathBuf> {
     });
     let usual = ["/usr/lib/google-cloud-sdk", "/usr/share/google-cloud-sdk", "/opt/google-cloud-sdk"];
     on_path.chain(usual.map(PathBuf::from)).map(|sdk| sdk.join(JAR)).find(|jar| jar.is_file())
+}
+
+/// Installs the package, which exists where Google's repository is configured. Only root can.
+fn install() -> Option<PathBuf> {
+    let mut install = Command::new("apt-get");
+    install.env("DEBIAN_FRONTEND", "noninteractive").args(["install", "--yes", "--no-install-recommends", PACKAGE]);
+    // Without it, the tests are skipped with a message.
+    let _ = install.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    jar()
 }
 
 fn start(jar: &Path) -> Emulator {
