@@ -9,6 +9,8 @@ mod cli;
 mod code_execution;
 mod compile;
 mod configuration;
+#[cfg(target_os = "linux")]
+mod containers;
 mod crash;
 mod crash_trees;
 mod credential_prompts;
