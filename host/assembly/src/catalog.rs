@@ -70,7 +70,7 @@ pub fn revisions(folder: &Path, data: Option<&Path>, config: &Config) -> Revisio
 }
 
 /// Returns the signature check of a configuration. `None` if signatures are not checked when components are loaded.
-fn load_policy(config: &Config) -> Option<LoadPolicy> {
+pub(crate) fn load_policy(config: &Config) -> Option<LoadPolicy> {
     let verifier = config.signature_verifier();
     verifier.checks_loaded_components().then(|| -> LoadPolicy {
         Arc::new(move |path, bytes| {
@@ -144,7 +144,7 @@ impl AppSource for CatalogHandle {
         if !store.list(name)?.iter().any(|stored| stored.sha256 == revision) {
             return Err(unknown());
         }
-        if let Some(policy) = self.load_policy() {
+        if let Some(policy) = &self.load_policy() {
             store.check(name, revision, policy)?.map_err(RestoreError::Refused)?;
         }
         store.restore(name, revision, file)?;
@@ -183,7 +183,7 @@ fn read_revision(handle: &CatalogHandle, name: &str, revision: &str) -> Result<V
     if !store.list(name)?.iter().any(|stored| stored.sha256 == revision) {
         return Err(unknown());
     }
-    if let Some(policy) = handle.load_policy() {
+    if let Some(policy) = &handle.load_policy() {
         store.check(name, revision, policy)?.map_err(RestoreError::Refused)?;
     }
     Ok(store.read(name, revision)?)

@@ -25,7 +25,7 @@ mod user_message;
 mod user_runs;
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -80,9 +80,9 @@ struct RunnerInner {
     user_runs: UserRuns,
     compactions: Compactions,
     signer: EventSigner,
-    turn_lease: Duration,
+    turn_lease: Mutex<Duration>,
     /// Whether the artifacts of a session stay when code deletes it.
-    keeps_artifacts: bool,
+    keeps_artifacts: AtomicBool,
     /// Receives the spans of runs. `None` if they are not traced.
     spans: Option<Arc<dyn SpanExporter>>,
     turn_ends: Mutex<TurnEndTasks>,
@@ -170,8 +170,8 @@ impl Runner {
             user_runs: UserRuns::default(),
             compactions: Compactions::default(),
             signer,
-            turn_lease: TURN_LEASE,
-            keeps_artifacts: false,
+            turn_lease: Mutex::new(TURN_LEASE),
+            keeps_artifacts: AtomicBool::new(false),
             spans: None,
             turn_ends: Mutex::default(),
             run_bus: Arc::default(),
@@ -183,14 +183,14 @@ impl Runner {
     /// hosts on the same sessions wait this long for the turns of a host that has died.
     #[must_use]
     pub fn with_turn_lease(&self, lease: Duration) -> Self {
-        self.separate(|runner| runner.turn_lease = lease)
+        self.separate(|runner| runner.turn_lease = Mutex::new(lease))
     }
 
     /// Returns a separate runner whose runs leave the artifacts of the sessions that their code deletes, or not, which is the
     /// default.
     #[must_use]
     pub fn with_kept_artifacts(&self, keeps_artifacts: bool) -> Self {
-        self.separate(|runner| runner.keeps_artifacts = keeps_artifacts)
+        self.separate(|runner| runner.keeps_artifacts = AtomicBool::new(keeps_artifacts))
     }
 
     /// Returns a separate runner whose runs are traced.
@@ -199,8 +199,18 @@ impl Runner {
         self.separate(|runner| runner.spans = Some(exporter))
     }
 
+    /// Holds turns that begin from now on for `lease` without a renewal.
+    pub fn set_turn_lease(&self, lease: Duration) {
+        *self.0.turn_lease.lock_unpoisoned() = lease;
+    }
+
+    /// Leaves the artifacts of the sessions that code deletes from now on, or not.
+    pub fn set_kept_artifacts(&self, keeps_artifacts: bool) {
+        self.0.keeps_artifacts.store(keeps_artifacts, Ordering::Relaxed);
+    }
+
     fn separate(&self, change: impl FnOnce(&mut RunnerInner)) -> Self {
-        let RunnerInner { services, plugins, signer, turn_lease, keeps_artifacts, spans, apps, .. } = self.0.as_ref();
+        let RunnerInner { services, plugins, signer, spans, apps, .. } = self.0.as_ref();
         let mut runner = RunnerInner {
             services: services.clone(),
             plugins: plugins.clone(),
@@ -210,8 +220,8 @@ impl Runner {
             user_runs: UserRuns::default(),
             compactions: Compactions::default(),
             signer: signer.clone(),
-            turn_lease: *turn_lease,
-            keeps_artifacts: *keeps_artifacts,
+            turn_lease: Mutex::new(self.0.turn_lease()),
+            keeps_artifacts: AtomicBool::new(self.0.keeps_artifacts.load(Ordering::Relaxed)),
             spans: spans.clone(),
             turn_ends: Mutex::default(),
             run_bus: Arc::default(),
@@ -320,6 +330,10 @@ impl Runner {
 }
 
 impl RunnerInner {
+    fn turn_lease(&self) -> Duration {
+        *self.turn_lease.lock_unpoisoned()
+    }
+
     fn verifier<'a>(&'a self, session: &'a SessionKey) -> Verifier<'a> {
         Verifier { signer: &self.signer, session }
     }

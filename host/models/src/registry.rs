@@ -53,7 +53,8 @@ type Cache<T> = RwLock<HashMap<(String, Connection), Arc<T>>>;
 #[derive(Default)]
 pub struct ModelProviders {
     built_in: Vec<Box<dyn ModelProvider>>,
-    registered: Vec<Box<dyn ModelProvider>>,
+    registered: Vec<Arc<dyn ModelProvider>>,
+    http: Http,
     fallbacks: BTreeMap<String, Vec<String>>,
     models: Cache<dyn Model>,
     embedders: Cache<dyn Embedder>,
@@ -95,13 +96,20 @@ impl ModelProviders {
         built_in.push(Box::new(crate::libraries::genai::GenaiProvider::new(&settings, http.clone())));
         #[cfg(feature = "rig")]
         built_in.push(Box::new(crate::libraries::rig::RigProvider::new(&settings, http.clone())));
-        built_in.push(Box::new(ApigeeProvider::new(&settings, http, vertex)));
-        Self { built_in, fallbacks: settings.fallbacks, ..Self::default() }
+        built_in.push(Box::new(ApigeeProvider::new(&settings, http.clone(), vertex)));
+        Self { built_in, fallbacks: settings.fallbacks, http, ..Self::default() }
+    }
+
+    /// Creates a registry with other settings of the built-in providers. It shares the providers that were registered, and
+    /// the connections.
+    #[must_use]
+    pub fn with_settings(&self, settings: Settings) -> Self {
+        Self { registered: self.registered.clone(), ..Self::with_http(settings, self.http.clone()) }
     }
 
     /// Registers a provider. It takes precedence over earlier ones for the same names.
     pub fn register(&mut self, provider: Box<dyn ModelProvider>) {
-        self.registered.push(provider);
+        self.registered.push(provider.into());
         self.models.write_unpoisoned().clear();
         self.embedders.write_unpoisoned().clear();
     }
@@ -136,7 +144,7 @@ impl ModelProviders {
     }
 
     fn all(&self) -> impl DoubleEndedIterator<Item = &dyn ModelProvider> {
-        self.built_in.iter().chain(&self.registered).map(AsRef::as_ref)
+        self.built_in.iter().map(AsRef::as_ref).chain(self.registered.iter().map(AsRef::as_ref))
     }
 
     /// Returns the provider that serves a name by the patterns that `patterns` returns.

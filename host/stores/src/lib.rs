@@ -42,7 +42,7 @@ pub use memory::AgentEngineMemory;
 #[cfg(feature = "postgres")]
 pub use memory::PostgresMemory;
 pub use memory::{KeywordMemory, SimilaritySearch, SqliteMemory};
-pub use quotas::{AppQuotas, Quota, Quotas};
+pub use quotas::{AppQuotas, LiveQuotas, Quota, Quotas};
 #[cfg(feature = "agent-engine")]
 pub use sessions::AgentEngineSessions;
 #[cfg(feature = "postgres")]

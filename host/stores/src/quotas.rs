@@ -34,6 +34,7 @@ mod tokens;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use hatchery_core::{Services, StoreError};
 
 pub use artifacts::QuotaArtifacts;
@@ -245,12 +246,37 @@ impl AppQuotas {
 
     /// Wraps the session and artifact services so that they enforce these quotas.
     pub fn enforce(self, services: Services) -> Services {
-        let quotas = Arc::new(self);
+        LiveQuotas::from(Arc::new(self)).enforce(services)
+    }
+}
+
+/// Quotas that can be replaced while services enforce them. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct LiveQuotas(Arc<ArcSwap<AppQuotas>>);
+
+impl LiveQuotas {
+    /// Replaces the quotas. The next write is the first that they apply to.
+    pub fn set(&self, quotas: AppQuotas) {
+        self.0.store(Arc::new(quotas));
+    }
+
+    /// Wraps the session and artifact services so that they enforce these quotas.
+    pub fn enforce(&self, services: Services) -> Services {
         Services {
-            sessions: Arc::new(QuotaSessions::new(services.sessions, quotas.clone())),
-            artifacts: Arc::new(QuotaArtifacts::new(services.artifacts, quotas)),
+            sessions: Arc::new(QuotaSessions::with_live(services.sessions, self.clone())),
+            artifacts: Arc::new(QuotaArtifacts::with_live(services.artifacts, self.clone())),
             ..services
         }
+    }
+
+    fn of(&self, app: &str) -> Quotas {
+        self.0.load().of(app).clone()
+    }
+}
+
+impl From<Arc<AppQuotas>> for LiveQuotas {
+    fn from(quotas: Arc<AppQuotas>) -> Self {
+        Self(Arc::new(ArcSwap::new(quotas)))
     }
 }
 

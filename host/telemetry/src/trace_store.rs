@@ -27,9 +27,20 @@ struct Spans {
     /// The span that led to an event.
     events: HashMap<String, Arc<SpanData>>,
     bytes: usize,
+    is_disabled: bool,
 }
 
 impl TraceStore {
+    /// Sets whether spans are kept. They are by default; those that were kept are removed if they are not any more.
+    pub fn set_enabled(&self, is_enabled: bool) {
+        let mut store = self.0.lock_unpoisoned();
+        if is_enabled {
+            store.is_disabled = false;
+        } else {
+            *store = Spans { is_disabled: true, ..Spans::default() };
+        }
+    }
+
     /// Returns the spans of the sessions with this id, in the order in which they began; of one app if it is named.
     pub fn session(&self, app: Option<&str>, session: &str) -> Vec<Arc<SpanData>> {
         let is_of_app = |span: &&Arc<SpanData>| app.is_none_or(|app| &*span.trace.session.app == app);
@@ -90,6 +101,9 @@ fn event_ids(span: &SpanData) -> impl Iterator<Item = &str> {
 impl SpanExporter for TraceStore {
     fn export(&self, span: &Arc<SpanData>) {
         let mut store = self.0.lock_unpoisoned();
+        if store.is_disabled {
+            return;
+        }
         store.add(span);
         while store.spans.len() > MAX_SPANS || store.bytes > MAX_BYTES {
             store.remove_oldest();
@@ -97,7 +111,7 @@ impl SpanExporter for TraceStore {
     }
 
     fn captures_content(&self) -> bool {
-        true
+        !self.0.lock_unpoisoned().is_disabled
     }
 
     /// Always false: the spans are only read on this host.
@@ -122,6 +136,19 @@ mod tests {
 
     fn names(spans: Vec<Arc<SpanData>>) -> Vec<String> {
         spans.iter().map(|span| span.name.to_string()).collect()
+    }
+
+    #[test]
+    fn a_store_that_is_disabled_keeps_no_span() {
+        let store = TraceStore::default();
+        drop(tool(&trace(&store, "a"), "one"));
+        store.set_enabled(false);
+        assert!(!store.captures_content());
+        drop(tool(&trace(&store, "a"), "two"));
+        assert!(store.session(None, "s").is_empty());
+        store.set_enabled(true);
+        drop(tool(&trace(&store, "a"), "three"));
+        assert_eq!(names(store.session(None, "s")), ["execute_tool three"]);
     }
 
     #[test]

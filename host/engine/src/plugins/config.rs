@@ -4,7 +4,7 @@
 //! each run. If it is missing, no run starts until it is back.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
@@ -39,18 +39,28 @@ pub struct PluginError {
     pub reason: String,
 }
 
-/// The plugins of a list. Registered plugins are created once. Plugins of components are resolved again when the
-/// catalog's generation changes.
+/// The plugins of a list, which can be replaced. Registered plugins are created once. Plugins of components are resolved
+/// again when the catalog's generation changes.
 pub struct ConfiguredPlugins {
-    entries: Vec<Entry>,
-    /// Names of registered plugins, for messages.
-    registered: Vec<String>,
+    registered: Factories<Arc<dyn Plugin>>,
     catalog: Arc<dyn CatalogSource>,
-    resolved: Mutex<ResolvedPlugins>,
+    state: Mutex<PluginState>,
 }
 
+struct PluginState {
+    list: PluginList,
+    resolved: ResolvedPlugins,
+    /// Registered plugins of earlier lists that runs may still use.
+    replaced: Vec<Arc<dyn Plugin>>,
+}
+
+/// A list of plugins whose registered ones are created.
+#[derive(Clone)]
+pub struct PluginList(Vec<Entry>);
+
+#[derive(Clone)]
 enum Entry {
-    Registered(Arc<dyn Plugin>),
+    Registered { config: PluginConfig, plugin: Arc<dyn Plugin> },
     Component(PluginConfig),
 }
 
@@ -71,7 +81,7 @@ impl ConfiguredPlugins {
         catalog: Arc<dyn CatalogSource>,
     ) -> Result<Self, PluginError> {
         let plugins = Self::while_loading(list, registered, catalog)?;
-        if let Err(error) = &plugins.resolved.lock_unpoisoned().plugins {
+        if let Err(error) = &plugins.state().resolved.plugins {
             return Err(error.clone());
         }
         Ok(plugins)
@@ -87,58 +97,120 @@ impl ConfiguredPlugins {
         registered: &Factories<Arc<dyn Plugin>>,
         catalog: Arc<dyn CatalogSource>,
     ) -> Result<Self, PluginError> {
-        let entry = |(index, plugin): (usize, &PluginConfig)| match create(registered, plugin) {
-            Some(Ok(plugin)) => Ok(Entry::Registered(plugin)),
-            Some(Err(reason)) => Err(PluginError { index, name: plugin.name.clone(), reason }),
-            None => Ok(Entry::Component(plugin.clone())),
-        };
-        let entries = list.iter().enumerate().map(entry).collect::<Result<Vec<_>, _>>()?;
-        let registered: Vec<String> = registered.names().map(Into::into).collect();
-        let CatalogSnapshot { generation, resolver } = catalog.snapshot();
-        let plugins = resolve(&entries, &registered, resolver.as_ref());
-        let resolved = Mutex::new(ResolvedPlugins { generation, plugins });
-        Ok(Self { entries, registered, catalog, resolved })
+        let list = PluginList::create(list, registered, None)?;
+        let resolved = list.resolve(registered, catalog.as_ref());
+        let state = Mutex::new(PluginState { list, resolved, replaced: Vec::new() });
+        Ok(Self { registered: registered.clone(), catalog, state })
+    }
+
+    /// Creates the plugins of another list for [`ConfiguredPlugins::replace`]. Those that this list has with the same
+    /// arguments are kept.
+    ///
+    /// # Errors
+    /// If a plugin is unknown, does not accept its arguments, or has the name of another.
+    pub fn prepare(&self, list: &[PluginConfig]) -> Result<PluginList, PluginError> {
+        let list = PluginList::create(list, &self.registered, Some(&self.state().list))?;
+        list.resolve(&self.registered, self.catalog.as_ref()).plugins?;
+        Ok(list)
+    }
+
+    /// Replaces the list. Runs keep the plugins that they have started with, which are closed when they have ended.
+    pub fn replace(&self, list: PluginList) {
+        let mut state = self.state();
+        let resolved = list.resolve(&self.registered, self.catalog.as_ref());
+        if let Ok(before) = &state.resolved.plugins {
+            close_replaced(before, resolved.plugins.as_ref().ok());
+        }
+        let before = std::mem::replace(&mut state.list, list);
+        let is_kept = |plugin: &Arc<dyn Plugin>| state.list.registered().any(|kept| Arc::ptr_eq(kept, plugin));
+        let gone: Vec<_> = before.registered().filter(|plugin| !is_kept(plugin)).cloned().collect();
+        state.replaced.extend(gone);
+        state.resolved = resolved;
     }
 
     /// Returns the names of the plugins in order. Empty if one is missing.
     pub fn names(&self) -> Vec<String> {
-        match &self.resolved.lock_unpoisoned().plugins {
+        match &self.state().resolved.plugins {
             Ok(plugins) => plugins.iter().map(|plugin| plugin.name().into()).collect(),
             Err(_) => Vec::new(),
         }
+    }
+
+    /// Returns why no run starts: a plugin that is missing.
+    pub fn problem(&self) -> Option<PluginError> {
+        self.state().resolved.plugins.as_ref().err().cloned()
+    }
+
+    fn state(&self) -> MutexGuard<'_, PluginState> {
+        self.state.lock_unpoisoned()
+    }
+}
+
+impl PluginList {
+    /// Creates the registered plugins of a list. Those of `before` with the same arguments are kept.
+    fn create(
+        list: &[PluginConfig],
+        registered: &Factories<Arc<dyn Plugin>>,
+        before: Option<&Self>,
+    ) -> Result<Self, PluginError> {
+        let kept = |config: &PluginConfig| {
+            before?.0.iter().find_map(|entry| match entry {
+                Entry::Registered { config: of, plugin } if of == config => Some(Ok(plugin.clone())),
+                Entry::Registered { .. } | Entry::Component(_) => None,
+            })
+        };
+        let entry = |(index, config): (usize, &PluginConfig)| match kept(config).or_else(|| create(registered, config))
+        {
+            Some(Ok(plugin)) => Ok(Entry::Registered { config: config.clone(), plugin }),
+            Some(Err(reason)) => Err(PluginError { index, name: config.name.clone(), reason }),
+            None => Ok(Entry::Component(config.clone())),
+        };
+        Ok(Self(list.iter().enumerate().map(entry).collect::<Result<_, _>>()?))
+    }
+
+    fn registered(&self) -> impl Iterator<Item = &Arc<dyn Plugin>> {
+        self.0.iter().filter_map(|entry| match entry {
+            Entry::Registered { plugin, .. } => Some(plugin),
+            Entry::Component(_) => None,
+        })
+    }
+
+    fn resolve(&self, registered: &Factories<Arc<dyn Plugin>>, catalog: &dyn CatalogSource) -> ResolvedPlugins {
+        let CatalogSnapshot { generation, resolver } = catalog.snapshot();
+        ResolvedPlugins { generation, plugins: resolve(&self.0, registered, resolver.as_ref()) }
     }
 }
 
 #[async_trait]
 impl PluginSource for ConfiguredPlugins {
     fn current(&self) -> Result<Plugins, RunError> {
-        let CatalogSnapshot { generation, resolver } = self.catalog.snapshot();
-        let mut resolved = self.resolved.lock_unpoisoned();
-        if resolved.generation != generation {
-            let plugins = resolve(&self.entries, &self.registered, resolver.as_ref());
-            match (&resolved.plugins, &plugins) {
+        let mut state = self.state();
+        if state.resolved.generation != self.catalog.snapshot().generation {
+            let resolved = state.list.resolve(&self.registered, self.catalog.as_ref());
+            match (&state.resolved.plugins, &resolved.plugins) {
                 (Ok(_), Err(error)) => tracing::error!("{error}; no run starts until it is available"),
                 (Err(_), Ok(_)) => tracing::info!("all plugins are available again"),
                 (Ok(_), Ok(_)) | (Err(_), Err(_)) => {}
             }
-            if let Ok(replaced) = &resolved.plugins {
-                close_replaced(replaced, plugins.as_ref().ok());
+            if let Ok(replaced) = &state.resolved.plugins {
+                close_replaced(replaced, resolved.plugins.as_ref().ok());
             }
-            *resolved = ResolvedPlugins { generation, plugins };
+            state.resolved = resolved;
         }
+        close_all(state.replaced.extract_if(.., |plugin| Arc::strong_count(plugin) == 1));
         let missing =
             |error: &PluginError| RunError::PluginMissing { plugin: error.name.clone(), reason: error.reason.clone() };
-        resolved.plugins.as_ref().cloned().map_err(missing)
+        state.resolved.plugins.as_ref().cloned().map_err(missing)
     }
 
     /// Closes registered plugins, and those of components as they are now.
     async fn close(&self) {
-        let registered = self.entries.iter().filter_map(|entry| match entry {
-            Entry::Registered(plugin) => Some(plugin.clone()),
-            Entry::Component(_) => None,
-        });
-        let mut plugins: Vec<Arc<dyn Plugin>> = registered.collect();
-        if let Ok(resolved) = &self.resolved.lock_unpoisoned().plugins {
+        let mut plugins: Vec<Arc<dyn Plugin>> = {
+            let mut state = self.state();
+            let replaced = std::mem::take(&mut state.replaced);
+            replaced.into_iter().chain(state.list.registered().cloned()).collect()
+        };
+        if let Ok(resolved) = &self.state().resolved.plugins {
             plugins.extend(resolved.iter().filter(|plugin| plugin.info().component.is_some()).cloned());
         }
         for plugin in plugins {
@@ -155,10 +227,16 @@ fn close_replaced(replaced: &Plugins, now: Option<&Plugins>) {
         let is_current = || now.is_some_and(|now| now.iter().any(|other| other.info() == info));
         info.component.is_some() && !is_current()
     };
-    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-    for plugin in replaced.iter().filter(is_replaced) {
-        let plugin = plugin.clone();
-        runtime.spawn(async move { plugin.close().await });
+    close_all(replaced.iter().filter(is_replaced).cloned());
+}
+
+/// Closes plugins in tasks of their own.
+fn close_all(plugins: impl Iterator<Item = Arc<dyn Plugin>>) {
+    let runtime = tokio::runtime::Handle::try_current();
+    for plugin in plugins {
+        if let Ok(runtime) = &runtime {
+            runtime.spawn(async move { plugin.close().await });
+        }
     }
 }
 
@@ -168,11 +246,15 @@ fn create(registered: &Factories<Arc<dyn Plugin>>, plugin: &PluginConfig) -> Opt
     Some(created.map_err(|reason| format!("plugin `{}`: {reason}", plugin.name)))
 }
 
-fn resolve(entries: &[Entry], registered: &[String], resolver: &dyn ItemResolver) -> Result<Plugins, PluginError> {
+fn resolve(
+    entries: &[Entry],
+    registered: &Factories<Arc<dyn Plugin>>,
+    resolver: &dyn ItemResolver,
+) -> Result<Plugins, PluginError> {
     let mut plugins: Vec<Arc<dyn Plugin>> = Vec::with_capacity(entries.len());
     for (index, entry) in entries.iter().enumerate() {
         let (plugin, name) = match entry {
-            Entry::Registered(plugin) => (plugin.clone(), plugin.name()),
+            Entry::Registered { plugin, .. } => (plugin.clone(), plugin.name()),
             Entry::Component(PluginConfig { name, args }) => {
                 let plugin = resolver.plugin(name, args.clone()).map_err(|error| {
                     let reason = with_registered(error, registered).to_string();
@@ -191,11 +273,11 @@ fn resolve(entries: &[Entry], registered: &[String], resolver: &dyn ItemResolver
 }
 
 /// Adds the names of registered plugins to those of an unknown name's error.
-fn with_registered(error: ResolveError, registered: &[String]) -> ResolveError {
+fn with_registered(error: ResolveError, registered: &Factories<Arc<dyn Plugin>>) -> ResolveError {
     match error {
         ResolveError::Unknown { kind, name, known } => {
             let others = known.into_iter().filter(|name| !registered.contains(name));
-            let known = registered.iter().cloned().chain(others).collect();
+            let known = registered.names().map(Into::into).chain(others).collect();
             ResolveError::Unknown { kind, name, known }
         }
         error @ (ResolveError::Ambiguous { .. } | ResolveError::Unusable { .. }) => error,

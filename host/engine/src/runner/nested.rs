@@ -76,7 +76,7 @@ impl AppRunner for NestedRunner {
     }
 
     fn keeps_artifacts(&self) -> bool {
-        self.runner.0.keeps_artifacts
+        self.runner.0.keeps_artifacts.load(Ordering::Relaxed)
     }
 
     async fn run(&self, cx: &CallContext, request: AppRunRequest) -> Result<AppRun, RunError> {

@@ -149,7 +149,7 @@ impl Runner {
             return Ok(None);
         };
         self.0.run_bus.cancel(session, run);
-        let deadline = Instant::now() + 2 * self.0.turn_lease;
+        let deadline = Instant::now() + 2 * self.0.turn_lease();
         while stored.state == RunState::Running && Instant::now() < deadline {
             if !self.0.run_bus.has(session, run) {
                 self.0.cancel_abandoned(session, run).await?;
@@ -263,7 +263,7 @@ impl RunnerInner {
     /// Cancels a run whose host has died, unless another turn of the session is in progress.
     async fn cancel_abandoned(&self, session: &SessionKey, run: &str) -> Result<(), RunError> {
         let sessions = &self.services.sessions;
-        if let TurnStart::Begun(turn) = sessions.begin_turn(session, None, self.turn_lease).await? {
+        if let TurnStart::Begun(turn) = sessions.begin_turn(session, None, self.turn_lease()).await? {
             self.runs()?.change(session, run, Some(turn.fence), &RunTransition::Cancel).await?;
             sessions.renew_turn(session, turn.fence, Duration::ZERO).await?;
         }

@@ -126,7 +126,7 @@ impl RunnerInner {
         }
         let sessions = &self.services.sessions;
         loop {
-            let (acquired, duration) = (UptimeInstant::now(), self.turn_lease);
+            let (acquired, duration) = (UptimeInstant::now(), self.turn_lease());
             let previous = cached.last_turn.as_ref().map(|lease| lease.fence());
             match sessions.begin_turn(key, previous, duration).await? {
                 TurnStart::Begun(turn) => {

@@ -1,5 +1,6 @@
 //! Plugins from a list: names, arguments, and changes of the catalog.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -217,4 +218,47 @@ async fn a_builtin_plugin_stays_the_same_when_the_catalog_changes() {
     let after = plugins.current().unwrap();
     let logging = |plugins: &hatchery_engine::Plugins| plugins.get("logging_plugin").unwrap().clone();
     assert!(Arc::ptr_eq(&logging(&before), &logging(&after)));
+}
+
+#[tokio::test]
+async fn a_replaced_list_keeps_plugins_that_are_the_same_and_closes_others_after_their_last_run() {
+    struct Counted(&'static str, Arc<AtomicUsize>);
+    impl Callback for Counted {
+        fn name(&self) -> &str {
+            self.0
+        }
+    }
+    #[async_trait]
+    impl Plugin for Counted {
+        async fn close(&self) {
+            self.1.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let (created, closed) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let mut registered = Extensions::builtin().plugins;
+    for name in ["one", "two"] {
+        let (created, closed) = (created.clone(), closed.clone());
+        registered.register(name, move |_: JsonMap| {
+            created.fetch_add(1, Ordering::SeqCst);
+            Ok(Arc::new(Counted(name, closed.clone())) as Arc<dyn Plugin>)
+        });
+    }
+    let list = |names: serde_json::Value| serde_json::from_value::<Vec<PluginConfig>>(names).unwrap();
+    let catalog = Arc::new(TestCatalogSource::new(None));
+    let plugins = ConfiguredPlugins::new(&list(json!(["one", "two"])), &registered, catalog).unwrap();
+    let of_run = plugins.current().unwrap();
+    let error = plugins.prepare(&list(json!(["one", "nonesuch"]))).err().unwrap();
+    assert!(error.to_string().starts_with("plugins[1]: plugin `nonesuch` not found"), "{error}");
+    assert_eq!(plugins.names(), ["one", "two"]);
+    plugins.replace(plugins.prepare(&list(json!(["one"]))).unwrap());
+    assert_eq!((plugins.names(), created.load(Ordering::SeqCst)), (vec!["one".to_owned()], 2));
+    drop(plugins.current().unwrap());
+    tokio::task::yield_now().await;
+    assert_eq!(closed.load(Ordering::SeqCst), 0, "a run uses it");
+    drop(of_run);
+    drop(plugins.current().unwrap());
+    tokio::task::yield_now().await;
+    assert_eq!(closed.load(Ordering::SeqCst), 1);
+    plugins.close().await;
+    assert_eq!(closed.load(Ordering::SeqCst), 2);
 }

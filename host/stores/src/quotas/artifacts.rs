@@ -15,7 +15,7 @@ use hatchery_core::{
 use tokio::sync::mpsc;
 
 use self::ledger::{Ledger, Reservation};
-use super::{AppQuotas, audit};
+use super::{AppQuotas, LiveQuotas, audit};
 use crate::tasks::run_to_completion;
 
 /// An [`ArtifactService`] that rejects saves that exceed a quota, names that are too long or contain control characters,
@@ -28,6 +28,11 @@ pub struct QuotaArtifacts {
 impl QuotaArtifacts {
     /// Wraps a service.
     pub fn new(inner: Arc<dyn ArtifactService>, quotas: Arc<AppQuotas>) -> Self {
+        Self::with_live(inner, quotas.into())
+    }
+
+    /// Wraps a service, with quotas that can be replaced.
+    pub(super) fn with_live(inner: Arc<dyn ArtifactService>, quotas: LiveQuotas) -> Self {
         Self { ledger: Arc::new(Ledger::new(inner.clone(), quotas)), inner }
     }
 

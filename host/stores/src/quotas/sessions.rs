@@ -22,7 +22,7 @@ use hatchery_core::{
 
 use super::state_change::StateChange;
 use super::tokens::DailyTokens;
-use super::{AppQuotas, Quota, Quotas, audit};
+use super::{AppQuotas, LiveQuotas, Quota, Quotas, audit};
 use crate::keyed_lock::{KeyedLock, KeyedLockGuard, LockMode, MAX_WAIT, busy};
 use crate::sessions::{new_session_id, record_bytes};
 use usage_cache::{Growth, UsageCache, add_growth};
@@ -34,7 +34,7 @@ type Owner = (Arc<str>, Arc<str>);
 /// characters.
 pub struct QuotaSessions {
     inner: Arc<dyn SessionService>,
-    quotas: Arc<AppQuotas>,
+    quotas: LiveQuotas,
     users: KeyedLock<Owner>,
     apps: KeyedLock<Arc<str>>,
     cache: Mutex<UsageCache>,
@@ -50,6 +50,11 @@ struct WriteGuard<'a> {
 impl QuotaSessions {
     /// Wraps a service.
     pub fn new(inner: Arc<dyn SessionService>, quotas: Arc<AppQuotas>) -> Self {
+        Self::with_live(inner, quotas.into())
+    }
+
+    /// Wraps a service, with quotas that can be replaced.
+    pub(super) fn with_live(inner: Arc<dyn SessionService>, quotas: LiveQuotas) -> Self {
         let (users, apps) = (KeyedLock::default(), KeyedLock::default());
         Self { inner, quotas, users, apps, cache: Mutex::default(), tokens: DailyTokens::default() }
     }
@@ -77,13 +82,13 @@ impl QuotaSessions {
         let changes_app = growth.state.app.keys > 0;
         let quotas = self.quotas.of(&key.app);
         let guard = self.lock(key, changes_app, LockMode::Shared).await?;
-        if let Some(events) = self.cache().reserve(quotas, key, growth, &guard) {
+        if let Some(events) = self.cache().reserve(&quotas, key, growth, &guard) {
             return Ok((guard, events));
         }
         drop(guard);
         let guard = self.lock(key, changes_app, LockMode::Exclusive).await?;
         // The write before may have read the totals.
-        if let Some(events) = self.cache().reserve(quotas, key, growth, &guard) {
+        if let Some(events) = self.cache().reserve(&quotas, key, growth, &guard) {
             return Ok((guard, events));
         }
         let after = self.add_to_exact(key, growth, delta).await?;
@@ -99,12 +104,12 @@ impl QuotaSessions {
             // The service reports a session that exists already; a new one starts with no usage.
             usage.session = SessionUsage::default();
         }
-        let after = add_growth(quotas, &usage, growth, StateChange::default());
+        let after = add_growth(&quotas, &usage, growth, StateChange::default());
         if after.is_ok() || delta.is_empty() || growth.sessions > 0 {
             return after;
         }
         let state = self.inner.get(key, EventWindow::Recent(0)).await?.map_or_else(State::default, |it| it.state);
-        add_growth(quotas, &usage, growth, StateChange::exact(delta, &state))
+        add_growth(&quotas, &usage, growth, StateChange::exact(delta, &state))
     }
 
     fn cache(&self) -> MutexGuard<'_, UsageCache> {
@@ -117,7 +122,7 @@ impl QuotaSessions {
     }
 
     async fn create_checked(&self, key: &SessionKey, state: JsonMap) -> Result<Session, StoreError> {
-        check_delta(self.quotas.of(&key.app), &state)?;
+        check_delta(&self.quotas.of(&key.app), &state)?;
         let growth = Growth { sessions: 1, state: StateChange::upper_bound(&state), ..Growth::default() };
         let (guard, _) = self.reserve(key, growth, &state).await?;
         let created = self.inner.create(&key.app, &key.user, Some(&key.id), state).await;
@@ -135,7 +140,7 @@ impl QuotaSessions {
         let state = StateChange { session: state, ..StateChange::default() };
         let growth = Growth { sessions: 1, events: revision, event_bytes, state };
         let before = Usage { session: SessionUsage::default(), ..usage };
-        add_growth(self.quotas.of(&key.app), &before, growth, StateChange::default())?;
+        add_growth(&self.quotas.of(&key.app), &before, growth, StateChange::default())?;
         let forked = self.inner.fork(key, revision, Some(&fork.id)).await;
         self.cache().invalidate(key, &guard);
         forked
@@ -148,7 +153,7 @@ impl QuotaSessions {
         fence: Option<u64>,
     ) -> Result<u64, StoreError> {
         let delta = &event.actions.state_delta;
-        check_delta(self.quotas.of(&key.app), delta)?;
+        check_delta(&self.quotas.of(&key.app), delta)?;
         let event_bytes = event.json().len() as u64;
         let growth = Growth { events: 1, event_bytes, state: StateChange::upper_bound(delta), ..Growth::default() };
         let (guard, expected) = self.reserve(key, growth, delta).await?;

@@ -49,6 +49,11 @@ impl DrainingRevisions {
         Self { timeout, revisions: Vec::new(), apps: Vec::new() }
     }
 
+    /// Sets how long revisions may be used that are replaced already, too.
+    pub(crate) fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
     /// Adds the components and apps of `current` that are not in `next`.
     pub(crate) fn replace(&mut self, current: &Catalog, next: &Catalog) {
         for (name, component) in &current.components {

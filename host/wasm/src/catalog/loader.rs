@@ -42,7 +42,7 @@ use tracked_file::TrackedFile;
 
 pub use load::{Precompiled, load_component, precompile};
 pub(crate) use load::{check_load_policy, check_name, load_bytes, read};
-pub use options::{LoadOptions, LoadPolicy, Progress};
+pub use options::{CatalogUpdate, LoadOptions, LoadPolicy, Progress};
 
 /// Time for which a file must be unchanged before it is read.
 pub(crate) const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -321,6 +321,7 @@ impl Loader {
         file.needs_folder = None;
         match result.and_then(|loaded| reconfigure::apply_current_settings(loaded, &self.options.settings, &name)) {
             Ok(LoadOutcome::Unchanged) => {
+                file.needs_admission = false;
                 let changed = file.state != FileState::Loaded;
                 file.set_state(FileState::Loaded);
                 changed
@@ -357,10 +358,12 @@ impl Loader {
         }
         self.owners.insert(name.clone(), path.to_owned());
         file.is_described = is_described;
+        file.needs_admission = false;
         file.set_state(FileState::Loaded);
     }
 
-    /// Marks a file as rejected. Its last good version continues to serve, unless its grants were revoked.
+    /// Marks a file as rejected. Its last good version continues to serve, unless its grants were revoked or it may not be
+    /// loaded any more.
     fn reject(&mut self, path: &Path, error: &LoadError) {
         let Some(file) = self.files.get_mut(path) else { return };
         if let LoadError::Folder { folder, .. } = error {
@@ -369,8 +372,9 @@ impl Loader {
         let reason = error.to_string();
         tracing::warn!("{}: rejected: {reason}", path.display());
         let settings = self.options.settings.of(&file.name);
+        let needs_admission = file.needs_admission;
         let is_revoked = |component: &mut Arc<Component>| {
-            settings.refusal.is_some() || component.settings().grants != settings.grants
+            needs_admission || settings.refusal.is_some() || component.settings().grants != settings.grants
         };
         file.component.take_if(is_revoked);
         let previous_serves = file.component.is_some();

@@ -8,7 +8,8 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use hatchery_core::Timestamp;
@@ -23,7 +24,8 @@ use crate::runtime::cache::sha256;
 #[derive(Debug, Clone)]
 pub struct Revisions {
     directory: PathBuf,
-    max_per_component: usize,
+    /// Clones share it.
+    max_per_component: Arc<AtomicUsize>,
 }
 
 /// A revision that can be restored.
@@ -42,7 +44,16 @@ impl Revisions {
     /// Stores up to `max_per_component` revisions of each component in `directory`, which is created when the first one
     /// is stored.
     pub fn new(directory: PathBuf, max_per_component: usize) -> Self {
-        Self { directory, max_per_component }
+        Self { directory, max_per_component: Arc::new(AtomicUsize::new(max_per_component)) }
+    }
+
+    /// Sets how many revisions of each component are stored. Surplus ones are removed when the next one is stored.
+    pub(crate) fn set_max(&self, max_per_component: usize) {
+        self.max_per_component.store(max_per_component, Ordering::Relaxed);
+    }
+
+    fn max_per_component(&self) -> usize {
+        self.max_per_component.load(Ordering::Relaxed)
     }
 
     pub fn directory(&self) -> &Path {
@@ -147,7 +158,7 @@ impl Revisions {
     }
 
     fn attempt(&self, component: &str, store: impl FnOnce() -> io::Result<()>) {
-        if self.max_per_component == 0 {
+        if self.max_per_component() == 0 {
             return;
         }
         if let Err(error) = store() {
@@ -167,7 +178,7 @@ impl Revisions {
         copy_signature(file, &path)?;
         // An existing copy may be damaged, and reading it costs as much as writing it.
         write_atomically(&path, bytes)?;
-        for revision in self.list(component)?.iter().skip(self.max_per_component) {
+        for revision in self.list(component)?.iter().skip(self.max_per_component()) {
             let file = self.path(component, &revision.sha256);
             fs::remove_file(&file)?;
             remove_if_present(&signature_path(&file))?;

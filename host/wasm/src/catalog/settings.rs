@@ -12,7 +12,7 @@ use crate::policy::{Access, ClockGrant, PathConflict, RandomGrant, check_folders
 use crate::runtime::http::RecordedHttp;
 use crate::runtime::limits::{Limits, units};
 
-/// Hot reload: `hot_reload` in `hatchery.yaml`. Read only at start.
+/// Hot reload: `hot_reload` in `hatchery.yaml`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HotReload {

@@ -16,7 +16,7 @@ use crate::catalog::Catalog;
 use crate::catalog::draining::{DrainingRevision, DrainingRevisions};
 use crate::catalog::folder_watch::FolderWatch;
 use crate::catalog::inspect::{Inspection, inspect};
-use crate::catalog::loader::{DEBOUNCE, LoadOptions, LoadPolicy, Loader};
+use crate::catalog::loader::{CatalogUpdate, DEBOUNCE, LoadOptions, LoadPolicy, Loader};
 use crate::catalog::revisions::Revisions;
 use crate::catalog::settings::Settings;
 use crate::error::LoadError;
@@ -37,7 +37,7 @@ struct CatalogInner {
     directory: PathBuf,
     engine: Arc<Engine>,
     revisions: Option<Revisions>,
-    load_policy: Option<LoadPolicy>,
+    load_policy: Mutex<Option<LoadPolicy>>,
     current: ArcSwap<Catalog>,
     generation: watch::Sender<u64>,
     /// Incremented when the state of a file, the catalog or the draining revisions have changed.
@@ -86,7 +86,7 @@ impl CatalogHandle {
         Ok(Self(Arc::new(CatalogInner {
             engine,
             revisions,
-            load_policy,
+            load_policy: Mutex::new(load_policy),
             draining: Mutex::new(DrainingRevisions::new(drain_timeout)),
             current: ArcSwap::from_pointee(loader.initial()),
             loader: tokio::sync::Mutex::new(loader),
@@ -171,8 +171,8 @@ impl CatalogHandle {
     }
 
     /// Returns the policy that decides whether a file may be loaded. `None` if every file may.
-    pub fn load_policy(&self) -> Option<&LoadPolicy> {
-        self.0.load_policy.as_ref()
+    pub fn load_policy(&self) -> Option<LoadPolicy> {
+        self.0.load_policy.lock_unpoisoned().clone()
     }
 
     /// Scans the directory now, without the debounce delay. Returns the catalog when everything is loaded.
@@ -192,6 +192,21 @@ impl CatalogHandle {
     pub async fn configure(&self, settings: Settings) {
         let mut loader = self.0.loader.lock().await;
         loader.configure(settings);
+        self.0.publish(&mut loader).await;
+        drop(loader);
+        self.0.run_pass(Some(DEBOUNCE)).await;
+    }
+
+    /// Replaces options. When this returns, new runs use YAML agents with the new items; runs in progress keep theirs.
+    pub async fn update(&self, update: CatalogUpdate) {
+        if let Some(timeout) = update.drain_timeout {
+            self.0.draining().set_timeout(timeout);
+        }
+        if let Some(load_policy) = &update.load_policy {
+            self.0.load_policy.lock_unpoisoned().clone_from(load_policy);
+        }
+        let mut loader = self.0.loader.lock().await;
+        loader.update(update);
         self.0.publish(&mut loader).await;
         drop(loader);
         self.0.run_pass(Some(DEBOUNCE)).await;

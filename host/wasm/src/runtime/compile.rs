@@ -55,6 +55,12 @@ impl Compiler {
         Self { worker, limits, permits }
     }
 
+    /// Returns a compiler with other limits, which compiles in the same way.
+    #[must_use]
+    pub fn with_limits(&self, limits: CompileLimits) -> Self {
+        Self::new(self.worker.clone(), limits)
+    }
+
     /// Returns the limits of a compilation.
     pub fn limits(&self) -> &CompileLimits {
         &self.limits

@@ -7,7 +7,7 @@ use hatchery_core::sync::MutexExt;
 use hatchery_core::{ArtifactService, ArtifactUsage, SessionKey, StoreError};
 
 use crate::keyed_lock::{KeyedLock, LockMode, MAX_WAIT, busy};
-use crate::quotas::{AppQuotas, Quota, Quotas};
+use crate::quotas::{LiveQuotas, Quota, Quotas};
 
 /// Maximum number of sessions whose totals are cached.
 const MAX_CACHED_SESSIONS: usize = 16_384;
@@ -19,7 +19,7 @@ type Owner = (Arc<str>, Arc<str>);
 /// the service once and then cached.
 pub(super) struct Ledger {
     inner: Arc<dyn ArtifactService>,
-    quotas: Arc<AppQuotas>,
+    quotas: LiveQuotas,
     /// The totals of a user are read once at a time.
     reads: KeyedLock<Owner>,
     accounts: Mutex<Accounts>,
@@ -65,7 +65,7 @@ struct Totals {
 }
 
 impl Ledger {
-    pub(super) fn new(inner: Arc<dyn ArtifactService>, quotas: Arc<AppQuotas>) -> Self {
+    pub(super) fn new(inner: Arc<dyn ArtifactService>, quotas: LiveQuotas) -> Self {
         Self { inner, quotas, reads: KeyedLock::default(), accounts: Mutex::default() }
     }
 
@@ -164,7 +164,7 @@ impl Reservation {
         let mut accounts = ledger.accounts();
         let Some(account) = accounts.users.get_mut(&owner(session)) else { return Ok(false) };
         let Some(stored) = account.stored(session).or(known) else { return Ok(false) };
-        account.check(ledger.quotas.of(&session.app), session, *is_user_scoped, stored, size)?;
+        account.check(&ledger.quotas.of(&session.app), session, *is_user_scoped, stored, size)?;
         account.saving.add(session, size, *is_user_scoped);
         self.size = self.size + size;
         self.stored = stored;

@@ -46,6 +46,21 @@ pub struct LoadOptions {
     pub progress_delay: Duration,
 }
 
+/// Options that replace those of a catalog that is being served. `None` keeps the one in force.
+#[derive(Default)]
+pub struct CatalogUpdate {
+    /// Agent classes and native items. YAML agents are loaded again with them.
+    pub items: Option<(Factories<AgentKind>, Option<Arc<dyn ItemResolver>>)>,
+    /// Limits of compilations.
+    pub compile: Option<CompileLimits>,
+    /// Decides from now on which files may be loaded. Those that are loaded are checked again, and stop serving if they may
+    /// not.
+    pub load_policy: Option<Option<LoadPolicy>>,
+    pub drain_timeout: Option<Duration>,
+    /// Number of stored revisions of each component.
+    pub max_revisions: Option<usize>,
+}
+
 /// Returns an error with the reason if a file may not be loaded. It is called with the path and the bytes to load, and
 /// may block.
 pub type LoadPolicy = Arc<dyn Fn(&Path, &[u8]) -> Result<(), String> + Send + Sync>;

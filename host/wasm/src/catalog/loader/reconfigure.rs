@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::Loader;
 use super::load::{LoadedFile, check_folders, check_trust};
+use super::{CatalogUpdate, Loader};
 use crate::catalog::scan::FileKind;
 use crate::catalog::settings::Settings;
 use crate::contract::component::{Component, ComponentSettings};
@@ -88,6 +88,34 @@ impl Loader {
         }
         for path in stale {
             self.describe_again(path);
+        }
+    }
+
+    /// Replaces options. Loads in progress whose result may differ begin again.
+    pub(crate) fn update(&mut self, update: CatalogUpdate) {
+        let CatalogUpdate { items, compile, load_policy, drain_timeout, max_revisions } = update;
+        if let Some((agent_classes, native_items)) = items {
+            self.options.agent_classes = agent_classes;
+            self.options.native_items = native_items;
+            self.has_changed = true;
+        }
+        if let Some(limits) = compile {
+            self.options.compiler = self.options.compiler.with_limits(limits);
+        }
+        if let Some(load_policy) = load_policy {
+            self.options.load_policy = load_policy;
+            for (path, file) in self.files.iter_mut().filter(|(_, file)| file.kind == FileKind::Component) {
+                self.tasks.abort(path);
+                file.reset_state();
+                file.needs_admission = true;
+                file.reload_soon();
+            }
+        }
+        if let Some(drain_timeout) = drain_timeout {
+            self.options.drain_timeout = drain_timeout;
+        }
+        if let (Some(revisions), Some(max)) = (&self.options.revisions, max_revisions) {
+            revisions.set_max(max);
         }
     }
 

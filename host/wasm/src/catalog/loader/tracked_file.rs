@@ -31,6 +31,8 @@ pub(super) struct TrackedFile {
     pub(super) component: Option<Arc<Component>>,
     /// False if `component` described itself with settings that are no longer in force.
     pub(super) is_described: bool,
+    /// True if the policy of the host has changed since `component` was loaded.
+    pub(super) needs_admission: bool,
 }
 
 impl TrackedFile {
@@ -47,6 +49,7 @@ impl TrackedFile {
             needs_folder: None,
             component: None,
             is_described: false,
+            needs_admission: false,
         }
     }
 
