@@ -19,6 +19,7 @@ mod tasks;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::{ArcSwap, ArcSwapOption};
 use hatchery_core::matches_wildcard;
 use hatchery_engine::{App, AppDirectory, Runner};
 
@@ -94,27 +95,49 @@ struct Client {
 struct ServiceInner {
     runner: Runner,
     apps: Arc<dyn AppDirectory>,
-    settings: ServerSettings,
-    push: Option<PushSender>,
+    settings: ArcSwap<ServerSettings>,
+    push: ArcSwapOption<PushSender>,
     /// Held while runs are added to a task or cancelled, so that two answers do not become the same run.
     task_locks: TaskLocks,
     task_changes: TaskChanges,
 }
 
+fn push_sender(runner: &Runner, settings: &ServerSettings) -> Option<Arc<PushSender>> {
+    let egress = settings.push.clone()?;
+    Some(Arc::new(PushSender::new(runner.clone(), egress, settings.push_limits)))
+}
+
 impl A2aService {
     /// Creates a service.
     pub fn new(runner: Runner, apps: Arc<dyn AppDirectory>, settings: ServerSettings) -> Self {
-        let push = settings.push.clone().map(|egress| PushSender::new(runner.clone(), egress, settings.push_limits));
+        let push = ArcSwapOption::new(push_sender(&runner, &settings));
+        let settings = ArcSwap::from_pointee(settings);
         let (task_locks, task_changes) = (TaskLocks::default(), TaskChanges::default());
         Self(Arc::new(ServiceInner { runner, apps, settings, push, task_locks, task_changes }), Client::default())
     }
 
     /// Continues push notifications of tasks from before the process was started.
     pub fn resume_push_notifications(&self) {
-        if let Some(push) = &self.0.push {
-            let (push, apps) = (push.clone(), self.app_names());
+        if let Some(push) = self.0.push.load_full() {
+            let apps = self.app_names();
             tokio::spawn(async move { push.resume(&apps).await });
         }
+    }
+
+    /// Replaces the settings. Notifications of tasks that are under way keep the egress policy that they have begun with,
+    /// unless it is withdrawn; `changes_push` is true if there is another one for those to come.
+    pub fn reconfigure(&self, settings: ServerSettings, changes_push: bool) {
+        if changes_push {
+            self.0.push.store(push_sender(&self.0.runner, &settings));
+        }
+        self.0.settings.store(Arc::new(settings));
+        if changes_push {
+            self.resume_push_notifications();
+        }
+    }
+
+    fn settings(&self) -> Arc<ServerSettings> {
+        self.0.settings.load_full()
     }
 
     fn of_client(&self, client: Client) -> Self {
@@ -129,7 +152,7 @@ impl A2aService {
     }
 
     fn is_exposed(&self, app: &str) -> bool {
-        self.0.settings.apps.iter().any(|pattern| matches_wildcard(pattern, app))
+        self.settings().apps.iter().any(|pattern| matches_wildcard(pattern, app))
     }
 
     /// Returns an app that clients may use.
@@ -139,7 +162,7 @@ impl A2aService {
 
     /// Returns the app of the routes that name none.
     fn default_app(&self) -> Option<Arc<App>> {
-        match (&self.0.settings.default_app, self.app_names().as_slice()) {
+        match (&self.settings().default_app, self.app_names().as_slice()) {
             (Some(name), _) => self.app(name),
             (None, [only]) => self.app(only),
             (None, _) => None,
@@ -179,7 +202,7 @@ impl A2aService {
                 push.delete(&app.name, &task.id, &id).await?;
                 Ok(Outcome::Deleted)
             }
-            Operation::ExtendedCard if self.0.settings.has_authentication => {
+            Operation::ExtendedCard if self.settings().has_authentication => {
                 Ok(Outcome::Card(Box::new(self.extended_card(app, &card_url(&self.1.base_url, app)))))
             }
             // The card does not announce one: no client may see more than others.
@@ -199,8 +222,8 @@ impl A2aService {
         StoredTask::load(&self.0.runner, &app.name, id).await
     }
 
-    fn push(&self) -> Result<&PushSender, A2aError> {
-        self.0.push.as_ref().ok_or_else(|| {
+    fn push(&self) -> Result<Arc<PushSender>, A2aError> {
+        self.0.push.load_full().ok_or_else(|| {
             tracing::debug!("a client asks for push notifications; `a2a.push` in hatchery.yaml allows them");
             A2aError::new(ErrorKind::PushNotificationNotSupported, "this host sends no push notifications")
         })

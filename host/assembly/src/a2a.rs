@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use hatchery_a2a::{A2aAgents, A2aService, Egress, ServerSettings};
-use hatchery_engine::{App, AppDirectory, Extensions};
+use hatchery_engine::{App, AppDirectory};
 
-use crate::config::A2aConfig;
+use crate::config::{A2aConfig, Config};
 use crate::egress::{HostEgress, Policies};
 use crate::host::Host;
 use crate::source::AppSource;
 
-/// Registers the agent class of remote agents. Returns the agents and their policies.
-pub(crate) fn register_agents(config: &A2aConfig, extensions: &mut Extensions) -> (A2aAgents, Policies) {
+/// Returns the configured agents of other hosts, and the policies of their requests.
+pub(crate) fn agents(config: &A2aConfig) -> (A2aAgents, Policies) {
     // Cards are checked when the configuration is read.
     let used = config.agents.iter().filter(|(_, agent)| agent.refusal.is_none());
     let policies = used.filter_map(|(name, agent)| {
@@ -23,9 +23,7 @@ pub(crate) fn register_agents(config: &A2aConfig, extensions: &mut Extensions) -
         .iter()
         .filter_map(|(name, agent)| Some((name.clone(), agent.settings(policies.get(name)?.clone()))));
     let refused = config.agents.iter().filter_map(|(name, agent)| Some((name.clone(), agent.refusal.clone()?)));
-    let agents = A2aAgents::new(agents).with_refused(refused);
-    agents.register(extensions);
-    (agents, policies)
+    (A2aAgents::new(agents).with_refused(refused), policies)
 }
 
 /// Returns the policy of push notifications. `None` if there are none.
@@ -46,23 +44,27 @@ impl AppDirectory for ExposedApps {
     }
 }
 
+/// Returns the settings of the A2A server, with the policy of push notifications.
+pub(crate) fn server_settings(config: &Config, push: Option<Arc<HostEgress>>) -> ServerSettings {
+    let default = ServerSettings::default();
+    ServerSettings {
+        apps: config.a2a.expose.apps.clone(),
+        default_app: config.a2a.expose.default_app.clone(),
+        public_url: config.a2a.public_url.clone(),
+        is_tls: config.server.tls.is_some(),
+        has_authentication: config.server.auth.is_some(),
+        blocking_timeout: config.a2a.blocking_timeout.unwrap_or(default.blocking_timeout),
+        keep_alive: config.server.keep_alive,
+        max_runs: config.server.max_concurrent_runs,
+        push: push.map(|policy| policy as Arc<dyn Egress>),
+        push_limits: default.push_limits,
+    }
+}
+
 impl Host {
-    /// Returns the host as an A2A server. It offers the apps that the configuration exposes.
+    /// Returns the host as an A2A server. It offers the apps that the configuration in force exposes.
     pub fn a2a_service(&self) -> A2aService {
-        let (config, default) = (self.config(), ServerSettings::default());
-        let push = self.push_policy().map(|policy| policy.clone() as Arc<dyn Egress>);
-        let settings = ServerSettings {
-            apps: config.a2a.expose.apps.clone(),
-            default_app: config.a2a.expose.default_app.clone(),
-            public_url: config.a2a.public_url.clone(),
-            is_tls: config.server.tls.is_some(),
-            has_authentication: config.server.auth.is_some(),
-            blocking_timeout: config.a2a.blocking_timeout.unwrap_or(default.blocking_timeout),
-            keep_alive: config.server.keep_alive,
-            max_runs: config.server.max_concurrent_runs,
-            push,
-            push_limits: default.push_limits,
-        };
-        A2aService::new(self.runner().clone(), Arc::new(ExposedApps(self.apps().clone())), settings)
+        let apps = Arc::new(ExposedApps(self.apps().clone()));
+        self.live().add_a2a_service(|settings| A2aService::new(self.runner().clone(), apps, settings))
     }
 }

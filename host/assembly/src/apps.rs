@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use hatchery_core::ItemResolver;
 use hatchery_engine::compaction::ConfiguredCompaction;
@@ -17,7 +18,17 @@ use crate::source::{AppSource, CatalogReport, ComponentDetail, RestoreError};
 /// The apps of another source, with their settings from a configuration.
 pub(crate) struct ConfiguredApps<S> {
     source: S,
+    settings: LiveAppSettings,
+}
+
+/// The settings of apps in the configuration in force. Clones share them.
+#[derive(Clone)]
+pub(crate) struct LiveAppSettings {
     catalog: Arc<dyn CatalogSource>,
+    current: Arc<ArcSwap<SettingsTable>>,
+}
+
+struct SettingsTable {
     /// Settings of apps without settings of their own.
     defaults: ResolvedConfig,
     apps: BTreeMap<String, ResolvedConfig>,
@@ -35,9 +46,21 @@ impl ResolvedConfig {
     }
 }
 
-impl<S: AppSource> ConfiguredApps<S> {
-    /// Applies `config` to the apps of `source`. Summarizers are looked up in `catalog`.
-    pub(crate) fn new(source: S, config: &Config, catalog: Arc<dyn CatalogSource>) -> Self {
+impl LiveAppSettings {
+    /// Summarizers are looked up in `catalog`.
+    pub(crate) fn new(config: &Config, catalog: Arc<dyn CatalogSource>) -> Self {
+        let current = Arc::new(ArcSwap::from_pointee(SettingsTable::new(config, catalog.as_ref())));
+        Self { catalog, current }
+    }
+
+    /// Replaces the settings. Runs keep those that they have started with.
+    pub(crate) fn replace(&self, config: &Config) {
+        self.current.store(Arc::new(SettingsTable::new(config, self.catalog.as_ref())));
+    }
+}
+
+impl SettingsTable {
+    fn new(config: &Config, catalog: &dyn CatalogSource) -> Self {
         let compaction = |key: &str, config: &AppConfig| {
             let settings = config.compaction.clone()?;
             Some(Arc::new(ConfiguredCompaction::new(format!("{key}.compaction"), settings, catalog.snapshot())))
@@ -49,7 +72,14 @@ impl<S: AppSource> ConfiguredApps<S> {
             let compaction = compaction(&format!("apps.{name}"), app).or_else(|| defaults.compaction.clone());
             (name.clone(), ResolvedConfig { config: app.with_defaults(app_defaults), compaction })
         });
-        Self { apps: apps.collect(), source, defaults, catalog }
+        Self { apps: apps.collect(), defaults }
+    }
+}
+
+impl<S: AppSource> ConfiguredApps<S> {
+    /// Applies `settings` to the apps of `source`.
+    pub(crate) fn new(source: S, settings: LiveAppSettings) -> Self {
+        Self { source, settings }
     }
 }
 
@@ -57,11 +87,12 @@ impl<S: AppSource> ConfiguredApps<S> {
 impl<S: AppSource> AppSource for ConfiguredApps<S> {
     fn app(&self, name: &str) -> Option<Arc<App>> {
         let app = self.source.app(name)?;
-        let resolved = self.apps.get(name).unwrap_or(&self.defaults);
+        let settings = self.settings.current.load();
+        let resolved = settings.apps.get(name).unwrap_or(&settings.defaults);
         if resolved.config == AppConfig::default() {
             return Some(app);
         }
-        Some(Arc::new(App::clone(&app).with_settings(resolved.settings(self.catalog.as_ref()))))
+        Some(Arc::new(App::clone(&app).with_settings(resolved.settings(self.settings.catalog.as_ref()))))
     }
 
     fn app_names(&self) -> Vec<String> {
@@ -131,7 +162,8 @@ mod tests {
 
     fn apps(yaml: &str) -> ConfiguredApps<Apps> {
         let config = Config::parse(yaml, Path::new("hatchery.yaml")).unwrap();
-        ConfiguredApps::new(Apps, &config, Arc::new(CatalogSnapshot::fixed(StaticCatalog::default())))
+        let catalog = Arc::new(CatalogSnapshot::fixed(StaticCatalog::default()));
+        ConfiguredApps::new(Apps, LiveAppSettings::new(&config, catalog))
     }
 
     #[test]

@@ -11,21 +11,27 @@ use hatchery_executors::VertexExecutor;
 
 use crate::config::{CodeExecutorConfig, ContainerConfig};
 
-/// Executors by name. Those that cannot be created are missing.
-pub(crate) type CodeExecutors = BTreeMap<String, Arc<RevocableExecutor>>;
+/// Executors by name. All agents share an executor, and with it the containers of their sessions.
+pub(crate) type CodeExecutors = BTreeMap<String, ConfiguredExecutor>;
 
-/// Registers the executors by their names. All agents share an executor, and with it the containers of their sessions.
-pub(crate) fn register(configs: &BTreeMap<String, CodeExecutorConfig>, extensions: &mut Extensions) -> CodeExecutors {
-    let mut executors = CodeExecutors::new();
-    for (name, config) in configs {
-        let executor = create(name, config).map(|executor| Arc::new(RevocableExecutor::new(executor)));
-        if let Ok(executor) = &executor {
-            executors.insert(name.clone(), executor.clone());
-        }
-        let executor = executor.map(|executor| -> Arc<dyn CodeExecutor> { executor });
+/// An executor, or why it cannot be used.
+type ConfiguredExecutor = Result<Arc<RevocableExecutor>, String>;
+
+/// Creates the executors of a configuration. Those of `kept` are used again.
+pub(crate) fn executors(configs: &BTreeMap<String, CodeExecutorConfig>, mut kept: CodeExecutors) -> CodeExecutors {
+    let executor = |(name, config): (&String, &CodeExecutorConfig)| {
+        let create = || create(name, config).map(|executor| Arc::new(RevocableExecutor::new(executor)));
+        (name.clone(), kept.remove(name).unwrap_or_else(create))
+    };
+    configs.iter().map(executor).collect()
+}
+
+/// Registers the executors by their names.
+pub(crate) fn register(executors: &CodeExecutors, extensions: &mut Extensions) {
+    for (name, executor) in executors {
+        let executor = executor.clone().map(|executor| -> Arc<dyn CodeExecutor> { executor });
         extensions.code_executors.register(name, move |_| executor.clone());
     }
-    executors
 }
 
 /// Withdraws the executors that were removed or are not trusted any more. Returns them, each of them once.
@@ -35,8 +41,9 @@ pub(crate) fn withdraw<'a>(
 ) -> impl Iterator<Item = &'a Arc<RevocableExecutor>> {
     executors
         .iter()
+        .filter_map(|(name, executor)| Some((name, executor.as_ref().ok()?)))
         .filter(|(name, executor)| {
-            let is_kept = configs.get(*name).is_some_and(|config| config.refusal.is_none());
+            let is_kept = configs.get(name.as_str()).is_some_and(|config| config.refusal.is_none());
             !is_kept && !executor.is_withdrawn.swap(true, Ordering::Relaxed)
         })
         .map(|(_, executor)| executor)
@@ -64,7 +71,7 @@ impl CodeExecutor for RevocableExecutor {
         if self.is_withdrawn.load(Ordering::Relaxed) {
             let message = format!(
                 "the code executor `{}` was removed from hatchery.yaml or is not trusted any more; the operator can review \
-                 it with `hatchery trust DIR` and start the host again",
+                 it with `hatchery trust DIR`",
                 self.name()
             );
             return Err(ToolError::Recoverable(message));
@@ -120,7 +127,7 @@ mod tests {
 
     #[test]
     fn what_was_removed_or_lost_its_trust_is_withdrawn_once() {
-        let executor = |name| (String::from(name), Arc::new(RevocableExecutor::new(Arc::new(Named(name)))));
+        let executor = |name| (String::from(name), Ok(Arc::new(RevocableExecutor::new(Arc::new(Named(name))))));
         let executors: CodeExecutors = ["kept", "refused", "removed"].map(executor).into();
         let refused = CodeExecutorConfig { refusal: Some("no".into()), ..CodeExecutorConfig::default() };
         let configs: BTreeMap<_, _> =
@@ -128,6 +135,6 @@ mod tests {
         let withdrawn: Vec<_> = withdraw(&executors, &configs).map(|executor| executor.name()).collect();
         assert_eq!(withdrawn, ["refused", "removed"]);
         assert_eq!(withdraw(&executors, &configs).count(), 0);
-        assert!(!executors["kept"].is_withdrawn.load(Ordering::Relaxed));
+        assert!(!executors["kept"].as_ref().unwrap().is_withdrawn.load(Ordering::Relaxed));
     }
 }

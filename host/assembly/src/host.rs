@@ -4,17 +4,18 @@ mod builder;
 mod catalog_events;
 mod connections;
 mod error;
+mod live_config;
 mod native;
 mod reload;
+mod sections;
 mod settings;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use hatchery_a2a::A2aAgents;
-use hatchery_core::{Content, Plugin, RunConfig, Services};
-use hatchery_engine::plugins::ConfiguredPlugins;
-use hatchery_engine::{App, CatalogSource, Factories, Run, RunRequest, Runner};
+use hatchery_core::{Content, RunConfig, Services};
+use hatchery_engine::{App, CatalogSource, Run, RunRequest, Runner};
 use hatchery_eval::Evaluations;
 use hatchery_mcp::McpServers;
 use hatchery_openapi::Apis;
@@ -24,12 +25,12 @@ use tokio::sync::watch;
 
 pub use builder::{HostBuilder, NAMES_FILE, protected_paths, user_code_cache};
 pub use error::HostError;
+pub use live_config::{ApplyConfig, ConfigChange, ConfigSubscriber};
 pub use settings::{known_apps, unknown_apps, unknown_components};
 
-use connections::Connections;
+use live_config::{LiveConfig, Trigger};
 
 use crate::config::Config;
-use crate::egress::HostEgress;
 use crate::services::Scripts;
 use crate::source::AppSource;
 
@@ -38,18 +39,14 @@ use crate::source::AppSource;
 /// Runs of one session wait for each other; runs of different sessions are independent. A host that watches its folder
 /// applies changes of files while it runs; active runs finish with the code that they have started with.
 pub struct Host {
-    config: Config,
+    live: Arc<LiveConfig>,
     /// The configuration file, for error messages.
     file: PathBuf,
-    plugin_names: Vec<String>,
     apps: Arc<dyn AppSource>,
     runner: Runner,
     evaluations: Evaluations,
     traces: TraceStore,
     host_events: HostEvents,
-    scripts: Scripts,
-    connections: Connections,
-    registered_plugins: Factories<Arc<dyn Plugin>>,
     catalog_source: Arc<dyn CatalogSource>,
     /// The components and YAML agents of the folder. `None` if there is no folder.
     catalog: Option<CatalogHandle>,
@@ -125,38 +122,61 @@ impl Host {
         self.runner.services()
     }
 
-    /// Returns the settings of the host, with the overrides of the builder.
-    pub fn config(&self) -> &Config {
-        &self.config
+    /// Returns the settings in force, with the overrides of the builder.
+    pub fn config(&self) -> Arc<Config> {
+        self.live.config()
+    }
+
+    /// Reads the configuration file again and applies it without a restart, as a host that watches its folder does by
+    /// itself. Returns false if it cannot be used: the one before stays in force, and the log has the reason.
+    pub async fn reload_config(&self) -> bool {
+        self.live.reload(Trigger::Request).await
+    }
+
+    /// Returns a function that does what [`Host::reload_config`] does, and does not borrow the host.
+    pub fn config_reloader(&self) -> impl AsyncFn() -> bool + use<> {
+        let live = Arc::downgrade(&self.live);
+        async move || match live.upgrade() {
+            Some(live) => live.reload(Trigger::Request).await,
+            None => false,
+        }
+    }
+
+    /// Adds a part of the program that was made from the configuration `used` and follows its changes.
+    ///
+    /// # Errors
+    /// If another configuration is in force meanwhile, and the part refuses it.
+    pub async fn follow_config(&self, subscriber: Arc<dyn ConfigSubscriber>, used: &Config) -> Result<(), String> {
+        self.live.subscribe(subscriber, used).await
     }
 
     /// Returns the names of the configured plugins, in order.
-    pub fn plugin_names(&self) -> &[String] {
-        &self.plugin_names
+    pub fn plugin_names(&self) -> Vec<String> {
+        self.live.parts.plugins.names()
     }
 
     /// Returns the folders of scripts for scripted models.
     pub fn scripts(&self) -> &Scripts {
-        &self.scripts
+        &self.live.parts.scripts
     }
 
     /// Returns the MCP servers of the configuration.
     pub fn mcp_servers(&self) -> &McpServers {
-        &self.connections.mcp_servers
+        &self.live.parts.connections.mcp_servers
     }
 
     /// Returns the configured agents of other hosts.
     pub fn a2a_agents(&self) -> &A2aAgents {
-        &self.connections.a2a_agents
+        &self.live.parts.connections.a2a_agents
     }
 
     /// Returns the HTTP APIs of the configuration whose operations are tools.
     pub fn openapi(&self) -> &Apis {
-        &self.connections.openapi
+        &self.live.parts.connections.openapi
     }
 
-    pub(crate) fn push_policy(&self) -> Option<&Arc<HostEgress>> {
-        self.connections.push_policy.as_ref()
+    pub(crate) fn live(&self) -> &LiveConfig {
+        &self.live
     }
 
     pub(crate) fn catalog_source(&self) -> &Arc<dyn CatalogSource> {
@@ -186,21 +206,22 @@ impl Host {
     ///
     /// # Errors
     /// If a configured plugin does not exist.
-    pub async fn finish_loading(&mut self) -> Result<(), HostError> {
+    pub async fn finish_loading(&self) -> Result<(), HostError> {
         self.loaded().await;
-        let plugins =
-            ConfiguredPlugins::new(&self.config.plugins, &self.registered_plugins, self.catalog_source.clone())
-                .map_err(|source| HostError::Plugin { file: self.file.clone(), source })?;
-        self.plugin_names = plugins.names();
-        Ok(())
+        // A plugin that is missing is the problem below.
+        let _ = self.runner.refresh_plugins();
+        match self.live.parts.plugins.problem() {
+            Some(source) => Err(HostError::Plugin { file: self.file.clone(), source }),
+            None => Ok(()),
+        }
     }
 
     /// Logs the plugins and the settings of apps, and warns of settings for apps and components that do not exist.
     pub fn log_settings(&self) {
-        let report = self.apps.report();
-        settings::log_settings(&self.config, &self.plugin_names);
-        settings::warn_of_unknown_apps(&self.config, self.apps.app_names(), &report);
-        settings::warn_of_unknown_components(&self.config, &report);
+        let (config, report) = (self.config(), self.apps.report());
+        settings::log_settings(&config, &self.plugin_names());
+        settings::warn_of_unknown_apps(&config, self.apps.app_names(), &report);
+        settings::warn_of_unknown_components(&config, &report);
     }
 
     /// Waits until no run is active, then closes the plugins, the toolsets of all apps, the connections to MCP servers and
@@ -210,7 +231,7 @@ impl Host {
         for app in self.apps.app_names().iter().filter_map(|name| self.apps.app(name)) {
             app.close().await;
         }
-        self.connections.close().await;
+        self.live.parts.connections.close().await;
     }
 }
 

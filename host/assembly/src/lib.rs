@@ -81,8 +81,8 @@ pub use config::{
 pub use hatchery_mcp::Browser;
 pub use hatchery_stores::adk_sessions;
 pub use host::{
-    Host, HostBuilder, HostError, NAMES_FILE, known_apps, protected_paths, unknown_apps, unknown_components,
-    user_code_cache,
+    ApplyConfig, ConfigChange, ConfigSubscriber, Host, HostBuilder, HostError, NAMES_FILE, known_apps, protected_paths,
+    unknown_apps, unknown_components, user_code_cache,
 };
 pub use host_key::HostKeyError;
 pub use services::ServiceSource;

@@ -1,6 +1,5 @@
 //! The apps and tools of the host for MCP clients.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -14,15 +13,13 @@ use crate::config::Config;
 use crate::host::Host;
 use crate::host_key;
 use crate::services;
-use crate::source::AppSource;
+use crate::source::{AppSource, ComponentReport};
 use crate::storage::Storage;
 
 /// The apps of the host, and the tools of its components.
 struct ExposedCatalog {
     apps: Arc<dyn AppSource>,
     items: Arc<dyn CatalogSource>,
-    /// Components whose tools no client may call.
-    private: BTreeSet<String>,
     /// The folder. `None` if all apps are native.
     catalog: Option<CatalogHandle>,
 }
@@ -41,8 +38,10 @@ impl AppDirectory for ExposedCatalog {
 impl McpCatalog for ExposedCatalog {
     fn tool_names(&self) -> Vec<String> {
         let components = self.apps.report().components;
-        let public = components.iter().filter(|component| !self.private.contains(&component.name));
-        public.flat_map(|component| component.tools.iter().map(|tool| format!("{}/{tool}", component.name))).collect()
+        let names = |component: &ComponentReport| {
+            component.tools.iter().map(|tool| format!("{}/{tool}", component.name)).collect::<Vec<_>>()
+        };
+        components.iter().flat_map(names).collect()
     }
 
     fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
@@ -64,13 +63,14 @@ impl McpCatalog for ExposedCatalog {
 }
 
 /// Returns what the configuration exposes, with these patterns of tools in addition.
-fn exposure(config: &Config, tools: Vec<String>) -> Exposure {
+pub(crate) fn exposure(config: &Config, tools: &[String]) -> Exposure {
     let expose = config.mcp.expose.clone();
     // Invalid prompts are errors when the file is read.
     let prompts = expose.prompts.into_iter().filter_map(|(name, prompt)| Some((name, prompt.prompt().ok()?)));
     Exposure {
         apps: expose.apps,
-        tools: expose.tools.into_iter().chain(tools).collect(),
+        tools: expose.tools.into_iter().chain(tools.iter().cloned()).collect(),
+        private: config.components.iter().filter(|(_, it)| it.private).map(|(name, _)| name.clone()).collect(),
         prompts: prompts.collect(),
         resources: expose.resources.iter().map(|(uri, resource)| resource.resource(uri)).collect(),
     }
@@ -102,17 +102,15 @@ impl Host {
     }
 
     /// Returns the host as an MCP server, for clients that reach it by `origin`. It offers the apps and tools that the
-    /// configuration exposes, and the tools that match these patterns.
+    /// configuration in force exposes, and the tools that match these patterns.
     pub fn mcp_service(&self, origin: CallerOrigin, tools: Vec<String>) -> McpService {
-        let config = self.config();
-        let private = config.components.iter().filter(|(_, component)| component.private);
-        let catalog = ExposedCatalog {
+        let catalog = Arc::new(ExposedCatalog {
             apps: self.apps().clone(),
             items: self.catalog_source().clone(),
-            private: private.map(|(name, _)| name.clone()).collect(),
             catalog: self.catalog_handle().cloned(),
-        };
-        McpService::new(self.runner().clone(), Arc::new(catalog), exposure(config, tools), origin)
-            .with_max_runs(config.server.max_concurrent_runs)
+        });
+        self.live().add_mcp_service(tools, |exposure, max_runs| {
+            McpService::new(self.runner().clone(), catalog, exposure, origin).with_max_runs(max_runs)
+        })
     }
 }

@@ -1,11 +1,44 @@
-//! Models of apps that cannot be used, for example because their key is missing.
+//! The models of the configuration, and models of apps that cannot be used, for example because their key is missing.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use hatchery_core::{Agent, AgentKind, ModelError, ModelRef, ModelResolver};
+use arc_swap::ArcSwap;
+use hatchery_core::{Agent, AgentKind, Embedder, Model, ModelCapabilities, ModelError, ModelRef, ModelResolver};
 use hatchery_engine::App;
+use hatchery_models::ModelProviders;
+
+/// The model providers of the configuration in force. Runs keep the models that they have started with.
+pub(crate) struct LiveModels(ArcSwap<ModelProviders>);
+
+impl LiveModels {
+    pub(crate) fn new(providers: ModelProviders) -> Self {
+        Self(ArcSwap::from_pointee(providers))
+    }
+
+    pub(crate) fn providers(&self) -> Arc<ModelProviders> {
+        self.0.load_full()
+    }
+
+    pub(crate) fn replace(&self, providers: Arc<ModelProviders>) {
+        self.0.store(providers);
+    }
+}
+
+impl ModelResolver for LiveModels {
+    fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        self.0.load().model(name)
+    }
+
+    fn embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, ModelError> {
+        self.0.load().embedder(name)
+    }
+
+    fn capabilities(&self, name: &str) -> ModelCapabilities {
+        self.0.load().capabilities(name)
+    }
+}
 
 /// A model that agents name and that cannot be used.
 #[derive(Debug)]

@@ -29,28 +29,44 @@ struct ToolsetArgs {
     max_results: Option<usize>,
 }
 
-/// Registers the toolset `FilesRetrieval`, which takes arguments, and the toolset `retrieval:NAME` for each index, which
-/// all agents share.
+/// What agents search, by name. All agents share an index.
+pub(crate) type Indexes = BTreeMap<String, ConfiguredIndex>;
+
+/// An index of a folder, or of artifacts.
+#[derive(Clone)]
+pub(crate) struct ConfiguredIndex {
+    description: String,
+    index: RetrievalIndex,
+}
+
+/// Creates the indexes of a configuration. Those of `kept` are used again.
 ///
 /// # Errors
 /// If no model provider has a configured embedder.
-pub(crate) fn register(
+pub(crate) fn indexes(
     configs: &BTreeMap<String, RetrievalConfig>,
     storage: &Storage,
     models: &dyn ModelResolver,
-    extensions: &mut Extensions,
-) -> Result<(), ServicesError> {
+    kept: &Indexes,
+) -> Result<Indexes, ServicesError> {
     let index = |(name, config): (&String, &RetrievalConfig)| {
+        if let Some(kept) = kept.get(name) {
+            return Ok((name.clone(), kept.clone()));
+        }
         let file = match storage {
             Storage::Directory(folder) => Some(folder.join(INDEXES_FOLDER).join(format!("{name}.db"))),
             Storage::InMemory => None,
         };
         let index = config.index(file, models);
         let index = index.map_err(|source| ServicesError::RetrievalEmbedder { name: name.clone(), source })?;
-        Ok((name.clone(), (config.description.clone(), index)))
+        Ok((name.clone(), ConfiguredIndex { description: config.description.clone(), index }))
     };
-    let indexes: Arc<BTreeMap<_, _>> = Arc::new(configs.iter().map(index).collect::<Result<_, ServicesError>>()?);
-    for name in configs.keys() {
+    configs.iter().map(index).collect()
+}
+
+/// Registers the toolset `FilesRetrieval`, which takes arguments, and the toolset `retrieval:NAME` for each index.
+pub(crate) fn register(indexes: Arc<Indexes>, extensions: &mut Extensions) {
+    for name in indexes.keys() {
         let (indexes, name) = (indexes.clone(), name.clone());
         extensions.toolsets.register(format!("retrieval:{name}"), move |args| create(&indexes, Some(&name), args));
     }
@@ -58,15 +74,10 @@ pub(crate) fn register(
     for alias in ALIASES {
         extensions.toolsets.register_alias(alias, TOOLSET);
     }
-    Ok(())
 }
 
 /// Creates the toolset of an index. The only one needs no name.
-fn create(
-    indexes: &BTreeMap<String, (String, RetrievalIndex)>,
-    name: Option<&String>,
-    args: JsonMap,
-) -> Result<Arc<dyn Toolset>, String> {
+fn create(indexes: &Indexes, name: Option<&String>, args: JsonMap) -> Result<Arc<dyn Toolset>, String> {
     let ToolsetArgs { index, max_results } =
         serde_json::from_value(Value::Object(args)).map_err(|error| error.to_string())?;
     let available = || {
@@ -82,7 +93,7 @@ fn create(
         (None, 1) => indexes.first_key_value(),
         (None, _) => None,
     };
-    let (name, (description, index)) = found.ok_or_else(|| match name {
+    let (name, ConfiguredIndex { description, index }) = found.ok_or_else(|| match name {
         Some(name) => format!("hatchery.yaml has no `{name}` below `retrieval`; available: {}", available()),
         None => format!("`index` is missing: a name below `retrieval` in hatchery.yaml; available: {}", available()),
     })?;

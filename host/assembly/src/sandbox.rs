@@ -7,33 +7,61 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hatchery_core::{CallContext, CodeExecutor, CodeInput, CodeOutput, DEFAULT_CODE_EXECUTOR, ItemKind, ToolError};
 use hatchery_engine::Extensions;
-use hatchery_wasm::{LoadOptions, load_component};
+use hatchery_wasm::{CompileLimits, LoadOptions, Settings, load_component};
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
 
 /// The file, below the folders of an installation.
 const COMPONENT: &str = "components/sandbox.wasm";
 
-/// Registers the default executor, unless there is one of its name. `file` replaces the places of an installation. With
-/// `preload` the component is compiled when an agent refers to it, otherwise when code runs first.
-pub(crate) fn register(file: Option<PathBuf>, options: &LoadOptions, preload: bool, extensions: &mut Extensions) {
-    if extensions.code_executors.contains(DEFAULT_CODE_EXECUTOR) {
-        return;
+/// The default executor. Clones share the component.
+#[derive(Clone)]
+pub(crate) struct CodeSandbox(Arc<Sandbox>);
+
+impl CodeSandbox {
+    /// `file` replaces the places of an installation. With `preload` the component is compiled when an agent refers to it,
+    /// otherwise when code runs first.
+    pub(crate) fn new(file: Option<PathBuf>, options: &LoadOptions, preload: bool) -> Self {
+        let files = match file {
+            Some(file) => vec![file],
+            None => installed_files(std::env::current_exe().ok().as_deref(), |name| std::env::var_os(name)),
+        };
+        Self(Arc::new(Sandbox { files, options: options.clone(), preload, executor: OnceCell::new() }))
     }
-    let files = match file {
-        Some(file) => vec![file],
-        None => installed_files(std::env::current_exe().ok().as_deref(), |name| std::env::var_os(name)),
-    };
-    let sandbox = Arc::new(Sandbox { files, options: options.clone(), executor: OnceCell::new() });
-    extensions.code_executors.register(DEFAULT_CODE_EXECUTOR, move |_| {
-        sandbox.file()?;
-        if let (true, Ok(runtime)) = (preload, Handle::try_current()) {
-            let sandbox = sandbox.clone();
-            // Its failure is reported when code is to run.
-            runtime.spawn(async move { drop(sandbox.executor().await) });
+
+    /// Returns the executor with changed settings. It is the same if none concern it.
+    pub(crate) fn with_settings(&self, settings: &Settings, compile: &CompileLimits) -> Self {
+        let Sandbox { files, options, preload, .. } = &*self.0;
+        let is_same = options.settings.of(DEFAULT_CODE_EXECUTOR) == settings.of(DEFAULT_CODE_EXECUTOR);
+        if is_same && options.compiler.limits() == compile {
+            return self.clone();
         }
-        Ok(sandbox.clone() as Arc<dyn CodeExecutor>)
-    });
+        let compiler = options.compiler.with_limits(compile.clone());
+        let options = LoadOptions { settings: settings.clone(), compiler, ..options.clone() };
+        Self(Arc::new(Sandbox { files: files.clone(), options, preload: *preload, executor: OnceCell::new() }))
+    }
+
+    /// Returns true if both are the same executor.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Registers the executor, unless there is one of its name.
+    pub(crate) fn register(&self, extensions: &mut Extensions) {
+        if extensions.code_executors.contains(DEFAULT_CODE_EXECUTOR) {
+            return;
+        }
+        let sandbox = self.0.clone();
+        extensions.code_executors.register(DEFAULT_CODE_EXECUTOR, move |_| {
+            sandbox.file()?;
+            if let (true, Ok(runtime)) = (sandbox.preload, Handle::try_current()) {
+                let sandbox = sandbox.clone();
+                // Its failure is reported when code is to run.
+                runtime.spawn(async move { drop(sandbox.executor().await) });
+            }
+            Ok(sandbox.clone() as Arc<dyn CodeExecutor>)
+        });
+    }
 }
 
 /// Returns the places of the component, in the order of precedence: the user's data folder, the folder of the program,
@@ -56,6 +84,7 @@ struct Sandbox {
     /// The places of the component. The first that exists counts.
     files: Vec<PathBuf>,
     options: LoadOptions,
+    preload: bool,
     executor: OnceCell<Arc<dyn CodeExecutor>>,
 }
 

@@ -12,7 +12,7 @@ use hatchery_core::{
     SessionService, StoreError,
 };
 use hatchery_models::{BaseUrl, HashedNgrams, ModelProviders, Settings, WritableFolders, scripted};
-use hatchery_stores::{DirectoryCredentials, Durability, MemoryCredentials, SimilaritySearch, permissions};
+use hatchery_stores::{DirectoryCredentials, Durability, LiveQuotas, MemoryCredentials, SimilaritySearch, permissions};
 use thiserror::Error;
 
 use crate::catalog::component_settings;
@@ -149,7 +149,8 @@ impl Scripts {
 /// Opens the services of `config` and wraps them in its quotas. Services without a URI use `storage`: SQLite for
 /// sessions and memory, files for artifacts.
 pub async fn open(config: &Config, storage: &Storage, scripts: &Scripts) -> Result<Services, ServicesError> {
-    open_with(config, storage, models(config, scripts), &ServiceOverrides::default()).await
+    let quotas = LiveQuotas::from(Arc::new(config.app_quotas()));
+    open_with(config, storage, models(config, scripts), &ServiceOverrides::default(), &quotas).await
 }
 
 /// Returns the URIs of the session, artifact and memory service.
@@ -177,12 +178,13 @@ pub(crate) fn credentials(config: &Config, storage: &Storage, signer: &EventSign
     }
 }
 
-/// Like [`open`], with objects instead of configured services. Quotas apply to them too.
+/// Like [`open`], with objects instead of configured services. The quotas apply to them too.
 pub(crate) async fn open_with(
     config: &Config,
     storage: &Storage,
     models: Arc<dyn ModelResolver>,
     overrides: &ServiceOverrides,
+    quotas: &LiveQuotas,
 ) -> Result<Services, ServicesError> {
     let [sessions, artifacts, memory] = uris(config, storage);
     let (session_object, artifact_object) = (object(&overrides.sessions), object(&overrides.artifacts));
@@ -227,7 +229,7 @@ pub(crate) async fn open_with(
         Some(keys) => keys.encrypt(services),
         None => services,
     };
-    Ok(config.app_quotas().enforce(services))
+    Ok(quotas.enforce(services))
 }
 
 async fn open_sessions(uri: &str, durability: Durability) -> Result<Arc<dyn SessionService>, StoreError> {
@@ -297,6 +299,11 @@ pub const DEFAULT_EMBEDDER: &str = HashedNgrams::NAME;
 /// Returns the providers of hosted and scripted models.
 pub fn model_providers(config: &Config, scripts: &Scripts) -> ModelProviders {
     ModelProviders::with_defaults(model_settings(Settings::from_env(), config, scripts))
+}
+
+/// Returns the providers of a changed configuration, with those of `before` that were registered.
+pub(crate) fn replaced_providers(before: &ModelProviders, config: &Config, scripts: &Scripts) -> ModelProviders {
+    before.with_settings(model_settings(Settings::from_env(), config, scripts))
 }
 
 /// Creates the data folder, with access for its owner only and a `.gitignore` that covers its content. If the folder

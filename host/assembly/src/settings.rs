@@ -58,6 +58,9 @@ pub struct SettingsReport {
     /// By key.
     pub settings: Vec<Setting>,
     pub prices: PricesConfig,
+    /// The keys that have changed in the file since the start, and apply at the next one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<String>,
 }
 
 impl SettingsReport {
@@ -91,7 +94,21 @@ impl SettingsReport {
         for setting in flags {
             add(setting);
         }
-        Self { file: Some(file.to_owned()), settings: settings.into_values().collect(), prices: config.prices.clone() }
+        let (settings, pending) = (settings.into_values().collect(), Vec::new());
+        Self { file: Some(file.to_owned()), settings, prices: config.prices.clone(), pending }
+    }
+
+    /// Reports that these keys apply at the next start. Their settings are those of `before`.
+    #[must_use]
+    pub fn with_pending(self, keys: &[&str], before: &Self) -> Self {
+        let is_pending = |setting: &&Setting| {
+            keys.iter()
+                .any(|key| setting.key.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+        };
+        let kept = before.settings.iter().filter(is_pending);
+        let mut settings: Vec<_> = self.settings.iter().filter(|it| !is_pending(it)).chain(kept).cloned().collect();
+        settings.sort_by(|one, other| one.key.cmp(&other.key));
+        Self { settings, pending: keys.iter().map(|&key| key.to_owned()).collect(), ..self }
     }
 }
 

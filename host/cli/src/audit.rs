@@ -71,11 +71,21 @@ impl<S: Subscriber> Layer<S> for AuditLayer {
 
 /// Opens the log at `path`. Audit events are written to it from now on.
 pub fn open(path: &Path, config: &AuditConfig) -> anyhow::Result<()> {
+    prepare(Some(path), config)?();
+    Ok(())
+}
+
+/// Opens the log at `path`, or none. Returns what makes it the one that audit events are written to.
+pub fn prepare(path: Option<&Path>, config: &AuditConfig) -> anyhow::Result<impl FnOnce() + Send + use<>> {
+    let log = path.map(|path| create(path, config)).transpose()?;
+    Ok(move || *lock_log() = log)
+}
+
+fn create(path: &Path, config: &AuditConfig) -> anyhow::Result<Log> {
     let file = RotatingFile::open(path, config.max_size.bytes() as u64, config.max_backups).with_context(|| {
         format!("cannot open the audit log {}; set `audit.file` in hatchery.yaml to another file", path.display())
     })?;
-    *lock_log() = Some(Log { file, is_failing: false });
-    Ok(())
+    Ok(Log { file, is_failing: false })
 }
 
 /// Opens the log of a folder's server, which may be writing to it. This process adds lines and leaves it to the server to

@@ -162,7 +162,7 @@ pub fn builder(source: ConfigSource, args: &StorageArgs) -> HostBuilder {
 
 /// Opens a host, with a progress bar while components are loaded.
 pub async fn open(builder: HostBuilder) -> anyhow::Result<Host> {
-    let mut host = start(builder).await?;
+    let host = start(builder).await?;
     host.finish_loading().await?;
     Ok(host)
 }

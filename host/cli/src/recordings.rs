@@ -36,7 +36,7 @@ pub async fn replay(host: &Host, recordings: Recordings, file: PathBuf) -> anyho
     };
     let app = without_compaction(&app);
     // New services, because state of the app and the user from other sessions is not part of the recording.
-    let services = services::open(host.config(), &Storage::InMemory, host.scripts()).await?;
+    let services = services::open(&host.config(), &Storage::InMemory, host.scripts()).await?;
     let folder = report.file.parent().unwrap_or(Path::new("."));
     let runner = host.runner().with_prepended_plugin(services, Arc::new(Replayer::from_folder(folder)));
     let key = runner.services().sessions.create(&app.name, USER, None, initial_state).await?.key;

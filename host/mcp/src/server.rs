@@ -19,6 +19,7 @@ mod tool_call;
 
 use std::sync::{Arc, Mutex};
 
+use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{CallerOrigin, Tool};
@@ -62,29 +63,48 @@ pub struct McpService(Arc<ServiceInner>);
 struct ServiceInner {
     runner: Runner,
     catalog: Arc<dyn McpCatalog>,
-    exposure: Exposure,
-    max_runs: usize,
+    settings: ArcSwap<ServiceSettings>,
     origin: CallerOrigin,
     /// The exposed tools, with the generation of the catalog that has them.
     tools: Mutex<Option<(u64, Arc<ExposedTools>)>>,
+    /// Incremented when other tools are exposed.
+    exposure_changes: watch::Sender<u64>,
     /// The artifacts that runs of clients have stored.
     changes: broadcast::Sender<ArtifactChange>,
+}
+
+/// The settings of a service, which can be replaced.
+#[derive(Clone)]
+struct ServiceSettings {
+    exposure: Exposure,
+    max_runs: usize,
 }
 
 impl McpService {
     /// Creates a service for clients that reach the host by `origin`.
     pub fn new(runner: Runner, catalog: Arc<dyn McpCatalog>, exposure: Exposure, origin: CallerOrigin) -> Self {
         let (tools, changes) = (Mutex::default(), broadcast::Sender::new(MAX_CHANGES));
-        Self(Arc::new(ServiceInner { runner, catalog, exposure, max_runs: usize::MAX, origin, tools, changes }))
+        let settings = ArcSwap::from_pointee(ServiceSettings { exposure, max_runs: usize::MAX });
+        let exposure_changes = watch::Sender::new(0);
+        Self(Arc::new(ServiceInner { runner, catalog, settings, origin, tools, exposure_changes, changes }))
     }
 
     /// Refuses calls while the runner has this many runs.
     #[must_use]
     pub fn with_max_runs(self, max_runs: usize) -> Self {
-        let ServiceInner { runner, catalog, exposure, origin, .. } = &*self.0;
-        let (runner, catalog, exposure) = (runner.clone(), catalog.clone(), exposure.clone());
-        let (tools, changes) = (Mutex::default(), broadcast::Sender::new(MAX_CHANGES));
-        Self(Arc::new(ServiceInner { runner, catalog, exposure, max_runs, origin: *origin, tools, changes }))
+        let settings = ServiceSettings::clone(&self.0.settings.load());
+        self.0.settings.store(Arc::new(ServiceSettings { max_runs, ..settings }));
+        self
+    }
+
+    /// Replaces what clients may use, and the number of runs from which calls are refused. Clients are told that the tools
+    /// have changed.
+    pub fn reconfigure(&self, exposure: Exposure, max_runs: usize) {
+        let before = self.0.settings.swap(Arc::new(ServiceSettings { exposure, max_runs }));
+        if before.exposure != self.0.settings.load().exposure {
+            *self.0.tools.lock_unpoisoned() = None;
+            self.0.exposure_changes.send_modify(|count| *count += 1);
+        }
     }
 
     /// Returns the tools that clients may use, once everything is loaded.
@@ -100,7 +120,8 @@ impl McpService {
         match tools.as_ref() {
             Some((of, tools)) if *of == generation => tools.clone(),
             _ => {
-                let current = Arc::new(ExposedTools::resolve(self.0.catalog.as_ref(), &self.0.exposure));
+                let current =
+                    Arc::new(ExposedTools::resolve(self.0.catalog.as_ref(), &self.0.settings.load().exposure));
                 *tools = Some((generation, current.clone()));
                 current
             }

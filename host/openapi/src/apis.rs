@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use arc_swap::ArcSwap;
 use hatchery_core::{JsonMap, Toolset};
 use hatchery_engine::Extensions;
 use serde::{Deserialize, Serialize};
@@ -87,14 +88,21 @@ const INTEGRATIONS: Kind = Kind {
               entity_operations: {Issues: [list, get]}\n    service_account: {file: key.json}",
 };
 
-/// The configured APIs. All agents share the document and the connections of each. Cheap to clone.
+/// The configured APIs, which can be replaced. All agents share the document and the connections of each. Cheap to clone;
+/// clones share the APIs.
 #[derive(Clone)]
 pub struct Apis {
     kind: &'static Kind,
-    apis: Arc<BTreeMap<String, Arc<Api>>>,
-    /// APIs that must not be used, with the reasons.
-    refusals: Arc<BTreeMap<String, String>>,
+    current: Arc<ArcSwap<ApiTable>>,
     is_started: Arc<AtomicBool>,
+}
+
+/// The APIs of one configuration.
+#[derive(Clone, Default)]
+struct ApiTable {
+    apis: BTreeMap<String, Arc<Api>>,
+    /// APIs that must not be used, with the reasons.
+    refusals: BTreeMap<String, String>,
 }
 
 /// The state of an API, for reports.
@@ -143,13 +151,29 @@ impl Apis {
 
     fn of_kind(kind: &'static Kind, apis: impl IntoIterator<Item = (String, ApiConfig)>) -> Self {
         let apis = apis.into_iter().map(|(name, config)| (name.clone(), Api::new(kind.prefix, name, config)));
-        Self { kind, apis: Arc::new(apis.collect()), refusals: Arc::default(), is_started: Arc::default() }
+        let table = ApiTable { apis: apis.collect(), ..ApiTable::default() };
+        Self { kind, current: Arc::new(ArcSwap::from_pointee(table)), is_started: Arc::default() }
     }
 
     /// Adds APIs that must not be used. Agents that refer to them get the reason.
     #[must_use]
     pub fn with_refused(self, refusals: impl IntoIterator<Item = (String, String)>) -> Self {
-        Self { refusals: Arc::new(refusals.into_iter().collect()), ..self }
+        let table = ApiTable { refusals: refusals.into_iter().collect(), ..self.table() };
+        Self { current: Arc::new(ArcSwap::from_pointee(table)), ..self }
+    }
+
+    /// Replaces the APIs by `others`, but for those of the `unchanged` names, which keep their documents. Agent files are to
+    /// be loaded again.
+    pub fn replace(&self, others: &Self, unchanged: &BTreeSet<String>) {
+        let (before, mut table) = (self.current.load(), others.table());
+        for (name, api) in before.apis.iter().filter(|(name, _)| unchanged.contains(*name)) {
+            table.apis.insert(name.clone(), api.clone());
+        }
+        self.current.store(Arc::new(table));
+    }
+
+    fn table(&self) -> ApiTable {
+        ApiTable::clone(&self.current.load())
     }
 
     /// Reads documents of APIs as soon as an agent that uses them is loaded, so that problems are reported early.
@@ -166,7 +190,8 @@ impl Apis {
         for alias in self.kind.aliases {
             extensions.toolsets.register_alias(*alias, self.kind.toolset);
         }
-        for name in self.apis.keys().chain(self.refusals.keys()) {
+        let table = self.current.load();
+        for name in table.apis.keys().chain(table.refusals.keys()) {
             let (apis, api) = (self.clone(), name.clone());
             let name = format!("{}:{name}", self.kind.prefix);
             extensions.toolsets.register(name, move |args| apis.toolset(Some(&api), args));
@@ -181,27 +206,23 @@ impl Apis {
         }
         let named = args.shift_remove(*key);
         let args: ToolsetArgs = serde_json::from_value(Value::Object(args)).map_err(|error| error.to_string())?;
+        let table = self.current.load();
         let Some(name) = api.or(named.as_ref().and_then(Value::as_str)) else {
-            return Err(format!("`{key}` is missing: the name of an {word} in hatchery.yaml; {}", self.list()));
+            return Err(format!("`{key}` is missing: the name of an {word} in hatchery.yaml; {}", table.list()));
         };
-        if let Some(refusal) = self.refusals.get(name) {
+        if let Some(refusal) = table.refusals.get(name) {
             return Err(refusal.clone());
         }
-        let Some(api) = self.apis.get(name) else {
+        let Some(api) = table.apis.get(name) else {
             return Err(format!(
                 "hatchery.yaml has no {word} `{name}`; {}; add it there below `{section}`",
-                self.list()
+                table.list()
             ));
         };
         if self.is_started.load(Ordering::Acquire) {
             read_early(api);
         }
         Ok(Arc::new(OpenApiToolset::shared(api.clone(), args.options())))
-    }
-
-    fn list(&self) -> String {
-        let names: Vec<_> = self.apis.keys().map(|name| format!("`{name}`")).collect();
-        if names.is_empty() { "available: none".into() } else { format!("available: {}", names.join(", ")) }
     }
 
     /// Returns the state of each API, by name.
@@ -214,14 +235,22 @@ impl Apis {
             };
             ApiStatus { name: name.clone(), state, reason, operations }
         };
-        let refused_statuses = self.refusals.iter().map(|(name, reason)| ApiStatus {
+        let table = self.current.load();
+        let refused_statuses = table.refusals.iter().map(|(name, reason)| ApiStatus {
             name: name.clone(),
             state: "refused",
             reason: Some(reason.clone()),
             operations: Vec::new(),
         });
-        let used = self.apis.iter().filter(|(name, _)| !self.refusals.contains_key(*name));
+        let used = table.apis.iter().filter(|(name, _)| !table.refusals.contains_key(*name));
         used.map(status).chain(refused_statuses).collect()
+    }
+}
+
+impl ApiTable {
+    fn list(&self) -> String {
+        let names: Vec<_> = self.apis.keys().map(|name| format!("`{name}`")).collect();
+        if names.is_empty() { "available: none".into() } else { format!("available: {}", names.join(", ")) }
     }
 }
 

@@ -47,6 +47,11 @@ pub(crate) use requirement::Requirement;
 /// Longest time for which a browser stays logged in.
 const MAX_LOGIN: Duration = Duration::from_secs(12 * 3600);
 
+/// Returns the error of a message over a connection that was opened before the server had authentication.
+pub(crate) fn missing_credentials() -> ApiError {
+    Refusal::Missing.into()
+}
+
 /// Authenticates requests, and authorizes them by path.
 pub(crate) struct Authentication {
     clients: ArcSwap<Clients>,
@@ -130,15 +135,14 @@ impl Authentication {
         })
     }
 
-    /// Replaces the clients. Keys that the configuration does not have any more are not accepted from the next request on,
-    /// nor are logins with them.
+    /// Reads the keys of a changed configuration. Returns what replaces the clients: keys that the configuration does not
+    /// have any more are not accepted from the next request on, nor are logins with them.
     ///
     /// # Errors
-    /// The problem, without the text of a key. The clients are those before then.
-    pub(crate) fn reload(&self, config: &ServerAuthConfig) -> Result<(), String> {
-        let clients = Clients::open(config, Some(&self.clients.load()))?;
-        self.clients.store(Arc::new(clients));
-        Ok(())
+    /// The problem, without the text of a key.
+    pub(crate) fn prepare(self: &Arc<Self>, config: &ServerAuthConfig) -> Result<impl FnOnce() + Send + use<>, String> {
+        let (clients, auth) = (Clients::open(config, Some(&self.clients.load()))?, self.clone());
+        Ok(move || auth.clients.store(Arc::new(clients)))
     }
 
     /// Returns how many requests had no valid credentials.

@@ -18,6 +18,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use axum::body::Body;
 use axum::http::header::UPGRADE;
 use axum::response::Response;
@@ -27,12 +28,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
+use crate::limit::Limit;
 use crate::log_throttle::LogThrottle;
 use crate::peer::Peer;
 use crate::service::HttpService;
@@ -76,16 +78,14 @@ impl Accept for UnixSocket {
 pub(crate) struct Connections {
     service: Arc<HttpService>,
     http: http1::Builder,
-    http2_timeouts: Timeouts,
     /// Cancelled when connections shall close.
     closing: CancellationToken,
     /// Has one receiver per connection.
     open: watch::Sender<()>,
-    free: Arc<Semaphore>,
+    free: Limit,
     peers: Peers,
     streams: StreamLimit,
-    write_timeout: Duration,
-    head_timeout: Duration,
+    config: ArcSwap<ServerConfig>,
     tls: Option<TlsAcceptor>,
     logs: Logs,
 }
@@ -114,17 +114,24 @@ impl Connections {
         Self {
             service,
             http,
-            http2_timeouts: Timeouts::new(config),
             closing: CancellationToken::new(),
             open: watch::Sender::new(()),
-            free: Arc::new(Semaphore::new(max.clamp(1, Semaphore::MAX_PERMITS))),
+            free: Limit::new(max),
             peers: Peers::new(per_peer),
             streams: StreamLimit::new(max.max(per_peer), per_peer),
-            write_timeout: config.write_timeout,
-            head_timeout: config.head_timeout,
+            config: ArcSwap::from_pointee(config.clone()),
             tls: None,
             logs: Logs::default(),
         }
+    }
+
+    /// Applies changed limits: `max` connections, and those of `config`. Open connections keep their timeouts.
+    pub(crate) fn reconfigure(&self, max: usize, config: Arc<ServerConfig>) {
+        let per_peer = max_per_peer(max, &config);
+        self.free.set(max);
+        self.peers.set_max(per_peer);
+        self.streams.set(max.max(per_peer), per_peer);
+        self.config.store(config);
     }
 
     /// Accepts connections with TLS only. A handshake has the time of a request head.
@@ -136,7 +143,7 @@ impl Connections {
     pub(crate) async fn accept(&self, listener: impl Accept) -> Infallible {
         let mut backoff = MIN_BACKOFF;
         loop {
-            if self.free.available_permits() == 0 {
+            if self.free.available() == 0 {
                 self.logs.full.log(|times| {
                     tracing::warn!(
                         times,
@@ -144,8 +151,7 @@ impl Connections {
                     );
                 });
             }
-            // The semaphore is never closed, so this is never `None`.
-            let permit = self.free.clone().acquire_owned().await.ok();
+            let permit = self.free.acquire().await;
             match listener.accept().await {
                 Ok((stream, peer)) => {
                     backoff = MIN_BACKOFF;
@@ -190,7 +196,8 @@ impl Connections {
         {
             tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
-        let stream = WriteTimeout::new(stream, self.write_timeout);
+        let config = self.config.load();
+        let stream = WriteTimeout::new(stream, config.write_timeout);
         let permit = Arc::new(ConnectionPermit { _total: total, _peer: peer_permit });
         let (service, held) = (self.service.clone(), permit.clone());
         let respond = move |mut request: hyper::Request<Incoming>| {
@@ -203,8 +210,8 @@ impl Connections {
             }
             async move { service.answer(request.map(Body::new)).await }
         };
-        let (http, timeouts, streams) = (self.http.clone(), self.http2_timeouts, self.streams.clone());
-        let (tls, head_timeout) = (self.tls.clone(), self.head_timeout);
+        let (http, timeouts, streams) = (self.http.clone(), Timeouts::new(&config), self.streams.clone());
+        let (tls, head_timeout) = (self.tls.clone(), config.head_timeout);
         let (closing, open) = (self.closing.clone(), self.open.subscribe());
         tokio::spawn(async move {
             let begin = tokio::time::timeout(head_timeout, begin(stream, tls));

@@ -46,7 +46,7 @@ impl FromRequest<AppState> for RawJson {
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
-        let bytes = body::read(&parts, body, state.config()).await?;
+        let bytes = body::read(&parts, body, &state.config()).await?;
         if !bytes.is_empty() {
             check_content_type(&parts.headers)?;
         }
@@ -62,7 +62,7 @@ impl FromRequest<AppState> for RawBody {
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
-        body::read(&parts, body, state.config()).await.map(Self)
+        body::read(&parts, body, &state.config()).await.map(Self)
     }
 }
 

@@ -45,6 +45,7 @@ mod graph;
 mod guard;
 mod headers;
 mod json;
+mod limit;
 mod live;
 mod log_throttle;
 mod observe;

@@ -14,9 +14,20 @@ const MIN_INTERVAL: Duration = Duration::from_secs(60);
 /// The time until the next search, in durations of the last one. Some services ask for the sessions of each user.
 const INTERVAL_PER_SEARCH: u32 = 100;
 
-/// Deletes sessions for ever, if there are rules.
-pub(crate) async fn delete_expired(state: &AppState) {
-    let rules = *state.retention();
+/// Deletes sessions for ever, if there are rules. Begins again when they have changed.
+pub(crate) async fn follow_rules(state: &AppState) {
+    let mut changes = state.retention();
+    loop {
+        let rules = *changes.borrow_and_update();
+        tokio::select! {
+            () = delete_expired(state, rules) => {}
+            // The state has the sender.
+            _ = changes.changed() => {}
+        }
+    }
+}
+
+async fn delete_expired(state: &AppState, rules: RetentionConfig) {
     if rule(&rules) == ExpiryRule::default() {
         return std::future::pending().await;
     }

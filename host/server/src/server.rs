@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hatchery::ServerConfig;
 use thiserror::Error;
 use tokio::net::TcpListener;
 
@@ -114,12 +115,20 @@ impl Server {
     /// `drain_timeout`, cancels the remaining ones and returns. Raises the limit of open files of the process to its
     /// maximum.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
-        let config = self.state.config();
         let is_local = self.local_addr().is_none_or(|address| address.ip().is_loopback());
         let service = HttpService::new(self.state.clone(), is_local);
-        let max_connections = descriptors::clamp_connections(config.max_connections, descriptors::raise_limit());
-        let tls = self.state.tls();
-        let connections = Connections::new(Arc::new(service), max_connections, config).with_tls(tls.map(Tls::acceptor));
+        let max_files = descriptors::raise_limit();
+        let max_connections = |config: &ServerConfig| descriptors::clamp_connections(config.max_connections, max_files);
+        let mut changes = self.state.changes();
+        let (tls, config) = (self.state.tls(), self.state.config());
+        let connections = Connections::new(Arc::new(service), max_connections(&config), &config);
+        let connections = connections.with_tls(tls.map(Tls::acceptor));
+        let follow_config = async {
+            while changes.changed().await.is_ok() {
+                let config = self.state.config();
+                connections.reconfigure(max_connections(&config), config);
+            }
+        };
         let follow_certificate = async {
             match tls {
                 Some(tls) => tls.follow_files().await,
@@ -130,7 +139,8 @@ impl Server {
             never = connections.accept(self.listener) => match never {},
             () = background_runs::continue_interrupted(&self.state) => {}
             () = follow_certificate => {}
-            () = retention::delete_expired(&self.state) => {}
+            () = follow_config => {}
+            () = retention::follow_rules(&self.state) => {}
             () = shutdown => {}
         }
         self.state.stop().cancel();
@@ -153,7 +163,7 @@ impl Server {
             tokio::join!(connections.shutdown(), close_sessions);
             runner.drain().await;
         });
-        if tokio::time::timeout(config.drain_timeout, &mut end).await.is_ok() {
+        if tokio::time::timeout(self.state.config().drain_timeout, &mut end).await.is_ok() {
             return;
         }
         tracing::warn!(

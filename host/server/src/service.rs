@@ -7,18 +7,20 @@ use std::any::Any;
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::{Method, header};
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
-use hatchery::BasePath;
+use hatchery::{BasePath, ServerConfig};
 use tower::Service;
 
 use crate::auth::{Admission, Credentials, Principal, RequestHead};
 use crate::body::{BodyBudget, BodyMemory, hold_until_sent};
-use crate::cors::{self, Cors};
+use crate::cors::{Cors, is_preflight};
 use crate::error::ApiError;
 use crate::guard::{self, Guard};
 use crate::observe::RequestLog;
@@ -28,30 +30,41 @@ use crate::{base_path, headers, routes};
 /// The routes with the checks and limits of all requests.
 pub(crate) struct HttpService {
     router: Router,
-    guard: Guard,
-    cors: Cors,
+    rules: Arc<ArcSwap<OriginRules>>,
     body_budget: BodyBudget,
     /// `None` if the routes are at the root.
     base_path: Option<BasePath>,
-    /// `None` if everybody may do everything.
+    /// `None` without authentication.
     state: Option<AppState>,
+}
+
+/// The hosts and origins of requests, which are replaced with the configuration.
+pub(crate) struct OriginRules {
+    guard: Guard,
+    cors: Cors,
+}
+
+impl OriginRules {
+    /// `loopback` is true if the server listens on a loopback address.
+    pub(crate) fn new(loopback: bool, config: &ServerConfig) -> Self {
+        Self { guard: Guard::new(loopback, &config.allowed_hosts), cors: Cors::new(&config.cors) }
+    }
 }
 
 impl HttpService {
     /// Returns the service of a server. `loopback` is true if it listens on a loopback address.
     pub(crate) fn new(state: AppState, loopback: bool) -> Self {
-        let guard = Guard::new(loopback, &state.config().allowed_hosts);
-        let cors = Cors::new(&state.config().cors);
-        let body_budget = state.body_budget().clone();
-        let base_path = state.config().base_path.clone();
+        let rules = state.listen_on(loopback);
+        let (body_budget, base_path) = (state.body_budget().clone(), state.config().base_path.clone());
         let router = routes::all(base_path.as_ref()).with_state(state.clone());
-        let state = state.auth().is_some().then_some(state);
-        Self { cors, state, base_path, ..Self::of(router, guard, body_budget) }
+        Self { router, rules, body_budget, base_path, state: Some(state) }
     }
 
     /// Returns a service of these routes, without authentication.
+    #[cfg(test)]
     pub(crate) fn of(router: Router, guard: Guard, body_budget: BodyBudget) -> Self {
-        Self { router, guard, cors: Cors::new(&[]), body_budget, base_path: None, state: None }
+        let rules = Arc::new(ArcSwap::from_pointee(OriginRules { guard, cors: Cors::new(&[]) }));
+        Self { router, rules, body_budget, base_path: None, state: None }
     }
 
     /// Answers a request. It is logged, and a panic is a response with status 500.
@@ -76,16 +89,18 @@ impl HttpService {
 
     /// Answers a request unless it comes from a page that may not send it.
     async fn route(&self, request: Request) -> Response {
+        let rules = self.rules.load_full();
+        let OriginRules { guard, cors } = &*rules;
         let headers = request.headers();
         let is_own = guard::is_own_origin(request.uri(), headers);
-        let rule = if is_own { None } else { self.cors.rule(request.uri().path(), headers) };
-        let mut response = match (self.guard.check(request.method(), request.uri(), headers, rule.is_some()), rule) {
+        let rule = if is_own { None } else { cors.rule(request.uri().path(), headers) };
+        let mut response = match (guard.check(request.method(), request.uri(), headers, rule.is_some()), rule) {
             (Err(error), _) => error.into_response(),
             (Ok(()), None) => self.dispatch(request, true).await,
             (Ok(()), Some(rule)) => {
                 // A rule is for an origin.
                 let origin = headers.get(header::ORIGIN).cloned();
-                let mut response = if cors::is_preflight(request.method(), headers) {
+                let mut response = if is_preflight(request.method(), headers) {
                     rule.answer_preflight(headers).into_response()
                 } else {
                     match rule.check(request.method()) {
@@ -100,13 +115,14 @@ impl HttpService {
                 response
             }
         };
-        self.cors.vary(response.headers_mut());
+        cors.vary(response.headers_mut());
         response
     }
 
     /// Passes a request to its route if its sender may use it.
     async fn dispatch(&self, mut request: Request, accepts_login: bool) -> Response {
-        let admission = match self.state.as_ref().and_then(AppState::auth) {
+        let auth = self.state.as_ref().and_then(AppState::auth);
+        let admission = match &auth {
             None => Some(Admission { principal: Principal::Anybody, permit: None }),
             Some(auth) => match auth.admit(RequestHead::of(&request, accepts_login)).await {
                 Ok(admission) => admission,
@@ -115,13 +131,13 @@ impl HttpService {
         };
         let mut permit = None;
         if let Some(admission) = admission {
-            if self.state.is_some() {
+            if auth.is_some() {
                 tracing::Span::current().record("client", admission.principal.name());
             }
             request.extensions_mut().insert(admission.principal);
             permit = admission.permit;
         }
-        if self.state.is_some() && request.headers().contains_key(header::UPGRADE) {
+        if auth.is_some() && request.headers().contains_key(header::UPGRADE) {
             // Messages on the connection have no headers of their own.
             let credentials = Credentials::of(&request, accepts_login);
             request.extensions_mut().insert(credentials);

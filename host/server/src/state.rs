@@ -1,8 +1,10 @@
 //! The shared state of all request handlers.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use arc_swap::{ArcSwap, ArcSwapOption};
 use hatchery::{RetentionConfig, SettingsReport};
 use hatchery_a2a::{A2aAgents, A2aEndpoint, A2aService};
 use hatchery_core::{EventWindow, Services, Session, SessionKey};
@@ -11,6 +13,7 @@ use hatchery_eval::{EvalStore, Evaluations};
 use hatchery_mcp::{McpEndpoint, McpServers, McpService};
 use hatchery_openapi::Apis;
 use hatchery_telemetry::{HostEvents, Metrics, TraceStore};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Authentication;
@@ -18,9 +21,10 @@ use crate::body::BodyBudget;
 use crate::drafts::Drafts;
 use crate::error::ApiError;
 use crate::live::LiveConnections;
+use crate::service::OriginRules;
 use crate::tls::Tls;
 use hatchery::AppSource;
-use hatchery::{ServerAuthConfig, ServerConfig};
+use hatchery::ServerConfig;
 
 /// The shared state of all request handlers. Cheap to clone.
 #[derive(Clone)]
@@ -31,7 +35,11 @@ pub struct AppState {
 struct StateInner {
     runner: Runner,
     source: Arc<dyn AppSource>,
-    config: ServerConfig,
+    config: ArcSwap<ServerConfig>,
+    /// Notified when `config` was replaced.
+    changes: watch::Sender<()>,
+    origin_rules: Arc<ArcSwap<OriginRules>>,
+    is_loopback: AtomicBool,
     body_budget: BodyBudget,
     live: LiveConnections,
     a2a: Option<A2aEndpoint>,
@@ -42,17 +50,17 @@ struct StateInner {
     evaluations: Evaluations,
     traces: TraceStore,
     metrics: Metrics,
-    /// Empty until the server is bound, and afterwards if it has no authentication.
-    auth: OnceLock<Authentication>,
+    /// `None` until the server is bound, and while it has no authentication.
+    auth: ArcSwapOption<Authentication>,
     /// Empty until the server is bound, and afterwards if it speaks HTTP.
     tls: OnceLock<Tls>,
     host_events: HostEvents,
     drafts: Drafts,
     /// Cancelled when the server stops.
     stop: CancellationToken,
-    retention: RetentionConfig,
+    retention: watch::Sender<RetentionConfig>,
     created: Instant,
-    settings: SettingsReport,
+    settings: ArcSwap<SettingsReport>,
 }
 
 impl AppState {
@@ -62,12 +70,14 @@ impl AppState {
         let (a2a, mcp, mcp_servers, a2a_agents) = (None, None, McpServers::default(), A2aAgents::default());
         let (traces, metrics) = (TraceStore::default(), Metrics::default());
         let evaluations = Evaluations::new(runner.clone(), EvalStore::in_memory());
-        let (auth, tls) = (OnceLock::new(), OnceLock::new());
         let live = LiveConnections::default();
         let shared = StateInner {
             runner,
             source,
-            config,
+            origin_rules: Arc::new(ArcSwap::from_pointee(OriginRules::new(true, &config))),
+            is_loopback: AtomicBool::new(true),
+            config: ArcSwap::from_pointee(config),
+            changes: watch::Sender::new(()),
             body_budget,
             live,
             a2a,
@@ -78,13 +88,13 @@ impl AppState {
             evaluations,
             traces,
             metrics,
-            auth,
-            tls,
+            auth: ArcSwapOption::empty(),
+            tls: OnceLock::new(),
             host_events: HostEvents::default(),
             drafts: Drafts::default(),
             stop: CancellationToken::new(),
-            retention: RetentionConfig::default(),
-            settings: SettingsReport::default(),
+            retention: watch::Sender::new(RetentionConfig::default()),
+            settings: ArcSwap::default(),
             created: Instant::now(),
         };
         Self { shared: Arc::new(shared) }
@@ -104,7 +114,7 @@ impl AppState {
     #[must_use]
     pub fn with_a2a(mut self, service: A2aService, agents: A2aAgents) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.a2a = Some(A2aEndpoint::new(service).with_base_path(&shared.config.path_of("")));
+            shared.a2a = Some(A2aEndpoint::new(service).with_base_path(&shared.config.load().path_of("")));
             shared.a2a_agents = agents;
         }
         self
@@ -133,9 +143,8 @@ impl AppState {
     /// # Errors
     /// The problem, without the text of a key.
     pub(crate) fn open_auth(&self) -> Result<(), String> {
-        if let (Some(config), None) = (&self.config().auth, self.shared.auth.get()) {
-            // Another thread that was faster has read the same configuration.
-            let _ = self.shared.auth.set(Authentication::open(config)?);
+        if let (Some(config), None) = (&self.config().auth, self.auth()) {
+            self.shared.auth.store(Some(Arc::new(Authentication::open(config)?)));
         }
         Ok(())
     }
@@ -146,7 +155,7 @@ impl AppState {
     /// The problem, with the file.
     pub(crate) fn open_tls(&self) -> Result<(), String> {
         if let (Some(config), None) = (&self.config().tls, self.shared.tls.get()) {
-            // As above.
+            // Another thread that was faster has read the same configuration.
             let _ = self.shared.tls.set(Tls::open(config)?);
         }
         Ok(())
@@ -157,34 +166,66 @@ impl AppState {
         self.shared.tls.get()
     }
 
-    /// Reads the certificate again, as the server does by itself when its files change.
-    pub fn reload_tls(&self) {
-        if let Some(tls) = self.tls() {
-            tls.reload();
-        }
-    }
-
-    /// Replaces the clients of the server by those of a changed configuration, without a restart. Keys are read again.
+    /// Checks a changed configuration, and reads the keys and the certificate that it names, if these have changed or `rereads`
+    /// is true. Returns what applies it without a restart: requests and connections in progress keep what they have started
+    /// with. Whether the server speaks HTTPS, and its base path, cannot change.
     ///
     /// # Errors
-    /// The problem, without the text of a key. The server keeps its clients then.
-    pub fn reload_auth(&self, config: Option<&ServerAuthConfig>) -> Result<(), String> {
-        match (self.auth(), config) {
-            (Some(auth), Some(config)) => auth.reload(config),
-            (None, None) => Ok(()),
-            (Some(_), None) => Err("it was removed; restart the server to serve without authentication".into()),
-            (None, Some(_)) => Err("it was added; restart the server to serve with authentication".into()),
-        }
+    /// The problem, with its key and without the text of an API key. Nothing is changed then.
+    pub fn prepare(&self, config: ServerConfig, rereads: bool) -> Result<impl FnOnce() + Send + use<>, String> {
+        let in_force = self.config();
+        let replace_auth = self.prepare_auth(&config, rereads || in_force.auth != config.auth);
+        let replace_auth = replace_auth.map_err(|problem| format!("server.auth: {problem}"))?;
+        let changed_tls = config.tls.as_ref().filter(|_| rereads || in_force.tls != config.tls);
+        let replace_tls = self.tls().zip(changed_tls).map(|(tls, config)| tls.prepare(config)).transpose();
+        let replace_tls = replace_tls.map_err(|problem| format!("server.tls: {problem}"))?;
+        let shared = self.shared.clone();
+        Ok(move || {
+            let loopback = shared.is_loopback.load(Ordering::Relaxed);
+            shared.origin_rules.store(Arc::new(OriginRules::new(loopback, &config)));
+            shared.body_budget.set(config.body_memory);
+            replace_auth();
+            if let Some(replace) = replace_tls {
+                replace();
+            }
+            shared.config.store(Arc::new(config));
+            shared.changes.send_replace(());
+        })
+    }
+
+    /// Returns what replaces the clients of the server.
+    fn prepare_auth(&self, config: &ServerConfig, rereads: bool) -> Result<Box<dyn FnOnce() + Send>, String> {
+        let shared = self.shared.clone();
+        Ok(match (self.auth(), &config.auth) {
+            (Some(auth), Some(config)) if rereads => Box::new(auth.prepare(config)?),
+            (Some(_), Some(_)) | (None, None) => Box::new(|| {}),
+            (Some(_), None) => Box::new(move || shared.auth.store(None)),
+            (None, Some(config)) => {
+                let auth = Arc::new(Authentication::open(config)?);
+                Box::new(move || shared.auth.store(Some(auth)))
+            }
+        })
+    }
+
+    /// Applies other rules for the deletion of sessions.
+    pub fn set_retention(&self, retention: RetentionConfig) {
+        let is_changed = |rules: &mut RetentionConfig| std::mem::replace(rules, retention) != retention;
+        self.shared.retention.send_if_modified(is_changed);
+    }
+
+    /// Reports other settings.
+    pub fn set_settings(&self, settings: SettingsReport) {
+        self.shared.settings.store(Arc::new(settings));
     }
 
     /// Returns the authentication. `None` if the server has none.
-    pub(crate) fn auth(&self) -> Option<&Authentication> {
-        self.shared.auth.get()
+    pub(crate) fn auth(&self) -> Option<Arc<Authentication>> {
+        self.shared.auth.load_full()
     }
 
     /// Returns how many requests were refused because they had no valid credentials.
     pub fn refused_credentials(&self) -> u64 {
-        self.auth().map_or(0, Authentication::refused)
+        self.auth().map_or(0, |auth| auth.refused())
     }
 
     pub(crate) fn a2a(&self) -> Option<&A2aEndpoint> {
@@ -207,28 +248,26 @@ impl AppState {
 
     /// Deletes sessions by these rules. To be called before the state is shared.
     #[must_use]
-    pub fn with_retention(mut self, retention: RetentionConfig) -> Self {
-        if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.retention = retention;
-        }
+    pub fn with_retention(self, retention: RetentionConfig) -> Self {
+        self.shared.retention.send_replace(retention);
         self
     }
 
-    pub(crate) fn retention(&self) -> &RetentionConfig {
-        &self.shared.retention
+    /// Returns the rules by which sessions are deleted, and their changes.
+    pub(crate) fn retention(&self) -> watch::Receiver<RetentionConfig> {
+        self.shared.retention.subscribe()
     }
 
     /// Reports these settings. To be called before the state is shared.
     #[must_use]
-    pub fn with_settings(mut self, settings: SettingsReport) -> Self {
-        if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.settings = settings;
-        }
+    pub fn with_settings(self, settings: SettingsReport) -> Self {
+        self.shared.settings.store(Arc::new(settings));
         self
     }
 
-    pub(crate) fn settings(&self) -> &SettingsReport {
-        &self.shared.settings
+    /// Returns the settings in force.
+    pub fn settings(&self) -> Arc<SettingsReport> {
+        self.shared.settings.load_full()
     }
 
     /// Returns the time since the state was created.
@@ -316,8 +355,21 @@ impl AppState {
         self.shared.source.as_ref()
     }
 
-    pub fn config(&self) -> &ServerConfig {
-        &self.shared.config
+    /// Returns the configuration in force.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        self.shared.config.load_full()
+    }
+
+    /// Returns a receiver that is notified when the configuration was replaced.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.shared.changes.subscribe()
+    }
+
+    /// Returns the rules for the origins of requests, for a server that listens on a loopback address or not.
+    pub(crate) fn listen_on(&self, loopback: bool) -> Arc<ArcSwap<OriginRules>> {
+        self.shared.is_loopback.store(loopback, Ordering::Relaxed);
+        self.shared.origin_rules.store(Arc::new(OriginRules::new(loopback, &self.config())));
+        self.shared.origin_rules.clone()
     }
 
     /// Returns the app with this name.

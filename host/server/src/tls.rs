@@ -24,7 +24,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// The certificate of a server. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Tls {
-    config: Arc<TlsConfig>,
+    config: Arc<ArcSwap<TlsConfig>>,
     provider: Arc<CryptoProvider>,
     current: Arc<CurrentCertificate>,
     acceptor: TlsAcceptor,
@@ -59,7 +59,7 @@ impl Tls {
         let mut server = builder.with_no_client_auth().with_cert_resolver(current.clone());
         server.alpn_protocols = ALPN.map(<[u8]>::to_vec).to_vec();
         let acceptor = TlsAcceptor::from(Arc::new(server));
-        Ok(Self { config: Arc::new(config.clone()), provider, current, acceptor, first })
+        Ok(Self { config: Arc::new(ArcSwap::from_pointee(config.clone())), provider, current, acceptor, first })
     }
 
     /// Returns what accepts connections, each with the certificate that is current then.
@@ -74,7 +74,7 @@ impl Tls {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let now = stamps(&self.config);
+            let now = stamps(&self.config.load());
             // Two files are not replaced at once, so they are read when they have come to rest.
             if now == seen && now != used {
                 used = now;
@@ -85,14 +85,25 @@ impl Tls {
     }
 
     /// Reads the files again. If they cannot be used, the certificate before is kept.
-    pub(crate) fn reload(&self) {
-        match read(&self.config, &self.provider) {
-            Ok(key) => {
-                self.current.0.store(Arc::new(key));
-                tracing::info!(certificate = %self.config.certificate.display(), "the certificate was read again");
-            }
+    fn reload(&self) {
+        let config = TlsConfig::clone(&self.config.load());
+        match self.prepare(&config) {
+            Ok(replace) => replace(),
             Err(problem) => tracing::error!("server.tls: {problem}; the certificate before is still used"),
         }
+    }
+
+    /// Reads the files of a configuration. Returns what replaces the certificate.
+    ///
+    /// # Errors
+    /// The problem, with the file.
+    pub(crate) fn prepare(&self, config: &TlsConfig) -> Result<impl FnOnce() + Send + use<>, String> {
+        let (key, tls, config) = (read(config, &self.provider)?, self.clone(), config.clone());
+        Ok(move || {
+            tracing::info!(certificate = %config.certificate.display(), "the certificate was read again");
+            tls.current.0.store(Arc::new(key));
+            tls.config.store(Arc::new(config));
+        })
     }
 }
 

@@ -216,7 +216,7 @@ async fn a_grant_added_while_the_host_serves_allows_the_next_call() -> Result<()
     host.wait_for_log("hatchery::audit: denied component=\"seeker\" session=\"before\"").await?;
     // The lines of the log are sufficient.
     folder.put("hatchery.yaml", lines)?;
-    host.wait_for_log("hatchery.yaml: component settings and limits are applied").await?;
+    host.wait_for_log("hatchery.yaml: applied without a restart").await?;
     assert_eq!(search_result(&host, "after").await?, json!({"result": 0}));
 
     folder.put("hatchery.yaml", "components:\n  seeker:\n    grants:\n      memories: true\n")?;
@@ -277,7 +277,7 @@ async fn a_host_serves_and_revokes_grants_while_a_component_is_compiled() -> Res
 
     let child = compiler_process(&host).await?;
     folder.put("hatchery.yaml", "components: {seeker: {grants: {}}}\n")?;
-    host.wait_for_log("hatchery.yaml: component settings and limits are applied").await?;
+    host.wait_for_log("hatchery.yaml: applied without a restart").await?;
     host.wait_for_log("hatchery::audit: grants component=\"seeker\" added=\"\" removed=\"memory read\"").await?;
     let denied = search_result(&host, "after").await?;
     assert!(text_at(&denied, "/error").contains("component `seeker` may not search the user's memory"), "{denied}");
@@ -330,15 +330,6 @@ async fn a_component_that_takes_too_long_to_compile_leaves_the_last_good_revisio
     assert_eq!(entry(&host.components().await?, "swap.wasm").context("the file")?["previousServes"], json!(true));
     host.ask("swap", "s", "Who are you?").await?;
     Ok(())
-}
-
-#[tokio::test]
-async fn sections_that_are_read_at_the_start_only_are_named_when_they_change() -> Result<()> {
-    let folder = seeker("")?;
-    let host = Host::serve(&folder).await?;
-    folder.put("hatchery.yaml", "plugins: [logging]\nserver: {max_connections: 9}\nlimits: {log: 1MiB}\n")?;
-    host.wait_for_log("restart the server to apply `plugins`, `server`").await?;
-    host.wait_for_log("hatchery.yaml: component settings and limits are applied").await
 }
 
 #[tokio::test]

@@ -38,6 +38,7 @@ mod proxies;
 mod recordings;
 mod refused_files;
 mod registry;
+mod reload;
 mod retrieval;
 mod rollback;
 mod samples;

@@ -100,6 +100,24 @@ async fn a_client_uses_a_component_as_soon_as_it_is_dropped_into_the_folder() ->
 }
 
 #[tokio::test]
+async fn a_client_is_told_when_the_configuration_exposes_other_tools() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("dice.wasm", paths::component("dice")?)?;
+    let mut command = McpCommand::start(&folder)?;
+    command.initialize().await?;
+    ensure!(command.tools(1).await?.contains(&"run_dice".to_owned()));
+    folder.put("hatchery.yaml", "mcp: { expose: { apps: [] } }\n")?;
+    let mut id = 2;
+    while command.tools(id).await?.contains(&"run_dice".to_owned()) {
+        if !command.have_tools_changed {
+            command.receive(|message| message.get("method") == Some(&json!(TOOLS_CHANGED))).await?;
+        }
+        id += 1;
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_client_gets_the_prompts_and_files_of_the_folder() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("towns/oslo.md", "Oslo is a town.")?;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
+use arc_swap::ArcSwap;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{AgentKind, JsonMap};
 use hatchery_engine::Extensions;
@@ -21,13 +22,19 @@ const ALIASES: [&str; 5] = [
     "com.google.adk.a2a.agent.RemoteA2AAgent",
 ];
 
-/// The configured remote agents. Cheap to clone.
+/// The configured remote agents, which can be replaced. Cheap to clone; clones share the agents.
 #[derive(Clone, Default)]
 pub struct A2aAgents {
-    agents: Arc<BTreeMap<String, RemoteAgentConfig>>,
-    /// Agents that must not be used, with the reasons.
-    refusals: Arc<BTreeMap<String, String>>,
+    current: Arc<ArcSwap<AgentTable>>,
     reports: AgentReports,
+}
+
+/// The remote agents of one configuration.
+#[derive(Clone, Default)]
+struct AgentTable {
+    agents: BTreeMap<String, RemoteAgentConfig>,
+    /// Agents that must not be used, with the reasons.
+    refusals: BTreeMap<String, String>,
 }
 
 /// The last answer of each agent that was asked: the error, or `None` if there was none.
@@ -56,21 +63,37 @@ pub struct RemoteAgentStatus {
 impl A2aAgents {
     /// Creates the agents. Nothing is read yet.
     pub fn new(agents: impl IntoIterator<Item = (String, RemoteAgentConfig)>) -> Self {
-        Self { agents: Arc::new(agents.into_iter().collect()), ..Self::default() }
+        let table = AgentTable { agents: agents.into_iter().collect(), ..AgentTable::default() };
+        Self { current: Arc::new(ArcSwap::from_pointee(table)), ..Self::default() }
     }
 
     /// Adds agents that must not be used. Agent files that refer to them get the reason.
     #[must_use]
     pub fn with_refused(self, refusals: impl IntoIterator<Item = (String, String)>) -> Self {
-        Self { refusals: Arc::new(refusals.into_iter().collect()), ..self }
+        let table = AgentTable { refusals: refusals.into_iter().collect(), ..self.table() };
+        Self { current: Arc::new(ArcSwap::from_pointee(table)), ..self }
+    }
+
+    /// Replaces the agents by `others`, but for those of the `unchanged` names. Agent files are to be loaded again.
+    pub fn replace(&self, others: &Self, unchanged: &BTreeSet<String>) {
+        let (before, mut table) = (self.current.load(), others.table());
+        for (name, agent) in before.agents.iter().filter(|(name, _)| unchanged.contains(*name)) {
+            table.agents.insert(name.clone(), agent.clone());
+        }
+        self.reports.0.lock_unpoisoned().retain(|name, _| unchanged.contains(name));
+        self.current.store(Arc::new(table));
+    }
+
+    fn table(&self) -> AgentTable {
+        AgentTable::clone(&self.current.load())
     }
 
     /// Returns the state of each agent, by name.
     pub fn statuses(&self) -> Vec<RemoteAgentStatus> {
-        let reports = self.reports.0.lock_unpoisoned();
-        let names = self.agents.keys().chain(self.refusals.keys()).collect::<BTreeSet<_>>();
+        let (table, reports) = (self.current.load(), self.reports.0.lock_unpoisoned());
+        let names = table.agents.keys().chain(table.refusals.keys()).collect::<BTreeSet<_>>();
         let status = |name: &String| {
-            let (state, reason) = match (self.refusals.get(name), reports.get(name)) {
+            let (state, reason) = match (table.refusals.get(name), reports.get(name)) {
                 (Some(refusal), _) => ("refused", Some(refusal.clone())),
                 (None, Some(Some(error))) => ("down", Some(error.clone())),
                 (None, Some(None)) => ("ready", None),
@@ -92,14 +115,15 @@ impl A2aAgents {
 
     fn create(&self, args: JsonMap) -> Result<AgentKind, String> {
         let args: AgentArgs = serde_json::from_value(Value::Object(args)).map_err(|error| error.to_string())?;
-        let name = &self.find(&args)?.to_owned();
-        if let Some(refusal) = self.refusals.get(name) {
+        let table = self.current.load();
+        let name = &table.find(&args)?.to_owned();
+        if let Some(refusal) = table.refusals.get(name) {
             return Err(refusal.clone());
         }
-        let Some(config) = self.agents.get(name) else {
+        let Some(config) = table.agents.get(name) else {
             return Err(format!(
                 "hatchery.yaml has no remote agent `{name}`; {}; add it there below `a2a.agents`",
-                self.list()
+                table.list()
             ));
         };
         let mut config = config.clone();
@@ -108,7 +132,9 @@ impl A2aAgents {
         }
         Ok(RemoteAgent::new(config).with_reports(name, &self.reports).kind())
     }
+}
 
+impl AgentTable {
     /// Returns the name of the agent that the arguments refer to.
     fn find<'a>(&'a self, args: &'a AgentArgs) -> Result<&'a str, String> {
         match (&args.agent, &args.agent_card) {

@@ -80,7 +80,7 @@ impl A2aEndpoint {
     /// Returns what precedes `/a2a` in URLs for a client.
     fn base_url(&self, headers: &HeaderMap) -> String {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
-        let (settings, base_path) = (&self.service.0.settings, &self.base_path);
+        let (settings, base_path) = (self.service.settings(), &self.base_path);
         match &settings.public_url {
             Some(url) => url.trim_end_matches('/').to_owned(),
             None if settings.is_tls => format!("https://{host}{base_path}"),

@@ -69,7 +69,7 @@ impl A2aService {
             Ok(update) => success(&id, version.encode_update(update)),
             Err(error) => error_json(&id, Some(version), &error),
         });
-        answer::events(values.boxed(), self.0.settings.keep_alive)
+        answer::events(values.boxed(), self.settings().keep_alive)
     }
 }
 

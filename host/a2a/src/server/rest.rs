@@ -73,7 +73,7 @@ impl A2aService {
             Ok(update) => Version::V1_0.encode_update(update),
             Err(error) => error.to_status_json(),
         });
-        Ok(answer::events(values.boxed(), self.0.settings.keep_alive))
+        Ok(answer::events(values.boxed(), self.settings().keep_alive))
     }
 }
 

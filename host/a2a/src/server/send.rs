@@ -60,7 +60,7 @@ impl A2aService {
         let stored = if returns_immediately {
             None
         } else {
-            tokio::time::timeout(self.0.settings.blocking_timeout, end).await.ok()
+            tokio::time::timeout(self.settings().blocking_timeout, end).await.ok()
         };
         let stored = match stored {
             Some(stored) => stored?,
@@ -81,7 +81,7 @@ impl A2aService {
             Some(id) => self.continue_task(app, &id, request, mode).await?,
             None => self.begin_task(app, request, mode).await?,
         };
-        if let Some(sender) = &self.0.push {
+        if let Some(sender) = &*self.0.push.load() {
             sender.watch(&app.name, &started.task);
         }
         self.0.task_changes.notify(&started.task.to_string());
@@ -90,7 +90,7 @@ impl A2aService {
 
     /// Acquires a permit to start a run. It must be dropped once the runner counts the run.
     fn acquire_permit(&self) -> Result<RunPermit, A2aError> {
-        let max = self.0.settings.max_runs;
+        let max = self.settings().max_runs;
         self.0.runner.try_acquire(max).ok_or_else(|| {
             tracing::info!("the maximum of {max} runs is active; raise server.max_concurrent_runs to allow more");
             A2aError::new(ErrorKind::Busy, format!("the maximum of {max} runs is active; try again later"))

@@ -155,7 +155,7 @@ impl Source {
             tokio::select! {
                 () = changed => {}
                 // Another host on the same sessions may have continued it.
-                () = tokio::time::sleep(service.0.settings.keep_alive) => {}
+                () = tokio::time::sleep(service.settings().keep_alive) => {}
                 () = service.0.task_changes.closed() => return Ok(None),
             }
         }

@@ -36,7 +36,13 @@ pub struct ComponentConfig {
 }
 
 impl ComponentConfig {
-    pub(super) fn expected_identity(&self) -> ExpectedIdentity {
+    pub(crate) fn expected_identity(&self) -> ExpectedIdentity {
         ExpectedIdentity { signed_as: self.signed_as.clone(), signed_by: self.signed_by, sha256: self.sha256.clone() }
+    }
+
+    /// Takes the name, key and digest that the component must have from other settings.
+    pub(crate) fn keep_identity(&mut self, other: &Self) {
+        let Self { signed_as, signed_by, sha256, .. } = other.clone();
+        *self = Self { signed_as, signed_by, sha256, ..self.clone() };
     }
 }

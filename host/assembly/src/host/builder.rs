@@ -50,6 +50,8 @@ pub struct HostBuilder {
     worker: Option<Worker>,
     progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
     deterministic_mode: Option<DeterministicMode>,
+    /// True once the mode is in use.
+    is_deterministic: bool,
     is_reproducible: bool,
     is_traced: bool,
     exporters: Vec<Arc<dyn SpanExporter>>,

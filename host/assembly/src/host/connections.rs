@@ -1,41 +1,54 @@
-//! The connections of the configuration to other hosts, and their withdrawal while the host runs.
+//! The connections of the configuration to other hosts, and their replacement while the host runs.
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 
+use arc_swap::ArcSwap;
 use hatchery_a2a::A2aAgents;
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{CodeExecutor, CredentialService};
 use hatchery_engine::Extensions;
 use hatchery_mcp::McpServers;
 use hatchery_openapi::Apis;
 
 use crate::a2a;
-use crate::code_executors;
+use crate::code_executors::{self, CodeExecutors};
 use crate::config::Config;
 use crate::egress::{HostEgress, Policies};
 use crate::openapi;
+use crate::retrieval::{self, Indexes};
 
-/// The configured MCP servers, remote agents, HTTP APIs, integrations and code executors. Clones share them.
+/// The configured MCP servers, remote agents, HTTP APIs, integrations, code executors and searched folders. Clones share
+/// them.
 #[derive(Clone)]
 pub(super) struct Connections {
     pub(super) mcp_servers: McpServers,
     pub(super) a2a_agents: A2aAgents,
     pub(super) openapi: Apis,
+    integrations: Apis,
+    credentials: Arc<dyn CredentialService>,
+    indexes: Arc<ArcSwap<Indexes>>,
+    replaced: Arc<Mutex<Replaced>>,
+}
+
+/// What a changed configuration replaces as a whole.
+struct Replaced {
     /// The policy of push notifications. `None` if there are none.
-    pub(super) push_policy: Option<Arc<HostEgress>>,
+    push_policy: Option<Arc<HostEgress>>,
     a2a_policies: Policies,
     api_policies: Policies,
     integration_policies: Policies,
-    code_executors: code_executors::CodeExecutors,
+    executors: CodeExecutors,
 }
 
 impl Connections {
-    /// Registers toolsets, agent classes and code executors of the configuration. With `starts`, connects to servers and
-    /// reads documents now instead of at their first use.
-    pub(super) fn register(
+    /// Creates the connections of a configuration. With `starts`, they are opened, and documents read, as soon as an agent
+    /// uses them instead of at their first use.
+    pub(super) fn new(
         config: &Config,
         credentials: &Arc<dyn CredentialService>,
+        indexes: Indexes,
         starts: bool,
-        extensions: &mut Extensions,
     ) -> Self {
         let mcp_servers = config.mcp.servers(credentials);
         let (openapi, api_policies) = openapi::apis(&config.openapi);
@@ -45,61 +58,120 @@ impl Connections {
             openapi.start();
             integrations.start();
         }
-        mcp_servers.register(extensions);
-        let (a2a_agents, a2a_policies) = a2a::register_agents(&config.a2a, extensions);
-        openapi.register(extensions);
-        integrations.register(extensions);
-        Self {
-            mcp_servers,
-            a2a_agents,
-            openapi,
+        let (a2a_agents, a2a_policies) = a2a::agents(&config.a2a);
+        let replaced = Replaced {
             push_policy: a2a::push_policy(&config.a2a),
             a2a_policies,
             api_policies,
             integration_policies,
-            code_executors: code_executors::register(&config.code_executors, extensions),
+            executors: code_executors::executors(&config.code_executors, CodeExecutors::new()),
+        };
+        Self {
+            mcp_servers,
+            a2a_agents,
+            openapi,
+            integrations,
+            credentials: credentials.clone(),
+            indexes: Arc::new(ArcSwap::from_pointee(indexes)),
+            replaced: Arc::new(Mutex::new(replaced)),
         }
     }
 
-    /// Withdraws access that was removed from the configuration. Added access needs a restart.
-    pub(super) async fn withdraw_removed(&self, initial: &Config, config: &Config) {
-        for name in withdrawn_servers(initial, config) {
+    /// Registers toolsets, agent classes and code executors.
+    pub(super) fn register(&self, extensions: &mut Extensions) {
+        self.mcp_servers.register(extensions);
+        self.a2a_agents.register(extensions);
+        self.openapi.register(extensions);
+        self.integrations.register(extensions);
+        code_executors::register(&self.replaced.lock_unpoisoned().executors, extensions);
+        retrieval::register(self.indexes.load_full(), extensions);
+    }
+
+    /// Returns the policy of push notifications. `None` if there are none.
+    pub(super) fn push_policy(&self) -> Option<Arc<HostEgress>> {
+        self.replaced.lock_unpoisoned().push_policy.clone()
+    }
+
+    pub(super) fn indexes(&self) -> Arc<Indexes> {
+        self.indexes.load_full()
+    }
+
+    /// Replaces what differs in a changed configuration. Runs keep what they have started with, except for access that was
+    /// removed. The caller registers the result.
+    pub(super) async fn replace(&self, before: &Config, now: &Config, indexes: Option<Indexes>) {
+        self.withdraw_removed(before, now).await;
+        let kept = unchanged(&before.mcp.servers, &now.mcp.servers);
+        self.mcp_servers.replace(&now.mcp.servers(&self.credentials), &kept);
+        if let Some(indexes) = indexes {
+            self.indexes.store(Arc::new(indexes));
+        }
+        let mut replaced = self.replaced.lock_unpoisoned();
+        let kept = unchanged(&before.a2a.agents, &now.a2a.agents);
+        let (agents, policies) = a2a::agents(&now.a2a);
+        self.a2a_agents.replace(&agents, &kept);
+        replace_policies(&mut replaced.a2a_policies, policies, &kept);
+        let kept = unchanged(&before.openapi.apis, &now.openapi.apis);
+        let (apis, policies) = openapi::apis(&now.openapi);
+        self.openapi.replace(&apis, &kept);
+        replace_policies(&mut replaced.api_policies, policies, &kept);
+        let kept = unchanged(&before.integrations, &now.integrations);
+        let (integrations, policies) = openapi::integrations(&now.integrations);
+        self.integrations.replace(&integrations, &kept);
+        replace_policies(&mut replaced.integration_policies, policies, &kept);
+        if before.a2a.push != now.a2a.push {
+            replaced.push_policy = a2a::push_policy(&now.a2a);
+        }
+        let mut executors = std::mem::take(&mut replaced.executors);
+        let kept = unchanged(&before.code_executors, &now.code_executors);
+        executors.retain(|name, _| kept.contains(name));
+        replaced.executors = code_executors::executors(&now.code_executors, executors);
+    }
+
+    /// Withdraws access that was removed from the configuration, also from runs in progress.
+    async fn withdraw_removed(&self, before: &Config, now: &Config) {
+        for name in withdrawn_servers(before, now) {
             tracing::warn!(
                 server = name,
                 "an MCP server was removed or is not trusted any more: its connection is closed"
             );
             self.mcp_servers.close_server(name).await;
         }
-        for executor in code_executors::withdraw(&self.code_executors, &config.code_executors) {
+        let withdrawn: Vec<_> = {
+            let replaced = self.replaced.lock_unpoisoned();
+            code_executors::withdraw(&replaced.executors, &now.code_executors).cloned().collect()
+        };
+        for executor in withdrawn {
             let name = executor.name();
-            tracing::warn!(executor = name, "a code executor was removed or is not trusted: it runs no more code");
+            tracing::warn!(executor = name, "a code executor was removed or is not trusted any more: it runs no more code");
             executor.close().await;
         }
-        self.restrict_egress(config);
+        self.restrict_egress(now);
     }
 
     /// Closes the connections to MCP servers, and ends what code executors keep.
     pub(super) async fn close(&self) {
         self.mcp_servers.close().await;
-        for executor in self.code_executors.values() {
+        let executors = std::mem::take(&mut self.replaced.lock_unpoisoned().executors);
+        for executor in executors.values().flatten() {
             executor.close().await;
         }
     }
 
     fn restrict_egress(&self, config: &Config) {
-        for (name, policy) in &self.a2a_policies {
+        let replaced = self.replaced.lock_unpoisoned();
+        for (name, policy) in &replaced.a2a_policies {
             let agent = config.a2a.agents.get(name).filter(|agent| agent.refusal.is_none());
             if policy.restrict(agent.and_then(|agent| agent.policy().ok())) {
                 tracing::warn!(agent = name, "a remote agent was removed or is not trusted: it gets no more messages");
             }
         }
-        for (name, policy) in &self.api_policies {
+        for (name, policy) in &replaced.api_policies {
             let api = config.openapi.apis.get(name).filter(|api| api.refusal.is_none());
             if policy.restrict(api.and_then(|api| api.policy().ok())) {
                 tracing::warn!(api = name, "an API was removed or is not trusted: it gets no more requests");
             }
         }
-        for (name, policy) in &self.integration_policies {
+        for (name, policy) in &replaced.integration_policies {
             let integration = config.integrations.get(name).filter(|integration| integration.refusal.is_none());
             if policy.restrict(integration.and_then(|integration| integration.policy().ok())) {
                 tracing::warn!(
@@ -108,16 +180,28 @@ impl Connections {
                 );
             }
         }
-        if self.push_policy.as_ref().is_some_and(|policy| policy.restrict(config.a2a.push_policy())) {
+        if replaced.push_policy.as_ref().is_some_and(|policy| policy.restrict(config.a2a.push_policy())) {
             tracing::warn!("`a2a.push` was removed or is not trusted: no more push notifications are sent");
         }
     }
 }
 
-/// Returns the MCP servers that were removed, or have lost the trust which they had at the start.
-fn withdrawn_servers<'a>(initial: &'a Config, now: &Config) -> impl Iterator<Item = &'a str> {
+/// Returns the names of the entries that are the same in both maps.
+pub(super) fn unchanged<T: PartialEq>(before: &BTreeMap<String, T>, now: &BTreeMap<String, T>) -> BTreeSet<String> {
+    now.iter().filter(|(name, entry)| before.get(*name) == Some(entry)).map(|(name, _)| name.clone()).collect()
+}
+
+/// Replaces policies, but for those of the `unchanged` names.
+fn replace_policies(policies: &mut Policies, mut now: Policies, unchanged: &BTreeSet<String>) {
+    let kept = std::mem::take(policies).into_iter().filter(|(name, _)| unchanged.contains(name));
+    now.extend(kept);
+    *policies = now;
+}
+
+/// Returns the MCP servers that were removed, or have lost the trust that they had before.
+fn withdrawn_servers<'a>(before: &'a Config, now: &Config) -> impl Iterator<Item = &'a str> {
     let is_withdrawn = |name: &&String| now.mcp.servers.get(*name).is_none_or(|server| server.refusal.is_some());
-    let had_trust = initial.mcp.servers.iter().filter(|(_, server)| server.refusal.is_none()).map(|(name, _)| name);
+    let had_trust = before.mcp.servers.iter().filter(|(_, server)| server.refusal.is_none()).map(|(name, _)| name);
     had_trust.filter(is_withdrawn).map(String::as_str).collect::<Vec<_>>().into_iter()
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{Embedder, ItemResolver, Model, ModelError, ModelResolver, Plugin, RunError};
@@ -110,18 +111,32 @@ impl AppDirectory for AppsOf {
 
 /// Native items, and the items of the folder. Native items hide items of components with the same name.
 pub(super) struct HostCatalog {
-    pub(super) native_items: Option<Arc<dyn ItemResolver>>,
+    pub(super) native_items: LiveItems,
     pub(super) catalog: Option<CatalogHandle>,
+}
+
+/// Native items, which are replaced with the configuration. `None` if there are none. Clones share them.
+#[derive(Clone, Default)]
+pub(super) struct LiveItems(Arc<ArcSwap<Option<Arc<dyn ItemResolver>>>>);
+
+impl LiveItems {
+    pub(super) fn replace(&self, items: Option<Arc<dyn ItemResolver>>) {
+        self.0.store(Arc::new(items));
+    }
+
+    pub(super) fn get(&self) -> Option<Arc<dyn ItemResolver>> {
+        Option::clone(&self.0.load())
+    }
 }
 
 impl CatalogSource for HostCatalog {
     fn snapshot(&self) -> CatalogSnapshot {
         let catalog = self.catalog.as_ref().map(CatalogSource::snapshot);
         let generation = catalog.as_ref().map_or(0, |catalog| catalog.generation);
-        let resolver: Arc<dyn ItemResolver> = match (&self.native_items, catalog) {
+        let resolver: Arc<dyn ItemResolver> = match (self.native_items.get(), catalog) {
             (None, Some(catalog)) => catalog.resolver,
-            (Some(native), None) => native.clone(),
-            (Some(native), Some(catalog)) => Arc::new(LayeredResolver::new([native.clone(), catalog.resolver])),
+            (Some(native), None) => native,
+            (Some(native), Some(catalog)) => Arc::new(LayeredResolver::new([native, catalog.resolver])),
             (None, None) => Arc::new(StaticCatalog::default()),
         };
         CatalogSnapshot { generation, resolver }
@@ -151,7 +166,7 @@ impl ModelResolver for NativeModels {
 /// same name.
 pub(super) struct HostPlugins {
     pub(super) native: Vec<Arc<dyn Plugin>>,
-    pub(super) configured: ConfiguredPlugins,
+    pub(super) configured: Arc<ConfiguredPlugins>,
 }
 
 #[async_trait]

@@ -34,6 +34,8 @@ pub struct LoadedConfig {
     /// The decision about that access.
     pub status: TrustStatus,
     folder: PathBuf,
+    /// True if the operator has named the file, and not everybody can write to it.
+    is_named: bool,
 }
 
 impl ConfigSource {
@@ -114,7 +116,8 @@ impl ConfigSource {
             TrustStatus::Trusted | TrustStatus::Named => config.authority = Authority::Operator,
             TrustStatus::Untrusted(reason) => restrict(&mut config, &external, reason),
         }
-        Ok(LoadedConfig { config, file, sha256, external, status, folder: self.folder.clone() })
+        let is_named = self.named.is_some() && writable_by_all(&file).is_none();
+        Ok(LoadedConfig { config, file, sha256, external, status, folder: self.folder.clone(), is_named })
     }
 
     fn status(&self, file: &Path, sha256: &str) -> TrustStatus {
@@ -152,7 +155,8 @@ impl LoadedConfig {
         config.check_not_writable(folder, &file)?;
         config.authority = Authority::Operator;
         let (sha256, folder) = (String::new(), folder.to_owned());
-        Ok(Self { config, file, sha256, external: Vec::new(), status: TrustStatus::NotRequired, folder })
+        let (external, status) = (Vec::new(), TrustStatus::NotRequired);
+        Ok(Self { config, file, sha256, external, status, folder, is_named: false })
     }
 
     /// Returns the untrusted keys with their values, and the command that trusts them, for the operator. `None` if
@@ -178,10 +182,20 @@ impl LoadedConfig {
     /// # Errors
     /// [`ConfigError::Untrusted`].
     pub fn require_host_access(self) -> Result<Self, ConfigError> {
-        match self.explanation().filter(|_| self.external.iter().any(ExternalAccess::is_of_host)) {
+        match self.refused_host_access() {
             Some(explanation) => Err(ConfigError::Untrusted { explanation }),
             None => Ok(self),
         }
+    }
+
+    /// Returns true if the operator is responsible for the file, and not only for what it does not ask for.
+    pub(crate) fn is_of_operator(&self) -> bool {
+        self.is_named || self.status == TrustStatus::Trusted
+    }
+
+    /// Returns the [explanation](Self::explanation) if access for the whole host was removed.
+    pub(crate) fn refused_host_access(&self) -> Option<String> {
+        self.explanation().filter(|_| self.external.iter().any(ExternalAccess::is_of_host))
     }
 
     /// Returns the served folder.

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use anyhow::bail;
 use hatchery::services::{ServicesError, create_data_folder};
 use hatchery::trust::LoadedConfig;
-use hatchery::{BasePath, Config, DevUi, Host, HostBuilder, ServerConfig, Setting, SettingsReport, Storage};
+use hatchery::{
+    BasePath, Config, ConfigChange, DevUi, Host, HostBuilder, ServerConfig, Setting, SettingsReport, Storage,
+};
 use hatchery_core::CallerOrigin;
 use hatchery_server::AppState;
 use hatchery_telemetry::{Metrics, OtlpExporter};
@@ -25,7 +27,7 @@ use crate::outcome::Outcome;
 use crate::systemd::{Notification, notify};
 use announcement::Announcement;
 use listen::{ListenAddress, parse_socket, resolve};
-use reload::Reload;
+use reload::{Hangup, ServedConfig};
 
 const DEFAULT_HOST: &str = "127.0.0.1";
 const DEFAULT_PORT: u16 = 8080;
@@ -126,36 +128,48 @@ pub async fn serve(
     if dir.is_file() {
         bail!("{} is a file; serve the folder that contains it", dir.display());
     }
-    let mut interrupts = Interrupts::listen()?;
+    let (args, mut interrupts) = (Arc::new(args), Interrupts::listen()?);
     let listen = args.listen()?;
     let source = args.config.source(dir).required(args.config_required);
-    let reload = Reload::listen(source.clone())?;
+    let hangup = Hangup::listen()?;
     let mut builder = host::builder(source, &args.storage).watch(is_watched);
     let loaded = builder.read_config()?;
-    let allowed_hosts = allowed_hosts(&listen, &args, loaded)?;
+    allowed_hosts(&listen, &args, &loaded.config, &loaded.file)?;
     start_audit(dir, &args, loaded)?;
     let config_file = loaded.file.clone();
-    let (has_auth, is_tls) = (loaded.config.server.auth.is_some(), loaded.config.server.tls.is_some());
-    let dev_ui = loaded.config.server.dev_ui.unwrap_or(default_dev_ui(&listen, has_auth));
     let telemetry = Telemetry::from_environment()?;
-    // Spans contain what is sent to models, which only the operator may read.
-    let builder = telemetry.export_from(builder.trace(dev_ui == DevUi::Full));
+    let builder = telemetry.export_from(builder.trace(true));
     let started = interrupts.race(host::start(builder)).await;
-    let Some(mut host) = started.transpose()? else { return Ok(Outcome::Interrupted) };
+    let Some(host) = started.transpose()? else { return Ok(Outcome::Interrupted) };
     let is_loading = host.is_loading();
     if !is_loading {
-        finish_loading(&mut host).await?;
+        finish_loading(&host).await?;
     }
-    let config = server_config(&args, host.config().server.clone(), allowed_hosts, dev_ui)?;
+    let used = host.config();
+    let change = ConfigChange { before: &used, config: &used, file: &config_file, pending: &[], is_requested: false };
+    let config = ServedConfig::server(&args, &listen, &change)?;
     let (root, has_dev_ui) = (config.path_of(""), config.dev_ui() != DevUi::Off);
-    let in_force = Config { server: config, ..host.config().clone() };
+    let (has_auth, is_tls) = (config.auth.is_some(), config.tls.is_some());
+    // Spans contain what is sent to models, which only the operator may read.
+    host.traces().set_enabled(config.dev_ui() == DevUi::Full);
+    let in_force = Config { server: config, ..Config::clone(&used) };
     let settings = SettingsReport::new(&in_force, &config_file, args.settings(dir), |name| std::env::var_os(name));
     let a2a = host.a2a_service();
-    let state = app_state(&host, in_force.server)
+    let state = app_state(&host, in_force)
         .with_a2a(a2a.clone(), host.a2a_agents().clone())
         .with_settings(settings)
         .with_metrics(telemetry.metrics.clone());
     let (server, listen) = listen.bind(state.clone()).await?;
+    let served = ServedConfig {
+        dir: dir.to_owned(),
+        args: args.clone(),
+        listen: listen.clone(),
+        state,
+        traces: host.traces().clone(),
+    };
+    if let Err(problem) = host.follow_config(Arc::new(served), &used).await {
+        tracing::error!("{}: {problem}; the server keeps the settings that it was started with", config_file.display());
+    }
     if !listen.is_local() && !has_auth {
         tracing::warn!(address = %listen, "the server has no authentication: every client that can reach this address can run every agent");
     }
@@ -171,7 +185,7 @@ pub async fn serve(
     let stop = async {
         let load = async {
             if is_loading {
-                finish_loading(&mut host).await?;
+                finish_loading(&host).await?;
             }
             if !loading.is_empty() {
                 announcement.write_loaded()?;
@@ -182,7 +196,7 @@ pub async fn serve(
         let interrupt = async {
             tokio::select! {
                 () = interrupts.wait_for_first() => {}
-                () = reload.run(&state) => {}
+                () = hangup.follow(host.config_reloader()) => {}
             }
         };
         load_result = load_until_interrupted(load, interrupt).await;
@@ -249,18 +263,18 @@ fn server_config(
 }
 
 /// Returns the parts of the host that the server serves.
-fn app_state(host: &Host, config: ServerConfig) -> AppState {
-    AppState::new(host.runner().clone(), host.apps().clone(), config)
+fn app_state(host: &Host, config: Config) -> AppState {
+    AppState::new(host.runner().clone(), host.apps().clone(), config.server)
         .with_mcp(host.mcp_service(CallerOrigin::Http, Vec::new()), host.mcp_servers().clone())
         .with_apis(host.openapi().clone())
         .with_evaluations(host.evaluations().clone())
         .with_traces(host.traces().clone())
         .with_host_events(host.host_events().clone())
-        .with_retention(host.config().retention)
+        .with_retention(config.retention)
 }
 
 /// Waits until all components are loaded, then logs the settings and warns of unknown ones.
-async fn finish_loading(host: &mut Host) -> anyhow::Result<()> {
+async fn finish_loading(host: &Host) -> anyhow::Result<()> {
     host.finish_loading().await?;
     host.log_settings();
     Ok(())
@@ -284,19 +298,24 @@ fn start_audit(dir: &Path, args: &ServerArgs, loaded: &LoadedConfig) -> anyhow::
 
 /// Returns the accepted `Host` headers. Addresses other than loopback need authentication, or
 /// `--allow-unauthenticated`.
-fn allowed_hosts(listen: &ListenAddress, args: &ServerArgs, loaded: &LoadedConfig) -> anyhow::Result<Vec<String>> {
-    let listed = loaded.config.server.allowed_hosts.clone();
+fn allowed_hosts(
+    listen: &ListenAddress,
+    args: &ServerArgs,
+    config: &Config,
+    file: &Path,
+) -> anyhow::Result<Vec<String>> {
+    let listed = config.server.allowed_hosts.clone();
     if listen.is_local() {
         return Ok(listed);
     }
-    if loaded.config.server.auth.is_none() && !args.allow_unauthenticated {
+    if config.server.auth.is_none() && !args.allow_unauthenticated {
         bail!(
             "--host {}: the server has no authentication, so every client that can reach this address could run every agent. \
              Make a key with `openssl rand -hex 32`, put it into the environment variable HATCHERY_KEY, and add to {}:\n\n  \
              server:\n    auth:\n      keys:\n        - {{ name: operator, from: HATCHERY_KEY, role: operate }}\n\nor pass \
              --allow-unauthenticated if something else keeps strangers out",
             args.host,
-            loaded.file.display()
+            file.display()
         );
     }
     // Clients that are authenticated need no list: a page that has rebound its name has no credentials for that name.
@@ -338,7 +357,7 @@ mod tests {
             // The file is named, so its host names are trusted.
             let file = Some(folder.path().join("hatchery.yaml")).filter(|file| file.exists());
             let loaded = ConfigSource::new(&args.dir).with_file(file).load().unwrap();
-            allowed_hosts(&ListenAddress::Tcp(resolve(host, 80).unwrap()), &args.server, &loaded)
+            allowed_hosts(&ListenAddress::Tcp(resolve(host, 80).unwrap()), &args.server, &loaded.config, &loaded.file)
                 .map_err(|error| error.to_string())
         };
         let none: Vec<String> = Vec::new();

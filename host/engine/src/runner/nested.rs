@@ -7,6 +7,7 @@ mod record;
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use async_trait::async_trait;

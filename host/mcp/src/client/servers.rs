@@ -1,13 +1,16 @@
 //! The configured servers, and how agents refer to them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use arc_swap::ArcSwap;
 use hatchery_core::{JsonMap, Toolset};
 use hatchery_engine::Extensions;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::runtime::Handle;
 
 use super::supervisor::{ConnectionStatus, Server};
 use super::toolset::{McpToolset, ToolsetOptions};
@@ -18,13 +21,40 @@ use crate::config::{Confirmation, ServerConfig};
 const TOOLSET: &str = "McpToolset";
 const ALIASES: [&str; 3] = ["mcp.McpToolset", "MCPToolset", "google.adk.tools.mcp_tool.McpToolset"];
 
-/// The configured servers. All agents share one connection to each. Cheap to clone.
+/// The configured servers, which can be replaced. All agents share one connection to each. Cheap to clone; clones share the
+/// servers.
 #[derive(Clone, Default)]
 pub struct McpServers {
-    servers: Arc<BTreeMap<String, Arc<Server>>>,
-    /// Servers that must not be used, with the reasons.
-    refusals: Arc<BTreeMap<String, String>>,
+    current: Arc<ArcSwap<ServerTable>>,
     is_started: Arc<AtomicBool>,
+}
+
+/// The servers of one configuration.
+#[derive(Clone, Default)]
+struct ServerTable {
+    servers: BTreeMap<String, Arc<SharedServer>>,
+    /// Servers that must not be used, with the reasons.
+    refusals: BTreeMap<String, String>,
+}
+
+/// A server that agents share. Its connection is closed when the configuration and all runs have dropped it.
+pub(super) struct SharedServer(Arc<Server>);
+
+impl Deref for SharedServer {
+    type Target = Arc<Server>;
+
+    fn deref(&self) -> &Arc<Server> {
+        &self.0
+    }
+}
+
+impl Drop for SharedServer {
+    fn drop(&mut self) {
+        if let Ok(runtime) = Handle::try_current() {
+            let server = self.0.clone();
+            runtime.spawn(async move { server.close().await });
+        }
+    }
 }
 
 /// The state of a server, for reports.
@@ -45,14 +75,30 @@ pub struct ServerStatus {
 impl McpServers {
     /// Creates the servers. No connection is opened yet.
     pub fn new(servers: impl IntoIterator<Item = (String, ServerConfig)>) -> Self {
-        let servers = servers.into_iter().map(|(name, config)| (name.clone(), Server::new(name, config)));
-        Self { servers: Arc::new(servers.collect()), ..Self::default() }
+        let shared = |(name, config): (String, _)| (name.clone(), Arc::new(SharedServer(Server::new(name, config))));
+        let table = ServerTable { servers: servers.into_iter().map(shared).collect(), ..ServerTable::default() };
+        Self { current: Arc::new(ArcSwap::from_pointee(table)), ..Self::default() }
     }
 
     /// Adds servers that must not be used. Agents that refer to them get the reason.
     #[must_use]
     pub fn with_refused(self, refusals: impl IntoIterator<Item = (String, String)>) -> Self {
-        Self { refusals: Arc::new(refusals.into_iter().collect()), ..self }
+        let table = ServerTable { refusals: refusals.into_iter().collect(), ..self.table() };
+        Self { current: Arc::new(ArcSwap::from_pointee(table)), ..self }
+    }
+
+    /// Replaces the servers by `others`, but for those of the `unchanged` names, which keep their connections. The
+    /// connection to a server that is replaced is closed when the last run that uses it has ended.
+    pub fn replace(&self, others: &Self, unchanged: &BTreeSet<String>) {
+        let (before, mut table) = (self.current.load(), others.table());
+        for (name, server) in before.servers.iter().filter(|(name, _)| unchanged.contains(*name)) {
+            table.servers.insert(name.clone(), server.clone());
+        }
+        self.current.store(Arc::new(table));
+    }
+
+    fn table(&self) -> ServerTable {
+        ServerTable::clone(&self.current.load())
     }
 
     /// Opens connections to servers as soon as an agent that uses them is loaded, so that problems are reported early.
@@ -68,7 +114,8 @@ impl McpServers {
         for alias in ALIASES {
             extensions.toolsets.register_alias(alias, TOOLSET);
         }
-        for name in self.servers.keys().chain(self.refusals.keys()) {
+        let table = self.current.load();
+        for name in table.servers.keys().chain(table.refusals.keys()) {
             let (servers, server) = (self.clone(), name.clone());
             extensions.toolsets.register(format!("mcp:{name}"), move |args| servers.toolset(Some(&server), args));
         }
@@ -80,33 +127,30 @@ impl McpServers {
             return Err(refuse_inline(key, connection));
         }
         let args: ToolsetArgs = serde_json::from_value(Value::Object(args)).map_err(|error| error.to_string())?;
+        let table = self.current.load();
         let Some(name) = server.or(args.server.as_deref()) else {
-            return Err(format!("`server` is missing: the name of a server in hatchery.yaml; {}", self.list_servers()));
+            let available = table.list_servers();
+            return Err(format!("`server` is missing: the name of a server in hatchery.yaml; {available}"));
         };
-        if let Some(refusal) = self.refusals.get(name) {
+        if let Some(refusal) = table.refusals.get(name) {
             return Err(refusal.clone());
         }
-        let Some(server) = self.servers.get(name) else {
+        let Some(server) = table.servers.get(name) else {
             return Err(format!(
                 "hatchery.yaml has no MCP server `{name}`; {}; add it there below `mcp.servers`",
-                self.list_servers()
+                table.list_servers()
             ));
         };
         // Without a session there are no headers for it.
         if self.is_started.load(Ordering::Acquire) && server.config.header_provider.is_none() {
             server.start();
         }
-        Ok(Arc::new(McpToolset::shared(server.clone(), args.options())))
-    }
-
-    fn list_servers(&self) -> String {
-        let names: Vec<_> = self.servers.keys().map(|name| format!("`{name}`")).collect();
-        if names.is_empty() { "available: none".into() } else { format!("available: {}", names.join(", ")) }
+        Ok(Arc::new(McpToolset::shared(server, args.options())))
     }
 
     /// Returns the state of each server, by name.
     pub fn statuses(&self) -> Vec<ServerStatus> {
-        let status = |(name, server): (&String, &Arc<Server>)| {
+        let status = |(name, server): (&String, &Arc<SharedServer>)| {
             let (state, reason, tools) = match server.status() {
                 ConnectionStatus::Idle => ("idle", None, Vec::new()),
                 ConnectionStatus::Connecting => ("connecting", None, Vec::new()),
@@ -116,13 +160,14 @@ impl McpServers {
             };
             ServerStatus { name: name.clone(), state, reason, tools }
         };
-        let refused_statuses = self.refusals.iter().map(|(name, reason)| ServerStatus {
+        let table = self.current.load();
+        let refused_statuses = table.refusals.iter().map(|(name, reason)| ServerStatus {
             name: name.clone(),
             state: "refused",
             reason: Some(reason.clone()),
             tools: Vec::new(),
         });
-        self.servers.iter().map(status).chain(refused_statuses).collect()
+        table.servers.iter().map(status).chain(refused_statuses).collect()
     }
 
     /// Lets a person grant the host access to a server, if the server demands that.
@@ -130,13 +175,14 @@ impl McpServers {
     /// # Errors
     /// If there is no such server, it is down for another reason, or access is not granted.
     pub async fn login(&self, name: &str, browser: &dyn Browser) -> Result<(), McpError> {
-        if let Some(refusal) = self.refusals.get(name) {
+        let table = self.current.load_full();
+        if let Some(refusal) = table.refusals.get(name) {
             return Err(McpError::Authorization(refusal.clone()));
         }
-        match self.servers.get(name) {
+        match table.servers.get(name) {
             Some(server) => server.login(browser).await,
             None => {
-                let message = format!("hatchery.yaml has no MCP server `{name}`; {}", self.list_servers());
+                let message = format!("hatchery.yaml has no MCP server `{name}`; {}", table.list_servers());
                 Err(McpError::Authorization(message))
             }
         }
@@ -144,14 +190,23 @@ impl McpServers {
 
     /// Closes the connection to one server for good, because it must not be used any more.
     pub async fn close_server(&self, name: &str) {
-        if let Some(server) = self.servers.get(name) {
+        let server = self.current.load().servers.get(name).cloned();
+        if let Some(server) = server {
             server.close().await;
         }
     }
 
     /// Closes all connections and ends the processes of servers. Returns when that is done.
     pub async fn close(&self) {
-        futures::future::join_all(self.servers.values().map(|server| server.close())).await;
+        let table = self.current.load_full();
+        futures::future::join_all(table.servers.values().map(|server| server.close())).await;
+    }
+}
+
+impl ServerTable {
+    fn list_servers(&self) -> String {
+        let names: Vec<_> = self.servers.keys().map(|name| format!("`{name}`")).collect();
+        if names.is_empty() { "available: none".into() } else { format!("available: {}", names.join(", ")) }
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::content::{FILES, artifact_prefix};
 use super::listing::{ListedTool, ToolListing};
 use super::resources::{LOAD_RESOURCE, LoadResource};
+use super::servers::SharedServer;
 use super::supervisor::Server;
 use super::tool::McpTool;
 use super::{Browser, McpError};
@@ -39,8 +40,8 @@ pub struct McpToolset {
     options: ToolsetOptions,
     /// The tool that loads resources, unless the options or the server's settings leave it out.
     load_resource: Option<Arc<dyn Tool>>,
-    /// True if no other toolset uses the server.
-    owns_server: bool,
+    /// The server, while others share it. `None` if the toolset has a server of its own.
+    shared: Option<Arc<SharedServer>>,
     /// The tools that were created last, for the listing that they were created from.
     created: Mutex<Option<CreatedTools>>,
 }
@@ -51,11 +52,15 @@ type CreatedTools = (Arc<ToolListing>, Vec<Arc<dyn Tool>>);
 impl McpToolset {
     /// Creates a toolset with a server of its own, for agents in code. [`Toolset::close`] ends the connection.
     pub fn new(server: impl Into<Arc<str>>, config: ServerConfig, options: ToolsetOptions) -> Self {
-        Self { owns_server: true, ..Self::shared(Server::new(server, config), options) }
+        Self::of(Server::new(server, config), None, options)
     }
 
     /// Creates a toolset of a server that others use too.
-    pub(super) fn shared(server: Arc<Server>, options: ToolsetOptions) -> Self {
+    pub(super) fn shared(server: &Arc<SharedServer>, options: ToolsetOptions) -> Self {
+        Self::of(Arc::clone(&**server), Some(server.clone()), options)
+    }
+
+    fn of(server: Arc<Server>, shared: Option<Arc<SharedServer>>, options: ToolsetOptions) -> Self {
         let name = format!("mcp:{}", server.name);
         let is_offered = options.resources && includes(&server.config.tools, LOAD_RESOURCE);
         let load_resource = is_offered.then(|| {
@@ -63,7 +68,7 @@ impl McpToolset {
             let is_confirmed = is_confirmed.iter().any(|confirmation| confirmation.is_required(LOAD_RESOURCE));
             Arc::new(LoadResource::new(server.clone(), &options.prefix, is_confirmed)) as Arc<dyn Tool>
         });
-        Self { name, server, options, load_resource, owns_server: false, created: Mutex::default() }
+        Self { name, server, options, load_resource, shared, created: Mutex::default() }
     }
 
     /// Lets a person grant the host access to the server, if the server demands that.
@@ -150,7 +155,7 @@ impl Toolset for McpToolset {
     }
 
     async fn close(&self) {
-        if self.owns_server {
+        if self.shared.is_none() {
             self.server.close().await;
         }
     }

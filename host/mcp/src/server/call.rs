@@ -260,7 +260,7 @@ impl McpService {
         };
         // If the connection ends, this future is dropped, and the run with it.
         let _cancel = request.cancel.clone().drop_guard();
-        let max = self.0.max_runs;
+        let max = self.0.settings.load().max_runs;
         let permit = self.0.runner.try_acquire(max);
         let permit = permit.ok_or_else(|| format!("the maximum of {max} runs is active; try again later"))?;
         let mut run = self.0.runner.run(app, request).await.map_err(|error| error.client_message())?;

@@ -1,6 +1,6 @@
 //! The apps and tools that clients may use, and their names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hatchery_core::{ClientScope, JsonMap, matches_wildcard, to_json_schema};
@@ -19,6 +19,8 @@ pub struct Exposure {
     pub apps: Vec<String>,
     /// Patterns of the qualified names of tools.
     pub tools: Vec<String>,
+    /// Components whose tools no client may call.
+    pub private: BTreeSet<String>,
     /// Prompts by name.
     pub prompts: BTreeMap<String, ExposedPrompt>,
     /// Files as resources.
@@ -47,7 +49,9 @@ impl ExposedTools {
             let description = catalog.app(&app).map(|app| app.root().description.clone()).unwrap_or_default();
             exposed.add(run_tool(&app, &description), Target::App(app));
         }
-        for name in catalog.tool_names().into_iter().filter(|name| matches_any(&exposure.tools, name)) {
+        let is_private = |name: &str| name.split_once('/').is_some_and(|(of, _)| exposure.private.contains(of));
+        let public = catalog.tool_names().into_iter().filter(|name| !is_private(name));
+        for name in public.filter(|name| matches_any(&exposure.tools, name)) {
             let Some(tool) = catalog.tool(&name).filter(|tool| tool.is_callable()) else { continue };
             let declaration = tool.declaration();
             let schema = declaration.parameters.as_ref().map(|schema| to_json_schema(schema).into_owned());

@@ -93,13 +93,14 @@ impl ExposedPrompt {
 impl McpService {
     /// Returns the prompts.
     pub(super) fn prompts(&self, context: &RequestContext<RoleServer>) -> Vec<Prompt> {
-        let prompts = self.0.exposure.prompts.iter().filter(|_| has_every_app(context));
+        let settings = self.0.settings.load();
+        let prompts = settings.exposure.prompts.iter().filter(|_| has_every_app(context));
         prompts.map(|(name, prompt)| prompt.describe(name)).collect()
     }
 
     /// Returns the prompt of this name. Prompts belong to no app, so they are for clients that may use all of them.
-    fn find_prompt(&self, name: &str, context: &RequestContext<RoleServer>) -> Option<&ExposedPrompt> {
-        self.0.exposure.prompts.get(name).filter(|_| has_every_app(context))
+    fn find_prompt(&self, name: &str, context: &RequestContext<RoleServer>) -> Option<ExposedPrompt> {
+        self.0.settings.load().exposure.prompts.get(name).filter(|_| has_every_app(context)).cloned()
     }
 
     /// Returns the messages of a prompt. Asks the client for required arguments that it has left out.
@@ -176,11 +177,11 @@ impl McpService {
         context: &RequestContext<RoleServer>,
     ) -> Result<Vec<String>, ErrorData> {
         let found = self.find_prompt(prompt, context);
-        let found = found.and_then(|it| it.arguments.iter().find(|parameter| parameter.name == argument));
+        let found = found.and_then(|it| it.arguments.into_iter().find(|parameter| parameter.name == argument));
         let unknown =
             || ErrorData::invalid_params(format!("there is no argument `{argument}` of a prompt `{prompt}`"), None);
-        let values = found.ok_or_else(unknown)?.values.iter().filter(|value| value.starts_with(begin));
-        Ok(values.cloned().collect())
+        let values = found.ok_or_else(unknown)?.values.into_iter().filter(|value| value.starts_with(begin));
+        Ok(values.collect())
     }
 }
 

@@ -47,13 +47,13 @@ impl McpService {
     pub(super) fn templates(&self, context: &RequestContext<RoleServer>) -> Vec<ResourceTemplate> {
         let description = "A file of a session. The session is that of an agent's answer.";
         let artifacts = ResourceTemplate::new(TEMPLATE, "artifact").with_description(description);
-        let files = self.files(context).iter().filter_map(|resource| resource.template());
+        let files = self.files(context).into_iter().filter_map(|resource| resource.template());
         std::iter::once(artifacts).chain(files).collect()
     }
 
     /// Returns the files of the host, and the artifacts of the client's sessions with the apps that it may use.
     pub(super) async fn resources(&self, context: &RequestContext<RoleServer>) -> Result<Vec<Resource>, ErrorData> {
-        let files = self.files(context).iter().filter_map(|resource| resource.resource());
+        let files = self.files(context).into_iter().filter_map(|resource| resource.resource());
         let mut resources: Vec<_> = files.collect();
         for app in self.apps(context).await {
             for session in self.sessions(&app, context).await? {
@@ -109,13 +109,14 @@ impl McpService {
     }
 
     /// Returns the files of the host. They belong to no app, so they are for clients that may use all of them.
-    fn files(&self, context: &RequestContext<RoleServer>) -> &[FileResource] {
-        if has_every_app(context) { &self.0.exposure.resources } else { &[] }
+    fn files(&self, context: &RequestContext<RoleServer>) -> Vec<FileResource> {
+        if has_every_app(context) { self.0.settings.load().exposure.resources.clone() } else { Vec::new() }
     }
 
     /// Returns a file of the host. `None` if there is none at the URI.
     async fn file(&self, uri: &str, context: &RequestContext<RoleServer>) -> Result<Option<Blob>, ErrorData> {
-        let Some((resource, path)) = self.files(context).iter().find_map(|it| Some((it.clone(), it.path(uri)?))) else {
+        let Some((resource, path)) = self.files(context).into_iter().find_map(|it| it.path(uri).map(|path| (it, path)))
+        else {
             return Ok(None);
         };
         let read = tokio::task::spawn_blocking(move || resource.read(&path)).await;
@@ -136,7 +137,7 @@ impl McpService {
         context: &RequestContext<RoleServer>,
     ) -> Result<SubscriptionTarget, ErrorData> {
         let Some(artifact) = parse(uri) else {
-            let mut files = self.files(context).iter();
+            let mut files = self.files(context).into_iter();
             let file = files.find_map(|it| Some(WatchedFile { path: it.path(uri)?, resource: Arc::new(it.clone()) }));
             return file.map(SubscriptionTarget::File).ok_or_else(|| not_found(uri));
         };
@@ -160,7 +161,7 @@ impl McpService {
                 self.suggest_artifact(request, context).await?
             }
             Reference::Resource(reference) => {
-                let mut files = self.files(context).iter();
+                let mut files = self.files(context).into_iter();
                 let Some(resource) = files.find(|it| it.uri == reference.uri && it.template().is_some()) else {
                     let message = format!("there is no template `{}`; templates are listed", reference.uri);
                     return Err(ErrorData::invalid_params(message, None));

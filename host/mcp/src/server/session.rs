@@ -90,6 +90,7 @@ enum Change {
 struct Changes {
     /// `None` once the catalog does not change any more.
     catalog: Option<watch::Receiver<u64>>,
+    exposure: watch::Receiver<u64>,
     artifacts: broadcast::Receiver<ArtifactChange>,
     subscriptions: Subscriptions,
 }
@@ -97,7 +98,7 @@ struct Changes {
 impl Changes {
     fn new(service: &McpService, subscriptions: Subscriptions) -> Self {
         let (catalog, artifacts) = (Some(service.0.catalog.changes()), service.0.changes.subscribe());
-        Self { catalog, artifacts, subscriptions }
+        Self { catalog, exposure: service.0.exposure_changes.subscribe(), artifacts, subscriptions }
     }
 
     /// Waits for the next change.
@@ -114,6 +115,8 @@ impl Changes {
                     Ok(()) => return Change::Tools,
                     Err(_) => self.catalog = None,
                 },
+                // The service owns the sender.
+                Ok(()) = self.exposure.changed() => return Change::Tools,
                 uri = self.subscriptions.changed(&mut self.artifacts) => return Change::Resource(uri),
             }
         }

@@ -1,6 +1,7 @@
 //! A semaphore for the total memory of request bodies, received and parsed. Sizes are estimated, not measured.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
@@ -8,9 +9,10 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::http::StatusCode;
 use axum::response::Response;
 use hatchery_core::sync::MutexExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::ApiError;
+use crate::limit::Limit;
 use hatchery::ByteSize;
 
 /// Bytes per permit of the semaphore, whose permits are limited to `u32`.
@@ -22,19 +24,30 @@ const MAX_UNCOUNTED: usize = 1 << 20;
 /// The total memory of all request bodies, and of large responses.
 #[derive(Debug, Clone)]
 pub(crate) struct BodyBudget {
-    free: Arc<Semaphore>,
-    limit: ByteSize,
+    free: Arc<Limit>,
+    /// In bytes.
+    limit: Arc<AtomicUsize>,
 }
 
 impl BodyBudget {
     pub(crate) fn new(limit: ByteSize) -> Self {
-        let units = limit.bytes().div_ceil(UNIT).clamp(1, Semaphore::MAX_PERMITS);
-        Self { free: Arc::new(Semaphore::new(units)), limit }
+        let free = Arc::new(Limit::new(limit.bytes().div_ceil(UNIT)));
+        Self { free, limit: Arc::new(AtomicUsize::new(limit.bytes())) }
+    }
+
+    /// Changes the total. Bodies that are being received keep what they have.
+    pub(crate) fn set(&self, limit: ByteSize) {
+        self.limit.store(limit.bytes(), Ordering::Relaxed);
+        self.free.set(limit.bytes().div_ceil(UNIT));
+    }
+
+    fn limit(&self) -> ByteSize {
+        ByteSize(self.limit.load(Ordering::Relaxed))
     }
 
     /// Returns the remaining bytes.
     pub(crate) fn available(&self) -> usize {
-        self.free.available_permits() * UNIT
+        self.free.available() * UNIT
     }
 }
 
@@ -60,9 +73,9 @@ impl BodyMemory {
         if units == 0 {
             return Ok(());
         }
-        let units = u32::try_from(units).ok().filter(|_| bytes <= self.budget.limit.bytes());
-        let Some(units) = units else { return Err(too_large(self.budget.limit)) };
-        let more = self.budget.free.clone().try_acquire_many_owned(units).map_err(|_| exhausted())?;
+        let units = u32::try_from(units).ok().filter(|_| bytes <= self.budget.limit().bytes());
+        let Some(units) = units else { return Err(too_large(self.budget.limit())) };
+        let more = self.budget.free.try_acquire(units).ok_or_else(exhausted)?;
         match held.as_mut() {
             Some(held) => held.merge(more),
             None => *held = Some(more),
@@ -78,7 +91,7 @@ impl BodyMemory {
     pub(crate) fn count_response(&self, response: &Response) -> Result<(), ApiError> {
         let length = response.body().size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         match length.filter(|length| *length > MAX_UNCOUNTED) {
-            Some(length) => self.grow_to(length.min(self.budget.limit.bytes())),
+            Some(length) => self.grow_to(length.min(self.budget.limit().bytes())),
             None => Ok(()),
         }
     }

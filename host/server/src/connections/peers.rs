@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use hatchery_core::sync::MutexExt;
@@ -9,7 +10,7 @@ use hatchery_core::sync::MutexExt;
 /// Counts the connections of each peer.
 #[derive(Clone)]
 pub(super) struct Peers {
-    max: usize,
+    max: Arc<AtomicUsize>,
     open: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
@@ -22,7 +23,12 @@ pub(super) struct PeerPermit {
 impl Peers {
     /// Allows each peer `max` connections, at least one.
     pub(super) fn new(max: usize) -> Self {
-        Self { max: max.max(1), open: Arc::default() }
+        Self { max: Arc::new(AtomicUsize::new(max.max(1))), open: Arc::default() }
+    }
+
+    /// Changes the number of connections of each peer. Open ones stay.
+    pub(super) fn set_max(&self, max: usize) {
+        self.max.store(max.max(1), Ordering::Relaxed);
     }
 
     /// Counts a new connection of a peer. `None` if the peer has the maximum number of connections.
@@ -30,7 +36,7 @@ impl Peers {
         let key = key(address);
         let mut open = self.open();
         let count = open.entry(key).or_default();
-        if *count >= self.max {
+        if *count >= self.max.load(Ordering::Relaxed) {
             return None;
         }
         *count += 1;

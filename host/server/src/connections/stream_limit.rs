@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use axum::response::{IntoResponse, Response};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::peers::{PeerPermit, Peers};
 use crate::error::ApiError;
 use crate::headers;
+use crate::limit::Limit;
 use crate::log_throttle::LogThrottle;
 use crate::peer::Peer;
 
 /// Counts the requests in progress. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct StreamLimit {
-    free: Arc<Semaphore>,
+    free: Arc<Limit>,
     peers: Peers,
     log: Arc<LogThrottle>,
 }
@@ -29,8 +30,13 @@ pub(super) struct StreamPermit {
 impl StreamLimit {
     /// Allows `total` requests in progress, and `per_peer` of each peer.
     pub(super) fn new(total: usize, per_peer: usize) -> Self {
-        let free = Arc::new(Semaphore::new(total.clamp(1, Semaphore::MAX_PERMITS)));
-        Self { free, peers: Peers::new(per_peer), log: Arc::default() }
+        Self { free: Arc::new(Limit::new(total)), peers: Peers::new(per_peer), log: Arc::default() }
+    }
+
+    /// Changes both numbers. Requests in progress continue.
+    pub(super) fn set(&self, total: usize, per_peer: usize) {
+        self.free.set(total);
+        self.peers.set_max(per_peer);
     }
 
     /// Counts a request.
@@ -39,7 +45,7 @@ impl StreamLimit {
     /// The response to one too many.
     pub(super) fn acquire(&self, peer: Option<Peer>) -> Result<StreamPermit, Box<Response>> {
         let permit = || {
-            let total = self.free.clone().try_acquire_owned().ok()?;
+            let total = self.free.try_acquire(1)?;
             let peer = match peer {
                 Some(Peer(address)) => Some(self.peers.acquire(address)?),
                 None => None,

@@ -56,7 +56,7 @@ async fn handle(
     if let Some(scope) = principal.scope() {
         parts.extensions.insert(scope.clone());
     }
-    let body = body::read(&parts, body, state.config()).await?;
+    let body = body::read(&parts, body, &state.config()).await?;
     match endpoint.handle(app, path, Request::from_parts(parts, body)).await {
         Some(response) => Ok(response.map(Body::new)),
         None => Err(match state.app(app) {

@@ -130,7 +130,7 @@ async fn upload(
     request: Request,
 ) -> Result<axum::Json<SavedArtifact>, ApiError> {
     let (parts, body) = request.into_parts();
-    let mut upload = Upload::start(&parts, body, state.config(), state.services().artifacts.stream_buffer());
+    let mut upload = Upload::start(&parts, body, &state.config(), state.services().artifacts.stream_buffer());
     let key = SessionKey::new(app, user, id);
     match store(&state, &key, &name, media_type(&parts.headers), &query, &mut upload).await {
         Ok(saved) => Ok(axum::Json(saved)),

@@ -27,5 +27,5 @@ async fn config(State(state): State<AppState>) -> Result<Json<SettingsReport>, A
         let error = ApiError::new(StatusCode::FORBIDDEN, "CONFIG_NOT_SHOWN", detail);
         return Err(error.advise("to show them, set `server: { dev_ui: full }` in hatchery.yaml"));
     }
-    Ok(Json(state.settings().clone()))
+    Ok(Json(SettingsReport::clone(&state.settings())))
 }

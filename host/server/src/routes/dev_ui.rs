@@ -59,7 +59,7 @@ async fn serve(
         return Err(route_not_found(request.method().clone(), original).await);
     }
     if let Some(folder) = &config.dev_ui_folder {
-        return Ok(serve_folder(folder, path, config, request).await);
+        return Ok(serve_folder(folder, path, &config, request).await);
     }
     let served = match dev_ui::file(path, request.headers().get(header::IF_NONE_MATCH)) {
         Some(file) => Some(file),

@@ -31,13 +31,13 @@ async fn log_in(
         return Err(route_not_found(request.method().clone(), uri).await);
     };
     let (parts, body) = request.into_parts();
-    let form = body::read(&parts, body, state.config()).await?;
+    let form = body::read(&parts, body, &state.config()).await?;
     let secret = std::str::from_utf8(&form).ok().and_then(|form| form_value(form, "key"));
     let secret = secret.ok_or_else(|| ApiError::bad_input("the form has no field `key`"))?;
     match auth.log_in(secret.trim(), Peer::of(&parts.extensions)).await {
         Ok((id, lifetime)) => {
             let is_secure = state.tls().is_some() || is_forwarded_from_https(&parts.headers);
-            let cookie = auth::cookie(&id, lifetime, is_secure, state.config()).ok_or_else(ApiError::internal)?;
+            let cookie = auth::cookie(&id, lifetime, is_secure, &state.config()).ok_or_else(ApiError::internal)?;
             Ok((StatusCode::SEE_OTHER, [(header::LOCATION, PAGE), (header::SET_COOKIE, cookie)]).into_response())
         }
         Err(error) if error.status.is_client_error() => {
@@ -55,7 +55,7 @@ async fn log_out(
 ) -> Result<Response, ApiError> {
     let Some(auth) = state.auth() else { return Err(route_not_found(method, uri).await) };
     auth.log_out(&headers);
-    let cookie = auth::cleared_cookie(state.config()).ok_or_else(ApiError::internal)?;
+    let cookie = auth::cleared_cookie(&state.config()).ok_or_else(ApiError::internal)?;
     let headers = [(header::LOCATION, PAGE), (header::SET_COOKIE, cookie)];
     Ok((StatusCode::SEE_OTHER, headers, Body::empty()).into_response())
 }

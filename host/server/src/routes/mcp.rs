@@ -33,6 +33,6 @@ async fn mcp(
     if let Some(scope) = principal.mcp_scope() {
         parts.extensions.insert(scope);
     }
-    let body = body::read(&parts, body, state.config()).await?;
+    let body = body::read(&parts, body, &state.config()).await?;
     Ok(endpoint.handle(Request::from_parts(parts, body)).await.map(Body::new))
 }

@@ -294,7 +294,7 @@ async fn delete(
         let SessionKey { app, user, id } = &key;
         tracing::info!(target: "hatchery::audit", %app, %user, session = %id, decision = "deleted", "deletion");
     }
-    if !state.retention().keep_artifacts {
+    if !state.retention().borrow().keep_artifacts {
         // They would count towards the quota of the user.
         state.services().artifacts.delete_all(&key).await?;
     }

@@ -442,7 +442,12 @@ async fn keys_are_replaced_while_the_server_runs() {
     let mut auth = keys();
     auth.keys[0] = ClientKeyConfig { role: Role::Operate, ..key("operator", NEXT) };
     auth.keys[2].user = Some("v".into());
-    host.state.reload_auth(Some(&auth)).unwrap();
+    let replace = |auth: &ServerAuthConfig| {
+        host.state
+            .prepare(ServerConfig { auth: Some(auth.clone()), ..ServerConfig::default() }, true)
+            .map(|apply| apply())
+    };
+    replace(&auth).unwrap();
     problem(get(&host, OPERATOR, "/components").await, 401, "INVALID_CREDENTIALS").await;
     problem(with_login().send().await.unwrap(), 401, "LOGGED_OUT").await;
     assert_eq!(get(&host, NEXT, "/components").await.status(), 200);
@@ -451,14 +456,23 @@ async fn keys_are_replaced_while_the_server_runs() {
     // An invalid configuration changes nothing.
     auth.keys[0].sha256 = None;
     auth.keys[0].from = Some("HATCHERY_TESTS_NO_SUCH_KEY".into());
-    let error = host.state.reload_auth(Some(&auth)).unwrap_err();
-    assert!(error.starts_with("the API key `operator` is missing"), "{error}");
-    let error = host.state.reload_auth(None).unwrap_err();
-    assert_eq!(error, "it was removed; restart the server to serve without authentication");
+    let error = replace(&auth).unwrap_err();
+    assert!(error.starts_with("server.auth: the API key `operator` is missing"), "{error}");
     assert_eq!(get(&host, NEXT, "/components").await.status(), 200);
-    let open = Host::start().await;
-    let error = open.state.reload_auth(Some(&auth)).unwrap_err();
-    assert_eq!(error, "it was added; restart the server to serve with authentication");
+}
+
+#[tokio::test]
+async fn authentication_is_switched_on_and_off_while_the_server_runs() {
+    let host = Host::start().await;
+    let apply = |auth: Option<ServerAuthConfig>| {
+        host.state.prepare(ServerConfig { auth, ..ServerConfig::default() }, false).unwrap()();
+    };
+    assert_eq!(host.get("/components").await.status(), 200);
+    apply(Some(keys()));
+    problem(host.get("/components").await, 401, "UNAUTHENTICATED").await;
+    assert_eq!(get(&host, OPERATOR, "/components").await.status(), 200);
+    apply(None);
+    assert_eq!(host.get("/components").await.status(), 200);
 }
 
 #[tokio::test]

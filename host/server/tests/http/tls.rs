@@ -99,15 +99,17 @@ async fn files_that_cannot_be_used_leave_the_certificate_before_in_place() {
     let client = write_certificate(folder.path(), 2100);
     let host = Host::with(config(folder.path())).await;
     let expired = write_certificate(folder.path(), 2020);
-    host.state.reload_tls();
+    let read_again = || host.state.prepare(config(folder.path()), true).map(|apply| apply());
+    let error = read_again().unwrap_err();
+    assert!(error.starts_with("server.tls: ") && error.contains("expired"), "{error}");
     assert!(is_served(&host, &client).await && !is_served(&host, &expired).await);
     fs::write(folder.path().join("cert.pem"), "half a cert").unwrap();
-    host.state.reload_tls();
+    read_again().unwrap_err();
     fs::remove_file(folder.path().join("key.pem")).unwrap();
-    host.state.reload_tls();
+    read_again().unwrap_err();
     assert!(is_served(&host, &client).await);
     let renewed = write_certificate(folder.path(), 2100);
-    host.state.reload_tls();
+    read_again().unwrap();
     assert!(is_served(&host, &renewed).await && !is_served(&host, &client).await);
 }
 

@@ -71,7 +71,7 @@ async fn grants_are_revoked_while_a_slow_component_is_compiled() -> Result<()> {
             // The folder is looked at from top to bottom: the host knows of the slow one when a swap after it has been
             // noticed, or when it is named as one that is being compiled or cannot be.
             stage.folder.put("hatchery.yaml", with_greeter("components: {hostile: {config: {changed: true}}}")?)?;
-            stage.host.wait_for_log("hatchery.yaml: component settings and limits are applied").await?;
+            stage.host.wait_for_log("hatchery.yaml: applied without a restart").await?;
             let slow = entry(&stage.host.components().await?, "slow.wasm").map(|entry| entry["state"].clone());
             assert_ne!(slow, Some(Value::from("loaded")), "the settings waited until the slow component was compiled");
             let answer = save().await?;

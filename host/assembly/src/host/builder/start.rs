@@ -4,26 +4,30 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hatchery_core::{EventSigner, ItemResolver, Services, SpanExporter};
+use arc_swap::ArcSwap;
+use hatchery_core::{EventSigner, Services, SpanExporter};
 use hatchery_engine::plugins::ConfiguredPlugins;
-use hatchery_engine::{App, CatalogSource, Extensions, LayeredResolver, Runner};
+use hatchery_engine::{App, CatalogSource, Extensions, Runner};
 use hatchery_eval::{EvalStore, Evaluations};
+use hatchery_stores::LiveQuotas;
 use hatchery_telemetry::{HostEvents, TraceStore};
 use hatchery_wasm::{CatalogHandle, CatalogModels, LoadOptions, Worker};
 
 use super::paths::{protected_paths, user_code_cache};
 use super::{CodeCacheFolder, HostBuilder, NAMES_FILE};
-use crate::apps::ConfiguredApps;
+use crate::apps::{ConfiguredApps, LiveAppSettings};
 use crate::catalog;
 use crate::config::Config;
 use crate::host::catalog_events::record_changes;
 use crate::host::connections::Connections;
-use crate::host::native::{AppsOf, ConfigState, HostApps, HostCatalog, HostPlugins, NativeModels};
-use crate::host::reload::{ConfigWatcher, FileStamps};
+use crate::host::live_config::{LiveConfig, NativeItems, Parts, make_reproducible};
+use crate::host::native::{AppsOf, ConfigState, HostApps, HostCatalog, HostPlugins, LiveItems, NativeModels};
+use crate::host::reload::{FileStamps, follow_files};
 use crate::host::{Host, HostError, follow_changes};
 use crate::host_key;
-use crate::retrieval;
-use crate::sandbox;
+use crate::models::LiveModels;
+use crate::retrieval::{self, Indexes};
+use crate::sandbox::CodeSandbox;
 use crate::services::{self, Scripts};
 use crate::source::AppSource;
 use crate::storage::{EVALUATIONS_FOLDER, Storage};
@@ -31,8 +35,6 @@ use crate::trust::{ConfigSource, LoadedConfig, ProtectedPaths};
 
 /// The configuration, and the folders that it applies to.
 struct ResolvedConfig {
-    /// As it was read.
-    initial: Config,
     /// With the overrides of the builder.
     config: Config,
     file: PathBuf,
@@ -42,6 +44,13 @@ struct ResolvedConfig {
     storage: Storage,
     cache: Option<PathBuf>,
     paths: ProtectedPaths,
+}
+
+/// The services of a host, its configured models, and the key that signs events.
+struct OpenServices {
+    services: Services,
+    models: Arc<LiveModels>,
+    signer: EventSigner,
 }
 
 impl HostBuilder {
@@ -91,7 +100,7 @@ impl HostBuilder {
     /// If the configuration is invalid, a service cannot be opened or a configured plugin does not exist. Components
     /// that cannot be loaded are not errors.
     pub async fn open(self) -> Result<Host, HostError> {
-        let mut host = self.start().await?;
+        let host = self.start().await?;
         host.finish_loading().await?;
         Ok(host)
     }
@@ -103,27 +112,26 @@ impl HostBuilder {
     pub async fn start(mut self) -> Result<Host, HostError> {
         // Reqwest has no provider of its own. An application may have installed another one.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let ResolvedConfig { initial, config, file, stamps, folder, storage, cache, paths } = self.resolve_config()?;
+        let ResolvedConfig { config, file, stamps, folder, storage, cache, paths } = self.resolve_config()?;
         let scripts = Scripts::in_folder(folder.clone().unwrap_or_default(), &config);
-        let (services, signer) = self.open_services(&config, &storage, &scripts).await?;
+        let quotas = LiveQuotas::from(Arc::new(config.app_quotas()));
+        let OpenServices { services, models, signer } =
+            self.open_services(&config, &storage, &scripts, &quotas).await?;
         let load_options = match &folder {
             Some(folder) => Some(self.load_options(folder, &config, &storage, cache)?),
             None => None,
         };
-        let extensions = self.extensions.get_or_insert_default();
-        let connections = Connections::register(&config, &services.credentials, self.watch, extensions);
-        if let Some(options) = &load_options {
-            sandbox::register(self.code_sandbox.take(), options, self.watch, extensions);
-        }
-        retrieval::register(&config.retrieval, &storage, services.models.as_ref(), extensions)?;
-        let Extensions { agent_classes, plugins, .. } = extensions.clone();
+        let indexes = retrieval::indexes(&config.retrieval, &storage, models.as_ref(), &Indexes::new())?;
+        let connections = Connections::new(&config, &services.credentials, indexes, self.watch);
+        let items = self.native_items(load_options.as_ref());
+        let (native_items, Extensions { agent_classes, plugins, .. }) = items.layers(&connections);
+        items.current.replace(native_items.clone());
         let mut registered_plugins = crate::plugins::registered().clone();
         registered_plugins.extend(plugins);
-        let native_items = self.native_items();
         let native_apps = self.native_apps()?;
         let catalog = match folder.as_ref().zip(load_options) {
             Some((folder, mut options)) => {
-                options.native_items = native_items.clone();
+                options.native_items = native_items;
                 options.native_apps = native_apps.keys().cloned().collect();
                 options.agent_classes = agent_classes;
                 Some(CatalogHandle::start(folder, options).await?)
@@ -131,47 +139,55 @@ impl HostBuilder {
             None => None,
         };
         let services = self.with_native_models(services, catalog.clone());
+        let native_items = items.current.clone();
         let catalog_source: Arc<dyn CatalogSource> = Arc::new(HostCatalog { native_items, catalog: catalog.clone() });
-        let configured = ConfiguredPlugins::while_loading(&config.plugins, &registered_plugins, catalog_source.clone())
+        let plugins = ConfiguredPlugins::while_loading(&config.plugins, &registered_plugins, catalog_source.clone())
             .map_err(|source| HostError::Plugin { file: file.clone(), source })?;
-        let plugin_names = configured.names();
-        let (models, config_state) = (services.models.clone(), ConfigState::default());
+        let plugins = Arc::new(plugins);
+        let (resolver, state) = (services.models.clone(), ConfigState::default());
         let apps =
-            HostApps { native: native_apps, catalog: catalog.clone(), models, config_state: config_state.clone() };
-        let apps: Arc<dyn AppSource> = Arc::new(ConfiguredApps::new(apps, &config, catalog_source.clone()));
+            HostApps { native: native_apps, catalog: catalog.clone(), models: resolver, config_state: state.clone() };
+        let app_settings = LiveAppSettings::new(&config, catalog_source.clone());
+        let apps: Arc<dyn AppSource> = Arc::new(ConfiguredApps::new(apps, app_settings.clone()));
         let (traces, host_events) = (TraceStore::default(), HostEvents::default());
-        let mut runner = Runner::with_signer(services, self.native_plugins(configured)?, signer)
+        let mut runner = Runner::with_signer(services, self.native_plugins(plugins.clone())?, signer)
             .with_turn_lease(config.server.turn_lease)
             .with_kept_artifacts(config.retention.keep_artifacts);
         if let Some(exporter) = self.span_exporter(&traces, &host_events) {
             runner = runner.with_span_exporter(exporter);
         }
         runner.set_apps(Arc::new(AppsOf(apps.clone())));
+        let evaluations = Evaluations::new(runner.clone(), eval_store(&storage, folder.as_deref()));
+        let parts = Parts {
+            storage,
+            paths,
+            state,
+            scripts,
+            models,
+            quotas,
+            plugins,
+            app_settings,
+            connections,
+            items,
+            catalog: catalog.clone(),
+            runner: runner.clone(),
+            is_reproducible: self.is_reproducible,
+            overrides: std::mem::take(&mut self.services),
+        };
+        let live = Arc::new(LiveConfig::new(self.config_source_of_file(), config, parts));
         if let Some(catalog) = catalog.as_ref().filter(|_| self.watch) {
             watch_catalog(catalog, &apps, &runner, &host_events);
-            if let (Some(stamps), Some(source)) = (stamps, self.source) {
-                let (catalog, scripts, connections) = (catalog.clone(), scripts.clone(), connections.clone());
-                let state = config_state;
-                let watcher = ConfigWatcher { source, initial, catalog, scripts, paths, connections, state };
-                tokio::spawn(watcher.run(stamps));
+            if let Some(stamps) = stamps {
+                tokio::spawn(follow_files(Arc::downgrade(&live), stamps));
             }
         }
-        let evaluations = Evaluations::new(runner.clone(), eval_store(&storage, folder.as_deref()));
-        Ok(Host {
-            config,
-            file,
-            plugin_names,
-            apps,
-            runner,
-            evaluations,
-            traces,
-            host_events,
-            scripts,
-            connections,
-            registered_plugins,
-            catalog_source,
-            catalog,
-        })
+        Ok(Host { live, file, apps, runner, evaluations, traces, host_events, catalog_source, catalog })
+    }
+
+    /// Returns the file whose changes apply. `None` if the program has given the settings.
+    fn config_source_of_file(&mut self) -> Option<ConfigSource> {
+        let source = self.source.take().filter(|_| self.config.is_none())?;
+        Some(if self.is_deterministic { source.without_network() } else { source })
     }
 
     /// Reads the configuration, applies the overrides of the builder, and checks that no grant covers files of the host.
@@ -180,15 +196,14 @@ impl HostBuilder {
             Some(loaded) => loaded,
             None => self.load_config()?,
         };
-        let LoadedConfig { config: initial, file, .. } = loaded;
+        let LoadedConfig { mut config, file, .. } = loaded;
         let folder = self.source.as_ref().map(|source| source.folder().to_owned());
-        let mut config = initial.clone();
         self.services.apply_uris(&mut config);
         let storage = self.storage_or_default(folder.as_deref());
         let cache = self.cache_folder();
         let paths = protected_paths(self.source.as_ref(), &storage, cache.as_deref(), &config);
         paths.check(&config, &file)?;
-        Ok(ResolvedConfig { initial, config, file, stamps, folder, storage, cache, paths })
+        Ok(ResolvedConfig { config, file, stamps, folder, storage, cache, paths })
     }
 
     fn storage_or_default(&self, folder: Option<&Path>) -> Storage {
@@ -199,24 +214,25 @@ impl HostBuilder {
         }
     }
 
-    /// Returns the services, and the key that signs events.
     async fn open_services(
         &mut self,
         config: &Config,
         storage: &Storage,
         scripts: &Scripts,
-    ) -> Result<(Services, EventSigner), HostError> {
+        quotas: &LiveQuotas,
+    ) -> Result<OpenServices, HostError> {
         let mut providers = services::model_providers(config, scripts);
         for provider in self.providers.drain(..) {
             providers.register(provider);
         }
-        let services = services::open_with(config, storage, Arc::new(providers), &self.services).await?;
+        let models = Arc::new(LiveModels::new(providers));
+        let services = services::open_with(config, storage, models.clone(), &self.services, quotas).await?;
         let signer = match self.signer.take() {
             Some(signer) => signer,
             None => host_key::open(config, storage, |name| std::env::var_os(name))?,
         };
         let credentials = services::credentials(config, storage, &signer);
-        Ok((Services { credentials, ..services }, signer))
+        Ok(OpenServices { services: Services { credentials, ..services }, models, signer })
     }
 
     /// Returns the receiver of the spans of runs. `None` if nobody reads them.
@@ -242,6 +258,7 @@ impl HostBuilder {
         let worker = self.worker.take().unwrap_or(Worker::InProcess);
         let mut options = catalog::load_options(config, cache, worker)?;
         options.settings.deterministic = self.deterministic_mode.take();
+        self.is_deterministic = options.settings.deterministic.is_some();
         options.progress = self.progress.take();
         options.names_file = self.names_file.take().or_else(|| match storage {
             Storage::Directory(data) => Some(data.join(NAMES_FILE)),
@@ -254,12 +271,15 @@ impl HostBuilder {
         Ok(options)
     }
 
-    /// Returns the native items in layers: extensions, then single items. `None` if there are none.
-    fn native_items(&mut self) -> Option<Arc<dyn ItemResolver>> {
-        let extensions = self.extensions.take().map(|extensions| Arc::new(extensions) as Arc<dyn ItemResolver>);
-        let items = self.items.take().map(|items| Arc::new(items) as Arc<dyn ItemResolver>);
-        let layers: Vec<_> = extensions.into_iter().chain(items).collect();
-        (!layers.is_empty()).then(|| Arc::new(LayeredResolver::new(layers)) as Arc<dyn ItemResolver>)
+    /// Returns the items of the program. The default code executor is among them if components are loaded.
+    fn native_items(&mut self, load_options: Option<&LoadOptions>) -> NativeItems {
+        let file = self.code_sandbox.take();
+        NativeItems {
+            extensions: self.extensions.take().unwrap_or_default(),
+            single: self.items.take().map(Arc::new),
+            sandbox: ArcSwap::from_pointee(load_options.map(|options| CodeSandbox::new(file, options, self.watch))),
+            current: LiveItems::default(),
+        }
     }
 
     fn cache_folder(&self) -> Option<PathBuf> {
@@ -295,7 +315,7 @@ impl HostBuilder {
         Ok(apps)
     }
 
-    fn native_plugins(&mut self, configured: ConfiguredPlugins) -> Result<HostPlugins, HostError> {
+    fn native_plugins(&mut self, configured: Arc<ConfiguredPlugins>) -> Result<HostPlugins, HostError> {
         let native = std::mem::take(&mut self.plugins);
         for (index, plugin) in native.iter().enumerate() {
             if native.iter().take(index).any(|earlier| earlier.name() == plugin.name()) {
@@ -323,12 +343,5 @@ fn eval_store(storage: &Storage, folder: Option<&Path>) -> EvalStore {
     match folder {
         Some(folder) => store.with_served_folder(folder),
         None => store,
-    }
-}
-
-fn make_reproducible(config: &mut Config) {
-    config.plugins.retain(|plugin| plugin.name != "recorder");
-    for app in config.apps.values_mut().chain([&mut config.app_defaults]) {
-        app.compaction = None;
     }
 }

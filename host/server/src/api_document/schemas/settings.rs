@@ -13,6 +13,9 @@ pub(crate) struct Settings {
     /// By key.
     settings: Vec<Setting>,
     prices: Prices,
+    /// The keys that have changed in the file since the start, and apply at the next one. Left out if there are none.
+    #[serde(default)]
+    pending: Vec<String>,
 }
 
 /// A setting in force.

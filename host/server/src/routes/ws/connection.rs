@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::message::{SocketMessage, SocketRequest, answer, confirmation};
 use super::streams::{self, RequestResources};
-use crate::auth::{Credentials, Principal, RequestPermit};
+use crate::auth::{Credentials, Principal, RequestPermit, missing_credentials};
 use crate::body::{BodyMemory, reserve_message};
 use crate::error::ApiError;
 use crate::routes::run::{self, RunBody};
@@ -331,7 +331,7 @@ impl Connection {
 async fn admit(state: &AppState, credentials: Option<&Credentials>) -> Result<Principal, ApiError> {
     match (state.auth(), credentials) {
         (Some(auth), Some(credentials)) => auth.admit_message(credentials).await,
-        (Some(_), None) => Err(ApiError::internal()),
+        (Some(_), None) => Err(missing_credentials()),
         (None, _) => Ok(Principal::Anybody),
     }
 }
