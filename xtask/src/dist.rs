@@ -17,9 +17,9 @@ use sha2::{Digest, Sha256};
 
 use crate::components::Components;
 use crate::step::{self, Steps};
+use crate::toolchain;
 use crate::workspace::Workspace;
 use crate::{ALLOCATOR, HOST, TOOLCHAIN};
-use crate::{guided, toolchain};
 
 const PROFILE: &str = "dist";
 
@@ -29,30 +29,21 @@ const MAX_BINARY: u64 = 70_000_000;
 /// Files of the repository that are in the archive, the systemd service among them, besides the guides in `docs`.
 const DOCUMENTS: [&str; 4] = ["LICENSE", "README.md", "SECURITY.md", "hatchery.service"];
 
-/// The package of the command.
-const COMMAND: [&str; 2] = ["-p", "hatchery-cli"];
-
-/// Builds and tries a release, optimised for what the load test does if it is profile-guided.
-pub fn build(workspace: &Workspace, is_profile_guided: bool) -> anyhow::Result<()> {
-    let target = toolchain::host_target()?;
+/// Builds and tries a release.
+pub fn build(workspace: &Workspace) -> anyhow::Result<()> {
+    let target = host_target()?;
     let name = format!("hatchery-{}-{target}", env!("CARGO_PKG_VERSION"));
     let output = workspace.target.join("dist-archive");
     let archive = output.join(&name).with_added_extension("tar.gz");
     let samples = Components::of_standalone_samples(workspace)?;
-    let mut steps = Steps::new(if is_profile_guided { 6 } else { 5 });
+    let mut steps = Steps::new(5);
     steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
     steps.run(&format!("components: {samples}"), || samples.build(workspace))?;
-    let folder = if is_profile_guided {
-        let compilation = steps.run(guided::TRAINING_STEP, || guided::train(workspace))?;
-        steps.run(HOST, || compilation.build(workspace, &COMMAND))?
-    } else {
-        steps.run(HOST, || {
-            let mut cargo = workspace.cargo(["build", "--locked", "--profile", PROFILE, "--features", ALLOCATOR]);
-            step::run_command(cargo.args(COMMAND))?;
-            Ok(workspace.target.join(PROFILE))
-        })?
-    };
-    let binary = folder.join("hatchery");
+    steps.run(HOST, || {
+        let build = ["build", "--locked", "--profile", PROFILE, "-p", "hatchery-cli", "--features", ALLOCATOR];
+        step::run_command(&mut workspace.cargo(build))
+    })?;
+    let binary = workspace.target.join(PROFILE).join("hatchery");
     steps.run("archive, checksum and image context", || {
         check_size(&binary)?;
         stage(workspace, &binary, &output.join(&name))?;
@@ -68,6 +59,14 @@ pub fn build(workspace: &Workspace, is_profile_guided: bool) -> anyhow::Result<(
     println!("{}", checksum_file(&archive).display());
     println!("docker build --tag hatchery {}", output.join("image").display());
     Ok(())
+}
+
+/// Returns the target triple that cargo builds for by default.
+fn host_target() -> anyhow::Result<String> {
+    let output = Command::new("rustc").arg("-vV").output().context("cannot start rustc")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let target = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(target.context("`rustc -vV` prints no host")?.to_owned())
 }
 
 fn check_size(binary: &Path) -> anyhow::Result<()> {

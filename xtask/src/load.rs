@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::components::{self, Components};
 use crate::step::{self, Steps};
 use crate::workspace::Workspace;
-use crate::{ALLOCATOR, TOOLCHAIN, guided, toolchain};
+use crate::{ALLOCATOR, TOOLCHAIN, toolchain};
 
 /// Where the picture of long sessions is kept.
 const PICTURE: &str = "docs/images/turn-cost.svg";
@@ -16,14 +16,12 @@ const PICTURE: &str = "docs/images/turn-cost.svg";
 const RIVALS: [&str; 1] = ["adk-rust"];
 
 /// How all measured programs are built.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, clap::ValueEnum)]
 enum Profile {
     /// As for the benches
     Release,
     /// As what `cargo xtask dist` packs: all crates optimised together
     Dist,
-    /// As `dist`, and the host is optimised for this load, as by `cargo xtask dist --profile-guided`
-    Guided,
 }
 
 impl Profile {
@@ -31,7 +29,7 @@ impl Profile {
     fn name(self) -> &'static str {
         match self {
             Self::Release => "release",
-            Self::Dist | Self::Guided => "dist",
+            Self::Dist => "dist",
         }
     }
 
@@ -39,9 +37,7 @@ impl Profile {
     fn settings(self) -> &'static [&'static str] {
         match self {
             Self::Release => &[],
-            Self::Dist | Self::Guided => {
-                &["--config=profile.release.lto=\"fat\"", "--config=profile.release.codegen-units=1"]
-            }
+            Self::Dist => &["--config=profile.release.lto=\"fat\"", "--config=profile.release.codegen-units=1"],
         }
     }
 }
@@ -67,11 +63,16 @@ pub struct Arguments {
 
 pub fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Result<()> {
     let components = Components::of_samples(workspace)?;
-    let mut steps = Steps::new(4 + usize::from(arguments.rivals) + usize::from(arguments.profile == Profile::Guided));
+    let mut steps = Steps::new(if arguments.rivals { 5 } else { 4 });
     steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
     steps.run(&format!("components: {components}"), || components.build(workspace))?;
-    let folder = build_host(workspace, arguments.profile, &mut steps)?;
-    let mut load = Command::new(folder.join("examples/load"));
+    let profile = arguments.profile.name();
+    steps.run(&format!("host: a {profile} build"), || {
+        // The features of all packages, as for the benches, so that both share one build.
+        let programs = ["--workspace", "--bin", "hatchery", "--example", "load", "--features", ALLOCATOR];
+        step::run_command(workspace.cargo(["build", "--profile", profile]).args(programs))
+    })?;
+    let mut load = Command::new(workspace.target.join(profile).join("examples/load"));
     load.env(components::FOLDER_VARIABLE, components.folder()).current_dir(&workspace.root);
     // Wasmtime makes an error whenever a call ends, whose backtrace nobody reads.
     load.env_remove("RUST_BACKTRACE");
@@ -81,7 +82,7 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Result<()> {
         None => load.args(["--svg", PICTURE]),
     };
     if arguments.rivals {
-        steps.run(&format!("other servers: a {} build", arguments.profile.name()), || {
+        steps.run(&format!("other servers: a {profile} build"), || {
             for rival in RIVALS {
                 let program = build_rival(workspace, rival, arguments.profile)?;
                 load.arg("--rival").arg(format!("{rival}={}", program.display()));
@@ -92,25 +93,6 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Result<()> {
     steps.run("load", || step::run_command(&mut load))?;
     steps.finish();
     Ok(())
-}
-
-/// Builds the host and the load test, and returns their folder.
-fn build_host(workspace: &Workspace, profile: Profile, steps: &mut Steps) -> anyhow::Result<PathBuf> {
-    // The features of all packages, as for the benches, so that both share one build.
-    let programs = ["--workspace", "--bin", "hatchery", "--example", "load"];
-    let name = profile.name();
-    let title = format!("host: a {name} build");
-    match profile {
-        Profile::Release | Profile::Dist => steps.run(&title, || {
-            let mut cargo = workspace.cargo(["build", "--profile", name, "--features", ALLOCATOR]);
-            step::run_command(cargo.args(programs))?;
-            Ok(workspace.target.join(name))
-        }),
-        Profile::Guided => {
-            let compilation = steps.run(guided::TRAINING_STEP, || guided::train(workspace))?;
-            steps.run(&title, || compilation.build(workspace, &programs))
-        }
-    }
 }
 
 /// Builds a server of `tests/rivals`, and returns its program.

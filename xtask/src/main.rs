@@ -8,7 +8,6 @@ mod conformance;
 mod demo;
 mod dist;
 mod fuzz;
-mod guided;
 mod instructions;
 mod languages;
 mod load;
@@ -106,12 +105,8 @@ enum Task {
         check: bool,
     },
     /// Build a release: a stripped binary in an archive, with its checksum and a folder for a container image
-    #[command(after_help = "Examples:\n  cargo xtask dist\n  cargo xtask dist --profile-guided")]
-    Dist {
-        /// Build twice, and optimise the second build for what the first one does in the load test
-        #[arg(long)]
-        profile_guided: bool,
-    },
+    #[command(after_help = "Example:\n  cargo xtask dist")]
+    Dist,
 }
 
 const TOOLCHAIN: &str = "toolchain: a C compiler, the target wasm32-wasip2";
@@ -149,7 +144,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Conformance(arguments) => conformance::run(&workspace, &arguments),
         Task::Components => components(&workspace),
         Task::Ui { check } => ui::build(&workspace, check),
-        Task::Dist { profile_guided } => dist::build(&workspace, profile_guided),
+        Task::Dist => dist::build(&workspace),
     }
 }
 

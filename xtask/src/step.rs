@@ -26,7 +26,7 @@ impl Steps {
     }
 
     /// Runs a step and prints its duration.
-    pub fn run<T>(&mut self, title: &str, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    pub fn run(&mut self, title: &str, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
         self.announce(title);
         let start = Instant::now();
         let result = work();

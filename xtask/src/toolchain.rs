@@ -51,27 +51,14 @@ fn can_run(program: &str) -> bool {
     run.is_ok_and(|status| status.success())
 }
 
-/// Returns the folder of the toolchain.
-pub fn sysroot(workspace: &Workspace) -> anyhow::Result<PathBuf> {
+fn add_target(workspace: &Workspace) -> anyhow::Result<()> {
     let output = Command::new("rustc")
         .args(["--print", "sysroot"])
         .current_dir(&workspace.root)
         .stderr(Stdio::inherit())
         .output()
         .context("cannot start rustc")?;
-    Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
-}
-
-/// Returns the target triple that cargo builds for by default.
-pub fn host_target() -> anyhow::Result<String> {
-    let output = Command::new("rustc").arg("-vV").output().context("cannot start rustc")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let target = text.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(target.context("`rustc -vV` prints no host")?.to_owned())
-}
-
-fn add_target(workspace: &Workspace) -> anyhow::Result<()> {
-    let sysroot = sysroot(workspace)?;
+    let sysroot = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
     if sysroot.join("lib/rustlib").join(TARGET).is_dir() {
         return Ok(());
     }
