@@ -32,7 +32,9 @@ pub use engine::{Engine, EngineOptions};
 pub use error::LoadError;
 pub use inspect::{Inspection, inspect, inspect_file};
 pub use limits::{LimitOverrides, Limits};
-pub use loader::{CatalogUpdate, LoadOptions, LoadPolicy, Precompiled, Progress, load_component, precompile};
+pub use loader::{
+    CatalogItems, CatalogUpdate, LoadOptions, LoadPolicy, Precompiled, Progress, load_component, precompile,
+};
 pub use models::CatalogModels;
 pub use policy::{
     GrantReport, Grants, HostPattern, PathConflict, PrivateEntry, ProtectedPath, Secret, check_readable_folders,

@@ -51,8 +51,8 @@ async fn greet(host: &Host, session: &str) -> Result<String> {
 /// Returns the value of a setting in force.
 async fn setting(host: &Host, key: &str) -> Result<Value> {
     let report = host.get("/config").await?.json(200)?;
-    let settings = report["settings"].as_array().cloned().unwrap_or_default();
-    Ok(settings.into_iter().find(|setting| setting["key"] == key).unwrap_or_default())
+    let settings = report.get("settings").and_then(Value::as_array).cloned().unwrap_or_default();
+    Ok(settings.into_iter().find(|setting| setting.get("key").is_some_and(|it| it == key)).unwrap_or_default())
 }
 
 #[tokio::test]
@@ -79,6 +79,20 @@ async fn a_file_that_cannot_be_used_leaves_everything_as_it_was() -> Result<()> 
     assert_eq!(greet(&host, "b").await?, "Ahoy");
     let limit = setting(&host, "server.small_body_limit").await?;
     assert_eq!((&limit["value"], &limit["origin"]), (&json!("3 MiB"), &json!({"kind": "file", "line": 2})));
+    Ok(())
+}
+
+#[tokio::test]
+async fn artifacts_are_not_indexed_while_encryption_is_in_force() -> Result<()> {
+    let folder = folder("encryption: {keys: [{id: a, from: DATA_KEY}]}\n")?;
+    let host = Host::serve_with_environment(&folder, &[("DATA_KEY", &"a1".repeat(32))]).await?;
+    folder.write_operator_config("retrieval: {uploads: {artifacts: true}}\n")?;
+    host.wait_for_log("; the previous settings remain in force").await?;
+    let log = host.log();
+    assert!(
+        log.contains("retrieval.uploads: the index of artifacts would hold in plain text what `encryption`"),
+        "{log}"
+    );
     Ok(())
 }
 

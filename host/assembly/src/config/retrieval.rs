@@ -56,12 +56,7 @@ impl RetrievalConfig {
             }
             _ => {}
         }
-        if self.artifacts && is_encrypted {
-            return Err(format!(
-                "retrieval.{name}: the index of artifacts would hold in plain text what `encryption` encrypts; remove one of \
-                 both"
-            ));
-        }
+        self.check_encryption(name, is_encrypted)?;
         check_similarity(&format!("retrieval.{name}"), self.embedder.as_deref(), self.min_similarity)
     }
 
@@ -76,6 +71,20 @@ impl RetrievalConfig {
             Some(min_similarity) => similarity.with_min_similarity(min_similarity),
             None => similarity,
         }))
+    }
+
+    /// Checks that nothing is searched that is encrypted elsewhere.
+    ///
+    /// # Errors
+    /// The problem, with the key.
+    pub(crate) fn check_encryption(&self, name: &str, is_encrypted: bool) -> Result<(), String> {
+        if self.artifacts && is_encrypted {
+            return Err(format!(
+                "retrieval.{name}: the index of artifacts would hold in plain text what `encryption` encrypts; remove one of \
+                 both"
+            ));
+        }
+        Ok(())
     }
 
     /// Returns the index, in a file or in a temporary one.

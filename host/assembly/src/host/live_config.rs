@@ -18,7 +18,7 @@ use hatchery_engine::{Extensions, LayeredResolver, Runner, StaticCatalog};
 use hatchery_mcp::{Exposure, McpService};
 use hatchery_models::ModelProviders;
 use hatchery_stores::LiveQuotas;
-use hatchery_wasm::{CatalogHandle, CatalogUpdate};
+use hatchery_wasm::{CatalogHandle, CatalogItems, CatalogUpdate};
 
 use super::connections::{self, Connections};
 use super::native::{ConfigState, LiveItems};
@@ -267,6 +267,9 @@ impl LiveConfig {
     /// Makes what can fail.
     fn prepare(&self, change: &ConfigChange<'_>, changed: &[&str]) -> Result<Prepared, String> {
         let (parts, config) = (&self.parts, change.config);
+        // Whether data is encrypted may be another than in the file.
+        let is_encrypted = !config.encryption.keys.is_empty();
+        config.retrieval.iter().try_for_each(|(name, it)| it.check_encryption(name, is_encrypted))?;
         let has_changed = |key: &str| changed.contains(&key);
         let before = parts.models.providers();
         let models =
@@ -344,7 +347,7 @@ impl LiveConfig {
         if has_other_items || !is_same_sandbox {
             let (items, all) = parts.items.layers(&parts.connections);
             parts.items.current.replace(items.clone());
-            extensions = Some((all.agent_classes, items));
+            extensions = Some(CatalogItems { agent_classes: all.agent_classes, native_items: items });
         }
         let Some(catalog) = &parts.catalog else { return };
         if let Some(warning) = catalog.pool_overflow(&settings) {

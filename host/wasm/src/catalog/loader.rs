@@ -42,7 +42,7 @@ use tracked_file::TrackedFile;
 
 pub use load::{Precompiled, load_component, precompile};
 pub(crate) use load::{check_load_policy, check_name, load_bytes, read};
-pub use options::{CatalogUpdate, LoadOptions, LoadPolicy, Progress};
+pub use options::{CatalogItems, CatalogUpdate, LoadOptions, LoadPolicy, Progress};
 
 /// Time for which a file must be unchanged before it is read.
 pub(crate) const DEBOUNCE: Duration = Duration::from_millis(100);

@@ -46,11 +46,19 @@ pub struct LoadOptions {
     pub progress_delay: Duration,
 }
 
+/// What YAML agents can refer to besides components.
+pub struct CatalogItems {
+    /// The agent classes of extensions.
+    pub agent_classes: Factories<AgentKind>,
+    /// `None` if there are none.
+    pub native_items: Option<Arc<dyn ItemResolver>>,
+}
+
 /// Options that replace those of a catalog that is being served. `None` keeps the one in force.
 #[derive(Default)]
 pub struct CatalogUpdate {
-    /// Agent classes and native items. YAML agents are loaded again with them.
-    pub items: Option<(Factories<AgentKind>, Option<Arc<dyn ItemResolver>>)>,
+    /// YAML agents are loaded again with these items.
+    pub items: Option<CatalogItems>,
     /// Limits of compilations.
     pub compile: Option<CompileLimits>,
     /// Decides from now on which files may be loaded. Those that are loaded are checked again, and stop serving if they may

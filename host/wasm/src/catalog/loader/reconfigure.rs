@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::load::{LoadedFile, check_folders, check_trust};
-use super::{CatalogUpdate, Loader};
+use super::{CatalogItems, CatalogUpdate, Loader};
 use crate::catalog::scan::FileKind;
 use crate::catalog::settings::Settings;
 use crate::contract::component::{Component, ComponentSettings};
@@ -94,7 +94,7 @@ impl Loader {
     /// Replaces options. Loads in progress whose result may differ begin again.
     pub(crate) fn update(&mut self, update: CatalogUpdate) {
         let CatalogUpdate { items, compile, load_policy, drain_timeout, max_revisions } = update;
-        if let Some((agent_classes, native_items)) = items {
+        if let Some(CatalogItems { agent_classes, native_items }) = items {
             self.options.agent_classes = agent_classes;
             self.options.native_items = native_items;
             self.has_changed = true;
