@@ -6,7 +6,7 @@ mod asking;
 #[path = "conformance_server/contents.rs"]
 mod contents;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -193,6 +193,7 @@ async fn main() -> std::io::Result<()> {
     let exposure = Exposure {
         apps: Vec::new(),
         tools: vec!["*".into()],
+        private: BTreeSet::new(),
         prompts: contents::prompts(),
         resources: contents::resources(folder.path())?,
     };

@@ -142,10 +142,7 @@ impl Connections {
         };
         for executor in withdrawn {
             let name = executor.name();
-            tracing::warn!(
-                executor = name,
-                "a code executor was removed or is not trusted any more: it runs no more code"
-            );
+            tracing::warn!(executor = name, "a code executor was removed or is not trusted: it runs no more code");
             executor.close().await;
         }
         self.restrict_egress(now);
