@@ -54,6 +54,10 @@ export type AppList = string[] | {
 export type ArtifactMetadata = {
   /** The URI of a file that is stored elsewhere, or else the path of the version. */
   canonicalUri: string;
+  /** When the version was saved, in seconds since 1970. */
+  createTime?: number;
+  /** What the version was saved with. */
+  customMetadata: JsonObject;
   mimeType?: string;
   /** The number of bytes of the content that is stored here. */
   size: number;
@@ -795,13 +799,13 @@ export type RunView = {
 
 export type SaveBody = {
   artifact: Part;
+  /** What the version is to be stored with, for other programs; at most 64 KiB. */
+  customMetadata?: JsonObject;
   filename: string;
 };
 
-export type SavedArtifact = {
+export type SavedArtifact = ArtifactMetadata & {
   filename: string;
-  mimeType?: string;
-  version: number;
 };
 
 /** A conversation of a user with an app. */
@@ -830,6 +834,8 @@ export type Setting = {
 export type Settings = {
   /** The configuration file, which need not exist. */
   file?: string;
+  /** The keys that have changed in the file since the start, and apply at the next one. Left out if there are none. */
+  pending?: string[];
   prices: Prices;
   /** By key. */
   settings: Setting[];
