@@ -136,7 +136,7 @@ pub use trace::{
     AttributeValue, BoundedValue, InvalidTraceParent, ModelAttempt, ModelCallProgress, Span, SpanContent, SpanContext,
     SpanData, SpanError, SpanExporter, SpanLog, SpanOperation, TimeKind, Trace, TraceParent,
 };
-pub use turn::{MAX_TURN_LEASE, Turn, TurnLease, TurnStart};
+pub use turn::{MAX_TURN_LEASE, Turn, TurnLease, TurnOpening, TurnStart};
 pub use usage::{ArtifactUsage, SessionUsage, StateUsage, Usage, UserUsage};
 pub use wildcard::matches_wildcard;
 pub use wrapper::{WrapperModel, WrapperSessionService, WrapperTool, WrapperToolset};

@@ -18,7 +18,7 @@ use crate::retention::{ExpiredSession, ExpiryRule};
 use crate::state::{State, StateScope, state_entry_bytes};
 use crate::stored_run::RunService;
 use crate::time::Timestamp;
-use crate::turn::TurnStart;
+use crate::turn::{TurnOpening, TurnStart};
 use crate::usage::{SessionUsage, StateUsage, Usage};
 
 /// A session: its state and its event log. Cheap to clone: events and state are shared. Its JSON leaves out the
@@ -388,6 +388,23 @@ pub trait SessionService: Send + Sync {
         previous: Option<u64>,
         lease: Duration,
     ) -> Result<TurnStart, StoreError>;
+
+    /// Begins a turn and reads the session with the events of `window`, as [`SessionService::begin_turn`] and then
+    /// [`SessionService::get`]. Services that can do both in one step implement it.
+    ///
+    /// # Errors
+    /// Those of both. No turn is held after an error.
+    async fn open_turn(
+        &self,
+        key: &SessionKey,
+        previous: Option<u64>,
+        lease: Duration,
+        window: EventWindow,
+    ) -> Result<TurnOpening, StoreError> {
+        let start = self.begin_turn(key, previous, lease).await?;
+        let end = |fence| self.renew_turn(key, fence, Duration::ZERO);
+        TurnOpening::complete(key, start, self.get(key, window), end).await
+    }
 
     /// Holds a turn for `lease` from now on. A lease of zero ends it: the next turn can begin at once.
     ///

@@ -15,7 +15,7 @@ use crate::error::StoreError;
 use crate::event::Event;
 use crate::id::SessionKey;
 use crate::journal::{CallJournal, CallRecord};
-use crate::session::SessionService;
+use crate::session::{Session, SessionService};
 use crate::sync::MutexExt;
 use crate::time::UptimeInstant;
 
@@ -41,6 +41,49 @@ pub enum TurnStart {
         /// Duration of its lease, unless it is renewed.
         remaining: Duration,
     },
+}
+
+/// The result of [`SessionService::open_turn`].
+#[derive(Debug, Clone)]
+pub enum TurnOpening {
+    /// The turn has begun.
+    Begun {
+        /// The number of the turn, which its appends carry.
+        fence: u64,
+        /// The session when the turn began, with the events of the requested window.
+        session: Session,
+    },
+    /// Another turn is in progress.
+    Held {
+        /// Duration of its lease, unless it is renewed.
+        remaining: Duration,
+    },
+}
+
+impl TurnOpening {
+    /// Completes the start of a turn with the session that `read` returns. If that fails, ends the turn by `end`.
+    ///
+    /// # Errors
+    /// Those of `read`, and [`StoreError::SessionNotFound`] if it returns `None`.
+    pub async fn complete<E: Future<Output = Result<(), StoreError>>>(
+        key: &SessionKey,
+        start: TurnStart,
+        read: impl Future<Output = Result<Option<Session>, StoreError>>,
+        end: impl FnOnce(u64) -> E,
+    ) -> Result<Self, StoreError> {
+        let fence = match start {
+            TurnStart::Begun(turn) => turn.fence,
+            TurnStart::Held { remaining } => return Ok(Self::Held { remaining }),
+        };
+        let error = match read.await {
+            Ok(Some(session)) => return Ok(Self::Begun { fence, session }),
+            Ok(None) => StoreError::SessionNotFound(key.clone()),
+            Err(error) => error,
+        };
+        // A lease that cannot be ended expires.
+        let _ = end(fence).await;
+        Err(error)
+    }
 }
 
 /// The lease of a turn. It counts by the clock of this host, from before the request that acquired or renewed it.

@@ -14,6 +14,7 @@ pub(crate) mod transfer;
 
 use std::sync::Arc;
 
+use futures::FutureExt;
 use hatchery_core::{AgentContext, AgentId, Event, LlmAgent, RunError, RunLimit, Tool};
 
 use agent_loop::{AgentLoop, AgentLoopSettings, AgentStep};
@@ -44,7 +45,8 @@ pub(crate) async fn run_llm_agent(
             AgentStep::CallModel => {
                 driver.resolve_tools().await?;
                 if let Some(input) = driver.live_input() {
-                    return driver.converse(input).await;
+                    // Boxed, because it would triple the size of the future of all agents.
+                    return driver.converse(input).boxed().await;
                 }
                 agent_loop.record_model_event(driver.step(|| driver.call_model()).await?);
             }

@@ -13,7 +13,7 @@ use crate::json::JsonMap;
 use crate::retention::{ExpiredSession, ExpiryRule};
 use crate::session::{EventWindow, Session, SessionCursor, SessionPage, SessionService};
 use crate::stored_run::RunService;
-use crate::turn::TurnStart;
+use crate::turn::{TurnOpening, TurnStart};
 use crate::usage::Usage;
 
 /// A [`SessionService`] that wraps another one. See [`WrapperTool`](crate::WrapperTool) for an example.
@@ -81,6 +81,20 @@ pub trait WrapperSessionService: Send + Sync {
         lease: Duration,
     ) -> Result<TurnStart, StoreError> {
         self.inner().begin_turn(key, previous, lease).await
+    }
+
+    /// See [`SessionService::open_turn`]. By default [`Self::begin_turn`] and [`Self::get`] of the wrapper, which may change
+    /// what they return.
+    async fn open_turn(
+        &self,
+        key: &SessionKey,
+        previous: Option<u64>,
+        lease: Duration,
+        window: EventWindow,
+    ) -> Result<TurnOpening, StoreError> {
+        let start = self.begin_turn(key, previous, lease).await?;
+        let end = |fence| self.renew_turn(key, fence, Duration::ZERO);
+        TurnOpening::complete(key, start, self.get(key, window), end).await
     }
 
     /// See [`SessionService::renew_turn`].
@@ -166,6 +180,16 @@ impl<T: WrapperSessionService> SessionService for T {
         lease: Duration,
     ) -> Result<TurnStart, StoreError> {
         WrapperSessionService::begin_turn(self, key, previous, lease).await
+    }
+
+    async fn open_turn(
+        &self,
+        key: &SessionKey,
+        previous: Option<u64>,
+        lease: Duration,
+        window: EventWindow,
+    ) -> Result<TurnOpening, StoreError> {
+        WrapperSessionService::open_turn(self, key, previous, lease, window).await
     }
 
     async fn renew_turn(&self, key: &SessionKey, fence: u64, lease: Duration) -> Result<(), StoreError> {

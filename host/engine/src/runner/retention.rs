@@ -5,7 +5,6 @@ use std::time::Duration;
 use hatchery_core::{EventWindow, ExpiredSession, ExpiryRule, SessionKey, StoreError, TurnStart};
 
 use super::Runner;
-use super::session_access::QueuePosition;
 
 /// Lease of a session during its deletion.
 const DELETION_LEASE: Duration = Duration::from_secs(10);
@@ -39,8 +38,8 @@ impl Runner {
         keeps_artifacts: bool,
     ) -> Result<bool, StoreError> {
         // Runs of this host wait until the session is deleted.
-        let Ok(QueuePosition::Acquired(cached, _guard)) = self.0.enqueue(key, false).await else { return Ok(false) };
-        let previous = cached.last_turn.as_ref().map(|lease| lease.fence());
+        let Some(mut guard) = self.0.queue.try_acquire(key) else { return Ok(false) };
+        let previous = guard.take().and_then(|cached| cached.last_turn).map(|lease| lease.fence());
         let sessions = &self.services().sessions;
         let turn = match sessions.begin_turn(key, previous, DELETION_LEASE).await {
             Ok(TurnStart::Begun(turn)) => turn,

@@ -9,13 +9,15 @@ use futures::future::{Either, MaybeDone, maybe_done, select};
 use futures::poll;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{
-    EventWindow, JsonMap, RunError, RunJournal, Session, SessionKey, StoreError, TurnLease, TurnStart, UptimeInstant,
+    EventWindow, JsonMap, RunError, RunJournal, SessionKey, StoreError, TurnLease, TurnOpening, UptimeInstant,
 };
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::RunnerInner;
-use super::session_queue::{AcquireSession, CachedSession, SessionGuard, json_bytes};
+use super::session_queue::{AcquireSession, CachedSession, SessionGuard};
+use crate::tasks::run_to_completion;
 
 /// Time for which a lease is kept after its turn. A next turn of the same host reuses it, which saves two writes.
 const END_DELAY: Duration = Duration::from_millis(50);
@@ -26,129 +28,144 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// A turn's position in the queue of its session.
 pub(super) enum QueuePosition {
     /// The turn has the session.
-    Acquired(Box<CachedSession>, SessionGuard),
+    Acquired(Box<AcquiredSession>),
     /// Other turns are before it.
     Waiting(Pin<Box<MaybeDone<AcquireSession>>>),
 }
 
+/// A session that no other turn of this host has.
+pub(super) struct AcquiredSession {
+    pub(super) cached: CachedSession,
+    pub(super) guard: SessionGuard,
+    /// The lease of the turn; `None` if another host has a turn of the session.
+    pub(super) lease: Option<LeaseGuard>,
+}
+
+/// The lease of a turn that has not begun to run. Dropping it ends the turn.
+pub(super) struct LeaseGuard {
+    runner: Arc<RunnerInner>,
+    lease: Arc<TurnLease>,
+    is_used: bool,
+}
+
+impl LeaseGuard {
+    /// Returns the lease for the turn, which ends it.
+    pub(super) fn into_lease(mut self) -> Arc<TurnLease> {
+        self.is_used = true;
+        self.lease.clone()
+    }
+}
+
+impl Drop for LeaseGuard {
+    fn drop(&mut self) {
+        // Without a runtime, the process is about to end.
+        if !self.is_used && Handle::try_current().is_ok() {
+            self.runner.end_turn_after(Duration::ZERO, self.lease.clone(), None);
+        }
+    }
+}
+
+/// The result of an attempt to open a turn.
+enum TurnAccess {
+    Begun(CachedSession, Arc<TurnLease>),
+    /// Another host has a turn.
+    Held {
+        /// Duration of its lease, unless it is renewed.
+        remaining: Duration,
+    },
+}
+
 impl RunnerInner {
-    /// Enters the session's queue. Positions are in the order of these calls.
+    /// Enters the session's queue, and begins the turn if it is first. Positions are in the order of these calls. Losing the
+    /// lease cancels `run`.
     ///
     /// # Errors
     /// [`StoreError::SessionNotFound`] if there is no such session and `create` is false, and other errors of the
     /// service.
-    pub(super) async fn enqueue(&self, key: &SessionKey, create: bool) -> Result<QueuePosition, RunError> {
+    pub(super) async fn enqueue(
+        self: &Arc<Self>,
+        key: &SessionKey,
+        create: bool,
+        run: &CancellationToken,
+    ) -> Result<QueuePosition, RunError> {
         let mut acquire = Box::pin(maybe_done(self.queue.acquire(key)));
         let _ = poll!(acquire.as_mut());
-        match acquire.as_mut().take_output() {
-            Some(mut guard) => {
-                let session = self.refresh_or_create(key, guard.take(), create).await?;
-                Ok(QueuePosition::Acquired(Box::new(session), guard))
-            }
-            None => {
-                if !create && self.services.sessions.get(key, EventWindow::Recent(0)).await?.is_none() {
-                    return Err(StoreError::SessionNotFound(key.clone()).into());
-                }
-                Ok(QueuePosition::Waiting(acquire))
-            }
+        if let Some(guard) = acquire.as_mut().take_output() {
+            // Completed if the client goes away meanwhile, so that the turn is ended.
+            let opening = self.clone().open_session(key.clone(), guard, create, run.clone());
+            return Ok(QueuePosition::Acquired(Box::new(run_to_completion(opening).await?)));
         }
+        if !create && self.services.sessions.get(key, EventWindow::Recent(0)).await?.is_none() {
+            return Err(StoreError::SessionNotFound(key.clone()).into());
+        }
+        Ok(QueuePosition::Waiting(acquire))
     }
 
-    /// Waits until the turn has the session.
+    /// Waits until the turn is the first of this host.
     pub(super) async fn acquire(
-        &self,
+        self: &Arc<Self>,
         key: &SessionKey,
         position: QueuePosition,
         create: bool,
-    ) -> Result<(CachedSession, SessionGuard), RunError> {
+        run: &CancellationToken,
+    ) -> Result<AcquiredSession, RunError> {
         match position {
-            QueuePosition::Acquired(session, guard) => Ok((*session, guard)),
+            QueuePosition::Acquired(session) => Ok(*session),
             QueuePosition::Waiting(mut acquire) => {
                 acquire.as_mut().await;
-                let mut guard = acquire.as_mut().take_output().ok_or(RunError::Cancelled)?;
-                let session = self.refresh_or_create(key, guard.take(), create).await?;
-                Ok((session, guard))
+                let guard = acquire.as_mut().take_output().ok_or(RunError::Cancelled)?;
+                run_to_completion(self.clone().open_session(key.clone(), guard, create, run.clone())).await
             }
         }
     }
 
-    async fn refresh_or_create(
-        &self,
-        key: &SessionKey,
-        cached: Option<CachedSession>,
+    /// Begins a turn if no other host has one, and returns the session as it is now.
+    async fn open_session(
+        self: Arc<Self>,
+        key: SessionKey,
+        mut guard: SessionGuard,
         create: bool,
-    ) -> Result<CachedSession, RunError> {
-        let refreshed = self.refresh(key, cached).await;
-        if !(create && matches!(refreshed, Err(RunError::Store(StoreError::SessionNotFound(_))))) {
-            return refreshed;
-        }
-        match self.services.sessions.create(&key.app, &key.user, Some(&key.id), JsonMap::new()).await {
-            Ok(session) => Ok(CachedSession::new(session)),
-            // Created by someone else since.
-            Err(StoreError::SessionExists(_)) => self.refresh(key, None).await,
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Returns the session as the service has it now. Of a cached session, only the events since are read.
-    async fn refresh(&self, key: &SessionKey, cached: Option<CachedSession>) -> Result<CachedSession, RunError> {
-        let sessions = &self.services.sessions;
-        let not_found = || RunError::from(StoreError::SessionNotFound(key.clone()));
-        if let Some(cached) = cached {
-            let window = EventWindow::AfterRevision(cached.session.revision);
-            let now = sessions.get(key, window).await?.ok_or_else(not_found)?;
-            if now.created == cached.session.created && now.revision >= cached.session.revision {
-                let mut events = cached.session.events.clone();
-                let bytes = cached.bytes + json_bytes(&now.events);
-                events.append(now.events);
-                return Ok(CachedSession { session: Session { events, ..now }, bytes, ..cached });
+        run: CancellationToken,
+    ) -> Result<AcquiredSession, RunError> {
+        let mut cached = guard.take();
+        let mut access = self.open_turn(&key, &mut cached, &run).await;
+        if create && matches!(access, Err(RunError::Store(StoreError::SessionNotFound(_)))) {
+            match self.services.sessions.create(&key.app, &key.user, Some(&key.id), JsonMap::new()).await {
+                // Or created by someone else since.
+                Ok(_) | Err(StoreError::SessionExists(_)) => access = self.open_turn(&key, &mut cached, &run).await,
+                Err(error) => return Err(error.into()),
             }
         }
-        let session = sessions.get(key, EventWindow::All).await?.ok_or_else(not_found)?;
-        Ok(CachedSession::new(session))
+        match access? {
+            TurnAccess::Begun(cached, lease) => {
+                let lease = Some(LeaseGuard { runner: self, lease, is_used: false });
+                Ok(AcquiredSession { cached, guard, lease })
+            }
+            TurnAccess::Held { .. } => {
+                let cached = self.refresh(&key, cached).await?;
+                Ok(AcquiredSession { cached, guard, lease: None })
+            }
+        }
     }
 
-    /// Begins a turn. If the last one was of this host and its lease is held, the turn takes the lease over, and nothing is
-    /// stored. Waits while another host has one, at most until that host has not renewed its lease in time. Returns the
-    /// session as it is now. Cancelling `run` ends the waiting, and losing the lease cancels `run`.
+    /// Waits for the end of another host's turn, at most until that host has not renewed its lease in time, and begins a
+    /// turn. Cancelling `run` ends the waiting.
     ///
     /// # Errors
     /// [`RunError::Cancelled`], the errors of the service, and [`StoreError::Busy`] instead of waiting if not `waits`.
-    pub(super) async fn begin_turn(
+    pub(super) async fn wait_for_turn(
         &self,
         key: &SessionKey,
         cached: CachedSession,
-        run: CancellationToken,
+        run: &CancellationToken,
         waits: bool,
     ) -> Result<(CachedSession, Arc<TurnLease>), RunError> {
-        if let Some(lease) = cached.last_turn.as_ref().and_then(|last| last.pass_on(run.clone())) {
-            return Ok((cached, Arc::new(lease)));
-        }
-        let sessions = &self.services.sessions;
+        let mut cached = Some(cached);
         loop {
-            let (acquired, duration) = (UptimeInstant::now(), self.turn_lease());
-            let previous = cached.last_turn.as_ref().map(|lease| lease.fence());
-            match sessions.begin_turn(key, previous, duration).await? {
-                TurnStart::Begun(turn) => {
-                    if let Some(last) = &cached.last_turn {
-                        last.set_replaced();
-                    }
-                    let lease = TurnLease::new(sessions.clone(), key.clone(), turn.fence, acquired, duration, run);
-                    let lease = Arc::new(lease);
-                    if turn.revision == cached.session.revision {
-                        return Ok((cached, lease));
-                    }
-                    let refreshed = self.refresh(key, Some(cached)).await;
-                    return match refreshed {
-                        Ok(refreshed) => Ok((refreshed, lease)),
-                        Err(error) => {
-                            self.end_turn(lease, None);
-                            Err(error)
-                        }
-                    };
-                }
-                TurnStart::Held { .. } if !waits => return Err(StoreError::session_in_use(key).into()),
-                TurnStart::Held { remaining } => {
+            match self.open_turn(key, &mut cached, run).await? {
+                TurnAccess::Begun(cached, lease) => return Ok((cached, lease)),
+                TurnAccess::Held { .. } if !waits => return Err(StoreError::session_in_use(key).into()),
+                TurnAccess::Held { remaining } => {
                     tracing::debug!(session = %key, ?remaining, "another host has a turn of the session");
                     let waiting = tokio::time::sleep(remaining.min(POLL_INTERVAL));
                     run.run_until_cancelled(waiting).await.ok_or(RunError::Cancelled)?;
@@ -157,9 +174,80 @@ impl RunnerInner {
         }
     }
 
+    /// Begins a turn if no other host has one, and reads the session: of a cached one, the events since. If the last turn was
+    /// of this host and its lease is held, the turn takes the lease over, and nothing is stored. Leaves `cached` as it is if
+    /// another host has a turn.
+    async fn open_turn(
+        &self,
+        key: &SessionKey,
+        cached: &mut Option<CachedSession>,
+        run: &CancellationToken,
+    ) -> Result<TurnAccess, RunError> {
+        let last_turn = cached.as_ref().and_then(|cached| cached.last_turn.clone());
+        if let Some(lease) = last_turn.as_ref().and_then(|last| last.pass_on(run.clone())) {
+            return self.begun(Arc::new(lease), self.refresh(key, cached.take())).await;
+        }
+        let (acquired, duration) = (UptimeInstant::now(), self.turn_lease());
+        let sessions = &self.services.sessions;
+        let window = cached.as_ref().map_or(EventWindow::All, CachedSession::missing_events);
+        let previous = last_turn.as_ref().map(|lease| lease.fence());
+        let (fence, now) = match sessions.open_turn(key, previous, duration, window).await? {
+            TurnOpening::Begun { fence, session } => (fence, session),
+            TurnOpening::Held { remaining } => return Ok(TurnAccess::Held { remaining }),
+        };
+        if let Some(last) = last_turn {
+            last.set_replaced();
+        }
+        let lease = TurnLease::new(sessions.clone(), key.clone(), fence, acquired, duration, run.clone());
+        let session = async {
+            match cached.take() {
+                None => Ok(CachedSession::new(now)),
+                Some(cached) => match cached.update(now) {
+                    Some(cached) => Ok(cached),
+                    None => self.refresh(key, None).await,
+                },
+            }
+        };
+        self.begun(Arc::new(lease), session).await
+    }
+
+    /// Awaits the session of a turn that has begun. Ends the turn if that fails.
+    async fn begun(
+        &self,
+        lease: Arc<TurnLease>,
+        session: impl Future<Output = Result<CachedSession, RunError>>,
+    ) -> Result<TurnAccess, RunError> {
+        match session.await {
+            Ok(cached) => Ok(TurnAccess::Begun(CachedSession { last_turn: Some(lease.clone()), ..cached }, lease)),
+            Err(error) => {
+                self.end_turn_after(Duration::ZERO, lease, None);
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns the session as the service has it now. Of a cached session, only the events since are read.
+    async fn refresh(&self, key: &SessionKey, cached: Option<CachedSession>) -> Result<CachedSession, RunError> {
+        let read = async |window| {
+            let session = self.services.sessions.get(key, window).await?;
+            session.ok_or_else(|| RunError::from(StoreError::SessionNotFound(key.clone())))
+        };
+        if let Some(cached) = cached {
+            let now = read(cached.missing_events()).await?;
+            if let Some(cached) = cached.update(now) {
+                return Ok(cached);
+            }
+        }
+        Ok(CachedSession::new(read(EventWindow::All).await?))
+    }
+
     /// Ends a turn in the background, for other hosts: the next turn of this one need not wait for it. Deletes the records
     /// of the run if it has finished.
     pub(super) fn end_turn(&self, lease: Arc<TurnLease>, finished: Option<Arc<RunJournal>>) {
+        self.end_turn_after(END_DELAY, lease, finished);
+    }
+
+    fn end_turn_after(&self, delay: Duration, lease: Arc<TurnLease>, finished: Option<Arc<RunJournal>>) {
         let mut turn_ends = self.turn_ends.lock_unpoisoned();
         while turn_ends.tasks.try_join_next().is_some() {}
         let hurry = turn_ends.hurry.clone();
@@ -169,7 +257,7 @@ impl RunnerInner {
             {
                 tracing::warn!(code = error.code(), "the journal of a run was not deleted: {error}");
             }
-            let _ = hurry.run_until_cancelled(tokio::time::sleep(END_DELAY)).await;
+            let _ = hurry.run_until_cancelled(tokio::time::sleep(delay)).await;
             match lease.end().await {
                 // Another turn has begun, or the session was deleted.
                 Ok(()) | Err(StoreError::Fenced(_) | StoreError::SessionNotFound(_)) => {}

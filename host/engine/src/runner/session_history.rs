@@ -3,7 +3,6 @@
 use hatchery_core::{RunError, Session, SessionKey, SessionPoint, StoreError};
 
 use super::Runner;
-use super::session_access::QueuePosition;
 
 impl Runner {
     /// Removes the events of a session after a point, as [`SessionService::rewind`](hatchery_core::SessionService::rewind).
@@ -12,11 +11,9 @@ impl Runner {
     /// [`StoreError::SessionNotFound`], [`StoreError::Busy`] while a run of the session is in progress,
     /// [`StoreError::InvalidRequest`] if the session has no such point, and others of the service.
     pub async fn rewind_session(&self, key: &SessionKey, point: &SessionPoint) -> Result<Session, RunError> {
-        let QueuePosition::Acquired(cached, _guard) = self.0.enqueue(key, false).await? else {
-            return Err(StoreError::session_in_use(key).into());
-        };
+        let mut guard = self.0.queue.try_acquire(key).ok_or_else(|| StoreError::session_in_use(key))?;
         // The last turn of this host is held for a moment, for the next one.
-        if let Some(lease) = &cached.last_turn {
+        if let Some(lease) = guard.take().and_then(|cached| cached.last_turn) {
             match lease.end().await {
                 Ok(()) | Err(StoreError::Fenced(_)) => {}
                 Err(error) => return Err(error.into()),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{Event, Session, SessionKey, TurnLease};
+use hatchery_core::{Event, EventWindow, Session, SessionKey, TurnLease};
 use imbl::Vector;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
@@ -36,6 +36,23 @@ impl CachedSession {
     pub(super) fn new(session: Session) -> Self {
         let bytes = json_bytes(&session.events);
         Self { session, views: PromptViews::default(), bytes, last_turn: None }
+    }
+
+    /// Returns the window of the events that the session does not have yet.
+    pub(super) fn missing_events(&self) -> EventWindow {
+        EventWindow::AfterRevision(self.session.revision)
+    }
+
+    /// Returns the session as it is `now`, with its missing events. `None` if it was rewound or created anew since.
+    pub(super) fn update(self, now: Session) -> Option<Self> {
+        let Session { created, revision, .. } = self.session;
+        if now.created != created || now.revision < revision {
+            return None;
+        }
+        let mut events = self.session.events;
+        let bytes = self.bytes + json_bytes(&now.events);
+        events.append(now.events);
+        Some(Self { session: Session { events, ..now }, bytes, ..self })
     }
 }
 
@@ -87,6 +104,11 @@ impl SessionQueue {
             cache.evict();
         }
         slot.lock_owned().boxed()
+    }
+
+    /// Returns the lock of a session that no turn has or waits for.
+    pub(super) fn try_acquire(&self, key: &SessionKey) -> Option<SessionGuard> {
+        self.acquire(key).now_or_never()
     }
 
     /// Records the number of events of a session after its turn, and the bytes of their JSON.

@@ -78,7 +78,11 @@ impl Runner {
             let was_admitted = matches!(kind, RunKind::Continued);
             Some(self.0.admit(&key, was_admitted).await?)
         };
-        let position = self.0.enqueue(&key, request.config.auto_create_session).await?;
+        let (parent, live) = kind.split();
+        let (parent, task_scope) = parent.map(|parent| (parent.run, parent.task_scope)).unzip();
+        let caller_cancel = request.cancel.clone();
+        let request = RunRequest { cancel: caller_cancel.child_token(), ..request };
+        let position = self.0.enqueue(&key, request.config.auto_create_session, &request.cancel).await?;
         let is_waiting = matches!(position, QueuePosition::Waiting(_));
         if is_waiting && is_nested {
             // Two runs that wait for each other's sessions would deadlock.
@@ -93,13 +97,9 @@ impl Runner {
         if let Some(id) = id.as_deref().filter(|_| is_accepted) {
             self.0.accept(&key, id, &request, is_background).await?;
         }
-        let (parent, live) = kind.split();
-        let (parent, task_scope) = parent.map(|parent| (parent.run, parent.task_scope)).unzip();
         let active_run = live.as_ref().map(|live| live.active_run.clone());
         let active_run = active_run.unwrap_or_else(|| Arc::new(ActiveRun::new(&self.0)));
         let (client, events) = mpsc::channel(MAX_UNREAD_EVENTS);
-        let caller_cancel = request.cancel.clone();
-        let request = RunRequest { cancel: caller_cancel.child_token(), ..request };
         let announced = id.as_deref().map(|id| self.0.run_bus.announce(&key, id, request.cancel.clone()));
         let (beginning, begin_signal) = oneshot::channel();
         let run = Run { events, id: id.clone(), begin_signal: Some(begin_signal) };
@@ -152,8 +152,8 @@ impl RunnerInner {
         new_id: &str,
     ) -> Result<Option<String>, RunError> {
         match position {
-            QueuePosition::Acquired(cached, _) => {
-                let events = &cached.session.events;
+            QueuePosition::Acquired(acquired) => {
+                let events = &acquired.cached.session.events;
                 if request.run_id.is_none() {
                     request.check_responses(events)?;
                 }
@@ -185,8 +185,8 @@ impl QueuedRun {
         let client = turn.client.clone();
         let cancel = turn.request.cancel.clone();
         let create = turn.request.config.auto_create_session;
-        let result = match cancel.run_until_cancelled(runner.acquire(&key, position, create)).await {
-            Some(Ok((cached, mut guard))) => runner.run_next_turn(key.clone(), turn, cached, &mut guard).await,
+        let result = match cancel.run_until_cancelled(runner.acquire(&key, position, create, &cancel)).await {
+            Some(Ok(session)) => runner.run_next_turn(key.clone(), turn, session).await,
             Some(Err(error)) => Err(error),
             None => Err(RunError::Cancelled),
         };

@@ -25,7 +25,7 @@ use super::paused_run::PausedRun;
 use super::request::RunRequest;
 use super::resumption::ResumedRun;
 use super::run_bus::RunPublisher;
-use super::session_access::renew_during;
+use super::session_access::{AcquiredSession, renew_during};
 use super::session_queue::{CachedSession, json_bytes};
 use super::turn_plan::TurnPlan;
 use super::user_message::{UserInput, append_user_message, event_data, with_role};
@@ -111,22 +111,18 @@ impl OpenRun {
 }
 
 impl RunnerInner {
-    /// Begins a turn and runs it. `cached` is the session before it; `slot` receives the session after it, for the next
-    /// turn.
+    /// Runs a turn, and begins it before if another host had a turn of the session. The next turn gets the session after it.
     pub(super) async fn run_next_turn(
         self: &Arc<Self>,
         key: SessionKey,
         turn: TurnRequest,
-        cached: CachedSession,
-        slot: &mut Option<CachedSession>,
+        AcquiredSession { cached, mut guard, lease }: AcquiredSession,
     ) -> Result<(), RunError> {
-        // Cancelled too when another host takes over the turn.
-        let cancel = turn.request.cancel.child_token();
-        let waits = turn.parent.is_none();
-        let (cached, lease) = self.begin_turn(&key, cached, cancel.clone(), waits).await?;
-        let cached = CachedSession { last_turn: Some(lease.clone()), ..cached };
-        let turn = TurnRequest { request: RunRequest { cancel, ..turn.request }, ..turn };
-        let result = renew_during(&lease, self.run_turn(key, turn, &lease, cached, slot)).await;
+        let (cached, lease) = match lease {
+            Some(lease) => (cached, lease.into_lease()),
+            None => self.wait_for_turn(&key, cached, &turn.request.cancel, turn.parent.is_none()).await?,
+        };
+        let result = renew_during(&lease, self.run_turn(key, turn, &lease, cached, &mut guard)).await;
         let (result, finished) = match result {
             Ok(finished) => (Ok(()), finished),
             Err(error) => (Err(error), None),

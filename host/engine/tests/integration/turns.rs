@@ -223,6 +223,64 @@ async fn a_run_that_waits_for_another_host_can_be_cancelled() {
     assert_eq!(transcript(&services).await, ["user: TWO", "root: TWO"]);
 }
 
+#[tokio::test]
+async fn a_request_that_is_refused_delays_no_other_host() {
+    let services = services_on(Arc::new(MemorySessions::new())).await;
+    let host = TestHost::new(&services, llm("root", echo()));
+    let unknown = RunRequest::resume(USER, SESSION, "unknown");
+    assert_eq!(host.runner.run(host.app.clone(), unknown).await.unwrap_err().code(), "NOT_FOUND");
+    host.runner.drain().await;
+    let turn_start = services.sessions.begin_turn(&key(), None, Duration::ZERO).await.unwrap();
+    assert!(matches!(turn_start, TurnStart::Begun(_)), "{turn_start:?}");
+}
+
+/// Holds the first turn that begins, after it is stored.
+#[derive(Default)]
+struct SlowBegin {
+    sessions: MemorySessions,
+    begins: AtomicUsize,
+    begun: Notify,
+    release: Notify,
+}
+
+#[async_trait]
+impl WrapperSessionService for SlowBegin {
+    fn inner(&self) -> &dyn SessionService {
+        &self.sessions
+    }
+
+    async fn begin_turn(
+        &self,
+        key: &SessionKey,
+        previous: Option<u64>,
+        lease: Duration,
+    ) -> Result<TurnStart, StoreError> {
+        let begun = self.sessions.begin_turn(key, previous, lease).await;
+        if self.begins.fetch_add(1, Ordering::SeqCst) == 0 {
+            self.begun.notify_one();
+            self.release.notified().await;
+        }
+        begun
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_dropped_while_its_turn_begins_delays_no_other_host() {
+    let sessions = Arc::new(SlowBegin::default());
+    let services = services_on(sessions.clone()).await;
+    let app = TestHost::new(&services, llm("root", echo()));
+    // Longer than a test may take.
+    let runner = app.runner.with_turn_lease(Duration::from_secs(60));
+    tokio::select! {
+        biased;
+        _ = runner.run(app.app.clone(), RunRequest::new(USER, SESSION, Content::user("ONE"))) => panic!("it is held"),
+        () = sessions.begun.notified() => {}
+    }
+    sessions.release.notify_one();
+    app.start("TWO").await.collect().await.unwrap();
+    assert_eq!(transcript(&services).await, ["user: TWO", "root: TWO"]);
+}
+
 /// Counts the writes of turns.
 #[derive(Default)]
 struct TurnWrites {

@@ -11,6 +11,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use futures::FutureExt;
 use hatchery_core::{
     CallerOrigin, ClientMessage, Content, JsonMap, RunConfig, RunError, SessionKey, StoredRun, StreamingMode,
     TraceParent,
@@ -209,7 +210,8 @@ async fn run(
     Json(body): Json<RunBody>,
 ) -> Result<Response, ApiError> {
     if body.background == Some(true) {
-        return run_in_background(&state, &principal, body, &headers).await;
+        // Boxed, because it is the larger part of the future and rarely used.
+        return run_in_background(&state, &principal, body, &headers).boxed().await;
     }
     let body = with_idempotency_key(body, &headers)?;
     let cancel = CancellationToken::new();

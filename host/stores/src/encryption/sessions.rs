@@ -1,12 +1,14 @@
 //! Encrypted sessions.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use hatchery_core::{
     CallJournal, CallRecord, Event, EventActions, EventData, EventWindow, JsonMap, RunService, Session, SessionCursor,
-    SessionKey, SessionPage, SessionService, State, StateScope, StoreError, WrapperSessionService, is_state_removal,
+    SessionKey, SessionPage, SessionService, State, StateScope, StoreError, TurnOpening, WrapperSessionService,
+    is_state_removal,
 };
 use serde_json::{Value, json};
 
@@ -244,6 +246,26 @@ impl WrapperSessionService for EncryptedSessions {
 
     async fn rewind(&self, key: &SessionKey, revision: u64) -> Result<Session, StoreError> {
         self.open_one(self.inner.rewind(key, revision).await?, EventWindow::All).await
+    }
+
+    async fn open_turn(
+        &self,
+        key: &SessionKey,
+        previous: Option<u64>,
+        lease: Duration,
+        window: EventWindow,
+    ) -> Result<TurnOpening, StoreError> {
+        match self.inner.open_turn(key, previous, lease, window).await? {
+            TurnOpening::Begun { fence, session } => match self.open_one(session, window).await {
+                Ok(session) => Ok(TurnOpening::Begun { fence, session }),
+                Err(error) => {
+                    // A lease that cannot be ended expires.
+                    let _ = self.inner.renew_turn(key, fence, Duration::ZERO).await;
+                    Err(error)
+                }
+            },
+            held @ TurnOpening::Held { .. } => Ok(held),
+        }
     }
 
     async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {

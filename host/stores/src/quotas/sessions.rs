@@ -16,8 +16,8 @@ use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{
     CallJournal, CallRecord, Event, EventWindow, IdKind, JsonMap, RunPage, RunService, RunTransition, Session,
-    SessionCursor, SessionKey, SessionPage, SessionService, SessionUsage, State, StoreError, StoredRun, TurnStart,
-    Usage, WrapperSessionService, state_entry_bytes,
+    SessionCursor, SessionKey, SessionPage, SessionService, SessionUsage, State, StoreError, StoredRun, TurnOpening,
+    TurnStart, Usage, WrapperSessionService, state_entry_bytes,
 };
 
 use super::state_change::StateChange;
@@ -252,6 +252,17 @@ impl WrapperSessionService for QuotaSessions {
     ) -> Result<TurnStart, StoreError> {
         key.check()?;
         self.inner.begin_turn(key, previous, lease).await
+    }
+
+    async fn open_turn(
+        &self,
+        key: &SessionKey,
+        previous: Option<u64>,
+        lease: Duration,
+        window: EventWindow,
+    ) -> Result<TurnOpening, StoreError> {
+        key.check()?;
+        self.inner.open_turn(key, previous, lease, window).await
     }
 
     async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {

@@ -25,7 +25,7 @@ use hatchery_core::sync::{MutexExt, RwLockExt};
 use hatchery_core::{
     CallJournal, Event, EventWindow, ExpiredSession, ExpiryRule, JsonMap, MAX_TURN_LEASE, RunService, Session,
     SessionCursor, SessionKey, SessionPage, SessionService, SessionUsage, State, StateScope, StateUsage, StoreError,
-    Timestamp, Turn, TurnStart, Usage,
+    Timestamp, Turn, TurnOpening, TurnStart, Usage,
 };
 use imbl::Vector;
 
@@ -255,6 +255,15 @@ impl MemorySessions {
         change(&mut stored)
     }
 
+    /// Returns a session as it is now, with the events of a window.
+    fn read(&self, stored: &mut StoredSession, window: EventWindow) -> Session {
+        let session = self.current(stored);
+        if !idle::is_empty(window, session.revision) {
+            stored.unpack(&self.id_hasher);
+        }
+        Session { events: select_window(stored.session.events.clone(), window), ..session }
+    }
+
     fn append_to(&self, stored: &mut StoredSession, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {
         stored.unpack(&self.id_hasher);
         let id_hash = self.id_hasher.hash_one(&event.id);
@@ -337,6 +346,17 @@ impl StoredSession {
         self.session.events = events;
     }
 
+    fn begin_turn(&mut self, previous: Option<u64>, lease: Duration) -> TurnStart {
+        let now = Instant::now();
+        let remaining = self.leased_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+        if !remaining.is_zero() && previous != Some(self.fence) {
+            return TurnStart::Held { remaining };
+        }
+        self.fence += 1;
+        self.leased_until = Some(now + lease.min(MAX_TURN_LEASE));
+        TurnStart::Begun(Turn { fence: self.fence, revision: self.session.revision })
+    }
+
     fn check_fence(&self, fence: Option<u64>) -> Result<(), StoreError> {
         match fence {
             Some(fence) if fence != self.fence => Err(StoreError::Fenced(self.session.key.clone())),
@@ -362,13 +382,7 @@ impl SessionService for MemorySessions {
             return Ok(None);
         }
         self.touch(&shared, &mut stored);
-        let session = self.current(&mut stored);
-        if !idle::is_empty(window, session.revision) {
-            stored.unpack(&self.id_hasher);
-        }
-        let events = stored.session.events.clone();
-        drop(stored);
-        Ok(Some(Session { events: select_window(events, window), ..session }))
+        Ok(Some(self.read(&mut stored, window)))
     }
 
     async fn list(&self, app: &str, user: &str) -> Result<Vec<Session>, StoreError> {
@@ -434,15 +448,19 @@ impl SessionService for MemorySessions {
         previous: Option<u64>,
         lease: Duration,
     ) -> Result<TurnStart, StoreError> {
-        self.change(key, |stored| {
-            let now = Instant::now();
-            let remaining = stored.leased_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
-            if !remaining.is_zero() && previous != Some(stored.fence) {
-                return Ok(TurnStart::Held { remaining });
-            }
-            stored.fence += 1;
-            stored.leased_until = Some(now + lease.min(MAX_TURN_LEASE));
-            Ok(TurnStart::Begun(Turn { fence: stored.fence, revision: stored.session.revision }))
+        self.change(key, |stored| Ok(stored.begin_turn(previous, lease)))
+    }
+
+    async fn open_turn(
+        &self,
+        key: &SessionKey,
+        previous: Option<u64>,
+        lease: Duration,
+        window: EventWindow,
+    ) -> Result<TurnOpening, StoreError> {
+        self.change(key, |stored| match stored.begin_turn(previous, lease) {
+            TurnStart::Begun(turn) => Ok(TurnOpening::Begun { fence: turn.fence, session: self.read(stored, window) }),
+            TurnStart::Held { remaining } => Ok(TurnOpening::Held { remaining }),
         })
     }
 

@@ -24,7 +24,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hatchery_core::{
     CallJournal, Event, EventWindow, ExpiredSession, ExpiryRule, JsonMap, RunService, Session, SessionCursor,
-    SessionKey, SessionPage, SessionService, State, StoreError, Timestamp, TurnStart, Usage,
+    SessionKey, SessionPage, SessionService, State, StoreError, Timestamp, TurnOpening, TurnStart, Usage,
 };
 use imbl::Vector;
 use rusqlite::{CachedStatement, Connection, Params, Row, params};
@@ -32,8 +32,9 @@ use rusqlite::{CachedStatement, Connection, Params, Row, params};
 use self::history::Restoration;
 use self::presence::Presence;
 use self::state::StateChange;
+use self::turns::Opening;
 use super::{id_hash, new_session_id, own_state_json, reject_partial, too_few_events};
-use crate::sqlite::{Database, Durability, Failure, Owner, Schema};
+use crate::sqlite::{Database, Durability, Failure, Owner, Schema, read_transaction};
 
 /// The schema of session databases: "HtSe".
 static SCHEMA: Schema = Schema {
@@ -157,7 +158,10 @@ impl SessionService for SqliteSessions {
 
     async fn get(&self, key: &SessionKey, window: EventWindow) -> Result<Option<Session>, StoreError> {
         let own_key = key.clone();
-        self.read("read the session", key, move |connection| reads::session(connection, own_key, window)).await
+        let read = move |connection: &Connection| {
+            read_transaction(connection, |connection| reads::session(connection, own_key, window))
+        };
+        self.read("read the session", key, read).await
     }
 
     async fn list(&self, app: &str, user: &str) -> Result<Vec<Session>, StoreError> {
@@ -228,6 +232,27 @@ impl SessionService for SqliteSessions {
             turns::begin(connection, &own_key, previous, lease)
         });
         turn_start.await?.ok_or_else(|| StoreError::SessionNotFound(key.clone()))
+    }
+
+    async fn open_turn(
+        &self,
+        key: &SessionKey,
+        previous: Option<u64>,
+        lease: Duration,
+        window: EventWindow,
+    ) -> Result<TurnOpening, StoreError> {
+        let own_key = key.clone();
+        let opened = self.write("begin a turn of the session", key, move |connection| {
+            turns::open(connection, &own_key, previous, lease, window)
+        });
+        match opened.await? {
+            Opening::Complete(opening) => Ok(opening),
+            Opening::Unread(start) => {
+                let end = |fence| self.renew_turn(key, fence, Duration::ZERO);
+                TurnOpening::complete(key, start, SessionService::get(self, key, window), end).await
+            }
+            Opening::NoSession => Err(StoreError::SessionNotFound(key.clone())),
+        }
     }
 
     async fn renew_turn(&self, key: &SessionKey, fence: u64, lease: Duration) -> Result<(), StoreError> {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use hatchery_core::{EventWindow, MAX_TURN_LEASE, SessionKey, SessionService, StoreError, Turn, TurnStart};
+use hatchery_core::{
+    EventWindow, MAX_TURN_LEASE, Session, SessionKey, SessionService, StoreError, Turn, TurnOpening, TurnStart,
+};
 use serde_json::json;
 
 use crate::support::{LONG, behind_quotas, create, delta, event, ids, state};
@@ -21,6 +23,9 @@ every_backend!(
         a_turn_of_an_unknown_session_is_an_error,
         a_session_created_again_knows_no_earlier_turns,
         only_one_of_many_hosts_begins_a_turn,
+        an_opened_turn_has_the_session_with_the_events_of_the_window,
+        an_opened_turn_has_a_long_session_too,
+        a_turn_is_not_opened_while_another_one_is_held,
     ],
     memory(_folder) => hatchery_stores::MemorySessions::new(),
     idle_memory(_folder) => hatchery_stores::MemorySessions::new().with_idle_time(std::time::Duration::ZERO),
@@ -52,6 +57,9 @@ every_backend!(
         a_turn_of_an_unknown_session_is_an_error,
         a_session_created_again_knows_no_earlier_turns,
         only_one_of_many_hosts_begins_a_turn,
+        an_opened_turn_has_the_session_with_the_events_of_the_window,
+        an_opened_turn_has_a_long_session_too,
+        a_turn_is_not_opened_while_another_one_is_held,
     ],
     agent_engine(_folder) => crate::fake_engine::FakeEngine::start().await.sessions(),
 );
@@ -64,6 +72,63 @@ async fn begin(sessions: &dyn SessionService, key: &SessionKey, previous: Option
             None
         }
     }
+}
+
+async fn open(
+    sessions: &dyn SessionService,
+    key: &SessionKey,
+    previous: Option<u64>,
+    window: EventWindow,
+) -> (u64, Session) {
+    match sessions.open_turn(key, previous, LONG, window).await.unwrap() {
+        TurnOpening::Begun { fence, session } => (fence, session),
+        TurnOpening::Held { remaining } => panic!("it is held for {remaining:?}"),
+    }
+}
+
+async fn an_opened_turn_has_the_session_with_the_events_of_the_window(sessions: &dyn SessionService) {
+    let key = create(sessions, "ann", "s1").await;
+    let (first, session) = open(sessions, &key, None, EventWindow::All).await;
+    assert_eq!((session.revision, session.events.len()), (0, 0));
+    let (hello, change) = (event("hello"), delta(json!({"a": 1, "user:b": 2})));
+    for event in [&hello, &change] {
+        sessions.append_with(&key, event, Some(first)).await.unwrap();
+    }
+    let (second, session) = open(sessions, &key, Some(first), EventWindow::All).await;
+    assert!(second > first);
+    let stored = sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
+    assert!(session.events.iter().map(|event| &event.id).eq([&hello.id, &change.id]));
+    assert_eq!((session.revision, session.created), (2, stored.created));
+    assert_eq!(serde_json::to_value(&session.state).unwrap(), json!({"a": 1, "user:b": 2}));
+    for (window, expected) in [(EventWindow::AfterRevision(1), 1), (EventWindow::AfterRevision(2), 0)] {
+        let (fence, session) = open(sessions, &key, Some(second), window).await;
+        assert_eq!((session.revision, session.events.len()), (2, expected));
+        sessions.renew_turn(&key, fence, Duration::ZERO).await.unwrap();
+    }
+}
+
+/// SQLite reads such a session outside of the thread that writes.
+async fn an_opened_turn_has_a_long_session_too(sessions: &dyn SessionService) {
+    let key = create(sessions, "ann", "s1").await;
+    let (first, _) = open(sessions, &key, None, EventWindow::All).await;
+    let text = "long ".repeat(8 << 10);
+    for _ in 0..3 {
+        sessions.append_with(&key, &event(&text), Some(first)).await.unwrap();
+    }
+    let (second, session) = open(sessions, &key, Some(first), EventWindow::Recent(2)).await;
+    assert_eq!((session.revision, session.events.len()), (3, 2));
+    sessions.append_with(&key, &event("next"), Some(second)).await.unwrap();
+}
+
+async fn a_turn_is_not_opened_while_another_one_is_held(sessions: &dyn SessionService) {
+    let key = create(sessions, "ann", "s1").await;
+    let (fence, _) = open(sessions, &key, None, EventWindow::All).await;
+    let other = sessions.open_turn(&key, None, LONG, EventWindow::All).await.unwrap();
+    assert!(matches!(other, TurnOpening::Held { remaining } if remaining <= LONG), "{other:?}");
+    sessions.append_with(&key, &event("hello"), Some(fence)).await.unwrap();
+    let unknown = SessionKey::new(key.app.clone(), key.user.clone(), "unknown");
+    let error = sessions.open_turn(&unknown, None, LONG, EventWindow::All).await.unwrap_err();
+    assert!(matches!(error, StoreError::SessionNotFound(_)), "{error:?}");
 }
 
 async fn a_turn_raises_the_fence_and_returns_the_revision(sessions: &dyn SessionService) {

@@ -15,27 +15,25 @@ use super::{first, queries, state};
 use crate::sessions::parse_event;
 use crate::sqlite::read_transaction;
 
-/// Reads a session with its state and the events of a window.
+/// Reads a session with its state and the events of a window, within a transaction.
 pub(super) fn session(
     connection: &Connection,
     key: SessionKey,
     window: EventWindow,
 ) -> rusqlite::Result<Option<Session>> {
-    read_transaction(connection, |connection| {
-        let mut find = connection.prepare_cached(queries::FIND)?;
-        let found: Option<(i64, i64, i64, i64)> = first(&mut find, params![key.app, key.user, key.id], four)?;
-        let Some((row, revision, created, updated)) = found else { return Ok(None) };
-        let state = state::read(connection, &key, row)?;
-        let events = events(connection, &key, row, revision, window)?;
-        Ok(Some(Session {
-            key,
-            state,
-            events,
-            revision: revision.cast_unsigned(),
-            created: Timestamp::from_micros(created),
-            last_update_time: Timestamp::from_micros(updated),
-        }))
-    })
+    let mut find = connection.prepare_cached(queries::FIND)?;
+    let found: Option<(i64, i64, i64, i64)> = first(&mut find, params![key.app, key.user, key.id], four)?;
+    let Some((row, revision, created, updated)) = found else { return Ok(None) };
+    let state = state::read(connection, &key, row)?;
+    let events = events(connection, &key, row, revision, window)?;
+    Ok(Some(Session {
+        key,
+        state,
+        events,
+        revision: revision.cast_unsigned(),
+        created: Timestamp::from_micros(created),
+        last_update_time: Timestamp::from_micros(updated),
+    }))
 }
 
 /// Revisions count events without a gap, so every window without a time is a range of them.

@@ -2,10 +2,47 @@
 
 use std::time::Duration;
 
-use hatchery_core::{MAX_TURN_LEASE, SessionKey, Timestamp, Turn, TurnStart};
+use hatchery_core::{EventWindow, MAX_TURN_LEASE, SessionKey, Timestamp, Turn, TurnOpening, TurnStart};
 use rusqlite::{Connection, params};
 
-use super::{first, queries};
+use super::{first, queries, reads};
+
+/// Maximum size in bytes of the events of a session that the writing thread reads. Other writes would wait for a longer read.
+const MAX_READ_BYTES: i64 = 64 << 10;
+
+/// The result of the first step of opening a turn.
+pub(super) enum Opening {
+    Complete(TurnOpening),
+    /// The turn has begun, and the session has too many events to be read by the writing thread.
+    Unread(TurnStart),
+    NoSession,
+}
+
+/// Begins a turn, and reads the session unless that takes long.
+pub(super) fn open(
+    connection: &Connection,
+    key: &SessionKey,
+    previous: Option<u64>,
+    lease: Duration,
+    window: EventWindow,
+) -> rusqlite::Result<Opening> {
+    let turn = match begin(connection, key, previous, lease)? {
+        Some(TurnStart::Begun(turn)) => turn,
+        Some(TurnStart::Held { remaining }) => return Ok(Opening::Complete(TurnOpening::Held { remaining })),
+        None => return Ok(Opening::NoSession),
+    };
+    if window != EventWindow::AfterRevision(turn.revision) && event_bytes(connection, key)? > MAX_READ_BYTES {
+        return Ok(Opening::Unread(TurnStart::Begun(turn)));
+    }
+    let session = reads::session(connection, key.clone(), window)?;
+    Ok(session
+        .map_or(Opening::NoSession, |session| Opening::Complete(TurnOpening::Begun { fence: turn.fence, session })))
+}
+
+fn event_bytes(connection: &Connection, key: &SessionKey) -> rusqlite::Result<i64> {
+    let mut find = connection.prepare_cached(queries::SESSION_USAGE)?;
+    Ok(first(&mut find, params![key.app, key.user, key.id], |row| row.get(1))?.unwrap_or_default())
+}
 
 /// Begins a turn if no other one is held. Returns `None` if the session does not exist.
 pub(super) fn begin(
