@@ -2,27 +2,27 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use futures::{StreamExt, stream};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::agent_context::{AgentContext, AgentHost, EventSink};
-use crate::artifact::MAX_LOADED_BYTES;
 use crate::caller::Caller;
 use crate::confirmation::ToolConfirmation;
-use crate::content::Part;
-use crate::error::{ModelError, ModelErrorKind, RunError, StoreError, ToolError};
+use crate::error::{RunError, StoreError, ToolError};
 use crate::event::{EventActions, EventData};
 use crate::id::SessionKey;
 use crate::invocation::Invocation;
-use crate::journal::{EarlierCall, RunJournal, hash_arguments, hash_hex};
+use crate::journal::{hash_arguments, hash_hex};
 use crate::json::JsonMap;
 use crate::live::{LiveRequestQueue, LiveResults};
 use crate::memory::MemoryEntry;
-use crate::model::{LlmRequest, LlmResponse, Model, ResponseStream, StreamingMode};
+use crate::model::StreamingMode;
 use crate::state::{State, is_state_removal};
 use crate::sync::MutexExt;
-use crate::trace::{ModelCallProgress, Span, SpanContext, SpanOperation};
+use crate::trace::SpanContext;
+
+mod artifacts;
+mod model_call;
 
 /// The key of a call's progress in the metadata of an event: a [`ToolProgress`] with the `name` of the tool and the `id` of
 /// the call.
@@ -209,60 +209,6 @@ impl CallContext {
         Some(journal.number(&format!("{scope}/{name}/{}", hash_arguments(arguments))))
     }
 
-    /// Calls a model for the code that has this context. If the run is continued, a call that was completed before
-    /// returns the same responses.
-    ///
-    /// # Errors
-    /// As [`Invocation::generate`].
-    pub async fn generate(
-        &self,
-        model: &dyn Model,
-        request: LlmRequest,
-        streaming_mode: StreamingMode,
-    ) -> Result<ResponseStream, RunError> {
-        let invocation = &self.invocation;
-        let contents: Vec<_> = request.contents.iter().map(|content| &**content).collect();
-        let tools: Vec<_> = request.tools.iter().map(|tool| &**tool).collect();
-        let arguments = (contents, &request.system_instructions, tools, &request.model_tools, &request.config);
-        let key = self.next_call_key(&format!("model:{}", request.model), &arguments);
-        let (Some(key), Some(journal)) = (key, &invocation.journal) else {
-            return self.generate_in_span(model, request, streaming_mode).await;
-        };
-        if let EarlierCall::Completed(responses) = journal.earlier::<Vec<LlmResponse>>(&key) {
-            return if journal.count_call(&key) {
-                invocation.replay_responses(&self.agent, responses)
-            } else {
-                // A pause has stored the counters with this call.
-                Ok(stream::iter(responses.into_iter().map(Ok)).boxed())
-            };
-        }
-        let name = request.model.clone();
-        let responses = self.generate_in_span(model, request, streaming_mode).await?;
-        journal.count_call(&key);
-        Ok(record_responses(journal.clone(), key, name, responses))
-    }
-
-    /// Calls a model. The span ends with the responses.
-    async fn generate_in_span(
-        &self,
-        model: &dyn Model,
-        request: LlmRequest,
-        streaming_mode: StreamingMode,
-    ) -> Result<ResponseStream, RunError> {
-        let mut span = self.span.start(SpanOperation::CodeModel, &request.model);
-        if !span.is_recorded() {
-            return self.invocation.generate(&self.agent, model, request, streaming_mode).await;
-        }
-        let progress = span.begin_model_call();
-        let request = Arc::new(LlmRequest { progress: progress.clone(), ..request });
-        span.set_request(&request);
-        let request = LlmRequest::clone(&request);
-        let responses = self.invocation.generate(&self.agent, model, request, streaming_mode).await;
-        let mut call = CodeModelCall { span, progress };
-        let responses = responses.inspect_err(|error| call.span.set_error(error))?;
-        Ok(stream::unfold((responses, call), next_in_span).boxed())
-    }
-
     /// Starts a streaming tool: a live model gets its results one after the other, while the conversation goes on.
     /// `start` gets a queue of the user's requests meanwhile. Returns the result of the call. The tool ends with its
     /// stream, by the built-in tool `stop_streaming`, or with the conversation.
@@ -387,131 +333,9 @@ impl CallContext {
         std::mem::take(&mut *self.actions())
     }
 
-    /// Saves an artifact and records it in the changes. Returns the new version.
-    ///
-    /// # Errors
-    /// [`StoreError::InvalidRequest`] in a read-only context, and those of the service.
-    pub async fn save_artifact(&self, name: &str, part: &Part) -> Result<u64, StoreError> {
-        self.save_artifact_with(name, part, &JsonMap::new()).await
-    }
-
-    /// Saves an artifact as [`CallContext::save_artifact`] does, with metadata for other programs.
-    ///
-    /// # Errors
-    /// As [`CallContext::save_artifact`]; also if the service keeps no metadata.
-    pub async fn save_artifact_with(
-        &self,
-        name: &str,
-        part: &Part,
-        custom_metadata: &JsonMap,
-    ) -> Result<u64, StoreError> {
-        self.check_writable().map_err(|error| StoreError::InvalidRequest(error.to_string()))?;
-        let Invocation { services, session_key, .. } = self.invocation.as_ref();
-        let version = services.artifacts.save_with(session_key, name, part, custom_metadata).await?;
-        let mut actions = self.actions();
-        actions.deleted_artifact_ids.remove(name);
-        actions.artifact_delta.insert(name.into(), version);
-        drop(actions);
-        Ok(version)
-    }
-
-    /// Loads a version of an artifact; the newest if `version` is `None`.
-    ///
-    /// # Errors
-    /// [`StoreError::InvalidRequest`] if it has more than [`MAX_LOADED_BYTES`](crate::MAX_LOADED_BYTES), and those of the
-    /// service.
-    pub async fn load_artifact(&self, name: &str, version: Option<u64>) -> Result<Option<Part>, StoreError> {
-        let Invocation { services, session_key, .. } = self.invocation.as_ref();
-        services.artifacts.load_within(session_key, name, version, MAX_LOADED_BYTES).await
-    }
-
-    /// Deletes all versions of an artifact and records that in the changes.
-    ///
-    /// # Errors
-    /// [`StoreError::InvalidRequest`] in a read-only context, and those of the service.
-    pub async fn delete_artifact(&self, name: &str) -> Result<(), StoreError> {
-        self.check_writable().map_err(|error| StoreError::InvalidRequest(error.to_string()))?;
-        self.invocation.services.artifacts.delete(&self.invocation.session_key, name).await?;
-        let mut actions = self.actions();
-        actions.artifact_delta.remove(name);
-        actions.deleted_artifact_ids.insert(name.into());
-        Ok(())
-    }
-
-    /// Returns the names of the artifacts of the session and its user, sorted.
-    pub async fn list_artifacts(&self) -> Result<Vec<String>, StoreError> {
-        self.invocation.services.artifacts.list(&self.invocation.session_key).await
-    }
-
     /// Searches the user's earlier sessions in this app.
     pub async fn search_memory(&self, query: &str) -> Result<Vec<MemoryEntry>, StoreError> {
         let key = &self.invocation.session_key;
         self.invocation.services.memory.search(&key.app, &key.user, query).await
-    }
-}
-
-/// Returns the next response of a call in its span, which ends with the complete response.
-async fn next_in_span(
-    (mut responses, mut call): (ResponseStream, CodeModelCall),
-) -> Option<(Result<LlmResponse, ModelError>, (ResponseStream, CodeModelCall))> {
-    let Some(response) = responses.next().await else {
-        call.end();
-        return None;
-    };
-    match &response {
-        Ok(response) => {
-            response.usage_metadata.iter().for_each(|usage| call.span.set_usage(usage));
-            if response.partial {
-                call.progress.set_responded();
-            } else {
-                call.end();
-            }
-        }
-        Err(error) => call.span.set_error(&error.clone().into()),
-    }
-    Some((response, (responses, call)))
-}
-
-/// Records the responses of a model call when the last one has arrived. A failed call is not recorded.
-fn record_responses(journal: Arc<RunJournal>, key: String, model: String, responses: ResponseStream) -> ResponseStream {
-    let state = (responses.fuse(), Some(Vec::new()), journal);
-    let recorded = stream::unfold(state, move |(mut responses, mut received, journal)| {
-        let (key, model) = (key.clone(), model.clone());
-        async move {
-            let item = match responses.next().await {
-                Some(item) => item,
-                None => {
-                    let error = journal.complete(&key, &received.take()?).await.err()?;
-                    Err(ModelError::new(ModelErrorKind::Cancelled, model, error.to_string()))
-                }
-            };
-            match &item {
-                Ok(response) => received.iter_mut().for_each(|received| received.push(response.clone())),
-                Err(_) => received = None,
-            }
-            Some((item, (responses, received, journal)))
-        }
-    });
-    recorded.boxed()
-}
-
-/// The span of a model call by code, which gets its last attributes when it ends.
-struct CodeModelCall {
-    span: Span,
-    progress: ModelCallProgress,
-}
-
-impl CodeModelCall {
-    /// Ends the span, unless it has ended.
-    fn end(&mut self) {
-        if !self.span.has_ended() {
-            self.span.end();
-        }
-    }
-}
-
-impl Drop for CodeModelCall {
-    fn drop(&mut self) {
-        self.span.set_progress(&self.progress);
     }
 }
