@@ -48,8 +48,8 @@ pub(crate) use secrets::ResolvedSecret;
 pub use secrets::Secret;
 pub(crate) use wasi_environment::{Preopens, WasiEnvironment, link_preopens};
 
-/// The grants of one component. The default grants nothing.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+/// The grants of one component. The default grants nothing. Comparisons ignore how often the grants are used.
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Grants {
     /// Hosts that the component may send HTTP requests to.
@@ -91,7 +91,7 @@ pub struct Grants {
     /// [`Settings::of`](crate::Settings::of).
     #[serde(skip)]
     pub private_components: BTreeSet<String>,
-    /// How often they are used.
+    /// Counters of their uses; clones share them.
     #[serde(skip)]
     pub(crate) uses: GrantUses,
 }
@@ -115,6 +115,48 @@ pub struct SessionGrants {
     /// Apps whose sessions the component may create, extend and delete. It may also read them.
     pub write: Vec<Pattern>,
 }
+
+impl PartialEq for Grants {
+    fn eq(&self, other: &Self) -> bool {
+        let Self {
+            network,
+            private_network,
+            secrets,
+            idempotency_keys,
+            models,
+            memory,
+            artifacts,
+            state,
+            runs,
+            sessions,
+            tools,
+            environment,
+            files,
+            clock,
+            random,
+            private_components,
+            uses: _,
+        } = self;
+        *network == other.network
+            && *private_network == other.private_network
+            && *secrets == other.secrets
+            && *idempotency_keys == other.idempotency_keys
+            && *models == other.models
+            && *memory == other.memory
+            && *artifacts == other.artifacts
+            && *state == other.state
+            && *runs == other.runs
+            && *sessions == other.sessions
+            && *tools == other.tools
+            && *environment == other.environment
+            && *files == other.files
+            && *clock == other.clock
+            && *random == other.random
+            && *private_components == other.private_components
+    }
+}
+
+impl Eq for Grants {}
 
 impl Grants {
     /// Resolves relative folders against `folder`, which is the folder of `hatchery.yaml`.

@@ -71,7 +71,7 @@ async fn other_branches_of_a_parallel_agent_are_stopped() {
     assert_eq!(Harness::new(flow).await.transcript("hi").await, ENDED);
 }
 
-/// EndingCallback the run, and continues as if it had not.
+/// Ends the run, and continues as if it had not.
 struct IgnoringAgent;
 
 #[async_trait]
@@ -91,7 +91,7 @@ async fn code_that_ignores_the_end_emits_nothing_more() {
     assert_eq!(Harness::new(flow).await.transcript("hi").await, ["deaf: "]);
 }
 
-/// EndingCallback the run at every hook.
+/// Ends the run at every hook.
 struct EndingCallback;
 
 #[async_trait]

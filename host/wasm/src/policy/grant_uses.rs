@@ -1,4 +1,4 @@
-//! GrantUseCounts how often grants are used, and how often one is missing.
+//! Counters of the uses of grants, and of refusals because a grant is missing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use hatchery_core::sync::MutexExt;
 /// Numbers of uses, by configuration key and entry.
 pub type GrantCounts = BTreeMap<&'static str, BTreeMap<String, u64>>;
 
-/// The uses of grants since they were read. Clones share the numbers, and all values are equal.
+/// The uses of grants since they were read. Clones share the numbers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GrantUses(Arc<Mutex<GrantUseCounts>>);
 
@@ -19,7 +19,7 @@ struct GrantUseCounts {
 }
 
 impl GrantUses {
-    /// GrantUseCounts an operation that an entry below `key` has allowed.
+    /// Counts an operation that an entry below `key` has allowed.
     pub(crate) fn count(&self, key: &'static str, entry: &str) {
         let mut counts = self.0.lock_unpoisoned();
         let entries = counts.used.entry(key).or_default();
@@ -31,7 +31,7 @@ impl GrantUses {
         }
     }
 
-    /// GrantUseCounts an operation that was refused because an entry below `key` is missing.
+    /// Counts an operation that was refused because an entry below `key` is missing.
     pub(crate) fn count_refusal(&self, key: &'static str) {
         *self.0.lock_unpoisoned().refused.entry(key).or_default() += 1;
     }
@@ -46,11 +46,3 @@ impl GrantUses {
         self.0.lock_unpoisoned().refused.clone()
     }
 }
-
-impl PartialEq for GrantUses {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for GrantUses {}
